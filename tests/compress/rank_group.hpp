@@ -19,6 +19,9 @@ namespace linerate::compress {
 /// The compressor with the codecs that a program's suites are about: those of compress
 /// (native_codecs.cpp) or those over tensors (torch_codecs/codecs_over_tensors.cpp).
 std::unique_ptr<const Compressor> made(const std::string& strategy);
+/// So many steps of a suite that takes thousands; fewer over tensors, whose operators take the
+/// time.
+std::uint64_t many_steps(std::uint64_t steps);
 
 /// Of exactly its size on the heap: a sanitizer sees the first byte beyond.
 class Payload {

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <vector>
 
@@ -38,6 +40,32 @@ void set_weights(Module& module, std::uint64_t seed) {
 /// |ours - theirs| / |theirs|.
 inline double error_of(const at::Tensor& ours, const at::Tensor& theirs) {
   return ((ours - theirs).norm() / theirs.norm()).item<double>();
+}
+
+/// Prints for each suite how far the implementation is from its oracles at most.
+class LargestOracleError : public testing::EmptyTestEventListener {
+ public:
+  static double note(double error) {
+    static LargestOracleError* const listener = [] {
+      auto* made = new LargestOracleError;  // GoogleTest deletes it
+      testing::UnitTest::GetInstance()->listeners().Append(made);
+      return made;
+    }();
+    listener->largest_ = std::max(listener->largest_, error);
+    return error;
+  }
+
+ private:
+  void OnTestSuiteEnd(const testing::TestSuite& suite) override {
+    if (largest_ >= 0) std::printf("[ oracle ] %-18s %.1e\n", suite.name(), largest_);
+    largest_ = -1;
+  }
+  double largest_ = -1;
+};
+
+/// error_of() next to what another implementation says: noted.
+inline double oracle_error(const at::Tensor& ours, const at::Tensor& theirs) {
+  return LargestOracleError::note(error_of(ours, theirs));
 }
 
 /// The step's batch factor of a layer, [groups, d, d]; taken away.

@@ -52,9 +52,9 @@ TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
     pre.exact_fisher(z, c.kind);
     for (std::size_t l = 0; l < 3; ++l) {
       auto layer = model.layers()[l];
-      EXPECT_LE(
-          error_of(batch_curvature(pre, l)[0], gauss_newton(z, c.loss, layer->weight, layer->bias)),
-          kExact)
+      EXPECT_LE(oracle_error(batch_curvature(pre, l)[0],
+                             gauss_newton(z, c.loss, layer->weight, layer->bias)),
+                kExact)
           << "layer " << l << ", loss " << static_cast<int>(c.kind);
     }
   }
@@ -70,7 +70,7 @@ TEST(ExactCurvature, OfOneSampleIsTheEmpiricalFisher) {
   for (std::size_t l = 0; l < 3; ++l) {
     auto layer = model.layers()[l];
     const at::Tensor g = joint_gradient(loss, layer->weight, layer->bias).flatten();
-    EXPECT_LE(error_of(ours[l], torch::outer(g, g)), kExact) << "layer " << l;
+    EXPECT_LE(oracle_error(ours[l], torch::outer(g, g)), kExact) << "layer " << l;
   }
 }
 
@@ -89,9 +89,9 @@ TEST(ExactCurvature, OfDeepLinearNetworksForEveryBatch) {
     pre.exact_fisher(z, LossKind::squared_error);
     for (std::size_t l = 0; l < 3; ++l) {
       auto layer = model.layers()[l];
-      EXPECT_LE(
-          error_of(batch_curvature(pre, l)[0], gauss_newton(z, loss, layer->weight, layer->bias)),
-          kExact)
+      EXPECT_LE(oracle_error(batch_curvature(pre, l)[0],
+                             gauss_newton(z, loss, layer->weight, layer->bias)),
+                kExact)
           << "layer " << l << ", over " << static_cast<int>(over);
     }
   }
@@ -141,12 +141,12 @@ TEST(SharedPositions, ExpandIsExactForALossOfEachToken) {
   const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 4, 3}, 42);
   pre.exact_fisher(z, LossKind::squared_error);
   const auto loss = [&](const at::Tensor& out) { return (out - t).square().sum(); };
-  EXPECT_LE(
-      error_of(batch_curvature(pre, 0)[0], gauss_newton(z, loss, model.a->weight, model.a->bias)),
-      kExact);
-  EXPECT_LE(
-      error_of(batch_curvature(pre, 1)[0], gauss_newton(z, loss, model.b->weight, model.b->bias)),
-      kExact);
+  EXPECT_LE(oracle_error(batch_curvature(pre, 0)[0],
+                         gauss_newton(z, loss, model.a->weight, model.a->bias)),
+            kExact);
+  EXPECT_LE(oracle_error(batch_curvature(pre, 1)[0],
+                         gauss_newton(z, loss, model.b->weight, model.b->bias)),
+            kExact);
 }
 
 TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
@@ -157,9 +157,9 @@ TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
   const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 3}, 42);
   pre.exact_fisher(z, LossKind::squared_error);
   const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-  EXPECT_LE(
-      error_of(batch_curvature(pre, 0)[0], gauss_newton(z, loss, model.a->weight, model.a->bias)),
-      kExact);
+  EXPECT_LE(oracle_error(batch_curvature(pre, 0)[0],
+                         gauss_newton(z, loss, model.a->weight, model.a->bias)),
+            kExact);
 }
 
 struct ConvCase {
@@ -216,7 +216,8 @@ void expect_conv_is_exact(bool reduce) {
     const at::Tensor exact = gauss_newton(z, loss, model.conv->weight, model.conv->bias);
     const std::int64_t size = ours[0].size(0);
     for (std::size_t q = 0; q < ours.size(); ++q)
-      EXPECT_LE(error_of(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)), kExact)
+      EXPECT_LE(oracle_error(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)),
+                kExact)
           << c.name << ", group " << q;
   }
 }
@@ -250,7 +251,8 @@ void expect_exact(const std::vector<torch::nn::ConvOptions<D>>& cases, at::IntAr
     const at::Tensor exact = gauss_newton(z, loss, model.conv->weight, model.conv->bias);
     const std::int64_t size = ours[0].size(0);
     for (std::size_t q = 0; q < ours.size(); ++q)
-      EXPECT_LE(error_of(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)), kExact)
+      EXPECT_LE(oracle_error(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)),
+                kExact)
           << "case " << i << ", group " << q;
   }
 }
@@ -316,8 +318,8 @@ TEST(LossTerms, SumAndMeanDifferByTheirNumber) {
       output_factor(Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / 6; });
   const at::Tensor elements = output_factor(
       Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); });
-  EXPECT_LE(error_of(samples * 6, sum), 1e-14);
-  EXPECT_LE(error_of(elements * 18, sum), 1e-14);
+  EXPECT_LE(oracle_error(samples * 6, sum), 1e-14);
+  EXPECT_LE(oracle_error(elements * 18, sum), 1e-14);
 }
 
 /// Half the size inside: the loss has four terms for each position of `inner`.
@@ -338,8 +340,8 @@ TEST(LossTerms, AreCountedAtTheNetworksOutput) {
   const at::Tensor z = model.forward(noise({2, 2, 4, 6}, 63)), t = noise(z.sizes(), 64);
   pre.exact_fisher(z, LossKind::squared_error);
   const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-  EXPECT_LE(error_of(batch_curvature(pre, 0)[0],
-                     gauss_newton(z, loss, model.inner->weight, model.inner->bias)),
+  EXPECT_LE(oracle_error(batch_curvature(pre, 0)[0],
+                         gauss_newton(z, loss, model.inner->weight, model.inner->bias)),
             kExact);
 }
 
@@ -523,10 +525,10 @@ TEST(Embedding, HasTheFactorsOfALinearLayerOfOneHotVectors) {
   const auto& block = KfacInside::preconditioner(pre).blocks()[0];
   const at::Tensor one_hot = at::one_hot(text.flatten(), 6).to(at::kDouble);
   EXPECT_LE(
-      error_of(block->batch_factor(FactorSide::a), one_hot.t().matmul(one_hot).diagonal() / 6),
+      oracle_error(block->batch_factor(FactorSide::a), one_hot.t().matmul(one_hot).diagonal() / 6),
       1e-14);
   const at::Tensor rows = slope.view({6, 3});
-  EXPECT_LE(error_of(batch_factor(pre, 0, FactorSide::g)[0], rows.t().matmul(rows)), 1e-14);
+  EXPECT_LE(oracle_error(batch_factor(pre, 0, FactorSide::g)[0], rows.t().matmul(rows)), 1e-14);
 }
 
 TEST(Embedding, DoesNotCountItsPaddingIndex) {
@@ -566,7 +568,7 @@ void expect_empirical_fisher_by_unit(Norm norm, const at::Tensor& x, bool one_by
     const at::Tensor s = over_positions(normal[n] * slope[n]), b = over_positions(slope[n]);
     expected += torch::stack({s * s, s * b, b * b});
   }
-  EXPECT_LE(error_of(ours, expected), 1e-12);
+  EXPECT_LE(oracle_error(ours, expected), 1e-12);
 }
 
 TEST(NormLayers, HaveTheFisherOfEachUnit) {

@@ -114,8 +114,10 @@ std::unique_ptr<TensorCodec> make_dense_tensor_codec(const doc::Component& compr
                                                      at::Device device) {
   const Line& line = line_of(compressor.name);
   if (line.of_dense == nullptr) return nullptr;
+  Making making = making_of(compressor, shape, device);
+  making.travels_dense = true;
   doc::OptionReader options(compressor);
-  return line.of_dense(making_of(compressor, shape, device), options);
+  return line.of_dense(making, options);
 }
 
 std::vector<std::string> compressors_without_tensors() {

@@ -64,7 +64,8 @@ compress::StateField state_field(std::string name, compress::Passing passing, Ke
 
 TensorCodec::TensorCodec(Making making)
     : making_(std::move(making)),
-      rounds_(making_.compressor->rounds(making_.shape)),
+      rounds_(making_.travels_dense ? std::vector<compress::Round>()
+                                    : making_.compressor->rounds(making_.shape)),
       damaged_(at::zeros({}, options(at::kBool))) {}
 
 TensorPayload TensorCodec::encode(int round, const TensorInput& input) {
@@ -105,7 +106,6 @@ std::size_t TensorCodec::encode(int round, const compress::Input& input,
 void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<float> mean) {
   TensorArrived of_tensors{{}, arrived.ranks, {}};
   std::vector<std::int64_t> used;
-  // A tensor that travels dense has no rounds, and nothing arrives but its mean.
   const bool is_coded = !rounds_.empty();
   const std::int64_t room = is_coded ? round_at(round).bytes : 0;
   const bool is_bound =

@@ -70,6 +70,7 @@ struct Making {
   std::shared_ptr<const compress::Compressor> compressor;
   compress::Shape shape;
   at::Device device;
+  bool travels_dense = false;  // nothing is encoded, and what arrives is the mean
 };
 
 /// Thread safety: as compress::Codec.

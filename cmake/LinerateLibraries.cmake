@@ -33,7 +33,7 @@ set(torch_headers ${headers})
 list(FILTER torch_headers INCLUDE REGEX "/comm/c10d/|/torch_adapter/")
 list(FILTER headers EXCLUDE REGEX "/comm/mpi/|/comm/c10d/|/torch_adapter/")
 linerate_library(core HEADERS ${headers}
-  MODULES core doc comm comm_thread compress cost models trace_input bench_logs trace compare evaluation plan sim exec exec_streams counters
+  MODULES core doc comm comm_thread compress cost models trace_input bench_logs trace compare evaluation plan sim exec counters
           calibrate report whatif advise rehearse replan evaluate
   LINK Threads::Threads
   PRIVATE_LINK linerate::third_party)

@@ -1,6 +1,9 @@
 // A program whose gradients are given, and the books of what compressors sent of them and owe.
 #pragma once
 
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -273,6 +276,29 @@ inline double rounding(const std::string& strategy) {
 inline double bound_of(const std::string& strategy, int ranks, const Books& books, std::size_t p) {
   const bool is_half = rounding(strategy) > 0x1p-20;
   return is_half ? ranks * rounding(strategy) * books.travelled[p] : 1e-5 * books.largest[p];
+}
+
+/// After random steps, some of which do not count: what was sent and what is owed are what was
+/// given. Relative to the largest sum of gradients there has been: what is owed was rounded when it
+/// was. Rank 0 prints the worst.
+inline void expect_books_balance(comm::Communicator& communicator, const std::string& method) {
+  Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + method};
+  Books books(job.parameters);
+  for (int step = 0; step < kRandomSteps; ++step) {
+    const Event event = event_of(step);
+    ASSERT_EQ(books.step(job, step, event), event == Event::ordinary || event == Event::sent_again)
+        << job.strategy << ", step " << step;
+  }
+  double worst = 0;
+  for (std::size_t p = 0; p < job.size(); ++p) {
+    const double error = books.error(job, p);
+    worst = std::max(worst, error / books.largest[p]);
+    EXPECT_LE(error, bound_of(method, communicator.size(), books, p))
+        << job.strategy << ", " << job.parameters[p].first;
+  }
+  if (communicator.rank() == 0)
+    fmt::print("{} ranks, {}: sent + owed is off by {:.1e} of what was given\n",
+               communicator.size(), method, worst);
 }
 
 }  // namespace linerate::torch_adapter

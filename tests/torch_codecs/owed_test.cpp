@@ -1,7 +1,5 @@
 // Training with codecs over tensors: sent + owed = given, through skipped and repeated steps and
 // changes of scale, as torch.data_parallel holds the codecs of compress to it.
-#include <fmt/core.h>
-
 #include <utility>
 
 #include "linerate/torch_codecs/tensor_codec.hpp"
@@ -55,27 +53,8 @@ class OwedOverTensors : public testing::TestWithParam<int> {
 TEST_P(OwedOverTensors, IsNeitherLostNorAddedTo) {
   const Warnings quiet;
   ranks(GetParam(), [](comm::Communicator& communicator) {
-    for (const std::string& plain : feedback()) {
-      const std::string name = std::string(kPrefix) + plain;
-      Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + name};
-      Books books(job.parameters);
-      for (int step = 0; step < kRandomSteps; ++step) {
-        const Event event = event_of(step);
-        ASSERT_EQ(books.step(job, step, event),
-                  event == Event::ordinary || event == Event::sent_again)
-            << job.strategy << ", step " << step;
-      }
-      double worst = 0;
-      for (std::size_t p = 0; p < job.size(); ++p) {
-        const double error = books.error(job, p);
-        worst = std::max(worst, error / books.largest[p]);
-        EXPECT_LE(error, bound_of(name, communicator.size(), books, p))
-            << job.strategy << ", " << job.parameters[p].first;
-      }
-      if (communicator.rank() == 0)
-        fmt::print("{} ranks, {}: sent + owed is off by {:.1e} of what was given\n",
-                   communicator.size(), name, worst);
-    }
+    for (const std::string& plain : feedback())
+      expect_books_balance(communicator, std::string(kPrefix) + plain);
   });
 }
 

@@ -121,4 +121,18 @@ ReadEntries read_counted_entries(const at::Tensor& payload, std::int64_t most, s
   return read;
 }
 
+at::Tensor average_counted_entries(const TensorArrived& arrived, std::int64_t bytes,
+                                   std::int64_t most, std::string_view method,
+                                   const at::Tensor& mean) {
+  check_gathered(arrived, bytes, method);
+  at::Tensor wrong = at::zeros({}, mean.options().dtype(at::kBool));
+  average(arrived, mean, [&](std::size_t p) {
+    const ReadEntries read =
+        read_counted_entries(arrived.payloads[p], most, mean.numel(), arrived.used_of(p));
+    wrong = at::bitwise_or(wrong, read.wrong);
+    return read.values;
+  });
+  return wrong;
+}
+
 }  // namespace linerate::torch_codecs

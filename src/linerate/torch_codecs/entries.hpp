@@ -45,5 +45,9 @@ ReadEntries read_entries(const at::Tensor& payload, std::int64_t count, std::int
 /// Of one that begins with its count, `most` at most; `used` as TensorArrived has it.
 ReadEntries read_counted_entries(const at::Tensor& payload, std::int64_t most, std::int64_t n,
                                  const at::Tensor& used);
+/// The mean of payloads that begin with their counts, `bytes` each; bool: whether one is none.
+at::Tensor average_counted_entries(const TensorArrived& arrived, std::int64_t bytes,
+                                   std::int64_t most, std::string_view method,
+                                   const at::Tensor& mean);
 
 }  // namespace linerate::torch_codecs

@@ -37,7 +37,7 @@ void to_host(const at::Tensor& from, std::span<T> to) {
 
 }  // namespace
 
-const at::Tensor& KeptTensor::now() {
+const at::Tensor& KeptTensor::now() const {
   if (lent_.defined()) now_ = std::exchange(lent_, {}).to(now_.device());
   return now_;
 }

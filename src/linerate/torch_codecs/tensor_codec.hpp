@@ -41,6 +41,11 @@ struct TensorArrived {
   std::vector<at::Tensor> payloads;  // u8[the round's bytes] each
   int ranks = 1;
   at::Tensor used;  // i64[payloads] as their senders said; undefined: not checked
+
+  /// Of payload p, i64 of one element; undefined: not checked.
+  at::Tensor used_of(std::size_t p) const {
+    return used.defined() ? used.select(0, static_cast<std::int64_t>(p)) : at::Tensor();
+  }
 };
 
 /// Numbers of a codec as the last step that counted left them, and as this one does, on any device.
@@ -49,9 +54,9 @@ class KeptTensor : public compress::KeptField {
  public:
   explicit KeptTensor(at::Tensor first) : now_(std::move(first)) {}
 
-  const at::Tensor& now();
+  const at::Tensor& now() const;
   /// As this step leaves it, which nobody else writes to; now() if it did not.
-  const at::Tensor& next() { return next_.defined() ? next_ : now(); }
+  const at::Tensor& next() const { return next_.defined() ? next_ : now(); }
   void write(at::Tensor value) { next_ = std::move(value); }
 
   void keep() override;
@@ -60,7 +65,8 @@ class KeptTensor : public compress::KeptField {
   std::span<std::byte> bytes() override;
 
  private:
-  at::Tensor now_, next_, lent_;
+  mutable at::Tensor now_, lent_;  // what was lent is looked at again when it is asked for
+  at::Tensor next_;
 };
 compress::StateField state_field(std::string name, compress::Passing passing, KeptTensor& kept,
                                  bool is_array = true);

@@ -3,10 +3,10 @@
 
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/sparse_payload.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/torch_codecs/entries.hpp"
+#include "linerate/torch_codecs/method/dense_momentum.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
 #include "linerate/torch_codecs/words.hpp"
 
@@ -42,15 +42,7 @@ class DgcTensors : public TensorCodec {
   }
 
   void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
-    check_gathered(arrived, round_at(0).bytes, "dgc");
-    average(arrived, mean, [&](std::size_t p) {
-      const at::Tensor used = arrived.used.defined()
-                                  ? arrived.used.select(0, static_cast<std::int64_t>(p))
-                                  : at::Tensor();
-      const ReadEntries read = read_counted_entries(arrived.payloads[p], most_, elements(), used);
-      damage_if(read.wrong);
-      return read.values;
-    });
+    damage_if(average_counted_entries(arrived, round_at(0).bytes, most_, "dgc", mean));
   }
 
   struct Sums {
@@ -103,21 +95,12 @@ class DgcTensors : public TensorCodec {
   KeptTensor momentum_, accumulated_;
 };
 
-class DgcDenseTensors : public TensorCodec {
+class DgcDenseTensors : public DenseMomentum {
  public:
   DgcDenseTensors(const Making& making, const compress::DgcSettings& settings)
-      : TensorCodec(making),
-        settings_(settings),
-        momentum_(at::zeros({elements()}, options(at::kFloat))) {}
-
-  std::vector<compress::StateField> state() override {
-    return {state_field("momentum", compress::Passing::same, momentum_)};
-  }
+      : DenseMomentum(making), settings_(settings) {}
 
  private:
-  TensorPayload do_encode(int, const TensorInput&) override {
-    throw InternalError("dgc: a tensor that travels dense is not encoded");
-  }
   void do_decode(int, const TensorArrived&, const at::Tensor& mean) override {
     const auto m = static_cast<float>(settings_.momentum);
     const at::Tensor& u = momentum_.now();
@@ -126,7 +109,6 @@ class DgcDenseTensors : public TensorCodec {
   }
 
   compress::DgcSettings settings_;
-  KeptTensor momentum_;
 };
 
 }  // namespace

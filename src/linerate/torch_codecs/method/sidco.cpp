@@ -40,16 +40,7 @@ class SidcoTensors : public TensorCodec {
   }
 
   void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
-    check_gathered(arrived, round_at(0).bytes, "sidco");
-    average(arrived, mean, [&](std::size_t p) {
-      const at::Tensor used = arrived.used.defined()
-                                  ? arrived.used.select(0, static_cast<std::int64_t>(p))
-                                  : at::Tensor();
-      const ReadEntries read =
-          read_counted_entries(arrived.payloads[p], capacity_, elements(), used);
-      damage_if(read.wrong);
-      return read.values;
-    });
+    damage_if(average_counted_entries(arrived, round_at(0).bytes, capacity_, "sidco", mean));
   }
 
   at::Tensor selected(const at::Tensor& v, const at::Tensor& magnitudes) {

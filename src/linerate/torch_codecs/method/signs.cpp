@@ -5,7 +5,7 @@
 #include "linerate/compress/method/scaled_signs.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
-#include "linerate/core/error.hpp"
+#include "linerate/torch_codecs/method/dense_momentum.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
 #include "linerate/torch_codecs/words.hpp"
 
@@ -69,28 +69,18 @@ class SignSgdTensors : public TensorCodec {
   KeptTensor momentum_;
 };
 
-class SignSgdDenseTensors : public TensorCodec {
+class SignSgdDenseTensors : public DenseMomentum {
  public:
   SignSgdDenseTensors(const Making& making, double momentum)
-      : TensorCodec(making),
-        beta_(momentum),
-        momentum_(at::zeros({elements()}, options(at::kFloat))) {}
-
-  std::vector<compress::StateField> state() override {
-    return {state_field("momentum", compress::Passing::same, momentum_)};
-  }
+      : DenseMomentum(making), beta_(momentum) {}
 
  private:
-  TensorPayload do_encode(int, const TensorInput&) override {
-    throw InternalError("signsgd: a tensor that travels dense is not encoded");
-  }
   void do_decode(int, const TensorArrived&, const at::Tensor& mean) override {
     momentum_.write(moving_average(beta_, momentum_.now(), mean));
     mean.copy_(momentum_.next());
   }
 
   double beta_;
-  KeptTensor momentum_;
 };
 
 class ScaledSignTensors : public TensorCodec {

@@ -193,7 +193,7 @@ class ThresholdTensors : public TensorCodec {
     return {state_field("tau", compress::Passing::own, tau_, false)};
   }
   bool is_sane() const override {
-    const float tau = const_cast<KeptTensor&>(tau_).now().item<float>();
+    const float tau = tau_.now().item<float>();
     return tau >= 0 && std::isfinite(tau);
   }
 
@@ -239,9 +239,7 @@ class ThresholdTensors : public TensorCodec {
     check_gathered(arrived, bytes, "threshold");
     average(arrived, mean, [&](std::size_t p) {
       const at::Tensor& payload = arrived.payloads[p];
-      const at::Tensor used = arrived.used.defined()
-                                  ? arrived.used.select(0, static_cast<std::int64_t>(p))
-                                  : at::Tensor();
+      const at::Tensor used = arrived.used_of(p);
       const at::Tensor is_dense = section(payload, 0, 4, at::kInt).select(0, 0) == -1;
       const ReadEntries read = read_counted_entries(payload, most_, elements(), used);
       at::Tensor wrong = at::bitwise_and(read.wrong, is_dense.bitwise_not());

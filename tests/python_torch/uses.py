@@ -1249,6 +1249,8 @@ def kfac_levenberg_marquardt():
                           (lambda: dp.step(torch.optim.SGD(model.parameters(), lr=1)), "call loss_of(output, loss)"),
                           (lambda: dp.kfac.loss_of(waves()[0], "hinge"), "squared_error"),
                           (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"begin": 1}), "expected start"),
+                          (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"every": 2.5}), "every has to be a whole number"),
+                          (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"every": 1e300}), "every has to be a whole number"),
                           (lambda: lt.KFAC(model, f"kfac({text}, damping=1)"), "changes it from step to step"),
                           (lambda: lt.KFAC(model, "kfac", levenberg_marquardt=numbers), "no lm=on"),
                           (lambda: lt.KFAC(model, f"kfac({text})", scaler=torch.amp.GradScaler("cpu")), "without a GradScaler")):

@@ -98,7 +98,7 @@ void set_marquardt(const std::map<std::string, double>& numbers, KfacOptions& op
     else if (name == "decay")
       lm.decay = value;
     else if (name == "every")
-      lm.every = static_cast<int>(value);
+      lm.every = value >= 1 && value <= 1e9 ? static_cast<int>(value) : 0;
     else if (name == "least")
       lm.least = value;
     else if (name == "most")
@@ -110,8 +110,10 @@ void set_marquardt(const std::map<std::string, double>& numbers, KfacOptions& op
           "KFAC: levenberg_marquardt=: expected start, decay, every, least, most or l2, found \"" +
           name + "\"");
   }
-  if (lm.every < 1 || !(lm.start > 0))
-    throw UsageError("KFAC: levenberg_marquardt=: every has to be at least 1, start above 0");
+  const auto every = numbers.find("every");
+  if (lm.every < 1 || (every != numbers.end() && every->second != lm.every) || !(lm.start > 0))
+    throw UsageError(
+        "KFAC: levenberg_marquardt=: every has to be a whole number of at least 1, start above 0");
 }
 
 KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "linerate/cost/add_table.hpp"
+#include "linerate/doc/prediction.hpp"
 #include "linerate/plan/codec_costs.hpp"
 
 namespace linerate::whatif {

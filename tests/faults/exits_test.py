@@ -10,7 +10,7 @@ import sys
 import time
 
 MPIRUN, PROGRAM = sys.argv[1:3]
-LIMIT = 20.0  # seconds a job
+LIMIT = 60.0  # seconds a job: only a hang takes longer
 
 # How rank 1 ends -> what the survivors say of it; None: all ranks end so, and the job succeeds.
 WELL = None

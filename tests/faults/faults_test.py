@@ -12,7 +12,7 @@ import time
 MPIRUN, PROGRAM = sys.argv[1:3]
 WANTED = sys.argv[3:]
 TIMEOUT = 3.0  # of the communicator, seconds
-SLACK = 8.0    # to start, to say farewell, and for the launcher to end the job on a loaded machine
+SLACK = 40.0   # to start, to say farewell, and for the launcher to end the job: only a hang takes longer, however loaded the machine
 failures = []
 
 

@@ -23,7 +23,7 @@ import time
 
 RANKS = 3
 TIMEOUT = 3.0  # of the communicator, seconds
-SLACK = 20.0   # to start, to say farewell, and for the launcher to end the job on a loaded machine
+SLACK = 40.0   # to start, to say farewell, and for the launcher to end the job: only a hang takes longer, however loaded the machine
 TRANSPORTS = {"shared memory": [], "TCP": ["--mca", "btl", "tcp,self"]}
 CULPRITS = (0, 1)
 

@@ -76,18 +76,21 @@ def bf16_hook(state, bucket):
     return bf16_compress_hook(state, bucket)
 
 
-def ours(strategy):
-    """DDP with a hook of linerate's."""
+def ours(strategy, **options):
+    """DDP with a hook of linerate's, and the options of the DDP that it is measured by."""
     def wrap(model):
-        dp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1 << 14)
+        dp = nn.parallel.DistributedDataParallel(model, **options)
         dp.register_comm_hook(*lt.ddp_hook(strategy))
         return dp
     return wrap
 
 
+# With two buckets the later rounds of PyTorch's PowerSGD came in different orders on the ranks (bench/peers/ddp_worker.py).
+ONE_BUCKET = {"bucket_cap_mb": 1 << 14}
+
+
 def powersgd(model):
-    # With two buckets its later rounds came in different orders on the ranks (bench/peers/ddp_worker.py).
-    dp = nn.parallel.DistributedDataParallel(model, bucket_cap_mb=1 << 14)
+    dp = nn.parallel.DistributedDataParallel(model, **ONE_BUCKET)
     dp.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2), powerSGD_hook)
     return dp
 
@@ -116,7 +119,7 @@ CONTENDERS = {  # name: (how, whose time it is measured by, what the ratio may b
     "ddp(wire=bf16)": (over_gloo("ddp(wire=bf16)"), "DDP bf16_compress_hook", 1.0),
     "DDP powerSGD_hook": (powersgd, DDP, None),
     "ddp+powersgd(rank=4)": (over_gloo("ddp+powersgd(rank=4)"), "DDP powerSGD_hook", 1.0),
-    "ddp_hook powersgd(rank=4)": (ours("powersgd(rank=4)"), "DDP powerSGD_hook", 1.0),
+    "ddp_hook powersgd(rank=4)": (ours("powersgd(rank=4)", **ONE_BUCKET), "DDP powerSGD_hook", 1.0),
 }
 EXACT = ("ddp", "optimal", "dear", "auto", "ddp over MPI", "dear over MPI")
 SETTLES = {"auto": 12, **{name: 8 for name in EXACT if name.startswith(("optimal", "dear"))}}  # steps until the plan is final, after four

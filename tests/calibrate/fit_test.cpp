@@ -119,6 +119,40 @@ TEST(Fit, ANewMeasurementOnANoisyClusterLiesInsideTheInterval) {
   EXPECT_GE(inside, 0.85 * all);
 }
 
+/// Sizes of 1 to 256 KiB scatter by tens of percent, those of 1 to 128 MiB by 0.3 %.
+doc::CollectiveCost noisy_when_small(std::uint64_t stream, bool says_spread) {
+  doc::CollectiveCost cost = table(10, 27, line);
+  for (std::size_t i = 0; i < cost.samples.size(); ++i) {
+    doc::CostSample& s = cost.samples[i];
+    const double scatter = i < 9 ? 3 : 0.03;  // in units of noise()'s 10 %
+    s.seconds *= std::pow(noise(stream, i), scatter);
+    if (!says_spread) continue;
+    s.low_s = s.seconds / (1 + 0.1 * scatter), s.high_s = s.seconds * (1 + 0.1 * scatter);
+  }
+  return cost;
+}
+
+TEST(Fit, SmallMessagesThatScatterDoNotWidenTheIntervalOfLargeOnes) {
+  int inside = 0, all = 0;
+  double widths = 0, untold_widths = 0;
+  for (std::uint64_t stream = 0; stream < 40; ++stream) {
+    const doc::CollectiveCost told = fit_collective(noisy_when_small(stream, true), {});
+    const doc::CollectiveCost untold = fit_collective(noisy_when_small(stream, false), {});
+    for (std::uint64_t i = 100; i < 150; ++i, ++all) {
+      const double bytes = std::exp2(21 + 6 * random_unit(stream, i));
+      const double measured = line(bytes) * std::pow(noise(stream, i), 0.03);
+      const cost::Estimate e = cost::evaluate(told, bytes);
+      inside += e.low <= measured && measured <= e.high;
+      widths += e.high - e.low;
+      const cost::Estimate u = cost::evaluate(untold, bytes);
+      untold_widths += u.high - u.low;
+    }
+  }
+  EXPECT_LT(widths, 0.5 * untold_widths);
+  EXPECT_GE(inside, 0.85 * all);
+  EXPECT_LE(inside, 0.99 * all);
+}
+
 TEST(Fit, MoreBytesNeverTakeLessTimeWhereOnlyNoiseSaysSo) {
   const doc::CollectiveCost cost = fit_collective(noisy_table(3, 10, 30), {});
   for (double bytes = 1024; bytes < 1e9; bytes *= 1.1)

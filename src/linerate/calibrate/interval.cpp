@@ -63,6 +63,21 @@ double spread(const doc::CostSample& s) {
   return s.high_s > s.low_s && s.low_s > 0 ? (s.high_s - s.low_s) / (2 * s.seconds) : 0;
 }
 
+double wider_spread(std::span<const doc::CostSample> samples, std::size_t gap) {
+  return std::max(spread(samples[gap]), spread(samples[gap + 1]));
+}
+
+/// By gap, how far its repetitions scatter next to the table's middle gap, at most 1: small
+/// messages scatter many times as far as large ones, and what the curve typically misses of them
+/// is no error of the large ones. 1 where a size says nothing of its repetitions.
+std::vector<double> relative_scatter(std::span<const doc::CostSample> samples) {
+  std::vector<double> scatter(samples.size() - 1);
+  for (std::size_t gap = 0; gap < scatter.size(); ++gap) scatter[gap] = wider_spread(samples, gap);
+  const double middle = median(scatter);
+  for (double& s : scatter) s = s > 0 && middle > 0 ? std::min(1.0, s / middle) : 1;
+  return scatter;
+}
+
 double at(const doc::CostSegment& s, double bytes) { return s.alpha_s + s.beta_s_per_byte * bytes; }
 
 /// Cuts one segment into pieces of equal ratio.
@@ -102,6 +117,7 @@ void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
   std::vector<double> sizes_of_errors;
   for (const LeftOut& e : errors) sizes_of_errors.push_back(std::abs(e.relative_error));
   const double typical = median(sizes_of_errors) / kMedianOfNormal;
+  const std::vector<double> scatter = relative_scatter(cost.samples);
   std::vector<doc::CostSegment> segments;
   for (doc::CostSegment& segment : cost.segments) {
     // The gap that holds the segment's beginning; the extrapolating ends take that of their
@@ -111,8 +127,8 @@ void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
         [](double bytes, const doc::CostSample& s) { return bytes < std::round(s.bytes); });
     const auto past = to_index(above - cost.samples.begin());
     const std::size_t gap = std::clamp<std::size_t>(past, 1, cost.samples.size() - 1) - 1;
-    const double half = std::max({half_width(errors, typical, gap), spread(cost.samples[gap]),
-                                  spread(cost.samples[gap + 1])});
+    const double half =
+        std::max(half_width(errors, typical * scatter[gap], gap), wider_spread(cost.samples, gap));
     // Symmetric in the ratio: twice and half are equally far off.
     segment.low = 1 / (1 + half), segment.high = 1 + half;
     const auto in_bracket = std::find_if(switches.begin(), switches.end(),

@@ -97,4 +97,31 @@ def interrupted():
         step(dp, opt)
 
 
-globals()[sys.argv[1]]()
+def group_destroyed():
+    """As most programs that used DDP end, with updates under way."""
+    model, dp, opt = trained("dear")
+    step(dp, opt)
+    dist.destroy_process_group()
+
+
+def _one_of_spawned(rank, port):
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    model, dp, opt = trained("dear")
+    step(dp, opt)
+    dp.settle()
+    dp.require_same_weights()
+    print(f"rank {rank}: settled", flush=True)
+
+
+def spawned():
+    """Ranks that torch.multiprocessing starts; such processes end without Python's atexit."""
+    import socket
+    import torch.multiprocessing
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    torch.multiprocessing.spawn(_one_of_spawned, (port,), nprocs=2)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

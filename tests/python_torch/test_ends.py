@@ -29,6 +29,19 @@ def test_exit_without_settle():
     assert output.count("it is done now. Call settle()") == 2, output[-3000:]
 
 
+def test_process_group_destroyed_before_the_end():
+    status, output = torchrun(2, HERE / "ends.py", "group_destroyed")
+    assert status == 0 and "Traceback" not in output and "Error" not in output, output[-3000:]
+    assert output.count("it is done now. Call settle()") == 2, output[-3000:]
+
+
+def test_spawned_ranks():
+    done = subprocess.run([sys.executable, HERE / "ends.py", "spawned"], env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, timeout=120,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
+    assert done.stdout.count(": settled") == 2, done.stdout
+
+
 def test_ctrl_c():
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(HERE / "ends.py"), "interrupted"]
     job = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

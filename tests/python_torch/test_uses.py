@@ -5,7 +5,7 @@ import re
 import pytest
 from jobs import HERE, passed, torchrun
 
-NAMES = re.findall(r"^@use\ndef (\w+)", (HERE / "uses.py").read_text(), re.MULTILINE)
+NAMES = [n for f in sorted(HERE.glob("uses*.py")) for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.MULTILINE)]
 
 
 @functools.cache

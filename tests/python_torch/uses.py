@@ -3,7 +3,8 @@
 
 usage: torchrun --nproc-per-node N uses.py [NAME ...]
 
-Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within 1e-6 on more. Prints "use NAME: ok" on each
+uses_of_models.py and uses_of_loops.py have more. Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within
+1e-6 on more. Prints "use NAME: ok" on each
 rank, or the error; test_uses.py reads that.
 """
 import json
@@ -1730,4 +1731,7 @@ def main(names):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    import uses
+    import uses_of_loops  # noqa: F401  into uses.USES
+    import uses_of_models  # noqa: F401
+    sys.exit(uses.main(sys.argv[1:]))

@@ -65,7 +65,7 @@ class Page(unittest.TestCase):
                         self.assertTrue(shown or "LibTorch's" in here, f"{what}: nothing shows it")
 
     def test_names_uses_that_exist_in_python(self):
-        uses = set(re.findall(r"^@use\ndef (\w+)", (TESTS / "uses.py").read_text(), re.M)) | {t.name for t in TESTS.glob("test_*.py")}
+        uses = {n for f in TESTS.glob("uses*.py") for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.M)} | {t.name for t in TESTS.glob("test_*.py")}
         for page, column in ((PAGES[1], 2), (ROOT / "docs/python-training.md", 1)):
             headings = HEADINGS if column == 2 else ["What each use is held by"]
             named = {n for h in headings for row in rows_of(page, h) for n in re.findall(r"`([\w.]+)`", row[column])}
@@ -73,7 +73,7 @@ class Page(unittest.TestCase):
             self.assertEqual(named - uses, set())
 
     def test_pythons_table_of_uses_has_all_of_them(self):
-        uses = set(re.findall(r"^@use\ndef (\w+)", (TESTS / "uses.py").read_text(), re.M))
+        uses = {n for f in TESTS.glob("uses*.py") for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.M)}
         rows = rows_of(ROOT / "docs/python-training.md", "What each use is held by")
         self.assertEqual(uses - {n for row in rows for n in re.findall(r"`([\w.]+)`", row[1])}, set())
 

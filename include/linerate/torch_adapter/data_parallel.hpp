@@ -134,6 +134,8 @@ class DataParallel {
   StepReport step(std::shared_ptr<PartialUpdates> optimizer);
   /// Whether the plan in force gathers gradients under the next forward pass.
   bool gradients_may_follow() const;
+  /// Whether backward passes have left gradients that are not exchanged yet. Of any thread.
+  bool gradients_came() const;
   /// Whether weights wait for their update of step().
   bool updates_pending() const;
   /// Where other code may have written its own hooks into the parameters since: before a forward

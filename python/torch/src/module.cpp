@@ -16,7 +16,10 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/plan/compression.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
@@ -103,7 +106,9 @@ class Parallel {
     parallel_.reset();
   }
   void enter_no_sync() { no_sync_.push_back(std::make_unique<DataParallel::NoSync>(get())); }
-  void exit_no_sync() { no_sync_.pop_back(); }
+  void exit_no_sync() {
+    if (!no_sync_.empty()) no_sync_.pop_back();  // else it was closed inside
+  }
   exec::Recorder* recorder() const { return recorder_.get(); }
   World& world() const { return *world_; }
 
@@ -194,6 +199,18 @@ PYBIND11_MODULE(_core, m) {
           },
           Unlocked())
       .def(
+          "require_no_problem",
+          [](const World& w, const std::string& who, const std::string& problem) {
+            comm::require_no_problem(w.get(), who, problem);
+          },
+          Unlocked())
+      .def(
+          "require_same",
+          [](const World& w, const std::string& what, const std::vector<std::string>& lines) {
+            comm::require_same(w.get(), what, lines);
+          },
+          Unlocked())
+      .def(
           "abort", [](const World& w, const std::string& reason) { w.get().abort(reason); },
           Unlocked())
       .def("set_checked", [](const World& w, bool on) { w.get().set_checked(on); })
@@ -219,6 +236,13 @@ PYBIND11_MODULE(_core, m) {
       },
       Unlocked());
   m.def("have_mpi", &comm::have_mpi);
+  m.def("preconditions", [](const std::string& strategy) {
+    return plan::kfac_of(doc::parse_strategy(strategy)).has_value();
+  });
+  m.def("why_not_with_adam", [](const std::string& strategy) {
+    const std::string sender = plan::sender_of_adams_moment(doc::parse_strategy(strategy));
+    return sender.empty() ? std::string() : plan::why_not_with_adam(sender);
+  });
 
   py::class_<StepReport>(m, "StepReport", "What finish() or step() did on this rank.")
       .def_readonly("variant", &StepReport::variant)
@@ -273,6 +297,7 @@ PYBIND11_MODULE(_core, m) {
       .def(
           "renew_hooks", [](Parallel& p) { p.get().renew_hooks(); }, Unlocked())
       .def("gradients_may_follow", [](Parallel& p) { return p.get().gradients_may_follow(); })
+      .def("gradients_came", [](Parallel& p) { return p.get().gradients_came(); })
       .def("updates_pending", [](Parallel& p) { return p.get().updates_pending(); })
       .def("plan_is_final", [](Parallel& p) { return p.get().plan_is_final(); })
       .def("measured_plans", [](Parallel& p) { return p.get().measured_plans(); })

@@ -109,7 +109,7 @@ std::optional<std::string> lonely_rank_problem() {
       "this process is rank {} of {} by {} and {} in its environment, but MPI knows of one rank: "
       "{} independent jobs would work on the same files. Start them as one job, with srun "
       "--mpi=pmix (srun --mpi=list shows what is there) or with this MPI's own mpirun; or set "
-      "WorldOptions::independent (or unset {}) if they are meant to be independent",
+      "the option independent (or unset {}) if they are meant to be",
       *launcher_rank(), *launcher_size(), found->rank, found->size, *launcher_size(), found->size);
 }
 

@@ -143,7 +143,7 @@ void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
 
 void Runner::State::check_usable() const {
   if (!failure) return;
-  std::string what = "an exception that is no std::exception";
+  std::string what = "an exception of an unknown type";
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& e) {

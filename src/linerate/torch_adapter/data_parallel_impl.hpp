@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/early_sending.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
+#include "linerate/torch_adapter/left_gradients.hpp"
 #include "linerate/torch_adapter/model_watch.hpp"
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 #include "linerate/torch_adapter/partial_optimizer.hpp"
@@ -40,14 +42,16 @@ struct DataParallel::Impl {
   std::mutex mutex;  // hooks may fire on several threads
   std::int64_t step = 0;
   int accumulating = 0;
+  std::atomic<bool> gradients_came = false;  // in this step
   bool deferred = false;  // another object's turn: nothing is sent before finish()
   std::optional<std::int64_t> samples;
   std::int64_t first_gradient_ns = -1;
   std::int64_t end_ns = -1;                   // of the step before
   int sampled = 0;                            // parameters, in this step
   std::vector<FactorSpan> factor_spans = {};  // of this step
-  std::string failed;                         // why no further step can run
-  std::string warned_left_dense;              // in these words
+  LeftGradients left;
+  std::string failed;             // why no further step can run
+  std::string warned_left_dense;  // in these words
   bool warned_no_backward = false, warned_again = false, warned_not_preconditioned = false;
   bool no_backward_is_meant = false;   // in this step
   bool awaits_preconditioner = false;  // a step that counts was not preconditioned yet

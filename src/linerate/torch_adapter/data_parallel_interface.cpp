@@ -92,6 +92,7 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
   }
   share_curvature();
   watch.emplace(parameters, buffers);
+  left.note(exchange->state().trained);
   hooks = std::make_unique<GradientHooks>(tensors_of(parameters),
                                           [this](std::size_t p) { on_gradient(p); });
 }
@@ -233,7 +234,7 @@ DataParallel::~DataParallel() {
   if (impl_->updates.pending() && std::uncaught_exceptions() == 0) {
     log::warning(fmt::format(
         "{}: destroyed while weights wait for their update of step {}; it is done now. Call "
-        "settle() where training ends: whoever read them past ATen saw old values",
+        "settle() where training ends: whoever read them past operators saw old values",
         impl_->who, impl_->step - 1));
     try {
       impl_->updates.settle();
@@ -296,7 +297,7 @@ void DataParallel::Impl::require_gradients_for(torch::optim::Optimizer& optimize
   if (!is_adam) return;
   const std::string sender = plan::sender_of_adams_moment(doc::parse_strategy(options.strategy));
   if (!sender.empty())
-    throw UsageError(fmt::format("{}: step {}: strategy {} with LibTorch's Adam: {}", who, step,
+    throw UsageError(fmt::format("{}: step {}: strategy {} with Adam: {}", who, step,
                                  options.strategy, plan::why_not_with_adam(sender)));
 }
 
@@ -318,6 +319,7 @@ StepReport DataParallel::step(std::shared_ptr<PartialUpdates> optimizer) {
   return impl_->end(Impl::Ending::updates, std::move(optimizer));
 }
 bool DataParallel::gradients_may_follow() const { return impl_->x().gradients_may_follow(); }
+bool DataParallel::gradients_came() const { return impl_->gradients_came; }
 bool DataParallel::updates_pending() const { return impl_->updates.pending(); }
 void DataParallel::renew_hooks() {
   const std::lock_guard lock(impl_->mutex);
@@ -327,8 +329,9 @@ void DataParallel::renew_hooks() {
 StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
   impl_->require_gradients_for(optimizer);
   if (&preconditioner != impl_->options.preconditioner)
-    throw UsageError(impl_->who +
-                     ": step(preconditioner, optimizer): it is not the one of DataParallelOptions");
+    throw UsageError(
+        impl_->who +
+        ": step(preconditioner, optimizer): it is not the preconditioner of the options");
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end_with(optimizer);
   StepReport report = finish();

@@ -39,7 +39,7 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
   if (!trained_of[parameter] || !failed.empty()) return;  // thawed: finish() notices
   const std::size_t p = *trained_of[parameter];
   ParameterStep& mine = x().count()[p];
-  mine.used = true;
+  mine.used = gradients_came = true;
   if (accumulating > 0) return;
   require_finished(p, mine);
   if (first_gradient_ns < 0) first_gradient_ns = steady_ns();
@@ -74,7 +74,7 @@ void DataParallel::Impl::require_finished(std::size_t p, ParameterStep& mine) {
     const UsageError error(fmt::format(
         "{}: finish() was not called after the backward pass of step {}: parameter \"{}\" has "
         "changed since its gradient came, and the gradient was not exchanged; call finish() "
-        "between backward() and the optimizer's step, or run backward inside accumulate()",
+        "between backward() and the optimizer's step, or run backward inside no_sync()",
         who, step, parameter.name));
     x().tensors().refuse(std::make_exception_ptr(error));
     throw error;
@@ -102,11 +102,15 @@ StepReport DataParallel::Impl::end_with(torch::optim::Optimizer& optimizer) {
   return end(Ending::updates, taken_apart);
 }
 
-/// A hook that another one has pushed out told nothing.
+/// Gradients that no hook has told of: another one has pushed it out, or the program has written
+/// .grad itself, as with autograd::grad() or from a function's gradient.
 void DataParallel::Impl::find_missed_gradients() {
-  if (!hooks->renew()) return;
-  for (std::size_t p = 0; p < x().count().size(); ++p)
-    if (x().state().trained[p].tensor.grad().defined()) x().count()[p].used = true;
+  const bool pushed_out = hooks->renew();
+  for (std::size_t p = 0; p < x().count().size(); ++p) {
+    const at::Tensor& gradient = x().state().trained[p].tensor.grad();
+    if (gradient.defined() && (pushed_out || !left.is_left(p, gradient)))
+      x().count()[p].used = true;
+  }
 }
 
 StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates> optimizer) {
@@ -302,12 +306,14 @@ void DataParallel::Impl::end_step() {
   x().tensors().end_step();
   x().count().discard();
   x().uses().discard();
+  left.note(x().state().trained);
   if (options.preconditioner) KfacInside::preconditioner(*options.preconditioner).discard_batch();
   early.give_back();
   deferred = false;
   no_backward_is_meant = false;
   samples.reset();
   first_gradient_ns = -1;
+  gradients_came = false;
   end_ns = steady_ns();
   sampled = 0;
   ++step;
@@ -328,7 +334,7 @@ void DataParallel::Impl::warn_not_preconditioned() {
   log::warning(
       fmt::format("{}: rank {}: step {} was finished without the preconditioner's step(), so its "
                   "gradients were not preconditioned; call it between finish() and the "
-                  "optimizer's step, or parallel.step(preconditioner, optimizer)",
+                  "optimizer's step, or let one step() do all of it",
                   who, communicator.rank(), step - 1));
 }
 
@@ -338,7 +344,7 @@ void DataParallel::Impl::warn_again() {
   log::warning(
       fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it was sent, "
                   "so the step is exchanged a second time; run all but the last backward pass of "
-                  "a step inside accumulate(), and change gradients after finish()",
+                  "a step inside no_sync(), and change gradients after finish()",
                   who, communicator.rank(), *name, step));
 }
 

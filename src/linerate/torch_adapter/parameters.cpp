@@ -50,8 +50,8 @@ std::string sparse_module(torch::nn::Module& model) {
   };
   const auto complaint = [](const std::string& name) {
     return fmt::format(
-        "module \"{}\" makes sparse gradients, which are not supported; construct it with "
-        "sparse(false)",
+        "module \"{}\" makes sparse gradients, which are not supported; construct it without "
+        "the option sparse",
         name);
   };
   if (is_sparse(model)) return complaint(model.name());
@@ -65,7 +65,7 @@ std::string unsupported(const NamedTensors& parameters, const NamedTensors& buff
   for (const auto& [name, tensor] : parameters) {
     if (const std::string why = untransportable(tensor); !why.empty())
       return fmt::format("parameter \"{}\" {}", name, why);
-    if (!has_gradient_type(tensor))
+    if (tensor.requires_grad() && !has_gradient_type(tensor))
       return fmt::format(
           "parameter \"{}\" has type {}; supported are float, double, half and bfloat16", name,
           c10::toString(tensor.scalar_type()));

@@ -129,7 +129,7 @@ void StepTensors::collect(const doc::Task& task) {
     else
       refuse(std::make_exception_ptr(UsageError(fmt::format(
           "the gradient of \"{}\" is sparse; only dense gradients are exchanged: construct its "
-          "module with sparse(false)",
+          "module without the option sparse",
           parameters_[p].name))));
     memory_.add_zeros(position);
   } else if (!grad.defined()) {

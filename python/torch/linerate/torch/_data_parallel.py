@@ -8,9 +8,11 @@ import warnings
 import torch
 
 from . import _core, _world
-from ._from_ddp import require_trainable, unknown_options
+from ._from_ddp import unknown_options, why_not_trainable
 from ._kfac import KFAC
-from ._optimizers import PartialStep, steps_by_parameter
+from ._members import Members
+from ._optimizers import MOMENT_OPTIMIZERS, PartialStep, is_unscaled, steps_by_parameter
+from ._pickling import settle_before_pickling
 
 _RECORDED = 20  # steps
 
@@ -46,19 +48,25 @@ class DataParallel(torch.nn.Module):
         super().__init__()
         if buffers not in ("broadcast", "keep"):
             raise _core.UsageError(f"DataParallel: buffers=: expected \"broadcast\" or \"keep\", found {buffers!r}")
-        require_trainable(module)
         if not isinstance(strategy, str):
             raise _core.UsageError(f"DataParallel: strategy=: expected a line of text such as \"ddp\", found {strategy!r}")
+        problem = why_not_trainable(module)
+        if problem and not _world.has_ranks():
+            raise _core.UsageError(f"DataParallel: {problem}")
+        self._world = _world.world_of(process_group)
+        self._world.require_no_problem("DataParallel", problem)  # on every rank, whichever has it
+        self._world.require_same("DataParallel: options", [f"record={bool(record)}", f"seed={seed}", f"loss_average={loss_average}",
+                                                           f"skip={sorted(skip)}", f"levenberg_marquardt={levenberg_marquardt}"])
         self.module = module
         self.strategy = strategy
-        self._world = _world.world_of(process_group)
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         held = [(n, b) for n, b in module.named_buffers() if n not in ignored and b is not None]
         self._names = [n for n, _ in parameters]
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
-                     if "+kfac" in strategy else None)
+                     if _core.preconditions(strategy) else None)
+        self._why_no_adam = _core.why_not_with_adam(strategy)
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
                                     name, bool(record), self.kfac and self.kfac._core)
         self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
@@ -68,6 +76,8 @@ class DataParallel(torch.nn.Module):
         self._join = None
         self._said_compiled = False
         self.last_report = None
+        self._members = Members(f'DataParallel "{name}"' if name else "DataParallel", self, ignored, parameters,
+                                held if buffers == "broadcast" else [])
         _world.keep(self)
 
     # nn.Module
@@ -125,21 +135,28 @@ class DataParallel(torch.nn.Module):
         """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
         (clipping, the optimizer)."""
         self._note_backward()
-        return self._ended(self._core.finish())
+        self._members.follow(self)
+        report = self._ended(self._core.finish())
+        self._members.give_back()
+        return report
 
     def step(self, optimizer, *, scaler=None, closure=None):
         """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards. With "dear" a weight is updated
         just before it is next used. `scaler`: a torch.amp.GradScaler, which is stepped and updated, too. `closure`: for
         optimizers that compute gradients themselves, as LBFGS."""
+        scaled = scaler is not None and scaler.is_enabled()
+        self._require_steppable(optimizer, scaler if scaled else None, closure)
         if closure is not None:
             return self._step_with(optimizer, closure)
-        if scaler is not None and scaler.is_enabled():
+        if scaled:
             return self._step_scaled(optimizer, scaler)
         if self.kfac is not None:
             self.kfac.take_rate(optimizer)
         if self._core.gradients_may_follow() and steps_by_parameter(optimizer):
             self._note_backward()
+            self._members.follow(self)
             report = self._ended(self._core.step_in_parts(PartialStep(optimizer)))
+            self._members.give_back()
             self._discard()  # of parameters that are not exchanged, too
             return report
         report = self.finish()
@@ -148,6 +165,36 @@ class DataParallel(torch.nn.Module):
             optimizer.step()
         self._discard()
         return report
+
+    def _require_steppable(self, optimizer, scaler, closure):
+        """Before anything is exchanged: what would end in other weights than DDP's."""
+        why = None
+        if not callable(getattr(optimizer, "step", None)):
+            why = (f"expected an optimizer, found {type(optimizer).__name__}; with several: finish(), then step() and zero_grad() of each")
+        elif closure is not None and (scaler is not None or self.kfac is not None):
+            why = f"closure= computes gradients that {'a scaler' if scaler is not None else 'K-FAC'} does not see: leave it out"
+        elif self._why_no_adam and isinstance(optimizer, MOMENT_OPTIMIZERS):
+            why = f"strategy {self.strategy} with {type(optimizer).__name__}: {self._why_no_adam}"
+        elif scaler is not None and is_unscaled(scaler, optimizer) and self._core.gradients_came():
+            why = ("scaler.unscale_() saw this rank's gradients before they were exchanged: call finish() first, then scaler.unscale_(), "
+                   "clip, scaler.step(), scaler.update() and zero_grad()")
+        else:
+            why = self._gradients_of_others(optimizer)
+        if why:
+            raise _core.UsageError(f"DataParallel: step {self._steps}: {why}")
+
+    def _gradients_of_others(self, optimizer):
+        """Why not, if the optimizer would take gradients that another DataParallel has not exchanged yet; None if not."""
+        others = [dp for dp in _world.kept(DataParallel) if dp is not self and dp._core.gradients_came()]
+        if not others:
+            return None
+        for group in getattr(optimizer, "param_groups", ()):
+            for p in group["params"]:
+                for other in others:
+                    if p.grad is not None and id(p) not in self._members.exchanged and id(p) in other._members.exchanged:
+                        return (f"the optimizer also steps \"{other._members.exchanged[id(p)]}\" of another DataParallel, whose gradients are not "
+                                "exchanged yet: call finish() of both, then the optimizer's step() and zero_grad()")
+        return None
 
     def _precondition(self):
         if self.kfac is not None:
@@ -184,7 +231,7 @@ class DataParallel(torch.nn.Module):
         return report
 
     def _discard(self):
-        for p in self.module.parameters():
+        for p in self._members.all:
             if p.requires_grad:
                 p.grad = None
 
@@ -299,10 +346,20 @@ class DataParallel(torch.nn.Module):
     def close(self):
         """Removes the hooks. The module stays as it is."""
         self._core.close()
+        _world.forget(self)
 
     def __reduce_ex__(self, protocol):
         raise _core.UsageError("DataParallel: it cannot be copied or pickled, since ranks step it together: copy or save dp.module, "
                                "and dp.exchange_state() for what the exchange remembers")
+
+
+def _settle_all():
+    for dp in _world.kept(DataParallel):
+        if dp._core.updates_pending():
+            dp.settle()
+
+
+settle_before_pickling(_settle_all)
 
 
 class Report:

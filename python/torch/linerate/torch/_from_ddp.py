@@ -44,17 +44,17 @@ def _why_not(layer):
     return None
 
 
-def require_trainable(module):
-    """Throws UsageError for what cannot be exchanged, with the layer's name."""
+def why_not_trainable(module):
+    """What of it cannot be exchanged, with the layer's name; "" if all can."""
     if not isinstance(module, nn.Module):
-        raise _core.UsageError(f"DataParallel: expected a torch.nn.Module, found {type(module).__name__}")
+        return f"expected a torch.nn.Module, found {type(module).__name__}"
     for name, layer in module.named_modules():
         if (why := _why_not(layer)) is not None:
             place = f'layer "{name}"' if name else "the model"
-            raise _core.UsageError(f"DataParallel: {place} {why}")
+            return f"{place} {why}"
     for name, parameter in module.named_parameters():
         if is_lazy(parameter):
-            raise _core.UsageError(f"DataParallel: parameter \"{name}\" has no shape yet: run one forward pass before wrapping")
+            return f"parameter \"{name}\" has no shape yet: run one forward pass before wrapping"
         if type(parameter).__name__ == "DTensor" or hasattr(parameter, "placements"):
-            raise _core.UsageError(f"DataParallel: parameter \"{name}\" is a DTensor, a part of which is on each rank: wrap a model of "
-                                   "plain tensors")
+            return f"parameter \"{name}\" is a DTensor, a part of which is on each rank: wrap a model of plain tensors"
+    return ""

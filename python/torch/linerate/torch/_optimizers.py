@@ -6,6 +6,16 @@ import torch
 _BY_PARAMETER = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon")
 
 
+# They average gradients, and so do compressors that send Adam's first moment.
+MOMENT_OPTIMIZERS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam)
+
+
+def is_unscaled(scaler, optimizer):
+    """Whether scaler.unscale_(optimizer) was called in this step. PyTorch tells nobody but by its own notes."""
+    state = getattr(scaler, "_per_optimizer_states", {}).get(id(optimizer))
+    return state is not None and getattr(state.get("stage"), "name", "") == "UNSCALED"
+
+
 def steps_by_parameter(optimizer):
     """Whether dear can update each weight just before it is used."""
     if type(optimizer) not in {getattr(torch.optim, name, None) for name in _BY_PARAMETER}:

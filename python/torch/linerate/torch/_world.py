@@ -4,6 +4,7 @@ import collections
 import datetime
 import os
 import sys
+import threading
 import traceback
 import weakref
 
@@ -17,6 +18,7 @@ _worlds = {}  # process group (None: MPI's world) -> _core.World
 _groups = {}  # process group -> the one of linerate's own
 _made = collections.Counter()  # groups of linerate's own, by the name of the one that they are over
 _parallels = weakref.WeakSet()  # closed before their worlds
+_parallels_lock = threading.Lock()
 _settings = {"timeout": 300.0, "checked": False}
 
 
@@ -136,8 +138,25 @@ def world_of(process_group):
     return _worlds[group]
 
 
+def has_ranks():
+    """Whether there is a job to tell anything to."""
+    return None in _worlds or dist.is_initialized()
+
+
 def keep(parallel):
-    _parallels.add(parallel)
+    with _parallels_lock:
+        _parallels.add(parallel)
+
+
+def forget(parallel):
+    with _parallels_lock:
+        _parallels.discard(parallel)
+
+
+def kept(kind):
+    """Those of a class that are open."""
+    with _parallels_lock:
+        return [one for one in _parallels if isinstance(one, kind)]
 
 
 def finalize():

@@ -111,8 +111,8 @@ class ProcessGroupMessages final : public C10dGroup {
 
 std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
                                                   const CommunicatorOptions& options) {
-  const Clock::duration timeout = clock_time(options.timeout, "make_world_of_group: timeout");
-  const Clock::duration start = start_time(options.start_timeout, timeout, "make_world_of_group");
+  const Clock::duration timeout = clock_time(options.timeout, "process group: timeout");
+  const Clock::duration start = start_time(options.start_timeout, timeout, "process group");
   auto group = std::make_unique<ProcessGroupMessages>(::c10d::resolve_process_group(group_name));
   return std::make_unique<QueuedCommunicator>(
       std::make_unique<C10dChannel>(std::move(group), timeout, start), options);

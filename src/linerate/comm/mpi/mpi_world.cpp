@@ -15,7 +15,7 @@ namespace linerate::comm {
 namespace {
 
 std::unique_ptr<MpiChannel> make_channel(const WorldOptions& options, Clock::duration timeout) {
-  const Clock::duration limit = start_time(options.start_timeout, timeout, "make_world");
+  const Clock::duration limit = start_time(options.start_timeout, timeout, "MPI");
   OneWorld claim;
   const MakingWorld being_made;
   const StartDeadline deadline(limit);
@@ -29,7 +29,7 @@ bool have_mpi() { return true; }
 bool mpi_in_use() { return mpi_started(); }
 
 std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
-  auto channel = make_channel(options, clock_time(options.timeout, "make_world: timeout"));
+  auto channel = make_channel(options, clock_time(options.timeout, "MPI: timeout"));
   // After the channel is there, so that ranks part as after any failure: rank 0 has said what is
   // wrong before another one's exit makes the launcher end it.
   require_ranks(channel->size(), options.expected_size);

@@ -14,7 +14,7 @@ std::atomic<bool> taken{false}, quiet{false};
 OneWorld::OneWorld() {
   if (taken.exchange(true))
     throw UsageError(
-        "make_world: expected no other world in this process, found one that still exists; use "
+        "MPI: expected no other world in this process, found one that still exists; use "
         "that one, or destroy it on every rank first");
   quiet = false;
 }

@@ -17,9 +17,10 @@ std::string message(std::chrono::steady_clock::duration limit) {
       launcher_rank() ? fmt::format("rank {}: ", *launcher_rank()) : std::string();
   const std::string others = launcher_size() ? fmt::format(" of {}", *launcher_size()) : "";
   std::string text = fmt::format(
-      "{}make_world: the job did not start within {}: MPI waits for a rank{} that has not come "
-      "this far, or is stopped or dead; look at what each rank printed and at its process (ps), "
-      "and raise WorldOptions::start_timeout where ranks start slowly",
+      "{}MPI: the job did not start within {}: it waits for a rank{} that has not come this far, "
+      "or "
+      "is stopped or dead; look at what each rank printed and at its process (ps), and raise the "
+      "timeout where ranks start slowly",
       rank, format_time(std::chrono::duration<double>(limit).count()), others);
   for (const std::string& found : look_at_ranks()) text += "\n" + rank + found;
   return text;

@@ -18,7 +18,7 @@ void require_all_preconditioned(const Blocks& blocks, const std::vector<at::Tens
     if (p.grad().defined() && !known)
       throw UsageError(
           "K-FAC: Levenberg-Marquardt finds the length of the whole update, but not every trained "
-          "parameter is preconditioned; see registration_report()");
+          "parameter is preconditioned; its list of layers says why each is left out");
   }
 }
 
@@ -175,8 +175,7 @@ KfacStep CurvatureStep::write() {
     return std::move(now.report);
   }
   if (!std::holds_alternative<Found>(state_))
-    throw UsageError(
-        "K-FAC: step() without an exchange: call DataParallel::finish() between backward() and it");
+    throw UsageError("K-FAC: step() without an exchange: call finish() between backward() and it");
   Found now = std::get<Found>(std::move(state_));
   state_ = Open{};
   LmUpdate* const lm = preconditioner_.lm();

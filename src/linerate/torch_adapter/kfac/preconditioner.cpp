@@ -247,8 +247,7 @@ void Preconditioner::bound_update() {
   if (!(before > 0 && now > before) || std::exchange(warned_unbound_, true)) return;
   log::warning(fmt::format(
       "K-FAC: step {}: the learning rate has risen from {:g} to {:g}: the clip does not "
-      "hold for what momentum makes of earlier directions; name the optimizer in "
-      "KfacOptions::optimizer",
+      "hold for what momentum makes of earlier directions, unless K-FAC knows the optimizer",
       step_, before, now));
 }
 

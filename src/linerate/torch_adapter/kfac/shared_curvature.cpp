@@ -129,8 +129,7 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* p
   if (is_named == (preconditioner == nullptr))
     throw UsageError(fmt::format(
         "strategy {}: {}", doc::to_text(strategy),
-        is_named ? "it preconditions: construct a KFAC and name it in "
-                   "DataParallelOptions::preconditioner"
+        is_named ? "it preconditions: construct a KFAC and name it as the preconditioner"
                  : "it does not say how the preconditioner is shared among the ranks; add "
                    "\"+kfac(spd)\""));
   if (!is_named) return std::nullopt;

@@ -1,0 +1,333 @@
+"""What users do to models before and after they wrap them, each against DDP: part of uses.py, which runs it."""
+import copy
+import io
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import linerate.torch as lt
+from uses import (STRATEGIES, Mlp, Net, TorchDDP, build, images, loop, loss_of, refused, require_equal, rows, same_as_ddp, sgd, use)
+
+
+def said_while(run):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run()
+    return [str(w.message) for w in said]
+
+
+@use
+def what_comes_into_the_model_later_is_named():
+    """Once, by name, at the first step: DDP does not exchange it either, and says nothing."""
+    for strategy in STRATEGIES:
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy, name="net")
+        assert not said_while(lambda: loop(dp, sgd(model.parameters()), 3))
+        model[4] = nn.Linear(24, 5)
+        model.register_buffer("late", torch.zeros(2))
+        said = said_while(lambda: loop(dp, sgd(model.parameters()), 3))
+        assert len(said) == 2, said
+        assert 'DataParallel "net": parameter "4.weight", "4.bias" came into the model after it was wrapped' in said[0], said
+        assert 'buffer "late" came into' in said[1], said
+        dp.close()
+
+    model = build(Mlp)
+    dp = lt.DataParallel(model)
+    loop(dp, sgd(model.parameters()), 1)
+    dp.load_state_dict({k: v.clone() for k, v in dp.state_dict().items()}, assign=True)
+
+    def finished():
+        loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+        dp.finish()
+    said = said_while(finished)
+    assert len(said) == 1 and '"0.weight", "0.bias", "2.weight" and 3 more' in said[0], said
+    assert not said_while(finished)
+    dp.close()
+
+
+@use
+def a_class_derived_from_the_wrapper():
+    class Scaled(lt.DataParallel):
+        def __init__(self, module, **options):
+            super().__init__(module, **options)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return 2 * super().forward(x)
+
+    class ScaledDDP(TorchDDP):
+        def __call__(self, x):
+            return 2 * self.dp(x)
+
+    def train(wrap):
+        model = build(Mlp)
+        dp = ScaledDDP(model) if wrap.__defaults__ is None else Scaled(model, strategy=wrap.__defaults__[0])
+        loop(dp, sgd(model.parameters()))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+class Running(nn.Module):
+    """Buffers that forward puts others in the place of, as statistics written without in-place operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(10))
+        self.register_buffer("steps", torch.tensor(0))
+        self.body = Mlp()
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+            self.steps = self.steps + 1
+        return self.body(x - self.mean)
+
+
+@use
+def buffers_that_forward_replaces():
+    def train(wrap):
+        model = build(Running)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()))
+        dp.eval()
+        seen = dp(rows(9)[0]).detach()
+        dp.close()
+        return [("out", seen), *model.named_parameters(), *((n, b.double()) for n, b in model.named_buffers())]
+    same_as_ddp(train)
+
+
+@use
+def weight_norm_and_spectral_norm():
+    from torch.nn.utils import parametrizations
+
+    class Normed(Mlp):
+        def __init__(self):
+            super().__init__()
+            parametrizations.weight_norm(self[0])
+            parametrizations.spectral_norm(self[2])
+            parametrizations.orthogonal(self[4])
+
+    def train(wrap):
+        model = build(Normed)
+        dp = wrap(model)
+        loop(dp, sgd(model.parameters()))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def averaged_models():
+    """An EMA, which reads weights while dear's updates wait, and its norms' statistics."""
+    def train(wrap):
+        model = build(Net)
+        dp = wrap(model)
+        ema = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
+        swa = torch.optim.swa_utils.AveragedModel(model)
+        opt = sgd(model.parameters())
+        for step in range(6):
+            x, y = images(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            ema.update_parameters(model)
+            if step % 2:
+                swa.update_parameters(dp.module)
+        torch.optim.swa_utils.update_bn([images(s, 0)[0] for s in range(2)], swa)
+        dp.settle()
+        dp.close()
+        return [*ema.named_parameters(), *((n, b.double()) for n, b in swa.state_dict().items())]
+    same_as_ddp(train)
+
+
+class Adapted(nn.Module):
+    """A frozen base, a part of it in eight bits, with a trained part of low rank (LoRA)."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = Mlp().requires_grad_(False)
+        self.eighth = nn.Parameter(torch.randint(-128, 127, (10, 5), dtype=torch.int8), requires_grad=False)
+        self.down, self.up = nn.ParameterList([torch.randn(10, 2), torch.randn(24, 2)]), nn.ParameterDict({"up": torch.zeros(2, 5)})
+
+    def forward(self, x):
+        hidden = self.base[:4](x)
+        return self.base[4](hidden) + (x @ self.down[0] + hidden @ self.down[1]) @ self.up["up"] + x @ (self.eighth.float() / 128)
+
+
+@use
+def frozen_base_with_adapters():
+    def train(wrap):
+        model = build(Adapted)
+        if dist.get_rank() == 1:
+            model.eighth.data.zero_()  # rank 0's is on every rank
+        dp = wrap(model)
+        loop(dp, sgd([p for p in model.parameters() if p.requires_grad]))
+        dp.close()
+        return [(n, p.double()) for n, p in model.named_parameters()]
+    same_as_ddp(train)
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(10, 5))
+        for _ in range(150):
+            self.body = nn.Sequential(self.body)
+        self.more = nn.ModuleDict({"drop": nn.Dropout(0.3)})
+
+    def forward(self, x):
+        return self.more["drop"](self.body(x))
+
+
+@use
+def deep_modules_and_dropout():
+    """Nothing of linerate's draws from PyTorch's generator: the masks are DDP's."""
+    def train(wrap):
+        model = build(Deep)
+        dp = wrap(model)
+        torch.manual_seed(5 + dist.get_rank())
+        loop(dp, sgd(model.parameters()))
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def functional_calls():
+    from torch.func import functional_call
+
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for step in range(6):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            if isinstance(dp, lt.DataParallel):
+                dp.step(opt)
+                # Weights that wait for their update are read in a transform, and as values that are handed over.
+                weights = dict(model.named_parameters())
+                slope = torch.func.grad(lambda w: functional_call(model, w, (x,)).sum())(weights)
+                assert torch.equal(functional_call(model, weights, (x,)), model(x)) and set(slope) == set(weights)
+            else:
+                dp.step(opt)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def whole_models_are_saved_while_updates_wait():
+    """torch.save reads memory past PyTorch's operators."""
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        seen = []
+        for step in range(4):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            file = io.BytesIO()
+            torch.save(model if step % 2 else list(model.parameters()), file)
+            file.seek(0)
+            loaded = torch.load(file, weights_only=False)
+            seen += [(f"step {step}", p) for p in (loaded.parameters() if step % 2 else loaded)]
+            seen += [(f"copy {step}", p) for p in copy.deepcopy(model).parameters()]
+        dp.close()
+        return seen
+    same_as_ddp(train)
+
+
+@use
+def compiled_in_place():
+    def train(wrap):
+        torch._dynamo.reset()
+        model = build(Mlp)
+        dp = wrap(model)
+        (dp.dp if isinstance(dp, TorchDDP) else dp).compile(backend="aot_eager")
+        loop(dp, sgd(model.parameters()), 4)
+        dp.close()
+        return model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same_as_ddp(train, strategies=("ddp", "dear"))
+
+
+@use
+def flattened_and_scattered_weights():
+    """vector_to_parameters() puts every weight into one piece of memory."""
+    from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = torch.optim.SGD(model.parameters(), 0.05)
+        for step in range(4):
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+            vector_to_parameters(parameters_to_vector(model.parameters()) * 0.99, model.parameters())
+            if isinstance(dp, TorchDDP):
+                dp.close()
+                dp = wrap(model)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def two_wrappers_of_one_model():
+    """The later one alone is used, and the first is forgotten by name or by close(); both in turn is an error that says so."""
+    want = build(Mlp)
+    plain = TorchDDP(want)
+    loop(plain, sgd(want.parameters()), 4)
+    plain.close()
+    for strategy in STRATEGIES:
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy)
+        opt = sgd(model.parameters())
+        for step in range(4):
+            if step == 2:
+                dp = lt.DataParallel(model, strategy=strategy)
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+        dp.settle()
+        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
+        dp.close()
+
+
+@use
+def hooks_that_come_and_go():
+    def train(wrap):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = sgd(model.parameters())
+        for step in range(4):
+            x, y = rows(step)
+            hooks = [p.register_post_accumulate_grad_hook(lambda p: None) for p in model.parameters()]
+            hooks += [p.register_hook(lambda g: 2 * g) for p in model.parameters()]
+            hooks += [model.register_full_backward_hook(lambda *_: None)]
+            loss_of(dp(x), y).backward()
+            for hook in hooks:
+                hook.remove()
+            dp.step(opt)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
+
+
+@use
+def a_problem_of_one_rank_is_every_ranks():
+    """Models and options that differ, found in Python: none waits for the other."""
+    sparse = nn.Sequential(nn.Embedding(9, 4, sparse=lt.rank() == 1))
+    refused(lambda: lt.DataParallel(sparse), 'rank 1: layer "0" makes sparse gradients')
+    refused(lambda: lt.DataParallel(build(Mlp), record=lt.rank()), "DataParallel: options", "record=", kind=lt.Error)
+    refused(lambda: lt.DataParallel(build(Mlp), "ddp+kfac(spd)", skip=["0"][:lt.rank()]), "DataParallel: options", "skip=", kind=lt.Error)

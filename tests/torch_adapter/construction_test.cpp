@@ -63,6 +63,17 @@ TEST(Construction, WhatOneRankCannotExchangeIsEveryRanksError) {
   });
 }
 
+TEST(Construction, FrozenParametersMayHaveAnyType) {
+  ranks(2, [](Communicator& communicator) {
+    const at::Tensor bytes = torch::full({5}, communicator.rank() + 3, at::kByte),
+                     a = torch::ones({3}, torch::requires_grad());
+    DataParallel parallel({{"bytes", bytes}, {"a", a}}, {}, communicator);
+    EXPECT_TRUE(torch::equal(bytes, torch::full({5}, 3, at::kByte)));
+    a.sum().backward();
+    EXPECT_EQ(parallel.finish().unused_everywhere, 0);
+  });
+}
+
 TEST(Construction, SparseEmbeddingsAreRefusedBeforeTheyMakeGradients) {
   ranks(2, [](Communicator& communicator) {
     torch::nn::Sequential model(

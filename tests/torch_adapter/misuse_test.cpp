@@ -304,6 +304,31 @@ TEST(Backward, AnUndefinedGradientOnOneRankCountsAsZeroThere) {
   });
 }
 
+TEST(Backward, GradientsThatTheProgramWritesAreExchangedAndThoseLeftStandingAreNot) {
+  const Warnings warnings;
+  ranks(2, [](Communicator& communicator) {
+    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
+                     b = torch::ones({4}, torch::requires_grad());
+    b.mutable_grad() = torch::full({4}, 7.0f);  // before wrapping: none of a step's
+    DataParallel parallel({{"a", a}, {"b", b}}, {}, communicator, {.strategy = "ddp"});
+    const auto number = static_cast<float>(communicator.rank() + 1);
+    for (int step = 0; step < 4; ++step) {
+      a.mutable_grad() = torch::full({3}, number);
+      if (step >= 2 && communicator.rank() == 1) b.mutable_grad() = torch::full({4}, number);
+      if (step >= 2 && communicator.rank() == 0) b.mutable_grad().reset();
+      EXPECT_EQ(parallel.finish().unused_everywhere, step < 2 ? 1 : 0);
+      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 1.5f)));
+      EXPECT_TRUE(torch::equal(b.grad(), torch::full({4}, step < 2 ? 7.0f : 1.0f)));
+    }
+    a.grad().zero_(), b.grad().mul_(2);
+    EXPECT_EQ(parallel.finish().unused_everywhere, 2);
+    EXPECT_TRUE(torch::equal(b.grad(), torch::full({4}, 2.0f)));
+  });
+  if (testing::Test::IsSkipped()) return;
+  for (const std::string& one : warnings.with("without a backward pass"))
+    EXPECT_THAT(one, HasSubstr("finishes step 4"));
+}
+
 TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
   for (const bool early : {false, true})
     ranks(2, [early](Communicator& communicator) {

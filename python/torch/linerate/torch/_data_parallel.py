@@ -54,6 +54,7 @@ class DataParallel(torch.nn.Module):
         if problem and not _world.has_ranks():
             raise _core.UsageError(f"DataParallel: {problem}")
         self._world = _world.world_of(process_group)
+        _settle_all()  # weights are read past operators
         self._world.require_no_problem("DataParallel", problem)  # on every rank, whichever has it
         self._world.require_same("DataParallel: options", [f"record={bool(record)}", f"seed={seed}", f"loss_average={loss_average}",
                                                            f"skip={sorted(skip)}", f"levenberg_marquardt={levenberg_marquardt}"])

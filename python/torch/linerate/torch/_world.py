@@ -184,5 +184,12 @@ def _quietly(action, *arguments):
         pass  # said where it happened
 
 
+def _own_nothing():
+    """In a child, as a data loader's worker is: it has none of the threads that exchange."""
+    global _parallels, _parallels_lock
+    atexit.unregister(finalize)
+    _parallels, _parallels_lock = weakref.WeakSet(), threading.Lock()
+
+
 atexit.register(finalize)
-os.register_at_fork(after_in_child=lambda: atexit.unregister(finalize))  # a data loader's worker owns none of it
+os.register_at_fork(after_in_child=_own_nothing)

@@ -153,7 +153,9 @@ class Adapted(nn.Module):
         self.down, self.up = nn.ParameterList([torch.randn(10, 2), torch.randn(24, 2)]), nn.ParameterDict({"up": torch.zeros(2, 5)})
 
     def forward(self, x):
-        hidden = self.base[:4](x)
+        hidden = x
+        for layer in list(self.base)[:4]:
+            hidden = layer(hidden)
         return self.base[4](hidden) + (x @ self.down[0] + hidden @ self.down[1]) @ self.up["up"] + x @ (self.eighth.float() / 128)
 
 

@@ -78,7 +78,7 @@ class DataParallel(torch.nn.Module):
         self._said_compiled = False
         self.last_report = None
         self._members = Members(f'DataParallel "{name}"' if name else "DataParallel", self, ignored, parameters,
-                                held if buffers == "broadcast" else [])
+                                held if buffers == "broadcast" else None)
         _world.keep(self)
 
     # nn.Module

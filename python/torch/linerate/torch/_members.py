@@ -33,7 +33,7 @@ class Members:
     """
 
     def __init__(self, who, model, ignored, parameters, buffers):
-        """`who`: in warnings. `parameters`, `buffers`: (name, tensor) of what is exchanged; no `buffers` if each rank keeps its own."""
+        """`who`: in warnings. `parameters`, `buffers`: (name, tensor) of what is exchanged; `buffers` is None if each rank keeps its own."""
         self._who, self._ignored = who, ignored
         self.exchanged = {id(p): n for n, p in parameters}
         self._held = parameters  # an address is not another's as long as its tensor lives
@@ -84,7 +84,7 @@ class Members:
                   "neither its gradient nor its value is exchanged, and every rank has its own")
 
     def _find_replaced(self, module):
-        if not self._buffers:
+        if self._buffers is None:
             return
         now = dict(module.named_buffers(remove_duplicate=False))
         self._replaced, known = [], {id(b) for _, b in self._buffers}

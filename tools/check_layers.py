@@ -66,7 +66,7 @@ def check_cmake(path, problems):
     for call in re.findall(r"linerate_module\((.*?)\n?\)", path.read_text(), re.S):
         deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:SOURCES|EXCEPT|LIBRARIES|PRIVATE_LIBRARIES)\b|$)", call, re.S)
         for dep in deps[1].split() if deps else []:
-            if not may_include(module, dep.replace("_", "/", 1) if dep.startswith(("comm_", "trace_")) else dep):
+            if not may_include(module, dep.replace("_", "/", 1) if dep.startswith(("comm_", "exec_", "trace_")) else dep):
                 problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
 
 

@@ -1,0 +1,51 @@
+// The streams and events of a device, as PyTorch has them, for a StreamRunner.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "linerate/core/index.hpp"
+#include "linerate/exec/streams/stream_device.hpp"
+
+namespace linerate::torch_streams {
+
+/// Any accelerator whose guard is registered with c10 (CUDA, XPU, PrivateUse1 ...). Its events take
+/// no times. Nothing synchronises but host_wait(), for one event.
+///
+/// Thread safety: one call at a time, from any thread: current streams are those of the thread that
+/// calls (autograd has a thread of its own for each device).
+class TorchStreamDevice final : public exec::StreamDevice {
+ public:
+  /// Does what a task does, in the current stream and without waiting for it: operators of ATen,
+  /// collectives of a ProcessGroup.
+  using TaskWork = std::function<void(const exec::StreamWork&)>;
+
+  /// The compute stream is the one that is current now; `streams` - 1 others are new. A device
+  /// without an index is the current one of its type. Throws DeviceError if it has no streams, or
+  /// this PyTorch does not know it.
+  TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work);
+
+  c10::Stream stream(exec::StreamId stream) const { return streams_.at(to_index(stream)); }
+
+  /// Makes the stream current and its device as well, calls the work, and makes those current again
+  /// that were; also if the work throws.
+  void enqueue(exec::StreamId stream, const exec::StreamWork& work) override;
+  void record(exec::EventId event, exec::StreamId stream) override;
+  void wait(exec::StreamId stream, exec::EventId event) override;
+  void host_wait(exec::EventId event) override;
+
+ private:
+  /// c10 takes one that was never recorded for one that is over.
+  const c10::Event& recorded(exec::EventId event) const;
+
+  std::vector<c10::Stream> streams_;
+  std::vector<c10::Event> events_;
+  TaskWork work_;
+};
+
+}  // namespace linerate::torch_streams

@@ -1,5 +1,5 @@
 // The suites of comm over c10d: a library that tests/comm/c10d/run_suites.py loads on every rank of
-// a torchrun job, since it is Python that makes process groups.
+// a job, since it is Python that makes process groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST_P(C10dEnding, Holds) {
 INSTANTIATE_TEST_SUITE_P(C10d, C10dEnding, ::testing::ValuesIn(suite::kEndings),
                          [](const auto& one) { return std::string(one.param.name); });
 
-/// torchrun's word for this process.
+/// As torchrun says it, too.
 bool is_rank_1() { return std::getenv("RANK") == std::string("1"); }
 
 /// Processes of a loaded machine come seconds apart: the timeout is no limit for that.

@@ -1,18 +1,23 @@
 #include "linerate/plan/kfac/broadcast_fusion.hpp"
-#include "linerate/core/index.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <tuple>
+#include <utility>
+
+#include "linerate/core/index.hpp"
 
 namespace linerate::plan {
 namespace {
 
-std::vector<std::int32_t> by_end(const BroadcastProblem& problem) {
+/// All of them by `key`, ties by index.
+template <class Key>
+std::vector<std::int32_t> ascending(const BroadcastProblem& problem, Key key) {
   std::vector<std::int32_t> order(problem.done_s.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return problem.done_s[to_index(a)] < problem.done_s[to_index(b)];
+  std::sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return std::tuple(key(a), a) < std::tuple(key(b), b);
   });
   return order;
 }
@@ -23,10 +28,10 @@ using RootQueue = std::span<const std::int32_t>;
 /// Roots that have something to send, the lowest first.
 class RootQueues {
  public:
-  explicit RootQueues(const BroadcastProblem& problem) : order_(by_end(problem)) {
+  explicit RootQueues(const BroadcastProblem& problem) {
     const auto root = [&](std::int32_t i) { return problem.root[to_index(i)]; };
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](std::int32_t a, std::int32_t b) { return root(a) < root(b); });
+    order_ = ascending(
+        problem, [&](std::int32_t i) { return std::pair(root(i), problem.done_s[to_index(i)]); });
     for (std::size_t begin = 0, end = 0; begin < order_.size(); begin = end) {
       while (end < order_.size() && root(order_[end]) == root(order_[begin])) ++end;
       queues_.push_back(std::span(order_).subspan(begin, end - begin));
@@ -72,7 +77,8 @@ void add_message(const Members& members, Broadcasts& out) {
 }  // namespace
 
 Broadcasts send_each(const BroadcastProblem& problem) {
-  Broadcasts all{by_end(problem), std::vector<std::int32_t>(problem.done_s.size())};
+  const auto done_s = [&](std::int32_t i) { return problem.done_s[to_index(i)]; };
+  Broadcasts all{ascending(problem, done_s), std::vector<std::int32_t>(problem.done_s.size())};
   std::iota(all.ends.begin(), all.ends.end(), 1);
   return all;
 }

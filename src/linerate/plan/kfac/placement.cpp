@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "linerate/core/index.hpp"
+#include "linerate/plan/kfac/broadcast_fusion.hpp"
 #include "linerate/plan/kfac/descending.hpp"
 #include "linerate/plan/kfac/placement_order.hpp"
 #include "linerate/plan/kfac/timetable.hpp"
@@ -39,18 +40,31 @@ class LeastLoaded {
 class CutSearch {
  public:
   explicit CutSearch(const PlacementProblem& problem)
-      : problem_(problem), order_(descending(problem.inverse_s)) {
+      : problem_(problem), ordering_(problem), order_(ordering_.longest_first()) {
     LeastLoaded<double> ranks(problem.ranks);
-    for (const std::int32_t i : order_)
-      owners_.push_back(ranks.add(problem.inverse_s[to_index(i)]).second);
+    const double layers_s =
+        problem.columns == 1  // with more, no rank makes all directions
+            ? std::accumulate(problem.layer_s.begin(), problem.layer_s.end(), 0.0)
+            : 0;
+    double everywhere_s = std::accumulate(problem.inverse_s.begin(), problem.inverse_s.end(), 0.0);
+    double most_s = 0;
+    work_s_.push_back(problem.start_s + everywhere_s + layers_s);
+    for (const std::int32_t i : order_) {
+      const auto [load_s, rank] = ranks.add(problem.inverse_s[to_index(i)]);
+      owners_.push_back(rank);
+      everywhere_s -= problem.inverse_s[to_index(i)];
+      most_s = std::max(most_s, load_s);
+      work_s_.push_back(problem.start_s + everywhere_s + most_s + layers_s);
+    }
   }
 
   /// The k that take longest have owners: those of k + 1 are those of k and one more.
   void look_at(std::size_t k) {
+    if (is_sooner(least_s_, work_s_[k])) return;
     Placement placement;
     placement.owner.assign(order_.size(), kEverywhere);
     for (std::size_t i = 0; i < k; ++i) placement.owner[to_index(order_[i])] = owners_[i];
-    const double end_s = put_in_order(problem_, order_, placement, least_s_);
+    const double end_s = ordering_.find(placement, least_s_);
     if (end_s == least_s_ && k < best_cut_) best_cut_ = k, best_ = std::move(placement);
     if (keep(end_s, std::move(placement))) best_cut_ = k;
   }
@@ -70,7 +84,11 @@ class CutSearch {
   }
 
   const PlacementProblem& problem_;
-  std::vector<std::int32_t> order_, owners_;
+  PlacementOrder ordering_;
+  const std::vector<std::int32_t>& order_;
+  std::vector<std::int32_t> owners_;  // of those in order_
+  /// [k] what the rank that works longest computes, if ranks wait for nothing: no end is sooner.
+  std::vector<double> work_s_;
   double least_s_ = std::numeric_limits<double>::infinity();
   Placement best_;
   std::size_t best_cut_ = 0;
@@ -84,7 +102,7 @@ std::vector<std::int32_t> nobody(const PlacementProblem& problem) {
 
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner) {
   Placement placement{std::move(owner), {}, false, {}, {}};
-  put_in_order(problem, descending(problem.inverse_s), placement);
+  PlacementOrder(problem).find(placement);
   return placement;
 }
 

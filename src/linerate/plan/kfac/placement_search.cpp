@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "linerate/core/index.hpp"
-#include "linerate/plan/kfac/descending.hpp"
 #include "linerate/plan/kfac/placement.hpp"
 #include "linerate/plan/kfac/placement_order.hpp"
 
@@ -32,7 +31,8 @@ class ExactPlacement {
  public:
   ExactPlacement(const PlacementProblem& problem, Placement known)
       : problem_(problem),
-        order_(descending(problem.inverse_s)),
+        ordering_(problem),
+        order_(ordering_.longest_first()),
         owner_(problem.inverse_s.size(), kEverywhere),
         own_s_(to_index(problem.ranks)),
         left_s_(std::accumulate(problem.inverse_s.begin(), problem.inverse_s.end(), 0.0)),
@@ -72,12 +72,14 @@ class ExactPlacement {
 
   void finish() {
     Placement placement{owner_, {}, false, {}, {}};
-    const double end_s = put_in_order(problem_, order_, placement, least_s_);
+    const double end_s = ordering_.find(placement, least_s_);
     if (end_s < least_s_) least_s_ = end_s, best_ = std::move(placement);
   }
 
   const PlacementProblem& problem_;
-  std::vector<std::int32_t> order_, owner_;
+  PlacementOrder ordering_;
+  const std::vector<std::int32_t>& order_;
+  std::vector<std::int32_t> owner_;
   std::vector<double> own_s_;  // by rank
   double everywhere_s_ = 0, left_s_, layers_s_;
   Placement best_;

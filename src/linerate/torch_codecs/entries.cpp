@@ -1,8 +1,5 @@
 #include "linerate/torch_codecs/entries.hpp"
 
-#include <limits>
-
-#include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/sparse_payload.hpp"
 #include "linerate/torch_codecs/words.hpp"
 
@@ -20,17 +17,21 @@ at::Tensor unsigned_of(const at::Tensor& words) {
   return at::bitwise_and(words.to(at::kLong), std::int64_t{0xffffffff});
 }
 
-/// Entries whose places j < count are real.
-ReadEntries scattered(const at::Tensor& values, const at::Tensor& indices, const at::Tensor& real,
-                      std::int64_t n) {
+/// i32[payloads][words]
+at::Tensor words_of(const TensorArrived& arrived) {
+  return at::stack(arrived.payloads).view(at::kInt);
+}
+
+/// A row a payload: f32 values, i32 indices, and whether a place is that of an entry.
+ReadEntries checked(const at::Tensor& values, const at::Tensor& indices, const at::Tensor& real,
+                    std::int64_t n) {
   const at::Tensor index = at::where(real, unsigned_of(indices), n);
-  const std::int64_t count = index.numel();
-  const at::Tensor beyond = at::bitwise_and(real, index >= n).any();
-  const at::Tensor rises = index.narrow(0, 1, count - 1) > index.narrow(0, 0, count - 1);
-  const at::Tensor falls = at::bitwise_and(real.narrow(0, 1, count - 1), rises.bitwise_not()).any();
-  at::Tensor all = at::zeros({n + 1}, values.options());
-  all.scatter_(0, index.clamp_max(n), values);
-  return {all.narrow(0, 0, n), at::bitwise_or(beyond, falls)};
+  const std::int64_t behind_first = index.size(1) - 1;
+  const at::Tensor rises = index.narrow(1, 1, behind_first) > index.narrow(1, 0, behind_first);
+  const at::Tensor falls =
+      at::bitwise_and(real.narrow(1, 1, behind_first), rises.bitwise_not()).any(1);
+  const at::Tensor beyond = at::bitwise_and(real, index >= n).any(1);
+  return {values, index.clamp_max(n), at::bitwise_or(beyond, falls)};
 }
 
 }  // namespace
@@ -51,11 +52,8 @@ at::Tensor largest_of(const at::Tensor& magnitudes, const at::Tensor& selected, 
 }
 
 at::Tensor bits_at_least(const at::Tensor& threshold) {
-  constexpr double kLargest = std::numeric_limits<float>::max();
-  const at::Tensor nearest = threshold.clamp_max(kLargest).to(at::kFloat);
-  const at::Tensor is_below = nearest.to(at::kDouble) < threshold;
-  const at::Tensor bits = magnitude_bits(nearest.view({1})).select(0, 0) + is_below.to(at::kInt);
-  return at::where(threshold > kLargest, std::int64_t{compress::kNoMagnitude}, bits).to(at::kInt);
+  const at::Tensor nearest = threshold.to(at::kFloat);
+  return bits_of(nearest) + (nearest.to(at::kDouble) < threshold);
 }
 
 Picked pick(const at::Tensor& mask, std::int64_t capacity) {
@@ -99,40 +97,48 @@ at::Tensor without(const at::Tensor& v, const at::Tensor& mask) {
   return at::where(mask, at::zeros({}, v.options()), v);
 }
 
-ReadEntries read_entries(const at::Tensor& payload, std::int64_t count, std::int64_t n) {
-  const std::int64_t bytes = kWordBytes * count;
-  const at::Tensor real = at::ones({count}, payload.options().dtype(at::kBool));
-  return scattered(section(payload, 0, bytes, at::kFloat), section(payload, bytes, bytes, at::kInt),
-                   real, n);
+ReadEntries read_entries(const TensorArrived& arrived, std::int64_t count, std::int64_t n) {
+  const at::Tensor words = words_of(arrived);
+  const at::Tensor real = at::ones({1, 1}, words.options().dtype(at::kBool));
+  return checked(floats_of(words.narrow(1, 0, count)), words.narrow(1, count, count),
+                 real.expand({words.size(0), count}), n);
 }
 
-ReadEntries read_counted_entries(const at::Tensor& payload, std::int64_t most, std::int64_t n,
-                                 const at::Tensor& used) {
-  const at::Tensor words = payload.view(at::kInt);
-  const at::Tensor said = unsigned_of(words.select(0, 0));
-  at::Tensor wrong = said > most;
-  if (used.defined())
-    wrong = at::bitwise_or(wrong, used != said * compress::kEntryBytes + compress::kCountBytes);
-  const at::Tensor count = said.clamp_max(most), j = positions(most, payload);
-  const at::Tensor at_index = (j + 1 + count).clamp_max(words.numel() - 1);
+ReadEntries read_counted_entries(const TensorArrived& arrived, std::int64_t most, std::int64_t n) {
+  const at::Tensor words = words_of(arrived);
+  const at::Tensor said = unsigned_of(words.select(1, 0));
+  const at::Tensor is_count = said <= most;
+  const at::Tensor count = at::where(is_count, said, 0).unsqueeze(1), j = positions(most, words);
+  const at::Tensor at_index = (j + 1 + count).clamp_max(words.size(1) - 1);
   ReadEntries read =
-      scattered(floats_of(words.narrow(0, 1, most)), words.index_select(0, at_index), j < count, n);
-  read.wrong = at::bitwise_or(read.wrong, wrong);
+      checked(floats_of(words.narrow(1, 1, most)), words.gather(1, at_index), j < count, n);
+  read.wrong = at::bitwise_or(read.wrong, is_count.bitwise_not());
+  if (arrived.used.defined())
+    read.wrong = at::bitwise_or(
+        read.wrong, arrived.used != said * compress::kEntryBytes + compress::kCountBytes);
   return read;
+}
+
+/// Places differ within a payload, so that sums are those of one payload after the other.
+void average_entries(const TensorArrived& arrived, const ReadEntries& read, const at::Tensor& mean,
+                     const std::function<void(std::size_t, const at::Tensor&)>& also) {
+  const at::Tensor all = at::zeros({mean.numel() + 1}, mean.options());  // the last one: of none
+  const at::Tensor sum = all.narrow(0, 0, mean.numel());
+  for (std::size_t p = 0; p < arrived.payloads.size(); ++p) {
+    const auto row = static_cast<std::int64_t>(p);
+    all.scatter_add_(0, read.index.select(0, row), read.values.select(0, row));
+    if (also) also(p, sum);
+  }
+  mean.copy_(arrived.ranks > 1 ? sum * (1.0f / static_cast<float>(arrived.ranks)) : sum);
 }
 
 at::Tensor average_counted_entries(const TensorArrived& arrived, std::int64_t bytes,
                                    std::int64_t most, std::string_view method,
                                    const at::Tensor& mean) {
   check_gathered(arrived, bytes, method);
-  at::Tensor wrong = at::zeros({}, mean.options().dtype(at::kBool));
-  average(arrived, mean, [&](std::size_t p) {
-    const ReadEntries read =
-        read_counted_entries(arrived.payloads[p], most, mean.numel(), arrived.used_of(p));
-    wrong = at::bitwise_or(wrong, read.wrong);
-    return read.values;
-  });
-  return wrong;
+  const ReadEntries read = read_counted_entries(arrived, most, mean.numel());
+  average_entries(arrived, read, mean);
+  return read.wrong.any();
 }
 
 }  // namespace linerate::torch_codecs

@@ -18,7 +18,8 @@ at::Tensor largest_of(const at::Tensor& magnitudes, std::int64_t k);
 /// The same among those that are `selected`; all of these if they are no more than k.
 at::Tensor largest_of(const at::Tensor& magnitudes, const at::Tensor& selected, std::int64_t k);
 
-/// kernel/magnitude.hpp's bits_at_least() and bits_above() of a threshold, f64 of one element: i32.
+/// kernel/magnitude.hpp's bits_at_least() of a threshold, f64 of one element: i32. Beyond f32:
+/// infinity's.
 at::Tensor bits_at_least(const at::Tensor& threshold);
 
 /// The elements of a mask in their order.
@@ -36,15 +37,17 @@ TensorPayload counted_entries_payload(const at::Tensor& v, const Picked& picked,
 /// v without what is sent of it.
 at::Tensor without(const at::Tensor& v, const at::Tensor& mask);
 
-/// What a payload of entries says of n elements.
+/// What payloads of entries say of n elements, a row each.
 struct ReadEntries {
-  at::Tensor values;  // f32[n]
-  at::Tensor wrong;   // bool: it is none
+  at::Tensor values, index;  // f32, i64[payloads][most]; n: of none
+  at::Tensor wrong;          // bool[payloads]: it is none that the method sends
 };
-ReadEntries read_entries(const at::Tensor& payload, std::int64_t count, std::int64_t n);
-/// Of one that begins with its count, `most` at most; `used` as TensorArrived has it.
-ReadEntries read_counted_entries(const at::Tensor& payload, std::int64_t most, std::int64_t n,
-                                 const at::Tensor& used);
+ReadEntries read_entries(const TensorArrived& arrived, std::int64_t count, std::int64_t n);
+/// Of those that begin with their count. More than `most`: wrong, and none of it is read.
+ReadEntries read_counted_entries(const TensorArrived& arrived, std::int64_t most, std::int64_t n);
+/// Their mean. `also(p, sum)` adds what else payload p says.
+void average_entries(const TensorArrived& arrived, const ReadEntries& read, const at::Tensor& mean,
+                     const std::function<void(std::size_t, const at::Tensor&)>& also = {});
 /// The mean of payloads that begin with their counts, `bytes` each; bool: whether one is none.
 at::Tensor average_counted_entries(const TensorArrived& arrived, std::int64_t bytes,
                                    std::int64_t most, std::string_view method,

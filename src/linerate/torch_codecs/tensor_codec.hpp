@@ -41,11 +41,6 @@ struct TensorArrived {
   std::vector<at::Tensor> payloads;  // u8[the round's bytes] each
   int ranks = 1;
   at::Tensor used;  // i64[payloads] as their senders said; undefined: not checked
-
-  /// Of payload p, i64 of one element; undefined: not checked.
-  at::Tensor used_of(std::size_t p) const {
-    return used.defined() ? used.select(0, static_cast<std::int64_t>(p)) : at::Tensor();
-  }
 };
 
 /// Numbers of a codec as the last step that counted left them, and as this one does, on any device.

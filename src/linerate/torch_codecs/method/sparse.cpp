@@ -39,11 +39,9 @@ class FixedEntryTensors : public TensorCodec {
 
   void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
     check_gathered(arrived, compress::kEntryBytes * k_, method_);
-    average(arrived, mean, [&](std::size_t p) {
-      const ReadEntries read = read_entries(arrived.payloads[p], k_, elements());
-      damage_if(read.wrong);
-      return read.values;
-    });
+    const ReadEntries read = read_entries(arrived, k_, elements());
+    damage_if(read.wrong.any());
+    average_entries(arrived, read, mean);
   }
 
   std::string method_;
@@ -61,72 +59,59 @@ class TopKTensors : public FixedEntryTensors {
 };
 
 /// The bisection of compress/method/mstopk.cpp with numbers that stay on the device: as many counts
-/// of all elements as it may take; those after the last one that it needs say nothing.
+/// of all elements as it may take. Larger thresholds are reached by fewer, so the best of them are
+/// an extreme, and those after the last one that it needs change nothing.
 class MsTopKTensors : public FixedEntryTensors {
  public:
   MsTopKTensors(const Making& making, const compress::MsTopKSettings& settings)
       : FixedEntryTensors(making, "mstopk", settings.density), halvings_(settings.halvings) {}
 
  private:
-  struct Probe {
-    at::Tensor count, least;  // i64, i32
-  };
+  /// Bits whose reach is the most elements that are no more than k, and the fewest that are more.
   struct Bracket {
-    Probe upper, lower;
+    at::Tensor upper, lower;  // i32
   };
+  /// Every threshold that was tried, and how many elements reach it.
+  struct Probes {
+    std::vector<at::Tensor> least, count;
 
-  static Probe chosen_of(const at::Tensor& is_first, const Probe& first, const Probe& second) {
-    return {at::where(is_first, first.count, second.count),
-            at::where(is_first, first.least, second.least)};
-  }
-  static Probe probe(const at::Tensor& magnitudes, const at::Tensor& threshold) {
-    const at::Tensor least = bits_at_least(threshold);
-    return {(magnitudes >= least).sum(), least};
-  }
-  /// Takes nothing in once it has found k.
-  void take(Bracket& bracket, const Probe& probe) const {
-    const at::Tensor goes_on = bracket.upper.count != k();
-    const at::Tensor is_upper =
-        at::bitwise_and(probe.count <= k(), probe.count > bracket.upper.count);
-    const at::Tensor is_lower =
-        at::bitwise_and(probe.count > k(), probe.count < bracket.lower.count);
-    bracket.upper = chosen_of(at::bitwise_and(goes_on, is_upper), probe, bracket.upper);
-    bracket.lower = chosen_of(at::bitwise_and(goes_on, is_lower), probe, bracket.lower);
-  }
+    const at::Tensor& add(const at::Tensor& magnitudes, const at::Tensor& threshold) {
+      least.push_back(bits_at_least(threshold));
+      return count.emplace_back((magnitudes >= least.back()).sum());
+    }
+    Bracket bracket(std::int64_t k) const {
+      const at::Tensor all = at::stack(least), fits = at::stack(count) <= k;
+      return {at::where(fits, all, std::int64_t{compress::kNoMagnitude}).amin(),
+              at::where(fits, 0, all).amax()};
+    }
+  };
 
   Bracket bisect(const at::Tensor& v, const at::Tensor& magnitudes) const {
-    const auto i64 = options(at::kLong), i32 = options(at::kInt), f64 = options(at::kDouble);
-    Bracket bracket{{at::zeros({}, i64), at::full({}, std::int64_t{compress::kNoMagnitude}, i32)},
-                    {at::full({}, elements(), i64), at::zeros({}, i32)}};
-    const at::Tensor count = (magnitudes > 0).sum().to(at::kDouble);
-    const at::Tensor mean = v.abs().sum(at::kDouble) / count.clamp_min(1) * count /
+    const auto f64 = options(at::kDouble);
+    const at::Tensor absolute = v.abs(), count = (magnitudes > 0).sum().to(at::kDouble);
+    const at::Tensor mean = absolute.sum(at::kDouble) / count.clamp_min(1) * count /
                             at::full({}, static_cast<double>(elements()), f64);
-    const Probe at_mean = probe(magnitudes, mean);
-    take(bracket, at_mean);
-    const at::Tensor is_above = at_mean.count >= k();
+    Probes probes;
+    const at::Tensor is_above = probes.add(magnitudes, mean) >= k();
     const at::Tensor base = at::where(is_above, mean, 0);
-    const at::Tensor top = at::where(is_above, v.abs().amax().to(at::kDouble), mean);
+    const at::Tensor width = at::where(is_above, absolute.amax().to(at::kDouble), mean) - base;
     at::Tensor low = at::zeros({}, f64), high = at::ones({}, f64);
     for (int i = 0; i < halvings_; ++i) {
       const at::Tensor ratio = (low + high) / 2;
-      const Probe tried = probe(magnitudes, base + ratio * (top - base));
-      const at::Tensor is_high = tried.count <= k();
-      high = at::where(is_high, ratio, high);
-      low = at::where(is_high, low, ratio);
-      take(bracket, tried);
+      const at::Tensor fits = probes.add(magnitudes, base + ratio * width) <= k();
+      high = at::where(fits, ratio, high);
+      low = at::where(fits, low, ratio);
     }
-    return bracket;
+    return probes.bracket(k());
   }
 
   at::Tensor chosen(const at::Tensor& v, const TensorInput& input) override {
     const at::Tensor magnitudes = magnitude_bits(v);
     const Bracket found = bisect(v, magnitudes);
-    const at::Tensor is_exact = found.upper.count == k();
-    const at::Tensor least = at::where(is_exact, found.upper.least, found.lower.least);
-    const at::Tensor picked = magnitudes >= least, upper = magnitudes >= found.upper.least;
-    // A run of the others from a random place.
-    const at::Tensor others = at::bitwise_and(picked, upper.bitwise_not());
-    const at::Tensor place = others.cumsum(0) - 1, wanted = k() - found.upper.count;
+    const at::Tensor upper = magnitudes >= found.upper, wanted = k() - upper.sum();
+    // A run of the others from a random place; of none if the upper ones are k.
+    const at::Tensor others = at::bitwise_and(magnitudes >= found.lower, upper.bitwise_not());
+    const at::Tensor place = others.cumsum(0) - 1;
     const double random = linerate::random_unit(input.keys.own, 0);
     const at::Tensor start = ((others.sum() - wanted + 1).to(at::kDouble) * random).to(at::kLong);
     const at::Tensor in_run = at::bitwise_and(place >= start, place < start + wanted);
@@ -237,15 +222,16 @@ class ThresholdTensors : public TensorCodec {
   void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
     const std::int64_t bytes = round_at(0).bytes;
     check_gathered(arrived, bytes, "threshold");
-    average(arrived, mean, [&](std::size_t p) {
-      const at::Tensor& payload = arrived.payloads[p];
-      const at::Tensor used = arrived.used_of(p);
-      const at::Tensor is_dense = section(payload, 0, 4, at::kInt).select(0, 0) == -1;
-      const ReadEntries read = read_counted_entries(payload, most_, elements(), used);
-      at::Tensor wrong = at::bitwise_and(read.wrong, is_dense.bitwise_not());
-      if (used.defined()) wrong = at::bitwise_or(wrong, at::bitwise_and(is_dense, used != bytes));
-      damage_if(wrong);
-      return at::where(is_dense, section(payload, 4, 4 * elements(), at::kFloat), read.values);
+    const at::Tensor is_dense =
+        at::stack(arrived.payloads).narrow(1, 0, 4).view(at::kInt).select(1, 0) == -1;
+    const ReadEntries read = read_counted_entries(arrived, most_, elements());
+    at::Tensor wrong = at::bitwise_and(read.wrong, is_dense.bitwise_not());
+    if (arrived.used.defined())
+      wrong = at::bitwise_or(wrong, at::bitwise_and(is_dense, arrived.used != bytes));
+    damage_if(wrong.any());
+    average_entries(arrived, read, mean, [&](std::size_t p, const at::Tensor& sum) {
+      const at::Tensor all = section(arrived.payloads[p], 4, 4 * elements(), at::kFloat);
+      sum.add_(at::where(is_dense.select(0, static_cast<std::int64_t>(p)), all, 0));
     });
   }
 

@@ -167,6 +167,21 @@ def loop(dp, opt, steps=6, data=rows, loss=loss_of):
     dp.settle()
 
 
+def same_steps_as_ddp(step_of, of=None, steps=4, **how):
+    """step_of(dp, model, opt, step) takes a training step: the weights of `steps` of them are the same with DDP and with each
+    strategy. `of`: the model's class, Mlp if absent."""
+    def train(wrap):
+        model = build(of or Mlp)
+        dp = wrap(model)
+        opt = sgd([p for p in model.parameters() if p.requires_grad])
+        for step in range(steps):
+            step_of(dp, model, opt, step)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train, **how)
+
+
 # ---- uses ----
 
 def refused(attempt, *says, kind=lt.UsageError):

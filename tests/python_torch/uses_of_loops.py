@@ -7,7 +7,7 @@ from torch import nn
 
 import linerate.torch as lt
 from uses import (STRATEGIES, Branches, Mlp, Net, Stderr, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
-                  rows_like, same_as_ddp, sgd, use)
+                  rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
 
 
 def mean_of_ranks(grads_of, steps=4):
@@ -91,58 +91,49 @@ def gradients_replaced_and_removed():
 @use
 def gradient_penalty():
     """The second derivative of the output by the input, in the loss."""
-    def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        for step in range(4):
-            x, y = rows(step)
-            x.requires_grad_()
-            out = dp(x)
-            slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
-            (loss_of(out, y) + (slope.norm(dim=1) - 1).square().mean()).backward()
-            dp.step(opt)
-        dp.settle()
-        dp.close()
-        return model
-    same_as_ddp(train)
+    def step_of(dp, model, opt, step):
+        x, y = rows(step)
+        x.requires_grad_()
+        out = dp(x)
+        slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+        (loss_of(out, y) + (slope.norm(dim=1) - 1).square().mean()).backward()
+        dp.step(opt)
+    same_steps_as_ddp(step_of)
 
 
 @use
 def graph_that_is_kept():
     """Two backward passes through one graph, the first without an exchange."""
-    def train(wrap):
+    def twice(model, step, rank):
+        x, y = rows(step, rank)
+        return [2 * g for g in torch.autograd.grad(loss_of(model(x), y), list(model.parameters()))]
+
+    want = mean_of_ranks(twice)
+    for strategy in STRATEGIES:
         model = build(Mlp)
-        dp = wrap(model)
+        dp = lt.DataParallel(model, strategy=strategy)
         opt = sgd(model.parameters())
         for step in range(4):
             x, y = rows(step)
+            loss = loss_of(dp(x), y)
             with dp.no_sync():
-                out = dp(x)
-                loss_of(out, y).backward(retain_graph=True)
-            loss_of(dp(x), y).backward()
+                loss.backward(retain_graph=True)
+            loss.backward()
             dp.step(opt)
         dp.settle()
+        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()), exact=False)
         dp.close()
-        return model
-    same_as_ddp(train)
 
 
 @use
 def gradients_cleared_to_zeros():
-    def train(wrap):
-        model = build(Branches)
-        dp = wrap(model)
-        opt = sgd([p for p in model.parameters() if p.requires_grad])
-        for step in range(5):
-            opt.zero_grad(set_to_none=False)
-            x, y = rows(step)
-            loss_of(dp(x), y).backward()
-            dp.finish()
-            opt.step()
-        dp.close()
-        return model
-    same_as_ddp(train, ddp={"find_unused_parameters": True})
+    def step_of(dp, model, opt, step):
+        opt.zero_grad(set_to_none=False)
+        x, y = rows(step)
+        loss_of(dp(x), y).backward()
+        dp.finish()
+        opt.step()
+    same_steps_as_ddp(step_of, Branches, steps=5, ddp={"find_unused_parameters": True})
 
 
 @use
@@ -231,21 +222,14 @@ def a_rank_without_a_loss():
 @use
 def evaluation_mode_with_gradients():
     """Statistics stand still, weights do not; parameters that are used under no_grad alone are unused."""
-    def train(wrap):
-        model = build(Net)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        for step in range(4):
-            x, y = images(step)
-            dp.train(step % 2 == 0)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
-            with torch.no_grad():
-                dp(x)
-        dp.settle()
-        dp.close()
-        return model
-    same_as_ddp(train)
+    def step_of(dp, model, opt, step):
+        x, y = images(step)
+        dp.train(step % 2 == 0)
+        loss_of(dp(x), y).backward()
+        dp.step(opt)
+        with torch.no_grad():
+            dp(x)
+    same_steps_as_ddp(step_of, Net)
 
     class Probe(Mlp):
         def forward(self, x):

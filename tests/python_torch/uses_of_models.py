@@ -8,7 +8,7 @@ from torch import nn
 
 import linerate.torch as lt
 from uses import (STRATEGIES, Mlp, Net, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
-                  rows_like, same_as_ddp, sgd, use)
+                  rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
 
 
 def said_while(run):
@@ -305,23 +305,16 @@ def two_wrappers_of_one_model():
 
 @use
 def hooks_that_come_and_go():
-    def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        for step in range(4):
-            x, y = rows(step)
-            hooks = [p.register_post_accumulate_grad_hook(lambda p: None) for p in model.parameters()]
-            hooks += [p.register_hook(lambda g: 2 * g) for p in model.parameters()]
-            hooks += [model.register_full_backward_hook(lambda *_: None)]
-            loss_of(dp(x.requires_grad_()), y).backward()
-            for hook in hooks:
-                hook.remove()
-            dp.step(opt)
-        dp.settle()
-        dp.close()
-        return model
-    same_as_ddp(train)
+    def step_of(dp, model, opt, step):
+        x, y = rows(step)
+        hooks = [p.register_post_accumulate_grad_hook(lambda p: None) for p in model.parameters()]
+        hooks += [p.register_hook(lambda g: 2 * g) for p in model.parameters()]
+        hooks += [model.register_full_backward_hook(lambda *_: None)]
+        loss_of(dp(x.requires_grad_()), y).backward()
+        for hook in hooks:
+            hook.remove()
+        dp.step(opt)
+    same_steps_as_ddp(step_of)
 
 
 @use

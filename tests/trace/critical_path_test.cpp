@@ -347,7 +347,7 @@ TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
   EXPECT_THAT(b.path.of_some_ranks, testing::ElementsAre(3, 4, 5));
   EXPECT_TRUE(b.path.causes.empty());
   EXPECT_EQ(gain(b, Remedy::no_data_stalls), 0);
-  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("3 steps (3 to 5) are not in")));
+  EXPECT_THAT(b.notes, testing::Contains(testing::HasSubstr("3 steps (3 to 5) are not whole in")));
   EXPECT_DOUBLE_EQ(judge(b).confidence.value(), 4.0 / 5);  // three steps, and all agree
   // Where it is in those that both have, it is rank 1 alone that is late.
   const Breakdown late = break_down(cut_behind_step_2(0));

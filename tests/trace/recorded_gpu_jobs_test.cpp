@@ -1,6 +1,9 @@
 // Recordings of real NCCL jobs (../shared/gpu): ResNet-50 on two ranks, with known faults.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,6 +14,7 @@
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/import_files.hpp"
+#include "linerate/trace/job/partial_steps.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/one_rank_step.hpp"
 
@@ -57,6 +61,53 @@ class RecordedGpuJobs : public testing::Test {
     return share_for(e.verdict.ceilings, r).value();
   }
 };
+
+/// As if the first rank's profiler had stopped before its device got to the last `missing`
+/// collectives.
+Job ended_early(Job job, std::size_t missing) {
+  std::vector<Communication>& c = job.ranks.front().communications;
+  const std::int64_t end = c[c.size() - missing].span.start_ns;
+  c.resize(c.size() - missing);
+  std::vector<Span>& compute = job.ranks.front().compute;
+  std::vector<std::uint64_t>&names = job.ranks.front().compute_names,
+  &sizes = job.ranks.front().launch_sizes;
+  for (std::size_t i = compute.size(); i-- > 0;) {
+    if (compute[i].start_ns < end) continue;
+    compute.erase(compute.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!names.empty()) names.erase(names.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!sizes.empty()) sizes.erase(sizes.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  find_partial_steps(job);
+  return job;
+}
+
+TEST_F(RecordedGpuJobs, HalfAStepIsNoHook) {
+  for (const char* name : {"10G", "late", "slowgpu"}) {
+    const Job whole = load_job(files(name));
+    // Ten are of somewhat more than a step: four buckets, and two broadcasts of buffers.
+    for (const std::size_t missing : {1, 3, 4, 8, 9, 10}) {
+      Job job = ended_early(whole, missing);
+      find_one_rank_time(job, std::nullopt);
+      const Explanation e = explain(job);
+      EXPECT_FALSE(e.breakdown.path.hook) << name << " without the last " << missing;
+      EXPECT_FALSE(e.breakdown.path.of_some_ranks.empty()) << name;
+      const bool late = std::string(name) != "10G";
+      EXPECT_EQ(e.breakdown.path.causes.size(), late ? 1u : 0u) << name << ", " << missing;
+    }
+  }
+}
+
+TEST_F(RecordedGpuJobs, UnknownSizesAreNoHook) {
+  Job job = load_job(files("10G"));
+  std::int64_t largest = 0;
+  for (const Communication& c : job.ranks.front().communications)
+    largest = std::max(largest, c.bytes);
+  for (RankActivity& rank : job.ranks)
+    for (Communication& c : rank.communications)
+      if (c.bytes == largest) c.bytes = -1;
+  find_one_rank_time(job, std::nullopt);
+  EXPECT_FALSE(explain(job).breakdown.path.hook);
+}
 
 TEST_F(RecordedGpuJobs, NoCeilingIsBelowWhatWasGainedAndNoneIsTheWholeStep) {
   const struct {

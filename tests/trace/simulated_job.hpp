@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,9 +75,11 @@ class SimulatedJob {
 
   /// What a rank's profiler recorded: from a moment of its host, in steps, to the end of a step. It
   /// sees what the device still does of earlier steps, without its launches, as CUPTI does.
+  /// `until`: or it stopped at a moment of its host, whatever the device was still to do.
   struct Recorded {
     double from = kWarmUp;
     int last = kWarmUp + kSteps - 1;
+    std::optional<double> until = {};
   };
 
   /// Files of all ranks. `recorded`: by rank; those beyond have every step.
@@ -95,27 +98,36 @@ class SimulatedJob {
   double truth() const { return 1 - run(false, nullptr) / run(true, nullptr); }
 
  private:
+  static constexpr double kClock = 1e6;  // of a trace's first event
+
   struct Event {
     int step = 0;
     double start = 0;
     std::string text;
     double launched = INFINITY;    // of a device's: by the host
     std::string without_launch{};  // as it is recorded then: nothing but its name is known
+    bool mark = false;             // of the step
   };
   /// Of a rank, by step from the first warm-up on.
   struct Activity {
     std::vector<Event> events;
     std::vector<Span> host;  // ns
 
+    double moment(double steps) const {
+      const Span& step = host[static_cast<std::size_t>(steps)];
+      return 1e-3 * (static_cast<double>(step.start_ns) +
+                     (steps - std::floor(steps)) * static_cast<double>(step.length()));
+    }
     std::vector<std::string> recorded(const Recorded& r) const {
-      const Span& first = host[static_cast<std::size_t>(r.from)];
-      const double begin =
-          1e-3 * (static_cast<double>(first.start_ns) +
-                  (r.from - std::floor(r.from)) * static_cast<double>(first.length()));
+      const double begin = moment(r.from), end = r.until ? moment(*r.until) : INFINITY;
       std::vector<std::string> texts;
-      for (const Event& e : events)
-        if (e.step <= r.last && e.start > begin - 1e-3)
+      for (const Event& e : events) {
+        if (e.step > r.last || e.start <= begin - 1e-3 || e.start >= end) continue;
+        if (e.mark && r.until && e.step == static_cast<int>(*r.until))
+          texts.push_back(trace::step(e.step, kClock + e.start, end - e.start));
+        else
           texts.push_back(e.launched > begin - 1e-3 ? e.text : e.without_launch);
+      }
       return texts;
     }
   };
@@ -147,7 +159,7 @@ class SimulatedJob {
 
 /// Mean step, from the first kernel of the first recorded step to the end of the last one.
 inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) const {
-  constexpr double kLatency = 5, kClock = 1e6;
+  constexpr double kLatency = 5;
   std::vector<Rank> all(static_cast<std::size_t>(ranks));
   std::vector<double> begin(all.size(), 0);
   long correlation = 0;
@@ -266,9 +278,13 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
                 kClock + r.host, r.device - r.host, correlation));
         r.host = r.device;
       }
-      add(rank, step, opened[i], trace::step(step, kClock + opened[i], r.host - opened[i]));
-      if (activity != nullptr)
-        (*activity)[i].host.push_back({std::llround(1e3 * opened[i]), std::llround(1e3 * r.host)});
+      if (activity == nullptr) continue;
+      (*activity)[i].events.push_back(
+          {.step = step,
+           .start = opened[i],
+           .text = trace::step(step, kClock + opened[i], r.host - opened[i]),
+           .mark = true});
+      (*activity)[i].host.push_back({std::llround(1e3 * opened[i]), std::llround(1e3 * r.host)});
     }
   }
   double longest = 0;

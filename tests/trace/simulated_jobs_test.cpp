@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "linerate/trace/explain/explanation.hpp"
@@ -55,34 +56,55 @@ const Gap kGaps[] = {{"no first step", {kFirst + 1, kLast}, {kFirst + 1, kLast}}
                      {"two steps later", {kFirst + 2, kLast}, {kFirst + 2, kLast}},
                      {"begun within a step", {kFirst + 0.3, kLast}, {kFirst + 1, kLast}}};
 
+void expect_same_findings(const Explanation& e, const Explanation& common) {
+  EXPECT_THAT(e.breakdown.notes,
+              testing::Contains(testing::HasSubstr("not whole in the traces of all ranks")));
+  EXPECT_EQ(e.verdict.finding, common.verdict.finding);
+  const std::vector<Cause>&causes = e.breakdown.path.causes,
+        &expected = common.breakdown.path.causes;
+  ASSERT_EQ(causes.size(), expected.size());
+  for (std::size_t i = 0; i < causes.size(); ++i) {
+    EXPECT_EQ(causes[i].kind, expected[i].kind);
+    EXPECT_EQ(causes[i].rank, expected[i].rank);
+    EXPECT_EQ(causes[i].where, expected[i].where);
+    EXPECT_NEAR(causes[i].per_step_s, expected[i].per_step_s, 0.1 * expected[i].per_step_s);
+  }
+  for (std::size_t r = 0; r < kRemedies; ++r)
+    EXPECT_NEAR(e.verdict.ceilings[r].value(), common.verdict.ceilings[r].value(), kNoise)
+        << kRemedyNames[r];
+}
+
 // As if every rank had recorded the steps that all of them have.
 TEST_P(SimulatedJobs, StepsThatOneRankLacksAreLeftOutAndNothingElseChanges) {
   for (std::uint64_t seed = 1; seed <= kJobs; seed += 3) {
-    const SimulatedJob job(seed, GetParam());
-    const auto ranks = static_cast<std::size_t>(job.ranks);
+    const auto ranks = static_cast<std::size_t>(SimulatedJob(seed, GetParam()).ranks);
     const std::size_t lacking = seed % 2 == 0 ? 0 : ranks - 1;
     for (const Gap& gap : kGaps) {
       SCOPED_TRACE(fmt::format("job {}, {} on rank {} of {}", seed, gap.what, lacking, ranks));
       std::vector<SimulatedJob::Recorded> recorded(ranks);
       recorded[lacking] = gap.of_one;
-      const Explanation e = explained(seed, recorded);
-      const Explanation common = explained(seed, std::vector(ranks, gap.common));
-      EXPECT_THAT(e.breakdown.notes,
-                  testing::Contains(testing::HasSubstr("not in the traces of all ranks")));
-      EXPECT_EQ(e.verdict.finding, common.verdict.finding);
-      const std::vector<Cause>&causes = e.breakdown.path.causes,
-            &expected = common.breakdown.path.causes;
-      ASSERT_EQ(causes.size(), expected.size());
-      for (std::size_t i = 0; i < causes.size(); ++i) {
-        EXPECT_EQ(causes[i].kind, expected[i].kind);
-        EXPECT_EQ(causes[i].rank, expected[i].rank);
-        EXPECT_EQ(causes[i].where, expected[i].where);
-        EXPECT_NEAR(causes[i].per_step_s, expected[i].per_step_s, 0.1 * expected[i].per_step_s);
-      }
-      for (std::size_t r = 0; r < kRemedies; ++r)
-        EXPECT_NEAR(e.verdict.ceilings[r].value(), common.verdict.ceilings[r].value(), kNoise)
-            << kRemedyNames[r];
+      expect_same_findings(explained(seed, recorded),
+                           explained(seed, std::vector(ranks, gap.common)));
     }
+  }
+}
+
+// A profiler that stops does not wait for the device: of its last steps communications are missing.
+TEST_P(SimulatedJobs, StepsThatOneRecordingCutsAreLeftOutAndNothingElseChanges) {
+  for (std::uint64_t seed = 1; seed <= kJobs; seed += 3) {
+    const auto ranks = static_cast<std::size_t>(SimulatedJob(seed, GetParam()).ranks);
+    const std::size_t lacking = seed % 2 == 0 ? 0 : ranks - 1;
+    SCOPED_TRACE(fmt::format("job {}, cut on rank {} of {}", seed, lacking, ranks));
+    std::vector<SimulatedJob::Recorded> recorded(ranks);
+    recorded[lacking] = {.until = kLast + 0.4};
+    const Explanation e = explained(seed, recorded);
+    const std::set<std::int64_t>& cut = e.breakdown.path.of_some_ranks;
+    ASSERT_FALSE(cut.empty());
+    EXPECT_EQ(*cut.rbegin(), kLast);
+    EXPECT_LE(cut.size(), 3u);  // hosts are at most two steps ahead
+    const int last = static_cast<int>(*cut.begin()) - 1;
+    expect_same_findings(e,
+                         explained(seed, std::vector(ranks, SimulatedJob::Recorded{.last = last})));
   }
 }
 

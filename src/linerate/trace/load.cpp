@@ -13,6 +13,7 @@
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input_files.hpp"
 #include "linerate/trace/job/map_times.hpp"
+#include "linerate/trace/job/partial_steps.hpp"
 #include "linerate/trace/job/sharding.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/read_job.hpp"
@@ -90,6 +91,7 @@ Job job_of_files(std::vector<ReadFile> files) {
   std::stable_sort(job.ranks.begin(), job.ranks.end(),
                    [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
   rebase(job);
+  find_partial_steps(job);
   find_typical_step(job);
   job.sharding = sharding_of(job);
   if (!job.sharding.empty())

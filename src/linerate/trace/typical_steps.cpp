@@ -64,7 +64,7 @@ class TimeAlone {
       const Span whole = step.on_device.value_or(step.span);
       const double exposed = seconds_of(clipped(exposed_, windows[i]));
       own.push_back({.number = step.number,
-                     .cut = step.cut,
+                     .cut = step.cut || step.partial,
                      .place = *places[i],
                      .seconds = std::max(0.0, whole.seconds() - exposed),
                      .pause_s = longest_pause(whole)});

@@ -55,6 +55,9 @@ struct StepSpan {
   /// unknown.
   std::optional<Span> on_device = {};
   bool cut = false;  // its mark ends before its work on the device does, and no step follows
+  /// The recording begins or ends within it: communications are missing that other ranks have.
+  /// Example: a profiler that stopped while the device was still at work.
+  bool partial = false;
 };
 
 /// A gradient exchange as the host announced it, if no kernel ran (one rank), or next to the

@@ -269,7 +269,7 @@ class Analysis {
         sum.busy.push_back(measure(sets_[r], &window));
         sum.duration += steps[i].span.seconds();
         sum.length += steps[i].on_device.value_or(steps[i].span).seconds();
-        sum.cut |= steps[i].cut;
+        sum.cut |= steps[i].cut || steps[i].partial;
       }
     }
     std::vector<double> durations;
@@ -309,7 +309,8 @@ class Analysis {
     const std::set<std::int64_t>& some = out_.path.of_some_ranks;
     if (some.empty() || out_.path.no_common_step) return;
     out_.notes.push_back(fmt::format(
-        "{} not in the traces of all ranks and left out of the verdict, its causes and ceilings",
+        "{} not whole in the traces of all ranks and left out of the verdict, its causes and "
+        "ceilings",
         some.size() == 1
             ? fmt::format("step {} is", *some.begin())
             : fmt::format("{} steps ({} to {}) are", some.size(), *some.begin(), *some.rbegin())));

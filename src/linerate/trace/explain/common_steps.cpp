@@ -17,16 +17,23 @@ struct Range {
   bool holds(std::int64_t number) const { return first <= number && number <= last; }
 };
 
-std::optional<Range> common_range(const Job& job) {
+/// By number, whether all ranks with steps have it whole.
+std::map<std::int64_t, bool> steps_by_number(const Job& job) {
   std::map<std::int64_t, std::size_t> ranks_with_it;
   std::size_t ranks = 0;
   for (const RankActivity& rank : job.ranks) {
     ranks += !rank.steps.empty();
-    for (const StepSpan& s : rank.steps) ++ranks_with_it[s.number];
+    for (const StepSpan& s : rank.steps) ranks_with_it[s.number] += !s.partial;
   }
+  std::map<std::int64_t, bool> of_all;
+  for (const auto& [number, count] : ranks_with_it) of_all[number] = count == ranks;
+  return of_all;
+}
+
+std::optional<Range> common_range(const Job& job) {
   std::optional<Range> range;
-  for (const auto& [number, count] : ranks_with_it) {
-    if (count < ranks) continue;
+  for (const auto& [number, of_all] : steps_by_number(job)) {
+    if (!of_all) continue;
     if (!range) range = Range{number, number};
     range->last = number;
   }
@@ -96,6 +103,13 @@ void cut_to(RankActivity& rank, const Range& range) {
 }
 
 }  // namespace
+
+std::set<std::int64_t> steps_of_some(const Job& job) {
+  std::set<std::int64_t> some;
+  for (const auto& [number, of_all] : steps_by_number(job))
+    if (!of_all) some.insert(number);
+  return some;
+}
 
 std::optional<Job> common_part(const Job& job) {
   const std::optional<Range> range = common_range(job);

@@ -36,20 +36,6 @@ bool has_device(const Job& job) {
   });
 }
 
-/// Steps that only some ranks have.
-std::set<std::int64_t> steps_of_some(const Job& job) {
-  std::map<std::int64_t, std::size_t> ranks_with_it;
-  std::size_t ranks = 0;
-  for (const RankActivity& rank : job.ranks) {
-    ranks += !rank.steps.empty();
-    for (const StepSpan& s : rank.steps) ++ranks_with_it[s.number];
-  }
-  std::set<std::int64_t> some;
-  for (const auto& [number, count] : ranks_with_it)
-    if (count < ranks) some.insert(number);
-  return some;
-}
-
 /// Median over steps that all ranks have, mean over ranks.
 double median_step_s(const Program& program, const std::set<std::int64_t>& of_some) {
   std::map<std::int64_t, std::vector<double>> lengths;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -22,9 +23,11 @@ struct Exchanges {
   double best_rate = 0;                        // bytes/s, of the median transfer of a size
 };
 
-/// As the first rank has them; only collectives whose ranks were all seen to meet.
+/// As the first rank has them; only steps in which the size of every gradient's collective is known
+/// and all of its ranks were seen to meet: half a step is no sign of a hook.
 Exchanges exchanges_of(const Job& job, const Program& program) {
   Exchanges all;
+  std::set<std::int64_t> in_part;
   const std::vector<PartOf>& parts = program.lanes.front().parts;
   std::map<std::int64_t, std::vector<double>> by_size;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -33,13 +36,18 @@ Exchanges exchanges_of(const Job& job, const Program& program) {
     const std::int64_t bytes = job.ranks.front().communications[i].bytes;
     std::int64_t moved = 0;  // until the last rank has it
     for (const Part& part : c.parts) moved = std::max(moved, part.after_ns);
-    if (!c.joint || !c.gradients || bytes <= 0 || moved <= 0 || program.step_of[at] < 0) continue;
+    if (!c.gradients || program.step_of[at] < 0) continue;
+    if (!c.joint || bytes <= 0 || moved <= 0) {
+      in_part.insert(program.step_of[at]);
+      continue;
+    }
     const double seconds = static_cast<double>(moved) * 1e-9;
     StepExchange& step = all.steps[program.step_of[at]];
     step.bytes += bytes;
     step.seconds += seconds;
     by_size[bytes].push_back(seconds);
   }
+  std::erase_if(all.steps, [&](const auto& step) { return in_part.contains(step.first); });
   for (const auto& [bytes, of_size] : by_size)
     all.best_rate = std::max(all.best_rate, static_cast<double>(bytes) / median(of_size));
   return all;

@@ -221,7 +221,8 @@ class RankBuilder {
     }
   }
 
-  /// Only if every step launched work.
+  /// Only if every step launched work that was recorded, but for the last ones: a profiler that
+  /// stops while the host is ahead sees nothing of them on the device.
   void find_steps_on_device() {
     std::vector<std::optional<Span>> work(rank_.steps.size());
     for (const DeviceEvent& e : t_.device) {
@@ -232,7 +233,12 @@ class RankBuilder {
       if (!all) all = e.span;
       all = {std::min(all->start_ns, e.span.start_ns), std::max(all->end_ns, e.span.end_ns)};
     }
-    if (std::find(work.begin(), work.end(), std::nullopt) != work.end()) return;
+    const auto unseen = std::find(work.begin(), work.end(), std::nullopt);
+    if (unseen == work.begin() ||
+        std::any_of(unseen, work.end(), [](const auto& w) { return w.has_value(); }))
+      return;
+    for (auto last = unseen; last != work.end(); ++last)
+      *last = Span{std::prev(last)->value().end_ns, std::prev(last)->value().end_ns};
     for (std::size_t i = 0; i < work.size(); ++i) {
       StepSpan& step = rank_.steps[i];
       const std::int64_t first = work[i]->start_ns;
@@ -249,6 +255,8 @@ class RankBuilder {
       const bool followed = i + 1 < work.size() && rank_.steps[i + 1].number == step.number + 1;
       step.cut = !followed && work[i]->end_ns > step.span.end_ns;
     }
+    for (auto last = unseen; last != work.end(); ++last)
+      rank_.steps[to_index(last - work.begin())].cut = true;
   }
 
   void add_phases() {

@@ -155,14 +155,17 @@ def cleaned_up():
     def interrupted(number, _frame):
         raise SystemExit(128 + number)
 
-    for number in ENDING:
-        signal.signal(number, interrupted)
-    with contextlib.ExitStack() as stack:
-        try:
-            yield stack
-        finally:
-            for number in ENDING:
-                signal.signal(number, signal.SIG_IGN)
+    before = {number: signal.signal(number, interrupted) for number in ENDING}
+    try:
+        with contextlib.ExitStack() as stack:
+            try:
+                yield stack
+            finally:
+                for number in ENDING:
+                    signal.signal(number, signal.SIG_IGN)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def end(process, patience_s=5):

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""tools/gpu-lab without a GPU: what is missing is named, what ranks are told, and that a job's ends are seen. Programs and a torch that
+this machine lacks are scripts in a folder of the test's own; tests/python_torch has the comparison itself.
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GPU_LAB = ROOT / "tools/gpu-lab"
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench/peers")]
+import gpu_peers  # noqa: E402
+import ratios  # noqa: E402
+import shaped_links  # noqa: E402
+from contenders import DDP, KAISA, ON_GPUS, SHAPED, UNSHAPED, Against, Contender  # noqa: E402
+
+ONE_GPU = {"torch": "9.0+cu0", "cuda": "0", "nccl": True, "devices": ["a GPU"]}
+TOLD = 'echo told $RANK $WORLD_SIZE $MASTER_ADDR p2p=$NCCL_P2P_DISABLE host=$NCCL_HOSTID share=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE if=$NCCL_SOCKET_IFNAME'
+
+
+class Bare(unittest.TestCase):
+    """A machine with nothing but a shell, and what a test puts there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bin = pathlib.Path(folder.name)
+        self.put("sh", link=shutil.which("sh"))
+
+    def put(self, name, script="", link=None):
+        path = self.bin / name
+        if link:
+            path.symlink_to(link)
+        else:
+            path.write_text(f"#!{shutil.which('sh')}\n{script}\n")
+            path.chmod(0o755)
+        return path
+
+    def torch(self, answer=None, error=""):
+        """A Python that knows a torch: what it answers to the probe."""
+        return self.put("python", f"printf '%s\\n' '{json.dumps(answer)}'" if answer else f"echo '{error}' >&2; exit 1")
+
+    def lab(self, *arguments):
+        done = subprocess.run([sys.executable, str(GPU_LAB), *arguments], env={**os.environ, "PATH": str(self.bin)}, capture_output=True, text=True,
+                              timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+
+class MissingPieces(Bare):
+    def without_device(self, python, *expected):
+        for verb in (("check",), ("run", "--", "sh", "-c", "echo ran"), ("peers",)):
+            status, out, err = self.lab(verb[0], "--python", str(python), *verb[1:])
+            self.assertEqual((status, out), (77, ""), err)
+            for words in expected:
+                self.assertIn(words, err)
+
+    def test_no_torch(self):
+        self.without_device(self.torch(error="ModuleNotFoundError: No module named torch"), "no torch:", "No module named torch")
+
+    def test_torch_without_cuda(self):
+        self.without_device(self.torch({**ONE_GPU, "torch": "9.0+cpu", "cuda": None}), "torch without CUDA: 9.0+cpu", "--python")
+
+    def test_no_gpu(self):
+        self.without_device(self.torch({**ONE_GPU, "devices": []}), "no GPU:", "nvidia-smi")
+
+    def test_torch_without_nccl(self):
+        self.without_device(self.torch({**ONE_GPU, "nccl": False}), "torch without NCCL:")
+
+    def test_programs_for_a_shared_gpu_on_shaped_links(self):
+        status, _, err = self.lab("check", "--rate", SHAPED, "--python", str(self.torch(ONE_GPU)))
+        self.assertEqual(status, 1, err)
+        for words in ("no nvidia-cuda-mps-control: ranks take turns", "no ip: install iproute2", "no tc: install iproute2", "no nsenter: install util-linux",
+                      "unshaped", "2 ranks on 1 GPU(s), a GPU, taking turns, the machine's own links"):
+            self.assertIn(words, err)
+
+    def test_unshaped_links_need_no_tc(self):
+        _, _, err = self.lab("check", "--python", str(self.torch(ONE_GPU)))
+        self.assertIn("no ip:", err)
+        self.assertNotIn("no tc:", err)
+
+    def test_a_gpu_for_each_rank_needs_nothing(self):
+        status, _, err = self.lab("check", "--python", str(self.torch({**ONE_GPU, "devices": ["a GPU"] * 2})))
+        self.assertEqual((status, err), (0, "gpu-lab: 2 ranks on 2 GPU(s), a GPU, the machine's own links\n"))
+
+    def test_no_root(self):
+        with mock.patch("os.geteuid", return_value=1000):
+            self.assertEqual(shaped_links.missing_for_links()[0], "no root: network namespaces need it; run as root")
+
+    def test_a_rate_that_cannot_be_is_left_out_of_the_table(self):
+        status, out, _ = self.lab("peers", "--device", "cpu", "--rates", SHAPED, "--python", str(self.torch(ONE_GPU)))
+        self.assertEqual(status, 1)
+        self.assertIn(f"resnet50, {SHAPED}: left out: no ", out)
+        self.assertIn("no nsenter: install util-linux", out)
+
+    @unittest.skipIf(os.geteuid() != 0, "needs root")
+    def test_namespaces_that_the_kernel_refuses(self):
+        self.put("ip", 'case "$1" in netns) echo "Operation not permitted" >&2; exit 1;; esac')
+        for name in ("tc", "nsenter"):
+            self.put(name)
+        status, out, err = self.lab("run", "--device", "cpu", "--rate", SHAPED, "--", "sh", "-c", TOLD)
+        self.assertEqual(status, 0, err)
+        self.assertIn("no namespaces: the kernel refuses them here (ip netns add", err)
+        self.assertIn("told 0 2 127.0.0.1", out)
+
+    def test_mps_that_does_not_start(self):
+        self.put("nvidia-cuda-mps-control", "echo not now >&2; exit 1")
+        status, out, err = self.lab("run", "--python", str(self.torch(ONE_GPU)), "--", "sh", "-c", TOLD)
+        self.assertEqual(status, 0, err)
+        self.assertIn("no MPS: nvidia-cuda-mps-control -d ended with 1 (not now)", err)
+        self.assertIn("share= ", out)
+
+
+class Ranks(Bare):
+    def test_that_share_a_gpu(self):
+        mps = self.put("nvidia-cuda-mps-control", f'[ "$1" = -d ] && echo "start $CUDA_MPS_PIPE_DIRECTORY" >>{self.bin}/log || {{ read w; echo "$w" >>{self.bin}/log; }}')
+        self.assertTrue(mps.exists())
+        _, out, err = self.lab("run", "--python", str(self.torch(ONE_GPU)), "--", "sh", "-c", TOLD)
+        self.assertIn("told 0 2 127.0.0.1 p2p=1 host=host0 share=50 if=lo", out, err)
+        said = (self.bin / "log").read_text().split()
+        self.assertEqual((said[0], said[-1]), ("start", "quit"))
+        self.assertFalse(pathlib.Path(said[1]).exists(), "the server's folder is left")
+
+    def test_with_a_gpu_each(self):
+        _, out, _ = self.lab("run", "--python", str(self.torch({**ONE_GPU, "devices": ["a GPU"] * 2})), "--", "sh", "-c", TOLD)
+        self.assertIn("told 0 2 127.0.0.1 p2p= host= share= if=\n", out)
+
+    def test_that_fail_end_the_others(self):
+        self.put("sleep", link=shutil.which("sleep"))
+        status, _, err = self.lab("run", "--device", "cpu", "--", "sh", "-c", '[ $RANK = 0 ] && exec sleep 100; echo so it is; exit 3')
+        self.assertEqual(status, 3)
+        self.assertIn("rank 1 ended with 3:\nso it is", err)
+
+    def test_that_do_not_end(self):
+        self.put("sleep", link=shutil.which("sleep"))
+        status, _, err = self.lab("run", "--device", "cpu", "--limit", "0.3", "--", "sleep", "100")
+        self.assertEqual(status, 124)
+        self.assertIn("no end after 0.3 s", err)
+
+    def test_on_shaped_links(self):
+        if shaped_links.missing_for_links("ip", "tc", "nsenter"):
+            self.skipTest("no namespaces here")
+        done = subprocess.run([sys.executable, str(GPU_LAB), "run", "--device", "cpu", "--rate", "200Mbit/s", "--", "sh", "-c",
+                               "echo at $MASTER_ADDR $GLOO_SOCKET_IFNAME; tc qdisc show dev eth0; ip -o -4 addr show dev eth0"], capture_output=True, text=True)
+        if "no namespaces" in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for words in ("at 10.97.0.1 eth0", "tbf", "rate 200Mbit", "10.97.0.1/16"):
+            self.assertIn(words, done.stdout)
+        self.assertEqual([n for n in shaped_links.namespaces() if not shaped_links.alive(shaped_links.owner(n))], [])
+
+
+def measured(**blocks):
+    return {"blocks": blocks, "loss": None, "difference": None, "endured": 0, "plan": None}
+
+
+class Table(unittest.TestCase):
+    CONTENDERS = {DDP: Contender(None), "ours": Contender(None, (Against(DDP, {SHAPED: 0.5}),), exact=True)}
+
+    def row(self, ours, rate=SHAPED, **more):
+        rows = {DDP: measured(step=[1.0, 1.0, 2.0], processor=[1.0]), "ours": measured(step=ours, processor=[1.0]) | more}
+        return ratios.rows_of({"rows": rows, "left_out": {}}, self.CONTENDERS, rate)[1]
+
+    def test_ratios_are_those_of_rounds(self):
+        (found,) = self.row([0.5, 0.4, 1.2])["ratios"]
+        self.assertEqual((found["median"], found["least"], found["largest"]), (0.5, 0.4, 0.6))
+
+    def test_verdicts(self):
+        self.assertEqual([self.row(times)["ratios"][0]["verdict"] for times in ([0.5, 0.4, 1.2], [0.6, 0.4, 1.2], [0.6, 0.7, 1.2])],
+                         ["holds", "not told apart", "missed"])
+
+    def test_bounds_are_of_a_rate_and_a_setup(self):
+        for rate in (UNSHAPED, None):
+            self.assertEqual(self.row([9.0, 9.0, 9.0], rate)["ratios"][0]["at_most"], None)
+
+    def test_one_kind_of_step_may_be_compared(self):
+        contenders = {KAISA: Contender(None, period=2), "ours": Contender(None, (Against(KAISA, 0.6, "second_order"),), period=2)}
+        rows = {KAISA: measured(step=[2.0], processor=[1.0], second_order=[4.0]), "ours": measured(step=[1.0], processor=[1.0], second_order=[2.0])}
+        _, ours = ratios.rows_of({"rows": rows, "left_out": {}}, contenders, SHAPED)
+        self.assertEqual((ours["ratios"][0]["median"], ours["second_order_s"]), (0.5, 2.0))
+        self.assertIn("second-order steps 0.500 (0.500 to 0.500) of KAISA fraction 1, at most 0.60: holds", ratios.lines_of(ours)[0])
+
+    def test_those_left_out_keep_their_place_and_reason(self):
+        rows = ratios.rows_of({"rows": {"ours": measured(step=[1.0], processor=[1.0])}, "left_out": {DDP: ["not here", "why"]}}, self.CONTENDERS, SHAPED)
+        self.assertEqual([r["status"] for r in rows], ["not here", "measured"])
+        self.assertEqual(ratios.lines_of(rows[0]), [f"  {DDP:26} not here: why"])
+
+    def test_weights_that_are_not_ddps_make_it_fail(self):
+        rows = [self.row([1.0, 1.0, 1.0], difference=1e-9)]
+        self.assertEqual(list(gpu_peers.unsound(rows, 2)), ["ours: weights are not DDP's"])
+        self.assertEqual(list(gpu_peers.unsound(rows, 4)), [])
+        self.assertEqual(list(gpu_peers.unsound([self.row([1.0, 1.0, 1.0], difference=1e-3)], 4)), ["ours: weights are not DDP's"])
+        self.assertEqual(list(gpu_peers.unsound([{"contender": "x", "status": "failed", "reason": "why"}], 2)), ["x: why"])
+
+    def test_bounds_are_those_of_the_page(self):
+        stated = [f"| {'the same, steps with inverses' if a.part == 'second_order' else f'`{name}`'} | `{a.of}` | {rate} | {bound:.2f} |"
+                  for name, c in ON_GPUS.items() for a in c.against for rate, bound in (a.at_most or {}).items()]
+        page = (ROOT / "docs/gpu-lab.md").read_text().splitlines()
+        self.assertEqual([line for line in page if " | unshaped | " in line or " | 10Gbit/s | " in line], stated)
+
+    def test_rows_of_recordings(self):
+        result = {"alone": [0.1, 0.3, 0.2], "rows": {DDP: measured(step=[0.4, 0.5])}}
+        self.assertEqual(list(gpu_peers.measured_rows({"model": "m"}, SHAPED, result, 2)),
+                         [["m", 2, "alone", "", "200.000", "100.000", "300.000", 3],
+                          ["m", 2, gpu_peers.DDP_CONFIGURATION, "10G", "450.000", "400.000", "500.000", 2]])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

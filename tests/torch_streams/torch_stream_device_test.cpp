@@ -148,6 +148,18 @@ TEST_F(TorchStreamDeviceTest, AnEventIsRecordedAgainAndEndsWithTheDevice) {
   EXPECT_EQ(support::guard_log().events_destroyed, 2);
 }
 
+TEST_F(TorchStreamDeviceTest, AProgramInAnotherStreamAndComputeWaitForEachOther) {
+  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));
+  device.compute_after_caller();
+  device.caller_after_compute();
+  EXPECT_THAT(taken_calls(), ElementsAre());
+  const c10::StreamGuard elsewhere(stream_of(support::logged_device(0), 7));
+  device.compute_after_caller();
+  device.caller_after_compute();
+  EXPECT_THAT(taken_calls(),
+              ElementsAre("0:7 records 0", "0:0 waits 0", "0:0 records 0", "0:7 waits 0"));
+}
+
 /// c10 would not wait, and say nothing.
 TEST_F(TorchStreamDeviceTest, WhatWasNotRecordedIsNotWaitedFor) {
   TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));

@@ -69,8 +69,8 @@ class DataParallel {
   /// Compares the models of all ranks, then broadcasts rank 0's parameters and buffers. Throws
   /// CommError on every rank when they differ, UsageError on every rank when any has something
   /// unsupported: sparse gradients, complex or quantised types, undefined or overlapping memory,
-  /// parameters that are not on the CPU. `communicator` outlives this object; the model's tensors
-  /// are kept alive.
+  /// parameters that are not on the CPU without DataParallelOptions::device_group. `communicator`
+  /// outlives this object; the model's tensors are kept alive.
   DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
                DataParallelOptions options = {});
   /// The same for loose tensors. A parameter that appears twice (a shared module) counts once, by

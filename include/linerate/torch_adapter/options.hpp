@@ -53,6 +53,12 @@ struct DataParallelOptions {
   /// Records the tasks that linerate executes and the updates of step(). Outlives the DataParallel.
   /// Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;
+  /// The name of the c10d::ProcessGroup whose collectives move the parameters' memory, wherever
+  /// they lie (NCCL's, for a GPU), of the communicator's ranks in their order. Steps are enqueued
+  /// then, dense strategies' alone, and gradients that are not finite count as zero
+  /// (docs/devices.md). What ranks say to each other besides goes through the communicator. Empty:
+  /// parameters are on the CPU, and the communicator exchanges them.
+  std::string device_group = {};
   /// Stands in errors and, with the step's number, in the names of collectives. Give one if several
   /// objects share a communicator.
   std::string name = {};

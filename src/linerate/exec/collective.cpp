@@ -12,16 +12,6 @@ namespace {
 
 using doc::TaskKind;
 
-comm::Reduce reduction_of(const doc::Plan& plan, const doc::Task& task) {
-  const std::string_view name = plan.operation_name(task);
-  if (name == "sum") return comm::Reduce::sum;
-  if (name == "max") return comm::Reduce::max;
-  if (name == "min") return comm::Reduce::min;
-  throw UsageError(
-      fmt::format("plan \"{}\": {}: expected the operation sum, max or min, found \"{}\"",
-                  plan.strategy, name_of(task.kind), name));
-}
-
 bool reduces(TaskKind kind) {
   return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter;
 }
@@ -55,6 +45,16 @@ comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int6
 }
 
 }  // namespace
+
+comm::Reduce reduction_of(const doc::Plan& plan, const doc::Task& task) {
+  const std::string_view name = plan.operation_name(task);
+  if (name == "sum") return comm::Reduce::sum;
+  if (name == "max") return comm::Reduce::max;
+  if (name == "min") return comm::Reduce::min;
+  throw UsageError(
+      fmt::format("plan \"{}\": {}: expected the operation sum, max or min, found \"{}\"",
+                  plan.strategy, name_of(task.kind), name));
+}
 
 void check_collective(const doc::Plan& plan, const doc::Task& task) {
   if (reduces(task.kind)) static_cast<void>(reduction_of(plan, task));

@@ -9,6 +9,9 @@
 
 namespace linerate::exec {
 
+/// Throws UsageError unless it is sum, max or min.
+comm::Reduce reduction_of(const doc::Plan& plan, const doc::Task& task);
+
 /// Throws UsageError unless a reduction is sum, max or min.
 void check_collective(const doc::Plan& plan, const doc::Task& task);
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -104,16 +103,7 @@ void Runner::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_
   State& s = *state_;
   LINERATE_CHECK(!s.in_step, "a plan replaced inside a step");
   s.plan = std::move(plan);
-  comm::require_same(
-      s.whole, "plan",
-      {fmt::format("strategy {} for {} ranks, {} gradients, hash {:016x}", s.plan->strategy,
-                   s.plan->ranks, s.plan->gradient_names.size(), s.plan->hash())});
-  // The plan is the same on all ranks from here on, and so is what is thrown.
-  if (s.plan->ranks != s.whole.size())
-    throw UsageError(
-        fmt::format("plan \"{}\" is for {} ranks, the communicator has {}; plan again for {} ranks",
-                    s.plan->strategy, s.plan->ranks, s.whole.size(), s.whole.size()));
-  validate(*s.plan);
+  agree_on(*s.plan, s.whole);
   for (const TaskGraph& graph : s.plan->variants)
     for (const Task& task : graph.tasks)
       if (task.origin == Origin::executed) s.check_executable(graph, task);
@@ -142,18 +132,7 @@ void Runner::State::run_compute(std::unique_lock<std::mutex>& lock) {
 }
 
 void Runner::State::check_usable() const {
-  if (!failure) return;
-  std::string what = "an exception of an unknown type";
-  try {
-    std::rethrow_exception(failure);
-  } catch (const std::exception& e) {
-    what = e.what();
-  } catch (...) {
-  }
-  throw CommError(
-      fmt::format("an earlier step failed ({}); its gradients are not usable and no further step "
-                  "can run",
-                  what));
+  if (failure) refuse_after(failure);
 }
 
 /// If computation is emulated, steps follow each other as the emulated device runs them.

@@ -9,7 +9,8 @@ namespace linerate::torch_adapter {
 ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
                         const std::string& problem, comm::Communicator& communicator,
                         const DataParallelOptions& options, const std::string& who) {
-  std::string wrong = problem.empty() ? unsupported(parameters, buffers) : problem;
+  std::string wrong =
+      problem.empty() ? unsupported(parameters, buffers, !options.device_group.empty()) : problem;
   ModelState state;
   if (wrong.empty()) {
     state = collect(parameters, buffers);
@@ -20,6 +21,7 @@ ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buff
   comm::require_same(communicator, who + ": options",
                      {"name " + options.name, "strategy " + options.strategy,
                       fmt::format("buffers {}", static_cast<int>(options.buffers)),
+                      "device group " + options.device_group,
                       fmt::format("measured steps {}, replan above {}", options.measured_steps,
                                   options.replan_above),
                       options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});

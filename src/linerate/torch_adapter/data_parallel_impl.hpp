@@ -101,6 +101,7 @@ struct DataParallel::Impl {
   /// Exchanges what stands in .grad on every rank.
   StepReport end(Ending ending, std::shared_ptr<PartialUpdates> optimizer = nullptr);
   void take_held(StepReport& report);
+  void take_late_infinite(StepReport& report);
   void take_factor_spans(StepReport& report);
 
   /// The step of one of LibTorch's optimizers that can be taken apart.

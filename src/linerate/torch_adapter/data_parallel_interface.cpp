@@ -45,12 +45,19 @@ void require_usable(const compress::CompressionState& state, const std::string& 
                              name));
 }
 
-/// Dense tensors only, which agreed_model() made sure of; the tensors keep the memory alive.
-MemoryPieces memory_of(const NamedTensors& tensors) {
+/// Rank 0's values for every rank, of dense tensors only, which agreed_model() made sure of. By way
+/// of the CPU, wherever they lie.
+void broadcast_values(comm::Communicator& communicator, const NamedTensors& tensors,
+                      const std::string& what) {
+  std::vector<at::Tensor> here;
   MemoryPieces pieces;
-  for (const auto& [name, t] : tensors)
-    pieces.emplace_back(static_cast<std::byte*>(t.data_ptr()), t.nbytes());
-  return pieces;
+  for (const auto& [name, t] : tensors) {
+    here.push_back(t.cpu());  // itself, if it is there
+    pieces.emplace_back(static_cast<std::byte*>(here.back().data_ptr()), here.back().nbytes());
+  }
+  broadcast_memory(communicator, pieces, what);
+  for (std::size_t i = 0; i < here.size(); ++i)
+    if (!tensors[i].second.is_cpu()) tensors[i].second.copy_(here[i]);
 }
 
 constexpr const char* kUnnamed = "DataParallel";
@@ -86,9 +93,9 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
   {
     const c10::NoGradGuard no_grad;
     const ModelState& state = exchange->state();
-    broadcast_memory(c, memory_of(named(state.trained)), who + ": initial parameters");
-    broadcast_memory(c, memory_of(state.frozen), who + ": initial frozen parameters");
-    broadcast_memory(c, memory_of(state.buffers), who + ": initial buffers");
+    broadcast_values(c, named(state.trained), who + ": initial parameters");
+    broadcast_values(c, state.frozen, who + ": initial frozen parameters");
+    broadcast_values(c, state.buffers, who + ": initial buffers");
   }
   share_curvature();
   watch.emplace(parameters, buffers);

@@ -68,6 +68,7 @@ void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const S
 void DataParallel::Impl::require_finished(std::size_t p, ParameterStep& mine) {
   constexpr int kSampled = 8;
   const Parameter& parameter = x().state().trained[p];
+  if (!parameter.tensor.is_cpu()) return;  // to look at it would wait for the device
   if (mine.gradients == 0) {
     if (sampled++ < kSampled) mine.weights = weight_sample(parameter.tensor);
   } else if (mine.weights && *mine.weights != weight_sample(parameter.tensor)) {
@@ -122,6 +123,7 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
   try {
     StepReport report;
     take_held(report);
+    take_late_infinite(report);
     find_missed_gradients();
     bool skips = ending == Ending::nothing;
     if (skips) x().tensors().skip();
@@ -239,6 +241,16 @@ void DataParallel::Impl::note_infinite(StepReport& report) {
                     who, step));
 }
 
+/// Of an earlier step: nobody waited for what the device found.
+void DataParallel::Impl::take_late_infinite(StepReport& report) {
+  report.late_infinite = x().tensors().take_late_infinite();
+  if (report.late_infinite && communicator.rank() == 0)
+    log::warning(
+        fmt::format("{}: a gradient before step {} held an infinity or a NaN; all gradients of its "
+                    "step were taken for zero on all ranks",
+                    who, step));
+}
+
 void DataParallel::Impl::add_round(StepReport& report) {
   const StepTensors& tensors = x().tensors();
   report.variant = x().runner().graph().name;
@@ -246,6 +258,7 @@ void DataParallel::Impl::add_round(StepReport& report) {
   report.unused_here = tensors.unused_here();
   report.unused_everywhere = tensors.unused_everywhere();
   report.bytes += x().gradient_bytes();
+  report.host_waits += x().host_waits();
   ++report.rounds;
 }
 

@@ -53,7 +53,7 @@ std::vector<ArrivingBucket> by_layer(
 DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
     : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
 
-void DelayedUpdates::begin(exec::Runner& runner, std::shared_ptr<PartialUpdates> optimizer,
+void DelayedUpdates::begin(exec::StepRunner& runner, std::shared_ptr<PartialUpdates> optimizer,
                            std::vector<ArrivingBucket> buckets) {
   const std::lock_guard lock(mutex_);
   runner_ = &runner;

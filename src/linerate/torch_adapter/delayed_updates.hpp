@@ -13,7 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "linerate/exec/runner.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/exec/step_runner.hpp"
 #include "linerate/torch_adapter/partial_updates.hpp"
 #include "linerate/torch_adapter/step_report.hpp"
 #include "linerate/torch_adapter/weight_gate.hpp"
@@ -50,7 +51,7 @@ class DelayedUpdates {
   explicit DelayedUpdates(exec::Recorder* recorder);
 
   /// `buckets` in the order in which the next forward pass is expected to need them.
-  void begin(exec::Runner& runner, std::shared_ptr<PartialUpdates> optimizer,
+  void begin(exec::StepRunner& runner, std::shared_ptr<PartialUpdates> optimizer,
              std::vector<ArrivingBucket> buckets);
   bool pending() const { return left_ > 0; }
   /// Waits for what is on its way and updates all that is left. Throws what arrival failed with,
@@ -65,7 +66,7 @@ class DelayedUpdates {
   void drop_replaced(std::size_t bucket);
 
   exec::Recorder* recorder_;
-  exec::Runner* runner_ = nullptr;
+  exec::StepRunner* runner_ = nullptr;
   std::mutex mutex_;  // of everything below
   std::vector<ArrivingBucket> buckets_;
   std::vector<std::vector<const void*>> memory_;  // of their parameters at begin()

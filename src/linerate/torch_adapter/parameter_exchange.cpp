@@ -9,6 +9,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/exec/runner.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
@@ -62,6 +63,35 @@ std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t tas
                                                                                            : -1;
 }
 
+/// Refuses what there are no operations for that only enqueue.
+void require_dense(const DataParallelOptions& options) {
+  const auto refuse = [&](std::string_view what) {
+    throw UsageError(
+        fmt::format("strategy {}: expected plain gradients where a process group exchanges device "
+                    "memory, as ddp and dear send them, found {}; leave it out, or train on the "
+                    "CPU without device_group",
+                    options.strategy, what));
+  };
+  const doc::Strategy strategy = plan::with_exchange(doc::parse_strategy(options.strategy));
+  if (!strategy.extras.empty()) refuse("a compressor or K-FAC");
+  // Plans have timers as soon as they know times, so it is too late to see them there.
+  if (const std::string* timer = strategy.exchange.find("timer"); timer && *timer == "clock")
+    refuse("timers");
+  if (options.preconditioner) refuse("a preconditioner");
+  if (options.recorder) refuse("a recorder");
+}
+
+std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10::Device device,
+                                                   const comm::Communicator& communicator) {
+  auto group = comm::make_tensor_group(name, device.type());
+  if (group->rank() != communicator.rank() || group->size() != communicator.size())
+    throw UsageError(fmt::format(
+        "process group \"{}\": expected the communicator's ranks in their order, rank {} of {}, "
+        "found rank {} of {}; make the communicator of this group",
+        name, communicator.rank(), communicator.size(), group->rank(), group->size()));
+  return group;
+}
+
 bool reaches_next_step(const doc::Plan& plan) {
   return std::any_of(plan.variants.begin(), plan.variants.end(),
                      [](const doc::TaskGraph& g) { return !g.next_step.empty(); });
@@ -73,7 +103,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
                                      const DataParallelOptions& options, const std::string& who)
     : communicator_(communicator),
       state_(std::move(state)),
-      memory_(communicator.reads_pieces()),
+      memory_(communicator.reads_pieces() && options.device_group.empty()),
       count_(state_.trained.size()),
       compression_(memory_, communicator.rank(), communicator.size(), options.seed),
       tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_,
@@ -81,8 +111,8 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
       uses_(options.preconditioner
                 ? 2 * KfacInside::preconditioner(*options.preconditioner).blocks().size()
                 : 0),
-      block_of_(blocks_of(state_.trained, options.preconditioner)),
-      runner_(communicator, memory_, options.recorder) {
+      block_of_(blocks_of(state_.trained, options.preconditioner)) {
+  make_runner(options, who);
   replan::RunPlanner::Options planning{plan::with_exchange(doc::parse_strategy(options.strategy)),
                                        options.cluster, options.measured_steps,
                                        tensors_.buffer_bytes()};
@@ -98,9 +128,26 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
     planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
   });
   warn_of_idle_ranks();
-  tensors_.register_with(runner_);
+  tensors_.register_with(*runner_);
   if (options.preconditioner) share_curvature(*options.preconditioner);
   take_plan();
+}
+
+void ParameterExchange::make_runner(const DataParallelOptions& options, const std::string& who) {
+  if (options.device_group.empty()) {
+    runner_ = std::make_unique<exec::Runner>(communicator_, memory_, options.recorder);
+    return;
+  }
+  comm::require_success(communicator_, who + ": device_group", [&] {
+    require_dense(options);
+    const c10::Device device = state_.trained.front().tensor.device();
+    auto steps =
+        std::make_unique<StreamSteps>(communicator_, memory_, device,
+                                      device_group_of(options.device_group, device, communicator_));
+    streams_ = steps.get();
+    runner_ = std::move(steps);
+  });
+  tensors_.enqueue_only();
 }
 
 void ParameterExchange::warn_of_idle_ranks() const {
@@ -119,7 +166,7 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
       KfacInside::curvature_step(kfac), memory_, communicator_,
       CurvatureExchange::Gradients{[this] { return tensors_.share(); },
                                    [this] { return tensors_.accepted(); }, take_means});
-  curvature_->register_with(runner_);
+  curvature_->register_with(*runner_);
   KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {
     const plan::CurvatureUpdate update = planned.update_of_step(step);
     return Preconditioner::Due{update.factors, update.inverses};
@@ -129,8 +176,8 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
 void ParameterExchange::take_plan() {
   compression_.set_plan(planner_->plan());
   for (const std::string& name : exec::Compression::operations_of(*planner_->plan()))
-    runner_.set_operation(name, compression_);
-  runner_.set_plan(planner_->plan(), planner_->steps());
+    runner_->set_operation(name, compression_);
+  runner_->set_plan(planner_->plan(), planner_->steps());
   tensors_.set_plan(planner_->plan(), planner_->order());
   if (curvature_) curvature_->set_plan(planner_->plan());
   memory_.forget(planner_->plan()->gradient_shapes.empty() ? SlotOrder::memory
@@ -160,19 +207,20 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   count_.report_again();
   uses_.report_again();
   in_backward_ = false;
-  runner_.begin_variant(name, label);
+  label_ = label;
+  runner_->begin_variant(name, label);
 }
 
 /// Lets start what waits for the beginning of backward.
 void ParameterExchange::enter_backward() {
-  if (!in_backward_) runner_.report_before_backward();
+  if (!in_backward_) runner_->report_before_backward();
   in_backward_ = true;
 }
 
 void ParameterExchange::report(std::size_t parameter) {
   enter_backward();
   count_[parameter].reported = true;
-  runner_.report_backward(tensors_.position_of(parameter));
+  runner_->report_backward(tensors_.position_of(parameter));
   if (block_of_[parameter] >= 0) report_curvature_of(block_of_[parameter]);
 }
 
@@ -183,34 +231,35 @@ void ParameterExchange::report_curvature_of(std::int32_t block) {
   for (std::size_t p = 0; p < block_of_.size(); ++p)
     if (block_of_[p] == block && !count_[p].reported) return;
   uses_[to_index(g)].reported = true;
-  runner_.report_factor(g);
+  runner_->report_factor(g);
 }
 
 void ParameterExchange::report_inputs(std::int32_t block) {
   const std::int32_t a = doc::factor_index(block, doc::FactorSide::a);
   uses_[to_index(a)].reported = true;
-  runner_.report_before_factor(a);
-  runner_.report_factor(a);
+  runner_->report_before_factor(a);
+  runner_->report_factor(a);
 }
 
 void ParameterExchange::run_to_end() {
   enter_backward();
   for (const std::int32_t p : tensors_.order())
     if (!count_[to_index(p)].reported) report(to_index(p));
-  runner_.report_all(doc::TaskKind::factor);
-  runner_.report_all(doc::TaskKind::backward);
-  runner_.end_step();
-  if (!tensors_.accepted()) runner_.drain();
+  runner_->report_all(doc::TaskKind::factor);
+  runner_->report_all(doc::TaskKind::backward);
+  runner_->end_step();
+  if (streams_) tensors_.agree(communicator_, label_ + ": flags");
+  if (!tensors_.accepted()) runner_->drain();
   keep_or_drop(tensors_.accepted());
   // The rest of the step is the caller's.
-  runner_.report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
-  runner_.report_all(doc::TaskKind::update);
-  runner_.report_all(doc::TaskKind::host);
+  runner_->report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
+  runner_->report_all(doc::TaskKind::update);
+  runner_->report_all(doc::TaskKind::host);
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {
   if (counts && compression_.sees_dense_means()) {
-    runner_.drain();
+    runner_->drain();
     tensors_.pass_dense_means(compression_);
   }
   counts ? compression_.keep(tensors_.used_nowhere()) : compression_.drop();
@@ -218,17 +267,19 @@ void ParameterExchange::keep_or_drop(bool counts) {
 }
 
 bool ParameterExchange::gradients_may_follow() const {
-  return reaches_next_step(*planner_->plan());
+  // On a device a step is taken as a whole: whether its gradients are finite is known with the
+  // last.
+  return !streams_ && reaches_next_step(*planner_->plan());
 }
 
 std::vector<ArrivingBucket> ParameterExchange::arriving() {
-  const doc::TaskGraph& graph = runner_.graph();
+  const doc::TaskGraph& graph = runner_->graph();
   std::vector<ArrivingBucket> buckets;
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
     const std::int32_t b = bucket_arriving_with(graph, i);
     if (b < 0) continue;
     ArrivingBucket& bucket = buckets.emplace_back();
-    bucket.arrivals = {runner_.current(i)};
+    bucket.arrivals = {runner_->current(i)};
     const doc::Payload& payload = graph.payloads[to_index(b)];
     for (std::int32_t m = payload.begin; m < payload.end; ++m) {
       const auto position = to_index(graph.members[to_index(m)]);
@@ -274,7 +325,7 @@ bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s, dou
 }
 
 std::int64_t ParameterExchange::gradient_bytes() const {
-  const doc::TaskGraph& graph = runner_.graph();
+  const doc::TaskGraph& graph = runner_->graph();
   // The second half of a decoupled exchange moves the same payload.
   std::set<std::int32_t> sent;
   for (const doc::Task& t : graph.tasks)

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "linerate/exec/compression.hpp"
-#include "linerate/exec/runner.hpp"
+#include "linerate/exec/step_runner.hpp"
 #include "linerate/replan/run_planner.hpp"
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
@@ -19,6 +19,7 @@
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
 #include "linerate/torch_adapter/step_report.hpp"
+#include "linerate/torch_adapter/stream_steps.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -42,8 +43,10 @@ class ParameterExchange {
   exec::Compression& compression() { return compression_; }
   /// Null: only gradients are exchanged.
   CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
-  const exec::Runner& runner() const { return runner_; }
-  exec::Runner& runner() { return runner_; }
+  const exec::StepRunner& runner() const { return *runner_; }
+  exec::StepRunner& runner() { return *runner_; }
+  /// How often the host has waited for a device since the step began.
+  std::int64_t host_waits() const { return streams_ ? streams_->host_waits() : 0; }
 
   /// Starts a step; the names of its collectives begin with `label`.
   void begin(Sending sending, std::optional<std::int64_t> samples, const std::string& label);
@@ -75,6 +78,7 @@ class ParameterExchange {
   std::int64_t gradient_bytes() const;
 
  private:
+  void make_runner(const DataParallelOptions& options, const std::string& who);
   void enter_backward();
   void warn_of_idle_ranks() const;
   void share_curvature(KFAC& kfac);
@@ -96,7 +100,9 @@ class ParameterExchange {
   std::optional<plan::Kfac> kfac_;
   std::optional<CurvatureExchange> curvature_;
   std::optional<replan::RunPlanner> planner_;
-  exec::Runner runner_;
+  std::unique_ptr<exec::StepRunner> runner_;
+  StreamSteps* streams_ = nullptr;  // the runner, if it enqueues
+  std::string label_;               // of the step
   bool in_backward_ = false;
 };
 

@@ -17,20 +17,32 @@ bool has_gradient_type(const at::Tensor& tensor) {
   return type && is_floating(*type);
 }
 
-/// Why this tensor's bytes cannot travel; empty when they can.
-std::string untransportable(const at::Tensor& tensor) {
+/// Why this tensor's bytes cannot travel from this device; empty when they can.
+std::string untransportable(const at::Tensor& tensor, c10::Device from,
+                            bool exchanges_device_memory) {
   if (!tensor.defined()) return "is undefined; register it after its creation";
   if (tensor.layout() != at::kStrided)
     return fmt::format("has layout {}; only dense (strided) tensors are exchanged",
                        c10::str(tensor.layout()));
-  if (!tensor.device().is_cpu())
+  if (!tensor.is_cpu() && (!exchanges_device_memory || tensor.is_meta()))
     return fmt::format(
-        "lies on {}; move the model to the CPU, this version exchanges no device memory",
+        "lies on {}; move the model to the CPU, or give the process group that moves its "
+        "memory as device_group",
         tensor.device().str());
+  if (tensor.device() != from)
+    return fmt::format("lies on {}, and others on {}; move the model to one device",
+                       tensor.device().str(), from.str());
   if (!tensor.is_non_overlapping_and_dense())
     return fmt::format("has strides [{}] that overlap or leave gaps; assign a contiguous copy",
                        fmt::join(tensor.strides(), ", "));
   return "";
+}
+
+/// The CPU if there is none.
+c10::Device device_of_first(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.defined()) return tensor.device();
+  return c10::kCPU;
 }
 
 template <typename Named>
@@ -61,9 +73,12 @@ std::string sparse_module(torch::nn::Module& model) {
   return "";
 }
 
-std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers) {
+std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
+                        bool exchanges_device_memory) {
+  const c10::Device from = device_of_first(parameters);
   for (const auto& [name, tensor] : parameters) {
-    if (const std::string why = untransportable(tensor); !why.empty())
+    if (const std::string why = untransportable(tensor, from, exchanges_device_memory);
+        !why.empty())
       return fmt::format("parameter \"{}\" {}", name, why);
     if (tensor.requires_grad() && !has_gradient_type(tensor))
       return fmt::format(
@@ -73,7 +88,8 @@ std::string unsupported(const NamedTensors& parameters, const NamedTensors& buff
       return fmt::format("parameter \"{}\" is no leaf: it is computed from other tensors", name);
   }
   for (const auto& [name, tensor] : buffers)
-    if (const std::string why = untransportable(tensor); !why.empty())
+    if (const std::string why = untransportable(tensor, from, exchanges_device_memory);
+        !why.empty())
       return fmt::format("buffer \"{}\" {}", name, why);
   return "";
 }
@@ -98,10 +114,11 @@ ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers) 
 std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers) {
   std::vector<std::string> lines;
   const auto add = [&lines](std::string_view what, const std::string& name, const at::Tensor& t) {
-    lines.push_back(fmt::format("{} {} {} [{}] strides [{}]{}", what, name,
+    lines.push_back(fmt::format("{} {} {} [{}] strides [{}]{}{}", what, name,
                                 c10::toString(t.scalar_type()), fmt::join(t.sizes(), ", "),
                                 fmt::join(t.strides(), ", "),
-                                t.requires_grad() ? " requires_grad" : ""));
+                                t.requires_grad() ? " requires_grad" : "",
+                                t.is_cpu() ? "" : " on " + c10::DeviceTypeName(t.device().type())));
   };
   for (const auto& [name, tensor] : parameters) add("parameter", name, tensor);
   for (const auto& [name, tensor] : buffers) add("buffer", name, tensor);

@@ -33,8 +33,10 @@ struct ModelState {
 /// Names a module whose gradients would be sparse; empty when there is none.
 std::string sparse_module(torch::nn::Module& model);
 
-/// What cannot be exchanged, as a sentence; empty when all is well.
-std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers);
+/// What cannot be exchanged, as a sentence; empty when all is well. Only where something exchanges
+/// device memory may all of them lie on one device.
+std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
+                        bool exchanges_device_memory);
 
 /// `parameters` and `buffers` must be supported. A tensor that appears twice counts by its first
 /// name.

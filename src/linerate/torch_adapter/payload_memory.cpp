@@ -4,6 +4,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/DimVector.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/strides.h>
@@ -20,10 +21,14 @@ namespace linerate::torch_adapter {
 namespace {
 
 /// Written once: the first touch of fresh pages happens here, not inside a backward pass.
-at::Tensor zeros(std::int64_t elements, DType dtype) {
-  at::Tensor flat = at::empty({elements}, scalar_type(dtype));
-  prefer_large_pages(flat.data_ptr(), flat.nbytes());
+at::Tensor zeros(std::int64_t elements, DType dtype, c10::Device device) {
+  at::Tensor flat = at::empty({elements}, at::device(device).dtype(scalar_type(dtype)));
+  if (device.is_cpu()) prefer_large_pages(flat.data_ptr(), flat.nbytes());
   return flat.zero_();
+}
+
+c10::Device device_of(const std::vector<const Parameter*>& parameters) {
+  return parameters.front()->tensor.device();
 }
 
 at::DimVector strides_of(const Parameter& like, SlotOrder order) {
@@ -53,7 +58,8 @@ void PayloadMemory::lay_out(const doc::TaskGraph& graph,
   // Variants may take turns, step by step.
   std::vector<at::Tensor>& others = others_[&graph];
   for (std::size_t p = buckets_.size() + others.size(); p < graph.payloads.size(); ++p)
-    others.push_back(zeros(graph.payloads[p].padded, graph.payloads[p].dtype));
+    others.push_back(
+        zeros(graph.payloads[p].padded, graph.payloads[p].dtype, device_of(parameter_at)));
   values_.insert(values_.end(), others.begin(), others.end());
   is_sent_as_is_.assign(slots_.size(), true);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
@@ -71,7 +77,8 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
   values_.clear();
   slots_.assign(parameter_at.size(), {});
   for (const doc::Payload& bucket : buckets) {
-    const at::Tensor& values = values_.emplace_back(zeros(bucket.padded, bucket.dtype));
+    const at::Tensor& values =
+        values_.emplace_back(zeros(bucket.padded, bucket.dtype, device_of(parameter_at)));
     std::int64_t offset = 0;
     for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
       const auto position = to_index(members_[to_index(m)]);
@@ -94,7 +101,7 @@ bool PayloadMemory::is_view(std::int32_t position, const at::Tensor& gradient) c
 }
 
 bool PayloadMemory::fits(std::int32_t position, const at::Tensor& gradient) const {
-  return gradient.layout() == at::kStrided && gradient.device().is_cpu() &&
+  return gradient.layout() == at::kStrided && gradient.device() == view(position).device() &&
          at::canCast(gradient.scalar_type(), view(position).scalar_type()) &&
          gradient.sizes() == view(position).sizes();
 }
@@ -115,6 +122,12 @@ void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, doubl
     at::mul_out(slots_[i], gradient, c10::scalar_to_tensor(scale));
 }
 
+void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient,
+                        const at::Tensor& scale) {
+  sources_[to_index(position)] = {};
+  at::mul_out(slots_[to_index(position)], gradient, scale);
+}
+
 void PayloadMemory::add_zeros(std::int32_t position) {
   sources_[to_index(position)] = {};
   slots_[to_index(position)].zero_();
@@ -126,6 +139,22 @@ at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {
   sources_[to_index(position)] = {};
   if (scale != 1) slot.mul_(scale);
   return own;
+}
+
+at::Tensor PayloadMemory::move_out(std::int32_t position, const at::Tensor& scale) {
+  at::Tensor own = slots_[to_index(position)].clone();
+  slots_[to_index(position)].mul_(scale);
+  return own;
+}
+
+at::Tensor PayloadMemory::drop_infinite() {
+  at::Tensor infinite;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const at::Tensor here = at::isfinite(values_[b]).all().logical_not();
+    infinite = infinite.defined() ? infinite.logical_or(here) : here;
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) values_[b].masked_fill_(infinite, 0);
+  return infinite;
 }
 
 std::int32_t PayloadMemory::encoded_of(std::int32_t bucket) const {

@@ -22,7 +22,7 @@ enum class SlotOrder {
 
 /// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, flags if they ride, zeros
 /// up to `padded`] -> encoded payload if the plan casts. Flags [gradients + doc::kStepFlags],
-/// buffers u8[bytes], samples f64[1].
+/// buffers u8[bytes], samples f64[1]. All where the parameters lie.
 class PayloadMemory : public exec::Payloads {
  public:
   /// `reads_pieces`: of the communicator that sums the buckets.
@@ -38,18 +38,24 @@ class PayloadMemory : public exec::Payloads {
     graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(), others_.clear();
   }
 
-  /// Whether a gradient can go into its slot: dense, on the CPU, of the slot's shape.
+  /// Whether a gradient can go into its slot: dense, on its device, of the slot's shape.
   bool fits(std::int32_t position, const at::Tensor& gradient) const;
   /// Adds scale * gradient, which fits and is not the slot itself, to the bucket's sum: noted down
   /// if the sum reads it in place, and then left unchanged until release(); else written to the
   /// slot in one pass.
   void add(std::int32_t position, const at::Tensor& gradient, double scale);
+  /// The same in one pass, with a scale of no dimensions that may be known on a device alone.
+  void add(std::int32_t position, const at::Tensor& gradient, const at::Tensor& scale);
   void add_zeros(std::int32_t position);
   /// The gradients that were noted down are of no use any more.
   void release() { sources_.assign(slots_.size(), {}); }
   /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is
   /// scaled and sent.
   at::Tensor move_out(std::int32_t position, double scale);
+  at::Tensor move_out(std::int32_t position, const at::Tensor& scale);
+  /// Zeros for all gradients if any that has arrived is not finite; whether one was: bool, of no
+  /// dimensions, where the buckets are.
+  at::Tensor drop_infinite();
   /// The slot in the shape of its parameter; in its strides as well, if slots have the order of
   /// memory.
   const at::Tensor& view(std::int32_t position) const { return slots_[to_index(position)]; }

@@ -1,6 +1,11 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include <cstring>
@@ -26,6 +31,13 @@ bool is_usable(const at::Tensor& gradient) {
     return at::isfinite(gradient).all().item<bool>();
   return exec::are_usable(
       {static_cast<const float*>(gradient.const_data_ptr()), to_index(gradient.numel())});
+}
+
+/// The memory of a dense tensor.
+at::Tensor bytes_in(const at::Tensor& dense) {
+  at::Tensor flat = at::empty({0}, dense.options());
+  flat.set_(dense.storage(), dense.storage_offset(), {dense.numel()}, {1});
+  return flat.view(at::kByte);
 }
 
 }  // namespace
@@ -83,7 +95,7 @@ void StepTensors::end_step() {
   for (auto& sent : sent_) sent.reset();
 }
 
-void StepTensors::register_with(exec::Runner& runner) {
+void StepTensors::register_with(exec::StepRunner& runner) {
   const auto add = [&](const std::string& name, OperationOf::Run run) {
     operations_.push_back(std::make_unique<OperationOf>(std::move(run)));
     runner.set_operation(name, *operations_.back());
@@ -107,10 +119,26 @@ double StepTensors::scale(const doc::Task& task) {
   return samples_ ? share() * ranks_ : 1;
 }
 
+/// The same, by what was summed on the device.
+at::Tensor StepTensors::scale_there(const doc::Task& task) {
+  if (!samples_) return c10::scalar_to_tensor(scale(task));
+  const at::Tensor all = memory_.only(doc::Content::samples).select(0, 0);
+  const at::Tensor mine = at::scalar_tensor(*samples_, all.options());
+  return at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
+}
+
 double StepTensors::share() {
   if (!samples_) return 1.0 / ranks_;
   const double all = *memory_.only(doc::Content::samples).const_data_ptr<double>();
   return all > 0 ? *samples_ / all : 0.0;
+}
+
+template <typename Scale>
+void StepTensors::put(std::int32_t position, at::Tensor& grad, const Scale& scale) {
+  if (memory_.is_view(position, grad))
+    grad = memory_.move_out(position, scale);
+  else
+    memory_.add(position, grad, scale);
 }
 
 /// Puts .grad, scaled, into its bucket, or has it read in place. It stays this rank's own: a
@@ -134,10 +162,10 @@ void StepTensors::collect(const doc::Task& task) {
     memory_.add_zeros(position);
   } else if (!grad.defined()) {
     memory_.add_zeros(position);
-  } else if (memory_.is_view(position, grad)) {
-    grad = memory_.move_out(position, scale(task));
+  } else if (enqueues_) {
+    put(position, grad, scale_there(task));
   } else {
-    memory_.add(position, grad, scale(task));
+    put(position, grad, scale(task));
   }
   sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
@@ -164,8 +192,12 @@ bool StepTensors::buffers_fit(const doc::Payload& payload) const {
 }
 
 void StepTensors::pack(const doc::Payload& payload) {
-  if (payload.content != doc::Content::buffers) return pack_flags();
+  if (payload.content != doc::Content::buffers) {
+    if (!enqueues_) pack_flags();  // else agree() tells them
+    return;
+  }
   if (!buffers_fit(payload)) return;  // a changed model: the step will not count
+  if (enqueues_) return enqueue_buffers_packed();
   auto* to = static_cast<std::byte*>(memory_.only(payload.content).data_ptr());
   for (const at::Tensor& buffer : buffers_) {
     if (buffer.nbytes() > 0) std::memcpy(to, buffer.const_data_ptr(), buffer.nbytes());
@@ -173,7 +205,14 @@ void StepTensors::pack(const doc::Payload& payload) {
   }
 }
 
+void StepTensors::enqueue_buffers_packed() {
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& buffer : buffers_) parts.push_back(bytes_in(buffer));
+  at::cat_out(memory_.only(doc::Content::buffers), parts);
+}
+
 void StepTensors::unpack(const doc::Payload& payload) {
+  if (enqueues_) return;  // take_means() does, when the ranks have agreed on the step
   if (payload.content != doc::Content::buffers) return unpack_flags();
   if (!accepted_ || !buffers_fit(payload)) return;
   const auto* from = static_cast<const std::byte*>(memory_.only(payload.content).const_data_ptr());
@@ -183,8 +222,31 @@ void StepTensors::unpack(const doc::Payload& payload) {
   }
 }
 
+/// What rank 0 has sent: in a step that counts. Until then buffers are this rank's own.
+void StepTensors::enqueue_buffers_taken() {
+  if (buffer_bytes_ == 0) return;
+  const at::Tensor& from = memory_.only(doc::Content::buffers);
+  std::int64_t offset = 0;
+  for (const at::Tensor& buffer : buffers_) {
+    const auto bytes = static_cast<std::int64_t>(buffer.nbytes());
+    bytes_in(buffer).copy_(from.narrow(0, offset, bytes));
+    offset += bytes;
+  }
+}
+
 /// After the step's last gradient is in its bucket: what is said now holds for all of them.
 void StepTensors::pack_flags() {
+  say_flags();
+  memory_.write_flags(flags_);
+}
+
+void StepTensors::agree(comm::Communicator& communicator, const std::string& name) {
+  say_flags();
+  communicator.all_reduce(comm::buffer(flags_), comm::Reduce::max, name)->wait();
+  hear_flags();
+}
+
+void StepTensors::say_flags() {
   flags_.assign(order_.size() + step_flags_, 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const auto p = to_index(order_[i]);
@@ -201,11 +263,14 @@ void StepTensors::pack_flags() {
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
   if (compresses()) say(StepFlag::infinite, infinite_ || compression_.found_infinite());
-  memory_.write_flags(flags_);
 }
 
 void StepTensors::unpack_flags() {
   memory_.read_flags(flags_);
+  hear_flags();
+}
+
+void StepTensors::hear_flags() {
   for (std::size_t f = 0; f < step_flags_; ++f) said_[f] = flags_[order_.size() + f] > 0;
   if (!said(skipped_ ? StepFlag::skipped : StepFlag::finished))
     throw CommError(
@@ -248,6 +313,10 @@ void StepTensors::pass_dense_means(exec::Compression& compression) {
 
 void StepTensors::take_means() {
   memory_.release();
+  if (enqueues_) {
+    infinite_late_.ask(memory_.drop_infinite());
+    enqueue_buffers_taken();
+  }
   for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);
 }
 

@@ -12,13 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "linerate/comm/communicator.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/exec/operation.hpp"
-#include "linerate/exec/runner.hpp"
+#include "linerate/exec/step_runner.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_streams/late_answer.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -38,6 +40,13 @@ class StepTensors {
   std::int32_t position_of(std::size_t parameter) const { return position_of_[parameter]; }
   std::vector<const Parameter*> parameters_in_order() const;
   std::int64_t buffer_bytes() const { return buffer_bytes_; }
+
+  /// Payloads lie on a device, or are used as if they did: operations enqueue what they do and read
+  /// no values. Before set_plan(); then agree() says what the step's flags say elsewhere.
+  void enqueue_only() { enqueues_ = true; }
+  /// Tells the other ranks what this one has to say of the step, and hears them: after its last
+  /// gradient, over the CPU. The flags of the Plan's payloads stay zeros. Collective.
+  void agree(comm::Communicator& communicator, const std::string& name);
 
   /// Begins a step, or the same one again: gradients are weighted 1 / ranks, or by this rank's
   /// share of all samples, once those are summed.
@@ -64,6 +73,9 @@ class StepTensors {
   /// Of a step that counts, once all means have arrived: shows them to the compressor, which may
   /// make something else of those that travel dense.
   void pass_dense_means(exec::Compression& compression);
+  /// Whether the means of a step before held values that were not finite, once that is known: where
+  /// enqueue_only() is, they were taken for zero, all of them. Each is told once.
+  bool take_late_infinite() { return infinite_late_.take().value_or(false); }
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);
@@ -73,7 +85,7 @@ class StepTensors {
   const std::string* changed_after_sending() const;
 
   /// The operations of a training plan by name.
-  void register_with(exec::Runner& runner);
+  void register_with(exec::StepRunner& runner);
 
   double copy_s() const { return copy_s_; }
   int unused_here() const { return unused_here_; }
@@ -87,6 +99,9 @@ class StepTensors {
   };
 
   double scale(const doc::Task& task);
+  at::Tensor scale_there(const doc::Task& task);
+  template <typename Scale>
+  void put(std::int32_t position, at::Tensor& grad, const Scale& scale);
   void collect(const doc::Task& task);
   /// Whether the strategy compresses. Then no step counts in which some rank's gradient is not
   /// usable (exec/compression.hpp), wherever it travels.
@@ -95,6 +110,10 @@ class StepTensors {
   void unpack(const doc::Payload& payload);
   void pack_flags();
   void unpack_flags();
+  void say_flags();
+  void hear_flags();
+  void enqueue_buffers_packed();
+  void enqueue_buffers_taken();
   void count_unused();
   bool is_used_anywhere(std::size_t parameter) const {
     return flags_[to_index(position_of_[parameter])] > 0;
@@ -113,6 +132,8 @@ class StepTensors {
   std::vector<std::optional<Sent>> sent_;  // by parameter
   std::vector<float> flags_;               // by position, then doc::StepFlag
   std::vector<std::unique_ptr<exec::Operation>> operations_;
+  bool enqueues_ = false;
+  torch_streams::LateAnswer infinite_late_;
   int ranks_ = 1;
   std::optional<double> samples_;
   std::exception_ptr refusal_;

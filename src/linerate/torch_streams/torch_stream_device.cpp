@@ -34,6 +34,11 @@ c10::Device with_index(c10::Device device, const c10::impl::VirtualGuardImpl& gu
   return device.has_index() ? device : guard.getDevice();
 }
 
+/// Of the calling thread.
+c10::Stream current_stream_of(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
 }  // namespace
 
 TorchStreamDevice::TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work)
@@ -60,6 +65,21 @@ void TorchStreamDevice::wait(exec::StreamId stream, exec::EventId event) {
 }
 
 void TorchStreamDevice::host_wait(exec::EventId event) { recorded(event).synchronize(); }
+
+void TorchStreamDevice::compute_after_caller() {
+  order(current_stream_of(streams_[0].device()), streams_[0]);
+}
+
+void TorchStreamDevice::caller_after_compute() {
+  order(streams_[0], current_stream_of(streams_[0].device()));
+}
+
+void TorchStreamDevice::order(const c10::Stream& first, const c10::Stream& then) {
+  if (first == then) return;
+  if (!border_) border_.emplace(first.device_type());
+  border_->record(first);
+  border_->block(then);
+}
 
 const c10::Event& TorchStreamDevice::recorded(exec::EventId event) const {
   LINERATE_CHECK(

@@ -6,11 +6,12 @@
 #include <c10/core/Stream.h>
 
 #include <cstddef>
-#include <functional>
+#include <optional>
 #include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/exec/streams/stream_device.hpp"
+#include "linerate/torch_streams/tensor_device.hpp"
 
 namespace linerate::torch_streams {
 
@@ -19,12 +20,8 @@ namespace linerate::torch_streams {
 ///
 /// Thread safety: one call at a time, from any thread: current streams are those of the thread that
 /// calls (autograd has a thread of its own for each device).
-class TorchStreamDevice final : public exec::StreamDevice {
+class TorchStreamDevice final : public TensorDevice {
  public:
-  /// Does what a task does, in the current stream and without waiting for it: operators of ATen,
-  /// collectives of a ProcessGroup.
-  using TaskWork = std::function<void(const exec::StreamWork&)>;
-
   /// The compute stream is the one that is current now; `streams` - 1 others are new. A device
   /// without an index is the current one of its type. Throws DeviceError if it has no streams, or
   /// this PyTorch does not know it.
@@ -38,13 +35,17 @@ class TorchStreamDevice final : public exec::StreamDevice {
   void record(exec::EventId event, exec::StreamId stream) override;
   void wait(exec::StreamId stream, exec::EventId event) override;
   void host_wait(exec::EventId event) override;
+  void compute_after_caller() override;
+  void caller_after_compute() override;
 
  private:
+  void order(const c10::Stream& first, const c10::Stream& then);
   /// c10 takes one that was never recorded for one that is over.
   const c10::Event& recorded(exec::EventId event) const;
 
   std::vector<c10::Stream> streams_;
   std::vector<c10::Event> events_;
+  std::optional<c10::Event> border_;  // between the program's stream and the compute stream
   TaskWork work_;
 };
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <tuple>
 
+#include "comm/c10d/new_group.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/ending_suite.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
@@ -19,10 +20,13 @@
 #include "linerate/comm/c10d/store_beats.hpp"
 
 namespace linerate::comm {
+namespace suite {
+const char* (*new_group)() = nullptr;
+}
+
 namespace {
 
-using NewGroup = const char* (*)();
-NewGroup new_group = nullptr;  // Python's: makes a group of all ranks, gives its name
+using suite::new_group;
 
 class C10dSuite : public ::testing::TestWithParam<suite::Case> {};
 
@@ -108,7 +112,7 @@ TEST(C10dWorld, AGroupOfAnotherNameIsRefused) {
 }  // namespace linerate::comm
 
 extern "C" int linerate_run_suites(const char* (*make_group)(), const char* filter) {
-  linerate::comm::new_group = make_group;
+  linerate::comm::suite::new_group = make_group;
   linerate::comm::suite::short_timeout =
       std::chrono::seconds(2);  // beats go through a process of Python
   const std::string option = std::string("--gtest_filter=") + filter;

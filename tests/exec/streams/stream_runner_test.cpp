@@ -192,6 +192,30 @@ TEST(StreamRunner, GradientsInAnotherOrderWaitForWhatIsReallyLast) {
                   "network whole records 2", "network whole: 4", "network whole records 3"));
 }
 
+TEST(StreamRunner, SettlingWaitsForAllThatIsEnqueuedAndOnce) {
+  Enqueued e(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  // The next step writes the buckets again, so the sums have events: 1 and 3.
+  EXPECT_THAT(
+      e.step(),
+      ElementsAre("compute: 0", "compute: 1", "compute records 0", "network whole waits 0",
+                  "network whole: 2", "network whole records 1", "compute: 3", "compute records 2",
+                  "network whole waits 2", "network whole: 4", "network whole records 3"));
+  e.runner.settle();
+  EXPECT_THAT(e.taken(), ElementsAre("compute waits 3"));
+  e.runner.settle();
+  EXPECT_THAT(e.taken(), ElementsAre());
+  EXPECT_THAT(e.step()[0], "compute: 0");  // which would have waited for the sums
+}
+
+/// As the number of samples, which no task writes: no edge leads to their sum.
+TEST(StreamRunner, WhatAProgramWritesBeforeAStepIsWaitedForInEveryStream) {
+  Enqueued e(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  e.runner.fork();
+  EXPECT_THAT(e.taken(), ElementsAre("compute records 0", "network whole waits 0"));
+  e.runner.fork();  // the event is free again
+  EXPECT_THAT(e.taken(), ElementsAre("compute records 0", "network whole waits 0"));
+}
+
 TEST(StreamRunner, WhatNoDriverMayDoIsAnError) {
   TaskGraph g = exchange_graph("steady", {1});
   g.add(task_at(TaskKind::update, Resource::compute), 1u);

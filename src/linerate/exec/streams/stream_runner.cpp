@@ -20,6 +20,7 @@ StreamRunner::StreamRunner(std::shared_ptr<const StreamProgram> program, StreamD
       device_(device),
       machine_(program_->plan, program_->rank),
       known_(program_->lanes.count(), Places(program_->lanes.count(), 0)),
+      last_(program_->lanes.count()),
       known_by_host_(program_->lanes.count(), 0),
       arrays_(program_->payloads.count()),
       waits_(program_->lanes.count()) {
@@ -104,6 +105,7 @@ void StreamRunner::add(TaskId id) {
   Place& place = steps_.back().tasks[id.task];
   place = {stream, ++known_[to_index(stream)][to_index(stream)], id, steps_.back().variant, -1};
   if (program_->has_event[to_index(place.variant)][id.task]) place.event = record(stream);
+  last_[to_index(stream)] = place;
   if (stream == LaneStreams::kComputeStream) settle_compute_lane();
   use_memory(place);
   if (graph().tasks[id.task].resource == doc::Resource::network) last_collective_ = place;
@@ -118,10 +120,35 @@ HostRead StreamRunner::host_read_of(TaskId id) const {
 
 void StreamRunner::wait_before(TaskId id) {
   const StreamId stream = stream_of(id);
-  join(known_[to_index(stream)], known_by_host_);
-  for (Wait& wait : waits_) wait.on.place = 0;
+  begin_waits(stream);
   need_predecessors(id, stream);
   need_memory(id, stream);
+  enqueue_waits(stream);
+}
+
+void StreamRunner::fork() {
+  const EventId event = record(LaneStreams::kComputeStream);
+  for (std::size_t s = 0; s < known_.size(); ++s) {
+    if (s == to_index(LaneStreams::kComputeStream)) continue;
+    device_.wait(static_cast<StreamId>(s), event);
+    join(known_[s], over_at_[to_index(event)]);
+    ++counts_.waits;
+  }
+  free_.push_back(event);
+}
+
+void StreamRunner::settle() {
+  begin_waits(LaneStreams::kComputeStream);
+  for (const Place& place : last_) need(place, LaneStreams::kComputeStream, false);
+  enqueue_waits(LaneStreams::kComputeStream);
+}
+
+void StreamRunner::begin_waits(StreamId stream) {
+  join(known_[to_index(stream)], known_by_host_);
+  for (Wait& wait : waits_) wait.on.place = 0;
+}
+
+void StreamRunner::enqueue_waits(StreamId stream) {
   for (Wait& wait : waits_)
     if (wait.on.place > 0) complete(wait);
   // What is recorded now comes after more than it has to, and may imply others.

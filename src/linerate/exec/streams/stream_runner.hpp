@@ -54,6 +54,12 @@ class StreamRunner {
   /// A whole step, the work of observed tasks being enqueued as the others' in the Plan's order.
   void run_step(std::int32_t variant = -1);
 
+  /// For a program that writes payloads by itself before a step, and takes what steps have left:
+  /// what is enqueued from now on, in whatever stream, comes after all that is in the compute
+  /// stream; what is enqueued in the compute stream, after all that is in the others.
+  void fork();
+  void settle();
+
   const StepMachine& machine() const { return machine_; }
   const StreamCounts& counts() const { return counts_; }
   /// The tasks for whose ends, just those, somebody waited.
@@ -98,6 +104,8 @@ class StreamRunner {
   void add(TaskId id);
 
   void wait_before(TaskId id);
+  void begin_waits(StreamId stream);
+  void enqueue_waits(StreamId stream);
   void need_predecessors(TaskId id, StreamId stream);
   void need_memory(TaskId id, StreamId stream);
   void need_task(const StepPlaces& step, std::uint32_t task, StreamId stream);
@@ -125,6 +133,7 @@ class StreamRunner {
   std::int64_t step_ = -1;        // begun last
   std::deque<StepPlaces> steps_;  // this one and the one before
   std::vector<Places> known_;     // by stream: what is over when its next task begins
+  std::vector<Place> last_;       // by stream
   Places known_by_host_;
   std::vector<Places> over_at_;  // by event
   std::vector<EventId> free_;

@@ -58,7 +58,7 @@ CurvatureExchange::CurvatureExchange(CurvatureStep& step, PayloadMemory& memory,
                                      comm::Communicator& communicator, Gradients gradients)
     : step_(step), memory_(memory), communicator_(communicator), gradients_(std::move(gradients)) {}
 
-void CurvatureExchange::register_with(exec::Runner& runner) {
+void CurvatureExchange::register_with(exec::StepRunner& runner) {
   const auto add = [&](const char* name, auto tasks) {
     operations_.push_back(std::make_unique<OperationOf>(
         [this, tasks](const TaskGraph& graph, const Task& task) { (this->*tasks)(graph, task); }));

@@ -14,7 +14,7 @@
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/operation.hpp"
-#include "linerate/exec/runner.hpp"
+#include "linerate/exec/step_runner.hpp"
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/kfac/curvature_plan.hpp"
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
@@ -53,7 +53,7 @@ class CurvatureExchange {
                     Gradients gradients);
 
   /// The operations of a Plan by name.
-  void register_with(exec::Runner& runner);
+  void register_with(exec::StepRunner& runner);
   /// Moves averages and inverses to the plan's owners. Collective, between rounds.
   void set_plan(std::shared_ptr<const doc::Plan> plan);
 

@@ -1,0 +1,41 @@
+// Collectives on tensors of any device. Private to comm/c10d and torch_adapter.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <string>
+
+#include "linerate/comm/buffer.hpp"
+
+namespace at {
+class Tensor;
+}
+
+namespace linerate::comm {
+
+/// Each works in place on a dense array of one dimension, like Communicator's. On a device it is
+/// enqueued in the calling thread's current stream, which goes on when the collective has ended; on
+/// the CPU it has ended when the call returns. All ranks call in one order. `title` stands in the
+/// CommError of a failure.
+class TensorGroup {
+ public:
+  virtual ~TensorGroup() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// array[n] becomes the reduction over ranks.
+  virtual void all_reduce(at::Tensor array, Reduce op, const std::string& title) = 0;
+  /// Block rank() of array[size * n] becomes that of the reduction; the rest is of no use.
+  virtual void reduce_scatter(at::Tensor array, Reduce op, const std::string& title) = 0;
+  /// Every block of array[size * n] becomes that of its rank.
+  virtual void all_gather(at::Tensor array, const std::string& title) = 0;
+  /// array[n] becomes that of the root.
+  virtual void broadcast(at::Tensor array, int root, const std::string& title) = 0;
+};
+
+/// The collectives of the c10d::ProcessGroup of this name, whatever its back end. Throws UsageError
+/// if there is none, or none that moves the memory of such devices.
+std::unique_ptr<TensorGroup> make_tensor_group(const std::string& group_name,
+                                               c10::DeviceType device);
+
+}  // namespace linerate::comm

@@ -1,0 +1,73 @@
+// What training needs of whoever runs the executed tasks of its steps.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/exec/operation.hpp"
+#include "linerate/exec/step_machine.hpp"
+
+namespace linerate::exec {
+
+/// One step: begin_variant(), a report of each observed task, end_step(), then drain() unless the
+/// Plan carries tasks on into the next step. Runner does the work on this host and sleeps until it
+/// is done; one that enqueues it on a device sleeps for nothing, and what is done for the one is
+/// enqueued for the other. After an exception it refuses further steps, saying what failed.
+class StepRunner {
+ public:
+  virtual ~StepRunner() = default;
+
+  /// Sets what runs the tasks of this operation; before set_plan.
+  virtual void set_operation(const std::string& name, Operation& operation) = 0;
+  /// From now on steps follow this plan, the next one being its step `first_step`. Its hash is
+  /// compared across ranks: a difference throws CommError on every rank, naming both sides. Throws
+  /// UsageError for a task that nothing here can execute. Collective, and only between steps.
+  virtual void set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_step) = 0;
+
+  /// Starts a variant that all ranks agreed on. The names of its collectives begin with `label`:
+  /// "step 7" makes "step 7: all-reduce bucket 0".
+  virtual void begin_variant(std::string_view variant, const std::string& label) = 0;
+
+  /// Report observed tasks of the current step as done: the backward task of a gradient; the task
+  /// that computes a factor, if this rank has it in this step; all that are left before a factor's,
+  /// or before the first backward task; all that are left of a kind.
+  virtual void report_backward(std::int32_t position) = 0;
+  virtual void report_factor(std::int32_t factor) = 0;
+  virtual void report_before_factor(std::int32_t factor) = 0;
+  virtual void report_before_backward() = 0;
+  virtual void report_all(doc::TaskKind kind) = 0;
+  /// Records for the Timeline that a part of a factor was computed in this time.
+  virtual void record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns) = 0;
+
+  /// Until the step's compute lane is done; its observed tasks must have been reported. Then
+  /// another step may begin while other lanes finish this one. Returns when the lane was done.
+  /// Throws as drain().
+  virtual std::int64_t end_step() = 0;
+  /// Until every executed task of every open step is done. Throws what a task or collective failed
+  /// with.
+  virtual void drain() = 0;
+  /// Until one executed task is done. Throws as drain().
+  virtual void wait_for(TaskId id) = 0;
+  /// Until nothing is under way: until the next report, nothing will be submitted.
+  virtual void wait_idle() = 0;
+
+  /// A task of the current step, or of the last one between steps, under a name that stays.
+  virtual TaskId current(std::uint32_t task) const = 0;
+  virtual bool in_step() const = 0;
+  /// The current step's variant, or that of the step before.
+  virtual const doc::TaskGraph& graph() const = 0;
+
+ protected:
+  /// Throws on every rank unless the plan is the same on all of them, valid and for so many ranks.
+  /// Collective.
+  static void agree_on(const doc::Plan& plan, comm::Communicator& communicator);
+  /// What is thrown after that a step has failed with this.
+  [[noreturn]] static void refuse_after(const std::exception_ptr& failure);
+};
+
+}  // namespace linerate::exec

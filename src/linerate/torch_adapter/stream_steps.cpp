@@ -1,0 +1,194 @@
+#include "linerate/torch_adapter/stream_steps.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/collective.hpp"
+#include "linerate/exec/streams/make_stream_program.hpp"
+#include "linerate/torch_streams/make_tensor_device.hpp"
+
+namespace linerate::torch_adapter {
+
+using doc::Origin;
+using doc::TaskKind;
+
+StreamSteps::StreamSteps(comm::Communicator& communicator, PayloadMemory& memory,
+                         c10::Device device, std::unique_ptr<comm::TensorGroup> group)
+    : communicator_(communicator), memory_(memory), lies_on_(device), group_(std::move(group)) {}
+
+/// If an exception unwinds, the other ranks hear of it now: this one will not finish the step. What
+/// is enqueued uses memory that its owner is about to free in the program's stream.
+StreamSteps::~StreamSteps() {
+  if (in_step_ && std::uncaught_exceptions() > unwinding_)
+    communicator_.abort("an exception passed by a step with collectives under way");
+  if (!runner_ || failure_) return;
+  try {
+    drain();
+  } catch (const std::exception&) {  // the device is gone, and its memory with it
+  }
+}
+
+void StreamSteps::set_operation(const std::string& name, exec::Operation& operation) {
+  operations_[name] = &operation;
+}
+
+void StreamSteps::check_executable(const doc::TaskGraph& graph, const doc::Task& task) const {
+  const auto refuse = [&](const std::string& what) {
+    throw on_every_rank(UsageError(fmt::format(
+        "plan \"{}\", variant \"{}\", {}: {}; choose another strategy, or train on the CPU",
+        plan_->strategy, graph.name, doc::title_of(*plan_, graph, task), what)));
+  };
+  if (is_communication(task.kind)) {
+    exec::check_collective(*plan_, task);
+    if (task.group != doc::kWhole) refuse("on a device only all ranks together exchange");
+    return;
+  }
+  if (doc::is_timer(*plan_, task)) refuse("a device has no timer");
+  const std::string_view name = plan_->operation_name(task);
+  if (operations_.find(name) == operations_.end())
+    refuse(fmt::format("nothing can execute the operation \"{}\" on a device", name));
+}
+
+/// What the plan before has enqueued comes before all that this one does.
+void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) {
+  LINERATE_CHECK(!in_step_, "a plan replaced inside a step");
+  if (runner_) drain();
+  agree_on(*plan, communicator_);
+  plan_ = std::move(plan);
+  names_.clear();
+  for (const doc::TaskGraph& graph : plan_->variants) {
+    for (const doc::Task& task : graph.tasks)
+      if (task.origin == Origin::executed) check_executable(graph, task);
+    names_.emplace_back(*plan_, graph, nullptr);
+  }
+  auto program = exec::make_stream_program(plan_, communicator_.rank());
+  runner_.reset();
+  device_ = torch_streams::make_tensor_device(lies_on_, program->lanes.count(),
+                                              [this](const exec::StreamWork& work) { run(work); });
+  runner_.emplace(std::move(program), *device_);
+  step_ = -1;
+}
+
+/// After an exception nobody knows what is enqueued.
+template <typename Act>
+void StreamSteps::enqueueing(Act&& act) {
+  if (failure_) refuse_after(failure_);
+  LINERATE_CHECK(runner_.has_value(), "a step without a plan");
+  const c10::NoGradGuard no_grad;
+  try {
+    act();
+  } catch (...) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
+
+void StreamSteps::begin_variant(std::string_view variant, const std::string& label) {
+  enqueueing([&] {
+    LINERATE_CHECK(!in_step_, "a step begun inside a step");
+    variant_ = plan_->variant_index(variant);
+    LINERATE_CHECK(variant_ >= 0, fmt::format("no variant \"{}\"", variant));
+    label_ = label;
+    waited_before_ = runner_->counts().host_waits;
+    device_->compute_after_caller();
+    runner_->fork();  // the batch's weight lies in a payload
+    step_ = runner_->begin_step(variant_);
+    in_step_ = true;
+  });
+}
+
+const doc::TaskGraph& StreamSteps::graph() const { return plan_->variants[to_index(variant_)]; }
+
+/// An observed task that is not reported yet. All ranks have every task.
+bool StreamSteps::is_left(std::uint32_t task) const {
+  const exec::StepMachine& machine = runner_->machine();
+  return graph().tasks[task].origin == Origin::observed && machine.is_open(step_) &&
+         !machine.is_done({step_, task});
+}
+
+void StreamSteps::report(std::uint32_t task) {
+  enqueueing([&] {
+    device_->compute_after_caller();
+    runner_->open(task);
+    runner_->report(task);
+  });
+}
+
+void StreamSteps::report_backward(std::int32_t position) {
+  const std::uint32_t task = names_[to_index(variant_)].backward_of[to_index(position)];
+  LINERATE_CHECK(task != exec::kNoTask, fmt::format("no backward task for gradient {}", position));
+  report(task);
+}
+
+void StreamSteps::report_before_backward() {
+  for (std::uint32_t i = 0; i < graph().tasks.size(); ++i) {
+    if (graph().tasks[i].kind == TaskKind::backward) return;
+    if (is_left(i)) report(i);
+  }
+}
+
+void StreamSteps::report_all(TaskKind kind) {
+  for (std::uint32_t i = 0; i < graph().tasks.size(); ++i)
+    if (graph().tasks[i].kind == kind && is_left(i)) report(i);
+}
+
+std::int64_t StreamSteps::end_step() {
+  enqueueing([&] {
+    LINERATE_CHECK(in_step_, "the end of a step that has not begun");
+    const exec::StepMachine& machine = runner_->machine();
+    LINERATE_CHECK(machine.executed_left() == 0,
+                   doc::title_of(*plan_, graph(), machine.task(machine.first_left())) +
+                       " cannot be enqueued: what it waits for was never reported");
+    in_step_ = false;
+  });
+  return steady_ns();
+}
+
+void StreamSteps::drain() {
+  enqueueing([&] {
+    runner_->settle();
+    device_->caller_after_compute();
+    in_step_ = false;
+  });
+}
+
+void StreamSteps::run(const exec::StreamWork& work) {
+  if (is_communication(work.task.kind)) return exchange(work);
+  operations_.find(plan_->operation_name(work.task))->second->run(work.graph, work.task);
+}
+
+std::string StreamSteps::title_of(const exec::StreamWork& work) const {
+  const std::string& title = names_[to_index(variant_)].titles[work.id.task];
+  return label_.empty() ? title : label_ + ": " + title;
+}
+
+void StreamSteps::exchange(const exec::StreamWork& work) {
+  const doc::Task& task = work.task;
+  const at::Tensor& array = memory_.values(task.first);
+  const std::string title = title_of(work);
+  LINERATE_CHECK(static_cast<std::int64_t>(array.nbytes()) == task.bytes,
+                 fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes,
+                             array.nbytes()));
+  switch (task.kind) {
+    case TaskKind::all_reduce:
+      return group_->all_reduce(array, exec::reduction_of(*plan_, task), title);
+    case TaskKind::reduce_scatter:
+      return group_->reduce_scatter(array, exec::reduction_of(*plan_, task), title);
+    case TaskKind::all_gather:
+      return group_->all_gather(array, title);
+    case TaskKind::broadcast:
+      return group_->broadcast(array, task.root, title);
+    default:
+      throw InternalError(title + " is not of a dense step");
+  }
+}
+
+}  // namespace linerate::torch_adapter

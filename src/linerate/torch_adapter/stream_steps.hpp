@@ -1,0 +1,91 @@
+// Training steps on the device where the parameters lie: what a Runner does, enqueued. Private to
+// torch_adapter.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linerate/comm/c10d/tensor_group.hpp"
+#include "linerate/comm/communicator.hpp"
+#include "linerate/exec/step_runner.hpp"
+#include "linerate/exec/streams/stream_runner.hpp"
+#include "linerate/exec/variant_names.hpp"
+#include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_streams/tensor_device.hpp"
+
+namespace linerate::torch_adapter {
+
+/// Of dense Plans: all collectives are of all ranks, no timer runs on the host. Nothing here waits
+/// for the device; where Runner sleeps until something is done, the stream that the caller computes
+/// in waits for it. Operations are called when their work is to be enqueued.
+///
+/// Thread safety: one call at a time, from any thread.
+class StreamSteps final : public exec::StepRunner {
+ public:
+  /// `communicator` and `memory` outlive this object; plans are compared over the communicator,
+  /// payloads travel in `group`, the same ranks in the same order.
+  StreamSteps(comm::Communicator& communicator, PayloadMemory& memory, c10::Device device,
+              std::unique_ptr<comm::TensorGroup> group);
+  ~StreamSteps() override;
+
+  void set_operation(const std::string& name, exec::Operation& operation) override;
+  void set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_step) override;
+  void begin_variant(std::string_view variant, const std::string& label) override;
+  void report_backward(std::int32_t position) override;
+  void report_before_backward() override;
+  void report_all(doc::TaskKind kind) override;
+  /// Nothing but a preconditioner has factors.
+  void report_factor(std::int32_t) override {}
+  void report_before_factor(std::int32_t) override {}
+  void record_factor(std::int32_t, std::int64_t, std::int64_t) override {}
+
+  std::int64_t end_step() override;
+  void drain() override;
+  /// For one task as for all.
+  void wait_for(exec::TaskId) override { drain(); }
+  /// Nothing is left to be submitted after a call.
+  void wait_idle() override {}
+  exec::TaskId current(std::uint32_t task) const override { return {step_, task}; }
+  bool in_step() const override { return in_step_; }
+  const doc::TaskGraph& graph() const override;
+
+  /// How often the host has waited for the device since the step began.
+  std::int64_t host_waits() const { return runner_->counts().host_waits - waited_before_; }
+
+ private:
+  template <typename Act>
+  void enqueueing(Act&& act);
+  void check_executable(const doc::TaskGraph& graph, const doc::Task& task) const;
+  bool is_left(std::uint32_t task) const;
+  void report(std::uint32_t task);
+  void run(const exec::StreamWork& work);
+  void exchange(const exec::StreamWork& work);
+  std::string title_of(const exec::StreamWork& work) const;
+
+  comm::Communicator& communicator_;
+  PayloadMemory& memory_;
+  const c10::Device lies_on_;
+  std::unique_ptr<comm::TensorGroup> group_;
+  std::map<std::string, exec::Operation*, std::less<>> operations_;
+  std::shared_ptr<const doc::Plan> plan_;
+  std::vector<exec::VariantNames> names_;
+  std::unique_ptr<torch_streams::TensorDevice> device_;
+  std::optional<exec::StreamRunner> runner_;
+  std::int64_t step_ = -1;  // of runner_
+  std::int32_t variant_ = 0;
+  std::string label_;
+  std::int64_t waited_before_ = 0;
+  bool in_step_ = false;
+  std::exception_ptr failure_;
+  int unwinding_ = std::uncaught_exceptions();
+};
+
+}  // namespace linerate::torch_adapter

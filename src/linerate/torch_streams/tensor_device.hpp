@@ -1,0 +1,25 @@
+// The device that tensors lie on, for steps that a program of PyTorch's drives.
+#pragma once
+
+#include <functional>
+
+#include "linerate/exec/streams/stream_device.hpp"
+
+namespace linerate::torch_streams {
+
+/// A device's streams. In one of them the program computes: mostly the one that is current when it
+/// calls. If it is in another one for once, the two wait for each other as said here.
+class TensorDevice : public exec::StreamDevice {
+ public:
+  /// Does what a task does, in the current stream and without waiting for it: operators of ATen,
+  /// collectives of a ProcessGroup.
+  using TaskWork = std::function<void(const exec::StreamWork&)>;
+
+  /// What is enqueued in the compute stream from now on begins after all that is in the calling
+  /// thread's current stream.
+  virtual void compute_after_caller() = 0;
+  /// And the other way round.
+  virtual void caller_after_compute() = 0;
+};
+
+}  // namespace linerate::torch_streams

@@ -1,0 +1,87 @@
+#include "torch_adapter/group_over_communicator.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+#include <vector>
+
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/buffer.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Reduce;
+using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
+
+class DoneWork final : public ::c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds) override { return true; }
+};
+
+Reduce reduction_of(const ::c10d::ReduceOp& op) {
+  switch (op) {
+    case ::c10d::ReduceOp::SUM:
+      return Reduce::sum;
+    case ::c10d::ReduceOp::MAX:
+      return Reduce::max;
+    case ::c10d::ReduceOp::MIN:
+      return Reduce::min;
+    default:
+      throw InternalError("a reduction that no plan has");
+  }
+}
+
+class CommunicatorBackend final : public ::c10d::Backend {
+ public:
+  explicit CommunicatorBackend(comm::Communicator& communicator)
+      : Backend(communicator.rank(), communicator.size()), communicator_(communicator) {}
+
+  const std::string getBackendName() const override { return "communicator"; }
+
+  WorkPtr broadcast(std::vector<at::Tensor>& tensors,
+                    const ::c10d::BroadcastOptions& options) override {
+    communicator_.broadcast(buffer(tensors[0]), static_cast<int>(options.rootRank), "group")
+        ->wait();
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr allreduce(std::vector<at::Tensor>& tensors,
+                    const ::c10d::AllreduceOptions& options) override {
+    communicator_.all_reduce(buffer(tensors[0]), reduction_of(options.reduceOp), "group")->wait();
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr _allgather_base(at::Tensor& all, at::Tensor& mine,
+                          const ::c10d::AllgatherOptions&) override {
+    communicator_.all_gather(buffer(mine), buffer(all), "group")->wait();
+    return c10::make_intrusive<DoneWork>();
+  }
+  WorkPtr _reduce_scatter_base(at::Tensor& mine, at::Tensor& all,
+                               const ::c10d::ReduceScatterOptions& options) override {
+    communicator_
+        .reduce_scatter(buffer(all), buffer(mine), reduction_of(options.reduceOp), "group")
+        ->wait();
+    return c10::make_intrusive<DoneWork>();
+  }
+
+ private:
+  comm::Communicator& communicator_;
+};
+
+}  // namespace
+
+GroupOverCommunicator::GroupOverCommunicator(std::string name, comm::Communicator& communicator)
+    : name_(std::move(name)) {
+  ::c10d::set_thread_isolation_mode(true);  // a registry for each rank
+  auto group = c10::make_intrusive<::c10d::ProcessGroup>(communicator.rank(), communicator.size());
+  group->setBackend(c10::DeviceType::CPU, ::c10d::ProcessGroup::BackendType::CUSTOM,
+                    c10::make_intrusive<CommunicatorBackend>(communicator));
+  ::c10d::register_process_group(name_, group);
+  group_ = std::make_shared<decltype(group)>(std::move(group));
+}
+
+GroupOverCommunicator::~GroupOverCommunicator() { ::c10d::unregister_process_group(name_); }
+
+}  // namespace linerate::torch_adapter

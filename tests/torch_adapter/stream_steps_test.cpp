@@ -1,0 +1,330 @@
+// Training by the code for parameters on a device, on the CPU: the weights are those of the other
+// code, whatever the strategy, and the host waits for nothing.
+#include <fmt/format.h>
+
+#include <limits>
+#include <optional>
+#include <stdexcept>
+
+#include "linerate/core/error.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/plan/registry.hpp"
+#include "linerate/torch_streams/late_answer.hpp"
+#include "torch_adapter/group_over_communicator.hpp"
+#include "torch_adapter/parity.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::HasSubstr;
+
+constexpr const char* kGroup = "of the suite";
+
+/// Three are measured; plans are final two later.
+constexpr int kStreamedSteps = 12;
+
+/// Every exchange that trains, and options that change its buckets or what it sends.
+std::vector<std::string> dense_strategies() {
+  std::vector<std::string> all;
+  for (const auto& line : plan::exchanges().lines())
+    if (line.make.traits.runs.train) all.push_back(line.name);
+  all.insert(all.end(), {"auto", "ddp(first=64B, bucket=512B)", "dear(layers=1)",
+                         "dear(bucket=64B)", "ddp(wire=fp16)", "dear(wire=bf16)"});
+  return all;
+}
+
+/// Mlp's layers with batch norm between them, and one that only some ranks use in some steps.
+struct Net : torch::nn::Module {
+  torch::nn::Linear a{nullptr}, b{nullptr}, sometimes{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  Net() {
+    // Batch norm takes a bias away: its gradient would be rounding alone, which Adam makes large.
+    // Of 3 ranks one and the same driver then differs from itself by 3e-4, in a third of all runs.
+    a = register_module("a", torch::nn::Linear(torch::nn::LinearOptions(6, 16).bias(false)));
+    norm = register_module("norm", torch::nn::BatchNorm1d(16));
+    sometimes = register_module("sometimes", torch::nn::Linear(16, 16));
+    b = register_module("b", torch::nn::Linear(16, 3));
+    set_weights(*this);
+  }
+  at::Tensor forward(at::Tensor x, bool with_all) {
+    x = torch::tanh(norm->forward(a->forward(x)));
+    if (with_all) x = x + sometimes->forward(x);
+    return b->forward(x);
+  }
+};
+
+std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::Module& model) {
+  if (adam) return std::make_unique<torch::optim::Adam>(model.parameters(), 0.01);
+  return std::make_unique<torch::optim::SGD>(model.parameters(),
+                                             torch::optim::SGDOptions(0.05).momentum(0.9));
+}
+
+struct Trained {
+  at::Tensor weights;  // and buffers
+  std::int64_t host_waits = 0, rounds = 0, unused = 0;
+};
+
+/// Steps with samples that differ, gradients that accumulate, layers that nobody or one rank uses,
+/// a gradient that changes after it was sent. `device_group`: empty, or kGroup.
+Trained train(Communicator& communicator, const std::string& strategy, at::ScalarType type,
+              bool adam, const std::string& device_group) {
+  Net model;
+  model.to(type);
+  DataParallel parallel(model, communicator,
+                        {.strategy = strategy, .measured_steps = 3, .device_group = device_group});
+  const auto optimizer = momentum_or_adam(adam, model);
+  Trained result;
+  for (int step = 0; step < kStreamedSteps; ++step) {
+    const int rank = communicator.rank();
+    const auto pass = [&](double seed) {
+      const bool with_all = step % 4 != 3 && (step % 4 != 2 || rank == 0);
+      mean_loss(model.forward(numbers({kBatch, 6}, seed + rank, type), with_all),
+                numbers({kBatch, 3}, step % 5 + 0.5 + rank, type))
+          .backward();
+    };
+    if (step % 3 == 1) parallel.set_batch(kBatch + rank);
+    if (step % 5 == 2) parallel.accumulate([&] { pass(0.25); });
+    pass(step % 7);
+    if (step == 8 && rank == 0) {
+      const torch::NoGradGuard no_grad;
+      model.b->weight.mutable_grad().mul_(2);
+    }
+    const StepReport report = parallel.step(*optimizer);
+    result.host_waits += report.host_waits;
+    result.rounds += report.rounds;
+    result.unused += report.unused_everywhere;
+    EXPECT_FALSE(report.late_infinite) << strategy << ", step " << step;
+  }
+  parallel.settle();
+  require_bitwise_equal(communicator, model);
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& p : model.parameters())
+    flat.push_back(p.detach().flatten().to(at::kDouble));
+  for (const at::Tensor& b : model.buffers()) flat.push_back(b.flatten().to(at::kDouble));
+  result.weights = torch::cat(flat);
+  return result;
+}
+
+class StreamedTraining : public testing::TestWithParam<int> {};
+
+/// A sum of two has one order. Of three and more it depends on the place in the bucket, and buckets
+/// on measured times.
+TEST_P(StreamedTraining, EndsAtTheSameWeights) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    for (const std::string& strategy : dense_strategies())
+      for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+        const bool adam = type == at::kFloat;
+        const std::string title = fmt::format("{}, {}", strategy, c10::toString(type));
+        const Trained expected = train(communicator, strategy, type, adam, "");
+        const Trained found = train(communicator, strategy, type, adam, kGroup);
+        const double error = (found.weights - expected.weights).norm().item<double>() /
+                             expected.weights.norm().item<double>();
+        const bool casts = strategy.find("wire") != std::string::npos;
+        if (communicator.size() == 2)
+          EXPECT_TRUE(found.weights.equal(expected.weights)) << title << ": " << error;
+        else
+          EXPECT_LE(error, casts ? 1e-2 : tolerance(type)) << title;
+        EXPECT_EQ(found.host_waits, 0) << title;
+        EXPECT_EQ(found.rounds, expected.rounds) << title;
+        EXPECT_EQ(found.unused, expected.unused) << title;
+      }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, StreamedTraining, testing::Values(1, 2, 3));
+
+/// One rank's gradient is infinite in a step: all gradients count as zero on all ranks, so that
+/// plain SGD leaves the weights, and the next step says so.
+TEST(StreamedSteps, NoWeightEverHoldsAnInfinity) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    for (const std::string& strategy : dense_strategies()) {
+      Mlp model;
+      model.to(at::kFloat);
+      DataParallel parallel(model, communicator,
+                            {.strategy = strategy, .measured_steps = 2, .device_group = kGroup});
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05));
+      for (int step = 0; step < 8; ++step) {
+        const bool breaks = step == 0 || step == 5;
+        at::Tensor x = numbers({kBatch, 6}, step, at::kFloat);
+        if (breaks && communicator.rank() == 1) x[0][0] = std::numeric_limits<float>::infinity();
+        const at::Tensor before = model.a->weight.detach().clone();
+        mean_loss(model.forward(x), numbers({kBatch, 3}, 1, at::kFloat)).backward();
+        const StepReport report = parallel.step(optimizer);
+        EXPECT_EQ(report.late_infinite, step == 1 || step == 6) << strategy << ", step " << step;
+        EXPECT_EQ(report.host_waits, 0);
+        EXPECT_EQ(model.a->weight.equal(before), breaks) << strategy << ", step " << step;
+        for (const at::Tensor& p : model.parameters())
+          EXPECT_TRUE(torch::isfinite(p).all().item<bool>()) << strategy << ", step " << step;
+        require_bitwise_equal(communicator, model);
+      }
+    }
+  });
+}
+
+TEST(StreamedSteps, StepsThatAreSkippedOrRefusedLeaveNothing) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    Mlp model;
+    DataParallel parallel(model, communicator, {.strategy = "ddp", .device_group = kGroup});
+    const auto pass = [&](int step) {
+      mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
+                numbers({kBatch, 3}, 1, at::kFloat))
+          .backward();
+    };
+    for (int step = 0; step < 6; ++step) {
+      pass(step);
+      if (step == 2) {
+        parallel.skip_step();
+        EXPECT_FALSE(model.a->weight.grad().defined());
+        continue;
+      }
+      if (step == 4) {
+        if (communicator.rank() == 1) parallel.refuse_step("its file is damaged");
+        try {
+          parallel.finish();
+          ADD_FAILURE() << "a refused step was finished";
+        } catch (const InputError& e) {
+          EXPECT_THAT(e.what(), HasSubstr("its file is damaged"));
+        }
+        continue;
+      }
+      parallel.finish();
+      require_bitwise_equal(communicator, model);
+    }
+  });
+}
+
+/// The same model goes on in f64: types are agreed on and buckets made anew.
+TEST(StreamedSteps, AModelOfAnotherTypeIsFollowed) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    const auto weights_over = [&](const std::string& device_group) {
+      Mlp model;
+      model.to(at::kFloat);
+      DataParallel parallel(model, communicator,
+                            {.strategy = "dear(bucket=256B)", .device_group = device_group});
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05));
+      for (int step = 0; step < 5; ++step) {
+        const at::ScalarType type = step < 2 ? at::kFloat : at::kDouble;
+        if (step == 2) model.to(type);
+        mean_loss(model.forward(numbers({kBatch, 6}, step + communicator.rank(), type)),
+                  numbers({kBatch, 3}, 1, type))
+            .backward();
+        parallel.step(optimizer);
+      }
+      parallel.settle();
+      return torch::nn::utils::parameters_to_vector(model.parameters()).detach();
+    };
+    EXPECT_TRUE(weights_over(kGroup).equal(weights_over("")));
+  });
+}
+
+/// Counts operators of this thread that read a tensor's values: a device's host would wait there.
+class HostReads {
+ public:
+  HostReads() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(note))) { seen = 0; }
+  ~HostReads() { at::removeCallback(handle_); }
+  HostReads(const HostReads&) = delete;
+  HostReads& operator=(const HostReads&) = delete;
+  static int count() { return seen; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+    const std::string_view name = function.name();
+    seen += name == "aten::_local_scalar_dense" || name == "aten::equal" || name == "aten::nonzero";
+    return nullptr;
+  }
+
+  static inline thread_local int seen = 0;
+  at::CallbackHandle handle_;
+};
+
+TEST(StreamedSteps, NoOperatorReadsValues) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    for (const std::string& strategy : dense_strategies()) {
+      Net model;
+      DataParallel parallel(model, communicator,
+                            {.strategy = strategy, .measured_steps = 2, .device_group = kGroup});
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05));
+      const HostReads reads;
+      for (int step = 0; step < 6; ++step) {
+        if (step % 2 == 1) parallel.set_batch(kBatch + communicator.rank());
+        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat), true),
+                  numbers({kBatch, 3}, 1, at::kFloat))
+            .backward();
+        parallel.step(optimizer);
+      }
+      EXPECT_EQ(HostReads::count(), 0) << strategy;
+      torch::zeros({}).item<float>();
+      EXPECT_EQ(HostReads::count(), 1);
+    }
+  });
+}
+
+TEST(StreamedSteps, AnExceptionThatPassesEndsTheOthersStep) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    const auto three_steps = [&] {  // the first one exchanges after backward
+      Mlp model;
+      DataParallel parallel(model, communicator, {.strategy = "wfbp", .device_group = kGroup});
+      for (int step = 0; step < 3; ++step) {
+        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
+                  numbers({kBatch, 3}, 1, at::kFloat))
+            .backward();
+        if (step == 2 && communicator.rank() == 1) throw InputError("its file is damaged");
+        parallel.finish();
+      }
+    };
+    if (communicator.rank() == 1)
+      EXPECT_THROW(three_steps(), InputError);
+    else
+      EXPECT_THROW(three_steps(), CommError);
+  });
+}
+
+TEST(LateAnswer, IsTakenOnceAndJoinedWithOnesThatWereNot) {
+  torch_streams::LateAnswer answer;
+  EXPECT_EQ(answer.take(), std::nullopt);
+  answer.ask(torch::tensor(true));
+  EXPECT_EQ(answer.take(), true);
+  EXPECT_EQ(answer.take(), std::nullopt);
+  answer.ask(torch::tensor(true));
+  answer.ask(torch::tensor(false));
+  EXPECT_EQ(answer.take(), true);
+  answer.ask(torch::tensor(false));
+  EXPECT_EQ(answer.take(), false);
+}
+
+std::string refusal(Communicator& communicator, DataParallelOptions options) {
+  options.device_group = options.device_group.empty() ? kGroup : options.device_group;
+  Mlp model;
+  try {
+    const DataParallel parallel(model, communicator, std::move(options));
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    EXPECT_THAT(refusal(communicator, {.strategy = "ddp+topk"}),
+                HasSubstr("found a compressor or K-FAC"));
+    EXPECT_THAT(refusal(communicator, {.strategy = "horovod(timer=clock, cycle=1ms)"}),
+                HasSubstr("found timers"));
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .recorder = &recorder}),
+                HasSubstr("found a recorder"));
+    EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .device_group = "no such group"}),
+                HasSubstr("process group \"no such group\" cannot exchange memory of cpu"));
+    EXPECT_EQ(refusal(communicator, {.strategy = "ddp"}), "none");
+  });
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,95 @@
+// Collectives of a process group on tensors, and training over them by the code for devices. Part
+// of the library that tests/comm/c10d/run_suites.py loads on every rank.
+#include <gmock/gmock.h>
+
+#include "comm/c10d/new_group.hpp"
+#include "linerate/comm/c10d/c10d_world.hpp"
+#include "linerate/comm/c10d/tensor_group.hpp"
+#include "linerate/core/error.hpp"
+#include "torch_adapter/parity.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+/// rank + 1 times {1, 2 ...}; exact in every type and order.
+at::Tensor of_rank(int rank, std::int64_t elements, at::ScalarType type) {
+  return ((rank + 1) * torch::arange(1, elements + 1)).to(type);
+}
+
+TEST(C10dTensors, EveryCollectiveWorksInPlace) {
+  const auto group = comm::make_tensor_group(comm::suite::new_group(), c10::kCPU);
+  const int size = group->size(), rank = group->rank();
+  const std::int64_t block = 5, all = size * block;
+  const int ranks_sum = size * (size + 1) / 2;
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kHalf}) {
+    const at::Tensor ones = of_rank(0, all, type);
+    at::Tensor array = of_rank(rank, all, type);
+    group->all_reduce(array, comm::Reduce::sum, "sum");
+    EXPECT_TRUE(array.equal(ones * ranks_sum)) << type;
+    group->all_reduce(array = of_rank(rank, all, type), comm::Reduce::max, "max");
+    EXPECT_TRUE(array.equal(ones * size)) << type;
+    group->reduce_scatter(array = of_rank(rank, all, type), comm::Reduce::sum, "reduce-scatter");
+    const auto mine = [&](const at::Tensor& whole) { return whole.narrow(0, rank * block, block); };
+    EXPECT_TRUE(mine(array).equal(mine(ones) * ranks_sum)) << type;
+    array = torch::zeros({all}, type);
+    mine(array).copy_(mine(ones));
+    group->all_gather(array, "all-gather");
+    EXPECT_TRUE(array.equal(ones)) << type;
+    group->broadcast(array = of_rank(rank, all, type), size - 1, "broadcast");
+    EXPECT_TRUE(array.equal(ones * size)) << type;
+  }
+}
+
+TEST(C10dTensors, AFailureNamesWhatFailed) {
+  const auto group = comm::make_tensor_group(comm::suite::new_group(), c10::kCPU);
+  try {
+    group->all_reduce(torch::zeros({3}, at::kComplexFloat).to_sparse(), comm::Reduce::max,
+                      "step 3");
+    ADD_FAILURE() << "a sparse tensor was reduced";
+  } catch (const CommError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("step 3 failed: "));
+  }
+}
+
+at::Tensor trained(comm::Communicator& world, const std::string& strategy,
+                   const std::string& device_group) {
+  Mlp model;
+  model.to(at::kFloat);
+  DataParallel parallel(model, world,
+                        {.strategy = strategy, .measured_steps = 2, .device_group = device_group});
+  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+  for (int step = 0; step < 8; ++step) {
+    if (step % 3 == 1) parallel.set_batch(kBatch + world.rank());
+    mean_loss(model.forward(numbers({kBatch, 6}, step + world.rank(), at::kFloat)),
+              numbers({kBatch, 3}, world.rank(), at::kFloat))
+        .backward();
+    EXPECT_EQ(parallel.step(optimizer).host_waits, 0);
+  }
+  parallel.settle();
+  require_bitwise_equal(world, model);
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& p : model.parameters()) flat.push_back(p.detach().flatten());
+  return torch::cat(flat);
+}
+
+/// Over a gloo group's own collectives, and over its messages by ours.
+TEST(C10dTensors, TrainingEndsAtTheSameWeights) {
+  const std::string name = comm::suite::new_group();
+  const auto world = comm::make_world_of_group(name, {.timeout = Duration{60}});
+  this_rank = world->rank();
+  for (const std::string strategy :
+       {"bulk", "ddp", "wfbp", "horovod", "mg-wfbp", "optimal", "dear", "ddp(wire=fp16)"}) {
+    const at::Tensor expected = trained(*world, strategy, "");
+    const at::Tensor found = trained(*world, strategy, name);
+    // A sum of two has one order.
+    if (world->size() <= 2)
+      EXPECT_TRUE(found.equal(expected)) << strategy;
+    else
+      EXPECT_LE((found - expected).norm().item<double>() / expected.norm().item<double>(),
+                strategy.find("wire") == std::string::npos ? 1e-5 : 1e-2)
+          << strategy;
+  }
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

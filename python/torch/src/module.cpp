@@ -122,7 +122,8 @@ class Parallel {
 
 DataParallelOptions options_of(std::string strategy, const std::string& buffers,
                                const std::optional<std::string>& cluster, int measured_steps,
-                               double replan_above, std::uint64_t seed, std::string name) {
+                               double replan_above, std::uint64_t seed, std::string name,
+                               std::string device_group) {
   DataParallelOptions options;
   options.strategy = std::move(strategy);
   options.buffers = buffers == "keep" ? torch_adapter::BufferPolicy::keep
@@ -132,6 +133,7 @@ DataParallelOptions options_of(std::string strategy, const std::string& buffers,
   options.replan_above = replan_above;
   options.seed = seed;
   options.name = std::move(name);
+  options.device_group = std::move(device_group);
   return options;
 }
 
@@ -259,16 +261,19 @@ PYBIND11_MODULE(_core, m) {
       .def_readonly("unused_here", &StepReport::unused_here)
       .def_readonly("unused_everywhere", &StepReport::unused_everywhere)
       .def_readonly("rounds", &StepReport::rounds)
-      .def_readonly("infinite", &StepReport::infinite);
+      .def_readonly("infinite", &StepReport::infinite)
+      .def_readonly("late_infinite", &StepReport::late_infinite)
+      .def_readonly("host_waits", &StepReport::host_waits);
 
   py::class_<Parallel>(m, "Parallel")
       .def(py::init([](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
                        std::shared_ptr<World> world, std::string strategy,
                        const std::string& buffer_policy, const std::optional<std::string>& cluster,
                        int measured_steps, double replan_above, std::uint64_t seed,
-                       std::string name, bool records, std::shared_ptr<PythonKfac> kfac) {
+                       std::string name, bool records, std::shared_ptr<PythonKfac> kfac,
+                       std::string device_group) {
         auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
-                                  replan_above, seed, std::move(name));
+                                  replan_above, seed, std::move(name), std::move(device_group));
         const py::gil_scoped_release unlocked;
         return std::make_unique<Parallel>(parameters, buffers, std::move(world), std::move(options),
                                           records, std::move(kfac));

@@ -38,11 +38,14 @@ class DataParallel(torch.nn.Module):
     With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `skip`, `scaler` and
     `levenberg_marquardt` are lt.KFAC's.
     `record`: so many steps are kept for report(), once the plan is final.
+    `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
+    itself if the parameters are not on the CPU. Steps of dense strategies are enqueued then, nothing is recorded, and gradients
+    that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
                  replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None,
-                 levenberg_marquardt=None, **others):
+                 levenberg_marquardt=None, device_group=None, **others):
         if others:
             raise TypeError(unknown_options(others))
         super().__init__()
@@ -64,12 +67,16 @@ class DataParallel(torch.nn.Module):
         parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         held = [(n, b) for n, b in module.named_buffers() if n not in ignored and b is not None]
         self._names = [n for n, _ in parameters]
+        if device_group is None and any(p.device.type not in ("cpu", "meta") for _, p in parameters):
+            device_group = _world.group_of(process_group)
+        record = record if device_group is None else 0
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)
         self._why_no_adam = _core.why_not_with_adam(strategy)
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
-                                    name, bool(record), self.kfac and self.kfac._core)
+                                    name, bool(record), self.kfac and self.kfac._core,
+                                    "" if device_group is None else device_group.group_name)
         self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
         self._recording, self._computed_ns, self._ended_ns = False, None, None
         self._plans, self._parts = 0, []  # parts: seconds of forward, backward and what is outside, by recorded step
@@ -208,8 +215,8 @@ class DataParallel(torch.nn.Module):
         report = self.finish()
         if not report.infinite:
             self._precondition()
-        if report.infinite or (self.kfac is not None and self.kfac_step.skipped):
-            # The gradients were thrown away; the scaler has to hear of it.
+        if report.infinite or report.late_infinite or (self.kfac is not None and self.kfac_step.skipped):
+            # Gradients were thrown away, or those of a step before taken for zero; the scaler has to hear of it.
             first = next(p for p in self.module.parameters() if p.requires_grad)
             first.grad = torch.full_like(first, float("inf"))
         scaler.step(optimizer)

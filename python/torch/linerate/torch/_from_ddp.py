@@ -6,7 +6,7 @@ from . import _core
 
 # docs/from-pytorch-ddp-python.md has the whole table.
 _INSTEAD = {
-    "device_ids": "leave it out: parameters are on the CPU",
+    "device_ids": "leave it out: parameters are where the model is",
     "output_device": "leave it out: outputs are where the model leaves them",
     "dim": "leave it out: each rank makes its own batch",
     "broadcast_buffers": "say buffers=\"broadcast\" or buffers=\"keep\"",

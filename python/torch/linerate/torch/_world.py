@@ -89,7 +89,7 @@ def init(backend=None, *, timeout=300.0, checked=False):
 
 
 def device():
-    """Where the model goes: the CPU. This version exchanges no device memory."""
+    """Where the model goes: the CPU. Elsewhere steps are enqueued, which has not run on a GPU (DataParallel's device_group)."""
     return torch.device("cpu")
 
 
@@ -122,6 +122,11 @@ def _own_group(group):
     return name, own
 
 
+def group_of(process_group):
+    """PyTorch's; None: that of all ranks."""
+    return dist.group.WORLD if process_group is None else process_group
+
+
 def world_of(process_group):
     """The communicator over a group's ranks; collective over them the first time. Messages travel over a gloo group of
     linerate's own, so that a program's own messages and collectives are not disturbed."""
@@ -129,7 +134,7 @@ def world_of(process_group):
         return _worlds[None]
     if not dist.is_initialized():
         raise _core.UsageError("there is no process group yet: call lt.init(), or torch.distributed.init_process_group()")
-    group = dist.group.WORLD if process_group is None else process_group
+    group = group_of(process_group)
     if group is dist.GroupMember.NON_GROUP_MEMBER or dist.get_rank(group) < 0:
         raise _core.UsageError(f"process_group=: rank {dist.get_rank()} is not in this group; wrap the model on its ranks alone")
     if group not in _worlds:

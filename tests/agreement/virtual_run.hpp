@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -49,7 +50,10 @@ class VirtualRun {
       const Event event = queue_.top();
       queue_.pop();
       now_ = event.at;
-      for (const auto& [r, id] : event.done) done(r, id);
+      for (std::size_t i = event.first; i < event.last; ++i) {
+        const auto [r, id] = ending_[i];  // a copy: what ends here makes more of them
+        done(r, id);
+      }
     }
   }
 
@@ -72,15 +76,15 @@ class VirtualRun {
     double compute_free = 0;
     std::deque<exec::TaskId> channel;  // submitted collectives, the first under way
   };
+  using RankTask = std::pair<int, exec::TaskId>;
   struct Event {
     double at = 0;
-    std::uint64_t number = 0;
-    std::vector<std::pair<int, exec::TaskId>> done;
-    bool operator>(const Event& o) const { return std::tie(at, number) > std::tie(o.at, o.number); }
+    std::size_t first = 0, last = 0;  // in ending_; events are made in this order
+    bool operator>(const Event& o) const { return at > o.at || (at == o.at && first > o.first); }
   };
   /// A collective some members of a part have come to.
   struct Meeting {
-    std::vector<std::pair<int, exec::TaskId>> members;
+    std::vector<RankTask> members;
     double left_s = -1;  // of a broadcast: its root has come to it
   };
 
@@ -147,7 +151,7 @@ class VirtualRun {
     }
     note(r, id, at);
     if (compute) mine.compute_free = at + seconds;
-    finish({{r, id}}, at + seconds);
+    finish(std::array{RankTask{r, id}}, at + seconds);
   }
 
   void join(int r, exec::TaskId id) {
@@ -174,9 +178,10 @@ class VirtualRun {
     if (meeting.left_s < 0) return;
     const sim::BroadcastTime time = prices_.broadcast_of_part(task, size);
     for (const auto& member : std::exchange(meeting.members, {}))
-      finish({member}, std::max(now_ + time.own_s,
-                                meeting.left_s + time.reaches_s(sim::share_of_way(
-                                                     position(member.first), task.root, size))));
+      finish(std::array{member},
+             std::max(now_ + time.own_s,
+                      meeting.left_s + time.reaches_s(sim::share_of_way(position(member.first),
+                                                                        task.root, size))));
   }
 
   std::vector<RunTask>& lane_of(int r, exec::TaskId id) {
@@ -185,13 +190,15 @@ class VirtualRun {
 
   void note(int r, exec::TaskId id, double at) { lane_of(r, id).push_back({id, at, -1}); }
 
-  void finish(std::vector<std::pair<int, exec::TaskId>> tasks, double at) {
+  void finish(std::span<const RankTask> tasks, double at) {
     for (const auto& [r, id] : tasks) {
       auto& lane = lane_of(r, id);
       const auto is_this = [&id = id](const RunTask& t) { return t.id == id; };
       std::find_if(lane.rbegin(), lane.rend(), is_this)->end_s = at;
     }
-    queue_.push({at, number_++, std::move(tasks)});
+    const std::size_t first = ending_.size();
+    ending_.insert(ending_.end(), tasks.begin(), tasks.end());
+    queue_.push({at, first, ending_.size()});
   }
 
   Opening opening_;
@@ -201,8 +208,8 @@ class VirtualRun {
   std::vector<Rank> ranks_;
   std::map<std::tuple<std::int64_t, std::uint32_t, std::int32_t>, Meeting> meetings_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+  std::vector<RankTask> ending_;  // of all events
   double now_ = 0;
-  std::uint64_t number_ = 0;
 };
 
 }  // namespace linerate::support

@@ -43,6 +43,14 @@ function(linerate_compile_fast target level)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${level}>)
 endfunction()
 
+# In sanitizer builds, compiles with -O1 instead of -Og a target in which unit.agreement spends its time, more than half of all that
+# the core's suites take there. These targets compile as fast, and the suite takes an eighth less.
+function(linerate_sanitized_fast target)
+  if(LINERATE_SANITIZE)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  endif()
+endfunction()
+
 # The files of this folder and of those below it, ordered by name, without those of nested modules.
 function(linerate_files result pattern)
   file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${pattern})

@@ -25,6 +25,7 @@ import linerate.torch as lt
 
 HERE = pathlib.Path(__file__).parent
 STRATEGIES = ("ddp", "bulk", "optimal", "dear")
+KEEPS = float("inf")  # as most_above_ddp: the strategy itself is tested, not ddp in its place
 USES = {}
 
 
@@ -134,7 +135,8 @@ class TorchDDP:
 def wrappers(strategies=STRATEGIES, ddp=None):
     yield "DDP", lambda module, **o: TorchDDP(module, **{**(ddp or {}), **o})
     for strategy in strategies:
-        yield strategy, lambda module, strategy=strategy, **o: lt.DataParallel(module, strategy=strategy, **o)
+        yield strategy, lambda module, strategy=strategy, **o: lt.DataParallel(
+            module, **{"strategy": strategy, "most_above_ddp": KEEPS, **o})
 
 
 def require_equal(name, got, want, exact=None):
@@ -209,7 +211,7 @@ def plain():
 def state_dict_has_ddps_keys():
     model = build(Net)
     ddp = TorchDDP(build(Net)).state_dict()
-    dp = lt.DataParallel(model, strategy="dear")
+    dp = lt.DataParallel(model, strategy="dear", most_above_ddp=KEEPS)
     opt = sgd(model.parameters())
     loss_of(dp(images(0)[0]), images(0)[1]).backward()
     dp.step(opt)
@@ -265,7 +267,7 @@ def ddp_options_in_the_strategy():
     other.close()
     for strategy, near in (("ddp(wire=bf16)", hooked), ("ddp(wire=fp16)", hooked), ("ddp+qsgd(bits=8)", None), ("ddp+maxmin(bits=8)", None)):
         model = build(Net)
-        dp = lt.DataParallel(model, strategy=strategy)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         loop(dp, sgd(model.parameters()), data=images)
         dp.require_same_weights(strategy)
         assert dp.plan()["strategy"].startswith("ddp"), dp.plan()["strategy"]
@@ -483,7 +485,7 @@ def compile_after_wrapping():
 def compiled_code_loses_overlap_and_says_so():
     torch._dynamo.reset()
     model = build(Mlp)
-    dp = lt.DataParallel(torch.compile(model, backend="aot_eager"), strategy="dear")
+    dp = lt.DataParallel(torch.compile(model, backend="aot_eager"), strategy="dear", most_above_ddp=KEEPS)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         loop(dp, sgd(model.parameters()), 6)
@@ -1014,16 +1016,16 @@ def exchange_state_goes_on_bit_for_bit():
 
     for strategy in ("ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "ddp+onebit"):
         whole, first = build(Mlp), build(Mlp)
-        dp = lt.DataParallel(whole, strategy=strategy)
+        dp = lt.DataParallel(whole, strategy=strategy, most_above_ddp=KEEPS)
         opt = sgd(whole.parameters())
         run(dp, whole, opt, range(8))
         dp.close()
-        dp, opt = lt.DataParallel(first, strategy=strategy), sgd(first.parameters())
+        dp, opt = lt.DataParallel(first, strategy=strategy, most_above_ddp=KEEPS), sgd(first.parameters())
         run(dp, first, opt, range(4))
         state, weights, moments = dp.exchange_state(), dp.state_dict(), opt.state_dict()
         dp.close()
         again = build(Mlp)
-        dp, opt = lt.DataParallel(again, strategy=strategy), sgd(again.parameters())
+        dp, opt = lt.DataParallel(again, strategy=strategy, most_above_ddp=KEEPS), sgd(again.parameters())
         dp.load_state_dict(weights)
         opt.load_state_dict(moments)
         dp.load_exchange_state(state)
@@ -1352,6 +1354,62 @@ def auto_stays_with_its_plan_while_steps_are_as_predicted():
     dp.close()
 
 
+TRIAL = 1 + 2 * 2 * (1 + 1)  # steps, with measured_steps=1
+
+
+@use
+def strategies_are_tried_against_ddp():
+    """Who wins is set by a bound that every step is above, or below. Weights are DDP's through all changes of the plan."""
+    want = build_for_sums_of_any_order(Mlp)
+    loop(TorchDDP(want), sgd(want.parameters()), TRIAL + 3, data=lambda step: rows_like(want, step))
+    for asked, bound, stays in (("dear", -1, "ddp"), ("dear", 1e9, "dear"), ("optimal", -1, "ddp"), ("mg-wfbp", 1e9, "mg-wfbp")):
+        model = build_for_sums_of_any_order(Mlp)
+        dp = lt.DataParallel(model, strategy=asked, measured_steps=1, most_above_ddp=bound)
+        opt, seen = sgd(model.parameters()), []
+        with Stderr() as said:
+            for step in range(TRIAL + 3):
+                seen.append(dp.plan()["strategy"])
+                assert dp.plan_is_final == bool(dp.trial) == (step >= TRIAL), (step, dp.trial)
+                x, y = rows_like(model, step)
+                loss_of(dp(x), y).backward()
+                dp.step(opt)
+            dp.settle()
+        assert seen == ["ddp"] * 3 + [asked] * 2 + ["ddp"] * 2 + [asked] * 2 + [stays] * 3, seen
+        require_equal(asked, list(model.named_parameters()), list(want.named_parameters()))
+        trial = f"strategy {asked} was tried in turn with ddp: a step took "
+        assert trial in dp.trial and dp.trial.endswith(f"{stays} runs"), dp.trial
+        assert dp.strategy == asked and trial in str(dp) and (f"now '{stays}'" in str(dp)) == (asked != stays), str(dp)
+        report = dp.report()
+        assert report.strategy == stays and report.trial == dp.trial
+        assert (f"{trial}" in said.text) == (stays == "ddp" and dist.get_rank() == 0), said.text
+        if dist.get_rank() == 0:
+            assert json.loads(report.to_json())["strategy"] == stays
+        dp.close()
+        assert "closed" in str(dp)
+
+
+@use
+def exchange_state_of_a_strategy_that_gave_way():
+    """Residuals are the parameters', whichever plan sent them: they go on under ddp, in this run and in the next."""
+    extra = "+randomk(density=0.2)"
+    model, again = build(Mlp), build(Mlp)
+    dp = lt.DataParallel(model, strategy=f"dear{extra}", measured_steps=1, most_above_ddp=-1)
+    opt = sgd(model.parameters())
+    loop(dp, opt, TRIAL)
+    assert dp.plan()["strategy"] == f"ddp{extra}", dp.plan()["strategy"]
+    state = dp.exchange_state()
+    assert state["strategy"] == f"dear{extra}" and any(state["compression"])
+    for strategy in (f"ddp{extra}", f"dear{extra}"):
+        again.load_state_dict(model.state_dict())
+        resumed = lt.DataParallel(again, strategy=strategy, most_above_ddp=KEEPS)
+        resumed.load_exchange_state(state)
+        assert resumed.exchange_state()["compression"] == state["compression"], strategy
+        loop(resumed, sgd(again.parameters()), 3)
+        resumed.require_same_weights()
+        resumed.close()
+    dp.close()
+
+
 @use
 def advice_in_the_words_of_the_script():
     import linerate.torch._advice as module
@@ -1388,7 +1446,7 @@ def advice_in_the_words_of_the_script():
 @use
 def skip_and_refuse():
     model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="dear")
+    dp = lt.DataParallel(model, strategy="dear", most_above_ddp=KEEPS)
     opt = sgd(model.parameters())
     before = [p.detach().clone() for p in model.parameters()]
     x, y = rows(0)
@@ -1484,7 +1542,7 @@ def wrappers_are_not_copied_but_modules_are():
     import copy
     import pickle
     model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="dear")
+    dp = lt.DataParallel(model, strategy="dear", most_above_ddp=KEEPS)
     opt = sgd(model.parameters())
     loop(dp, opt, 2)
     loss_of(dp(rows(2)[0]), rows(2)[1]).backward()
@@ -1495,7 +1553,7 @@ def wrappers_are_not_copied_but_modules_are():
     for attempt in (copy.deepcopy, pickle.dumps, torch.optim.swa_utils.AveragedModel):
         refused(lambda: attempt(dp), "copy or save dp.module")
     refused(lambda: copy.deepcopy(lt.KFAC(model)), "save state_dict()")
-    other = lt.DataParallel(copied, strategy="dear")
+    other = lt.DataParallel(copied, strategy="dear", most_above_ddp=KEEPS)
     loop(other, sgd(copied.parameters()), 2)
     other.require_same_weights()
     other.close()
@@ -1567,7 +1625,7 @@ def backward_passes_before_a_step():
     """Two, without no_sync: gradients are their sum, as on one rank."""
     for strategy in STRATEGIES:
         model, whole = build(Mlp), build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         opt, opt_whole = sgd(model.parameters()), sgd(whole.parameters())
         for step in range(3):
             for part in (0, 1):
@@ -1599,7 +1657,7 @@ def passes_that_throw():
     plain.close()
     for strategy in STRATEGIES:
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         opt = sgd(model.parameters())
         for step in range(4):
             x, y = rows(step)
@@ -1703,7 +1761,7 @@ def one_rank_evaluates_and_saves_alone():
     """Forward passes and state_dict() of one rank, while updates wait and others go on, are no collectives."""
     for strategy in STRATEGIES:
         model, want = build(Net), build(Net)
-        dp, plain = lt.DataParallel(model, strategy=strategy, buffers="keep"), TorchDDP(want, broadcast_buffers=False)
+        dp, plain = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS, buffers="keep"), TorchDDP(want, broadcast_buffers=False)
         opt, opt_want = sgd(model.parameters()), sgd(want.parameters())
         for step in range(4):
             x, y = images(step)
@@ -1733,7 +1791,7 @@ def checkpoint_around_the_wrapper():
     for strategy in STRATEGIES:
         for reentrant in (True, False):
             model = build(Mlp)
-            dp = lt.DataParallel(model, strategy=strategy)
+            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
             opt = sgd(model.parameters())
             for step in range(4):
                 x, y = rows(step)

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (STRATEGIES, Branches, Mlp, Net, Stderr, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
+from uses import (KEEPS, STRATEGIES, Branches, Mlp, Net, Stderr, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
                   rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
 
 
@@ -44,7 +44,7 @@ def gradients_that_the_program_writes():
         want = mean_of_ranks(grads_of)
         for strategy in STRATEGIES:
             model = build(Mlp)
-            dp = lt.DataParallel(model, strategy=strategy)
+            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
             opt = sgd(model.parameters())
             with Stderr() as said:
                 for step in range(4):
@@ -74,7 +74,7 @@ def gradients_replaced_and_removed():
     want = mean_of_ranks(grads_of)
     for strategy in STRATEGIES:
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         opt = sgd(model.parameters())
         with Stderr():  # that it is exchanged twice
             for step in range(4):
@@ -111,7 +111,7 @@ def graph_that_is_kept():
     want = mean_of_ranks(twice)
     for strategy in STRATEGIES:
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         opt = sgd(model.parameters())
         for step in range(4):
             x, y = rows(step)
@@ -194,7 +194,7 @@ def a_rank_without_a_loss():
     for last_alone in (True, False):
         for strategy in STRATEGIES:
             model, whole = build(Mlp), build(Mlp)
-            dp = lt.DataParallel(model, strategy=strategy)
+            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
             opt, opt_whole = sgd(model.parameters()), sgd(whole.parameters())
             with Stderr():  # that a rank has no backward pass
                 for step in range(4):
@@ -304,7 +304,7 @@ def the_last_wrapper_needs_no_name():
             warnings.simplefilter("ignore")
             for _ in range(3):
                 model = build(Mlp)
-                dp = lt.DataParallel(model, strategy=strategy)
+                dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
                 opt = sgd(model.parameters())
                 for step in range(2):
                     loss_of(dp(rows(step)[0]), rows(step)[1]).backward()
@@ -313,3 +313,37 @@ def the_last_wrapper_needs_no_name():
                 weights = [(n, p.detach().clone()) for n, p in model.named_parameters()]
                 dp = None
         require_equal(strategy, weights, list(want.named_parameters()))
+
+
+@use
+def ctrl_c_inside_of_a_backward_pass():
+    """Caught, as a notebook does, on ranks that stood at different layers: the step is thrown away on all of them, and training goes on."""
+    import signal
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    want = build(Mlp)
+    ddp, opt = TorchDDP(want), sgd(want.parameters())
+    for step in (0, 1, 3, 4):  # of DDP such a step cannot be had: it has none
+        x, y = rows(step)
+        loss_of(ddp(x), y).backward()
+        ddp.step(opt)
+    try:
+        for strategy in STRATEGIES:
+            model = build(Mlp)
+            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
+            opt = sgd(model.parameters())
+            for step in range(5):
+                x, y = rows(step)
+                hook = model[4 * (dist.get_rank() % 2)].weight.register_hook(lambda _: signal.raise_signal(signal.SIGINT)) if step == 2 else None
+                try:
+                    loss_of(dp(x), y).backward()
+                    assert hook is None, "it was not interrupted"
+                    dp.step(opt)
+                except KeyboardInterrupt:
+                    hook.remove()
+                    dp.skip_step()
+            dp.settle()
+            dp.require_same_weights()
+            require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
+            dp.close()
+    finally:
+        signal.signal(signal.SIGINT, before)

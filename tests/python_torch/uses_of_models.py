@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (STRATEGIES, Mlp, Net, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
+from uses import (KEEPS, STRATEGIES, Mlp, Net, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
                   rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
 
 
@@ -23,7 +23,7 @@ def what_comes_into_the_model_later_is_named():
     """Once, by name, at the first step: DDP does not exchange it either, and says nothing."""
     for strategy in STRATEGIES:
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, name="net")
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS, name="net")
         assert not said_while(lambda: loop(dp, sgd(model.parameters()), 3))
         model[4] = nn.Linear(24, 5)
         model.register_buffer("late", torch.zeros(2))
@@ -290,11 +290,11 @@ def two_wrappers_of_one_model():
     plain.close()
     for strategy in STRATEGIES:
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         opt = sgd(model.parameters())
         for step in range(4):
             if step == 2:
-                dp = lt.DataParallel(model, strategy=strategy)
+                dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
             x, y = rows(step)
             loss_of(dp(x), y).backward()
             dp.step(opt)

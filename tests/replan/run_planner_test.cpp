@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 
 #include "linerate/comm/thread/run_ranks.hpp"
@@ -188,6 +189,103 @@ TEST(Auto, KeepsWhatFollowsTheExchangeAndRefusesOptions) {
     } catch (const UsageError& e) {
       EXPECT_THAT(e.what(), HasSubstr("ddp+auto(topk)"));
     }
+  });
+}
+
+// ---- a trial against ddp ----
+
+/// A run whose steps take `ddp_s` under ddp and `other_s` under anything else.
+struct Tried {
+  Tried(comm::Communicator& c, const std::string& strategy, double most_above_ddp)
+      : planner(c, four(),
+                {.strategy = doc::parse_strategy(strategy),
+                 .cluster = network(c.size(), 4e6, 1e-5),
+                 .measured_steps = 2,
+                 .most_above_ddp = most_above_ddp}) {}
+  /// The strategies in force, of each step one; a step after a change of plan is a slow one.
+  std::vector<std::string> run(double ddp_s, double other_s) {
+    std::vector<std::string> in_force;
+    bool changed = true;
+    for (int step = 0; step < 20 && !planner.settled(); ++step) {
+      in_force.push_back(planner.plan()->strategy);
+      const double step_s = changed ? 100 : in_force.back().starts_with("ddp") ? ddp_s : other_s;
+      changed = planner.after_step({.ready_s = {3e-3, 2e-3, 1e-3, 0}, .step_s = step_s});
+    }
+    return in_force;
+  }
+  RunPlanner planner;
+};
+
+TEST(Trial, StrategyAndDdpTakeTurnsAndTheRanksDecideTogether) {
+  for (const bool longer : {true, false}) {
+    std::array<std::uint64_t, 2> hashes{};
+    comm::run_ranks(2, [&](comm::Communicator& c) {
+      Tried run(c, "dear", 0.01);
+      // Rank 0 alone would decide otherwise; the mean is 1.015 or 1.005 times ddp's.
+      const double mean_s = longer ? 1.015 : 1.005;
+      const double other_s = mean_s + (c.rank() == 0 ? -1 : 1) * (longer ? 0.1 : -0.1);
+      const std::vector<std::string> turns = run.run(1, other_s);
+      EXPECT_THAT(turns, ElementsAre("ddp",                                        // the first step
+                                     "ddp", "ddp", "ddp", "dear", "dear", "dear",  //
+                                     "ddp", "ddp", "ddp", "dear", "dear", "dear"));
+      EXPECT_TRUE(run.planner.settled());
+      EXPECT_EQ(run.planner.gave_up(), longer);
+      EXPECT_EQ(run.planner.plan()->strategy, longer ? "ddp" : "dear");
+      EXPECT_EQ(doc::to_text(run.planner.strategy()), run.planner.plan()->strategy);
+      EXPECT_DOUBLE_EQ(run.planner.trial()->ddp_s, 1);
+      EXPECT_DOUBLE_EQ(run.planner.trial()->strategy_s, mean_s);
+      EXPECT_EQ(run.planner.trial_in_words(),
+                longer ? "strategy dear was tried in turn with ddp: a step took 1015.0 ms, and "
+                         "1000.0 ms with ddp; ddp runs"
+                       : "strategy dear was tried in turn with ddp: a step took 1005.0 ms, and "
+                         "1000.0 ms with ddp; dear runs");
+      hashes[static_cast<std::size_t>(c.rank())] = run.planner.plan()->hash();
+    });
+    EXPECT_EQ(hashes[0], hashes[1]);
+  }
+}
+
+TEST(Trial, KeepsWireFormatAndExtras) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    for (const auto& [asked, stays] :
+         {std::pair{"optimal(cap=1MiB, wire=fp16)", "ddp(wire=fp16)"},
+          {"dear(bucket=1MiB)+randomk(density=0.1)", "ddp+randomk(density=0.1)"}}) {
+      Tried run(c, asked, 0.01);
+      EXPECT_EQ(run.run(1, 2).size(), 13u) << asked;
+      EXPECT_EQ(run.planner.plan()->strategy, stays);
+    }
+  });
+}
+
+TEST(Trial, OnlyOfWhatPlansByCostAndOnlyWhereItIsAskedFor) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    for (const std::string strategy : {"bulk", "ddp", "wfbp"}) {
+      Tried run(c, strategy, 0.01);
+      run.run(1, 2);
+      EXPECT_FALSE(run.planner.trial()) << strategy;
+      EXPECT_EQ(run.planner.trial_in_words(), "") << strategy;
+      EXPECT_EQ(run.planner.plan()->strategy, strategy);
+    }
+    Tried run(c, "dear", std::numeric_limits<double>::infinity());
+    EXPECT_THAT(run.run(1, 2), ElementsAre("dear", "dear", "dear"));
+    EXPECT_FALSE(run.planner.trial());
+  });
+  comm::run_ranks(1, [](comm::Communicator& c) {
+    Tried run(c, "dear", 0.01);
+    run.run(1, 2);
+    EXPECT_EQ(run.planner.plan()->strategy, "dear");
+  });
+}
+
+TEST(Trial, ThatTheLinksAreProbedForBothAndRefusedStrategiesAreRefusedAtOnce) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    RunPlanner planner(
+        c, four(),
+        {.strategy = doc::parse_strategy("dear"), .measured_steps = 1, .most_above_ddp = -1});
+    for (int step = 0; step < 9; ++step)
+      planner.after_step({.ready_s = {3e-3, 2e-3, 1e-3, 0}, .step_s = 1});
+    EXPECT_TRUE(planner.gave_up());
+    EXPECT_THROW(Tried(c, "dear(layers=1, bucket=1MiB)", 0.01), UsageError);
   });
 }
 

@@ -196,6 +196,9 @@ class DataParallel {
   /// With "auto" and K-FAC: how many plans were made from measured steps so far. The plan in force
   /// names its strategy.
   int measured_plans() const;
+  /// What the trial against ddp has found (DataParallelOptions::most_above_ddp), in words; empty
+  /// before, and if there is none.
+  std::string trial_in_words() const;
 
  private:
   struct Impl;

@@ -23,9 +23,13 @@ class PartialUpdates {
   /// optimizer does not hold are left alone). What else it holds and has a gradient is updated at
   /// once.
   virtual void capture(const std::vector<std::vector<at::Tensor>>& parts) = 0;
-  /// Updates the parameters of one part; gradients[k] is parts[part][k]'s, undefined if it has
-  /// none. Their .grad is unchanged afterwards.
-  virtual void update(std::size_t part, const std::vector<at::Tensor>& gradients) = 0;
+  /// Updates the parameters of some parts: of part `which[i]`, whose k-th parameter has the
+  /// gradient gradients[i][k], undefined if it has none. Their .grad is unchanged afterwards.
+  virtual void update(const std::vector<std::size_t>& which,
+                      const std::vector<std::vector<at::Tensor>>& gradients) = 0;
+  /// Whether one update() of several parts is shorter than one of each. Then those that have
+  /// arrived are updated together.
+  virtual bool is_shorter_together() const { return false; }
   /// All parts have been updated.
   virtual void release() = 0;
 };

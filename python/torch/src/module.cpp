@@ -50,8 +50,8 @@ class Uncompiled {
   py::object set_, before_;
 };
 
-/// A Python optimizer whose step is taken apart: calls capture(parts), update(part, gradients) and
-/// release() of `rule`.
+/// A Python optimizer whose step is taken apart: calls capture(parts), update(which parts, their
+/// gradients) and release() of `rule`.
 class PythonUpdates final : public torch_adapter::PartialUpdates {
  public:
   explicit PythonUpdates(py::object rule) : rule_(std::move(rule)) {}
@@ -64,14 +64,20 @@ class PythonUpdates final : public torch_adapter::PartialUpdates {
     const Uncompiled uncompiled;
     rule_.attr("capture")(parts);
   }
-  void update(std::size_t part, const std::vector<at::Tensor>& gradients) override {
+  void update(const std::vector<std::size_t>& which,
+              const std::vector<std::vector<at::Tensor>>& gradients) override {
     const py::gil_scoped_acquire gil;
     const Uncompiled uncompiled;
-    py::list list;
-    for (const at::Tensor& g : gradients)
-      list.append(g.defined() ? py::cast(g) : py::object(py::none()));
-    rule_.attr("update")(part, list);
+    py::list lists;
+    for (const std::vector<at::Tensor>& of_part : gradients) {
+      py::list list;
+      for (const at::Tensor& g : of_part)
+        list.append(g.defined() ? py::cast(g) : py::object(py::none()));
+      lists.append(list);
+    }
+    rule_.attr("update")(which, lists);
   }
+  bool is_shorter_together() const override { return true; }  // one call of the optimizer's step
   void release() override {
     const py::gil_scoped_acquire gil;
     rule_.attr("release")();
@@ -101,6 +107,7 @@ class Parallel {
     if (!parallel_) throw UsageError("the DataParallel has been closed");
     return *parallel_;
   }
+  bool is_open() const { return parallel_ != nullptr; }
   void close() {
     no_sync_.clear();
     parallel_.reset();
@@ -122,8 +129,8 @@ class Parallel {
 
 DataParallelOptions options_of(std::string strategy, const std::string& buffers,
                                const std::optional<std::string>& cluster, int measured_steps,
-                               double replan_above, std::uint64_t seed, std::string name,
-                               std::string device_group) {
+                               double replan_above, double most_above_ddp, std::uint64_t seed,
+                               std::string name, std::string device_group) {
   DataParallelOptions options;
   options.strategy = std::move(strategy);
   options.buffers = buffers == "keep" ? torch_adapter::BufferPolicy::keep
@@ -131,6 +138,7 @@ DataParallelOptions options_of(std::string strategy, const std::string& buffers,
   if (cluster) options.cluster = doc::cluster_from_json(*cluster, "cluster=");
   options.measured_steps = measured_steps;
   options.replan_above = replan_above;
+  options.most_above_ddp = most_above_ddp;
   options.seed = seed;
   options.name = std::move(name);
   options.device_group = std::move(device_group);
@@ -269,16 +277,18 @@ PYBIND11_MODULE(_core, m) {
       .def(py::init([](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
                        std::shared_ptr<World> world, std::string strategy,
                        const std::string& buffer_policy, const std::optional<std::string>& cluster,
-                       int measured_steps, double replan_above, std::uint64_t seed,
-                       std::string name, bool records, std::shared_ptr<PythonKfac> kfac,
-                       std::string device_group) {
-        auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
-                                  replan_above, seed, std::move(name), std::move(device_group));
+                       int measured_steps, double replan_above, double most_above_ddp,
+                       std::uint64_t seed, std::string name, bool records,
+                       std::shared_ptr<PythonKfac> kfac, std::string device_group) {
+        auto options =
+            options_of(std::move(strategy), buffer_policy, cluster, measured_steps, replan_above,
+                       most_above_ddp, seed, std::move(name), std::move(device_group));
         const py::gil_scoped_release unlocked;
         return std::make_unique<Parallel>(parameters, buffers, std::move(world), std::move(options),
                                           records, std::move(kfac));
       }))
       .def("close", &Parallel::close, Unlocked())
+      .def("is_open", &Parallel::is_open)
       .def(
           "finish", [](Parallel& p) { return p.get().finish(); }, Unlocked())
       .def("step_in_parts",
@@ -306,6 +316,7 @@ PYBIND11_MODULE(_core, m) {
       .def("updates_pending", [](Parallel& p) { return p.get().updates_pending(); })
       .def("plan_is_final", [](Parallel& p) { return p.get().plan_is_final(); })
       .def("measured_plans", [](Parallel& p) { return p.get().measured_plans(); })
+      .def("trial_in_words", [](Parallel& p) { return p.get().trial_in_words(); })
       .def("strategy", [](Parallel& p) { return p.get().plan().strategy; })
       .def("plan_json", [](Parallel& p) { return doc::to_json(p.get().plan()); })
       .def("workload_json", [](Parallel& p) { return doc::to_json(p.get().workload()); })

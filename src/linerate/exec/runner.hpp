@@ -57,6 +57,7 @@ class Runner : public StepRunner {
   std::int64_t end_step() override;
   void drain() override;
   void wait_for(TaskId id) override;
+  bool is_done(TaskId id) const override;
   TaskId current(std::uint32_t task) const override;
   void wait_idle() override;
 

@@ -328,6 +328,11 @@ void Runner::wait_for(TaskId id) {
   s.run_until(lock, [&] { return s.machine->is_done(id); });
 }
 
+bool Runner::is_done(TaskId id) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->machine->is_done(id);
+}
+
 void Runner::wait_idle() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);

@@ -53,6 +53,8 @@ class StepRunner {
   virtual void drain() = 0;
   /// Until one executed task is done. Throws as drain().
   virtual void wait_for(TaskId id) = 0;
+  /// Whether wait_for() has nothing to wait for. Does not wait.
+  virtual bool is_done(TaskId id) const = 0;
   /// Until nothing is under way: until the next report, nothing will be submitted.
   virtual void wait_idle() = 0;
 

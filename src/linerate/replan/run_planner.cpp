@@ -62,6 +62,13 @@ doc::Strategy begun_with_ddp(doc::Strategy strategy) {
   return strategy;
 }
 
+/// In the place of an exchange: ddp, with the same wire format.
+doc::Strategy with_ddp(doc::Strategy strategy) {
+  std::erase_if(strategy.exchange.options, [](const auto& o) { return o.first != "wire"; });
+  strategy.exchange.name = "ddp";
+  return strategy;
+}
+
 /// Per parameter the median over the steps that have it; negative if none has.
 std::vector<double> medians(const std::vector<std::vector<double>>& window) {
   std::vector<double> result;
@@ -98,8 +105,20 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
       workload_.layers.push_back({.name = name, .forward_s = 0});
     workload_.blocks = options_.second_order->blocks;
   }
+  if (!chooses && is_to_be_tried()) {
+    static_cast<void>(plan_of(options_.strategy));  // refuses what it refuses before any step
+    tried_ = options_.strategy;
+    options_.strategy = with_ddp(options_.strategy);
+    trial_.emplace(options_.measured_steps);
+  }
   make_plan();
   if (chooses) add_candidates();
+}
+
+bool RunPlanner::is_to_be_tried() const {
+  if (!std::isfinite(options_.most_above_ddp) || options_.second_order) return false;
+  if (communicator_.size() == 1 || options_.measured_steps < 1) return false;
+  return plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost;
 }
 
 /// Every exchange without options that can be planned with the extras as they are.
@@ -134,6 +153,7 @@ bool RunPlanner::after_step(const StepTimes& times) {
   const std::vector<double>& ready_s = times.ready_s;
   const bool first = steps_ == 1;
   if (!first) window_.push_back(ready_s);
+  if (!first && trial_) return trial_->add(times.step_s) && end_block();
   if (!first && watches()) {
     if (times.curvature) profile_.add(*times.curvature);
     if (times.step_s >= 0) step_s_[plan::name_of(times.update)].push_back(times.step_s);
@@ -158,11 +178,38 @@ bool RunPlanner::after_step(const StepTimes& times) {
 void RunPlanner::probe() {
   std::vector<Collective> kinds = collectives_of(*plan_);
   for (const doc::Strategy& candidate : candidates_) add_collectives(*plan_of(candidate), kinds);
+  if (tried_) add_collectives(*plan_of(*tried_), kinds);
   doc::Cluster found = calibrate::quick_probe(communicator_, workload_.gradient_bytes(), kinds);
   if (options_.cluster)
     options_.cluster->collectives = std::move(found.collectives);
   else
     options_.cluster = std::move(found);
+}
+
+/// Of a trial: the other's turn, or the verdict.
+bool RunPlanner::end_block() {
+  if (trial_->blocks() == 1) agree_on_order(medians(window_));
+  window_.clear();
+  bool takes_ddp = trial_->of_ddp();
+  if (trial_->is_over()) {
+    trial_result_ = trial_->agree(communicator_);
+    takes_ddp = trial_result_->strategy_s > trial_result_->ddp_s * (1 + options_.most_above_ddp);
+    gave_up_ = takes_ddp;
+    trial_.reset();
+    settled_ = true;
+  }
+  options_.strategy = takes_ddp ? with_ddp(*tried_) : *tried_;
+  make_plan();
+  return true;
+}
+
+std::string RunPlanner::trial_in_words() const {
+  if (!trial_result_) return "";
+  return fmt::format(
+      "strategy {} was tried in turn with {}: a step took {:.1f} ms, and {:.1f} ms with {}; {} "
+      "runs",
+      doc::to_text(*tried_), doc::to_text(with_ddp(*tried_)), 1e3 * trial_result_->strategy_s,
+      1e3 * trial_result_->ddp_s, doc::to_text(with_ddp(*tried_)), plan_->strategy);
 }
 
 /// Plans if this window is the first, or its step is not what the plan in force predicted.

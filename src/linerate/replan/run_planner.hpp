@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/replan/curvature_profile.hpp"
+#include "linerate/replan/trial.hpp"
 
 namespace linerate::replan {
 
@@ -67,8 +69,12 @@ struct StepTimes {
 /// is that of the exchange, of all that are registered and can train, whose step is predicted
 /// shortest; the one in force stays unless another gains kLeastGain. Collectives are probed for the
 /// first window, unless a Cluster was given, and again after each departure.
-/// Each has variants for the first step, which sends after backward, and for the others.
-/// What ranks exchange to agree on a plan belongs to no step.
+/// With a finite `most_above_ddp`, an exchange that plans by cost is tried before its plan is
+/// final: after the first step ddp, with the strategy's wire format and extras, and the strategy
+/// run in turn (Trial), `measured_steps` and one more a block. Both are planned by the times of
+/// ddp's first block. If the strategy's steps are longer by more than that share, ddp stays. The
+/// ranks decide together. Each has variants for the first step, which sends after backward, and for
+/// the others. What ranks exchange to agree on a plan belongs to no step.
 class RunPlanner {
  public:
   /// Share of the predicted step for which "auto" takes another exchange.
@@ -81,6 +87,9 @@ class RunPlanner {
     std::int64_t buffer_bytes = 0;  // broadcast after each step; 0: none
     std::optional<SecondOrder> second_order = {};
     double replan_above = 0.2;  // share of the predicted step
+    /// Share of ddp's step; infinity: the strategy runs, whatever it costs. Not with "auto", which
+    /// chooses by itself, and not with K-FAC, whose steps are of several kinds.
+    double most_above_ddp = std::numeric_limits<double>::infinity();
   };
 
   /// `parameters` in registration order. Throws UsageError for a strategy that does not exist or
@@ -96,6 +105,13 @@ class RunPlanner {
   bool settled() const { return settled_; }
   /// The strategy of the plan in force: with "auto" the one chosen.
   const doc::Strategy& strategy() const { return options_.strategy; }
+  /// What a trial that is over has measured.
+  const std::optional<TrialResult>& trial() const { return trial_result_; }
+  /// Whether after it ddp runs in the place of what was asked for.
+  bool gave_up() const { return gave_up_; }
+  /// A trial that is over, in words: what was tried, its steps and ddp's, and which runs. Empty if
+  /// there is none.
+  std::string trial_in_words() const;
   /// Plans made from measured steps, so far.
   int measured_plans() const { return measured_plans_; }
   /// Of the plan in force, made from a window of measured steps; absent before.
@@ -115,6 +131,8 @@ class RunPlanner {
   bool measures_curvature() const {
     return options_.second_order && options_.second_order->measured;
   }
+  bool is_to_be_tried() const;
+  bool end_block();
   void add_candidates();
   void probe();
   bool is_window_full() const;
@@ -140,6 +158,10 @@ class RunPlanner {
   doc::Workload workload_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<doc::Strategy> candidates_;  // of "auto", else empty
+  std::optional<doc::Strategy> tried_;
+  std::optional<Trial> trial_;  // of it, until it is over
+  std::optional<TrialResult> trial_result_;
+  bool gave_up_ = false;
   int measured_plans_ = 0;
   std::vector<std::vector<double>> window_;
   std::vector<double> before_s_;  // of the window

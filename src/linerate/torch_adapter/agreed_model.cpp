@@ -18,13 +18,14 @@ ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buff
   }
   comm::require_no_problem(communicator, who, wrong);
   comm::require_same(communicator, who + ": model", describe(parameters, buffers));
-  comm::require_same(communicator, who + ": options",
-                     {"name " + options.name, "strategy " + options.strategy,
-                      fmt::format("buffers {}", static_cast<int>(options.buffers)),
-                      "device group " + options.device_group,
-                      fmt::format("measured steps {}, replan above {}", options.measured_steps,
-                                  options.replan_above),
-                      options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
+  comm::require_same(
+      communicator, who + ": options",
+      {"name " + options.name, "strategy " + options.strategy,
+       fmt::format("buffers {}", static_cast<int>(options.buffers)),
+       "device group " + options.device_group,
+       fmt::format("measured steps {}, replan above {}, most above ddp {}", options.measured_steps,
+                   options.replan_above, options.most_above_ddp),
+       options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
   return state;
 }
 

@@ -377,6 +377,7 @@ const doc::Plan& DataParallel::plan() const { return *impl_->x().planner().plan(
 doc::Workload DataParallel::workload() const { return impl_->x().planner().workload(); }
 void DataParallel::expect_no_backward() { impl_->no_backward_is_meant = true; }
 int DataParallel::measured_plans() const { return impl_->x().planner().measured_plans(); }
+std::string DataParallel::trial_in_words() const { return impl_->x().planner().trial_in_words(); }
 bool DataParallel::plan_is_final() const { return impl_->x().planner().settled(); }
 
 }  // namespace linerate::torch_adapter

@@ -207,6 +207,9 @@ void DataParallel::Impl::learn(const StepReport& report) {
   if (!x().learn(first_gradient_ns, step_s, before_s, report.factors)) return;
   settle();  // by the plan that sent them
   x().take_plan();
+  if (x().planner().settled() && x().planner().gave_up() && communicator.rank() == 0)
+    log::warning(fmt::format("{}: step {}: {} (most_above_ddp: infinity keeps {})", who, step,
+                             x().planner().trial_in_words(), options.strategy));
 }
 
 void DataParallel::Impl::run_rounds(StepReport& report) {

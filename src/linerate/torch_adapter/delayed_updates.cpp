@@ -85,18 +85,46 @@ void DelayedUpdates::before_use(std::size_t bucket) {
 }
 
 /// The mutex is held: an operator on another thread must not read what is being written.
-void DelayedUpdates::update(std::size_t index) {
+void DelayedUpdates::update(std::size_t asked) {
   const at::DisableRecordFunctionGuard own_operators_pass;
   const c10::NoGradGuard no_grad;
-  ArrivingBucket& bucket = buckets_[index];
   const std::int64_t asked_ns = steady_ns();
-  for (const exec::TaskId& arrival : bucket.arrivals) runner_->wait_for(arrival);
+  for (const exec::TaskId& arrival : buckets_[asked].arrivals) runner_->wait_for(arrival);
   const std::int64_t start_ns = steady_ns();
-  drop_replaced(index);
-  if (bucket.prepare) bucket.prepare(bucket.parameters, bucket.gradients);
-  optimizer_->update(index, bucket.gradients);
+  const std::vector<std::size_t> which = to_update_with(asked);
+  std::vector<std::vector<at::Tensor>> gradients;
+  for (const std::size_t b : which) {
+    ArrivingBucket& bucket = buckets_[b];
+    drop_replaced(b);
+    if (bucket.prepare) bucket.prepare(bucket.parameters, bucket.gradients);
+    gradients.push_back(std::move(bucket.gradients));
+  }
+  optimizer_->update(which, gradients);
   const std::int64_t end_ns = steady_ns();
   held_.push_back({asked_ns, start_ns, end_ns});
+  for (const std::size_t b : which) end_update(b, start_ns, end_ns);
+  if (left_ == 0) optimizer_->release();
+}
+
+/// Others wait for their layer's turn no longer than for this one, so that an optimizer with a long
+/// way to an update goes it once; but each has a task of its own in what is recorded, and a
+/// preparation, which is long itself, waits until it is asked for.
+std::vector<std::size_t> DelayedUpdates::to_update_with(std::size_t asked) const {
+  std::vector<std::size_t> which{asked};
+  if (!optimizer_->is_shorter_together() || (recorder_ && recorder_->keeps())) return which;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (b != asked && !done_[b] && !buckets_[b].prepare && has_arrived(buckets_[b]))
+      which.push_back(b);
+  return which;
+}
+
+bool DelayedUpdates::has_arrived(const ArrivingBucket& bucket) const {
+  return std::all_of(bucket.arrivals.begin(), bucket.arrivals.end(),
+                     [this](const exec::TaskId& arrival) { return runner_->is_done(arrival); });
+}
+
+void DelayedUpdates::end_update(std::size_t index, std::int64_t start_ns, std::int64_t end_ns) {
+  ArrivingBucket& bucket = buckets_[index];
   if (recorder_)
     recorder_->add({.kind = doc::TaskKind::update,
                     .resource = doc::Resource::compute,
@@ -107,7 +135,7 @@ void DelayedUpdates::update(std::size_t index) {
   gate_.forget(index);
   bucket.gradients.clear();
   bucket.prepare = {};
-  if (--left_ == 0) optimizer_->release();
+  --left_;
 }
 
 void DelayedUpdates::drop_replaced(std::size_t index) {

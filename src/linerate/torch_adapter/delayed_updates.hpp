@@ -63,6 +63,9 @@ class DelayedUpdates {
  private:
   void before_use(std::size_t bucket);
   void update(std::size_t bucket);
+  std::vector<std::size_t> to_update_with(std::size_t bucket) const;
+  bool has_arrived(const ArrivingBucket& bucket) const;
+  void end_update(std::size_t bucket, std::int64_t start_ns, std::int64_t end_ns);
   void drop_replaced(std::size_t bucket);
 
   exec::Recorder* recorder_;

@@ -117,6 +117,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
                                        options.cluster, options.measured_steps,
                                        tensors_.buffer_bytes()};
   planning.replan_above = options.replan_above;
+  planning.most_above_ddp = options.most_above_ddp;
   if (options.preconditioner)
     planning.second_order =
         second_order_of(KfacInside::preconditioner(*options.preconditioner), communicator);

@@ -166,8 +166,12 @@ void PartialOptimizer::watch(const Kind& kind) {
   state = kind.watched(state.get(), alive_);
 }
 
-void PartialOptimizer::update(std::size_t index, const std::vector<at::Tensor>& gradients) {
-  Part& part = parts_[index];
+void PartialOptimizer::update(const std::vector<std::size_t>& which,
+                              const std::vector<std::vector<at::Tensor>>& gradients) {
+  for (std::size_t i = 0; i < which.size(); ++i) update(parts_[which[i]], gradients[i]);
+}
+
+void PartialOptimizer::update(Part& part, const std::vector<at::Tensor>& gradients) {
   if (!part.twin) return;
   std::vector<at::Tensor> here = gradients;
   const auto exchange = [&] {

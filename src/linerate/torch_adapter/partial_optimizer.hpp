@@ -34,7 +34,8 @@ class PartialOptimizer final : public PartialUpdates {
   /// Whose step the next capture() takes apart; it need not live longer than that call.
   void follow(torch::optim::Optimizer& optimizer) { next_ = &optimizer; }
   void capture(const std::vector<std::vector<at::Tensor>>& parts) override;
-  void update(std::size_t part, const std::vector<at::Tensor>& gradients) override;
+  void update(const std::vector<std::size_t>& which,
+              const std::vector<std::vector<at::Tensor>>& gradients) override;
   /// Gives the state back to the optimizer if that still lives and holds what was captured.
   void release() override;
 
@@ -47,6 +48,7 @@ class PartialOptimizer final : public PartialUpdates {
   static const Kind* kind_of(const torch::optim::Optimizer& optimizer);
   static void step_what_has_gradients(torch::optim::Optimizer& optimizer);
 
+  static void update(Part& part, const std::vector<at::Tensor>& gradients);
   bool fits(const std::vector<std::vector<at::Tensor>>& parts) const;
   void make_twins(const Kind& kind, const std::vector<std::vector<at::Tensor>>& parts);
   void watch(const Kind& kind);

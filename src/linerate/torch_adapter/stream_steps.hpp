@@ -51,6 +51,8 @@ class StreamSteps final : public exec::StepRunner {
   void drain() override;
   /// For one task as for all.
   void wait_for(exec::TaskId) override { drain(); }
+  /// Enqueued.
+  bool is_done(exec::TaskId id) const override { return runner_->machine().is_done(id); }
   /// Nothing is left to be submitted after a call.
   void wait_idle() override {}
   exec::TaskId current(std::uint32_t task) const override { return {step_, task}; }

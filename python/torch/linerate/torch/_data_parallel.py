@@ -33,6 +33,10 @@ class DataParallel(torch.nn.Module):
 
     `strategy`: a line of text, `linerate list strategies`; "auto" begins as "ddp", takes the exchange whose step is predicted
     shortest after `measured_steps` steps, and plans again when steps depart from that prediction by more than `replan_above`.
+    `most_above_ddp`: "dear", "optimal" and "mg-wfbp" are tried against "ddp" on the live group, in the job's own steps: after the first
+    one both run in turn, two blocks each of `measured_steps` and one more. If the strategy's steps are longer by more than this share,
+    "ddp" stays, with the same wire format and what follows a +; a warning, `str(dp)` and report() say so. float("inf"): no trial. Not
+    with "auto" and K-FAC. Results differ in nothing but the order of sums, on more than two ranks.
     `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
     `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is probed.
     With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `skip`, `scaler` and
@@ -44,7 +48,7 @@ class DataParallel(torch.nn.Module):
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
-                 replan_above=0.2, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None,
+                 replan_above=0.2, most_above_ddp=0.01, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None,
                  levenberg_marquardt=None, device_group=None, **others):
         if others:
             raise TypeError(unknown_options(others))
@@ -74,8 +78,8 @@ class DataParallel(torch.nn.Module):
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)
         self._why_no_adam = _core.why_not_with_adam(strategy)
-        self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above, seed,
-                                    name, bool(record), self.kfac and self.kfac._core,
+        self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above,
+                                    float(most_above_ddp), seed, name, bool(record), self.kfac and self.kfac._core,
                                     "" if device_group is None else device_group.group_name)
         self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
         self._recording, self._computed_ns, self._ended_ns = False, None, None
@@ -293,9 +297,20 @@ class DataParallel(torch.nn.Module):
         """What the run has measured of its gradients, as the JSON document."""
         return json.loads(self._core.workload_json())
 
+    @property
+    def trial(self):
+        """What the trial against "ddp" has found (`most_above_ddp`), in words; empty before, and if there is none."""
+        return self._core.trial_in_words()
+
+    def extra_repr(self):
+        if not self._core.is_open():
+            return f"strategy={self.strategy!r}, closed"
+        now = self._core.strategy()
+        return f"strategy={self.strategy!r}" + (f", now {now!r}" if now != self.strategy else "") + (f"\n{self.trial}" if self.trial else "")
+
     def report(self):
         """The recorded Timeline of all ranks. Collective."""
-        return Report(self._core.timeline_json(), self._world.rank, self._core.strategy())
+        return Report(self._core.timeline_json(), self._world.rank, self._core.strategy(), self.trial)
 
     def advise(self, *, ranks=None, bandwidth=None, strategy=(), least_gain=0.02, codecs=False, budget=3.0):
         """What to change in this script, after some measured steps: Advice, from the times of the recorded steps and a calibration
@@ -372,11 +387,11 @@ settle_before_pickling(_settle_all)
 
 class Report:
     """A recorded Timeline: rank 0 has it, other ranks an empty one. `strategy`: that of the plan in force, with "auto" the one
-    chosen."""
+    chosen. `trial`: DataParallel.trial."""
 
-    def __init__(self, text, rank, strategy):
+    def __init__(self, text, rank, strategy, trial):
         self._text, self._rank = text, rank
-        self.strategy = strategy
+        self.strategy, self.trial = strategy, trial
 
     def to_json(self):
         return self._text

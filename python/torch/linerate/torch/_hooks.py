@@ -12,7 +12,7 @@ class _Bucket:
 
     def __init__(self, world, strategy, index, names, gradients):
         self._leaves = [torch.zeros_like(g).requires_grad_() for g in gradients]
-        self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, "keep", None, 5, float("inf"), 0,
+        self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, "keep", None, 5, float("inf"), float("inf"), 0,
                                     f"bucket {index}", False, None, "")
 
     def exchange(self, gradients):

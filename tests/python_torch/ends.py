@@ -22,7 +22,7 @@ def trained(strategy="ddp", steps=3, timeout=60):
     lt.init(timeout=timeout)
     torch.manual_seed(7)
     model = nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 5))
-    dp = lt.DataParallel(model, strategy=strategy)
+    dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=float("inf"))
     opt = torch.optim.SGD(model.parameters(), 0.05)
     for _ in range(steps):
         step(dp, opt)
@@ -57,6 +57,13 @@ def exception_in_forward():
     model, dp, opt = trained()
     if dist.get_rank() == 1:
         model.register_forward_hook(lambda *_: (_ for _ in ()).throw(ValueError("a batch without samples")))
+    reported(dp, opt)
+
+
+def set_batch_on_one_rank():
+    model, dp, opt = trained(sys.argv[3])
+    if dist.get_rank() == 1:
+        dp.set_batch(8)
     reported(dp, opt)
 
 

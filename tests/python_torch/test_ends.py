@@ -23,6 +23,16 @@ def test_other_ranks_hear_who(name, tmp_path):
         assert found and REASONS[name] in found[1], output[-4000:]
 
 
+@pytest.mark.parametrize("strategy", ("bulk", "ddp", "dear"))
+def test_set_batch_on_one_rank_is_named_on_every_rank(strategy, tmp_path):
+    """The gradients of that step would be of two weights: no rank may take it, nor wait for ever."""
+    status, output = torchrun(3, HERE / "ends.py", "set_batch_on_one_rank", str(tmp_path), strategy)
+    assert status != 0, output[-3000:]
+    for rank in range(3):
+        found = re.search(rf"rank {rank}: CommError: (.*)", output)
+        assert found and "step 3: all-reduce samples" in found[1] and "rank 1" in found[1], output[-4000:]
+
+
 def test_exit_without_settle():
     status, output = torchrun(2, HERE / "ends.py", "exit_without_settle")
     assert status == 0, output[-3000:]

@@ -7,6 +7,22 @@ import torch
 from . import _core, _world
 
 
+_PART = "8MiB"  # of gradients
+
+
+def _inside(strategy):
+    """How each of DDP's buckets is exchanged. Without a compressor in parts, one message each: a part is cast while the one before it
+    travels, and DDP's next bucket waits for the casts of one part alone."""
+    exchange, *more = strategy.split("+")
+    name, _, options = exchange.strip().partition("(")
+    if more or name not in ("ddp", "bulk"):
+        return strategy if more else f"bulk+{strategy}"
+    if name == "ddp":
+        return strategy
+    wire = options.rstrip(") ")
+    return f"ddp(first={_PART},bucket={_PART}{',' + wire if wire else ''})"
+
+
 class _Bucket:
     """A bucket's gradients as parameters of an exchange of their own, whose gradients they are."""
 
@@ -16,46 +32,60 @@ class _Bucket:
                                     f"bucket {index}", False, None, "")
 
     def exchange(self, gradients):
-        torch.autograd.backward(self._leaves, gradients)
-        report = self._core.finish()
+        """The means, which are memory of the exchange until the next one; None if the step is not to count."""
         for leaf, gradient in zip(self._leaves, gradients):
-            if report.infinite:
-                gradient.fill_(float("nan"))  # a scaler has to see it
-            else:
-                gradient.copy_(leaf.grad)
+            leaf.grad = gradient  # in place of a backward pass, which would copy it
+        report = self._core.finish()
+        means = None if report.infinite else [leaf.grad for leaf in self._leaves]
+        for leaf in self._leaves:
             leaf.grad = None
+        return means
 
     def close(self):
         self._core.close()
 
 
 class HookState:
-    """What the hook of one DistributedDataParallel remembers. Exchanges run on a thread, in the order of DDP's buckets."""
+    """What the hook of one DistributedDataParallel remembers. Exchanges run on a thread, in the order of DDP's buckets; another one
+    copies what has come to where DDP reads it, while the next bucket travels."""
 
     def __init__(self, strategy, process_group):
-        self._strategy = strategy if "+" in strategy or strategy.split("(")[0] in ("ddp", "bulk") else f"bulk+{strategy}"
+        self._strategy = _inside(strategy)
         self._group, self._world = process_group, None
         self._buckets, self._layouts, self._names = {}, {}, {}
-        self._jobs = queue.SimpleQueue()
-        self._thread = None
+        self._jobs, self._arrived = queue.SimpleQueue(), queue.SimpleQueue()
+        self._threads = []
         _world.keep(self)
 
     def start(self, bucket):
-        if self._thread is None:
+        if not self._threads:
             self._world = _world.world_of(self._group)
-            self._thread = threading.Thread(target=self._work, daemon=True)
-            self._thread.start()
+            self._threads = [threading.Thread(target=work, daemon=True) for work in (self._exchange_all, self._deliver_all)]
+            for thread in self._threads:
+                thread.start()
         result = torch.futures.Future()
         self._jobs.put((bucket.index(), bucket.buffer(), list(bucket.gradients()), list(bucket.parameters()), result))
         return result
 
-    def _work(self):
+    def _exchange_all(self):
         while (job := self._jobs.get()) is not None:
             index, buffer, gradients, parameters, result = job
             try:
-                self._exchange(index, gradients, parameters)
-                result.set_result(buffer)
+                self._arrived.put((buffer, gradients, self._exchange(index, gradients, parameters), result))
             except Exception as error:  # backward() raises it
+                result.set_exception(error)
+        self._arrived.put(None)
+
+    def _deliver_all(self):
+        while (job := self._arrived.get()) is not None:
+            buffer, gradients, means, result = job
+            try:
+                if means is None:
+                    buffer.fill_(float("nan"))  # a scaler has to see it
+                else:
+                    torch._foreach_copy_(gradients, means)
+                result.set_result(buffer)
+            except Exception as error:
                 result.set_exception(error)
 
     def _exchange(self, index, gradients, parameters):
@@ -67,13 +97,14 @@ class HookState:
                 self._buckets.pop(index).close()
             self._buckets[index] = _Bucket(self._world, self._strategy, index, names, gradients)
             self._layouts[index] = layout
-        self._buckets[index].exchange(gradients)
+        return self._buckets[index].exchange(gradients)
 
     def close(self):
-        if self._thread is not None:
+        if self._threads:
             self._jobs.put(None)
-            self._thread.join()
-            self._thread = None
+            for thread in self._threads:
+                thread.join()
+            self._threads = []
         for bucket in self._buckets.values():
             bucket.close()
         self._buckets.clear()
@@ -81,7 +112,7 @@ class HookState:
 
 def ddp_hook(strategy, process_group=None):
     """(state, hook) for DistributedDataParallel.register_comm_hook: gradients are exchanged with linerate's compressors, such
-    as "powersgd(rank=4)" or "topk(density=0.01)". Call lt.init() first."""
+    as "powersgd(rank=4)" or "topk(density=0.01)", or in another type, "bulk(wire=fp16)". Call lt.init() first."""
     return HookState(strategy, process_group), _hook
 
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "linerate/core/error.hpp"
+#include "linerate/exec/recorder.hpp"
 #include "linerate/plan/registry.hpp"
 #include "torch_adapter/noting_communicator.hpp"
 #include "torch_adapter/parity.hpp"
@@ -95,7 +96,74 @@ at::Tensor trained(Communicator& communicator, const Run& run) {
   return flat(model);
 }
 
+/// Gradient descent of a program's own, which counts how often it is called.
+class CountedDescent final : public PartialUpdates {
+ public:
+  explicit CountedDescent(bool together) : together_(together) {}
+  void capture(const std::vector<std::vector<at::Tensor>>& parts) override {
+    parts_ = parts;
+    updated_.assign(parts.size(), 0);
+  }
+  void update(const std::vector<std::size_t>& which,
+              const std::vector<std::vector<at::Tensor>>& gradients) override {
+    ++calls_;
+    for (std::size_t i = 0; i < which.size(); ++i) {
+      ++updated_[which[i]];
+      for (std::size_t k = 0; k < gradients[i].size(); ++k)
+        parts_[which[i]][k].sub_(0.05 * gradients[i][k]);
+    }
+  }
+  void release() override { EXPECT_THAT(updated_, testing::Each(1)); }
+  bool is_shorter_together() const override { return together_; }
+  std::size_t calls() const { return calls_; }
+  std::size_t parts() const { return parts_.size(); }
+
+ private:
+  bool together_;
+  std::size_t calls_ = 0;
+  std::vector<std::vector<at::Tensor>> parts_;
+  std::vector<int> updated_;
+};
+
 class DelayedUpdate : public testing::TestWithParam<int> {};
+
+/// Recorded steps keep a task for each part.
+TEST_P(DelayedUpdate, PartsThatHaveArrivedAreUpdatedInOneCallIfThatIsShorter) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "counted");
+    for (const auto& [together, recorded] :
+         {std::pair{false, false}, {true, false}, {true, true}}) {
+      recorder.keep(recorded);
+      Mlp model, expected;
+      model.to(at::kDouble);
+      expected.to(at::kDouble);
+      DataParallel parallel(model, communicator,
+                            {.strategy = "dear(layers=1)",
+                             .measured_steps = 1,
+                             .recorder = &recorder,
+                             .name = "ours"});
+      DataParallel plain(expected, communicator, {.strategy = "bulk", .name = "theirs"});
+      torch::optim::SGD optimizer(expected.parameters(), 0.05);
+      for (int step = 0; step < 4; ++step) {
+        const auto pass = [&](Mlp& m) {
+          mean_loss(m.forward(batch_of(communicator, 6, step, at::kDouble)),
+                    batch_of(communicator, 3, step + 0.5, at::kDouble))
+              .backward();
+        };
+        pass(model);
+        const auto descent = std::make_shared<CountedDescent>(together);
+        parallel.step(descent);
+        ASSERT_GE(descent->parts(), 2u);
+        communicator.barrier("all have arrived")->wait();  // calls end in their order
+        parallel.settle();
+        EXPECT_EQ(descent->calls(), together && !recorded ? 1 : descent->parts());
+        pass(expected);
+        plain.step(optimizer);
+      }
+      EXPECT_LE(difference(flat(model), flat(expected)), 1e-12);
+    }
+  });
+}
 
 TEST_P(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights) {
   ranks(GetParam(), [](Communicator& communicator) {

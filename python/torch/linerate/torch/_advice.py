@@ -57,7 +57,7 @@ def workload_of(dp):
     every = [json.loads(text) for text in dp._world.gather_texts(json.dumps(mine), "advise: times of steps")]
     if not all(every):
         raise _core.UsageError("DataParallel.advise: no step was recorded yet. Steps are once the plan is final, "
-                               "as plan_is_final says, and if record= is not 0: train about 10 more steps first")
+                               "as plan_is_final says, and if record= is not 0: train about 30 more steps first")
     forward_s, backward_s, outside_s = (statistics.fmean(part) for part in zip(*every))
     # Ready times count from the first gradient, which the recorded backward pass begins before.
     lead_s = max(backward_s - workload["backward_s"], 0.0)

@@ -3,7 +3,6 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/diag.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
@@ -13,6 +12,7 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/large_product.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
 
 namespace linerate::torch_adapter {
@@ -56,10 +56,10 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
     if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
   large = std::min(large, kLargest);
   const at::Tensor rows = at::ones({large, large}, dtype), sum = at::zeros({large, large}, dtype);
-  std::array<double, 4> seconds = {inverse_s(kSmall, dtype, method),
-                                   inverse_s(large, dtype, method),
-                                   least_s([&] { add_symmetric_product(rows, 1, sum); }),
-                                   least_s([&] { static_cast<void>(at::mm(rows, rows)); })};
+  std::array<double, 4> seconds = {
+      inverse_s(kSmall, dtype, method), inverse_s(large, dtype, method),
+      least_s([&] { add_symmetric_product(rows, 1, sum); }),
+      least_s([&] { static_cast<void>(times_transpose(rows, rows)); })};
   communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")
       ->wait();
   for (double& s : seconds) s /= communicator.size();

@@ -9,6 +9,7 @@
 
 #include "linerate/core/rng.hpp"
 #include "linerate/torch_adapter/kfac/conv_products.hpp"
+#include "linerate/torch_adapter/kfac/large_product.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
 
 namespace linerate::torch_adapter {
@@ -198,8 +199,11 @@ at::Tensor KroneckerBlock::gradient() const {
 
 at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient, double damping) const {
   const Inverse &a = inverse(FactorSide::a), &g = inverse(FactorSide::g);
-  if (options_.method == InverseMethod::cholesky)
-    return at::matmul(at::matmul(g.matrix, gradient), a.matrix);
+  if (options_.method == InverseMethod::cholesky) {
+    if (shape().groups > 1) return at::matmul(at::matmul(g.matrix, gradient), a.matrix);
+    // Inverses are symmetric bit for bit.
+    return times_transpose(times_transpose(g.matrix[0], gradient[0].t()), a.matrix[0]).unsqueeze(0);
+  }
   at::Tensor rotated = at::matmul(at::matmul(g.matrix.mT(), gradient), a.matrix);
   rotated.div_(g.values.unsqueeze(2) * a.values.unsqueeze(1) + damping);
   return at::matmul(at::matmul(g.matrix, rotated), a.matrix.mT());

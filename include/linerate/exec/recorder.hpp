@@ -53,6 +53,7 @@ class Recorder {
 
   /// Whether what is added is kept; true at first. Without an end a long run would fill the memory.
   void keep(bool yes) { kept_ = yes; }
+  /// Whether what is added now is kept.
   bool keeps() const { return kept_; }
   /// What was added so far, names apart, is gone.
   void forget();

@@ -9,8 +9,9 @@ ranks meet before each block. First each exact contender's weights after four st
 bench/peers/peers_rank.py, which also measures GPUs (tools/gpu-lab peers).
 
 A ratio is the median over rounds of a block's median step over that of the contender named with it, with the least and the largest of
-the rounds; in brackets the strategy in force, where it is not the contender's name. A bound "holds" if the median keeps it, is "missed" if every round is above it, else "not told apart". The second number of
-milliseconds is processor time of all threads of rank 0, which other programs disturb less.
+the rounds. A bound "holds" if the median keeps it, is "missed" if every round is above it, else "not told apart". The second number of
+milliseconds is processor time of all threads of rank 0, which other programs disturb less. "plan" is the strategy in force, where it is
+another than the contender's name says.
 """
 import argparse
 import json

@@ -27,17 +27,17 @@ sys.path.insert(0, str(HERE / "peers"))
 import ratios  # noqa: E402
 from contenders import ON_CPUS  # noqa: E402
 
-_SHAPED = 3, 2  # rounds, steps: at a low rate steps are long, and vary little
+_SHAPED_STEPS = 2  # of a block: at a low rate steps are long
 
 
 def measured(o, model, rate, scratch):
     """A run's result; None if there can be no such rate here."""
     shaped = rate != "unshaped"
-    rounds, steps = _SHAPED if shaped else (o.rounds, o.steps)
+    steps = _SHAPED_STEPS if shaped else o.steps
     environment = {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
     if shaped:
         environment.update(MASTER_ADDR="10.97.0.1", GLOO_SOCKET_IFNAME="eth0")  # tools/lab's first namespace
-    job = {"set": "cpus", "model": model, "device": "cpu", "batch": o.batch, "lr": 0.01, "rounds": rounds, "steps": steps, "loss_steps": 0, "endure": 0,
+    job = {"set": "cpus", "model": model, "device": "cpu", "batch": o.batch, "lr": 0.01, "rounds": o.rounds, "steps": steps, "loss_steps": 0, "endure": 0,
            "names": [n for n in o.only if not (shaped and n == "auto")], "environment": environment, "result": str(scratch / "result.json")}
     start = [HERE.parent / "tools/lab", "run", "--ranks", "2", "--rate", rate, "--"] if shaped else [HERE.parent / "tools/mpirun", "-n", "2"]
     command = [*start, sys.executable, HERE / "peers/peers_rank.py", json.dumps(job)]
@@ -59,9 +59,9 @@ def require_sound(rows, where):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=["resnet18", "gpt"])
+    parser.add_argument("--models", nargs="*", default=["resnet18", "gpt"], help="those of bench/peers/models.py; matrix: the exchange alone")
     parser.add_argument("--rates", nargs="*", default=["unshaped", "1Gbit/s", "200Mbit/s"])
-    parser.add_argument("--rounds", type=int, default=5, help="without a rate; with one 3")
+    parser.add_argument("--rounds", type=int, default=5, help="blocks of each contender (5); the more, the smaller a difference that is told apart")
     parser.add_argument("--steps", type=int, default=4, help="of a block without a rate; with one 2")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--only", nargs="*", default=list(ON_CPUS))

@@ -131,7 +131,12 @@ def tiny():
     return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-MODELS = {"vgg16": vgg16, "resnet18": ResNet18, "resnet50": resnet50, "vgg16-imagenet": vgg16_imagenet, "gpt": gpt, "bert": bert, "tiny": tiny}
+def matrix():
+    """A matrix of 25 MB, one bucket to DDP, and next to no computation: a step is the exchange, and a small difference can be told."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 2048), nn.ReLU(inplace=True), nn.Linear(2048, 10))
+
+
+MODELS = {"vgg16": vgg16, "resnet18": ResNet18, "resnet50": resnet50, "vgg16-imagenet": vgg16_imagenet, "gpt": gpt, "bert": bert, "matrix": matrix, "tiny": tiny}
 IMAGES = {"resnet50": (224, 1000), "vgg16-imagenet": (224, 1000), "tiny": (8, 10)}  # width and classes, else (32, 10)
 
 

@@ -133,9 +133,12 @@ class Comparison:
                 self.losses[name] = statistics.mean(self.gathered(t.loss.item()))
 
     def measure(self):
+        """Each round begins with another contender, so that none always comes after the same one's last step."""
+        turns = list(self.trainings.values())
         for _ in range(self.job["rounds"]):
-            for t in self.trainings.values():
+            for t in turns:
                 t.block(self.job["steps"], self.meet)
+            turns.append(turns.pop(0))
 
     def endure(self):
         """`endure` steps more of linerate's exact contenders: a job that hangs is ended by its limit."""

@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
       best_of_five([&] { std::memcpy(copy.data(), made.text.data(), copy.size()); });
   double parsing = 1e9;
   for (int i = 0; i < 5; ++i) {
-    trace::Input input = trace::Input::from_memory(made.text, "bench");
+    trace::InputFile input = trace::InputFile::from_memory(made.text, "bench");
     parsing = std::min(parsing,
                        seconds_of([&] { check(!trace::read_job(input).ranks.empty(), "ranks"); }));
   }

@@ -57,7 +57,7 @@ doc::Workload resnet50(bool& published) {
   const auto folder = kShared / "data/per_gradient";
   published = std::filesystem::exists(folder / "resnet50.bk.log");
   if (published) {
-    trace::Input log = trace::Input::open((folder / "resnet50.bk.log").string());
+    trace::InputFile log = trace::InputFile::open((folder / "resnet50.bk.log").string());
     return trace::read_per_gradient_log(
         log, {folder / "cuda_vec_add.log", 0.1280858, trace::StepTimeCovers::step});
   }

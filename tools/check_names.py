@@ -20,10 +20,9 @@ NAMES = re.compile(r"\b(k[A-Z]\w*)\b(?=\s*(?:=|\{|\[))")
 TYPE = re.compile(r"(?:struct|class|enum class) (\w+)(?=\s*(?:[{:]|final|$))")
 
 
-# Types of several modules with one name, and why. First those that are one thing in each; then those that are not, and have no
-# second name yet: none is added there.
+# Types of several modules with one name, which are one thing in each: which.
 OPTIONS = "what the verb's function takes, and what is typed after the verb, which is read into it"
-ONE_THING = {
+SHARED = {
     "AdviseOptions": OPTIONS,
     "CompareOptions": OPTIONS,
     "ImportOptions": OPTIONS,
@@ -39,20 +38,6 @@ ONE_THING = {
     "Transfer": "something on its way from rank to rank: comm's, and as K-FAC's searches see it",
     "Channel": "the network of a job: comm's carries messages, that of K-FAC's searches says when they end",
 }
-NOT_YET = {
-    "Block": "doc: a layer that K-FAC approximates; comm: a part of an array that is being reduced",
-    "Candidate": "doc: a strategy that was considered; bench_logs: a test that may have printed a log",
-    "Fit": "calibrate: a fitted cost with its errors; compress: a distribution",
-    "Gains": "evaluation: over candidates; trace: by what is left out",
-    "Group": "doc: ranks of a Plan; comm: one communicator of several",
-    "Input": "compress: what a codec encodes; trace: a file that is read",
-    "LeftOut": "bench_logs: thrown; calibrate: a sample that a fit did not see; trace: time that passes in none",
-    "Operation": "comm: which call of a communicator; exec: what runs a task",
-    "Phase": "compress: a stretch of training; trace: what a step was doing",
-    "Schedule": "plan: when exchanges run; zoo: the learning rate over a run",
-    "Shape": "compress: of a tensor; calibrate: of a curve between its samples",
-}
-SHARED = {**ONE_THING, **NOT_YET}
 
 
 def declared(text):
@@ -94,7 +79,7 @@ def shared_types(files):
     for name, places in sorted(modules.items()):
         if len(places) > 1 and name not in SHARED:
             yield (f"{name} is a type of several modules: {', '.join(map(str, places.values()))}; give each thing a name of its own, "
-                   "or say in ONE_THING of tools/check_names.py why they are one")
+                   "or say in SHARED of tools/check_names.py why they are one")
     if (root / "tools/check_names.py").exists():
         for name in sorted(SHARED):
             if len(modules[name]) < 2:

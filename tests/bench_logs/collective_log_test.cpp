@@ -305,10 +305,10 @@ TEST(VTrain, RowsAreNanosecondsAndBandwidthsGiveTheRanks) {
 TEST(CollectiveLog, OneLineOfManyMegabytesIsCutNotKept) {
   std::string text = k2023;
   text.insert(0, std::string(64 << 20, 'x') + "\n");
-  trace::Input input = trace::Input::from_memory(std::move(text), "bench.log");
+  trace::InputFile input = trace::InputFile::from_memory(std::move(text), "bench.log");
   std::string_view line;
   ASSERT_TRUE(input.next_line(line));
-  EXPECT_EQ(line.size(), trace::Input::kLongestLine);
+  EXPECT_EQ(line.size(), trace::InputFile::kLongestLine);
   ASSERT_TRUE(input.next_line(line));
   EXPECT_THAT(std::string(line), HasSubstr("nThread"));
 }

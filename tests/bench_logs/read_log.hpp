@@ -10,7 +10,7 @@ namespace linerate::bench_logs {
 
 inline CollectiveLog read(const std::string& text, const CollectiveLogOptions& options = {},
                           const std::string& name = "bench.log") {
-  trace::Input input = trace::Input::from_memory(text, name);
+  trace::InputFile input = trace::InputFile::from_memory(text, name);
   return read_collective_log(input, options);
 }
 

@@ -22,7 +22,7 @@ class Zhang2020 : public ::testing::Test {
     const auto folder = kShared / "data/per_gradient";
     if (!std::filesystem::exists(folder / "resnet50.bk.log"))
       GTEST_SKIP() << folder << " is absent";
-    trace::Input log = trace::Input::open((folder / "resnet50.bk.log").string());
+    trace::InputFile log = trace::InputFile::open((folder / "resnet50.bk.log").string());
     workload_ = trace::read_per_gradient_log(
         log, {folder / "cuda_vec_add.log", kStep, trace::StepTimeCovers::step});
   }

@@ -5,7 +5,7 @@
 #include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
@@ -100,7 +100,7 @@ TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
   }
   const auto said = [](const std::string& text) {
     try {
-      Input input = Input::from_memory(cut(text), "log.gz");
+      InputFile input = InputFile::from_memory(cut(text), "log.gz");
       std::string all;
       for (const std::string& n : bench_logs::read_collective_log(input, {.ranks = 4}).notes)
         all += n + "\n";
@@ -114,7 +114,7 @@ TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
   EXPECT_THAT(said(vtrain), kSaysCut);
   EXPECT_THAT(said(R"({"nccl_version":1,"results":[)" + json + "{}]}"), kSaysCut);
   try {
-    Input input = Input::from_memory(cut("prose\n1\n399\n" + waits), "net.bk.log.gz");
+    InputFile input = InputFile::from_memory(cut("prose\n1\n399\n" + waits), "net.bk.log.gz");
     read_per_gradient_log(input);
     FAIL();
   } catch (const InputError& e) {
@@ -163,9 +163,9 @@ TEST(Kineto, NumbersBeyond64BitsAreUnknownAndNeverWrapAround) {
 }
 
 TEST(Kineto, AMissingRankNamesTheFileAndWhatToDo) {
-  std::vector<Input> inputs;
-  inputs.push_back(Input::from_memory(trace_of(0, 2, {kernel("gemm", 0, 1)}), "rank0.json"));
-  inputs.push_back(Input::from_memory("[" + kernel("gemm", 0, 1) + "]", "b.json"));
+  std::vector<InputFile> inputs;
+  inputs.push_back(InputFile::from_memory(trace_of(0, 2, {kernel("gemm", 0, 1)}), "rank0.json"));
+  inputs.push_back(InputFile::from_memory("[" + kernel("gemm", 0, 1) + "]", "b.json"));
   try {
     static_cast<void>(read_job(inputs));
     FAIL();

@@ -4,7 +4,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/verdict.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
@@ -45,8 +45,8 @@ std::string collective_node(int comm_type, std::uint64_t bytes, std::uint64_t st
 }
 
 Job job_of_files(const std::vector<std::pair<std::string, std::string>>& files) {
-  std::vector<Input> inputs;
-  for (const auto& [name, text] : files) inputs.push_back(Input::from_memory(text, name));
+  std::vector<InputFile> inputs;
+  for (const auto& [name, text] : files) inputs.push_back(InputFile::from_memory(text, name));
   return read_job(inputs);
 }
 

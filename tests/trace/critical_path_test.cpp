@@ -11,7 +11,7 @@
 #include "linerate/trace/explain/program_builder.hpp"
 #include "linerate/trace/explain/replay.hpp"
 #include "linerate/trace/explain/verdict.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "trace/synthetic_job.hpp"
 
@@ -42,10 +42,10 @@ class CriticalPaths : public testing::TestWithParam<std::tuple<Recorded, int>> {
   int ranks() const { return std::get<1>(GetParam()); }
   Breakdown explained(const SyntheticJob& job) const { return break_down(job_of(job, how())); }
   /// Kernels alone say nothing about phases.
-  std::optional<Phase> known(Phase phase) const {
+  std::optional<StepPhase> known(StepPhase phase) const {
     return how() == Recorded::kernels ? std::nullopt : std::optional(phase);
   }
-  void expect_named(const SyntheticJob& job, int rank, long us, Phase where) const {
+  void expect_named(const SyntheticJob& job, int rank, long us, StepPhase where) const {
     SyntheticJob without = job;
     without.delay_us = [](int, int, int) { return 0L; };
     const Breakdown b = explained(job);
@@ -82,24 +82,24 @@ TEST_P(CriticalPaths, NothingLeftOutTakesAsLongAsRecorded) {
 }
 
 TEST_P(CriticalPaths, ASleepBeforeBackwardIsNamedAndItsGainExact) {
-  expect_named(late(ranks(), 1, 1, 60'000), 1, 60'000, Phase::forward);
+  expect_named(late(ranks(), 1, 1, 60'000), 1, 60'000, StepPhase::forward);
 }
 
 TEST_P(CriticalPaths, ADelayInsideOneRanksBackwardIsNamedAndItsGainExact) {
   // The first bucket is on its way while rank 1 pauses: others wait for the second and third.
-  expect_named(late(ranks(), 1, 2, 60'000), 1, 60'000, Phase::backward);
-  expect_named(late(ranks(), 0, 3, 25'000), 0, 25'000, Phase::backward);
+  expect_named(late(ranks(), 1, 2, 60'000), 1, 60'000, StepPhase::backward);
+  expect_named(late(ranks(), 0, 3, 25'000), 0, 25'000, StepPhase::backward);
 }
 
 TEST_P(CriticalPaths, ASlowLoaderOfOneRankIsNamed) {
-  expect_named(late(ranks(), 1, 0, 40'000), 1, 40'000, Phase::data_loading);
+  expect_named(late(ranks(), 1, 0, 40'000), 1, 40'000, StepPhase::data_loading);
 }
 
 TEST_P(CriticalPaths, ADelayThatBucketsUnderWayCoverIsNotAddedUp) {
   // Long transfers: what waits on the network behind the late bucket is no delay of its own.
   SyntheticJob job = late(ranks(), 1, 1, 60'000);
   job.transfer_us = {30'000, 20'000, 10'000};
-  expect_named(job, 1, 60'000, Phase::forward);
+  expect_named(job, 1, 60'000, StepPhase::forward);
 }
 
 TEST_P(CriticalPaths, OfTwoLateRanksTheLaterHidesTheOther) {
@@ -171,7 +171,7 @@ TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
   const Irregularity& i = b.path.irregular.front();
   EXPECT_EQ(i.step, 5);
   EXPECT_EQ(i.rank, 1);
-  EXPECT_EQ(i.where, known(Phase::backward));
+  EXPECT_EQ(i.where, known(StepPhase::backward));
   EXPECT_NEAR(i.longer_s, 0.3, kExact);
   EXPECT_THAT(b.notes, testing::Contains(HasSubstr("step 5: rank 1 took 300 ms longer")));
   EXPECT_TRUE(b.path.causes.empty());
@@ -207,7 +207,7 @@ TEST_P(CriticalPaths, ADelayBehindBackwardArisesInTheOptimizer) {
     const Breakdown b = explained(job);
     ASSERT_EQ(b.path.causes.size(), 1u);
     EXPECT_EQ(b.path.causes[0].rank, 1);
-    EXPECT_EQ(b.path.causes[0].where, known(Phase::optimizer));
+    EXPECT_EQ(b.path.causes[0].where, known(StepPhase::optimizer));
     EXPECT_NEAR(b.path.causes[0].per_step_s, 0.060, kExact);
     EXPECT_EQ(b.path.causes[0].steps_with_it, 5);
   }
@@ -301,7 +301,7 @@ TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwh
   const Breakdown b = break_down(job_of_ranks(ranks));
   ASSERT_EQ(b.path.causes.size(), 1u);
   EXPECT_EQ(b.path.causes[0].rank, 0);
-  EXPECT_EQ(b.path.causes[0].where, Phase::backward);
+  EXPECT_EQ(b.path.causes[0].where, StepPhase::backward);
   EXPECT_NEAR(b.path.causes[0].per_step_s, 0.039, kExact);  // rank 1 waits from 70 to 71
   EXPECT_NEAR(b.path.causes[0].gain_share.value(), 38.0 / 120, kExact);
 }
@@ -336,9 +336,9 @@ Job cut_behind_step_2(int from) {
   };
   SyntheticJob cut = whole;
   cut.steps = 3;
-  std::vector<Input> inputs;
-  inputs.push_back(Input::from_memory(cut.traces(Recorded::cpu).at(0), "rank0.json"));
-  inputs.push_back(Input::from_memory(whole.traces(Recorded::cpu).at(1), "rank1.json"));
+  std::vector<InputFile> inputs;
+  inputs.push_back(InputFile::from_memory(cut.traces(Recorded::cpu).at(0), "rank0.json"));
+  inputs.push_back(InputFile::from_memory(whole.traces(Recorded::cpu).at(1), "rank1.json"));
   return read_job(inputs);
 }
 
@@ -391,9 +391,9 @@ TEST(CriticalPath, ALateRankThatGainsLessThanIsWorthNamingIsNoCause) {
 
 TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
   SyntheticJob first{.steps = 3}, then{.steps = 6, .skipped = {0, 3}};
-  std::vector<Input> inputs;
-  inputs.push_back(Input::from_memory(first.traces(Recorded::cpu).at(0), "rank0.json"));
-  inputs.push_back(Input::from_memory(then.traces(Recorded::cpu).at(1), "rank1.json"));
+  std::vector<InputFile> inputs;
+  inputs.push_back(InputFile::from_memory(first.traces(Recorded::cpu).at(0), "rank0.json"));
+  inputs.push_back(InputFile::from_memory(then.traces(Recorded::cpu).at(1), "rank1.json"));
   const Breakdown b = break_down(read_job(inputs));
   EXPECT_EQ(judge(b).finding, Finding::inconclusive);
   EXPECT_THAT(judge(b).reason, testing::HasSubstr("no step is in the traces of all ranks"));
@@ -418,7 +418,7 @@ class RecordedJobs : public testing::Test {
   }
   /// tools/record-fixtures, `stragglers`: rank 1 of two pauses for 60 ms in each of five steps. In
   /// even2 the same processes do the same without the pause.
-  void expect_bound(const std::string& name, Phase where) {
+  void expect_bound(const std::string& name, StepPhase where) {
     const Breakdown even = break_down(recorded("even2")), b = break_down(recorded(name));
     ASSERT_EQ(b.path.causes.size(), 1u);
     EXPECT_EQ(b.path.causes[0].rank, 1);
@@ -447,11 +447,11 @@ class RecordedJobs : public testing::Test {
 };
 
 TEST_F(RecordedJobs, ASleepBeforeBackwardGainsNoMoreThanTheBound) {
-  expect_bound("late2", Phase::forward);
+  expect_bound("late2", StepPhase::forward);
 }
 
 TEST_F(RecordedJobs, ASleepInAHookInsideBackwardGainsNoMoreThanTheBound) {
-  expect_bound("late_backward2", Phase::backward);
+  expect_bound("late_backward2", StepPhase::backward);
 }
 
 TEST_F(RecordedJobs, ASlowDataLoaderIsInputBound) {

@@ -14,7 +14,7 @@
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/importers.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/read_job.hpp"
@@ -32,11 +32,11 @@ inline void require(bool holds, const char* what) {
 /// Stands between the files of one job in one input.
 inline const std::string kNextFile = "\n%%next file%%\n";
 
-inline std::vector<Input> files_of(const std::string& content) {
-  std::vector<Input> inputs;
+inline std::vector<InputFile> files_of(const std::string& content) {
+  std::vector<InputFile> inputs;
   for (std::size_t at = 0; at <= content.size() && inputs.size() < 8;) {
     const std::size_t end = std::min(content.find(kNextFile, at), content.size());
-    inputs.push_back(Input::from_memory(
+    inputs.push_back(InputFile::from_memory(
         content.substr(at, end - at), inputs.empty() && end == content.size()
                                           ? "fuzz"
                                           : "fuzz.rank" + std::to_string(inputs.size()) + ".json"));
@@ -77,7 +77,7 @@ inline void feed_import(const Job& job) {
 /// Tables of bytes and seconds are not told by content: --add-cost names them.
 inline void feed_add_cost(const std::string& content) {
   try {
-    Input input = Input::from_memory(content.substr(0, 10'000), "fuzz");
+    InputFile input = InputFile::from_memory(content.substr(0, 10'000), "fuzz");
     require(!read_add_cost(input).empty(), "a table that was read has rows");
   } catch (const InputError&) {
   }
@@ -87,8 +87,8 @@ inline void feed_add_cost(const std::string& content) {
 inline bool feed_importer(const std::string& content) {
   try {
     feed_add_cost(content);
-    std::vector<Input> inputs = files_of(content);
-    Input& first = inputs.front();
+    std::vector<InputFile> inputs = files_of(content);
+    InputFile& first = inputs.front();
     const Importer& importer = *recognise(first.head()).importer;
     if (inputs.size() == 1 && importer.read_workload != nullptr) {
       const doc::Workload w = importer.read_workload(first, {});

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/kineto_text.hpp"
@@ -63,9 +63,9 @@ inline ImportedJob import_job(const Job& job) {
   return i;
 }
 inline Job job_of_texts(const std::vector<std::string>& texts) {
-  std::vector<Input> inputs;
+  std::vector<InputFile> inputs;
   for (std::size_t r = 0; r < texts.size(); ++r)
-    inputs.push_back(Input::from_memory(texts[r], fmt::format("rank{}.json", r)));
+    inputs.push_back(InputFile::from_memory(texts[r], fmt::format("rank{}.json", r)));
   return read_job(inputs);
 }
 

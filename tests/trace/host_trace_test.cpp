@@ -2,7 +2,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
@@ -13,8 +13,8 @@ using testing::Contains;
 using testing::HasSubstr;
 
 Job host_job_of_files(const std::vector<std::pair<std::string, std::string>>& files) {
-  std::vector<Input> inputs;
-  for (const auto& [name, text] : files) inputs.push_back(Input::from_memory(text, name));
+  std::vector<InputFile> inputs;
+  for (const auto& [name, text] : files) inputs.push_back(InputFile::from_memory(text, name));
   return read_job(inputs);
 }
 

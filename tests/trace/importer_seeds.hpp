@@ -143,7 +143,7 @@ inline std::vector<std::string> seeds() {
         "../shared/data/collectives", "../shared/data/chakra"}) {
     std::error_code absent;
     for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
-      Input input = Input::open(entry.path());
+      InputFile input = InputFile::open(entry.path());
       const std::string text(input.read_all().view());
       all.push_back(text.substr(0, 6000));
       all.push_back(text.substr(text.size() / 2, 6000));

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "trace/importer_seeds.hpp"
 
@@ -126,10 +126,10 @@ TEST(Format, JsonWithoutEventsIsNoTrace) {
 }
 
 TEST(Format, AMixtureOfKindsIsRefused) {
-  std::vector<Input> inputs;
-  inputs.push_back(Input::from_memory(trace_of(0, 1, {}), "rank0.json"));
-  inputs.push_back(Input::from_memory(R"([{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":1,"pid":7}])",
-                                      "horovod.json"));
+  std::vector<InputFile> inputs;
+  inputs.push_back(InputFile::from_memory(trace_of(0, 1, {}), "rank0.json"));
+  inputs.push_back(InputFile::from_memory(
+      R"([{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":1,"pid":7}])", "horovod.json"));
   EXPECT_THROW(static_cast<void>(read_job(inputs)), UsageError);
 }
 

@@ -1,4 +1,4 @@
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 #include <gmock/gmock.h>
 
@@ -18,42 +18,42 @@ std::string numbers(int n) {
 }
 
 /// The same bytes from memory and from a file.
-std::vector<Input> both(const std::string& content) {
+std::vector<InputFile> both(const std::string& content) {
   const auto path = std::filesystem::path(testing::TempDir()) / "linerate_input_test.bin";
   std::ofstream(path, std::ios::binary) << content;
-  std::vector<Input> inputs;
-  inputs.push_back(Input::from_memory(content, "memory"));
-  inputs.push_back(Input::open(path));
+  std::vector<InputFile> inputs;
+  inputs.push_back(InputFile::from_memory(content, "memory"));
+  inputs.push_back(InputFile::open(path));
   std::filesystem::remove(path);  // what is open can be read
   return inputs;
 }
 
-TEST(Input, ReadsPlainAndCompressedAlike) {
+TEST(InputFile, ReadsPlainAndCompressedAlike) {
   const std::string text = numbers(200'000);  // more than a block
   for (const std::string& content : {text, gzipped(text)})
-    for (Input& input : both(content)) {
+    for (InputFile& input : both(content)) {
       EXPECT_EQ(input.head(), text.substr(0, 64 * 1024));
       EXPECT_EQ(input.read_all().view(), text);
       EXPECT_FALSE(input.truncated());
     }
 }
 
-TEST(Input, ThreadsReadTheSameBytes) {
+TEST(InputFile, ThreadsReadTheSameBytes) {
   const std::string text = numbers(1'000'000);  // several MiB: a part of it for each
   ASSERT_GT(text.size(), std::size_t{5} << 20);
   for (const std::string& content : {text, "\xef\xbb\xbf" + text, gzipped(text)})
     for (const unsigned threads : {1u, 2u, 5u})
-      for (Input& input : both(content)) {
+      for (InputFile& input : both(content)) {
         EXPECT_EQ(input.head(), text.substr(0, 64 * 1024));
         EXPECT_EQ(input.read_all(threads).view(), text);
         EXPECT_FALSE(input.truncated());
       }
 }
 
-TEST(Input, LinesAreTheSameFromEither) {
+TEST(InputFile, LinesAreTheSameFromEither) {
   const std::string text = numbers(50'000) + "the last, without a line end";
   for (const std::string& content : {text, gzipped(text)})
-    for (Input& input : both(content)) {
+    for (InputFile& input : both(content)) {
       std::string again;
       for (std::string_view line; input.next_line(line);) again += std::string(line) + "\n";
       EXPECT_EQ(again, text + "\n");
@@ -61,24 +61,24 @@ TEST(Input, LinesAreTheSameFromEither) {
     }
 }
 
-TEST(Input, NothingIsAWholeFile) {
+TEST(InputFile, NothingIsAWholeFile) {
   for (const std::string& content : {std::string(), gzipped("")})
-    for (Input& input : both(content)) {
+    for (InputFile& input : both(content)) {
       EXPECT_EQ(input.read_all().size(), 0u);
       EXPECT_FALSE(input.truncated());
     }
 }
 
-TEST(Input, MembersFollowEachOther) {  // pigz, concatenated files
-  for (Input& input : both(gzipped("one\n") + gzipped("two\n"))) {
+TEST(InputFile, MembersFollowEachOther) {  // pigz, concatenated files
+  for (InputFile& input : both(gzipped("one\n") + gzipped("two\n"))) {
     EXPECT_EQ(input.read_all().view(), "one\ntwo\n");
     EXPECT_FALSE(input.truncated());
   }
 }
 
-TEST(Input, KeepsWhatCameBeforeTheEndOfACutStream) {
+TEST(InputFile, KeepsWhatCameBeforeTheEndOfACutStream) {
   const std::string text = numbers(100'000), whole = gzipped(text);
-  for (Input& input : both(whole.substr(0, whole.size() / 2))) {
+  for (InputFile& input : both(whole.substr(0, whole.size() / 2))) {
     const PaddedText read = input.read_all();
     EXPECT_TRUE(input.truncated());
     EXPECT_GT(read.size(), text.size() / 3);
@@ -86,12 +86,12 @@ TEST(Input, KeepsWhatCameBeforeTheEndOfACutStream) {
   }
 }
 
-TEST(Input, LosesLittleBeforeADamagedPlace) {
+TEST(InputFile, LosesLittleBeforeADamagedPlace) {
   const std::string text = numbers(100'000);
   std::string damaged = gzipped(text);
   // The check sum at the end: all of the text is there, and zlib drops what it hands out last.
   damaged[damaged.size() - 8] = static_cast<char>(damaged[damaged.size() - 8] ^ 1);
-  for (Input& input : both(damaged)) {
+  for (InputFile& input : both(damaged)) {
     const PaddedText read = input.read_all();
     EXPECT_TRUE(input.truncated());
     EXPECT_GE(read.size() + 16 * 1024, text.size());
@@ -99,9 +99,9 @@ TEST(Input, LosesLittleBeforeADamagedPlace) {
   }
 }
 
-TEST(Input, AFolderIsNoFile) {
+TEST(InputFile, AFolderIsNoFile) {
   try {
-    Input::open(testing::TempDir());
+    InputFile::open(testing::TempDir());
     FAIL();
   } catch (const InputError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("expected a file, found a folder"));

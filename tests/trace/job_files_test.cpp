@@ -8,7 +8,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/explain/verdict.hpp"
 #include "linerate/trace/import_files.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/input_files.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "linerate/trace/to_workload.hpp"
@@ -26,8 +26,8 @@ using testing::Not;
 using Texts = std::vector<std::pair<std::string, std::string>>;  // name, text
 
 Job read_texts(const Texts& files) {
-  std::vector<Input> inputs;
-  for (const auto& [name, text] : files) inputs.push_back(Input::from_memory(text, name));
+  std::vector<InputFile> inputs;
+  for (const auto& [name, text] : files) inputs.push_back(InputFile::from_memory(text, name));
   return read_job(inputs);
 }
 std::string refusal_of(const Texts& files) {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/read_job.hpp"
 
@@ -37,13 +37,13 @@ inline std::string trace_of(int rank, int world, const std::vector<std::string>&
       backend, rank, world, fmt::join(events, ",\n"));
 }
 inline Job job_from(const std::string& text, const std::string& name = "trace.json") {
-  Input input = Input::from_memory(text, name);
+  InputFile input = InputFile::from_memory(text, name);
   return read_job(input);
 }
 inline Job job_of_ranks(const std::vector<std::string>& texts) {
-  std::vector<Input> inputs;
+  std::vector<InputFile> inputs;
   for (std::size_t r = 0; r < texts.size(); ++r)
-    inputs.push_back(Input::from_memory(texts[r], fmt::format("rank{}.json", r)));
+    inputs.push_back(InputFile::from_memory(texts[r], fmt::format("rank{}.json", r)));
   return read_job(inputs);
 }
 

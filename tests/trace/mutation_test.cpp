@@ -80,7 +80,7 @@ std::string mutated(std::string s, std::uint64_t key) {
 bool covers_every_importer() {
   std::set<std::string> covered;
   for (const std::string& seed : format_seeds()) {
-    for (Input& input : files_of(seed)) {
+    for (InputFile& input : files_of(seed)) {
       const std::string name(recognise(input.head()).importer->name);
       covered.insert(name);
       if (name == "benchmark log")

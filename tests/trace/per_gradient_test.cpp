@@ -8,7 +8,7 @@ namespace linerate::trace {
 namespace {
 
 doc::Workload read(const std::string& text, const PerGradientOptions& options = {}) {
-  Input input = Input::from_memory(text, "net.bk.log");
+  InputFile input = InputFile::from_memory(text, "net.bk.log");
   return read_per_gradient_log(input, options);
 }
 
@@ -54,9 +54,9 @@ TEST(PerGradientLog, IsToldFromItsFirstFourLines) {
 }
 
 TEST(AddCost, MustAscend) {
-  Input good = Input::from_memory("40,1e-5\n80,9e-6\n", "add.log");
+  InputFile good = InputFile::from_memory("40,1e-5\n80,9e-6\n", "add.log");
   EXPECT_EQ(read_add_cost(good).size(), 2u);
-  Input bad = Input::from_memory("80,1e-5\n40,9e-6\n", "add.log");
+  InputFile bad = InputFile::from_memory("80,1e-5\n40,9e-6\n", "add.log");
   EXPECT_THROW(read_add_cost(bad), InputError);
 }
 

@@ -157,7 +157,7 @@ TEST_F(RecordedGpuJobs, APauseThatAllHostsShareIsNamedAndNoRankIsLate) {
   const Cause& c = e.breakdown.path.causes.front();
   EXPECT_EQ(c.kind, CauseKind::pause);
   EXPECT_FALSE(c.rank);
-  EXPECT_EQ(c.where, Phase::between_steps);
+  EXPECT_EQ(c.where, StepPhase::between_steps);
   EXPECT_NEAR(c.per_step_s, 0.030, 0.003);
   EXPECT_EQ(c.steps_with_it, 4);
   EXPECT_EQ(e.verdict.finding, Finding::host_bound);
@@ -172,7 +172,7 @@ TEST_F(RecordedGpuJobs, ASleepBeforeZeroGradIsBetweenStepsAndNotTheOptimizers) {
   const Cause& c = e.breakdown.path.causes.front();
   EXPECT_EQ(c.kind, CauseKind::late_rank);
   EXPECT_EQ(c.rank, 1);
-  EXPECT_EQ(c.where, Phase::between_steps);
+  EXPECT_EQ(c.where, StepPhase::between_steps);
   EXPECT_NEAR(c.per_step_s, 0.030, 0.003);
   EXPECT_EQ(e.verdict.finding, Finding::skew_bound);
 }
@@ -182,7 +182,7 @@ TEST_F(RecordedGpuJobs, ASlowDeviceIsLateInForward) {
   ASSERT_EQ(e.breakdown.path.causes.size(), 1u);
   const Cause& c = e.breakdown.path.causes.front();
   EXPECT_EQ(c.rank, 1);
-  EXPECT_EQ(c.where, Phase::forward);
+  EXPECT_EQ(c.where, StepPhase::forward);
   EXPECT_NEAR(c.per_step_s, 0.037, 0.0037);  // six matrix products of 6.2 ms
   EXPECT_GT(c.gain_share.value(), 0.33);     // 37 of 104 ms
 }

@@ -125,10 +125,12 @@ TEST_P(SimulatedJobs, TheCauseIsNamedWithPlaceAndLengthAndNoOther) {
                                                     : CauseKind::pause);
     EXPECT_EQ(c.rank, one ? std::optional(job.at_fault()) : std::nullopt) << seed;
     EXPECT_NEAR(c.per_step_s, job.delay_us() * 1e-6, job.delay_us() * 1e-7) << seed;
-    const std::map<Fault, Phase> places = {
-        {Fault::late_rank, Phase::between_steps},   {Fault::shared_pause, Phase::between_steps},
-        {Fault::late_in_backward, Phase::backward}, {Fault::pause_in_backward, Phase::backward},
-        {Fault::slow_device, Phase::forward},       {Fault::loader, Phase::data_loading}};
+    const std::map<Fault, StepPhase> places = {{Fault::late_rank, StepPhase::between_steps},
+                                               {Fault::shared_pause, StepPhase::between_steps},
+                                               {Fault::late_in_backward, StepPhase::backward},
+                                               {Fault::pause_in_backward, StepPhase::backward},
+                                               {Fault::slow_device, StepPhase::forward},
+                                               {Fault::loader, StepPhase::data_loading}};
     EXPECT_EQ(c.where, places.at(GetParam())) << seed;
   }
 }

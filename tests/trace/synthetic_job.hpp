@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
@@ -169,10 +169,10 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
 }
 
 inline Job job_of(const SyntheticJob& job, Recorded how) {
-  std::vector<Input> inputs;
+  std::vector<InputFile> inputs;
   int rank = 0;
   for (const std::string& text : job.traces(how))
-    inputs.push_back(Input::from_memory(text, fmt::format("rank{}.json", rank++)));
+    inputs.push_back(InputFile::from_memory(text, fmt::format("rank{}.json", rank++)));
   return read_job(inputs);
 }
 

@@ -43,8 +43,8 @@ TEST(EpochPlan, FewerLeftThanRanksAreDropped) {
   EXPECT_EQ((EpochPlan{18, 8, 2}).steps(), 3);
 }
 
-TEST(Schedule, OneCycleRisesToItsRateAndFallsToAThousandth) {
-  const Schedule s{"one-cycle", 1.0, 100};
+TEST(RateSchedule, OneCycleRisesToItsRateAndFallsToAThousandth) {
+  const RateSchedule s{"one-cycle", 1.0, 100};
   EXPECT_DOUBLE_EQ(s.at(0), 0.1);
   EXPECT_DOUBLE_EQ(s.at(25), 1.0);
   EXPECT_NEAR(s.at(100), 0.001, 1e-12);

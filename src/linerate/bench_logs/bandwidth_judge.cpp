@@ -10,11 +10,11 @@
 namespace linerate::bench_logs {
 namespace {
 
-using Candidates = std::vector<const Candidate*>;
+using Candidates = std::vector<const PossibleTest*>;
 
 std::string names_of(const Candidates& candidates) {
   std::vector<std::string> names;
-  for (const Candidate* c : candidates) names.push_back(std::string(c->test->name) + "_perf");
+  for (const PossibleTest* c : candidates) names.push_back(std::string(c->test->name) + "_perf");
   return join(names, " or ");
 }
 
@@ -55,7 +55,7 @@ bool ran_alone(Rows rows) {
 template <typename Predicate>
 void keep_if_any(Candidates& candidates, Predicate holds) {
   if (std::any_of(candidates.begin(), candidates.end(), holds))
-    std::erase_if(candidates, [&](const Candidate* c) { return !holds(c); });
+    std::erase_if(candidates, [&](const PossibleTest* c) { return !holds(c); });
 }
 
 }  // namespace
@@ -72,11 +72,11 @@ Judge::Judge(const BandwidthRun& run, Rows rows, double unit_s, const Collective
   }
 }
 
-const Candidate& Judge::decide() const {
-  if (!has_candidates()) throw LeftOut{impossible()};
-  const Candidate* found = options_.collective ? asked_for() : titled();
+const PossibleTest& Judge::decide() const {
+  if (!has_candidates()) throw RowsNotUsed{impossible()};
+  const PossibleTest* found = options_.collective ? asked_for() : titled();
   if (!found) found = by_rows();
-  if (!found->test->collective) throw LeftOut{not_used({found})};
+  if (!found->test->collective) throw RowsNotUsed{not_used({found})};
   return *found;
 }
 
@@ -98,49 +98,49 @@ bool Judge::is_named(const BandwidthTest& test) const {
   });
 }
 
-const Candidate* Judge::candidate_of(const BandwidthTest* test) const {
+const PossibleTest* Judge::candidate_of(const BandwidthTest* test) const {
   const auto found = std::find_if(candidates_.begin(), candidates_.end(),
-                                  [test](const Candidate& c) { return c.test == test; });
+                                  [test](const PossibleTest& c) { return c.test == test; });
   return found == candidates_.end() ? nullptr : &*found;
 }
 
-const Candidate* Judge::asked_for() const {
-  const Candidate* found = candidate_of(test_of(*options_.collective));
+const PossibleTest* Judge::asked_for() const {
+  const PossibleTest* found = candidate_of(test_of(*options_.collective));
   if (!found)
-    throw LeftOut{
+    throw RowsNotUsed{
         fmt::format("its bandwidths are not those of {}, which --collective says; leave it out",
                     name_of(*options_.collective))};
   return found;
 }
 
 /// The last of the most credible titles; nullptr: the rows contradict all.
-const Candidate* Judge::titled() const {
+const PossibleTest* Judge::titled() const {
   for (const TitleStrength strength : {TitleStrength::statement, TitleStrength::command})
     for (auto title = run_.titles.rbegin(); title != run_.titles.rend(); ++title)
       if (title->first == strength)
-        if (const Candidate* found = candidate_of(title->second)) return found;
+        if (const PossibleTest* found = candidate_of(title->second)) return found;
   return nullptr;
 }
 
-const Candidate* Judge::by_rows() const {
+const PossibleTest* Judge::by_rows() const {
   Candidates left, all;
-  for (const Candidate& c : candidates_) {
+  for (const PossibleTest& c : candidates_) {
     all.push_back(&c);
     if (c.test->name != "hypercube" && c.test->name != "alltoallv") left.push_back(&c);
   }
   if (const auto listed = run_.listed.ranks())
-    keep_if_any(left, [&](const Candidate* c) { return c->ranks.holds(*listed); });
+    keep_if_any(left, [&](const PossibleTest* c) { return c->ranks.holds(*listed); });
   if (const auto checked = checked_in_place(rows_))
-    keep_if_any(left, [&](const Candidate* c) { return c->test->checks_in_place == *checked; });
+    keep_if_any(left, [&](const PossibleTest* c) { return c->test->checks_in_place == *checked; });
   if (left.size() == 1) return left.front();
   // A mention, such as a list of programs in a README, decides only among what is left.
-  std::set<const Candidate*> mentioned;
+  std::set<const PossibleTest*> mentioned;
   for (const auto& [strength, test] : run_.titles)
-    if (const Candidate* c = candidate_of(test)) mentioned.insert(c);
+    if (const PossibleTest* c = candidate_of(test)) mentioned.insert(c);
   if (mentioned.size() == 1) return *mentioned.begin();
   if (std::none_of(left.begin(), left.end(), [](auto* c) { return !!c->test->collective; }))
-    throw LeftOut{not_used(left.empty() ? all : left)};
-  throw LeftOut{
+    throw RowsNotUsed{not_used(left.empty() ? all : left)};
+  throw RowsNotUsed{
       fmt::format("{} print the same columns, and no line says which ran; say "
                   "--collective",
                   names_of(left))};

@@ -10,12 +10,12 @@
 namespace linerate::bench_logs {
 
 /// Thrown inside this module: why readable rows of a log are not used.
-struct LeftOut {
+struct RowsNotUsed {
   std::string why;
 };
 
 /// A test that can have printed all of the rows, and on how many ranks.
-struct Candidate {
+struct PossibleTest {
   const BandwidthTest* test;
   RankRange ranks;
 };
@@ -26,21 +26,22 @@ class Judge {
   Judge(const BandwidthRun& run, Rows rows, double unit_s, const CollectiveLogOptions& options);
 
   bool has_candidates() const { return !candidates_.empty(); }
-  /// Throws LeftOut if rows and titles leave none or several tests, or one without a Collective.
-  const Candidate& decide() const;
+  /// Throws RowsNotUsed if rows and titles leave none or several tests, or one without a
+  /// Collective.
+  const PossibleTest& decide() const;
 
  private:
   bool is_named(const BandwidthTest& test) const;
-  const Candidate* candidate_of(const BandwidthTest* test) const;
-  const Candidate* asked_for() const;
-  const Candidate* titled() const;
-  const Candidate* by_rows() const;
+  const PossibleTest* candidate_of(const BandwidthTest* test) const;
+  const PossibleTest* asked_for() const;
+  const PossibleTest* titled() const;
+  const PossibleTest* by_rows() const;
   std::string impossible() const;
 
   const BandwidthRun& run_;
   Rows rows_;
   const CollectiveLogOptions& options_;
-  std::vector<Candidate> candidates_;
+  std::vector<PossibleTest> candidates_;
 };
 
 }  // namespace linerate::bench_logs

@@ -128,12 +128,12 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
                              .seconds = t.time * unit_s,
                              .low_s = t.low * unit_s,
                              .high_s = t.high * unit_s});
-} catch (const LeftOut& left_out) {
+} catch (const RowsNotUsed& left_out) {
   left_out_.push_back(left_out.why);
 }
 
 /// The listed ranks stand unless the bandwidths, which were computed with the true count, exclude
-/// them. 0: unknown. Throws LeftOut if they are excluded and nothing else is certain.
+/// them. 0: unknown. Throws RowsNotUsed if they are excluded and nothing else is certain.
 int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possible) {
   const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
   const bool silent = possible.low == RankRange{}.low && possible.high == RankRange{}.high;
@@ -144,7 +144,7 @@ int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possib
     return fmt::format("{} ranks are listed, its bandwidths are those of {}", *listed,
                        possible.text());
   };
-  if (listed && ranks == 0) throw LeftOut{excluded() + "; give --ranks"};
+  if (listed && ranks == 0) throw RowsNotUsed{excluded() + "; give --ranks"};
   if (listed)
     note(fmt::format("{}; taken as {}", excluded(), ranks));
   else if (ranks == 0)

@@ -14,7 +14,7 @@ namespace {
 
 struct LogFormat {
   bool (*matches)(std::string_view head);
-  CollectiveLog (*read)(trace::Input&, const CollectiveLogOptions&);
+  CollectiveLog (*read)(trace::InputFile&, const CollectiveLogOptions&);
 };
 
 /// The first that matches reads.
@@ -48,7 +48,7 @@ const LogFormat* format_of_log(std::string_view head) {
   return found == kFormats.end() ? nullptr : found;
 }
 
-void refuse_by_name(const trace::Input& input, std::string_view head) {
+void refuse_by_name(const trace::InputFile& input, std::string_view head) {
   if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff"))
     throw InputError(input.name(),
                      "expected text in UTF-8, found UTF-16, as PowerShell writes it; convert it: "
@@ -71,7 +71,7 @@ std::string first_line_of(std::string_view head) {
   return "missing";
 }
 
-CollectiveLog read_any(trace::Input& input, const CollectiveLogOptions& options) {
+CollectiveLog read_any(trace::InputFile& input, const CollectiveLogOptions& options) {
   if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
   refuse_by_name(input, input.head());
   if (is_plain_table(input.head())) return read_collective_table(input, options);
@@ -92,7 +92,7 @@ CollectiveLog read_any(trace::Input& input, const CollectiveLogOptions& options)
 
 bool is_collective_log(std::string_view head) { return format_of_log(head) != nullptr; }
 
-CollectiveLog read_collective_log(trace::Input& input, const CollectiveLogOptions& options) {
+CollectiveLog read_collective_log(trace::InputFile& input, const CollectiveLogOptions& options) {
   try {
     CollectiveLog log = read_any(input, options);
     if (log.rows.empty())
@@ -107,7 +107,7 @@ CollectiveLog read_collective_log(trace::Input& input, const CollectiveLogOption
 
 CollectiveLog load_collective_log(const std::filesystem::path& path,
                                   const CollectiveLogOptions& options) {
-  trace::Input input = trace::Input::open(path);
+  trace::InputFile input = trace::InputFile::open(path);
   return read_collective_log(input, options);
 }
 

@@ -4,20 +4,20 @@
 #include <string_view>
 
 #include "linerate/bench_logs/collective_sample.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 namespace linerate::bench_logs {
 
 bool is_nccl_tests(std::string_view head);
-CollectiveLog read_nccl_tests(trace::Input& input, const CollectiveLogOptions& options);
-CollectiveLog read_nccl_tests_json(trace::Input& input, const CollectiveLogOptions& options);
+CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOptions& options);
+CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
 bool is_osu(std::string_view head);
-CollectiveLog read_osu(trace::Input& input, const CollectiveLogOptions& options);
+CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& options);
 /// A header that names sizes and times, with separators.
 bool is_collective_table(std::string_view head);
 /// The same with blanks, or no header at all: "bytes,seconds". Other files may look like it, so it
 /// is asked only of files that are given as measured times.
 bool is_plain_table(std::string_view head);
-CollectiveLog read_collective_table(trace::Input& input, const CollectiveLogOptions& options);
+CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options);
 
 }  // namespace linerate::bench_logs

@@ -156,7 +156,7 @@ class Scanner {
  public:
   explicit Scanner(BandwidthLog& log) : log_(log) {}
 
-  std::vector<BandwidthRun> scan(trace::Input& input) {
+  std::vector<BandwidthRun> scan(trace::InputFile& input) {
     std::string_view line;
     while (input.next_line(line)) {
       line_number_ = input.line_number();
@@ -321,7 +321,7 @@ bool is_nccl_tests(std::string_view head) {
   return false;
 }
 
-CollectiveLog read_nccl_tests(trace::Input& input, const CollectiveLogOptions& options) {
+CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOptions& options) {
   BandwidthLog log(input.name(), "nccl-tests", options);
   for (BandwidthRun& run : Scanner(log).scan(input)) log.add(std::move(run));
   return log.finish();

@@ -107,7 +107,7 @@ bool is_nccl_tests_json(std::string_view head) {
          head.find("\"out_of_place\"") != std::string_view::npos;
 }
 
-CollectiveLog read_nccl_tests_json(trace::Input& input, const CollectiveLogOptions& options) {
+CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
   BandwidthLog log(input.name(), "nccl-tests JSON", options);
   const trace::PaddedText text = input.read_all();
   simdjson::dom::parser parser;

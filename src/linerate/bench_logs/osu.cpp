@@ -241,7 +241,7 @@ bool is_osu(std::string_view head) {
          head.find("Latency(us)", title) != std::string_view::npos;
 }
 
-CollectiveLog read_osu(trace::Input& input, const CollectiveLogOptions& options) {
+CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& options) {
   OsuReader reader(input.name(), options);
   for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
   return reader.finish();

@@ -233,7 +233,7 @@ bool is_plain_table(std::string_view head) {
   return false;
 }
 
-CollectiveLog read_collective_table(trace::Input& input, const CollectiveLogOptions& options) {
+CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options) {
   TableReader reader(input.name(), options);
   for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
   return reader.finish();

@@ -67,9 +67,9 @@ std::vector<Point> smooth_points(SampleSpan regime, const Line& line) {
   return points;
 }
 
-std::vector<Point> points_of(SampleSpan samples, const Structure& structure, Shape shape) {
+std::vector<Point> points_of(SampleSpan samples, const Structure& structure, CurveShape shape) {
   std::vector<Point> points;
-  if (shape == Shape::lines) {
+  if (shape == CurveShape::lines) {
     for (const Run& run : structure.runs) {
       const Line line = structure.lines.fit(run.first, run.last);
       // Cut at the sizes: each gap between two has an interval of its own.
@@ -83,7 +83,7 @@ std::vector<Point> points_of(SampleSpan samples, const Structure& structure, Sha
     const std::size_t last =
         k < structure.switches.size() ? structure.switches[k].after + 1 : samples.size();
     const SampleSpan regime = samples.subspan(first, last - first);
-    if (shape == Shape::smooth && regime.size() > 2) {
+    if (shape == CurveShape::smooth && regime.size() > 2) {
       const std::vector<Point> curve = smooth_points(regime, structure.lines.fit(first, last));
       points.insert(points.end(), curve.begin(), curve.end());
     } else {
@@ -118,7 +118,8 @@ Structure::Structure(SampleSpan samples)
       runs(find_runs(samples, lines)),
       switches(find_switches(samples, lines, runs)) {}
 
-std::vector<doc::CostSegment> draw(SampleSpan samples, const Structure& structure, Shape shape) {
+std::vector<doc::CostSegment> draw(SampleSpan samples, const Structure& structure,
+                                   CurveShape shape) {
   const std::vector<Point> points = points_of(samples, structure, shape);
   const std::size_t n = samples.size();
   const Line first_line =

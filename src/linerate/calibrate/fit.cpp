@@ -73,7 +73,7 @@ void check_line_rate(const doc::CollectiveCost& cost, double line_rate) {
 
 /// The relative errors of one shape at the left-out samples.
 struct Score {
-  std::vector<LeftOut> errors;
+  std::vector<HeldOutError> errors;
   double mean = 0, max = 0;
 };
 
@@ -103,22 +103,23 @@ Samples on_busy_wire(Samples samples, bool inside_node) {
   return samples;
 }
 
-std::array<Score, kShapes.size()> leave_one_out(const doc::CollectiveCost& cost, bool inside_node) {
-  std::array<Score, kShapes.size()> scores;
+std::array<Score, kCurveShapes.size()> leave_one_out(const doc::CollectiveCost& cost,
+                                                     bool inside_node) {
+  std::array<Score, kCurveShapes.size()> scores;
   for (const std::size_t left_out : left_out_indices(cost.samples.size())) {
     doc::CollectiveCost without = cost;
     without.samples.erase(without.samples.begin() + static_cast<std::ptrdiff_t>(left_out));
     const Samples drawn = on_busy_wire(without.samples, inside_node);
     const Structure structure(drawn);
     const doc::CostSample& truth = cost.samples[left_out];
-    for (std::size_t s = 0; s < kShapes.size(); ++s) {
-      without.segments = draw(drawn, structure, kShapes[s]);
+    for (std::size_t s = 0; s < kCurveShapes.size(); ++s) {
+      without.segments = draw(drawn, structure, kCurveShapes[s]);
       const double error = cost::evaluate(without, truth.bytes).seconds / truth.seconds - 1;
       scores[s].errors.push_back({left_out, error});
     }
   }
   for (Score& score : scores) {
-    for (const LeftOut& e : score.errors) {
+    for (const HeldOutError& e : score.errors) {
       score.mean += std::abs(e.relative_error) / static_cast<double>(score.errors.size());
       score.max = std::max(score.max, std::abs(e.relative_error));
     }
@@ -262,10 +263,10 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   if (cost.samples.size() < kFewestSizes) return fit_few(std::move(cost));
 
   const bool inside_node = is_inside_node(cost, options.ranks_per_node);
-  const std::array<Score, kShapes.size()> scores = leave_one_out(cost, inside_node);
+  const std::array<Score, kCurveShapes.size()> scores = leave_one_out(cost, inside_node);
   const auto best = std::min_element(
       scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.mean < b.mean; });
-  const Shape shape = kShapes[to_index(best - scores.begin())];
+  const CurveShape shape = kCurveShapes[to_index(best - scores.begin())];
   const Samples drawn = on_busy_wire(cost.samples, inside_node);
   const Structure structure(drawn);
   cost.segments = draw(drawn, structure, shape);

@@ -25,7 +25,7 @@ doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const Fi
 /// A fitted cost and the errors of its error_mean.
 struct Fit {
   doc::CollectiveCost cost;
-  std::vector<LeftOut> errors;  // ascending by sample of cost.samples
+  std::vector<HeldOutError> errors;  // ascending by sample of cost.samples
 };
 
 /// fit_collective with the errors of its left-out samples.

@@ -15,7 +15,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importers.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::calibrate {
@@ -88,7 +88,7 @@ void assume_line_rate(doc::Link& network) {
 
 /// Events of a job, whose collectives were timed on the way.
 bool is_trace(const std::filesystem::path& file) {
-  return trace::is_trace(trace::Input::open(file).head());
+  return trace::is_trace(trace::InputFile::open(file).head());
 }
 
 /// Traces of one job belong together: what each rank of a collective did.

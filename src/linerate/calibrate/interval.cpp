@@ -37,12 +37,13 @@ constexpr int kPiecesInBracket = 4;
 
 /// Half width in the gap between samples `gap` and `gap + 1`: nearest two errors on either side,
 /// the nearer weigh twice.
-double half_width(std::span<const LeftOut> errors, double typical, std::size_t gap) {
-  const auto right = std::upper_bound(errors.begin(), errors.end(), gap,
-                                      [](std::size_t g, const LeftOut& e) { return g < e.sample; });
+double half_width(std::span<const HeldOutError> errors, double typical, std::size_t gap) {
+  const auto right =
+      std::upper_bound(errors.begin(), errors.end(), gap,
+                       [](std::size_t g, const HeldOutError& e) { return g < e.sample; });
   double weight = kPriorWeight, squares = kPriorWeight * kPriorWeight;
   double sum = kPriorWeight * typical * typical;
-  const auto add = [&](std::span<const LeftOut>::iterator e, double w) {
+  const auto add = [&](std::span<const HeldOutError>::iterator e, double w) {
     weight += w, squares += w * w;
     sum += w * e->relative_error * e->relative_error;
   };
@@ -112,10 +113,10 @@ void hold_both(doc::CostSegment& piece, const Switch& s) {
 
 }  // namespace
 
-void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
+void set_intervals(doc::CollectiveCost& cost, std::span<const HeldOutError> errors,
                    std::span<const Switch> switches) {
   std::vector<double> sizes_of_errors;
-  for (const LeftOut& e : errors) sizes_of_errors.push_back(std::abs(e.relative_error));
+  for (const HeldOutError& e : errors) sizes_of_errors.push_back(std::abs(e.relative_error));
   const double typical = median(sizes_of_errors) / kMedianOfNormal;
   const std::vector<double> scatter = relative_scatter(cost.samples);
   std::vector<doc::CostSegment> segments;

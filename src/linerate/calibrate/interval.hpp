@@ -11,7 +11,7 @@
 namespace linerate::calibrate {
 
 /// predicted / measured - 1 of a sample that the fit did not see.
-struct LeftOut {
+struct HeldOutError {
   std::size_t sample = 0;
   double relative_error = 0;
 };
@@ -19,7 +19,7 @@ struct LeftOut {
 /// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Segments inside
 /// the bracket of a switch are cut in four, and each also holds what the regimes on both sides
 /// would take there.
-void set_intervals(doc::CollectiveCost& cost, std::span<const LeftOut> errors,
+void set_intervals(doc::CollectiveCost& cost, std::span<const HeldOutError> errors,
                    std::span<const Switch> switches);
 
 /// The link under a ring of cost.ranks ranks: latency a message step from the smallest sizes,

@@ -45,7 +45,7 @@ std::optional<std::int64_t> next_size(Collective kind, int ranks,
   };
   double worst = 0;
   std::optional<std::int64_t> next;
-  for (const LeftOut& e : fit_with_errors(table, {}).errors) {
+  for (const HeldOutError& e : fit_with_errors(table, {}).errors) {
     const double error = std::abs(e.relative_error), i_doubt = doubts[e.sample];
     if (error <= worst || error <= kAllowedError) continue;
     if (error <= std::hypot(doubts[e.sample - 1], i_doubt, doubts[e.sample + 1])) continue;

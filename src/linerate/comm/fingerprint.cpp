@@ -10,11 +10,11 @@
 
 namespace linerate::comm {
 
-std::string_view name_of(Operation operation) {
+std::string_view name_of(CollectiveCall call) {
   constexpr std::array<std::string_view, 7> names = {"all-reduce",   "reduce-scatter", "all-gather",
                                                      "all-gather-v", "all-to-all",     "broadcast",
                                                      "barrier"};
-  return names[to_index(operation)];
+  return names[to_index(call)];
 }
 
 std::string_view name_of(Reduce op) {
@@ -36,21 +36,21 @@ void Fingerprint::set_group(std::uint64_t number, std::string_view full_name) {
 
 namespace {
 
-bool reduces(Operation operation) {
-  return operation == Operation::all_reduce || operation == Operation::reduce_scatter;
+bool reduces(CollectiveCall call) {
+  return call == CollectiveCall::all_reduce || call == CollectiveCall::reduce_scatter;
 }
 
 /// The difference that explains the most; empty if there is none.
 std::string_view difference(const Fingerprint& a, const Fingerprint& b) {
-  if (a.operation != b.operation) return "operation";
+  if (a.call != b.call) return "operation";
   if (a.name_hash != b.name_hash) return "name (or the order of submission)";
   if (a.dtype != b.dtype) return "dtype";
-  if (a.operation == Operation::all_gather_v) {
+  if (a.call == CollectiveCall::all_gather_v) {
     if (a.counts_hash != b.counts_hash) return "list of counts";
   } else if (a.count != b.count) {
     return "count";
   }
-  if (reduces(a.operation) && a.reduce != b.reduce) return "reduction";
+  if (reduces(a.call) && a.reduce != b.reduce) return "reduction";
   if (a.root != b.root) return "root";
   if (a.sequence != b.sequence) return "sequence number";
   return {};
@@ -59,10 +59,10 @@ std::string_view difference(const Fingerprint& a, const Fingerprint& b) {
 }  // namespace
 
 std::uint64_t Fingerprint::kind() const {
-  const bool listed = operation == Operation::all_gather_v;
-  const std::uint64_t small = static_cast<std::uint64_t>(operation) << 16 |
+  const bool listed = call == CollectiveCall::all_gather_v;
+  const std::uint64_t small = static_cast<std::uint64_t>(call) << 16 |
                               static_cast<std::uint64_t>(dtype) << 8 |
-                              (reduces(operation) ? static_cast<std::uint64_t>(reduce) : 0xff);
+                              (reduces(call) ? static_cast<std::uint64_t>(reduce) : 0xff);
   std::uint64_t hash = hash_value(small);
   hash = hash_value(listed ? counts_hash : static_cast<std::uint64_t>(count), hash);
   hash = hash_value(static_cast<std::uint64_t>(root), hash);
@@ -70,11 +70,10 @@ std::uint64_t Fingerprint::kind() const {
 }
 
 std::string Fingerprint::describe() const {
-  std::string text{name_of(operation)};
-  if (operation != Operation::barrier) {
-    text +=
-        fmt::format(" {}of {} {}", reduces(operation) ? fmt::format("{} ", name_of(reduce)) : "",
-                    count, linerate::name_of(dtype));
+  std::string text{name_of(call)};
+  if (call != CollectiveCall::barrier) {
+    text += fmt::format(" {}of {} {}", reduces(call) ? fmt::format("{} ", name_of(reduce)) : "",
+                        count, linerate::name_of(dtype));
   }
   if (root >= 0) text += fmt::format(" from rank {}", root);
   text += fmt::format(" \"{}\" (number {})", shown_name(), sequence);

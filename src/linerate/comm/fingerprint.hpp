@@ -13,7 +13,7 @@
 
 namespace linerate::comm {
 
-enum class Operation : std::uint8_t {
+enum class CollectiveCall : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -22,7 +22,7 @@ enum class Operation : std::uint8_t {
   broadcast,
   barrier
 };
-std::string_view name_of(Operation operation);
+std::string_view name_of(CollectiveCall call);
 std::string_view name_of(Reduce op);
 
 /// Plain bytes, so that it travels as it is.
@@ -33,7 +33,7 @@ struct Fingerprint {
   std::uint64_t name_hash = 0;    // of the whole name
   std::uint64_t group = 0;        // the communicator's number; 0 is the whole job
   std::int32_t root = -1;         // its rank in the job
-  Operation operation = Operation::barrier;
+  CollectiveCall call = CollectiveCall::barrier;
   DType dtype = DType::u8;
   Reduce reduce = Reduce::sum;
   std::uint8_t name_length = 0;

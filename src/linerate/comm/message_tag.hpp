@@ -15,7 +15,7 @@
 
 namespace linerate::comm {
 
-/// Payload: [history | operation, 3 bits | 0]. Comparison of checked mode: [turn | 1]: those of
+/// Payload: [history | call, 3 bits | 0]. Comparison of checked mode: [turn | 1]: those of
 /// different collectives meet, which names both sides.
 class MessageTag {
  public:
@@ -23,8 +23,8 @@ class MessageTag {
   constexpr explicit MessageTag(int bits)
       : mask_((std::uint64_t{1} << (bits - 4)) - 1), bits_(bits) {}
 
-  constexpr std::uint64_t payload(std::uint64_t history, Operation operation) const {
-    return ((history ^ (history >> 29)) & mask_) << 4 | static_cast<std::uint64_t>(operation) << 1;
+  constexpr std::uint64_t payload(std::uint64_t history, CollectiveCall call) const {
+    return ((history ^ (history >> 29)) & mask_) << 4 | static_cast<std::uint64_t>(call) << 1;
   }
   constexpr std::uint64_t comparison(std::uint64_t turn) const {
     return (turn << 1 & ((std::uint64_t{1} << bits_) - 1)) | 1;
@@ -32,11 +32,10 @@ class MessageTag {
 
   /// What `peer` sent under this tag, and what this rank runs: the reason that ends the run.
   static std::string stray(int peer, std::uint64_t tag, int rank, const std::string& own) {
-    const auto operation = to_index(tag >> 1 & 7);
+    const auto call = to_index(tag >> 1 & 7);
     const bool compares = (tag & 1) != 0;
-    const std::string sent = compares
-                                 ? "the comparison of checked mode"
-                                 : "part of a collective of another kind, " + article(operation);
+    const std::string sent = compares ? "the comparison of checked mode"
+                                      : "part of a collective of another kind, " + article(call);
     return "rank " + std::to_string(rank) + " runs " + own + ", and rank " + std::to_string(peer) +
            " sent it " + sent +
            ": the ranks run different operations here, now or before, or use their groups in "
@@ -44,10 +43,10 @@ class MessageTag {
   }
 
  private:
-  static std::string article(std::size_t operation) {
-    constexpr std::size_t kOperations = 7;
-    if (operation >= kOperations) return "unknown to this version";
-    const std::string_view name = name_of(static_cast<Operation>(operation));
+  static std::string article(std::size_t call) {
+    constexpr std::size_t kCalls = 7;
+    if (call >= kCalls) return "unknown to this version";
+    const std::string_view name = name_of(static_cast<CollectiveCall>(call));
     return (name.starts_with('a') ? "an " : "a ") + std::string(name);
   }
 

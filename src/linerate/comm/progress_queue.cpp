@@ -130,8 +130,8 @@ bool ProgressQueue::stop_at_exit(int status) {
   return clean;
 }
 
-std::shared_ptr<Group> ProgressQueue::whole(bool checked) {
-  auto group = std::make_shared<Group>();
+std::shared_ptr<QueuedGroup> ProgressQueue::whole(bool checked) {
+  auto group = std::make_shared<QueuedGroup>();
   group->members.resize(to_index(transport_->size()));
   std::iota(group->members.begin(), group->members.end(), 0);
   group->rank = transport_->rank();
@@ -139,10 +139,10 @@ std::shared_ptr<Group> ProgressQueue::whole(bool checked) {
   return group;
 }
 
-std::shared_ptr<Group> ProgressQueue::part(std::uint64_t number, std::string name,
-                                           std::vector<int> members, int rank,
-                                           std::shared_ptr<Group> parent) {
-  auto group = std::make_shared<Group>();
+std::shared_ptr<QueuedGroup> ProgressQueue::part(std::uint64_t number, std::string name,
+                                                 std::vector<int> members, int rank,
+                                                 std::shared_ptr<QueuedGroup> parent) {
+  auto group = std::make_shared<QueuedGroup>();
   group->number = number;
   group->name = std::move(name);
   group->channel = std::make_unique<GroupChannel>(*transport_, members, rank);
@@ -160,10 +160,10 @@ std::uint64_t ProgressQueue::next_number() {
   return next_number_;
 }
 
-WorkPtr ProgressQueue::submit(Request request, Operation operation) {
-  Group& group = *request.group;
+WorkPtr ProgressQueue::submit(Request request, CollectiveCall call) {
+  QueuedGroup& group = *request.group;
   Fingerprint& print = request.fingerprint;
-  print.operation = operation;
+  print.call = call;
   print.dtype = request.output.dtype;
   print.set_name(request.name);
   print.set_group(group.number, group.name);
@@ -173,7 +173,7 @@ WorkPtr ProgressQueue::submit(Request request, Operation operation) {
   {
     const std::lock_guard lock(mutex_);
     if (exiting_) {
-      raw->finish({}, fmt::format("{} \"{}\": the process exits", name_of(operation), raw->name()));
+      raw->finish({}, fmt::format("{} \"{}\": the process exits", name_of(call), raw->name()));
       return work;
     }
     print.sequence = group.submitted;
@@ -190,7 +190,7 @@ WorkPtr ProgressQueue::submit(Request request, Operation operation) {
   return work;
 }
 
-void ProgressQueue::drain(const Group& group, bool unwinding) {
+void ProgressQueue::drain(const QueuedGroup& group, bool unwinding) {
   std::unique_lock lock(mutex_);
   if (unwinding && group.unfinished > 0) {
     lock.unlock();
@@ -235,13 +235,13 @@ void ProgressQueue::tell_busy() {
   transport_->set_busy(longest == busy_.end() ? std::nullopt : std::optional(*longest));
 }
 
-void ProgressQueue::set_checked(Group& group, bool checked) {
+void ProgressQueue::set_checked(QueuedGroup& group, bool checked) {
   const std::lock_guard lock(mutex_);
   group.checked = checked;
 }
 
 /// Every operation is one of the whole job's or of a group that came from it.
-Traffic ProgressQueue::traffic(const Group& group) const {
+Traffic ProgressQueue::traffic(const QueuedGroup& group) const {
   if (group.channel == nullptr) return transport_->traffic();
   return {{group.sent_bytes}, {group.received_bytes}};
 }
@@ -275,15 +275,15 @@ void ProgressQueue::loop() {
 }
 
 /// Counts for the group and its parents; the transport itself counts for the whole job.
-void ProgressQueue::count_traffic(Group& group, const Traffic& before) {
+void ProgressQueue::count_traffic(QueuedGroup& group, const Traffic& before) {
   const Traffic now = transport_->traffic();
-  for (Group* g = &group; g->parent != nullptr; g = g->parent.get()) {
+  for (QueuedGroup* g = &group; g->parent != nullptr; g = g->parent.get()) {
     g->sent_bytes += (now.sent - before.sent).value;
     g->received_bytes += (now.received - before.received).value;
   }
 }
 
-Channel& ProgressQueue::channel_of(const Group& group) {
+Channel& ProgressQueue::channel_of(const QueuedGroup& group) {
   if (group.channel == nullptr) return *transport_;
   return *group.channel;
 }
@@ -291,7 +291,7 @@ Channel& ProgressQueue::channel_of(const Group& group) {
 void ProgressQueue::execute(Request& request) {
   WorkTimes times{steady_ns(), 0};
   std::optional<std::string> error;
-  const Group& group = *request.group;
+  const QueuedGroup& group = *request.group;
   Channel& channel = channel_of(group);
   const Traffic before = transport_->traffic();
   try {
@@ -351,24 +351,24 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Request& reques
 }
 
 void ProgressQueue::run_schedule(Channel& channel, const Request& request) {
-  switch (request.fingerprint.operation) {
-    case Operation::all_reduce:
+  switch (request.fingerprint.call) {
+    case CollectiveCall::all_reduce:
       if (!request.pieces.empty())
         return comm::all_reduce(channel, pool_, request.pieces, request.output);
       return comm::all_reduce(channel, pool_, request.output, request.fingerprint.reduce);
-    case Operation::reduce_scatter:
+    case CollectiveCall::reduce_scatter:
       if (!request.pieces.empty())
         return comm::reduce_scatter(channel, pool_, request.pieces, request.output);
       return comm::reduce_scatter(channel, pool_, request.input, request.output,
                                   request.fingerprint.reduce);
-    case Operation::all_gather:
-    case Operation::all_gather_v:
+    case CollectiveCall::all_gather:
+    case CollectiveCall::all_gather_v:
       return comm::all_gather(channel, pool_, request.input, request.output, request.counts);
-    case Operation::all_to_all:
+    case CollectiveCall::all_to_all:
       return comm::all_to_all(channel, pool_, request.input, request.output);
-    case Operation::broadcast:
+    case CollectiveCall::broadcast:
       return comm::broadcast(channel, pool_, request.output, request.root);
-    case Operation::barrier:
+    case CollectiveCall::barrier:
       return comm::barrier(channel);
   }
 }

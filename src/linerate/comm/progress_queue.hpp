@@ -22,13 +22,13 @@
 namespace linerate::comm {
 
 /// One communicator as the queue sees it.
-struct Group {
+struct QueuedGroup {
   std::uint64_t number = 0;  // tells apart the communicators that two ranks share; 0: the whole job
   std::string name;          // empty for the whole job
   std::vector<int> members;  // ranks of the job, in the order of the ranks of the group
   int rank = 0;              // this one's, in the group
   std::unique_ptr<GroupChannel> channel{};  // null for the whole job: the transport itself
-  std::shared_ptr<Group> parent{};          // which counts this one's traffic too
+  std::shared_ptr<QueuedGroup> parent{};    // which counts this one's traffic too
   std::atomic<std::int64_t> sent_bytes{0}, received_bytes{0};
 
   // Under the queue's mutex:
@@ -52,7 +52,7 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
     int root = 0;                 // its rank in the group
     std::string name{};
     bool checked = false;
-    std::shared_ptr<Group> group{};
+    std::shared_ptr<QueuedGroup> group{};
     std::shared_ptr<QueuedWork> work{};
   };
 
@@ -62,19 +62,20 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   ~ProgressQueue();
 
   /// All ranks of the transport.
-  std::shared_ptr<Group> whole(bool checked);
+  std::shared_ptr<QueuedGroup> whole(bool checked);
   /// A group of ranks of the job that the members have agreed on.
-  std::shared_ptr<Group> part(std::uint64_t number, std::string name, std::vector<int> members,
-                              int rank, std::shared_ptr<Group> parent);
+  std::shared_ptr<QueuedGroup> part(std::uint64_t number, std::string name,
+                                    std::vector<int> members, int rank,
+                                    std::shared_ptr<QueuedGroup> parent);
   /// The smallest group number that this rank has not seen.
   std::uint64_t next_number();
 
   /// The last copy of the handle waits for a Work that is pending; one that goes because an
   /// exception unwinds ends the run first.
-  WorkPtr submit(Request request, Operation operation);
+  WorkPtr submit(Request request, CollectiveCall call);
   /// Sleeps until all that was submitted for the group is finished; `unwinding`: ends the run first
   /// if anything is not.
-  void drain(const Group& group, bool unwinding);
+  void drain(const QueuedGroup& group, bool unwinding);
   /// As Communicator::abort and busy.
   void abort(const std::string& reason);
   Busy busy(std::string what, std::optional<Duration> at_most);
@@ -82,8 +83,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// calls the transport any more. Whatever is pending stays so (whoever waits for it must not act
   /// during an exit) and ends the run; later submissions fail. Returns whether nothing was pending.
   bool stop_at_exit(int status);
-  void set_checked(Group& group, bool checked);
-  Traffic traffic(const Group& group) const;
+  void set_checked(QueuedGroup& group, bool checked);
+  Traffic traffic(const QueuedGroup& group) const;
   std::string transport() const { return transport_->name(); }
 
  private:
@@ -91,8 +92,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   void execute(Request& request);
   void run_schedule(Channel& channel, const Request& request);
   void compare_fingerprints(Channel& channel, const Request& request);
-  void count_traffic(Group& group, const Traffic& before);
-  Channel& channel_of(const Group& group);
+  void count_traffic(QueuedGroup& group, const Traffic& before);
+  Channel& channel_of(const QueuedGroup& group);
   void tell_busy();
   void join();
 

@@ -98,7 +98,7 @@ QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Transport> transport,
       size_(static_cast<int>(group_->members.size())) {}
 
 QueuedCommunicator::QueuedCommunicator(std::shared_ptr<ProgressQueue> queue,
-                                       std::shared_ptr<Group> group)
+                                       std::shared_ptr<QueuedGroup> group)
     : queue_(std::move(queue)),
       group_(std::move(group)),
       rank_(group_->rank),
@@ -108,9 +108,9 @@ QueuedCommunicator::~QueuedCommunicator() {
   queue_->drain(*group_, std::uncaught_exceptions() > unwinding_);
 }
 
-WorkPtr QueuedCommunicator::submit(Request request, Operation operation) {
+WorkPtr QueuedCommunicator::submit(Request request, CollectiveCall call) {
   request.group = group_;
-  return queue_->submit(std::move(request), operation);
+  return queue_->submit(std::move(request), call);
 }
 
 WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string name) {
@@ -118,7 +118,7 @@ WorkPtr QueuedCommunicator::all_reduce(Buffer buffer, Reduce op, std::string nam
   Request request{.output = buffer, .name = std::move(name)};
   request.fingerprint.count = buffer.count.value;
   request.fingerprint.reduce = op;
-  return submit(std::move(request), Operation::all_reduce);
+  return submit(std::move(request), CollectiveCall::all_reduce);
 }
 
 WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
@@ -132,7 +132,7 @@ WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Red
   Request request{.input = input, .output = output, .name = std::move(name)};
   request.fingerprint.count = input.count.value;
   request.fingerprint.reduce = op;
-  return submit(std::move(request), Operation::reduce_scatter);
+  return submit(std::move(request), CollectiveCall::reduce_scatter);
 }
 
 WorkPtr QueuedCommunicator::all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) {
@@ -140,7 +140,7 @@ WorkPtr QueuedCommunicator::all_reduce(std::vector<Piece> pieces, Buffer array, 
   require_pieces(pieces, array, "all-reduce", name);
   Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
   request.fingerprint.count = array.count.value;
-  return submit(std::move(request), Operation::all_reduce);
+  return submit(std::move(request), CollectiveCall::all_reduce);
 }
 
 WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer array,
@@ -151,7 +151,7 @@ WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer arr
   require_pieces(pieces, array, "reduce-scatter", name);
   Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
   request.fingerprint.count = array.count.value;
-  return submit(std::move(request), Operation::reduce_scatter);
+  return submit(std::move(request), CollectiveCall::reduce_scatter);
 }
 
 WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::string name) {
@@ -164,7 +164,7 @@ WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::st
   Request request{.input = input, .output = output, .name = std::move(name)};
   request.counts.assign(to_index(size_), input.count.value);
   request.fingerprint.count = input.count.value;
-  return submit(std::move(request), Operation::all_gather);
+  return submit(std::move(request), CollectiveCall::all_gather);
 }
 
 WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
@@ -192,7 +192,7 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
           fmt::format("an output of {} elements, the sum of the counts, found {}", total,
                       output.count.value));
   request.fingerprint.count = input.count.value;
-  return submit(std::move(request), Operation::all_gather_v);
+  return submit(std::move(request), CollectiveCall::all_gather_v);
 }
 
 WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::string name) {
@@ -205,7 +205,7 @@ WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::st
           "separate memory for input and output");
   Request request{.input = input, .output = output, .name = std::move(name)};
   request.fingerprint.count = input.count.value;
-  return submit(std::move(request), Operation::all_to_all);
+  return submit(std::move(request), CollectiveCall::all_to_all);
 }
 
 WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name) {
@@ -216,11 +216,11 @@ WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name)
   request.fingerprint.count = buffer.count.value;
   request.fingerprint.root = group_->members[to_index(root)];
   request.root = root;
-  return submit(std::move(request), Operation::broadcast);
+  return submit(std::move(request), CollectiveCall::broadcast);
 }
 
 WorkPtr QueuedCommunicator::barrier(std::string name) {
-  return submit(Request{.name = std::move(name)}, Operation::barrier);
+  return submit(Request{.name = std::move(name)}, CollectiveCall::barrier);
 }
 
 std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std::string name) {

@@ -56,12 +56,12 @@ class QueuedCommunicator final : public Communicator {
  private:
   using Request = ProgressQueue::Request;
 
-  QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<Group> group);
-  WorkPtr submit(Request request, Operation operation);
+  QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<QueuedGroup> group);
+  WorkPtr submit(Request request, CollectiveCall call);
 
   const bool reads_pieces_ = false;       // not in groups: Channel::reads_peers
   std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family
-  std::shared_ptr<Group> group_;
+  std::shared_ptr<QueuedGroup> group_;
   int rank_, size_;
   int unwinding_ = std::uncaught_exceptions();
 };

@@ -68,21 +68,21 @@ double inverse_upper_gamma(double a, double q) {
   return (low + high) / 2;
 }
 
-double fitted_threshold(Fit fit, const FitMoments& x, double ratio) {
+double fitted_threshold(TailDistribution fit, const FitMoments& x, double ratio) {
   switch (fit) {
-    case Fit::exponential:
+    case TailDistribution::exponential:
       return exponential_threshold(x.mean, ratio);
-    case Fit::pareto:
+    case TailDistribution::pareto:
       return pareto_threshold(x, ratio);
-    case Fit::gamma:
+    case TailDistribution::gamma:
       return gamma_threshold(x, ratio);
   }
   return 0;
 }
 
-double fitted_excess(Fit fit, const FitMoments& y, double ratio) {
-  return fit == Fit::exponential ? exponential_threshold(y.mean, ratio)
-                                 : pareto_threshold(y, ratio);
+double fitted_excess(TailDistribution fit, const FitMoments& y, double ratio) {
+  return fit == TailDistribution::exponential ? exponential_threshold(y.mean, ratio)
+                                              : pareto_threshold(y, ratio);
 }
 
 }  // namespace linerate::compress

@@ -6,7 +6,7 @@
 
 namespace linerate::compress {
 
-enum class Fit : std::uint8_t { exponential, pareto, gamma };
+enum class TailDistribution : std::uint8_t { exponential, pareto, gamma };
 
 /// Moments of magnitudes x > 0. The variance has divisor count - 1; only the Gamma fit reads
 /// mean_log, the mean of ln x.
@@ -16,10 +16,10 @@ struct FitMoments {
 
 /// The magnitude that a share `ratio` of the fitted distribution exceeds, 0 < ratio <= 1. Not
 /// finite if the moments fit none.
-double fitted_threshold(Fit fit, const FitMoments& x, double ratio);
+double fitted_threshold(TailDistribution fit, const FitMoments& x, double ratio);
 /// The same of y = x - m, the excess of a tail over its smallest member: what is beyond a threshold
 /// follows a generalised Pareto law in the limit, so the Gamma fit goes on with that.
-double fitted_excess(Fit fit, const FitMoments& y, double ratio);
+double fitted_excess(TailDistribution fit, const FitMoments& y, double ratio);
 
 /// x with Q(a, x) = q, Q the regularised upper incomplete gamma function; a > 0, 0 < q <= 1. To
 /// 1e-12 relative.

@@ -34,7 +34,7 @@ Imported import_traces(const std::vector<std::filesystem::path>& paths,
 Imported import_files(const std::vector<std::filesystem::path>& paths,
                       const ImportOptions& options) {
   const std::vector<std::filesystem::path> files = input_files(paths).files;
-  Input input = Input::open(files.front());
+  InputFile input = InputFile::open(files.front());
   const Importer& importer = *recognise(input.head()).importer;
   if (importer.read_workload != nullptr && !options.alone.empty())
     throw UsageError("--alone goes with the traces of a job; a per-gradient log is of one device");
@@ -55,7 +55,7 @@ std::optional<Job> load_alone(const std::vector<std::filesystem::path>& paths) {
 
 bool is_raw_trace(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path) || !std::filesystem::exists(path)) return true;
-  Input input = Input::open(path);
+  InputFile input = InputFile::open(path);
   const std::string_view head = input.head();
   return recognise(head).sure && !is_document(Head(head));
 }

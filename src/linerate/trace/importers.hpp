@@ -17,7 +17,7 @@ struct Recognised {
   const Importer* importer = nullptr;
   bool sure = false;  // false: JSON that could be anything
 };
-/// `head`: Input::head().
+/// `head`: InputFile::head().
 Recognised recognise(std::string_view head);
 /// Does the head say that load_job() reads the file?
 bool is_trace(std::string_view head);

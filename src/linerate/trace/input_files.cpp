@@ -8,7 +8,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importers.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 bool is_trace_file(const fs::path& file) {
   try {
-    return is_trace(Input::open(file).head());
+    return is_trace(InputFile::open(file).head());
   } catch (const Error&) {
     return false;
   }

@@ -35,7 +35,7 @@ const Importer* importer_of(std::string_view text, const Importer* by_head) {
   return found != importers().end() && by_head->read != nullptr ? &*found : by_head;
 }
 
-ReadFile read_one(Input& input, const ReadOptions& options) {
+ReadFile read_one(InputFile& input, const ReadOptions& options) {
   const Importer* importer = recognise(input.head()).importer;
   try {
     if (importer->read == nullptr)
@@ -130,7 +130,7 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < files.size(); i = next++) try {
-        Input input = Input::open(files[i]);
+        InputFile input = InputFile::open(files[i]);
         all[i] = read_one(input, {.progress = progress.of(i),
                                   .threads = static_cast<unsigned>(wanted / readers)});
       } catch (...) {
@@ -149,9 +149,9 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
 
 }  // namespace
 
-Job read_job(std::span<Input> inputs) {
+Job read_job(std::span<InputFile> inputs) {
   std::vector<ReadFile> files;
-  for (Input& input : inputs) files.push_back(read_one(input, {}));
+  for (InputFile& input : inputs) files.push_back(read_one(input, {}));
   return job_of_files(std::move(files));
 }
 

@@ -3,12 +3,12 @@
 
 #include <span>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 
-Job read_job(std::span<Input> inputs);
-inline Job read_job(Input& input) { return read_job({&input, 1}); }
+Job read_job(std::span<InputFile> inputs);
+inline Job read_job(InputFile& input) { return read_job({&input, 1}); }
 
 }  // namespace linerate::trace

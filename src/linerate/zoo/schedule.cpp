@@ -16,7 +16,7 @@ double cosine(double high, double low, double t) {
 
 }  // namespace
 
-double Schedule::at(std::int64_t step) const {
+double RateSchedule::at(std::int64_t step) const {
   if (name == "constant") return rate;
   const double t = static_cast<double>(step) / static_cast<double>(steps);
   if (name == "cosine") return cosine(rate, 0, t);

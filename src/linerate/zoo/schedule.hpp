@@ -8,7 +8,7 @@
 namespace linerate::zoo {
 
 /// Learning rate over a run.
-struct Schedule {
+struct RateSchedule {
   std::string name = "one-cycle";  // "constant", "cosine", "one-cycle"
   double rate = 0.05;              // the largest
   std::int64_t steps = 1;          // of the whole run

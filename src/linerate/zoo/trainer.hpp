@@ -93,7 +93,7 @@ class Trainer {
   std::vector<std::string> resumed_compression_;  // by the ranks that saved it
   torch_adapter::NamedTensors resumed_curvature_;
   std::unique_ptr<Optimizer> optimizer_;
-  Schedule schedule_;
+  RateSchedule schedule_;
   EpochPlan plan_;
   Settings settings_;
   doc::Cluster cluster_;

@@ -22,13 +22,13 @@ inline constexpr std::array<std::string_view, 3> kCauseNames = {"late rank", "da
 
 /// What repeats.
 struct Cause {
-  CauseKind kind = CauseKind::late_rank;      // what it is
-  std::optional<int> rank = std::nullopt;     // absent: every rank
-  double per_step_s = 0;                      // median over the steps that have it
-  int steps_with_it = 0, steps = 0;           // of so many
-  std::optional<Phase> where = std::nullopt;  // absent: unknown
+  CauseKind kind = CauseKind::late_rank;          // what it is
+  std::optional<int> rank = std::nullopt;         // absent: every rank
+  double per_step_s = 0;                          // median over the steps that have it
+  int steps_with_it = 0, steps = 0;               // of so many
+  std::optional<StepPhase> where = std::nullopt;  // absent: unknown
   /// Shares of the step: gained without it, if everything else takes as long as recorded; and
-  /// gained at most (Gains::most_of). Absent: unknown.
+  /// gained at most (RemedyGains::most_of). Absent: unknown.
   std::optional<double> gain_share = std::nullopt, most_share = std::nullopt;
 };
 
@@ -38,7 +38,7 @@ struct Irregularity {
   std::optional<int> rank = std::nullopt;              // absent: every one, or none: communication
   double longer_s = 0;                                 // than the median
   bool communication = false;                          // a collective took longer
-  std::optional<Phase> where = std::nullopt;           // absent: unknown
+  std::optional<StepPhase> where = std::nullopt;       // absent: unknown
   std::optional<std::int64_t> held_up = std::nullopt;  // the step in which the others wait for it
 };
 

@@ -11,7 +11,7 @@
 namespace linerate::trace {
 
 /// What a step was doing.
-enum class Phase : std::uint8_t {
+enum class StepPhase : std::uint8_t {
   data_loading,
   copy,
   forward,
@@ -26,14 +26,14 @@ inline constexpr std::size_t kPhases = 7;
 inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
     "data loading", "host-device copy", "forward", "backward",
     "optimizer",    "between steps",    "unknown"};
-[[nodiscard]] constexpr std::string_view name_of(Phase p) {
+[[nodiscard]] constexpr std::string_view name_of(StepPhase p) {
   return kPhaseNames[static_cast<std::size_t>(p)];
 }
 
 /// A time in which it did one thing.
 struct PhaseSpan {
-  Span span;                     // when
-  Phase phase = Phase::unknown;  // what
+  Span span;                             // when
+  StepPhase phase = StepPhase::unknown;  // what
 };
 
 /// Disjoint spans, by start, from the first to the last of `work` (any order; if spans overlap, the

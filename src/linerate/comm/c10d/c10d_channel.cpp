@@ -32,9 +32,8 @@ C10dChannel::~C10dChannel() {
 }
 
 int C10dChannel::tag(int peer) {
-  return static_cast<int>(comparing_
-                              ? tag_.comparison(turns_.begun(peer))
-                              : tag_.payload(turns_.history(peer), purpose_.print->operation));
+  return static_cast<int>(comparing_ ? tag_.comparison(turns_.begun(peer))
+                                     : tag_.payload(turns_.history(peer), purpose_.print->call));
 }
 
 void C10dChannel::begin(const Purpose& purpose) {

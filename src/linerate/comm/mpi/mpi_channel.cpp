@@ -114,7 +114,7 @@ int MpiChannel::tag(int peer) const {
 }
 
 int MpiChannel::payload_tag(int peer) const {
-  return static_cast<int>(tag_.payload(turns_.history(peer), purpose_.print->operation));
+  return static_cast<int>(tag_.payload(turns_.history(peer), purpose_.print->call));
 }
 
 void MpiChannel::begin(const Purpose& purpose) {

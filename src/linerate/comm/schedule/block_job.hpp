@@ -12,7 +12,7 @@ namespace linerate::comm {
 
 /// Block g of the array, P of them. `input` is what this rank adds to block g, `output` where the
 /// whole of it goes; the two may be the same memory.
-struct Block {
+struct ArrayBlock {
   const std::byte* input = nullptr;  // null: this job does not reduce
   std::byte* output = nullptr;       // null: this rank does not want the block
   std::size_t bytes = 0;
@@ -20,7 +20,7 @@ struct Block {
 };
 
 struct BlockJob {
-  std::vector<Block> blocks;
+  std::vector<ArrayBlock> blocks;
   bool reduces = false;  // block r ends up reduced in blocks[r].output of rank r
   bool gathers = false;  // then every rank gets every block
   DType dtype = DType::u8;
@@ -30,7 +30,7 @@ struct BlockJob {
 /// Makes these pieces, one after the other, what this rank adds to the blocks.
 inline void add_runs(BlockJob& job, std::span<const Piece> pieces) {
   std::size_t begin = 0;
-  for (Block& block : job.blocks) {
+  for (ArrayBlock& block : job.blocks) {
     block.runs = runs_of(pieces, job.dtype, begin, block.bytes);
     begin += block.bytes;
   }

@@ -100,7 +100,7 @@ class Direct {
     for (int step = 1; step < size_; ++step) {
       const int other = peer(step);
       Peer& p = at(other);
-      const Block& block = job_.blocks[index(other)];
+      const ArrayBlock& block = job_.blocks[index(other)];
       const bool in_runs = !block.runs.empty();
       p.mine = {in_runs ? address(block.runs.data()) : address(block.input), address(own_.output),
                 block.bytes, own_.bytes, block.runs.size()};
@@ -161,7 +161,7 @@ class Direct {
     }
   }
   /// What the other adds to a chunk arrives scaled.
-  void answer(int other, const Block& block) {
+  void answer(int other, const ArrayBlock& block) {
     const std::size_t offset = at(other).word.offset();
     const std::size_t bytes = std::min(chunk_, block.bytes - offset);
     say(other, {Word::Kind::answer, denied_});
@@ -264,7 +264,7 @@ class Direct {
   }
 
   void gather_from(int other) {
-    const Block& block = job_.blocks[index(other)];
+    const ArrayBlock& block = job_.blocks[index(other)];
     if (job_.reduces) {
       until([&] { return at(other).reduced; });
     } else {
@@ -281,7 +281,7 @@ class Direct {
   ChunkPool& pool_;
   const BlockJob& job_;
   int size_, rank_;
-  const Block& own_;
+  const ArrayBlock& own_;
   std::size_t chunk_ = 0;
   bool denied_ = false;
   std::vector<Peer> peers_;    // by rank

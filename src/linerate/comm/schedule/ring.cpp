@@ -34,7 +34,7 @@ class Ring {
       : channel_(channel), pool_(pool), job_(job), size_(channel.size()), rank_(channel.rank()) {
     reduce_steps_ = job.reduces ? size_ - 1 : 0;
     steps_ = reduce_steps_ + (job.gathers ? size_ - 1 : 0);
-    for (const Block& block : job.blocks) {
+    for (const ArrayBlock& block : job.blocks) {
       pieces_ = std::max(pieces_, ceil_divide(chunks(block), kLanes));
     }
     next_send_ = first(&Ring::sent_block);
@@ -70,7 +70,7 @@ class Ring {
 
   static std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
   int wrap(int rank) const { return ((rank % size_) + size_) % size_; }
-  std::int64_t chunks(const Block& block) const {
+  std::int64_t chunks(const ArrayBlock& block) const {
     return ceil_divide(static_cast<std::int64_t>(block.bytes),
                        static_cast<std::int64_t>(pool_.chunk_bytes()));
   }
@@ -82,7 +82,7 @@ class Ring {
   int received_block(int step) const { return sent_block(step + 1); }
 
   std::int64_t lanes(const Key& key, BlockOf block_of) const {
-    const Block& block = job_.blocks[to_index((this->*block_of)(key.step))];
+    const ArrayBlock& block = job_.blocks[to_index((this->*block_of)(key.step))];
     return std::clamp<std::int64_t>(chunks(block) - key.piece * kLanes, 0, kLanes);
   }
   /// Moves on past steps in which the block has no chunk; the end is {pieces_, 0, 0}.
@@ -104,14 +104,14 @@ class Ring {
   std::size_t offset(const Key& key) const {
     return to_index(key.piece * kLanes + key.lane) * pool_.chunk_bytes();
   }
-  std::size_t bytes(const Key& key, const Block& block) const {
+  std::size_t bytes(const Key& key, const ArrayBlock& block) const {
     return std::min(pool_.chunk_bytes(), block.bytes - offset(key));
   }
 
   void post_receives() {
     while (receives_.size() < kReceives && !ended(next_receive_) && may_receive(next_receive_)) {
       const Key key = next_receive_;
-      const Block& block = job_.blocks[to_index(received_block(key.step))];
+      const ArrayBlock& block = job_.blocks[to_index(received_block(key.step))];
       Message& message = receives_.emplace_back();
       message.key = key;
       std::byte* target = block.output == nullptr ? nullptr : block.output + offset(key);
@@ -136,7 +136,7 @@ class Ring {
   void post_sends() {
     while (sends_.size() < kSends && !ended(next_send_) && may_send(next_send_)) {
       const Key key = next_send_;
-      const Block& block = job_.blocks[to_index(sent_block(key.step))];
+      const ArrayBlock& block = job_.blocks[to_index(sent_block(key.step))];
       Message& message = sends_.emplace_back();
       message.key = key;
       const std::byte* source;
@@ -160,7 +160,7 @@ class Ring {
     const Key key = message.key;
     next_processed_ = after(key, &Ring::received_block);
     if (key.step >= reduce_steps_) return;
-    const Block& block = job_.blocks[to_index(received_block(key.step))];
+    const ArrayBlock& block = job_.blocks[to_index(received_block(key.step))];
     const bool last = key.step == reduce_steps_ - 1;
     std::byte* target = last ? block.output + offset(key) : message.scratch;
     const std::size_t elements = bytes(key, block) / to_index(size_of(job_.dtype));

@@ -57,7 +57,7 @@ void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer out
     job.blocks.push_back({nullptr, base, bytes});
     base += bytes;
   }
-  const Block& own = job.blocks[to_index(channel.rank())];
+  const ArrayBlock& own = job.blocks[to_index(channel.rank())];
   copy(own.output, input.data, own.bytes);
   run_blocks(channel, pool, job);
 }

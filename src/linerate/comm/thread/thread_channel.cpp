@@ -186,7 +186,7 @@ std::uint64_t ThreadChannel::tag(int peer) const {
 }
 
 std::uint64_t ThreadChannel::payload_tag(int peer) const {
-  return kTag.payload(turns_.history(peer), purpose_.print->operation);
+  return kTag.payload(turns_.history(peer), purpose_.print->call);
 }
 
 /// A message that will never meet a receive. Ranks send in order, so it is one of a rank whose

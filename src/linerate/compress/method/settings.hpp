@@ -53,7 +53,7 @@ constexpr std::int64_t threshold_most_entries(std::int64_t elements) {
 
 struct SidcoSettings {
   double density = 0.01;
-  Fit fit = Fit::exponential;
+  TailDistribution fit = TailDistribution::exponential;
   int stages = 0;  // 0: as what they achieve says
 };
 SidcoSettings read_sidco(doc::OptionReader& options);

@@ -30,7 +30,7 @@ namespace {
 constexpr std::string_view kSidco = "sidco";
 class SidcoCodec : public Codec {
  public:
-  SidcoCodec(const Shape& shape, Fit fit, double density, int fixed_stages)
+  SidcoCodec(const Shape& shape, TailDistribution fit, double density, int fixed_stages)
       : shape_(shape),
         fit_(fit),
         density_(density),
@@ -62,7 +62,7 @@ class SidcoCodec : public Codec {
     Moments moments;
     LogSum logs;
     moments.add(sample_);
-    if (fit_ == Fit::gamma) logs.add(sample_);
+    if (fit_ == TailDistribution::gamma) logs.add(sample_);
     take_moments(moments, logs);
     const std::uint32_t least = threshold(sample_);
     if (least == kNoMagnitude) return false;
@@ -90,7 +90,7 @@ class SidcoCodec : public Codec {
   void take_moments(const Moments& moments, const LogSum& logs) {
     positive_ = moments.count();
     x_ = {moments.mean(), moments.variance(), 0};
-    if (fit_ == Fit::gamma && positive_ > 0)
+    if (fit_ == TailDistribution::gamma && positive_ > 0)
       x_.mean_log = logs.sum() / static_cast<double>(positive_);
   }
 
@@ -129,7 +129,7 @@ class SidcoCodec : public Codec {
       const std::size_t count = std::min(kChunk, v.size() - i);
       add_residual(input, i, count);
       moments.add(v.subspan(i, count));
-      if (fit_ == Fit::gamma) logs.add(v.subspan(i, count));
+      if (fit_ == TailDistribution::gamma) logs.add(v.subspan(i, count));
     }
     take_moments(moments, logs);
   }
@@ -166,7 +166,7 @@ class SidcoCodec : public Codec {
   }
 
   Shape shape_;
-  Fit fit_;
+  TailDistribution fit_;
   double density_;
   int fixed_stages_;  // 0: as the control says
   std::size_t k_, capacity_;
@@ -196,7 +196,7 @@ class Sidco : public Compressor {
   Residual residual() const override { return Residual::needed; }
 
  private:
-  Fit fit_;
+  TailDistribution fit_;
   double density_;
   int fixed_stages_;
 };
@@ -205,7 +205,8 @@ class Sidco : public Compressor {
 
 SidcoSettings read_sidco(doc::OptionReader& options) {
   const double density = read_density(options);
-  const auto fit = static_cast<Fit>(options.choice("fit", {"exponential", "pareto", "gamma"}));
+  const auto fit =
+      static_cast<TailDistribution>(options.choice("fit", {"exponential", "pareto", "gamma"}));
   const std::int64_t stages = options.integer("stages", 0);
   if (stages < 0 || stages > 64)
     options.refuse("stages", "1 to 64, or 0 to follow what they achieve");

@@ -47,8 +47,8 @@ inline std::uint32_t sidco_bits_of(double threshold) {
 /// x; kNoMagnitude if no distribution fits. tail_of(stage, least) is asked for a TailFit from the
 /// second stage on.
 template <class TailOf>
-std::uint32_t sidco_least(Fit fit, const FitMoments& x, std::uint64_t positive, std::size_t n,
-                          double density, int wanted_stages, TailOf tail_of) {
+std::uint32_t sidco_least(TailDistribution fit, const FitMoments& x, std::uint64_t positive,
+                          std::size_t n, double density, int wanted_stages, TailOf tail_of) {
   // Magnitudes that differ by less than f32 shows fit no distribution.
   const bool all_equal = x.variance <= 1e-14 * x.mean * x.mean;
   if (positive < kLeastForFit || all_equal) return kNoMagnitude;

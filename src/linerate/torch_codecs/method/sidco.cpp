@@ -103,7 +103,7 @@ class SidcoTensors : public TensorCodec {
   Moments moments_of(const at::Tensor& v) const {
     const at::Tensor x = v.abs().to(at::kDouble), is_positive = x > 0;
     std::vector<at::Tensor> sums = {is_positive.sum().to(at::kDouble), x.sum(), x.square().sum()};
-    if (settings_.fit == compress::Fit::gamma)
+    if (settings_.fit == compress::TailDistribution::gamma)
       sums.push_back(at::where(is_positive, x, 1).log().sum());
     const at::Tensor on_host = at::stack(sums).cpu();
     const auto* sum = on_host.data_ptr<double>();

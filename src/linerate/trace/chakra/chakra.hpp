@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {

@@ -196,7 +196,7 @@ class Analysis {
       s.transfer_most = union_of(std::move(most));
       std::vector<Span> loading;
       for (const PhaseSpan& p : rank.phases)
-        if (p.phase == Phase::data_loading) loading.push_back(p.span);
+        if (p.phase == StepPhase::data_loading) loading.push_back(p.span);
       s.loading = union_of(std::move(loading));
       sets_.push_back(std::move(s));
     }

@@ -13,10 +13,10 @@ namespace {
 
 using PhaseTimes = std::array<std::int64_t, kPhases>;
 
-std::optional<Phase> largest(const PhaseTimes& times) {
+std::optional<StepPhase> largest(const PhaseTimes& times) {
   const auto at = std::max_element(times.begin(), times.end());
-  const auto phase = static_cast<Phase>(at - times.begin());
-  return *at <= 0 || phase == Phase::unknown ? std::nullopt : std::optional(phase);
+  const auto phase = static_cast<StepPhase>(at - times.begin());
+  return *at <= 0 || phase == StepPhase::unknown ? std::nullopt : std::optional(phase);
 }
 
 /// So few that they are exceptions.
@@ -55,13 +55,13 @@ std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s
 
 double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-std::optional<Phase> where_longer(const StepTimes& times, std::int64_t number) {
+std::optional<StepPhase> where_longer(const StepTimes& times, std::int64_t number) {
   PhaseTimes longer{};
   for (std::size_t p = 0; p < kPhases; ++p) {
     std::vector<double> all;
     for (const auto& [step, own] : times)
-      all.push_back(static_cast<double>(own.of(static_cast<Phase>(p))));
-    longer[p] = times.at(number).of(static_cast<Phase>(p)) - std::llround(median(all));
+      all.push_back(static_cast<double>(own.of(static_cast<StepPhase>(p))));
+    longer[p] = times.at(number).of(static_cast<StepPhase>(p)) - std::llround(median(all));
   }
   return largest(longer);
 }
@@ -231,9 +231,9 @@ std::vector<Cause> shared_pauses(const OwnSteps& own, const std::set<std::int64_
       if (!left_out.contains(number)) steps[number].push_back(&time);
   std::vector<Cause> causes;
   for (std::size_t p = 0; p < kPhases; ++p) {
-    const auto phase = static_cast<Phase>(p);
-    if (phase == Phase::unknown) continue;  // a pause of unknown place is no answer
-    const bool loading = phase == Phase::data_loading;
+    const auto phase = static_cast<StepPhase>(p);
+    if (phase == StepPhase::unknown) continue;  // a pause of unknown place is no answer
+    const bool loading = phase == StepPhase::data_loading;
     const double least_s = loading ? least_loading_s : least_pause_s;
     std::vector<double> pauses;
     for (const auto& [number, of_ranks] : steps) {

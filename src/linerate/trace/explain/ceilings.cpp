@@ -15,15 +15,15 @@ bool has(const std::vector<Remedy>& remedies, Remedy r) {
 
 }  // namespace
 
-Gains::Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out,
-             std::optional<double> alone_s)
+RemedyGains::RemedyGains(const Program& program, const Lateness& lateness,
+                         std::set<std::int64_t> left_out, std::optional<double> alone_s)
     : program_(program),
       lateness_(lateness),
       left_out_(std::move(left_out)),
       alone_s_(alone_s),
       recorded_(replay(program)) {}
 
-Change Gains::change_of(const Removal& removal) const {
+Change RemedyGains::change_of(const Removal& removal) const {
   const std::vector<Remedy>& remedies = removal.remedies;
   Change change;
   change.instant_network = has(remedies, Remedy::infinitely_fast_network);
@@ -33,7 +33,7 @@ Change Gains::change_of(const Removal& removal) const {
   const auto idle = [&](const OwnTime& own) {
     if (gaps) return own.idle_ns();
     std::int64_t ns = 0;
-    if (has(remedies, Remedy::no_data_stalls)) ns += own.idle_in(Phase::data_loading);
+    if (has(remedies, Remedy::no_data_stalls)) ns += own.idle_in(StepPhase::data_loading);
     if (removal.pauses_in) ns += own.idle_in(*removal.pauses_in);
     return ns;
   };
@@ -51,7 +51,7 @@ Change Gains::change_of(const Removal& removal) const {
 }
 
 /// The longest of the ranks; their sum if none needs another.
-double Gains::total_s(const Borders& borders) const {
+double RemedyGains::total_s(const Borders& borders) const {
   const bool apart = program_.collectives.empty();
   std::int64_t most = 0;
   for (std::size_t l = 0; l < borders.size(); ++l) {
@@ -64,7 +64,7 @@ double Gains::total_s(const Borders& borders) const {
 }
 
 /// What data takes at least on the rank that moves most.
-double Gains::network_s() const {
+double RemedyGains::network_s() const {
   std::int64_t most = 0;
   for (const Lane& lane : program_.lanes) {
     std::int64_t sum = 0;
@@ -75,7 +75,7 @@ double Gains::network_s() const {
   return static_cast<double>(most) * 1e-9;
 }
 
-std::size_t Gains::counted_steps() const {
+std::size_t RemedyGains::counted_steps() const {
   std::size_t steps = 0;
   for (const Lane& lane : program_.lanes) {
     const auto counted =
@@ -87,7 +87,7 @@ std::size_t Gains::counted_steps() const {
 }
 
 /// What the typical rank takes longer than its step alone; 0: unknown.
-double Gains::slowed_s(const Borders& borders, double alone_s) const {
+double RemedyGains::slowed_s(const Borders& borders, double alone_s) const {
   if (alone_s <= 0 || program_.collectives.empty()) return 0;
   std::vector<double> sums;
   for (std::size_t l = 0; l < borders.size(); ++l) {
@@ -100,18 +100,18 @@ double Gains::slowed_s(const Borders& borders, double alone_s) const {
                   lower_median(std::move(sums)) - alone_s * static_cast<double>(counted_steps()));
 }
 
-double Gains::share_left(double seconds) const {
+double RemedyGains::share_left(double seconds) const {
   const double before = total_s(*recorded_);
   return before > 0 ? std::clamp(1 - seconds / before, 0.0, 1.0) : 0.0;
 }
 
-double Gains::share_of(const Removal& removal) const {
+double RemedyGains::share_of(const Removal& removal) const {
   if (has(removal.remedies, Remedy::perfect_overlap)) return overlapped_share(removal, 0);
   const auto after = replay(program_, change_of(removal));
   return after ? share_left(total_s(*after)) : 0.0;
 }
 
-double Gains::most_of(const Removal& removal) const {
+double RemedyGains::most_of(const Removal& removal) const {
   Removal more = removal;  // after a pause the device catches up with its host
   if (removal.pauses_in || has(removal.remedies, Remedy::no_data_stalls))
     more.remedies.push_back(Remedy::no_host_gaps);
@@ -122,7 +122,7 @@ double Gains::most_of(const Removal& removal) const {
 }
 
 /// No rank waits. `alone_s`: a typical rank's step then, if that is shorter; 0: unknown.
-double Gains::overlapped_share(const Removal& removal, double alone_s) const {
+double RemedyGains::overlapped_share(const Removal& removal, double alone_s) const {
   Change change = change_of(removal);
   change.nothing_waits = true;
   const auto after = replay(program_, change);
@@ -131,20 +131,20 @@ double Gains::overlapped_share(const Removal& removal, double alone_s) const {
   return share_left(std::max(total_s(*after) - slowed_s(*after, alone_s), network));
 }
 
-double Gains::step_s(const Change& change) const {
+double RemedyGains::step_s(const Change& change) const {
   const auto after = replay(program_, change);
   const std::size_t steps = counted_steps();
   return after && steps > 0 ? total_s(*after) / static_cast<double>(steps) : 0;
 }
 
-RemedyShares Gains::by_remedy() const {
+RemedyShares RemedyGains::by_remedy() const {
   RemedyShares shares;
   for (std::size_t r = 0; r < kRemedies; ++r)
     shares[r] = share_of({.remedies = {static_cast<Remedy>(r)}});
   return shares;
 }
 
-std::vector<SharedGain> Gains::shared(const RemedyShares& alone) const {
+std::vector<SharedGain> RemedyGains::shared(const RemedyShares& alone) const {
   constexpr double kWorthSaying = 0.005;
   std::vector<SharedGain> found;
   for (std::size_t i = 0; i < kRemedies; ++i)
@@ -158,7 +158,7 @@ std::vector<SharedGain> Gains::shared(const RemedyShares& alone) const {
 }
 
 /// Mean over ranks.
-std::map<std::int64_t, double> Gains::step_lengths_s(const Borders& borders) const {
+std::map<std::int64_t, double> RemedyGains::step_lengths_s(const Borders& borders) const {
   std::map<std::int64_t, std::pair<double, int>> sums;
   for (std::size_t l = 0; l < borders.size(); ++l)
     for (const StepWindow& s : program_.lanes[l].steps) {
@@ -170,7 +170,7 @@ std::map<std::int64_t, double> Gains::step_lengths_s(const Borders& borders) con
   return lengths;
 }
 
-std::map<std::int64_t, StepGain> Gains::by_step() const {
+std::map<std::int64_t, StepGain> RemedyGains::by_step() const {
   const auto before = step_lengths_s(*recorded_);
   const auto gain = [&](std::vector<Remedy> remedies) {
     auto gains = before;

@@ -18,16 +18,16 @@ namespace linerate::trace {
 struct Removal {
   std::vector<Remedy> remedies = {};
   std::vector<std::int32_t> late_lanes = {};  // each comes with the median of the others
-  std::optional<Phase> pauses_in = {};        // those of every rank
+  std::optional<StepPhase> pauses_in = {};    // those of every rank
 };
 
 /// Replays, each over all steps but those left out.
-class Gains {
+class RemedyGains {
  public:
   /// Nothing is known if communications wait for each other in a circle: no replay.
   /// `alone_s`: the step of a rank that computes alone, at least; absent: unknown.
-  Gains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out,
-        std::optional<double> alone_s = std::nullopt);
+  RemedyGains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out,
+              std::optional<double> alone_s = std::nullopt);
 
   bool known() const { return recorded_.has_value(); }
   /// What the step gains if everything else takes as long as recorded, and waits for what it

@@ -100,7 +100,7 @@ Json verdict_json(const Verdict& v, const Breakdown& b) {
   return j;
 }
 
-Json phase_json(const std::optional<Phase>& phase) {
+Json phase_json(const std::optional<StepPhase>& phase) {
   return phase ? Json(std::string(name_of(*phase))) : Json(nullptr);
 }
 

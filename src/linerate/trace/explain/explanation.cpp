@@ -13,9 +13,9 @@ std::string share_text(const std::optional<double>& share) {
   return share ? format_percent(*share) : "n/a";
 }
 
-std::string place_text(const std::optional<Phase>& where) {
+std::string place_text(const std::optional<StepPhase>& where) {
   if (!where) return "in an unknown place";
-  if (*where == Phase::between_steps) return "between steps, on the host";
+  if (*where == StepPhase::between_steps) return "between steps, on the host";
   return fmt::format("in {}", name_of(*where));
 }
 

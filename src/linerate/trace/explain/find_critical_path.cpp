@@ -51,7 +51,7 @@ double median_step_s(const Program& program, const std::set<std::int64_t>& of_so
 
 /// What each cause gains. A rank is no cause if its delay gains less than is worth naming, alone
 /// and with all other late ranks on time: by chance one of two is late in some steps.
-void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& ranks) {
+void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<int>& ranks) {
   const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
   const auto lane_of = [&ranks](const Cause& c) {
     return static_cast<std::int32_t>(std::find(ranks.begin(), ranks.end(), c.rank) - ranks.begin());
@@ -85,7 +85,7 @@ void add_gains(CriticalPath& path, const Gains& gains, const std::vector<int>& r
 }
 
 /// A remedy against what was found may gain more than its replay: the rest gets better with it.
-void add_ceilings(CriticalPath& path, const Gains& gains) {
+void add_ceilings(CriticalPath& path, const RemedyGains& gains) {
   const auto found = [&path](CauseKind kind) {
     return std::any_of(path.causes.begin(), path.causes.end(),
                        [kind](const Cause& c) { return c.kind == kind; });
@@ -146,7 +146,7 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
     path.causes.push_back(c);
   std::optional<double> alone_s;
   if (job.one_rank) alone_s = job.one_rank->step_s.low_or_value();
-  const Gains gains(program, lateness, left_out, alone_s);
+  const RemedyGains gains(program, lateness, left_out, alone_s);
   if (!gains.known()) return path;
   path.gains = gains.by_remedy();
   path.shared = gains.shared(path.gains);

@@ -80,7 +80,8 @@ Cuts cuts_of(const Program& program, std::int64_t OwnTime::*what) {
 
 }  // namespace
 
-std::optional<HookCost> hook_cost(const Job& job, const Program& program, const Gains& gains) {
+std::optional<HookCost> hook_cost(const Job& job, const Program& program,
+                                  const RemedyGains& gains) {
   const bool called = std::any_of(job.ranks.begin(), job.ranks.end(),
                                   [](const RankActivity& r) { return !r.exchange_calls.empty(); });
   if (job.gradients.empty() || !called || !gains.known()) return std::nullopt;

@@ -13,6 +13,6 @@ namespace linerate::trace {
 
 /// Nothing if gradients are exchanged whole, or if their sizes, their exchanges or the calls around
 /// them are unknown.
-std::optional<HookCost> hook_cost(const Job& job, const Program& program, const Gains& gains);
+std::optional<HookCost> hook_cost(const Job& job, const Program& program, const RemedyGains& gains);
 
 }  // namespace linerate::trace

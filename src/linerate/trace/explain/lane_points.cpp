@@ -26,7 +26,7 @@ class OwnTimeMeter {
       const bool known = p_ < phases_.size() && phases_[p_].span.start_ns <= from;
       if (p_ < phases_.size())
         until = std::min(until, known ? phases_[p_].span.end_ns : phases_[p_].span.start_ns);
-      const auto phase = to_index(known ? phases_[p_].phase : Phase::unknown);
+      const auto phase = to_index(known ? phases_[p_].phase : StepPhase::unknown);
       (working ? own.work : own.idle)[phase] += until - from;
       from = until;
     }

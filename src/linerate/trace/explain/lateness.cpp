@@ -182,7 +182,7 @@ void Lateness::add_phases(Late& late, std::int32_t lane, const Stretch& stretch,
   for (const Piece& piece : stretch.pieces)
     for (std::size_t i = piece.first; i <= piece.last; ++i)
       for (std::size_t p = 0; p < kPhases; ++p)
-        late.by_phase[p] += sign * points[i].before.of(static_cast<Phase>(p));
+        late.by_phase[p] += sign * points[i].before.of(static_cast<StepPhase>(p));
 }
 
 std::vector<Late> Lateness::all() const {

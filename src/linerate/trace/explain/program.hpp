@@ -27,8 +27,8 @@ struct OwnTime {
 
   std::int64_t idle_ns() const;
   std::int64_t total_ns() const;
-  std::int64_t idle_in(Phase p) const { return idle[to_index(p)]; }
-  std::int64_t of(Phase p) const { return work[to_index(p)] + idle[to_index(p)]; }
+  std::int64_t idle_in(StepPhase p) const { return idle[to_index(p)]; }
+  std::int64_t of(StepPhase p) const { return work[to_index(p)] + idle[to_index(p)]; }
   OwnTime& operator+=(const OwnTime& other);
 };
 

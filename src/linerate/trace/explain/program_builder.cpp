@@ -20,7 +20,7 @@ constexpr double kWorkThatShows = 0.02;
 std::vector<std::int64_t> optimizer_starts(const RankActivity& rank) {
   std::vector<std::int64_t> starts;
   for (const PhaseSpan& p : rank.phases)
-    if (p.phase == Phase::optimizer) starts.push_back(p.span.start_ns);
+    if (p.phase == StepPhase::optimizer) starts.push_back(p.span.start_ns);
   return starts;
 }
 

@@ -62,7 +62,7 @@ std::vector<Late> late_steps(const OwnSteps& own) {
                 .ns = mine.total_ns() - middle->first};
       for (std::size_t p = 0; p < kPhases; ++p)
         late.by_phase[p] =
-            mine.of(static_cast<Phase>(p)) - middle->second->of(static_cast<Phase>(p));
+            mine.of(static_cast<StepPhase>(p)) - middle->second->of(static_cast<StepPhase>(p));
       found.push_back(late);
     }
   return found;

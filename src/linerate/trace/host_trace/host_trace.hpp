@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/job.hpp"
 #include "linerate/trace/kineto/kineto_trace.hpp"
 

@@ -18,7 +18,7 @@ enum class HeadForm : std::uint8_t {
 
 class Head {
  public:
-  /// `bytes`: Input::head().
+  /// `bytes`: InputFile::head().
   explicit Head(std::string_view bytes);
 
   HeadForm form() const { return form_; }

@@ -10,7 +10,7 @@
 
 #include "linerate/doc/workload.hpp"
 #include "linerate/trace/importer/head.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/input/read_options.hpp"
 #include "linerate/trace/job/job.hpp"
 
@@ -45,7 +45,7 @@ struct Importer {
   /// text, so the answer must be quick.
   bool (*claims)(std::string_view text) = nullptr;
   /// For logs that hold a Workload and no events.
-  doc::Workload (*read_workload)(Input& input, const PerGradientOptions& options) = nullptr;
+  doc::Workload (*read_workload)(InputFile& input, const PerGradientOptions& options) = nullptr;
 };
 
 /// The `join` of formats whose every file is a whole Job.

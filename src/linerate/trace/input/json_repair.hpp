@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 namespace linerate::trace {
 

@@ -7,7 +7,7 @@ namespace {
 
 class Partition {
  public:
-  void add(Span span, Phase phase) {
+  void add(Span span, StepPhase phase) {
     if (!out_.empty()) span.start_ns = std::max(span.start_ns, out_.back().span.end_ns);
     if (span.length() <= 0) return;
     if (!out_.empty() && out_.back().phase == phase && out_.back().span.end_ns == span.start_ns)
@@ -23,13 +23,13 @@ class Partition {
 
 /// Whose is the pause after `before`, within one step. `others_ns`: when work that is not the
 /// optimizer's last began.
-Phase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::int64_t others_ns,
-                     const std::vector<std::int64_t>& step_starts) {
+StepPhase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::int64_t others_ns,
+                         const std::vector<std::int64_t>& step_starts) {
   switch (before.phase) {
-    case Phase::data_loading:
-    case Phase::backward:
+    case StepPhase::data_loading:
+    case StepPhase::backward:
       return next.phase;
-    case Phase::optimizer: {
+    case StepPhase::optimizer: {
       const auto after =
           std::upper_bound(step_starts.begin(), step_starts.end(), before.span.start_ns);
       return after != step_starts.begin() && others_ns < *(after - 1) ? next.phase : before.phase;
@@ -55,13 +55,14 @@ std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
       const auto step = std::lower_bound(step_starts.begin(), step_starts.end(), from);
       const std::int64_t border = step == step_starts.end() ? to : std::min(*step, to);
       const bool next_step = border < to;  // then the pause closes the step before
-      all.add({from, border}, next_step && before->phase == Phase::backward
+      all.add({from, border}, next_step && before->phase == StepPhase::backward
                                   ? before->phase
                                   : owner_of_pause(*before, now, others_ns, step_starts));
-      all.add({border, to}, now.phase == Phase::data_loading ? now.phase : Phase::between_steps);
+      all.add({border, to},
+              now.phase == StepPhase::data_loading ? now.phase : StepPhase::between_steps);
     }
     all.add(now.span, now.phase);
-    if (now.phase != Phase::optimizer) others_ns = now.span.start_ns;
+    if (now.phase != StepPhase::optimizer) others_ns = now.span.start_ns;
     if (before == nullptr || now.span.end_ns >= before->span.end_ns) before = &now;
   }
   return all.take();

@@ -7,7 +7,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/trace/input/decimal.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/input/json_token.hpp"
 
 namespace linerate::trace {

@@ -13,19 +13,19 @@ namespace {
 /// backward pass follows within the step, and else of what was going on.
 struct Item {
   Span span;
-  std::optional<Phase> phase;
+  std::optional<StepPhase> phase;
 };
 
-std::optional<Phase> phase_of(NameKind kind) {
+std::optional<StepPhase> phase_of(NameKind kind) {
   switch (kind) {
     case NameKind::loading:
-      return Phase::data_loading;
+      return StepPhase::data_loading;
     case NameKind::optimizer:
-      return Phase::optimizer;
+      return StepPhase::optimizer;
     case NameKind::evaluate:
-      return Phase::backward;
+      return StepPhase::backward;
     case NameKind::ddp:
-      return Phase::forward;
+      return StepPhase::forward;
     default:
       return std::nullopt;
   }
@@ -55,20 +55,20 @@ std::vector<Item> outermost_items(const KinetoTrace& t) {
 /// Every item gets its phase.
 std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
                                 const std::vector<std::int64_t>& step_starts) {
-  std::vector<std::optional<Phase>> phases;
+  std::vector<std::optional<StepPhase>> phases;
   for (const Item& item : items) phases.push_back(item.phase);
   std::int64_t backward = INT64_MAX;  // the next one
   for (std::size_t i = items.size(); i-- > 0;) {
     const std::int64_t start = items[i].span.start_ns;
-    if (phases[i] == Phase::backward) backward = start;
+    if (phases[i] == StepPhase::backward) backward = start;
     const auto step = std::upper_bound(step_starts.begin(), step_starts.end(), start);
     if (!phases[i] && backward < (step == step_starts.end() ? INT64_MAX : *step))
-      phases[i] = Phase::forward;
+      phases[i] = StepPhase::forward;
   }
   std::vector<PhaseSpan> work;
-  Phase going_on = Phase::forward;
+  StepPhase going_on = StepPhase::forward;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const Phase usual = going_on == Phase::data_loading ? Phase::forward : going_on;
+    const StepPhase usual = going_on == StepPhase::data_loading ? StepPhase::forward : going_on;
     going_on = phases[i].value_or(usual);
     work.push_back({items[i].span, going_on});
   }
@@ -76,11 +76,11 @@ std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
 }
 
 /// The phase of `time` among disjoint spans.
-Phase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t time) {
+StepPhase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t time) {
   const auto after =
       std::upper_bound(phases.begin(), phases.end(), time,
                        [](std::int64_t t, const PhaseSpan& p) { return t < p.span.start_ns; });
-  if (after == phases.begin() || (after - 1)->span.end_ns <= time) return Phase::unknown;
+  if (after == phases.begin() || (after - 1)->span.end_ns <= time) return StepPhase::unknown;
   return (after - 1)->phase;
 }
 
@@ -132,9 +132,9 @@ std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
   for (const Span& pause : difference_of({steps}, union_of(std::move(calls)))) {
     if (pause.length() < kLeast_ns) continue;
     if (!host.empty() && pause.start_ns < host.front().span.start_ns)  // it opens the record
-      pauses.push_back(
-          {{pause.start_ns, std::min(pause.end_ns, host.front().span.start_ns)},
-           host.front().phase == Phase::data_loading ? Phase::data_loading : Phase::between_steps});
+      pauses.push_back({{pause.start_ns, std::min(pause.end_ns, host.front().span.start_ns)},
+                        host.front().phase == StepPhase::data_loading ? StepPhase::data_loading
+                                                                      : StepPhase::between_steps});
     add_between(host, at, pause, pauses);
     if (!host.empty() && pause.end_ns > host.back().span.end_ns)  // it closes the record
       pauses.push_back(
@@ -149,9 +149,9 @@ std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& la
   for (const DeviceEvent& e : t.device) {
     if (is_communication_kernel(t, e)) continue;
     const Launch* launch = launches.of(e.correlation);
-    work.push_back({e.span, e.to_device         ? Phase::copy
+    work.push_back({e.span, e.to_device         ? StepPhase::copy
                             : launch != nullptr ? phase_at(host, launch->start_ns)
-                                                : Phase::unknown});
+                                                : StepPhase::unknown});
   }
   std::sort(work.begin(), work.end(), [](const PhaseSpan& a, const PhaseSpan& b) {
     return a.span.start_ns < b.span.start_ns;

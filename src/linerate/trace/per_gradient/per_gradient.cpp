@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostGradients = 10'000'000;
 
-std::string place(const Input& input) {
+std::string place(const InputFile& input) {
   return fmt::format("{}:{}", input.name(), input.line_number());
 }
 
@@ -36,7 +36,7 @@ bool parse_pair(std::string_view line, double& first, double& second) {
   return whole(a, first) && whole(b, second);
 }
 
-std::int64_t count_line(Input& input, std::string_view what) {
+std::int64_t count_line(InputFile& input, std::string_view what) {
   std::string_view line;
   if (!input.next_line(line))
     throw InputError(
@@ -51,7 +51,8 @@ std::int64_t count_line(Input& input, std::string_view what) {
   return n;
 }
 
-void read_batch(Input& input, std::int64_t batch, doc::Workload& w, std::vector<double>& waits) {
+void read_batch(InputFile& input, std::int64_t batch, doc::Workload& w,
+                std::vector<double>& waits) {
   for (std::size_t i = 0; i < w.gradients.size(); ++i) {
     std::string_view line;
     double wait_us = 0, bytes = 0;
@@ -112,7 +113,7 @@ bool is_per_gradient_log(std::string_view head) {
 
 namespace {
 
-doc::Workload read_log(Input& input, const PerGradientOptions& options) {
+doc::Workload read_log(InputFile& input, const PerGradientOptions& options) {
   std::string_view line;
   input.next_line(line);  // prose
   const std::int64_t batches = count_line(input, "number of batches");
@@ -135,7 +136,7 @@ doc::Workload read_log(Input& input, const PerGradientOptions& options) {
   w.backward_s = ready;
   apply_step_time(w, options, input.name());
   if (options.add_cost) {
-    Input table = Input::open(*options.add_cost);
+    InputFile table = InputFile::open(*options.add_cost);
     w.add_cost = read_add_cost(table);
   }
   return w;
@@ -143,7 +144,7 @@ doc::Workload read_log(Input& input, const PerGradientOptions& options) {
 
 }  // namespace
 
-doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& options) {
+doc::Workload read_per_gradient_log(InputFile& input, const PerGradientOptions& options) {
   try {
     return read_log(input, options);
   } catch (const InputError& e) {
@@ -151,7 +152,7 @@ doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& opti
   }
 }
 
-std::vector<doc::AddCost> read_add_cost(Input& input) {
+std::vector<doc::AddCost> read_add_cost(InputFile& input) {
   std::vector<doc::AddCost> table;
   std::string_view line;
   while (input.next_line(line)) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "linerate/doc/workload.hpp"
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/per_gradient/per_gradient_options.hpp"
 
 namespace linerate::trace {
@@ -15,8 +15,8 @@ bool is_per_gradient_log(std::string_view head);
 /// Line 1 prose, line 2 batches, line 3 gradients G, then batches x G lines "wait_us,bytes" in
 /// ready order, last layer first. Waits are averaged over batches. Throws InputError naming file
 /// and line.
-doc::Workload read_per_gradient_log(Input& input, const PerGradientOptions& options = {});
+doc::Workload read_per_gradient_log(InputFile& input, const PerGradientOptions& options = {});
 /// AddEst: "bytes,seconds" lines with ascending bytes. Throws InputError.
-std::vector<doc::AddCost> read_add_cost(Input& input);
+std::vector<doc::AddCost> read_add_cost(InputFile& input);
 
 }  // namespace linerate::trace

@@ -53,28 +53,28 @@ doc::TaskKind kind_of(CommOp op) {
   }
 }
 
-Phase phase_of(doc::TaskKind kind) {
+StepPhase phase_of(doc::TaskKind kind) {
   switch (kind) {
     case doc::TaskKind::forward:
-      return Phase::forward;
+      return StepPhase::forward;
     case doc::TaskKind::backward:
     case doc::TaskKind::encode:
     case doc::TaskKind::decode:
-      return Phase::backward;
+      return StepPhase::backward;
     case doc::TaskKind::factor:
     case doc::TaskKind::inverse:
     case doc::TaskKind::precondition:
     case doc::TaskKind::update:
-      return Phase::optimizer;
+      return StepPhase::optimizer;
     default:
-      return Phase::unknown;
+      return StepPhase::unknown;
   }
 }
 
 /// With the pauses, from the kinds of its tasks; empty where these say nothing.
 void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
   const bool known = std::any_of(work.begin(), work.end(),
-                                 [](const PhaseSpan& p) { return p.phase != Phase::unknown; });
+                                 [](const PhaseSpan& p) { return p.phase != StepPhase::unknown; });
   if (!known) return;
   std::vector<std::int64_t> step_starts;
   for (const StepSpan& s : rank.steps) step_starts.push_back(s.span.start_ns);

@@ -14,7 +14,7 @@ namespace linerate::trace {
 
 /// One pass over a file from front to back, either whole or line by line. Memory: one block of 256
 /// KiB plus what the caller keeps.
-class Input {
+class InputFile {
  public:
   /// Longer lines are cut here: no format has them, and a 1 GB line must not take 1 GB.
   static constexpr std::size_t kLongestLine = 1 << 20;
@@ -22,11 +22,11 @@ class Input {
   static constexpr std::size_t kLargest = 0xfff00000u;
 
   /// Throws InputError naming the file and the system's reason.
-  static Input open(const std::filesystem::path& path);
-  static Input from_memory(std::string content, std::string name);
-  ~Input();
-  Input(Input&&) noexcept;
-  Input& operator=(Input&&) noexcept;
+  static InputFile open(const std::filesystem::path& path);
+  static InputFile from_memory(std::string content, std::string name);
+  ~InputFile();
+  InputFile(InputFile&&) noexcept;
+  InputFile& operator=(InputFile&&) noexcept;
 
   const std::string& name() const;
   /// The first bytes (up to 64 KiB) after decompression, without consuming them.
@@ -45,7 +45,7 @@ class Input {
 
  private:
   struct State;
-  explicit Input(std::unique_ptr<State> state);
+  explicit InputFile(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

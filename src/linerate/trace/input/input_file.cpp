@@ -1,4 +1,4 @@
-#include "linerate/trace/input/input.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -39,7 +39,7 @@ int temporary_file_of(std::string_view content, const std::string& name) {
 
 }  // namespace
 
-struct Input::State {
+struct InputFile::State {
   static constexpr std::size_t kBlock = 256 * 1024;
 
   std::string name;
@@ -67,7 +67,7 @@ struct Input::State {
 };
 
 /// Takes the descriptor, whose position is the beginning.
-void Input::State::attach(int fd) {
+void InputFile::State::attach(int fd) {
   file = gzdopen(fd, "rb");
   if (file == nullptr) {
     ::close(fd);
@@ -77,7 +77,7 @@ void Input::State::attach(int fd) {
 }
 
 /// Decompressed bytes; 0 at the end and at damage.
-std::size_t Input::State::read(char* into, std::size_t n) {
+std::size_t InputFile::State::read(char* into, std::size_t n) {
   if (file == nullptr) {
     n = std::min(n, memory.size() - memory_at);
     std::memcpy(into, memory.data() + memory_at, n);
@@ -104,7 +104,7 @@ std::size_t Input::State::read(char* into, std::size_t n) {
 }
 
 /// From any place of a plain file; less than `n` only at its end.
-std::size_t Input::State::read_at(char* into, std::size_t n, std::size_t from) const {
+std::size_t InputFile::State::read_at(char* into, std::size_t n, std::size_t from) const {
   std::size_t got = 0;
   while (got < n) {
     const ssize_t some = ::pread(plain, into + got, n - got, static_cast<off_t>(from + got));
@@ -118,7 +118,7 @@ std::size_t Input::State::read_at(char* into, std::size_t n, std::size_t from) c
 
 /// The next `n` bytes of a plain file, a part of them by each thread: half of the time goes into
 /// pages that are touched for the first time. Less than `n` when the file has become shorter.
-std::size_t Input::State::read_together(char* into, std::size_t n, unsigned threads) {
+std::size_t InputFile::State::read_together(char* into, std::size_t n, unsigned threads) {
   const std::size_t part = n / threads;
   const auto read_part = [&](unsigned i) {
     return read_at(into + i * part, i + 1 == threads ? n - i * part : part, offset + i * part);
@@ -136,7 +136,7 @@ std::size_t Input::State::read_together(char* into, std::size_t n, unsigned thre
 }
 
 /// Moves what is left to the front and reads more; false when nothing more came.
-bool Input::State::fill() {
+bool InputFile::State::fill() {
   if (at > 0) std::memmove(ready.data(), ready.data() + at, end - at);
   end -= at;
   at = 0;
@@ -148,12 +148,12 @@ bool Input::State::fill() {
   return got > 0;
 }
 
-Input::Input(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Input::~Input() = default;
-Input::Input(Input&&) noexcept = default;
-Input& Input::operator=(Input&&) noexcept = default;
+InputFile::InputFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+InputFile::~InputFile() = default;
+InputFile::InputFile(InputFile&&) noexcept = default;
+InputFile& InputFile::operator=(InputFile&&) noexcept = default;
 
-Input Input::open(const std::filesystem::path& path) {
+InputFile InputFile::open(const std::filesystem::path& path) {
   auto state = std::make_unique<State>();
   state->name = path.string();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -165,10 +165,10 @@ Input Input::open(const std::filesystem::path& path) {
     state->size_hint = to_index(std::max<off_t>(info.st_size, 0));
     if (S_ISREG(info.st_mode) && !state->gzip) state->plain = fd;
   }
-  return Input(std::move(state));
+  return InputFile(std::move(state));
 }
 
-Input Input::from_memory(std::string content, std::string name) {
+InputFile InputFile::from_memory(std::string content, std::string name) {
   auto state = std::make_unique<State>();
   state->name = std::move(name);
   state->size_hint = content.size();
@@ -176,14 +176,14 @@ Input Input::from_memory(std::string content, std::string name) {
     state->attach(temporary_file_of(content, state->name));
   else
     state->memory = std::move(content);
-  return Input(std::move(state));
+  return InputFile(std::move(state));
 }
 
-const std::string& Input::name() const { return state_->name; }
-std::size_t Input::line_number() const { return state_->line_number; }
-bool Input::truncated() const { return state_->truncated; }
+const std::string& InputFile::name() const { return state_->name; }
+std::size_t InputFile::line_number() const { return state_->line_number; }
+bool InputFile::truncated() const { return state_->truncated; }
 
-void Input::rethrow_with_cause(const std::string& what) const {
+void InputFile::rethrow_with_cause(const std::string& what) const {
   if (!truncated()) throw;
   throw InputError(name(),
                    fmt::format("expected a whole gzip stream, found one that ends early or is "
@@ -191,14 +191,14 @@ void Input::rethrow_with_cause(const std::string& what) const {
                                what));
 }
 
-std::string_view Input::head() {
+std::string_view InputFile::head() {
   constexpr std::size_t kHead = 64 * 1024;
   while (state_->end - state_->at < kHead && state_->fill()) {
   }
   return {state_->ready.data() + state_->at, std::min(kHead, state_->end - state_->at)};
 }
 
-bool Input::next_line(std::string_view& line) {
+bool InputFile::next_line(std::string_view& line) {
   State& s = *state_;
   s.line.clear();
   bool any = false;
@@ -223,7 +223,7 @@ bool Input::next_line(std::string_view& line) {
   return true;
 }
 
-PaddedText Input::read_all(unsigned threads) {
+PaddedText InputFile::read_all(unsigned threads) {
   State& s = *state_;
   if (!s.begun) s.fill();
   // gzip: traces shrink about tenfold; a wrong guess costs one copy.

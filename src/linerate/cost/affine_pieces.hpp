@@ -11,6 +11,8 @@ namespace linerate::cost {
 struct AffinePiece {
   double from_bytes = 0, to_bytes = 0;
   double alpha_s = 0, beta_s_per_byte = 0;
+
+  double seconds(double bytes) const { return alpha_s + beta_s_per_byte * bytes; }
 };
 
 /// Ascending, without gaps, from 0 to `most` bytes (at least one piece). Between the sizes at which

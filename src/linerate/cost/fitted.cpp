@@ -22,10 +22,13 @@ double at(const doc::CostSegment& segment, double bytes) {
 const doc::CostSegment& segment_of(const doc::CollectiveCost& cost, double bytes) {
   LINERATE_CHECK(!cost.segments.empty(), fmt::format("{} on {} ranks has no segments",
                                                      name_of(cost.collective), cost.ranks));
-  const auto found = std::lower_bound(
-      cost.segments.begin(), cost.segments.end(), bytes,
-      [](const doc::CostSegment& s, double b) { return static_cast<double>(s.to_bytes) < b; });
-  return found == cost.segments.end() ? cost.segments.back() : *found;
+  // std::lower_bound without its branches: which segment comes out is hard to foresee.
+  const doc::CostSegment* found = cost.segments.data();
+  for (std::size_t left = cost.segments.size(); left > 1; left -= left / 2)
+    found += static_cast<double>(found[left / 2 - 1].to_bytes) < bytes
+                 ? static_cast<std::ptrdiff_t>(left / 2)
+                 : 0;
+  return *found;
 }
 
 /// Doublings between the measured sizes and `bytes`; 0 inside.

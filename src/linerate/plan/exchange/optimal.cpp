@@ -42,6 +42,8 @@ struct Window {
   double from_bytes = 0, to_bytes = 0, ticks_per_byte = 0;
   Ticks alpha = 0;
   bool climbs = false;  // more bytes take longer, however few
+  // What sending its bytes, or those of a window after it, takes at least.
+  Ticks least = 0;
   std::size_t begin = 0, end = 0;
   // If it climbs, those that may still be best, by index from `first` on. A longer prefix leaves
   // less to send, so a shorter one may be best only while it has the smaller key: keys ascend, and
@@ -54,7 +56,6 @@ class OptimalSearch {
  public:
   OptimalSearch(const FusionProblem& problem, const cost::CostCurve& cost)
       : problem_(problem),
-        cost_(cost),
         finish_(problem.bytes.size() + 1),
         prefix_(finish_.size()),
         chosen_(finish_.size()) {
@@ -67,21 +68,27 @@ class OptimalSearch {
     for (const cost::AffinePiece& p : pieces)
       windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte * ticks_per_s_,
                           ticks(p.alpha_s),
-                          p.beta_s_per_byte > 0 && ticks(p.beta_s_per_byte * least) > kFew});
+                          p.beta_s_per_byte > 0 && ticks(p.beta_s_per_byte * least) > kFew,
+                          ticks(std::min(p.seconds(p.from_bytes), p.seconds(p.to_bytes))) - kFew});
+    for (std::size_t w = windows_.size() - 1; w-- > 0;)
+      windows_[w].least = std::min(windows_[w].least, windows_[w + 1].least);
     for (Window& w : windows_)
       if (w.climbs) w.kept.reserve(std::min<std::size_t>(problem.bytes.size(), kUsual));
     windows_.front().from_bytes = -1;
     windows_.back().to_bytes = std::numeric_limits<double>::infinity();
   }
 
-  FusionResult run() {
+  std::vector<std::int32_t> run() {
     for (std::size_t j = 1; j < finish_.size(); ++j) {
       begin(j);
-      for (Window& window : windows_) search(window);
+      auto window = windows_.begin();
+      while (size(j - 1) > window->to_bytes) ++window;  // all prefixes leave more
+      for (; window != windows_.end() && best_.finish >= ready_ + window->least; ++window)
+        search(*window);
       finish_[j] = best_.finish;
       chosen_[j] = {best_.count + 1, best_.from};
     }
-    return result();
+    return ends();
   }
 
  private:
@@ -113,11 +120,12 @@ class OptimalSearch {
   double size(std::size_t i) const { return prefix_[j_] - prefix_[i]; }
 
   void search(Window& w) {
+    w.begin = std::max(w.begin, low_);
+    while (w.begin < j_ && size(w.begin) > w.to_bytes) ++w.begin;
+    w.end = std::max(w.begin, w.end);
     for (; w.end < j_ && size(w.end) > w.from_bytes; ++w.end)
       if (w.climbs) keep(w, w.end);
-    w.begin = std::max(w.begin, low_);
-    while (w.begin < w.end && size(w.begin) > w.to_bytes) ++w.begin;
-    if (w.begin >= w.end) return;
+    if (w.begin == w.end) return;
     const Ticks transfer = w.alpha + bytes_of(w, j_);
     if (w.climbs) return search_kept(w, transfer);
     for (std::size_t i = w.begin; i < w.end; ++i)
@@ -152,24 +160,16 @@ class OptimalSearch {
     best_ = std::min(best_, {finish, chosen_[i].count, static_cast<std::int32_t>(i)});
   }
 
-  FusionResult result() const {
-    FusionResult result;
+  std::vector<std::int32_t> ends() const {
+    std::vector<std::int32_t> ends;
     for (auto j = static_cast<std::int32_t>(finish_.size()) - 1; j > 0;
          j = chosen_[to_index(j)].from)
-      result.ends.push_back(j);
-    std::reverse(result.ends.begin(), result.ends.end());
-    std::size_t begin = 0;
-    for (const std::int32_t cut : result.ends) {
-      const auto end = to_index(cut);
-      result.finish_s = std::max(result.finish_s, problem_.ready_s[end - 1]) +
-                        cost_.seconds(prefix_[end] - prefix_[begin]);
-      begin = end;
-    }
-    return result;
+      ends.push_back(j);
+    std::reverse(ends.begin(), ends.end());
+    return ends;
   }
 
   const FusionProblem& problem_;
-  const cost::CostCurve& cost_;
   std::vector<Ticks> finish_;   // F[i]
   std::vector<double> prefix_;  // P[i]
   std::vector<Chosen> chosen_;
@@ -207,7 +207,7 @@ class Optimal : public Exchange {
         input.ranks, wire);
     std::int32_t begin = 0;
     for (const std::int32_t end :
-         optimal_fusion({ready, bytes, fence, cap_bytes_ * scale}, curve).ends) {
+         optimal_fusion({ready, bytes, fence, cap_bytes_ * scale}, curve)) {
       append_range(input.workload, begin, end, out.graph);
       begin = end;
     }
@@ -239,7 +239,8 @@ std::unique_ptr<const Exchange> make_optimal(const doc::Component& component) {
 
 }  // namespace
 
-FusionResult optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost) {
+std::vector<std::int32_t> optimal_fusion(const FusionProblem& problem,
+                                         const cost::CostCurve& cost) {
   return OptimalSearch(problem, cost).run();
 }
 

@@ -99,7 +99,7 @@ void Draft::linearise(doc::TaskGraph& out) {
   while (put_out_ < all) {
     bool moved = false;
     for (std::size_t r = 0; r < head.size(); ++r)
-      if (r != kCompute) moved |= run_lane(head[r], false, out);
+      if (r != kCompute && head[r] != kNoTask) moved |= run_lane(head[r], false, out);
     // What follows a transfer may free another lane before the next computation.
     if (moved) continue;
     LINERATE_CHECK(run_lane(head[kCompute], true, out), "tasks wait for each other in a circle");

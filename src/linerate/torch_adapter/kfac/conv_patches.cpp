@@ -2,9 +2,13 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/im2col.h>
 
 #include <algorithm>
+
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -43,11 +47,25 @@ void fill_plane(const T* input, const PatchAxis& y, const PatchAxis& x, T* plane
   }
 }
 
+at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g,
+                           const PositionGrid& grid) {
+  const at::Tensor padded = at::constant_pad_nd(
+      input, {g.pad_before[1], g.pad_after[1], g.pad_before[0], g.pad_after[0]});
+  const std::int64_t height = g.outputs(0, input.size(2)), width = g.outputs(1, input.size(3));
+  return at::im2col(padded, g.kernel, g.dilation, {0, 0}, g.stride)  // [N, C kh kw, H' W']
+      .view({input.size(0), -1, height, width})
+      .slice(2, grid.first_row, std::nullopt, grid.every)
+      .slice(3, grid.first_column, std::nullopt, grid.every)
+      .transpose(0, 1)
+      .flatten(1);
+}
+
 }  // namespace
 
 // Written directly in the order in which the product reads it: at::im2col and its transposition
 // would each copy everything once more.
 at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g, const PositionGrid& grid) {
+  if (!runs_on_host(given)) return enqueue_patches(given, g, grid);
   const at::Tensor input = given.contiguous();
   const std::int64_t samples = input.size(0), channels = input.size(1);
   const std::int64_t height = input.size(2), width = input.size(3);

@@ -1,9 +1,14 @@
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 
 #include <ATen/Dispatch.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cholesky_inverse.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_cholesky_ex.h>
 #include <ATen/ops/linalg_eigh.h>
+#include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/matmul.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -11,6 +16,7 @@
 #include <numeric>
 
 #include "linerate/core/index.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -55,6 +61,7 @@ std::optional<SymmetricEigen> eigen(const at::Tensor& symmetric) {
 }  // namespace
 
 bool all_finite(const at::Tensor& tensor) {
+  if (!runs_on_host(tensor)) return at::isfinite(tensor).all().item<bool>();
   const at::Tensor values = tensor.contiguous();
   bool finite = true;
   AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "all_finite", [&] {
@@ -72,6 +79,18 @@ std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double dam
       if (const at::Tensor rounded = inverse->to(symmetric.scalar_type()); all_finite(rounded))
         return rounded;
   return std::nullopt;
+}
+
+// Not at::cholesky_inverse(): it may look at its solver's status on the host.
+TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping) {
+  at::Tensor damped = symmetric.clone();
+  damped.diagonal(0, -2, -1).add_(damping.to(symmetric.scalar_type()).unsqueeze(-1));
+  const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
+                                                    /*check_errors=*/false);
+  const at::Tensor root = at::linalg_solve_triangular(
+      lower, at::eye(symmetric.size(-1), symmetric.options()), /*upper=*/false);
+  const at::Tensor matrices = at::matmul(root.mT(), root);
+  return {matrices, info.eq(0).all().logical_and(at::isfinite(matrices).all())};
 }
 
 std::optional<SymmetricEigen> symmetric_eigen(const at::Tensor& symmetric) {

@@ -16,6 +16,15 @@ bool all_finite(const at::Tensor& tensor);
 /// stays as it is.
 std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double damping);
 
+/// Nothing is read: a device computes it later.
+struct TriedInverse {
+  at::Tensor matrices;   // [n, d, d], both triangles; of no use if it failed
+  at::Tensor succeeded;  // bool, of no dimensions: all are finite
+};
+/// (symmetric[i] + damping[i] I)^-1 of n matrices of one size together, by Cholesky in their own
+/// precision. damping: [n], of any floating type.
+TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping);
+
 /// symmetric = vectors diag(values) vectorsᵀ, values >= 0 (a negative one is rounding).
 struct SymmetricEigen {
   at::Tensor vectors, values;  // [d, d], [d]

@@ -15,6 +15,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -44,9 +45,17 @@ at::Tensor drawn(c10::IntArrayRef sizes, const LabelDraw& draw, Value&& value) {
   return result;
 }
 
+/// drawn_classes() of p [N, positions..., classes] that lies on a device: what is drawn goes there.
+at::Tensor enqueued_classes(const at::Tensor& p, const LabelDraw& draw) {
+  const at::Tensor u =
+      drawn(p.sizes().slice(0, to_index(p.dim() - 1)), draw, random_unit).to(p.device());
+  return u.unsqueeze(-1).ge(p.cumsum(-1)).sum(-1).clamp_max(p.size(-1) - 1);
+}
+
 /// Class indices [N, positions...] drawn from p [N, classes, positions...] by inversion.
 at::Tensor drawn_classes(const at::Tensor& p, const LabelDraw& draw) {
   const at::Tensor last = p.movedim(1, -1).to(at::kDouble).contiguous();
+  if (!runs_on_host(p)) return enqueued_classes(last, draw);
   const std::int64_t classes = last.size(-1);
   const double* at_term = last.const_data_ptr<double>();
   const at::Tensor label = drawn(last.sizes().slice(0, to_index(last.dim() - 1)), draw,
@@ -84,15 +93,15 @@ at::Tensor sampled_gradient(const at::Tensor& output, LossKind kind, const Label
     case LossKind::softmax_cross_entropy:
       return labelled_gradient(z, kind, drawn_classes(at::softmax(z, 1), draw));
     case LossKind::binary_cross_entropy: {
-      const at::Tensor u = drawn(z.sizes(), draw, random_unit);
+      const at::Tensor u = drawn(z.sizes(), draw, random_unit).to(z.device());
       return labelled_gradient(z, kind, u < at::sigmoid(z));
     }
     case LossKind::squared_error:  // exp(-(z - t)²): variance 1/2
-      return drawn(z.sizes(), draw, random_normal).to(z.scalar_type()) * -std::numbers::sqrt2;
+      return drawn(z.sizes(), draw, random_normal).to(z.options()) * -std::numbers::sqrt2;
     case LossKind::half_squared_error:
       break;
   }
-  return -drawn(z.sizes(), draw, random_normal).to(z.scalar_type());
+  return -drawn(z.sizes(), draw, random_normal).to(z.options());
 }
 
 std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKind kind) {

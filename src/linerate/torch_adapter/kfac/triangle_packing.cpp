@@ -1,12 +1,18 @@
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 #include <ATen/Dispatch.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/triu_indices.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -44,6 +50,35 @@ void unpack(const T* from, std::int64_t d, T* full) {
   mirror(full, d);
 }
 
+at::Tensor counting(std::int64_t d, const at::Tensor& like) {
+  return at::arange(d, like.options().dtype(at::kLong));
+}
+
+/// Where (i, j), i <= j, lies in a triangle of dimension d.
+at::Tensor place_of(const at::Tensor& i, const at::Tensor& j, std::int64_t d) {
+  return i * d - (i * (i - 1)).div(2, "floor") + j - i;
+}
+
+// Of any device, by the places of elements: made anew each time, for kept ones would take more
+// memory than the factors.
+
+void enqueue_pack(const at::Tensor& full, const at::Tensor& packed) {
+  const std::int64_t groups = full.size(0), d = full.size(1);
+  const at::Tensor ij = at::triu_indices(d, d, 0, full.options().dtype(at::kLong));
+  packed.view({groups, -1}).copy_(full.flatten(1).index_select(1, ij[0] * d + ij[1]));
+}
+
+at::Tensor enqueue_unpack(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
+  const at::Tensor i = counting(d, packed).unsqueeze(1), j = counting(d, packed);
+  const at::Tensor places = place_of(at::minimum(i, j), at::maximum(i, j), d).flatten();
+  return packed.view({groups, -1}).index_select(1, places).view({groups, d, d});
+}
+
+at::Tensor enqueue_traces(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
+  const at::Tensor i = counting(d, packed);
+  return packed.view({groups, -1}).index_select(1, place_of(i, i, d)).sum(1, false, at::kDouble);
+}
+
 void check_packed(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
   LINERATE_CHECK(packed.numel() == groups * triangle_elements(d) && packed.is_contiguous(),
                  fmt::format("{} elements for {} triangles of {}", packed.numel(), groups, d));
@@ -55,6 +90,7 @@ void pack_triangles(const at::Tensor& full, const at::Tensor& packed) {
   const std::int64_t groups = full.size(0), d = full.size(1);
   check_packed(packed, groups, d);
   LINERATE_CHECK(packed.scalar_type() == full.scalar_type(), "one type on both sides");
+  if (!runs_on_host(full)) return enqueue_pack(full, packed);
   AT_DISPATCH_FLOATING_TYPES(full.scalar_type(), "pack_triangles", [&] {
     for (std::int64_t q = 0; q < groups; ++q)
       pack(full.const_data_ptr<scalar_t>() + q * full.stride(0), full.stride(1), full.stride(2), d,
@@ -70,6 +106,7 @@ at::Tensor pack_triangles(const at::Tensor& full) {
 
 at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
   check_packed(packed, groups, d);
+  if (!runs_on_host(packed)) return enqueue_unpack(packed, groups, d);
   at::Tensor full = at::empty({groups, d, d}, packed.options());
   AT_DISPATCH_FLOATING_TYPES(packed.scalar_type(), "unpack_triangles", [&] {
     for (std::int64_t q = 0; q < groups; ++q)
@@ -81,6 +118,7 @@ at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::
 
 at::Tensor packed_traces(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
   check_packed(packed, groups, d);
+  if (!runs_on_host(packed)) return enqueue_traces(packed, groups, d);
   at::Tensor traces = at::empty({groups}, packed.options().dtype(at::kDouble));
   AT_DISPATCH_FLOATING_TYPES(packed.scalar_type(), "packed_traces", [&] {
     const scalar_t* at_diagonal = packed.const_data_ptr<scalar_t>();

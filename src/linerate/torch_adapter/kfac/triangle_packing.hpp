@@ -20,7 +20,7 @@ at::Tensor pack_triangles(const at::Tensor& full);
 /// The symmetric matrices [groups, d, d], contiguous.
 at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::int64_t d);
 
-/// Sum of each matrix's diagonal, [groups].
+/// Sum of each matrix's diagonal, [groups] f64.
 at::Tensor packed_traces(const at::Tensor& packed, std::int64_t groups, std::int64_t d);
 
 }  // namespace linerate::torch_adapter

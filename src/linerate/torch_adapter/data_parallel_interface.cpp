@@ -109,6 +109,7 @@ DataParallel::Impl::~Impl() {
   KfacInside::preconditioner(*options.preconditioner).collector().set_listener({});
   KfacInside::preconditioner(*options.preconditioner).forget_strategy();
   KfacInside::preconditioner(*options.preconditioner).follow({});
+  KfacInside::preconditioner(*options.preconditioner).set_enqueues(false);
   KfacInside::share(*options.preconditioner, {});
 }
 

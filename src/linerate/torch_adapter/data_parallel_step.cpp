@@ -140,6 +140,8 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     report.exposed_s += seconds_since(start);
     if (ending == Ending::gradients) {
       x().tensors().take_means();
+      if (second_order() && x().curvature()->enqueues())
+        second_order()->zero_if(x().tensors().infinite_there());
       if (second_order()) second_order()->take_all();
     }
     if (ending == Ending::nothing) discard_gradients();

@@ -11,6 +11,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
+#include "linerate/plan/registry.hpp"
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
@@ -64,20 +65,26 @@ std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t tas
 }
 
 /// Refuses what there are no operations for that only enqueue.
-void require_dense(const DataParallelOptions& options) {
+void require_enqueued(const DataParallelOptions& options) {
   const auto refuse = [&](std::string_view what) {
     throw UsageError(
-        fmt::format("strategy {}: expected plain gradients where a process group exchanges device "
-                    "memory, as ddp and dear send them, found {}; leave it out, or train on the "
-                    "CPU without device_group",
+        fmt::format("strategy {}: expected plain gradients, as ddp and dear send them, or K-FAC "
+                    "where a process group exchanges device memory, found {}; leave it out, or "
+                    "train on the CPU without device_group",
                     options.strategy, what));
   };
   const doc::Strategy strategy = plan::with_exchange(doc::parse_strategy(options.strategy));
-  if (!strategy.extras.empty()) refuse("a compressor or K-FAC");
+  for (const doc::Component& extra : strategy.extras)
+    if (!plan::is(extra, plan::Extra::curvature)) refuse("a compressor");
   // Plans have timers as soon as they know times, so it is too late to see them there.
   if (const std::string* timer = strategy.exchange.find("timer"); timer && *timer == "clock")
     refuse("timers");
-  if (options.preconditioner) refuse("a preconditioner");
+  if (options.preconditioner) {
+    const KfacOptions& kfac = KfacInside::preconditioner(*options.preconditioner).options();
+    if (kfac.levenberg_marquardt) refuse("Levenberg-Marquardt, whose damping the host computes");
+    if (kfac.method == InverseMethod::eigen)
+      refuse("eigenvectors, whose solver has the host wait for its status");
+  }
   if (options.recorder) refuse("a recorder");
 }
 
@@ -140,7 +147,7 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
     return;
   }
   comm::require_success(communicator_, who + ": device_group", [&] {
-    require_dense(options);
+    require_enqueued(options);
     const c10::Device device = state_.trained.front().tensor.device();
     auto steps =
         std::make_unique<StreamSteps>(communicator_, memory_, device,
@@ -149,6 +156,8 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
     runner_ = std::move(steps);
   });
   tensors_.enqueue_only();
+  if (options.preconditioner)
+    KfacInside::preconditioner(*options.preconditioner).set_enqueues(true);
 }
 
 void ParameterExchange::warn_of_idle_ranks() const {
@@ -163,10 +172,17 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
     for (std::size_t p = 0; p < block_of_.size(); ++p)
       if (block_of_[p] == static_cast<std::int32_t>(block)) tensors_.take_mean(p);
   };
+  const auto means = [this](std::size_t block) {
+    std::vector<std::pair<at::Tensor, at::Tensor>> list;
+    for (std::size_t p = 0; p < block_of_.size(); ++p)
+      if (block_of_[p] == static_cast<std::int32_t>(block))
+        list.emplace_back(state_.trained[p].tensor, memory_.view(tensors_.position_of(p)));
+    return list;
+  };
   curvature_.emplace(
       KfacInside::curvature_step(kfac), memory_, communicator_,
       CurvatureExchange::Gradients{[this] { return tensors_.share(); },
-                                   [this] { return tensors_.accepted(); }, take_means});
+                                   [this] { return tensors_.accepted(); }, take_means, means});
   curvature_->register_with(*runner_);
   KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {
     const plan::CurvatureUpdate update = planned.update_of_step(step);

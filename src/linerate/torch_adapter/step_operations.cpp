@@ -314,7 +314,8 @@ void StepTensors::pass_dense_means(exec::Compression& compression) {
 void StepTensors::take_means() {
   memory_.release();
   if (enqueues_) {
-    infinite_late_.ask(memory_.drop_infinite());
+    infinite_there_ = memory_.drop_infinite();
+    infinite_late_.ask(infinite_there_);
     enqueue_buffers_taken();
   }
   for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);

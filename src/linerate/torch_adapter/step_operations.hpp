@@ -76,6 +76,9 @@ class StepTensors {
   /// Whether the means of a step before held values that were not finite, once that is known: where
   /// enqueue_only() is, they were taken for zero, all of them. Each is told once.
   bool take_late_infinite() { return infinite_late_.take().value_or(false); }
+  /// Whether all means of this step were taken for zero, there: bool, of no dimensions, where
+  /// enqueue_only() is; after take_means().
+  const at::Tensor& infinite_there() const { return infinite_there_; }
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);
@@ -134,6 +137,7 @@ class StepTensors {
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   bool enqueues_ = false;
   torch_streams::LateAnswer infinite_late_;
+  at::Tensor infinite_there_;
   int ranks_ = 1;
   std::optional<double> samples_;
   std::exception_ptr refusal_;

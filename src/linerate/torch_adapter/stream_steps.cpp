@@ -107,11 +107,11 @@ void StreamSteps::begin_variant(std::string_view variant, const std::string& lab
 
 const doc::TaskGraph& StreamSteps::graph() const { return plan_->variants[to_index(variant_)]; }
 
-/// An observed task that is not reported yet. All ranks have every task.
+/// An observed task that this rank has and that is not reported yet.
 bool StreamSteps::is_left(std::uint32_t task) const {
   const exec::StepMachine& machine = runner_->machine();
   return graph().tasks[task].origin == Origin::observed && machine.is_open(step_) &&
-         !machine.is_done({step_, task});
+         machine.index(variant_).has[task] && !machine.is_done({step_, task});
 }
 
 void StreamSteps::report(std::uint32_t task) {
@@ -126,6 +126,27 @@ void StreamSteps::report_backward(std::int32_t position) {
   const std::uint32_t task = names_[to_index(variant_)].backward_of[to_index(position)];
   LINERATE_CHECK(task != exec::kNoTask, fmt::format("no backward task for gradient {}", position));
   report(task);
+}
+
+/// exec::kNoTask: the variant computes none.
+std::uint32_t StreamSteps::task_of_factor(std::int32_t factor) const {
+  return names_[to_index(variant_)].factor_of[to_index(factor)];
+}
+
+void StreamSteps::report_factor(std::int32_t factor) {
+  const std::uint32_t task = task_of_factor(factor);
+  if (task != exec::kNoTask && is_left(task)) report(task);
+}
+
+/// As Runner's: up to the first factor that is not there yet.
+void StreamSteps::report_before_factor(std::int32_t factor) {
+  const std::uint32_t task = task_of_factor(factor);
+  if (task == exec::kNoTask) return;
+  for (std::uint32_t i = 0; i < task; ++i) {
+    if (!is_left(i)) continue;
+    if (graph().tasks[i].kind == TaskKind::factor) return;
+    report(i);
+  }
 }
 
 void StreamSteps::report_before_backward() {
@@ -187,7 +208,7 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
     case TaskKind::broadcast:
       return group_->broadcast(array, task.root, title);
     default:
-      throw InternalError(title + " is not of a dense step");
+      throw InternalError(title + " is no collective of a step on a device");
   }
 }
 

@@ -23,9 +23,9 @@
 
 namespace linerate::torch_adapter {
 
-/// Of dense Plans: all collectives are of all ranks, no timer runs on the host. Nothing here waits
-/// for the device; where Runner sleeps until something is done, the stream that the caller computes
-/// in waits for it. Operations are called when their work is to be enqueued.
+/// Of Plans whose collectives are of all ranks and where no timer runs on the host. Nothing here
+/// waits for the device; where Runner sleeps until something is done, the stream that the caller
+/// computes in waits for it. Operations are called when their work is to be enqueued.
 ///
 /// Thread safety: one call at a time, from any thread.
 class StreamSteps final : public exec::StepRunner {
@@ -42,9 +42,9 @@ class StreamSteps final : public exec::StepRunner {
   void report_backward(std::int32_t position) override;
   void report_before_backward() override;
   void report_all(doc::TaskKind kind) override;
-  /// Nothing but a preconditioner has factors.
-  void report_factor(std::int32_t) override {}
-  void report_before_factor(std::int32_t) override {}
+  void report_factor(std::int32_t factor) override;
+  void report_before_factor(std::int32_t factor) override;
+  /// There is no recorder.
   void record_factor(std::int32_t, std::int64_t, std::int64_t) override {}
 
   std::int64_t end_step() override;
@@ -67,6 +67,7 @@ class StreamSteps final : public exec::StepRunner {
   void enqueueing(Act&& act);
   void check_executable(const doc::TaskGraph& graph, const doc::Task& task) const;
   bool is_left(std::uint32_t task) const;
+  std::uint32_t task_of_factor(std::int32_t factor) const;
   void report(std::uint32_t task);
   void run(const exec::StreamWork& work);
   void exchange(const exec::StreamWork& work);

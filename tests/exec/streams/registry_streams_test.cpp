@@ -140,9 +140,7 @@ TEST(RegistryStreams, TheHostWaitsWhereItReadsAndNowhereInADenseStep) {
   EXPECT_GE(others, 300);
   // Each name that host_read.cpp has is one of a Plan.
   EXPECT_THAT(operations,
-              testing::UnorderedElementsAre("average-factors", "inverse", "minimise",
-                                            "precondition", "quadratic-model", "take-losses",
-                                            "unpack-directions", "unpack-inverses"));
+              testing::UnorderedElementsAre("minimise", "quadratic-model", "take-losses"));
 }
 
 /// docs/devices.md has the table.

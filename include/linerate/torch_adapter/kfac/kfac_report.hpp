@@ -22,14 +22,17 @@ struct KfacStep {
   std::int64_t step = 0;                   // counted from 0
   bool factors = false, inverses = false;  // updated
   /// The gradients were not finite: every .grad is cleared, so that the optimizer moves nothing,
-  /// factors and inverses are as they were, and the next batch is this step's.
+  /// factors and inverses are as they were, and the next batch is this step's. Never on a device:
+  /// every .grad is 0 there.
   bool skipped = false;
   double q = 0;        // <direction, gradient>; negative only if inverses are wrong
-  double nu = 1;       // of the KL clip
+  double nu = 1;       // of the KL clip; on a device both are NaN if they are not known yet
   double damping = 0;  // of the inverses in use
-  /// Factors dropped and inverses kept, in words.
+  /// Factors dropped and inverses kept, in words; on a device those of earlier steps that have
+  /// become known.
   std::vector<std::string> failures = {};
-  /// Registered layers that have a gradient and no inverse: their gradient stays as it is.
+  /// Registered layers that have a gradient and no inverse: their gradient stays as it is. On a
+  /// device it is not known which.
   std::vector<std::string> plain = {};
 };
 

@@ -43,7 +43,7 @@ class DataParallel(torch.nn.Module):
     `levenberg_marquardt` are lt.KFAC's.
     `record`: so many steps are kept for report(), once the plan is final.
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
-    itself if the parameters are not on the CPU. Steps of dense strategies are enqueued then, nothing is recorded, and gradients
+    itself if the parameters are not on the CPU. Steps of dense strategies and K-FAC are enqueued then, nothing is recorded, and gradients
     that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
     """
 

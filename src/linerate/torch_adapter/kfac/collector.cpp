@@ -390,7 +390,8 @@ void Collector::check() const {
     const at::Tensor& gradient = layer.weight.grad();
     if (!gradient.defined() || (layer.trains && !layer.trains())) continue;
     if (!s.ever_seen[i]) {
-      if (gradient.any().item<bool>()) unseen.push_back(layer.name);
+      // On a device a look at it would wait.
+      if (gradient.is_cpu() && gradient.any().item<bool>()) unseen.push_back(layer.name);
     } else if (s.settings.fisher != Fisher::empirical && block.has_batch(FactorSide::a) &&
                !block.has_batch(FactorSide::g)) {
       unsampled.push_back(layer.name);

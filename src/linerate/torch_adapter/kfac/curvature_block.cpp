@@ -1,8 +1,12 @@
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -63,7 +67,7 @@ std::int64_t CurvatureBlock::direction_elements() const {
 at::Tensor& CurvatureBlock::sum(FactorSide side) {
   at::Tensor& sum = of(side).sum;
   if (!sum.defined()) {
-    const auto options = at::TensorOptions().dtype(dtype_);
+    const at::TensorOptions options = tensor_options();
     sum = is_dense(side) ? at::zeros({shape_.groups, dim(side), dim(side)}, options)
                          : at::zeros({packed_elements(side)}, options);
   }
@@ -90,26 +94,35 @@ void CurvatureBlock::pack_batch(FactorSide side, const at::Tensor& out) const {
     sum.copy_(pack_triangles(s.sum));
   out[elements].fill_(s.count);
   out[elements + 1].fill_(divisor(side));
+  if (!s.count_there.defined()) return;
+  for (const std::int64_t i : {elements, elements + 1}) out[i].add_(s.count_there);
 }
 
 at::Tensor CurvatureBlock::packed_batch(FactorSide side) const {
-  at::Tensor packed =
-      at::empty({packed_elements(side) + doc::kFactorCounts}, at::TensorOptions().dtype(dtype_));
+  at::Tensor packed = at::empty({packed_elements(side) + doc::kFactorCounts}, tensor_options());
   pack_batch(side, packed);
   return packed;
 }
 
 at::Tensor CurvatureBlock::batch_factor(FactorSide side) const {
-  const at::Tensor sum = packed_batch(side).narrow(0, 0, packed_elements(side));
-  return of(side).count > 0 ? sum.div(divisor(side)) : at::zeros_like(sum);
+  const at::Tensor packed = packed_batch(side);
+  const std::int64_t elements = packed_elements(side);
+  return at::where(packed[elements].gt(0), packed.narrow(0, 0, elements).div(packed[elements + 1]),
+                   0.0);
 }
 
 void CurvatureBlock::discard_batch() {
   for (Side& s : sides_) {
     s.sum.reset();
     s.count = 0;
+    s.count_there.reset();
   }
   step_terms_ = 0;
+}
+
+void CurvatureBlock::count_there(FactorSide side, const at::Tensor& more) {
+  at::Tensor& count = of(side).count_there;
+  count = count.defined() ? count + more : more;
 }
 
 void CurvatureBlock::update_average(FactorSide side, const at::Tensor& packed, double decay,
@@ -126,29 +139,20 @@ void CurvatureBlock::update_average(FactorSide side, const at::Tensor& packed, d
   s.average = s.average.mul(rho).add_(to_dtype(packed), 1 - rho);
 }
 
-std::vector<double> CurvatureBlock::mean_eigenvalues_of(FactorSide side,
-                                                        const at::Tensor& packed) const {
+/// [groups] f64.
+at::Tensor CurvatureBlock::mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const {
   const auto d = static_cast<double>(dim(side));
-  if (!is_dense(side)) return {packed.sum(at::kDouble).item<double>() / d};
-  const at::Tensor traces = packed_traces(packed, shape_.groups, dim(side));
-  std::vector<double> means;
-  for (int q = 0; q < shape_.groups; ++q) means.push_back(traces[q].item<double>() / d);
-  return means;
+  if (!is_dense(side)) return packed.sum(at::kDouble).div(d).unsqueeze(0);
+  return packed_traces(packed, shape_.groups, dim(side)).div(d);
 }
 
-std::vector<double> CurvatureBlock::factored_damping(FactorSide side, const Sources& sources,
-                                                     double damping) const {
-  const std::vector<double> a = mean_eigenvalues_of(FactorSide::a, sources.a);
-  const std::vector<double> g = mean_eigenvalues_of(FactorSide::g, sources.g);
-  std::vector<double> dampings;
-  for (int q = 0; q < shape_.groups; ++q) {
-    const auto i = to_index(q);
-    // An embedding has one A for its one G; a dead layer has no trace.
-    const double ratio = a[i] / g[i];
-    const double pi = std::isfinite(ratio) && ratio > 0 ? std::sqrt(ratio) : 1;
-    dampings.push_back(std::sqrt(damping) * (side == FactorSide::a ? pi : 1 / pi));
-  }
-  return dampings;
+at::Tensor CurvatureBlock::factored_damping(FactorSide side, const Sources& sources,
+                                            const at::Tensor& damping) const {
+  // An embedding has one A for its one G; a dead layer has no trace.
+  const at::Tensor ratio = mean_eigenvalues_of(FactorSide::a, sources.a)
+                               .div(mean_eigenvalues_of(FactorSide::g, sources.g));
+  const at::Tensor pi = at::where(at::isfinite(ratio).logical_and(ratio.gt(0)), ratio.sqrt(), 1.0);
+  return damping.sqrt() * (side == FactorSide::a ? pi : pi.reciprocal());
 }
 
 std::optional<CurvatureBlock::Inverse> CurvatureBlock::invert(FactorSide side,
@@ -168,9 +172,10 @@ std::optional<CurvatureBlock::Inverse> CurvatureBlock::invert(FactorSide side,
     }
     return result;
   }
-  const std::vector<double> dampings = factored_damping(side, sources, damping);
+  const at::Tensor dampings =
+      factored_damping(side, sources, at::full({}, damping, full.options().dtype(at::kDouble)));
   for (int q = 0; q < shape_.groups; ++q) {
-    const auto inverse = damped_inverse(full[q], dampings[to_index(q)]);
+    const auto inverse = damped_inverse(full[q], dampings[q].item<double>());
     if (!inverse) return std::nullopt;
     // Symmetric bit for bit. Row by row in memory, like one sent by another rank: the order decides
     // how products round.
@@ -198,22 +203,24 @@ at::Tensor CurvatureBlock::packed_inverse(FactorSide side) const {
   return is_dense(side) ? pack_triangles(inverse.matrix) : inverse.matrix.flatten();
 }
 
-void CurvatureBlock::set_packed_inverse(FactorSide side, const at::Tensor& packed, double damping) {
+CurvatureBlock::Inverse CurvatureBlock::unpacked_inverse(FactorSide side,
+                                                         const at::Tensor& packed) const {
   LINERATE_CHECK(packed.numel() == inverse_elements(side),
                  fmt::format("{} elements for the inverse of {}", packed.numel(), layer_.name));
   const at::Tensor mine = to_dtype(packed).contiguous();
   const std::int64_t d = dim(side), vectors = shape_.groups * d * d;
+  if (is_eigen(side))
+    return {mine.narrow(0, 0, vectors).view({shape_.groups, d, d}).clone(),
+            mine.narrow(0, vectors, shape_.groups * d).view({-1, d}).clone()};
+  if (is_dense(side)) return {unpack_triangles(mine, shape_.groups, d), {}};
+  return {mine.clone(), {}};
+}
+
+void CurvatureBlock::set_packed_inverse(FactorSide side, const at::Tensor& packed, double damping) {
   Curvature& s = of(side).known;
+  s.inverse = unpacked_inverse(side, packed);
   s.inverted.reset();
   s.damping = damping;
-  if (is_eigen(side)) {
-    s.inverse = Inverse{mine.narrow(0, 0, vectors).view({shape_.groups, d, d}).clone(),
-                        mine.narrow(0, vectors, shape_.groups * d).view({-1, d}).clone()};
-  } else if (is_dense(side)) {
-    s.inverse = Inverse{unpack_triangles(mine, shape_.groups, d), {}};
-  } else {
-    s.inverse = Inverse{mine.clone(), {}};
-  }
 }
 
 void CurvatureBlock::write_part(const at::Tensor& parameter, const at::Tensor& direction,
@@ -230,8 +237,15 @@ bool CurvatureBlock::has_inverse() const {
 
 KfacState::Factor CurvatureBlock::save(FactorSide side) const {
   const Curvature& s = of(side).known;
+  const std::int64_t updates =
+      s.updates_there.defined() ? s.updates_there.item<std::int64_t>() : s.updates;
+  const bool has_inverse =
+      s.inverse_there.defined() ? s.inverse_there.item<bool>() : s.inverse.has_value();
   const auto copy = [](const at::Tensor& t) { return t.defined() ? t.clone() : at::Tensor(); };
-  return {s.updates, copy(s.average), copy(s.inverted), s.damping, s.inverse.has_value()};
+  // Zeros stand for an average that is not there yet.
+  const bool averaged = updates > 0 || !s.updates_there.defined();
+  return {updates, averaged ? copy(s.average) : at::Tensor(),
+          averaged ? copy(s.inverted) : at::Tensor(), s.damping, has_inverse};
 }
 
 void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {
@@ -242,7 +256,7 @@ void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {
           "K-FAC state: layer \"{}\": expected {} elements of factor {}, found {}; load the state "
           "of the same model",
           layer_.name, packed_elements(side), side == FactorSide::a ? "A" : "G", t.numel()));
-    return to_dtype(t).contiguous().clone();
+    return t.detach().to(tensor_options()).contiguous().clone();
   };
   Curvature& s = of(side).known;
   s = Curvature{};

@@ -103,6 +103,26 @@ class CurvatureBlock {
   bool is_dense(FactorSide side) const;
   bool has_inverse() const;
 
+  // --- The same without a look at values, which a device computes later: what would be decided by
+  // them is a bool of no dimensions there. A block's averages and inverses go one way or the other.
+
+  /// update_average() if `used` (bool) and all of `packed` is finite. Returns whether it was
+  /// dropped for that it is not.
+  at::Tensor enqueue_average(FactorSide side, const at::Tensor& packed, const at::Tensor& used,
+                             double decay, bool keep_inverted);
+  /// compute_inverse() in one try: if it fails, the next one has 10 times the damping, up to 1000,
+  /// and each that does not fail a tenth, down to what is given. Returns whether there is a new
+  /// one, and whether there would be but for a failure.
+  struct Enqueued {
+    at::Tensor succeeded, failed;
+  };
+  Enqueued enqueue_inverse(FactorSide side, double damping);
+  /// set_packed_inverse() if `there` (bool).
+  void enqueue_taken_inverse(FactorSide side, const at::Tensor& packed, const at::Tensor& there,
+                             double damping);
+  /// has_inverse(); precondition() is of no use without.
+  at::Tensor inverse_there() const;
+
   // --- Directions.
 
   /// The layer's .grad as the matrix [groups, g, a], the bias's as its last column; of an embedding
@@ -128,6 +148,9 @@ class CurvatureBlock {
     std::optional<Inverse> inverse;
     double damping = 0;
     int failures = 0, dropped = 0;
+    /// Where values are not read: `updates` and `inverse.has_value()`, which do not count there,
+    /// and how often the next inverse's damping is taken times 10. Undefined: not yet.
+    at::Tensor updates_there, inverse_there, raised_there;  // f64, bool, f64, of no dimensions
   };
   /// A state to go back to. Shares memory: changing a tensor means making a new one.
   const Curvature& curvature(FactorSide side) const { return of(side).known; }
@@ -161,14 +184,25 @@ class CurvatureBlock {
   /// The sum of this batch, zeros at first: [groups, d, d] or packed; and its rows or terms.
   at::Tensor& sum(FactorSide side);
   double& count(FactorSide side) { return of(side).count; }
+  /// More to count that only the device knows: f64, of no dimensions.
+  void count_there(FactorSide side, const at::Tensor& more);
   /// Absent if it failed.
   virtual std::optional<Inverse> invert(FactorSide side, const Sources& sources,
                                         double damping) const;
-  /// gamma pi of A, gamma / pi of G, by group; pi² = (tr A / a) / (tr G / g).
-  std::vector<double> factored_damping(FactorSide side, const Sources& sources,
-                                       double damping) const;
+  /// In one try, without a look at values; `damping`: f64, of no dimensions.
+  struct Tried {
+    Inverse inverse;
+    at::Tensor succeeded;  // bool, of no dimensions
+  };
+  virtual Tried try_inverse(FactorSide side, const Sources& sources,
+                            const at::Tensor& damping) const;
+  /// gamma pi of A, gamma / pi of G, [groups] f64; pi² = (tr A / a) / (tr G / g).
+  at::Tensor factored_damping(FactorSide side, const Sources& sources,
+                              const at::Tensor& damping) const;
   const Inverse& inverse(FactorSide side) const { return *of(side).known.inverse; }
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
+  /// Of this block's type and device.
+  at::TensorOptions tensor_options() const { return layer_.weight.options().dtype(dtype_); }
   /// .grad = nu direction, if the parameter is there and has one.
   static void write_part(const at::Tensor& parameter, const at::Tensor& direction, double nu);
 
@@ -178,13 +212,17 @@ class CurvatureBlock {
   struct Side {
     at::Tensor sum;
     double count = 0;
+    at::Tensor count_there;  // besides; undefined: nothing
     Curvature known;
   };
   Side& of(FactorSide side) { return sides_[to_index(side)]; }
   const Side& of(FactorSide side) const { return sides_[to_index(side)]; }
   /// What the batch's sum is divided by.
   double divisor(FactorSide side) const;
-  std::vector<double> mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
+  at::Tensor mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
+  Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
+  Curvature& decided_there(FactorSide side);
+  void enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there);
 
   const LayerSpec layer_;
   const Shape shape_;

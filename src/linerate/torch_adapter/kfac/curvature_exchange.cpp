@@ -21,10 +21,6 @@ namespace {
 using doc::Task;
 using doc::TaskGraph;
 
-/// Replaces a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
-/// skips the step.)
-constexpr double kNoDirection = std::numeric_limits<double>::infinity();
-
 std::int64_t elements_of(const Blocks& blocks, doc::Content content, std::int32_t member) {
   if (content == doc::Content::directions) return blocks[to_index(member)]->direction_elements();
   const CurvatureBlock& block = *blocks[to_index(doc::block_of_factor(member))];
@@ -45,7 +41,8 @@ void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t e
   factor.has_inverse = about[2] != 0;
   const auto send = [&](at::Tensor& values, bool there) {
     if (!there) return values.reset();
-    values = communicator.rank() == root ? values.contiguous() : at::empty({elements}, dtype);
+    // By way of the CPU, wherever it lies.
+    values = communicator.rank() == root ? values.cpu().contiguous() : at::empty({elements}, dtype);
     communicator.broadcast(buffer(values), root, "a factor")->wait();
   };
   send(factor.average, about[3] != 0);
@@ -221,6 +218,10 @@ void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
     round_.inverted_here.insert(f);
     CurvatureBlock& block = block_of(f);
     const auto side = doc::side_of_factor(f);
+    if (enqueues()) {
+      enqueue_inverse(f, plan_->of(graph).inverses[to_index(f)]);
+      continue;
+    }
     const std::int64_t start_ns = steady_ns();
     const bool succeeded = step_.invert(to_index(doc::block_of_factor(f)), side);
     round_.inverse_s[to_index(f)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
@@ -239,6 +240,10 @@ void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
 void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {
   for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
     if (round_.inverted_here.contains(part.member)) continue;
+    if (enqueues()) {
+      enqueue_taken_inverse(part);
+      continue;
+    }
     const bool succeeded = status_of(part).item<double>() == 0.0;
     preconditioner().take_inverse(to_index(doc::block_of_factor(part.member)),
                                   doc::side_of_factor(part.member),
@@ -249,11 +254,12 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 // ---- directions ----
 
 void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
-  if (!gradients_.accepted()) return;
   const std::int32_t block = doc::block_of_factor(task.first);
   const std::size_t b = to_index(block);
-  gradients_.take_means(b);
   round_.preconditioned_here.insert(block);
+  if (enqueues()) return enqueue_direction(plan_->of(graph).directions[b], b);
+  if (!gradients_.accepted()) return;
+  gradients_.take_means(b);
   step_.invert_diagonals(b);
   step_.precondition(b);
   const CurvaturePlan::Part& part = plan_->of(graph).directions[b];
@@ -272,9 +278,13 @@ void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
 }
 
 void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& task) {
-  if (!gradients_.accepted()) return;
+  if (!enqueues() && !gradients_.accepted()) return;
   for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
     if (round_.preconditioned_here.contains(part.member)) continue;
+    if (enqueues()) {
+      enqueue_taken_direction(part);
+      continue;
+    }
     const std::size_t b = to_index(part.member);
     gradients_.take_means(b);
     const at::Tensor values = values_of(part);
@@ -286,7 +296,7 @@ void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& ta
 }
 
 void CurvatureExchange::clip(const TaskGraph&, const Task&) {
-  if (gradients_.accepted()) step_.clip();
+  if (enqueues() || gradients_.accepted()) step_.clip();
 }
 
 // ---- Levenberg-Marquardt ----

@@ -6,9 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -21,6 +23,10 @@
 #include "linerate/torch_adapter/payload_memory.hpp"
 
 namespace linerate::torch_adapter {
+
+/// Replaces a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
+/// skips the step.)
+inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 
 /// Between the collector's statistics and the gradients that the optimizer sees:
 ///   pack-factors       sums of factors and what they count -> payload, which is summed over ranks
@@ -46,6 +52,8 @@ class CurvatureExchange {
     std::function<bool()> accepted;
     /// Makes a block's .grads the means that have arrived.
     std::function<void(std::size_t block)> take_means;
+    /// A block's parameters and what arrives as their gradients, whether the step counts or not.
+    std::function<std::vector<std::pair<at::Tensor, at::Tensor>>(std::size_t block)> means;
   };
 
   /// All arguments outlive this object. Block b of the plans is block b of the preconditioner.
@@ -69,6 +77,7 @@ class CurvatureExchange {
   void begin_round();
   /// If gradients arrive under the next forward pass, the step waits for them.
   void end_round(bool counts);
+  bool enqueues() const { return preconditioner().enqueues(); }
   /// Turns what arrives under the next forward pass into directions; made before the step ends
   /// (CurvatureStep::end_arriving).
   Preparation late_direction(std::int32_t block) const;
@@ -93,6 +102,11 @@ class CurvatureExchange {
   void unpack_inverses(const doc::TaskGraph& graph, const doc::Task& task);
   void precondition(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);
+  // Where values are not read (enqueued_exchange.cpp).
+  void enqueue_inverse(std::int32_t factor, const CurvaturePlan::Part& part);
+  void enqueue_taken_inverse(const CurvaturePlan::Part& part);
+  void enqueue_direction(const CurvaturePlan::Part& part, std::size_t block);
+  void enqueue_taken_direction(const CurvaturePlan::Part& part);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
   void pack_losses(const doc::TaskGraph& graph, const doc::Task& task);
   void take_losses(const doc::TaskGraph& graph, const doc::Task& task);

@@ -1,9 +1,14 @@
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "linerate/core/error.hpp"
 
@@ -34,6 +39,8 @@ void CurvatureStep::guarded(Work&& work) {
 }
 
 void CurvatureStep::check() const {
+  if (const std::exception_ptr late = preconditioner_.take_late_failure())
+    std::rethrow_exception(late);
   if (preconditioner_.factors_due()) preconditioner_.collector().check();
   const LmUpdate* const lm = preconditioner_.lm();
   if (!lm) return;
@@ -60,6 +67,7 @@ void CurvatureStep::fold(std::size_t block, const std::array<at::Tensor, 2>& sum
 }
 
 bool CurvatureStep::invert(std::size_t block, FactorSide side) {
+  if (preconditioner_.enqueues()) return enqueue_inverse(block, side), true;
   bool succeeded = false;
   guarded([&] { succeeded = preconditioner_.update_inverse(block, side); });
   return succeeded;
@@ -72,6 +80,11 @@ void CurvatureStep::invert_diagonals(std::size_t block) {
 }
 
 void CurvatureStep::precondition(std::size_t block) {
+  if (preconditioner_.enqueues()) {
+    if (preconditioner_.blocks()[block]->layer().weight.grad().defined())
+      open().directions[block] = preconditioner_.enqueue_direction(block);
+    return;
+  }
   if (preconditioner_.can_precondition(block))
     open().directions[block] = preconditioner_.direction(block);
 }
@@ -83,6 +96,17 @@ void CurvatureStep::take_direction(std::size_t b, const at::Tensor& values) {
   open().directions[b] = {direction, inner_product(direction, gradient)};
 }
 
+void CurvatureStep::enqueue_taken_direction(std::size_t b, const at::Tensor& values,
+                                            const at::Tensor& exists) {
+  const CurvatureBlock& block = *preconditioner_.blocks()[b];
+  const at::Tensor gradient = block.gradient();
+  if (!gradient.defined()) return;
+  const at::Tensor direction = values.to(block.dtype()).reshape(gradient.sizes());
+  // What stands for none is not finite.
+  open().directions[b] =
+      preconditioner_.enqueue_product(b, at::where(exists, direction, 0.0), exists);
+}
+
 double CurvatureStep::product() const {
   const Directions& directions = std::get<Open>(state_).directions;
   double q = 0;
@@ -92,6 +116,7 @@ double CurvatureStep::product() const {
 }
 
 void CurvatureStep::clip() {
+  if (preconditioner_.enqueues()) return enqueue_close();
   const double q = product();
   close(q, preconditioner_.clip(q));
 }
@@ -135,6 +160,24 @@ void CurvatureStep::close(double q, std::optional<double> nu) {
   }
 }
 
+void CurvatureStep::enqueue_close() {
+  Open now = std::move(open());
+  std::vector<at::Tensor> products;
+  for (const auto& found : now.directions)
+    if (found) products.push_back(found->product_there);
+  const at::TensorOptions options = preconditioner_.blocks().front()->layer().weight.options();
+  const at::Tensor q =
+      products.empty() ? at::zeros({}, options.dtype(at::kDouble)) : at::stack(products).sum();
+  KfacStep done = report();
+  done.q = done.nu = std::numeric_limits<double>::quiet_NaN();
+  state_ = Found{std::move(now.directions), std::move(done), q, preconditioner_.enqueue_clip(q)};
+}
+
+void CurvatureStep::zero_if(const at::Tensor& infinite) {
+  if (auto* const found = std::get_if<Found>(&state_))
+    found->nu = found->nu.masked_fill(infinite, 0);
+}
+
 void CurvatureStep::keep() {
   if (std::holds_alternative<Open>(state_)) clip();  // no task does
   std::holds_alternative<Found>(state_) ? preconditioner_.keep() : preconditioner_.undo_but_count();
@@ -142,6 +185,8 @@ void CurvatureStep::keep() {
 
 void CurvatureStep::drop() {
   preconditioner_.undo();
+  // Where values are not read, directions were made before the ranks agreed.
+  if (std::holds_alternative<Found>(state_)) state_ = Open{};
   failure_ = nullptr;
 }
 
@@ -178,13 +223,31 @@ KfacStep CurvatureStep::write() {
     throw UsageError("K-FAC: step() without an exchange: call finish() between backward() and it");
   Found now = std::get<Found>(std::move(state_));
   state_ = Open{};
-  LmUpdate* const lm = preconditioner_.lm();
-  for (std::size_t b = 0; !lm && b < now.directions.size(); ++b)
-    if (const auto& found = now.directions[b])
-      preconditioner_.blocks()[b]->write(found->direction, now.report.nu);
-  if (lm) lm->write();
+  preconditioner_.enqueues() ? enqueue_directions(now) : write_directions(now);
+  if (preconditioner_.enqueues()) preconditioner_.hear_findings(now.report);
   preconditioner_.end_step(now.report);
   return std::move(now.report);
+}
+
+void CurvatureStep::write_directions(const Found& found) {
+  if (LmUpdate* const lm = preconditioner_.lm()) return lm->write();
+  for (std::size_t b = 0; b < found.directions.size(); ++b)
+    if (const auto& one = found.directions[b])
+      preconditioner_.blocks()[b]->write(one->direction, found.report.nu);
+}
+
+/// Layers without a direction keep their gradients. If nu is 0 none counts, wherever it belongs to.
+void CurvatureStep::enqueue_directions(const Found& found) {
+  for (std::size_t b = 0; b < found.directions.size(); ++b) {
+    const CurvatureBlock& block = *preconditioner_.blocks()[b];
+    const auto& one = found.directions[b];
+    if (!one || !block.layer().weight.grad().defined()) continue;
+    block.write(at::where(one->exists, one->direction.mul(found.nu), block.gradient()), 1);
+  }
+  const at::Tensor none = found.nu.eq(0);
+  for (const at::Tensor& p : parameters_)
+    if (p.grad().defined()) p.mutable_grad().masked_fill_(none, 0);
+  preconditioner_.send_findings(found.q, found.nu);
 }
 
 KfacStep CurvatureStep::take() {

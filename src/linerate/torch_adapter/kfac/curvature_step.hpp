@@ -46,12 +46,20 @@ class CurvatureStep {
   void fold(std::size_t block, const std::array<at::Tensor, 2>& sums);
   /// Whether there is a new inverse.
   bool invert(std::size_t block, FactorSide side);
+  /// The same where values are not read (Preconditioner::enqueues): whether there is a new inverse
+  /// is a bool there.
+  at::Tensor enqueue_inverse(std::size_t block, FactorSide side) {
+    return preconditioner_.enqueue_inverse(block, side);
+  }
   /// What is no matrix has no task of its own; nothing if inverses are not due.
   void invert_diagonals(std::size_t block);
   /// A layer without inverses or gradient gets no direction: its gradient stays as it is.
   void precondition(std::size_t block);
   /// What an owner has computed: of any type and shape.
   void take_direction(std::size_t block, const at::Tensor& values);
+  /// `exists`: bool, there.
+  void enqueue_taken_direction(std::size_t block, const at::Tensor& values,
+                               const at::Tensor& exists);
   const std::optional<Preconditioner::Direction>& direction(std::size_t block) {
     return open().directions[block];
   }
@@ -66,6 +74,9 @@ class CurvatureStep {
   /// and inverses other owners.
   void keep();
   void drop();
+  /// Where values are not read, of a step that counts: `infinite` (bool, of no dimensions) says
+  /// whether the means were taken for zero, and then directions are, too.
+  void zero_if(const at::Tensor& infinite);
   /// In place of keep() if gradients arrive under the next forward pass: take_all() once they are
   /// there, or end_arriving() if each layer is updated when its own are.
   void await_gradients();
@@ -95,6 +106,7 @@ class CurvatureStep {
   struct Found {
     Directions directions;
     KfacStep report;
+    at::Tensor q = {}, nu = {};  // where values are not read
   };
   /// Averages and inverses are those of the last step.
   struct Skipped {
@@ -108,6 +120,9 @@ class CurvatureStep {
   double product() const;
   /// From Open to Found, or to Skipped without nu.
   void close(double q, std::optional<double> nu);
+  void enqueue_close();
+  void write_directions(const Found& found);
+  void enqueue_directions(const Found& found);
   KfacStep report() const;
 
   Preconditioner& preconditioner_;

@@ -2,9 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
 
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
 
 namespace linerate::torch_adapter {
@@ -13,10 +16,19 @@ EmbeddingBlock::EmbeddingBlock(const LayerSpec& layer, const BlockOptions& optio
     : CurvatureBlock(layer, block_shape(layer), options) {}
 
 void EmbeddingBlock::add_input(const LayerInput& input) {
+  if (!runs_on_host(input.tensor)) return enqueue_input(input);
   at::Tensor counts = at::bincount(input.tensor.flatten(), {}, shape().a);
   if (input.padding_index >= 0) counts[input.padding_index].zero_();
   sum(FactorSide::a).add_(counts);
   count(FactorSide::a) += counts.sum().item<double>();
+}
+
+/// at::bincount() looks for the largest word on the host.
+void EmbeddingBlock::enqueue_input(const LayerInput& input) {
+  const at::Tensor words = input.tensor.flatten();
+  const at::Tensor counts = words.ne(input.padding_index).to(dtype());
+  sum(FactorSide::a).index_add_(0, words, counts);
+  count_there(FactorSide::a, counts.sum(at::kDouble));
 }
 
 void EmbeddingBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
@@ -33,11 +45,20 @@ std::optional<CurvatureBlock::Inverse> EmbeddingBlock::invert(FactorSide side,
                                                               const Sources& sources,
                                                               double damping) const {
   if (side == FactorSide::g) return CurvatureBlock::invert(side, sources, damping);
-  if (!all_finite(sources.a)) return std::nullopt;
-  if (options_.method == InverseMethod::eigen) return Inverse{sources.a.clone(), {}};
-  at::Tensor inverse = (sources.a + factored_damping(side, sources, damping)[0]).reciprocal();
-  if (!all_finite(inverse)) return std::nullopt;
-  return Inverse{inverse, {}};
+  Tried tried =
+      try_inverse(side, sources, at::full({}, damping, tensor_options().dtype(at::kDouble)));
+  if (!tried.succeeded.item<bool>()) return std::nullopt;
+  return std::move(tried.inverse);
+}
+
+CurvatureBlock::Tried EmbeddingBlock::try_inverse(FactorSide side, const Sources& sources,
+                                                  const at::Tensor& damping) const {
+  if (side == FactorSide::g) return CurvatureBlock::try_inverse(side, sources, damping);
+  const at::Tensor found =
+      options_.method == InverseMethod::eigen
+          ? sources.a.clone()
+          : (sources.a + factored_damping(side, sources, damping)[0]).reciprocal();
+  return {{found, {}}, at::isfinite(found).all()};
 }
 
 at::Tensor EmbeddingBlock::gradient() const {

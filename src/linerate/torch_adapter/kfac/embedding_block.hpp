@@ -23,6 +23,11 @@ class EmbeddingBlock : public CurvatureBlock {
   /// Of A: 1 / (p + pi gamma), or p itself for eigen.
   std::optional<Inverse> invert(FactorSide side, const Sources& sources,
                                 double damping) const override;
+  Tried try_inverse(FactorSide side, const Sources& sources,
+                    const at::Tensor& damping) const override;
+
+ private:
+  void enqueue_input(const LayerInput& input);
 };
 
 }  // namespace linerate::torch_adapter

@@ -14,6 +14,7 @@
 #include "linerate/core/log.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
 
 namespace linerate::torch_adapter {
@@ -64,7 +65,12 @@ std::string range_of(const at::Tensor& packed) {
 
 }  // namespace
 
+at::Tensor enqueued_inner_product(const at::Tensor& x, const at::Tensor& y) {
+  return x.to(at::kDouble).mul(y).sum();
+}
+
 double inner_product(const at::Tensor& x, const at::Tensor& y) {
+  if (!runs_on_host(x)) return enqueued_inner_product(x, y).item<double>();
   const at::Tensor a = x.contiguous(), b = y.contiguous();
   double sum = 0;
   AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "inner_product", [&] {
@@ -91,6 +97,7 @@ Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions
       optimizer_(options_.optimizer) {
   if (options_.levenberg_marquardt)
     lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
+  set_enqueues(false);
   begin_step();
 }
 
@@ -128,6 +135,7 @@ double Preconditioner::damping() const {
 }
 
 void Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
+  if (enqueues_) return enqueue_fold(i, packed);
   const CurvatureBlock& block = *blocks_[i];
   std::array<double, 2> divisors{};
   for (const FactorSide side : kSides) {
@@ -159,7 +167,7 @@ void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& pack
   remember(i, side);
   if (!all_finite(packed)) {
     ++block.dropped(side);
-    note_failure(i, side, "a batch's factor is not finite and was dropped");
+    note_failure(i, side, kDropped);
     return require_below_limit(i, side, block.dropped(side));
   }
   block.dropped(side) = 0;
@@ -187,15 +195,18 @@ void Preconditioner::take_inverse(std::size_t i, FactorSide side, const at::Tens
 void Preconditioner::note_inverse(std::size_t i, FactorSide side, bool succeeded) {
   CurvatureBlock& block = *blocks_[i];
   block.failures(side) = succeeded ? 0 : block.failures(side) + 1;
-  if (!succeeded) note_failure(i, side, "its inverse failed and the old one is kept");
+  if (!succeeded) note_failure(i, side, kNotInverted);
+}
+
+std::string Preconditioner::failure_in_words(std::size_t i, FactorSide side,
+                                             const char* what) const {
+  const CurvatureBlock& block = *blocks_[i];
+  return fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
+                     side == FactorSide::a ? "A" : "G", block.dim(side), block.dim(side), what);
 }
 
 void Preconditioner::note_failure(std::size_t i, FactorSide side, const char* what) {
-  const CurvatureBlock& block = *blocks_[i];
-  failures_.emplace(
-      Factor{i, side},
-      fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
-                  side == FactorSide::a ? "A" : "G", block.dim(side), block.dim(side), what));
+  failures_.emplace(Factor{i, side}, failure_in_words(i, side, what));
 }
 
 void Preconditioner::take_failures(KfacStep& report) {
@@ -203,12 +214,16 @@ void Preconditioner::take_failures(KfacStep& report) {
 }
 
 void Preconditioner::require_below_limit(std::size_t i, FactorSide side, int in_a_row) const {
-  if (in_a_row < options_.max_failures) return;
+  if (in_a_row >= options_.max_failures)
+    throw_failed_too_often(i, side, std::prev(failures_.upper_bound({i, side}))->second, in_a_row);
+}
+
+void Preconditioner::throw_failed_too_often(std::size_t i, FactorSide side, const std::string& what,
+                                            int in_a_row) const {
   throw InputError(fmt::format(
       "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
       "damping, a lower learning rate, or skip the layer",
-      step_, std::prev(failures_.upper_bound({i, side}))->second, in_a_row,
-      range_of(blocks_[i]->average(side)), damping()));
+      step_, what, in_a_row, range_of(blocks_[i]->average(side)), damping()));
 }
 
 bool Preconditioner::can_precondition(std::size_t i) const {
@@ -282,6 +297,7 @@ void Preconditioner::undo() {
     blocks_[side.first]->set_curvature(side.second, std::move(before));
   before_.clear();
   failures_.clear();
+  findings_.forget_notes();
 }
 
 void Preconditioner::undo_but_count() {

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/late_findings.hpp"
 #include "linerate/torch_adapter/kfac/lm_update.hpp"
 
 namespace linerate::torch_adapter {
@@ -41,6 +44,12 @@ class Preconditioner {
 
   /// KfacOptions::optimizer from now on.
   void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
+
+  /// Whether what happens in a step is enqueued alone: no value is read, what would be decided by
+  /// values is decided by tensors, and what failed is heard later. So it is where weights lie on a
+  /// device.
+  bool enqueues() const { return enqueues_; }
+  void set_enqueues(bool yes) { enqueues_ = yes || !is_on_cpu(); }
 
   void begin_step();
   bool factors_due() const;
@@ -71,19 +80,40 @@ class Preconditioner {
   /// counted. That rank throws.
   void take_inverse(std::size_t block, FactorSide side, const at::Tensor& packed);
 
+  /// The same where values are not read: whether there is a new one, bool, undefined of a side that
+  /// has no factor; and of another rank's, if `there` (bool).
+  at::Tensor enqueue_inverse(std::size_t block, FactorSide side);
+  void enqueue_taken_inverse(std::size_t block, FactorSide side, const at::Tensor& packed,
+                             const at::Tensor& there);
+
   /// Whether the block has inverses and its weight a gradient.
   bool can_precondition(std::size_t block) const;
   struct Direction {
     at::Tensor direction;
     double product = 0;  // <direction, gradient>
+    /// Where values are not read: that product, f64, or plain_product() if there are no inverses,
+    /// which makes the direction of no use; bool.
+    at::Tensor product_there = {}, exists = {};
   };
   Direction direction(std::size_t block) const { return direction(block, damping()); }
   Direction direction(std::size_t block, double damping) const;
+  Direction enqueue_direction(std::size_t block) const;
+  /// Of what an owner has computed, of the gradient's shape.
+  Direction enqueue_product(std::size_t block, const at::Tensor& direction,
+                            const at::Tensor& exists) const;
   /// What a block without a direction adds to that sum: nothing, or NaN if its gradient, which
   /// stays as it is, is not finite.
   double plain_product(std::size_t block) const;
   /// nu of the sum of all products; nothing: the step is to be skipped.
   std::optional<double> clip(double q) const;
+  /// The same of q and nu as f64 of no dimensions; nu = 0: no gradient counts.
+  at::Tensor enqueue_clip(const at::Tensor& q) const;
+  /// What this step has found out is on its way to the host.
+  void send_findings(const at::Tensor& q, const at::Tensor& nu) { findings_.send(step_, q, nu); }
+  /// Takes what has come of this step and those before: into `report`, failures by the words of
+  /// take_failures(). What has failed too often is in take_late_failure().
+  void hear_findings(KfacStep& report);
+  std::exception_ptr take_late_failure() { return std::exchange(late_failure_, nullptr); }
 
   void end_step(KfacStep& report);
   /// The gradients were not finite: averages and inverses are those of the step before, and the
@@ -107,6 +137,11 @@ class Preconditioner {
   KfacMemory memory() const;
 
  private:
+  bool is_on_cpu() const;
+  void enqueue_fold(std::size_t block, const std::array<at::Tensor, 2>& packed);
+  std::string failure_in_words(std::size_t block, FactorSide side, const char* what) const;
+  [[noreturn]] void throw_failed_too_often(std::size_t block, FactorSide side,
+                                           const std::string& what, int in_a_row) const;
   void remember(std::size_t block, FactorSide side);
   void note_inverse(std::size_t block, FactorSide side, bool succeeded);
   void note_failure(std::size_t block, FactorSide side, const char* what);
@@ -125,6 +160,9 @@ class Preconditioner {
   torch::optim::Optimizer* optimizer_ = nullptr;
   double last_rate_ = 0;  // of the last step that counted
   bool warned_unbound_ = false;
+  bool enqueues_ = false;
+  LateFindings findings_;
+  std::exception_ptr late_failure_;
   std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;
   using Factor = std::pair<std::size_t, FactorSide>;
@@ -133,6 +171,7 @@ class Preconditioner {
 };
 
 /// sum x y in f64.
+at::Tensor enqueued_inner_product(const at::Tensor& x, const at::Tensor& y);
 double inner_product(const at::Tensor& x, const at::Tensor& y);
 
 }  // namespace linerate::torch_adapter

@@ -2,11 +2,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
-
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -36,7 +36,8 @@ at::Tensor normalized(const at::Tensor& x, const LayerInput& input) {
 }
 
 /// (F + damping I)^-1, entry by entry; its determinant is at least damping².
-at::Tensor inverse_of(const at::Tensor& f, double damping) {
+template <typename Damping>
+at::Tensor inverse_of(const at::Tensor& f, const Damping& damping) {
   const at::Tensor first = f[0] + damping, second = f[2] + damping;
   const at::Tensor determinant = first * second - f[1] * f[1];
   return at::stack({second / determinant, -f[1] / determinant, first / determinant});
@@ -55,14 +56,21 @@ void UnitWiseBlock::add_gradient(const LayerInput& input, const at::Tensor& grad
   sum(FactorSide::g).add_(at::stack({(s * s).sum(0), (s * b).sum(0), (b * b).sum(0)}).flatten());
 }
 
-std::optional<CurvatureBlock::Inverse> UnitWiseBlock::invert(FactorSide, const Sources& sources,
+std::optional<CurvatureBlock::Inverse> UnitWiseBlock::invert(FactorSide side,
+                                                             const Sources& sources,
                                                              double damping) const {
+  Tried tried =
+      try_inverse(side, sources, at::full({}, damping, tensor_options().dtype(at::kDouble)));
+  if (!tried.succeeded.item<bool>()) return std::nullopt;
+  return std::move(tried.inverse);
+}
+
+CurvatureBlock::Tried UnitWiseBlock::try_inverse(FactorSide, const Sources& sources,
+                                                 const at::Tensor& damping) const {
   const at::Tensor f = sources.g.view({3, -1});
-  if (!all_finite(f)) return std::nullopt;
-  if (options_.method == InverseMethod::eigen) return Inverse{f.clone(), {}};
-  at::Tensor inverse = inverse_of(f, damping);
-  if (!all_finite(inverse)) return std::nullopt;
-  return Inverse{inverse, {}};
+  const at::Tensor found =
+      options_.method == InverseMethod::eigen ? f.clone() : inverse_of(f, damping);
+  return {{found, {}}, at::isfinite(found).all()};
 }
 
 at::Tensor UnitWiseBlock::gradient() const {

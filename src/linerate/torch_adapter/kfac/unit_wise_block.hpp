@@ -24,6 +24,8 @@ class UnitWiseBlock : public CurvatureBlock {
   /// [3, units] of (F + damping I)^-1 or, for eigen, F itself.
   std::optional<Inverse> invert(FactorSide side, const Sources& sources,
                                 double damping) const override;
+  Tried try_inverse(FactorSide side, const Sources& sources,
+                    const at::Tensor& damping) const override;
 };
 
 }  // namespace linerate::torch_adapter

@@ -1,0 +1,104 @@
+// What a Preconditioner does without a look at values.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "linerate/core/index.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+
+namespace linerate::torch_adapter {
+
+bool Preconditioner::is_on_cpu() const {
+  return std::all_of(blocks_.begin(), blocks_.end(),
+                     [](const auto& block) { return block->layer().weight.is_cpu(); });
+}
+
+void Preconditioner::enqueue_fold(std::size_t i, const std::array<at::Tensor, 2>& packed) {
+  CurvatureBlock& block = *blocks_[i];
+  at::Tensor used;  // in both of its passes, by some rank
+  for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+    if (block.packed_elements(side) == 0) continue;
+    const at::Tensor here = packed[to_index(side)].select(0, block.packed_elements(side)).gt(0);
+    used = used.defined() ? used.logical_and(here) : here;
+  }
+  for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+    const std::int64_t elements = block.packed_elements(side);
+    if (elements == 0) continue;
+    remember(i, side);
+    const at::Tensor& sum = packed[to_index(side)];
+    findings_.note(
+        i, side, LateFindings::What::dropped,
+        block.enqueue_average(side, sum.narrow(0, 0, elements).div(sum.select(0, elements + 1)),
+                              used, options_.decay->at(step_), options_.exact_resume));
+  }
+}
+
+at::Tensor Preconditioner::enqueue_inverse(std::size_t i, FactorSide side) {
+  if (blocks_[i]->packed_elements(side) == 0) return {};
+  remember(i, FactorSide::a);  // of a side without an average yet: it gets one of zeros
+  remember(i, FactorSide::g);
+  const CurvatureBlock::Enqueued found = blocks_[i]->enqueue_inverse(side, damping());
+  findings_.note(i, side, LateFindings::What::not_inverted, found.failed);
+  return found.succeeded;
+}
+
+void Preconditioner::enqueue_taken_inverse(std::size_t i, FactorSide side, const at::Tensor& packed,
+                                           const at::Tensor& there) {
+  remember(i, side);
+  blocks_[i]->enqueue_taken_inverse(side, packed, there, damping());
+}
+
+Preconditioner::Direction Preconditioner::enqueue_product(std::size_t i,
+                                                          const at::Tensor& direction,
+                                                          const at::Tensor& exists) const {
+  const at::Tensor gradient = blocks_[i]->gradient();
+  // Without a direction the gradient stays: 0, or NaN if it is not finite.
+  const at::Tensor plain = gradient.mul(0).sum(at::kDouble);
+  return {direction, 0, at::where(exists, enqueued_inner_product(direction, gradient), plain),
+          exists};
+}
+
+Preconditioner::Direction Preconditioner::enqueue_direction(std::size_t i) const {
+  const c10::NoGradGuard no_grad;
+  const CurvatureBlock& block = *blocks_[i];
+  const at::Tensor gradient = block.gradient();
+  if (!block.has_inverse())  // nor has any been tried
+    return enqueue_product(i, gradient, block.inverse_there());
+  return enqueue_product(i, block.precondition(gradient, damping()), block.inverse_there());
+}
+
+at::Tensor Preconditioner::enqueue_clip(const at::Tensor& q) const {
+  const at::Tensor finite = at::isfinite(q).to(at::kDouble);
+  const double kappa = options_.kl_clip->at(step_);
+  if (kappa <= 0) return finite;
+  const double scale = options_.gradient_scale.at(step_), rate = this->rate() / scale;
+  const at::Tensor divergence = q.abs().mul(rate * rate);
+  // Of nothing, the root is infinite.
+  const at::Tensor nu = divergence.reciprocal().mul(kappa).sqrt().clamp_max(1);
+  return at::where(finite.gt(0), nu, finite);
+}
+
+void Preconditioner::hear_findings(KfacStep& report) {
+  while (const std::optional<LateFindings::Step> heard = findings_.take()) {
+    if (heard->step == report.step) report.q = heard->q, report.nu = heard->nu;
+    for (const LateFindings::Finding& one : heard->findings) {
+      const bool dropped = one.what == LateFindings::What::dropped;
+      const char* const what = dropped ? kDropped : kNotInverted;
+      note_failure(one.block, one.side, what);
+      if (one.in_a_row < options_.max_failures || late_failure_) continue;
+      try {
+        throw_failed_too_often(one.block, one.side, failure_in_words(one.block, one.side, what),
+                               one.in_a_row);
+      } catch (...) {
+        late_failure_ = std::current_exception();
+      }
+    }
+  }
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,31 @@
+#include "linerate/torch_streams/late_values.hpp"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+namespace linerate::torch_streams {
+
+void LateValues::ask(const at::Tensor& values) {
+  const c10::Device device = values.device();
+  Asked& asked = asked_.emplace_back();
+  asked.there = values;
+  // A copy into memory that is not pinned would wait.
+  asked.here =
+      at::empty(values.sizes(), at::TensorOptions(at::kDouble).pinned_memory(!device.is_cpu()));
+  asked.here.copy_(values, /*non_blocking=*/true);
+  if (device.is_cpu()) return;
+  asked.event.emplace(device.type());
+  asked.event->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+}
+
+std::optional<at::Tensor> LateValues::take() {
+  if (asked_.empty() || (asked_.front().event && !asked_.front().event->query()))
+    return std::nullopt;
+  const at::Tensor here = asked_.front().here;
+  asked_.pop_front();
+  return here;
+}
+
+}  // namespace linerate::torch_streams

@@ -1,0 +1,28 @@
+// Numbers that a device computes, for a host that does not wait for them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <deque>
+#include <optional>
+
+namespace linerate::torch_streams {
+
+/// Thread safety: one thread.
+class LateValues {
+ public:
+  /// `values`: f64 [n], computed in the current stream. Enqueues their way to the host.
+  void ask(const at::Tensor& values);
+  /// Each once, in the order of asking: f64 [n] on the CPU, if they have come by now.
+  std::optional<at::Tensor> take();
+
+ private:
+  struct Asked {
+    at::Tensor there, here;           // on the device, on the CPU
+    std::optional<c10::Event> event;  // after which they are here; none: they are
+  };
+  std::deque<Asked> asked_;
+};
+
+}  // namespace linerate::torch_streams

@@ -1,0 +1,31 @@
+// Where a host would wait for a device.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <memory>
+#include <string_view>
+
+namespace linerate::torch_adapter {
+
+/// Counts operators of this thread that read a tensor's values: a device's host would wait there.
+class HostReads {
+ public:
+  HostReads() : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(note))) { seen = 0; }
+  ~HostReads() { at::removeCallback(handle_); }
+  HostReads(const HostReads&) = delete;
+  HostReads& operator=(const HostReads&) = delete;
+  static int count() { return seen; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> note(const at::RecordFunction& function) {
+    const std::string_view name = function.name();
+    seen += name == "aten::_local_scalar_dense" || name == "aten::equal" || name == "aten::nonzero";
+    return nullptr;
+  }
+
+  static inline thread_local int seen = 0;
+  at::CallbackHandle handle_;
+};
+
+}  // namespace linerate::torch_adapter

@@ -22,20 +22,20 @@ using comm::Communicator;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr const char* kGroup = "of the suite";
+constexpr const char* kThreads = "of the suite";
 
-struct Trained {
+struct StreamedRun {
   std::vector<torch::Tensor> weights;
   std::vector<KfacStep> reports;
   std::int64_t host_waits = 0;
   int values_read = 0;
 };
 
-/// `device_group`: empty, or kGroup.
+/// `device_group`: empty, or kThreads.
 template <typename Model>
-Trained train(Communicator& communicator, const std::string& strategy, const Data& mine,
-              const std::string& device_group, bool uneven = false,
-              const KfacOptions& options = kfac_options()) {
+StreamedRun train(Communicator& communicator, const std::string& strategy, const Data& mine,
+                  const std::string& device_group, bool uneven = false,
+                  const KfacOptions& options = kfac_options()) {
   std::optional<CpuAsDevice> as_device;
   if (!device_group.empty()) as_device.emplace();
   Model net;
@@ -46,7 +46,7 @@ Trained train(Communicator& communicator, const std::string& strategy, const Dat
                          .preconditioner = &pre,
                          .device_group = device_group});
   torch::optim::SGD optimizer = optimizer_of(*net);
-  Trained result;
+  StreamedRun result;
   const HostReads reads;
   for (int step = 0; step < kSteps; ++step) {
     const int before = HostReads::count();
@@ -65,7 +65,7 @@ Trained train(Communicator& communicator, const std::string& strategy, const Dat
   return result;
 }
 
-void expect_same(const Trained& found, const Trained& expected, const std::string& title) {
+void expect_same(const StreamedRun& found, const StreamedRun& expected, const std::string& title) {
   EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9) << title;
   EXPECT_EQ(found.host_waits, 0) << title;
   EXPECT_EQ(found.values_read, 0) << title;
@@ -95,10 +95,10 @@ TEST_P(StreamedCurvature, EndsAtTheSameWeights) {
     for (const char* exchange : {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"}) {
       const std::string strategy = exchange + kfac;
       comm::run_ranks(GetParam(), [&](Communicator& c) {
-        const GroupOverCommunicator group(kGroup, c);
-        expect_same(train<Net>(c, strategy, images.of(c), kGroup),
+        const GroupOverCommunicator group(kThreads, c);
+        expect_same(train<Net>(c, strategy, images.of(c), kThreads),
                     train<Net>(c, strategy, images.of(c), ""), strategy);
-        expect_same(train<TokenNet>(c, strategy, tokens.of(c, true), kGroup, true),
+        expect_same(train<TokenNet>(c, strategy, tokens.of(c, true), kThreads, true),
                     train<TokenNet>(c, strategy, tokens.of(c, true), "", true),
                     strategy + ", embeddings and norms, uneven");
       });
@@ -109,7 +109,7 @@ TEST_P(StreamedCurvature, EndsAtTheSameWeights) {
 TEST_P(StreamedCurvature, FollowsWhatProgramsDo) {
   const Data images = Data::whole();
   comm::run_ranks(GetParam(), [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c);
+    const GroupOverCommunicator group(kThreads, c);
     const Data mine = images.of(c);
     const auto weights = [&](const std::string& device_group) {
       Net net;
@@ -138,7 +138,7 @@ TEST_P(StreamedCurvature, FollowsWhatProgramsDo) {
       }
       return weights_of(*net);
     };
-    EXPECT_LT(largest_difference(weights(kGroup), weights("")), 1e-9);
+    EXPECT_LT(largest_difference(weights(kThreads), weights("")), 1e-9);
   });
 }
 
@@ -148,12 +148,12 @@ INSTANTIATE_TEST_SUITE_P(Ranks, StreamedCurvature, ::testing::Values(1, 2, 3));
 TEST(StreamedCurvatureOfDear, EndsAtTheSameWeights) {
   const Data images = Data::whole();
   comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c);
+    const GroupOverCommunicator group(kThreads, c);
     const std::string strategy = "dear+kfac(spd, clip=off, factors=2, inverses=4)";
     KfacOptions options = kfac_options();
     options.kl_clip = 0;
-    const Trained found = train<Net>(c, strategy, images.of(c), kGroup, false, options);
-    const Trained expected = train<Net>(c, strategy, images.of(c), "", false, options);
+    const StreamedRun found = train<Net>(c, strategy, images.of(c), kThreads, false, options);
+    const StreamedRun expected = train<Net>(c, strategy, images.of(c), "", false, options);
     EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9);
     EXPECT_EQ(found.host_waits, 0);
   });
@@ -191,13 +191,13 @@ TEST(EnqueuedCurvature, OfOneRankEndsAtTheSameWeights) {
 TEST(StreamedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
   const Data images = Data::whole();
   comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c);
+    const GroupOverCommunicator group(kThreads, c);
     KfacOptions options = kfac_options();
     options.factor_interval = options.inverse_interval = 1;
     Net net;
     KFAC pre(*net, options);
     DataParallel parallel(
-        *net, c, {.strategy = "ddp+kfac(spd)", .preconditioner = &pre, .device_group = kGroup});
+        *net, c, {.strategy = "ddp+kfac(spd)", .preconditioner = &pre, .device_group = kThreads});
     torch::optim::SGD optimizer(net->parameters(), kRate);
     const auto step = [&](bool breaks) {
       Data mine = images.of(c);
@@ -230,13 +230,13 @@ TEST(StreamedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
 
 TEST(StreamedCurvature, WhatOnlyTheHostCanDecideIsRefused) {
   comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c);
+    const GroupOverCommunicator group(kThreads, c);
     const auto refusal = [&](const KfacOptions& options) -> std::string {
       Net net;
       KFAC pre(*net, options);
       try {
         const DataParallel parallel(
-            *net, c, {.strategy = "ddp+kfac(d)", .preconditioner = &pre, .device_group = kGroup});
+            *net, c, {.strategy = "ddp+kfac(d)", .preconditioner = &pre, .device_group = kThreads});
       } catch (const UsageError& e) {
         return e.what();
       }
@@ -252,14 +252,14 @@ TEST(StreamedCurvature, WhatOnlyTheHostCanDecideIsRefused) {
 
 TEST(StreamedCurvature, GroupsOfRanksAreRefused) {
   comm::run_ranks(4, [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c);
+    const GroupOverCommunicator group(kThreads, c);
     Net net;
     KFAC pre(*net, kfac_options());
     try {
       const DataParallel parallel(*net, c,
                                   {.strategy = "ddp+kfac(hybrid, fraction=0.5)",
                                    .preconditioner = &pre,
-                                   .device_group = kGroup});
+                                   .device_group = kThreads});
       ADD_FAILURE() << "columns exchange by themselves";
     } catch (const UsageError& e) {
       EXPECT_THAT(e.what(), HasSubstr("only all ranks together exchange"));
@@ -271,7 +271,7 @@ TEST(StreamedCurvature, GroupsOfRanksAreRefused) {
 TEST(StreamedCurvature, GoesOnFromAStateThatWasSaved) {
   const Data images = Data::whole();
   comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kGroup, c);
+    const GroupOverCommunicator group(kThreads, c);
     const auto run = [&](bool interrupted, const std::string& first, const std::string& then) {
       Net net;
       KfacOptions options = kfac_options();
@@ -303,9 +303,9 @@ TEST(StreamedCurvature, GoesOnFromAStateThatWasSaved) {
       return weights_of(*net);
     };
     const auto expected = run(false, "", "");
-    EXPECT_LT(largest_difference(run(true, kGroup, kGroup), expected), 1e-9);
-    EXPECT_LT(largest_difference(run(true, kGroup, ""), expected), 1e-9);
-    EXPECT_LT(largest_difference(run(true, "", kGroup), expected), 1e-9);
+    EXPECT_LT(largest_difference(run(true, kThreads, kThreads), expected), 1e-9);
+    EXPECT_LT(largest_difference(run(true, kThreads, ""), expected), 1e-9);
+    EXPECT_LT(largest_difference(run(true, "", kThreads), expected), 1e-9);
   });
 }
 

@@ -1,4 +1,4 @@
-// What a block decides where nobody looks at its values.
+// What a block decides if nobody looks at its values.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 

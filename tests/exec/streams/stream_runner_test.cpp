@@ -154,12 +154,12 @@ TEST(StreamRunner, TheHostWaitsForCountsAndForResults) {
   const auto encode = g.add(task_at(TaskKind::encode, Resource::codec), 0u);
   const auto counted = g.add(task_at(TaskKind::all_gather, Resource::network, 2), encode);
   g.add(task_at(TaskKind::all_gather_v, Resource::network, 1), encode, counted);
-  doc::Task inverse = task_at(TaskKind::inverse, Resource::compute);
-  inverse.origin = doc::Origin::executed;
-  inverse.operation = 2;
-  g.add(inverse);
+  doc::Task minimise = task_at(TaskKind::precondition, Resource::compute);
+  minimise.origin = doc::Origin::executed;
+  minimise.operation = 2;
+  g.add(minimise);
   auto plan = plan_of(1, {g}, 1);
-  plan->operations.push_back({"inverse", {}});
+  plan->operations.push_back({"minimise", {}});
   Enqueued e(plan);
   const std::vector<std::string> lines = e.step();
   EXPECT_EQ(e.runner.counts().host_waits, 2) << testing::PrintToString(lines);

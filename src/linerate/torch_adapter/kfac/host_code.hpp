@@ -8,7 +8,7 @@
 namespace linerate::torch_adapter {
 
 /// While one lives, in all threads, tensors of the CPU are computed on as a device's are: a test's
-/// way to that code where there is no device.
+/// way to that code without one.
 class CpuAsDevice {
  public:
   CpuAsDevice() { ++alive_; }

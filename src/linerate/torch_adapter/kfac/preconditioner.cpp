@@ -98,6 +98,10 @@ Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions
   if (options_.levenberg_marquardt)
     lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   set_enqueues(false);
+  if (enqueues_ && lm_)
+    throw UsageError(
+        "K-FAC: levenberg_marquardt: expected parameters on the CPU, found some on a device: the "
+        "host computes the damping; leave it out, or train on the CPU");
   begin_step();
 }
 

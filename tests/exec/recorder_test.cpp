@@ -66,5 +66,87 @@ TEST(Recorder, MergeRenumbersNamesAndParameterSets) {
   });
 }
 
+/// Moments come 100 ns apart, from `first` on.
+struct SteadyMoments : DeviceMoments {
+  explicit SteadyMoments(std::int64_t first) : first_ns(first) {}
+  std::int64_t now() override { return count++; }
+  void compare_clocks() override { ++compared; }
+  std::vector<std::int64_t> read() override {
+    ++reads;
+    std::vector<std::int64_t> times;
+    for (std::int64_t i = 0; i < count; ++i) times.push_back(first_ns + 100 * i);
+    return times;
+  }
+  std::int64_t first_ns, count = 0;
+  int compared = 0, reads = 0;
+};
+
+/// Between these two moments of the recorder.
+void add_forward(Recorder& recorder, std::int64_t start, std::int64_t end) {
+  recorder.add({.kind = doc::TaskKind::forward, .start_ns = start, .end_ns = end});
+}
+
+TEST(Recorder, MomentsOfADeviceBecomeTimesWhenTheTimelineIsAskedFor) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    Recorder recorder(communicator, {.steady_ns = 1000, .epoch_ns = 5}, "trained");
+    const auto first = std::make_shared<SteadyMoments>(2000);
+    recorder.follow(first);
+    recorder.begin_step(3);
+    const std::int64_t start = recorder.now(), end = recorder.now();
+    add_forward(recorder, start, end);
+    recorder.add({.kind = doc::TaskKind::all_reduce,
+                  .ready_ns = start,
+                  .start_ns = 2050,  // by the host's clock
+                  .end_ns = recorder.now()});
+    recorder.add_step(3, start, recorder.now(), "steady");
+    EXPECT_EQ(first->reads, 0);
+    // Another device goes on: moments of the one before keep their times.
+    const auto second = std::make_shared<SteadyMoments>(9000);
+    recorder.follow(second);
+    first->first_ns = 0;
+    add_forward(recorder, end, recorder.now());
+    for (int again = 0; again < 2; ++again) {
+      const doc::Timeline t = recorder.timeline();
+      ASSERT_EQ(t.events.size(), 3u);
+      EXPECT_EQ(t.events[0].start_ns, 1000);
+      EXPECT_EQ(t.events[0].end_ns, 1100);
+      EXPECT_EQ(t.events[0].ready_ns, -1);
+      EXPECT_EQ(t.events[0].step, 3);
+      EXPECT_EQ(t.events[1].ready_ns, 1000);
+      EXPECT_EQ(t.events[1].start_ns, 1050);
+      EXPECT_EQ(t.events[1].end_ns, 1200);
+      EXPECT_EQ(t.events[2].start_ns, 1100);
+      EXPECT_EQ(t.events[2].end_ns, 8000);
+      ASSERT_EQ(t.steps.size(), 1u);
+      EXPECT_EQ(t.steps[0].start_ns, 1000);
+      EXPECT_EQ(t.steps[0].end_ns, 1300);
+      EXPECT_EQ(t.steps[0].variant, "steady");
+    }
+    recorder.forget();
+    EXPECT_TRUE(recorder.timeline().events.empty());
+    EXPECT_TRUE(recorder.timeline().steps.empty());
+  });
+}
+
+TEST(Recorder, ADeviceIsAskedForNothingWhileNothingIsKept) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    Recorder recorder(communicator, agree_origin(communicator), "trained");
+    const auto device = std::make_shared<SteadyMoments>(2000);
+    recorder.keep(false);
+    recorder.follow(device);
+    EXPECT_GT(recorder.now(), 0);  // the host's clock
+    EXPECT_EQ(device->count, 0);
+    recorder.keep(false);
+    EXPECT_EQ(device->compared, 0);
+    recorder.keep(true);
+    recorder.keep(true);
+    EXPECT_EQ(device->compared, 1);  // when keeping begins
+    add_forward(recorder, recorder.now(), recorder.now());
+    recorder.keep(false);
+    EXPECT_EQ(recorder.timeline().events.size(), 1u);  // what was kept stays
+    EXPECT_EQ(device->compared, 1);
+  });
+}
+
 }  // namespace
 }  // namespace linerate::exec

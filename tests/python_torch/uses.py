@@ -1729,6 +1729,36 @@ def steps_enqueued_on_the_cpu():
 
 
 @use
+def enqueued_steps_are_recorded():
+    """By moments of the device, which the report reads: the tasks that steps without device_group have, between the bounds of their
+    step."""
+    world, kinds = dist.group.WORLD, []
+    for device_group in (None, world):
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy="ddp", device_group=device_group)
+        loop(dp, sgd(model.parameters()), 12)
+        path = os.path.join(tempfile.gettempdir(), f"enqueued_{os.getpid()}.json")
+        dp.report().save(path)
+        if device_group is not None:
+            refused(dp.advise, "steps are enqueued")
+        dp.close()
+        if dist.get_rank() != 0:
+            continue
+        with open(path, encoding="utf-8") as file:
+            timeline = json.load(file)
+        os.remove(path)
+        steps = {(s["rank"], s["index"]): (s["start_ns"], s["end_ns"]) for s in timeline["steps"]}
+        assert len(steps) >= 5 * dist.get_world_size(), steps
+        events = [dict(zip(timeline["event_columns"], row)) for row in timeline["events"]]
+        for e in events:
+            start, end = steps[e["rank"], e["step"]]
+            assert start <= e["start_ns"] <= e["end_ns"] <= end, (e, start, end)
+        kinds.append(sorted((e["rank"], e["step"], e["kind"]) for e in events))
+    if dist.get_rank() == 0:
+        assert kinds[0] == kinds[1] and {k for _, _, k in kinds[0]} >= {"forward", "backward", "all-reduce"}, kinds
+
+
+@use
 def threads_train_two_models():
     """Neither on the thread that made it."""
     import threading

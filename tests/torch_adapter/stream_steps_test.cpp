@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "linerate/core/error.hpp"
-#include "linerate/exec/recorder.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/torch_streams/late_answer.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
@@ -297,9 +296,6 @@ TEST(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused) {
     EXPECT_THAT(refusal(communicator, {.strategy = "ddp+topk"}), HasSubstr("found a compressor;"));
     EXPECT_THAT(refusal(communicator, {.strategy = "horovod(timer=clock, cycle=1ms)"}),
                 HasSubstr("found timers"));
-    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
-    EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .recorder = &recorder}),
-                HasSubstr("found a recorder"));
     EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .device_group = "no such group"}),
                 HasSubstr("process group \"no such group\" cannot exchange memory of cpu"));
     EXPECT_EQ(refusal(communicator, {.strategy = "ddp"}), "none");

@@ -19,6 +19,8 @@ thread_local OfThread of_this_thread;
 /// What a void* of c10 is.
 struct LoggedEvent {
   std::int64_t number;
+  bool takes_times;
+  double at_ms = 0;
 };
 
 class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
@@ -48,26 +50,36 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
   }
 
   void record(void** event, const c10::Stream& s, const c10::DeviceIndex,
-              const c10::EventFlag) const override {
-    if (!*event) *event = new LoggedEvent{guard_log().events_made++};
-    note(GuardCall::Kind::record, &s, *event);
+              const c10::EventFlag flag) const override {
+    const bool takes_times = flag == c10::EventFlag::BACKEND_DEFAULT;
+    GuardLog& log = guard_log();
+    if (!*event)
+      *event = new LoggedEvent{takes_times ? log.marks_made++ : log.events_made++, takes_times};
+    as_logged(*event).at_ms = log.device_ms;
+    note(takes_times ? GuardCall::Kind::mark : GuardCall::Kind::record, &s, *event);
   }
   void block(void* event, const c10::Stream& s) const override {
     note(GuardCall::Kind::block, &s, event);
   }
   void synchronizeEvent(void* event) const override {
-    note(GuardCall::Kind::host_wait, nullptr, event);
+    const bool is_mark = as_logged(event).takes_times;
+    if (is_mark) guard_log().marks_wait = false;
+    note(is_mark ? GuardCall::Kind::mark_wait : GuardCall::Kind::host_wait, nullptr, event);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    delete static_cast<LoggedEvent*>(event);
-    ++guard_log().events_destroyed;
+    guard_log().events_destroyed += !as_logged(event).takes_times;
+    delete &as_logged(event);
+  }
+  double elapsedTime(void* first, void* then, const c10::DeviceIndex) const override {
+    return as_logged(then).at_ms - as_logged(first).at_ms;
+  }
+  bool queryEvent(void* event) const override {
+    if (!as_logged(event).takes_times) note(GuardCall::Kind::query, nullptr, event);
+    ++guard_log().marks_asked;
+    return !guard_log().marks_wait;
   }
 
   // Nobody should.
-  bool queryEvent(void* event) const override {
-    note(GuardCall::Kind::query, nullptr, event);
-    return true;
-  }
   bool queryStream(const c10::Stream& s) const override {
     note(GuardCall::Kind::query, &s, nullptr);
     return true;
@@ -80,6 +92,7 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
   }
 
  private:
+  static LoggedEvent& as_logged(void* event) { return *static_cast<LoggedEvent*>(event); }
   static c10::StreamId& stream_of(c10::Device d) {
     return of_this_thread.streams.at(static_cast<std::size_t>(d.index()));
   }

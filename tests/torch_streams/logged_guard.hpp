@@ -13,9 +13,18 @@
 namespace linerate::support {
 
 /// Streams have c10's numbers: 0 is the default one of its device, new ones follow. Events are
-/// numbered as they are made, whatever their device.
+/// numbered as they are made, whatever their device; those that take times apart, as marks.
 struct GuardCall {
-  enum class Kind : std::uint8_t { work, record, block, host_wait, other_wait, query };
+  enum class Kind : std::uint8_t {
+    work,
+    record,
+    block,
+    host_wait,
+    other_wait,
+    query,
+    mark,
+    mark_wait
+  };
   Kind kind = Kind::work;
   c10::DeviceIndex device = 0;
   c10::StreamId stream = -1;
@@ -26,7 +35,10 @@ struct GuardCall {
 
 struct GuardLog {
   std::vector<GuardCall> calls;
-  std::int64_t events_made = 0, events_destroyed = 0;
+  std::int64_t events_made = 0, events_destroyed = 0;  // without times
+  std::int64_t marks_made = 0, marks_asked = 0;        // asked: whether they are over
+  double device_ms = 0;            // on the device's clock; a mark that is set now is over then
+  bool marks_wait = false;         // until the host waits for them
   c10::StreamId streams_made = 0;  // on all devices; the default ones exist
 };
 

@@ -68,9 +68,11 @@ StreamCall::Kind kind_of(const GuardCall& call) {
       return StreamCall::Kind::host_wait;
     case GuardCall::Kind::other_wait:
     case GuardCall::Kind::query:
+    case GuardCall::Kind::mark:
+    case GuardCall::Kind::mark_wait:
       break;
   }
-  ADD_FAILURE() << "a device was asked for more than one event";
+  ADD_FAILURE() << "a device was asked for times, or for more than one event";
   return StreamCall::Kind::host_wait;
 }
 

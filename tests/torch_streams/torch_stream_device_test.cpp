@@ -9,47 +9,21 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "exec/sample_plans.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/exec/streams/make_stream_program.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
+#include "torch_streams/logged_lines.hpp"
 #include "torch_streams/logged_work.hpp"
 
 namespace linerate::torch_streams {
 namespace {
 
-using support::GuardCall;
+using support::taken_calls;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-/// "1:2 does task 3", "1:2 records 0", "1:2 waits 0" (device:stream), "host waits 0".
-std::vector<std::string> taken_calls() {
-  std::vector<std::string> lines;
-  for (const GuardCall& c : std::exchange(support::guard_log().calls, {})) {
-    const std::string where = fmt::format("{}:{}", static_cast<int>(c.device), c.stream);
-    switch (c.kind) {
-      case GuardCall::Kind::work:
-        lines.push_back(fmt::format("{} does task {}", where, c.id.task));
-        break;
-      case GuardCall::Kind::record:
-        lines.push_back(fmt::format("{} records {}", where, c.event));
-        break;
-      case GuardCall::Kind::block:
-        lines.push_back(fmt::format("{} waits {}", where, c.event));
-        break;
-      case GuardCall::Kind::host_wait:
-        lines.push_back(fmt::format("host waits {}", c.event));
-        break;
-      case GuardCall::Kind::other_wait:
-      case GuardCall::Kind::query:
-        lines.push_back(fmt::format("host asks {} for everything", where));
-    }
-  }
-  return lines;
-}
 
 class TorchStreamDeviceTest : public testing::Test {
  protected:

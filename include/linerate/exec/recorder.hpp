@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -24,8 +25,22 @@ struct TimeOrigin {
 /// hosts' clock synchronisation. Collective.
 [[nodiscard]] TimeOrigin agree_origin(comm::Communicator& communicator);
 
+/// Moments of a device that works off what a host enqueues: when they are is known once it has come
+/// to them. Thread safety: any thread.
+class DeviceMoments {
+ public:
+  virtual ~DeviceMoments() = default;
+  /// The moment at which everything is over that the program has enqueued by now, by its number:
+  /// 0 is the first. Does not wait.
+  virtual std::int64_t now() = 0;
+  /// Compares the device's clock with the host's. Waits for the device.
+  virtual void compare_clocks() = 0;
+  /// When all moments so far were (steady clock, ns), by number. Waits for the device.
+  virtual std::vector<std::int64_t> read() = 0;
+};
+
 /// Collects events, counters and steps of this rank. Times are given as std::chrono::steady_clock
-/// has them, in nanoseconds, and moved to the origin when they are added.
+/// has them, in nanoseconds, or as now() has them, and moved to the origin.
 /// Thread safety: any thread; keep() before others use it.
 class Recorder {
  public:
@@ -36,6 +51,15 @@ class Recorder {
   std::int32_t name_id(const std::string& name);
   /// Index into Timeline::parameter_sets.
   std::int32_t set_id(const std::vector<std::string>& parameters);
+
+  /// This moment of what the program computes, to be added as a time. On the CPU steady_clock's
+  /// now. Once a DataParallel with a device_group records here, a negative number that stands for
+  /// the moment at which the device will have come so far; timeline() has its time.
+  std::int64_t now();
+  /// now() is a moment of this device from here on. Those of one before are read, which waits.
+  void follow(std::shared_ptr<DeviceMoments> device);
+  /// What now() would return for the moment with this number of the device.
+  std::int64_t time_of(std::int64_t moment) const;
 
   /// Rank and step are filled in here: the current step, or the one in which the task began.
   void add(const doc::Event& event) { add(event, step()); }
@@ -52,22 +76,29 @@ class Recorder {
   std::int32_t step() const;
 
   /// Whether what is added is kept; true at first. Without an end a long run would fill the memory.
-  void keep(bool yes) { kept_ = yes; }
+  /// Between steps: clocks are compared when this begins, and that waits for a device.
+  void keep(bool yes);
   /// Whether what is added now is kept.
   bool keeps() const { return kept_; }
   /// What was added so far, names apart, is gone.
   void forget();
 
-  /// Everything so far.
+  /// Everything so far. Waits for a device that has not come to all of it.
   [[nodiscard]] doc::Timeline timeline() const;
 
  private:
+  std::int64_t since_origin(std::int64_t time) const;
+  void resolve(doc::Timeline& whole) const;
+
   std::atomic<bool> kept_{true};
   mutable std::mutex mutex_;
   TimeOrigin origin_;
   std::int32_t rank_;
   std::int32_t step_ = 0;
   doc::Timeline timeline_;
+  doc::Timeline late_;  // events and steps with times of a device, as they were given
+  std::shared_ptr<DeviceMoments> device_;
+  std::vector<std::int64_t> read_;  // times of devices before that one
   std::map<std::string, std::int32_t> names_;
   std::map<std::string, std::int32_t> parameters_;
   std::map<std::vector<std::int32_t>, std::int32_t> sets_;

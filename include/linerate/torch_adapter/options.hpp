@@ -56,7 +56,8 @@ struct DataParallelOptions {
   /// The strategy shares its steps among the ranks: "ddp+kfac(spd)". For the same model; outlives
   /// the DataParallel. The strategy's intervals count, not its options'.
   KFAC* preconditioner = nullptr;
-  /// Records the tasks that linerate executes and the updates of step(). Outlives the DataParallel.
+  /// Records the tasks that linerate executes and the updates of step(); with a device_group by the
+  /// device's times, and Recorder::now() has moments of the device, too. Outlives the DataParallel.
   /// Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;
   /// The name of the c10d::ProcessGroup whose collectives move the parameters' memory, wherever

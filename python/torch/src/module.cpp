@@ -358,6 +358,8 @@ PYBIND11_MODULE(_core, m) {
            [](Parallel& p) {
              if (p.recorder()) p.recorder()->forget();
            })
+      .def("moment",
+           [](Parallel& p) { return p.recorder() ? p.recorder()->now() : steady_ns(); })
       .def("add_compute",
            [](Parallel& p, bool backward, std::int64_t start_ns, std::int64_t end_ns) {
              if (p.recorder())

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <utility>
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
@@ -26,6 +27,11 @@ std::int64_t boot_id() {
   std::getline(file, id);
   return static_cast<std::int64_t>(hash_bytes(id));
 }
+
+/// Times that Recorder::now() gives for moments of devices: -2 for the first, since -1 is unknown.
+constexpr std::int64_t kFirstMoment = -2;
+
+bool is_moment(std::int64_t time) { return time <= kFirstMoment; }
 
 /// Copies `from` into `whole`, translating indices.
 void append(doc::Timeline& whole, const doc::Timeline& from) {
@@ -103,15 +109,54 @@ std::int32_t Recorder::set_id(const std::vector<std::string>& parameters) {
   return at->second;
 }
 
+std::int64_t Recorder::now() {
+  std::shared_ptr<DeviceMoments> device;
+  if (kept_) {
+    const std::lock_guard lock(mutex_);
+    device = device_;
+  }
+  return device ? time_of(device->now()) : steady_ns();
+}
+
+std::int64_t Recorder::time_of(std::int64_t moment) const {
+  const std::lock_guard lock(mutex_);
+  return kFirstMoment - static_cast<std::int64_t>(read_.size()) - moment;
+}
+
+void Recorder::follow(std::shared_ptr<DeviceMoments> device) {
+  const std::lock_guard lock(mutex_);
+  if (device_) {
+    const std::vector<std::int64_t> read = device_->read();
+    read_.insert(read_.end(), read.begin(), read.end());
+  }
+  device_ = std::move(device);
+}
+
+void Recorder::keep(bool yes) {
+  const bool kept_before = kept_.exchange(yes);
+  if (!yes || kept_before) return;
+  const std::lock_guard lock(mutex_);
+  if (device_) device_->compare_clocks();
+}
+
 void Recorder::add(doc::Event event, std::int32_t step) {
   if (!kept_) return;
   const std::lock_guard lock(mutex_);
   event.rank = rank_;
   event.step = step;
-  event.start_ns -= origin_.steady_ns;
-  event.end_ns -= origin_.steady_ns;
-  if (event.ready_ns >= 0) event.ready_ns -= origin_.steady_ns;
+  if (is_moment(event.start_ns) || is_moment(event.end_ns) || is_moment(event.ready_ns)) {
+    late_.events.push_back(event);
+    return;
+  }
+  event.start_ns = since_origin(event.start_ns);
+  event.end_ns = since_origin(event.end_ns);
+  event.ready_ns = since_origin(event.ready_ns);
   timeline_.events.push_back(event);
+}
+
+/// -1 stays unknown.
+std::int64_t Recorder::since_origin(std::int64_t time) const {
+  return time == -1 ? -1 : time - origin_.steady_ns;
 }
 
 void Recorder::add(doc::Counter counter) {
@@ -130,8 +175,11 @@ void Recorder::begin_step(std::int32_t index) {
 void Recorder::add_step(std::int32_t index, std::int64_t start_ns, std::int64_t end_ns,
                         const std::string& variant) {
   const std::lock_guard lock(mutex_);
-  timeline_.steps.push_back(
-      {rank_, index, start_ns - origin_.steady_ns, end_ns - origin_.steady_ns, variant});
+  if (is_moment(start_ns) || is_moment(end_ns))
+    late_.steps.push_back({rank_, index, start_ns, end_ns, variant});
+  else
+    timeline_.steps.push_back(
+        {rank_, index, since_origin(start_ns), since_origin(end_ns), variant});
 }
 
 std::int32_t Recorder::step() const {
@@ -144,11 +192,38 @@ void Recorder::forget() {
   timeline_.events.clear();
   timeline_.steps.clear();
   timeline_.counters.clear();
+  late_ = {};
 }
 
 doc::Timeline Recorder::timeline() const {
   const std::lock_guard lock(mutex_);
-  return timeline_;
+  doc::Timeline whole = timeline_;
+  resolve(whole);
+  return whole;
+}
+
+/// Adds what has times of a device. Two of its moments in one stream may be a rounding apart.
+void Recorder::resolve(doc::Timeline& whole) const {
+  if (late_.events.empty() && late_.steps.empty()) return;
+  std::vector<std::int64_t> read = read_;
+  if (device_) {
+    const std::vector<std::int64_t> more = device_->read();
+    read.insert(read.end(), more.begin(), more.end());
+  }
+  const auto at = [&](std::int64_t time) {
+    return since_origin(is_moment(time) ? read[to_index(kFirstMoment - time)] : time);
+  };
+  for (doc::Event event : late_.events) {
+    event.start_ns = at(event.start_ns);
+    event.end_ns = std::max(event.start_ns, at(event.end_ns));
+    event.ready_ns = at(event.ready_ns);
+    whole.events.push_back(event);
+  }
+  for (doc::Step step : late_.steps) {
+    step.start_ns = at(step.start_ns);
+    step.end_ns = std::max(step.start_ns, at(step.end_ns));
+    whole.steps.push_back(step);
+  }
 }
 
 doc::Timeline merge(const std::vector<doc::Timeline>& timelines) {

@@ -123,7 +123,9 @@ struct DataParallel::Impl {
 
   /// Call when parameters or buffers have other memory, types or shapes on some rank. Collective.
   void follow_change();
-  void record_update(std::int64_t start_ns);
+  /// Now, for the recorder; 0 without one.
+  std::int64_t moment() const;
+  void record_update(std::int64_t start);
   void discard_gradients();
 
   /// The next step starts anew, whether this one counted or not.

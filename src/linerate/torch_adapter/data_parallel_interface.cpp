@@ -13,7 +13,6 @@
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/compress/compression_state.hpp"
-#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -314,9 +313,9 @@ StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end_with(optimizer);
   StepReport report = finish();
-  const std::int64_t start_ns = steady_ns();
+  const std::int64_t start = impl_->moment();
   optimizer.step();
-  impl_->record_update(start_ns);
+  impl_->record_update(start);
   impl_->discard_gradients();
   return report;
 }
@@ -343,11 +342,11 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end_with(optimizer);
   StepReport report = finish();
-  const std::int64_t start_ns = steady_ns();
+  const std::int64_t start = impl_->moment();
   KfacInside::preconditioner(preconditioner).set_optimizer(optimizer);
   preconditioner.step();
   optimizer.step();
-  impl_->record_update(start_ns);
+  impl_->record_update(start);
   impl_->discard_gradients();
   return report;
 }

@@ -305,15 +305,19 @@ void DataParallel::Impl::follow_change() {
   watch->accept();
 }
 
-void DataParallel::Impl::record_update(std::int64_t start_ns) {
+std::int64_t DataParallel::Impl::moment() const {
+  return options.recorder ? options.recorder->now() : 0;
+}
+
+void DataParallel::Impl::record_update(std::int64_t start) {
   if (!options.recorder) return;
   std::vector<std::string> names;
   for (const Parameter& p : x().state().trained) names.push_back(p.name);
   options.recorder->add({.kind = doc::TaskKind::update,
                          .resource = doc::Resource::compute,
                          .set = options.recorder->set_id(names),
-                         .start_ns = start_ns,
-                         .end_ns = steady_ns()});
+                         .start_ns = start,
+                         .end_ns = moment()});
 }
 
 void DataParallel::Impl::discard_gradients() {

@@ -85,7 +85,6 @@ void require_enqueued(const DataParallelOptions& options) {
     if (kfac.method == InverseMethod::eigen)
       refuse("eigenvectors, whose solver has the host wait for its status");
   }
-  if (options.recorder) refuse("a recorder");
 }
 
 std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10::Device device,
@@ -149,9 +148,9 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
   comm::require_success(communicator_, who + ": device_group", [&] {
     require_enqueued(options);
     const c10::Device device = state_.trained.front().tensor.device();
-    auto steps =
-        std::make_unique<StreamSteps>(communicator_, memory_, device,
-                                      device_group_of(options.device_group, device, communicator_));
+    auto steps = std::make_unique<StreamSteps>(
+        communicator_, memory_, device,
+        device_group_of(options.device_group, device, communicator_), options.recorder);
     streams_ = steps.get();
     runner_ = std::move(steps);
   });

@@ -13,6 +13,7 @@
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
 #include "linerate/exec/streams/make_stream_program.hpp"
+#include "linerate/torch_streams/make_tensor_clock.hpp"
 #include "linerate/torch_streams/make_tensor_device.hpp"
 
 namespace linerate::torch_adapter {
@@ -21,8 +22,13 @@ using doc::Origin;
 using doc::TaskKind;
 
 StreamSteps::StreamSteps(comm::Communicator& communicator, PayloadMemory& memory,
-                         c10::Device device, std::unique_ptr<comm::TensorGroup> group)
-    : communicator_(communicator), memory_(memory), lies_on_(device), group_(std::move(group)) {}
+                         c10::Device device, std::unique_ptr<comm::TensorGroup> group,
+                         exec::Recorder* recorder)
+    : communicator_(communicator),
+      memory_(memory),
+      lies_on_(device),
+      group_(std::move(group)),
+      recorder_(recorder) {}
 
 /// If an exception unwinds, the other ranks hear of it now: this one will not finish the step. What
 /// is enqueued uses memory that its owner is about to free in the program's stream.
@@ -73,8 +79,23 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
   runner_.reset();
   device_ = torch_streams::make_tensor_device(lies_on_, program->lanes.count(),
                                               [this](const exec::StreamWork& work) { run(work); });
-  runner_.emplace(std::move(program), *device_);
+  if (recorder_) {
+    follow_device();
+    recording_.emplace(*device_, *recorder_, times_, program);
+    runner_.emplace(std::move(program), *recording_);
+  } else {
+    runner_.emplace(std::move(program), *device_);
+  }
   step_ = -1;
+}
+
+/// What was recorded of the plan before is read with what will be.
+void StreamSteps::follow_device() {
+  if (!clock_) clock_ = torch_streams::make_tensor_clock(lies_on_);
+  clock_->follow(device_->streams());
+  if (times_) return;
+  times_ = std::make_shared<exec::StreamTimes>(clock_);
+  recorder_->follow(times_);
 }
 
 /// After an exception nobody knows what is enqueued.
@@ -99,6 +120,7 @@ void StreamSteps::begin_variant(std::string_view variant, const std::string& lab
     label_ = label;
     waited_before_ = runner_->counts().host_waits;
     device_->compute_after_caller();
+    if (recording_) recording_->begin_step(variant_);
     runner_->fork();  // the batch's weight lies in a payload
     step_ = runner_->begin_step(variant_);
     in_step_ = true;
@@ -117,6 +139,7 @@ bool StreamSteps::is_left(std::uint32_t task) const {
 void StreamSteps::report(std::uint32_t task) {
   enqueueing([&] {
     device_->compute_after_caller();
+    if (recording_) recording_->note_end(task);
     runner_->open(task);
     runner_->report(task);
   });

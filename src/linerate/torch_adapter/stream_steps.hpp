@@ -15,10 +15,13 @@
 
 #include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/comm/communicator.hpp"
+#include "linerate/exec/recorder.hpp"
 #include "linerate/exec/step_runner.hpp"
+#include "linerate/exec/streams/step_recording.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
 #include "linerate/exec/variant_names.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_streams/tensor_clock.hpp"
 #include "linerate/torch_streams/tensor_device.hpp"
 
 namespace linerate::torch_adapter {
@@ -31,9 +34,10 @@ namespace linerate::torch_adapter {
 class StreamSteps final : public exec::StepRunner {
  public:
   /// `communicator` and `memory` outlive this object; plans are compared over the communicator,
-  /// payloads travel in `group`, the same ranks in the same order.
+  /// payloads travel in `group`, the same ranks in the same order. `recorder`, which may be null,
+  /// outlives it too, and is told what the device took for each task.
   StreamSteps(comm::Communicator& communicator, PayloadMemory& memory, c10::Device device,
-              std::unique_ptr<comm::TensorGroup> group);
+              std::unique_ptr<comm::TensorGroup> group, exec::Recorder* recorder);
   ~StreamSteps() override;
 
   void set_operation(const std::string& name, exec::Operation& operation) override;
@@ -65,6 +69,7 @@ class StreamSteps final : public exec::StepRunner {
  private:
   template <typename Act>
   void enqueueing(Act&& act);
+  void follow_device();
   void check_executable(const doc::TaskGraph& graph, const doc::Task& task) const;
   bool is_left(std::uint32_t task) const;
   std::uint32_t task_of_factor(std::int32_t factor) const;
@@ -77,10 +82,14 @@ class StreamSteps final : public exec::StepRunner {
   PayloadMemory& memory_;
   const c10::Device lies_on_;
   std::unique_ptr<comm::TensorGroup> group_;
+  exec::Recorder* const recorder_;
   std::map<std::string, exec::Operation*, std::less<>> operations_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<exec::VariantNames> names_;
   std::unique_ptr<torch_streams::TensorDevice> device_;
+  std::shared_ptr<torch_streams::TensorClock> clock_;  // null: nothing is recorded
+  std::shared_ptr<exec::StreamTimes> times_;
+  std::optional<exec::StepRecording> recording_;
   std::optional<exec::StreamRunner> runner_;
   std::int64_t step_ = -1;  // of runner_
   std::int32_t variant_ = 0;

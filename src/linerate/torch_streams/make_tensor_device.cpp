@@ -18,6 +18,7 @@ class ImmediateDevice final : public TensorDevice {
   void host_wait(exec::EventId) override {}
   void compute_after_caller() override {}
   void caller_after_compute() override {}
+  std::vector<c10::Stream> streams() const override { return {}; }
 
  private:
   TaskWork work_;

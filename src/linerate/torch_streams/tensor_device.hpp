@@ -1,7 +1,10 @@
 // The device that tensors lie on, for steps that a program of PyTorch's drives.
 #pragma once
 
+#include <c10/core/Stream.h>
+
 #include <functional>
+#include <vector>
 
 #include "linerate/exec/streams/stream_device.hpp"
 
@@ -20,6 +23,8 @@ class TensorDevice : public exec::StreamDevice {
   virtual void compute_after_caller() = 0;
   /// And the other way round.
   virtual void caller_after_compute() = 0;
+  /// By exec::StreamId; none on the CPU.
+  virtual std::vector<c10::Stream> streams() const = 0;
 };
 
 }  // namespace linerate::torch_streams

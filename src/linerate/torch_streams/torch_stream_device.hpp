@@ -16,7 +16,7 @@
 namespace linerate::torch_streams {
 
 /// Any accelerator whose guard is registered with c10 (CUDA, XPU, PrivateUse1 ...). Its events take
-/// no times. Nothing synchronises but host_wait(), for one event.
+/// no times (EventClock has those that do). Nothing synchronises but host_wait(), for one event.
 ///
 /// Thread safety: one call at a time, from any thread: current streams are those of the thread that
 /// calls (autograd has a thread of its own for each device).
@@ -37,6 +37,7 @@ class TorchStreamDevice final : public TensorDevice {
   void host_wait(exec::EventId event) override;
   void compute_after_caller() override;
   void caller_after_compute() override;
+  std::vector<c10::Stream> streams() const override { return streams_; }
 
  private:
   void order(const c10::Stream& first, const c10::Stream& then);

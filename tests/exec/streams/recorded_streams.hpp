@@ -9,12 +9,15 @@
 namespace linerate::support {
 
 struct StreamCall {
-  enum class Kind : std::uint8_t { enqueue, record, wait, host_wait };
+  /// The last three are of an exec::StreamClock.
+  enum class Kind : std::uint8_t { enqueue, record, wait, host_wait, mark, mark_wait, host_clock };
   Kind kind = Kind::enqueue;
   exec::StreamId stream = -1;
-  exec::EventId event = -1;
+  exec::EventId event = -1;  // of a mark: its number among all that were set
   exec::TaskId id = {};
   std::int32_t variant = 0;
+
+  bool operator==(const StreamCall&) const = default;
 };
 
 class RecordedStreams : public exec::StreamDevice {

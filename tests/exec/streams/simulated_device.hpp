@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <queue>
@@ -51,11 +52,31 @@ class SimulatedDevices {
   const std::string& error() const { return error_; }
   std::int64_t tasks() const { return tasks_; }
 
+  /// From when its stream had come to a task to its end, on the virtual clock.
+  struct Lasted {
+    double begin = 0, end = 0;
+  };
+  const Lasted& lasted(int r, exec::TaskId id) const { return lasted_.at({r, id.step, id.task}); }
+  /// When a mark was over, by its number; never: infinity.
+  double mark_at(int r, exec::EventId mark) const {
+    const Rank& mine = ranks_[static_cast<std::size_t>(r)];
+    return mine.points[mine.marks.at(mark)].at;
+  }
+  /// What the host read when it read its clock the n-th time.
+  double clock_at(int r, std::size_t n) const {
+    return ranks_[static_cast<std::size_t>(r)].clock_read_at.at(n);
+  }
+  /// When the host made a call.
+  double called_at(int r, std::size_t call) const {
+    return ranks_[static_cast<std::size_t>(r)].called_at.at(call);
+  }
+
  private:
   using Kind = StreamCall::Kind;
   /// A point of a stream that was recorded: for one call of record.
   struct Point {
     bool is_over = false;
+    double at = std::numeric_limits<double>::infinity();
     std::vector<std::function<void()>> waiting;
   };
   /// One array of a rank. Each write makes a new version; from its beginning to its end nobody else
@@ -116,6 +137,9 @@ class SimulatedDevices {
     std::deque<Job> jobs;
     std::deque<Point> points;
     std::map<exec::EventId, std::size_t> recorded;  // the point that an event means now
+    std::map<exec::EventId, std::size_t> marks;
+    std::vector<double> called_at;      // by call
+    std::vector<double> clock_read_at;  // by call that reads the host's clock
     std::map<std::int64_t, Step> steps;
     std::optional<exec::TaskId> last_collective;  // of those enqueued
     std::vector<exec::TaskId> being_read;         // by the host, which goes on when it knows
@@ -158,10 +182,16 @@ class SimulatedDevices {
     Rank& mine = rank(r);
     while (error_.empty() && mine.next < mine.calls->size()) {
       const std::size_t at = mine.next++;
+      mine.called_at.push_back(now_);
       if (tampering_.rank == r && tampering_.left_out == at) continue;
       const StreamCall& call = (*mine.calls)[at];
-      if (call.kind == Kind::host_wait) {
-        Point& point = mine.points[mine.recorded.at(call.event)];
+      if (call.kind == Kind::host_clock) {
+        mine.clock_read_at.push_back(now_);
+        continue;
+      }
+      if (call.kind == Kind::host_wait || call.kind == Kind::mark_wait) {
+        const auto& known = call.kind == Kind::host_wait ? mine.recorded : mine.marks;
+        Point& point = mine.points[known.at(call.event)];
         if (point.is_over) continue;
         point.waiting.push_back([this, r] { go_on(r); });
         return;
@@ -169,12 +199,20 @@ class SimulatedDevices {
       if (call.kind == Kind::enqueue && !may_enqueue(r, call)) return;
       put(r, call);
       // A host that is far ahead, or just about as fast.
-      if (call.kind == Kind::enqueue && random_below(seed_, number_, 4) == 0) {
+      if (has_enqueued_task(*mine.calls, at) && random_below(seed_, number_, 4) == 0) {
         schedule(delay(number_), [this, r] { go_on(r); });
         return;
       }
     }
     if (mine.next == mine.calls->size()) static_cast<void>(knows_what_it_read(r));
+  }
+
+  /// A task, and the mark after it, which comes at once: else the task would seem to last until
+  /// then.
+  static bool has_enqueued_task(const std::vector<StreamCall>& calls, std::size_t at) {
+    if (calls[at].kind == Kind::mark) return at > 0 && calls[at - 1].kind == Kind::enqueue;
+    const bool is_marked = at + 1 < calls.size() && calls[at + 1].kind == Kind::mark;
+    return calls[at].kind == Kind::enqueue && !is_marked;
   }
 
   /// The host does not go on before it has the values that it reads.
@@ -211,9 +249,9 @@ class SimulatedDevices {
       Step& step = mine.steps[call.id.step];
       step.variant = call.variant;
       step.ended.resize(graph(call.variant).tasks.size(), false);
-    } else if (call.kind == Kind::record) {
-      mine.recorded[call.event] = mine.points.size();
-      stream.items.push_back({call.kind, 0, mine.points.size()});
+    } else if (call.kind == Kind::record || call.kind == Kind::mark) {
+      (call.kind == Kind::record ? mine.recorded : mine.marks)[call.event] = mine.points.size();
+      stream.items.push_back({Kind::record, 0, mine.points.size()});
       mine.points.emplace_back();
     } else {
       stream.items.push_back({call.kind, 0, mine.recorded.at(call.event)});
@@ -255,11 +293,13 @@ class SimulatedDevices {
   void pass(int r, std::size_t point) {
     Point& here = rank(r).points[point];
     here.is_over = true;
+    here.at = now_;
     for (auto& act : std::exchange(here.waiting, {})) schedule(0, std::move(act));
   }
 
   void begin(int r, exec::StreamId s, const Job& job) {
     rank(r).streams[static_cast<std::size_t>(s)].is_busy = true;
+    lasted_[{r, job.id.step, job.id.task}].begin = now_;
     const doc::Task& task = graph(job.variant).tasks[job.id.task];
     if (is_communication(task.kind)) return meet(r, s, job);
     check(r, job);
@@ -274,6 +314,7 @@ class SimulatedDevices {
   void end(int r, exec::StreamId s, const Job& job) {
     Rank& mine = rank(r);
     ++tasks_;
+    lasted_[{r, job.id.step, job.id.task}].end = now_;
     Step& step = mine.steps.at(job.id.step);
     step.ended[job.id.task] = true;
     const auto& lane = mine.lanes[static_cast<std::size_t>(step.variant)];
@@ -370,6 +411,7 @@ class SimulatedDevices {
   std::uint64_t seed_;
   Tampering tampering_;
   std::deque<Rank> ranks_;
+  std::map<std::tuple<int, std::int64_t, std::uint32_t>, Lasted> lasted_;
   std::map<std::pair<std::int32_t, std::int32_t>, Meeting> meetings_;  // by group and part
   std::map<std::pair<int, exec::StreamId>, const Job*> jobs_here_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;

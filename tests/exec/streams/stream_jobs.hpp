@@ -15,7 +15,7 @@ namespace linerate::support {
 
 /// A step whose observed tasks come in an order of their own, as autograd's may be: the next one is
 /// one of the first three that are left and can be opened.
-inline void run_step_out_of_order(exec::StreamRunner& runner, RecordedStreams& device,
+inline void run_step_out_of_order(exec::StreamRunner& runner, exec::StreamDevice& device,
                                   const exec::StreamProgram& program, Random& random) {
   const std::int64_t step = runner.begin_step();
   const doc::Plan& plan = *program.plan;

@@ -52,6 +52,9 @@ def calibration(world, largest_bytes, codecs, budget):
 
 def workload_of(dp):
     """The run's Workload with the times of its recorded steps: medians of each rank, means over ranks. Collective."""
+    if dp._enqueues:
+        raise _core.UsageError("DataParallel.advise: steps are enqueued (device_group), and the host does not know what they took. Save "
+                               "dp.report(), which has the device's times: `linerate import` makes a workload of it for `linerate advise`")
     workload = json.loads(dp._core.workload_json())
     mine = [statistics.median(part) for part in zip(*dp._parts)]
     every = [json.loads(text) for text in dp._world.gather_texts(json.dumps(mine), "advise: times of steps")]

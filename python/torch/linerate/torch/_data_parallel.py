@@ -43,8 +43,8 @@ class DataParallel(torch.nn.Module):
     `levenberg_marquardt` are lt.KFAC's.
     `record`: so many steps are kept for report(), once the plan is final.
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
-    itself if the parameters are not on the CPU. Steps of dense strategies and K-FAC are enqueued then, nothing is recorded, and gradients
-    that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
+    itself if the parameters are not on the CPU. Steps of dense strategies and K-FAC are enqueued then, what is recorded are the device's
+    times, and gradients that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
@@ -73,7 +73,6 @@ class DataParallel(torch.nn.Module):
         self._names = [n for n, _ in parameters]
         if device_group is None and any(p.device.type not in ("cpu", "meta") for _, p in parameters):
             device_group = _world.group_of(process_group)
-        record = record if device_group is None else 0
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)
@@ -81,9 +80,11 @@ class DataParallel(torch.nn.Module):
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above,
                                     float(most_above_ddp), seed, name, bool(record), self.kfac and self.kfac._core,
                                     "" if device_group is None else device_group.group_name)
-        self._record, self._recorded, self._steps, self._start_ns = record, 0, 0, None
-        self._recording, self._computed_ns, self._ended_ns = False, None, None
-        self._plans, self._parts = 0, []  # parts: seconds of forward, backward and what is outside, by recorded step
+        # Moments of the recorder: nanoseconds, or what stands for a device's.
+        self._record, self._recorded, self._steps, self._start = record, 0, 0, None
+        self._recording, self._computed, self._ended_at = False, None, None
+        self._enqueues = device_group is not None
+        self._plans, self._parts = 0, []  # parts: seconds of forward, backward and what is outside, by recorded step; if those are the host's
         self._forward_ns = self._backward_ns = 0
         self._join = None
         self._said_compiled = False
@@ -100,24 +101,24 @@ class DataParallel(torch.nn.Module):
             return self.module(*inputs, **options)
         start = self._note_backward()
         result = self.module(*inputs, **options)
-        self._computed_ns = _core.steady_ns()
-        self._core.add_compute(False, start, self._computed_ns)
-        self._forward_ns += self._computed_ns - start
+        self._computed = self._core.moment()
+        self._core.add_compute(False, start, self._computed)
+        self._forward_ns += self._computed - start
         return result
 
     def _note_backward(self):
         """What follows a recorded forward pass, until the next or until the gradients are needed: loss and backward pass."""
-        now = _core.steady_ns()
-        if self._computed_ns is not None:
-            self._core.add_compute(True, self._computed_ns, now)
-            self._backward_ns += now - self._computed_ns
-            self._computed_ns = None
+        now = self._core.moment()
+        if self._computed is not None:
+            self._core.add_compute(True, self._computed, now)
+            self._backward_ns += now - self._computed
+            self._computed = None
         return now
 
     def _before_forward(self):
         core = self._core
-        if self._start_ns is None:
-            self._start_ns = _core.steady_ns()
+        if self._start is None:
+            self._start = self._core.moment()
         if core.updates_pending() and _compiled_anything():
             if not self._said_compiled:
                 self._said_compiled = True
@@ -250,7 +251,7 @@ class DataParallel(torch.nn.Module):
     def skip_step(self):
         """Instead of finish(), on every rank: throws the step's gradients away."""
         self._core.skip_step()
-        self._start_ns = None
+        self._start = None
 
     def settle(self):
         """Updates that wait for their weights' next use are done now. Before weights are read past PyTorch's operators."""
@@ -323,17 +324,18 @@ class DataParallel(torch.nn.Module):
 
     def _ended(self, report):
         self.last_report = report
-        now = _core.steady_ns()
-        start = now if self._start_ns is None else self._start_ns
+        now = self._core.moment()
+        start = now if self._start is None else self._start
         if self._recording:
             self._core.add_step(self._steps, start, now, report.variant)
             self._recorded += 1
-            self._parts.append((max(self._forward_ns * 1e-9 - report.held_s, 0.0), self._backward_ns * 1e-9,
-                                max(start - self._ended_ns, 0) * 1e-9))
+            if not self._enqueues:
+                self._parts.append((max(self._forward_ns * 1e-9 - report.held_s, 0.0), self._backward_ns * 1e-9,
+                                    max(start - self._ended_at, 0) * 1e-9))
         self._forward_ns = self._backward_ns = 0
-        self._ended_ns = now
+        self._ended_at = now
         self._steps += 1
-        self._start_ns = None
+        self._start = None
         plans = self._core.measured_plans()
         if plans != self._plans:  # what was recorded is of another plan
             self._plans, self._recorded, self._parts = plans, 0, []

@@ -1,0 +1,233 @@
+// What is recorded of steps on streams: the times that the devices took, and nothing that waits.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "agreement/cases.hpp"
+#include "exec/fake_communicator.hpp"
+#include "exec/sample_plans.hpp"
+#include "exec/streams/recorded_clock.hpp"
+#include "exec/streams/stream_jobs.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/streams/step_recording.hpp"
+#include "linerate/models/workload.hpp"
+
+namespace linerate::support {
+namespace {
+
+using Kind = StreamCall::Kind;
+
+struct Recorded {
+  StreamJob job;
+  std::vector<doc::Timeline> timelines;           // by rank
+  std::vector<std::vector<exec::EventId>> begun;  // by rank and step: the mark of its beginning
+  std::size_t marks = 0, sets = 0;                // of all ranks
+};
+
+class RecordedRank {
+ public:
+  RecordedRank(std::shared_ptr<const doc::Plan> plan, int rank, const SimulatedDevices* truth)
+      : plan_(plan),
+        program_(exec::make_stream_program(plan, rank)),
+        device_(*plan),
+        // No two clocks are alike.
+        clock_(std::make_shared<RecordedClock>(device_, truth, rank, 1 + 1e-4 * (rank - 1.5))),
+        recorder_(communicator_, {}, "trained") {}
+
+  void run(int steps, bool keeps, Order order, std::uint64_t seed, Recorded& out) {
+    recorder_.keep(keeps);
+    const auto times = std::make_shared<exec::StreamTimes>(clock_);
+    recorder_.follow(times);
+    exec::StepRecording recording(device_, recorder_, times, program_);
+    exec::StreamRunner runner(program_, recording);
+    Random random(random_key(seed, static_cast<std::uint64_t>(program_->rank)));
+    std::vector<exec::EventId> begun;
+    for (int step = 0; step < steps; ++step) {
+      recorder_.begin_step(100 + step);
+      begun.push_back(clock_->sets);
+      recording.begin_step(plan_->variant_index_of_step(step));
+      if (order == Order::of_the_plan)
+        runner.run_step();
+      else
+        run_step_out_of_order(runner, recording, *program_, random);
+    }
+    out.timelines.push_back(recorder_.timeline());
+    out.begun.push_back(std::move(begun));
+    out.job.programs.push_back(program_);
+    out.job.calls.push_back(device_.calls);
+    out.job.counts.push_back(runner.counts());
+    out.marks += clock_->marks();
+    out.sets += static_cast<std::size_t>(clock_->sets);
+  }
+
+ private:
+  std::shared_ptr<const doc::Plan> plan_;
+  std::shared_ptr<const exec::StreamProgram> program_;
+  RecordedStreams device_;
+  std::shared_ptr<RecordedClock> clock_;
+  exec::FakeCommunicator communicator_;
+  exec::Recorder recorder_;
+};
+
+/// `truth`: of the same steps; null: its times are not known yet.
+Recorded record_steps(const std::shared_ptr<const doc::Plan>& plan, int steps, Order order,
+                      std::uint64_t seed, const SimulatedDevices* truth, bool keeps = true) {
+  Recorded recorded{{plan, {}, {}, {}}, {}, {}};
+  for (int r = 0; r < plan->ranks; ++r)
+    RecordedRank(plan, r, truth).run(steps, keeps, order, seed, recorded);
+  return recorded;
+}
+
+/// Without those of these kinds.
+std::vector<StreamCall> without(std::vector<StreamCall> calls, const std::set<Kind>& kinds) {
+  std::erase_if(calls, [&](const StreamCall& c) { return kinds.contains(c.kind); });
+  return calls;
+}
+
+/// Recorded steps next to what the simulated devices did.
+class Comparison {
+ public:
+  Comparison(const Recorded& recorded, const SimulatedDevices& truth)
+      : recorded_(recorded), plan_(*recorded.job.plan), truth_(truth) {}
+
+  /// The first task whose times differ, in words; empty: none.
+  std::string difference() {
+    for (int r = 0; r < plan_.ranks; ++r) {
+      const auto& events = recorded_.timelines[to_index(r)].events;
+      std::size_t next = 0;
+      for (const StreamCall& call : recorded_.job.calls[to_index(r)]) {
+        if (call.kind != Kind::enqueue) continue;
+        if (next == events.size()) return fmt::format("rank {}: only {} events", r, next);
+        const std::string found = difference(r, call, events[next++]);
+        if (!found.empty()) return found;
+      }
+      if (next != events.size()) return fmt::format("rank {}: {} events", r, events.size());
+    }
+    return "";
+  }
+
+ private:
+  std::string difference(int r, const StreamCall& call, const doc::Event& e) const {
+    const SimulatedDevices::Lasted& lasted = truth_.lasted(r, call.id);
+    const doc::Task& task = graph(call.variant).tasks[call.id.task];
+    const double ready = ready_of(r, call);
+    if (e.kind == task.kind && e.resource == task.resource && e.bytes == task.bytes &&
+        e.step == 100 + call.id.step && is_at(e.start_ns, lasted.begin) &&
+        is_at(e.end_ns, lasted.end) && is_at(e.ready_ns, ready))
+      return "";
+    return fmt::format(
+        "rank {}, step {} task {}, {}: ready {}, began {}, ended {}; recorded as {} of step {}: "
+        "ready {}, began {}, ended {}",
+        r, call.id.step, call.id.task, name_of(task.kind), ready, lasted.begin, lasted.end,
+        name_of(e.kind), e.step, e.ready_ns, e.start_ns, e.end_ns);
+  }
+
+  static bool is_at(std::int64_t found_ns, double units) {
+    constexpr double kRounded = 1;  // the host's clock, and the time, to a nanosecond
+    return std::abs(static_cast<double>(found_ns) - units * kNsPerUnit) <= kRounded;
+  }
+
+  /// The beginning of its step, or the last end of what the Plan has before it.
+  double ready_of(int r, const StreamCall& call) const {
+    double latest = truth_.mark_at(r, recorded_.begun[to_index(r)][to_index(call.id.step)]);
+    const auto wait_for = [&](std::int64_t step, std::int32_t variant, std::uint32_t p) {
+      if (plan_.group_of(graph(variant).tasks[p]).holds(r))
+        latest = std::max(latest, truth_.lasted(r, {step, p}).end);
+    };
+    for (const std::uint32_t p : graph(call.variant).predecessors(call.id.task))
+      wait_for(call.id.step, call.variant, p);
+    if (call.id.step == 0) return latest;
+    const std::int32_t before = plan_.variant_index_of_step(call.id.step - 1);
+    for (const doc::NextStepEdge& e : graph(before).next_step)
+      if (e.to == call.id.task && e.variant == call.variant)
+        wait_for(call.id.step - 1, before, e.from);
+    return latest;
+  }
+
+  const doc::TaskGraph& graph(std::int32_t variant) const {
+    return plan_.variants[to_index(variant)];
+  }
+
+  const Recorded& recorded_;
+  const doc::Plan& plan_;
+  const SimulatedDevices& truth_;
+};
+
+/// Whether the host waited for a mark only before the first step and after the last.
+bool waits_between_steps_alone(const StreamJob& job) {
+  return std::all_of(job.calls.begin(), job.calls.end(), [](const std::vector<StreamCall>& calls) {
+    const auto is_task = [](const StreamCall& c) { return c.kind == Kind::enqueue; };
+    const auto first = std::find_if(calls.begin(), calls.end(), is_task);
+    const auto last = std::find_if(calls.rbegin(), calls.rend(), is_task).base();
+    return std::none_of(first, std::max(first, last),
+                        [](const StreamCall& c) { return c.kind == Kind::mark_wait; });
+  });
+}
+
+std::shared_ptr<const doc::Plan> lenet_plan(const std::string& strategy, int ranks, bool training) {
+  models::WorkloadOptions options;
+  options.batch = 32;
+  options.step_s = 0.1;
+  const Setting setting{"lenet", models::workload("lenet", options), false};
+  auto plan = plan_of(strategy, setting, cluster_of(setting, ranks), ranks, training);
+  return plan ? std::make_shared<const doc::Plan>(*std::move(plan)) : nullptr;
+}
+
+TEST(RecordedTimes, AreThoseThatTheDevicesTookForEveryStrategy) {
+  int cases = 0;
+  std::size_t events = 0, marks = 0, sets = 0;
+  for (const std::string& strategy : strategies()) {
+    const int ranks = 1 + cases % 4;
+    const auto plan = lenet_plan(strategy, ranks, cases % 2 == 0);
+    if (!plan) continue;
+    const auto seed = static_cast<std::uint64_t>(cases++);
+    const Order order = cases % 3 ? Order::of_the_plan : Order::of_its_own;
+    const int steps = static_cast<int>(plan->warm_up.size() + 2 * plan->cycle.size() + 1);
+    const Recorded asked = record_steps(plan, steps, order, seed, nullptr);
+    const SimulatedDevices truth(asked.job, seed);
+    ASSERT_EQ(truth.error(), "") << strategy << ", " << ranks << " ranks";
+    const Recorded found = record_steps(plan, steps, order, seed, &truth);
+    for (std::size_t r = 0; r < to_index(ranks); ++r)
+      ASSERT_EQ(without(found.job.calls[r], {Kind::mark_wait}),
+                without(asked.job.calls[r], {Kind::mark_wait}))
+          << strategy;
+    ASSERT_EQ(Comparison(found, truth).difference(), "") << strategy << ", " << ranks << " ranks";
+    for (const doc::Timeline& t : found.timelines) events += t.events.size();
+    marks += found.marks, sets += found.sets;
+  }
+  fmt::print("{} cases, {} events; {} times by {} marks\n", cases, events, sets, marks);
+  EXPECT_GE(cases, 200);
+  EXPECT_LT(marks, sets);  // read while steps are enqueued, and set again
+}
+
+TEST(RecordedTimes, RecordingMakesNothingWait) {
+  int cases = 0;
+  for (const std::string& strategy : strategies()) {
+    const int ranks = 1 + cases % 3;
+    const auto plan = lenet_plan(strategy, ranks, cases % 2 == 0);
+    if (!plan) continue;
+    const auto seed = static_cast<std::uint64_t>(cases++);
+    const Order order = cases % 3 ? Order::of_the_plan : Order::of_its_own;
+    const int steps = static_cast<int>(plan->warm_up.size() + plan->cycle.size() + 1);
+    const StreamJob plain = enqueue_steps(plan, steps, order, seed);
+    const Recorded recorded = record_steps(plan, steps, order, seed, nullptr);
+    const Recorded off = record_steps(plan, steps, order, seed, nullptr, false);
+    ASSERT_TRUE(waits_between_steps_alone(recorded.job)) << strategy;
+    for (std::size_t r = 0; r < to_index(ranks); ++r) {
+      ASSERT_EQ(without(recorded.job.calls[r], {Kind::mark, Kind::mark_wait, Kind::host_clock}),
+                plain.calls[r])
+          << strategy;
+      // Clocks are compared when the recording is made, and when its Timeline is asked for.
+      std::vector<StreamCall> none = off.job.calls[r];
+      const auto first = std::find(none.begin(), none.end(), plain.calls[r].front());
+      ASSERT_EQ(std::vector<StreamCall>(first, none.end()), plain.calls[r]) << strategy;
+      ASSERT_TRUE(off.timelines[r].events.empty());
+    }
+  }
+  EXPECT_GE(cases, 200);
+}
+
+}  // namespace
+}  // namespace linerate::support

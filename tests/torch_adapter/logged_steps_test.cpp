@@ -86,6 +86,27 @@ TEST(LoggedSteps, BeginAfterWhatTheProgramHasWritten) {
   });
 }
 
+/// Of a decoupled exchange the next forward pass waits for what it needs, when it needs it.
+TEST(LoggedSteps, WaitForOneTaskAlone) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    support::forget_guard_calls();
+    LoggedSteps logged(communicator);
+    logged.begin(0);
+    for (const int gradient : {0, 1, 2}) logged.steps.report_backward(gradient);
+    logged.steps.end_step();
+    taken_calls();
+    const exec::TaskId first = logged.steps.current(2), second = logged.steps.current(4);
+    EXPECT_FALSE(logged.steps.is_done(first));
+    logged.steps.wait_for(first);
+    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 1"));
+    EXPECT_TRUE(logged.steps.is_done(first));
+    EXPECT_FALSE(logged.steps.is_done(second));
+    logged.steps.drain();
+    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 3"));
+    EXPECT_TRUE(logged.steps.is_done(second));
+  });
+}
+
 /// What is no mark.
 std::vector<std::string> without_marks(std::vector<std::string> lines) {
   std::erase_if(lines, [](const std::string& line) { return line.ends_with("a mark"); });

@@ -164,6 +164,52 @@ TEST(StreamedSteps, NoWeightEverHoldsAnInfinity) {
   });
 }
 
+/// Each rank's half is finite in 16 bits, their sum is not.
+TEST(StreamedSteps, ASumThatOverflowsCountsAsZero) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    for (const std::string strategy : {"ddp(wire=fp16)", "dear(wire=fp16, layers=1)"}) {
+      Mlp model;
+      model.to(at::kFloat);
+      DataParallel parallel(model, communicator, {.strategy = strategy, .device_group = kGroup});
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(1e-3));
+      for (int step = 0; step < 6; ++step) {
+        const std::vector<at::Tensor> before = {model.a->weight.detach().clone(),
+                                                model.c->bias.detach().clone()};
+        const double large = step == 3 ? 1.2e5 : 1;  // half of it is below 65504
+        (model.a->weight.sum() + model.b->weight.sum() + model.c->weight.sum() +
+         large * model.c->bias.sum())
+            .backward();
+        const StepReport report = parallel.step(optimizer);
+        EXPECT_EQ(report.late_infinite, step == 4) << strategy;
+        EXPECT_EQ(model.a->weight.equal(before[0]), step == 3) << strategy << ", step " << step;
+        EXPECT_EQ(model.c->bias.equal(before[1]), step == 3) << strategy << ", step " << step;
+      }
+    }
+  });
+}
+
+TEST(StreamedSteps, GathersOfDearAreLeftToTheNextForwardPass) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    Mlp model;
+    DataParallel parallel(model, communicator,
+                          {.strategy = "dear(layers=1)", .device_group = kGroup});
+    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05));
+    for (int step = 0; step < 3; ++step) {
+      mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
+                numbers({kBatch, 3}, 1, at::kFloat))
+          .backward();
+      EXPECT_FALSE(parallel.updates_pending());
+      parallel.step(optimizer);
+      // The first one teaches the order of gradients, by which another plan is made at once.
+      EXPECT_EQ(parallel.updates_pending(), step > 0);
+    }
+    parallel.settle();
+    EXPECT_FALSE(parallel.updates_pending());
+  });
+}
+
 TEST(StreamedSteps, StepsThatAreSkippedOrRefusedLeaveNothing) {
   ranks(2, [](Communicator& communicator) {
     const GroupOverCommunicator group(kGroup, communicator);

@@ -19,6 +19,7 @@ void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
   for (const exec::TaskId& arrival : from.arrivals)
     if (std::find(to.arrivals.begin(), to.arrivals.end(), arrival) == to.arrivals.end())
       to.arrivals.push_back(arrival);
+  to.infinite = from.infinite;
   to.names.push_back(from.names[k]);
   to.parameters.push_back(from.parameters[k]);
   to.gradients.push_back(from.gradients[k]);
@@ -91,18 +92,21 @@ void DelayedUpdates::update(std::size_t asked) {
   const std::int64_t asked_ns = steady_ns();
   for (const exec::TaskId& arrival : buckets_[asked].arrivals) runner_->wait_for(arrival);
   const std::int64_t start_ns = steady_ns();
+  const std::int64_t start = moment();
   const std::vector<std::size_t> which = to_update_with(asked);
   std::vector<std::vector<at::Tensor>> gradients;
   for (const std::size_t b : which) {
     ArrivingBucket& bucket = buckets_[b];
     drop_replaced(b);
+    drop_infinite(bucket);
     if (bucket.prepare) bucket.prepare(bucket.parameters, bucket.gradients);
     gradients.push_back(std::move(bucket.gradients));
   }
   optimizer_->update(which, gradients);
   const std::int64_t end_ns = steady_ns();
   held_.push_back({asked_ns, start_ns, end_ns});
-  for (const std::size_t b : which) end_update(b, start_ns, end_ns);
+  const std::int64_t end = moment();
+  for (const std::size_t b : which) end_update(b, start, end);
   if (left_ == 0) optimizer_->release();
 }
 
@@ -123,14 +127,16 @@ bool DelayedUpdates::has_arrived(const ArrivingBucket& bucket) const {
                      [this](const exec::TaskId& arrival) { return runner_->is_done(arrival); });
 }
 
-void DelayedUpdates::end_update(std::size_t index, std::int64_t start_ns, std::int64_t end_ns) {
+std::int64_t DelayedUpdates::moment() const { return recorder_ ? recorder_->now() : 0; }
+
+void DelayedUpdates::end_update(std::size_t index, std::int64_t start, std::int64_t end) {
   ArrivingBucket& bucket = buckets_[index];
   if (recorder_)
     recorder_->add({.kind = doc::TaskKind::update,
                     .resource = doc::Resource::compute,
                     .set = recorder_->set_id(bucket.names),
-                    .start_ns = start_ns,
-                    .end_ns = end_ns});
+                    .start_ns = start,
+                    .end_ns = end});
   done_[index] = true;
   gate_.forget(index);
   bucket.gradients.clear();
@@ -142,6 +148,12 @@ void DelayedUpdates::drop_replaced(std::size_t index) {
   ArrivingBucket& bucket = buckets_[index];
   for (std::size_t k = 0; k < bucket.parameters.size(); ++k)
     if (bucket.parameters[k].const_data_ptr() != memory_[index][k]) bucket.gradients[k].reset();
+}
+
+void DelayedUpdates::drop_infinite(ArrivingBucket& bucket) {
+  if (!bucket.infinite.defined()) return;
+  for (at::Tensor& gradient : bucket.gradients)
+    if (gradient.defined()) gradient.masked_fill_(bucket.infinite, 0);
 }
 
 void DelayedUpdates::settle() {

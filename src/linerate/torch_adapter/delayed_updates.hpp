@@ -30,6 +30,8 @@ struct ArrivingBucket {
   std::vector<exec::TaskId> arrivals;
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
+  /// On their device, bool of no dimensions: whether the gradients count as zero. Undefined: no.
+  at::Tensor infinite = {};
   /// Between arrival and update; empty: nothing.
   Preparation prepare = {};
 };
@@ -65,8 +67,11 @@ class DelayedUpdates {
   void update(std::size_t bucket);
   std::vector<std::size_t> to_update_with(std::size_t bucket) const;
   bool has_arrived(const ArrivingBucket& bucket) const;
-  void end_update(std::size_t bucket, std::int64_t start_ns, std::int64_t end_ns);
+  /// For the recorder.
+  std::int64_t moment() const;
+  void end_update(std::size_t bucket, std::int64_t start, std::int64_t end);
   void drop_replaced(std::size_t bucket);
+  static void drop_infinite(ArrivingBucket& bucket);
 
   exec::Recorder* recorder_;
   exec::StepRunner* runner_ = nullptr;

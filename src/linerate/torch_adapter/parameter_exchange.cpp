@@ -283,19 +283,19 @@ void ParameterExchange::keep_or_drop(bool counts) {
 }
 
 bool ParameterExchange::gradients_may_follow() const {
-  // On a device a step is taken as a whole: whether its gradients are finite is known with the
-  // last.
-  return !streams_ && reaches_next_step(*planner_->plan());
+  return reaches_next_step(*planner_->plan());
 }
 
 std::vector<ArrivingBucket> ParameterExchange::arriving() {
   const doc::TaskGraph& graph = runner_->graph();
   std::vector<ArrivingBucket> buckets;
+  const at::Tensor infinite = streams_ ? tensors_.take_what_has_arrived() : at::Tensor();
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) {
     const std::int32_t b = bucket_arriving_with(graph, i);
     if (b < 0) continue;
     ArrivingBucket& bucket = buckets.emplace_back();
     bucket.arrivals = {runner_->current(i)};
+    bucket.infinite = infinite;
     const doc::Payload& payload = graph.payloads[to_index(b)];
     for (std::int32_t m = payload.begin; m < payload.end; ++m) {
       const auto position = to_index(graph.members[to_index(m)]);

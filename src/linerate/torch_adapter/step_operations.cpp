@@ -321,6 +321,14 @@ void StepTensors::take_means() {
   for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);
 }
 
+/// By the flags: ranks have seen their parts of the sums (FiniteParts).
+at::Tensor StepTensors::take_what_has_arrived() {
+  const at::Tensor infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);
+  infinite_late_.ask(infinite);
+  enqueue_buffers_taken();
+  return infinite;
+}
+
 void StepTensors::take_mean(std::size_t parameter) {
   const at::Tensor& mine = mean(parameter);
   at::Tensor& grad = parameters_[parameter].tensor.mutable_grad();

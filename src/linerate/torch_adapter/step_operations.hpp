@@ -82,6 +82,9 @@ class StepTensors {
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);
+  /// Where enqueue_only() is, of a step that counts, when all has arrived but its means: rank 0's
+  /// buffers are taken, and whether some mean is not finite is returned: bool, of no dimensions.
+  at::Tensor take_what_has_arrived();
   /// The weight of this rank's batch among those of all ranks.
   double share();
   /// A parameter whose .grad has changed after it was sent; none: null.

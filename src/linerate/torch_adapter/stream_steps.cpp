@@ -191,6 +191,7 @@ std::int64_t StreamSteps::end_step() {
     LINERATE_CHECK(machine.executed_left() == 0,
                    doc::title_of(*plan_, graph(), machine.task(machine.first_left())) +
                        " cannot be enqueued: what it waits for was never reported");
+    device_->caller_after_compute();
     in_step_ = false;
   });
   return steady_ns();
@@ -201,6 +202,13 @@ void StreamSteps::drain() {
     runner_->settle();
     device_->caller_after_compute();
     in_step_ = false;
+  });
+}
+
+void StreamSteps::wait_for(exec::TaskId id) {
+  enqueueing([&] {
+    runner_->settle(id);
+    device_->caller_after_compute();
   });
 }
 
@@ -223,16 +231,32 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
                              array.nbytes()));
   switch (task.kind) {
     case TaskKind::all_reduce:
-      return group_->all_reduce(array, exec::reduction_of(*plan_, task), title);
+      return all_reduce(work, array, title);
     case TaskKind::reduce_scatter:
-      return group_->reduce_scatter(array, exec::reduction_of(*plan_, task), title);
+      return reduce_scatter(task, array, title);
     case TaskKind::all_gather:
+      LINERATE_CHECK(parts_.is_empty(), title + " begins before the step's flags are known");
       return group_->all_gather(array, title);
     case TaskKind::broadcast:
       return group_->broadcast(array, task.root, title);
     default:
       throw InternalError(title + " is no collective of a step on a device");
   }
+}
+
+/// What hosts say of a step they tell each other elsewhere; its flags carry what devices say.
+void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& array,
+                             const std::string& title) {
+  if (work.graph.payloads[to_index(work.task.first)].content == doc::Content::flags)
+    parts_.write(array);
+  group_->all_reduce(array, exec::reduction_of(*plan_, work.task), title);
+}
+
+void StreamSteps::reduce_scatter(const doc::Task& task, const at::Tensor& array,
+                                 const std::string& title) {
+  group_->reduce_scatter(array, exec::reduction_of(*plan_, task), title);
+  const std::int64_t block = array.numel() / group_->size();
+  parts_.add(array.narrow(0, group_->rank() * block, block));
 }
 
 }  // namespace linerate::torch_adapter

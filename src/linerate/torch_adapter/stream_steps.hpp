@@ -20,6 +20,7 @@
 #include "linerate/exec/streams/step_recording.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
 #include "linerate/exec/variant_names.hpp"
+#include "linerate/torch_adapter/finite_parts.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_streams/tensor_clock.hpp"
 #include "linerate/torch_streams/tensor_device.hpp"
@@ -53,10 +54,8 @@ class StreamSteps final : public exec::StepRunner {
 
   std::int64_t end_step() override;
   void drain() override;
-  /// For one task as for all.
-  void wait_for(exec::TaskId) override { drain(); }
-  /// Enqueued.
-  bool is_done(exec::TaskId id) const override { return runner_->machine().is_done(id); }
+  void wait_for(exec::TaskId id) override;
+  bool is_done(exec::TaskId id) const override { return runner_->is_settled(id); }
   /// Nothing is left to be submitted after a call.
   void wait_idle() override {}
   exec::TaskId current(std::uint32_t task) const override { return {step_, task}; }
@@ -76,6 +75,8 @@ class StreamSteps final : public exec::StepRunner {
   void report(std::uint32_t task);
   void run(const exec::StreamWork& work);
   void exchange(const exec::StreamWork& work);
+  void all_reduce(const exec::StreamWork& work, const at::Tensor& array, const std::string& title);
+  void reduce_scatter(const doc::Task& task, const at::Tensor& array, const std::string& title);
   std::string title_of(const exec::StreamWork& work) const;
 
   comm::Communicator& communicator_;
@@ -94,6 +95,7 @@ class StreamSteps final : public exec::StepRunner {
   std::int64_t step_ = -1;  // of runner_
   std::int32_t variant_ = 0;
   std::string label_;
+  FiniteParts parts_;  // of this step's sums
   std::int64_t waited_before_ = 0;
   bool in_step_ = false;
   std::exception_ptr failure_;

@@ -210,6 +210,23 @@ TEST(StreamRunner, SettlingWaitsForAllThatIsEnqueuedAndOnce) {
   EXPECT_THAT(e.step()[0], "compute: 0");  // which would have waited for the sums
 }
 
+TEST(StreamRunner, SettlingOneTaskWaitsForItAlone) {
+  Enqueued e(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));
+  e.step();
+  EXPECT_TRUE(e.runner.is_settled({0, 3}));  // in the compute stream itself
+  EXPECT_FALSE(e.runner.is_settled({0, 2}));
+  e.runner.settle({0, 2});
+  EXPECT_THAT(e.taken(), ElementsAre("compute waits 1"));
+  EXPECT_TRUE(e.runner.is_settled({0, 2}));
+  EXPECT_FALSE(e.runner.is_settled({0, 4}));
+  e.runner.settle({0, 2});
+  EXPECT_THAT(e.taken(), ElementsAre());
+  e.runner.settle({0, 4});
+  EXPECT_THAT(e.taken(), ElementsAre("compute waits 3"));
+  e.step(), e.step();
+  EXPECT_THROW(e.runner.settle({0, 4}), InternalError);  // its step is long over
+}
+
 /// As the number of samples, which no task writes: no edge leads to their sum.
 TEST(StreamRunner, WhatAProgramWritesBeforeAStepIsWaitedForInEveryStream) {
   Enqueued e(plan_of(1, {exchange_graph("steady", {2, 1})}, 3));

@@ -143,6 +143,25 @@ void StreamRunner::settle() {
   enqueue_waits(LaneStreams::kComputeStream);
 }
 
+void StreamRunner::settle(TaskId id) {
+  begin_waits(LaneStreams::kComputeStream);
+  need(place_of(id), LaneStreams::kComputeStream, false);
+  enqueue_waits(LaneStreams::kComputeStream);
+}
+
+bool StreamRunner::is_settled(TaskId id) const {
+  const Place& place = place_of(id);
+  return place.place <= known_[to_index(LaneStreams::kComputeStream)][to_index(place.stream)];
+}
+
+const StreamRunner::Place& StreamRunner::place_of(TaskId id) const {
+  const auto step = std::find_if(steps_.begin(), steps_.end(),
+                                 [&](const StepPlaces& s) { return s.number == id.step; });
+  LINERATE_CHECK(step != steps_.end() && step->tasks[id.task].place > 0,
+                 "a task is waited for that is not enqueued, or long over");
+  return step->tasks[id.task];
+}
+
 void StreamRunner::begin_waits(StreamId stream) {
   join(known_[to_index(stream)], known_by_host_);
   for (Wait& wait : waits_) wait.on.place = 0;

@@ -59,6 +59,10 @@ class StreamRunner {
   /// stream; what is enqueued in the compute stream, after all that is in the others.
   void fork();
   void settle();
+  /// What is enqueued in the compute stream comes after this task, which is enqueued and of the
+  /// last two steps; whether it does by what the stream waits for already.
+  void settle(TaskId id);
+  bool is_settled(TaskId id) const;
 
   const StepMachine& machine() const { return machine_; }
   const StreamCounts& counts() const { return counts_; }
@@ -117,6 +121,7 @@ class StreamRunner {
   void let_host_wait(const Place& on);
   void let_host_read_counts(TaskId id);
 
+  const Place& place_of(TaskId id) const;
   EventId record(StreamId stream);
   void settle_compute_lane();
   void use_memory(const Place& by);

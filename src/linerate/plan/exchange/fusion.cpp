@@ -106,15 +106,14 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
 
 void append_range(const doc::Workload& workload, std::int32_t begin, std::int32_t end,
                   doc::TaskGraph& graph) {
-  const std::size_t first = graph.members.size();
-  graph.members.resize(first + to_index(end - begin));
-  std::iota(graph.members.begin() + static_cast<std::ptrdiff_t>(first), graph.members.end(), begin);
+  const auto first = static_cast<std::int32_t>(graph.members.size());
   std::int64_t elements = 0;
-  for (std::int32_t position = begin; position < end; ++position)
+  for (std::int32_t position = begin; position < end; ++position) {
+    graph.members.push_back(position);
     elements += workload.gradients[to_index(position)].elements;
-  graph.payloads.push_back(bucket_of(static_cast<std::int32_t>(first),
-                                     static_cast<std::int32_t>(graph.members.size()),
-                                     workload.gradients[to_index(begin)].dtype, elements));
+  }
+  graph.payloads.push_back(
+      bucket_of(first, first + end - begin, workload.gradients[to_index(begin)].dtype, elements));
 }
 
 }  // namespace linerate::plan

@@ -157,6 +157,7 @@ class OptimalSearch {
   const Chosen& chosen_of(const Window::Prefix& p) const { return chosen_[index_of(p)]; }
   bool is_early(const Window::Prefix& p) const { return finish_[index_of(p)] <= ready_; }
   void consider(std::size_t i, Ticks finish) {
+    if (finish > best_.finish) return;
     best_ = std::min(best_, {finish, chosen_[i].count, static_cast<std::int32_t>(i)});
   }
 

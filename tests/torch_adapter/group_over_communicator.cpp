@@ -58,6 +58,11 @@ class CommunicatorBackend final : public ::c10d::Backend {
     communicator_.all_gather(buffer(mine), buffer(all), "group")->wait();
     return c10::make_intrusive<DoneWork>();
   }
+  WorkPtr alltoall_base(at::Tensor& arrived, at::Tensor& sent, std::vector<std::int64_t>&,
+                        std::vector<std::int64_t>&, const ::c10d::AllToAllOptions&) override {
+    communicator_.all_to_all(buffer(sent), buffer(arrived), "group")->wait();
+    return c10::make_intrusive<DoneWork>();
+  }
   WorkPtr _reduce_scatter_base(at::Tensor& mine, at::Tensor& all,
                                const ::c10d::ReduceScatterOptions& options) override {
     communicator_

@@ -1,7 +1,7 @@
-// Where a host would wait for a device.
+// Operators for whose answer a device's host would wait.
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/record_function.h>
 
 #include <memory>
 #include <string_view>

@@ -62,7 +62,7 @@ struct DataParallelOptions {
   exec::Recorder* recorder = nullptr;
   /// The name of the c10d::ProcessGroup whose collectives move the parameters' memory, wherever
   /// they lie (NCCL's, for a GPU), of the communicator's ranks in their order. Steps are enqueued
-  /// then, dense strategies' and K-FAC's alone, and gradients that are not finite count as zero
+  /// then, and gradients that are not finite count as zero
   /// (docs/devices.md). What ranks say to each other besides goes through the communicator. Empty:
   /// parameters are on the CPU, and the communicator exchanges them.
   std::string device_group = {};

@@ -35,7 +35,8 @@ struct StepReport {
   /// dense: the step was skipped on all ranks, and no .grad is defined.
   bool infinite = false;
   /// Steps are enqueued (DataParallelOptions::device_group), and means of an earlier one held an
-  /// infinity or a NaN: all of them were taken for zero on all ranks, and the step counted.
+  /// infinity or a NaN, or a rank's gradients were such that the step would be `infinite`
+  /// elsewhere: all means were taken for zero on all ranks, and the step counted.
   bool late_infinite = false;
   std::int64_t host_waits = 0;      // how often the host waited for the device in this step
   std::vector<HeldSpan> held;       // since the report before

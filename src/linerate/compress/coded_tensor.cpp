@@ -70,6 +70,12 @@ bool owes(const SavedState& state) {
 
 }  // namespace
 
+Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank) {
+  const std::uint64_t shared =
+      random_key(random_key(seed, static_cast<std::uint64_t>(step)), hash_bytes(name));
+  return {shared, random_key(shared, static_cast<std::uint64_t>(rank) + 1)};
+}
+
 CodedTensor::CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved)
     : name_(std::move(name)), shape_(shape), loaded_(std::move(saved)) {
   if (loaded_.residual.size() == to_index(shape.elements)) residual_ = std::move(loaded_.residual);
@@ -145,8 +151,7 @@ bool CodedTensor::take(const SavedState& kept) {
 void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                              std::span<float> gradient) {
   const KeepDenormals keep;
-  keys_.shared = random_key(random_key(seed, static_cast<std::uint64_t>(step)), hash_bytes(name_));
-  keys_.own = random_key(keys_.shared, static_cast<std::uint64_t>(rank) + 1);
+  keys_ = keys_of_step(seed, step, name_, rank);
   is_touched_ = true;
   if (keeps_)
     next_ = residual_;

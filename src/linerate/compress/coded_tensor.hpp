@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
@@ -23,6 +24,9 @@ struct TensorMethod {
   bool is_dense = false;  // the compressor's of_dense() alone sees it
 };
 
+/// Of a parameter in a step, drawn from (seed, step, name), and the rank.
+Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank);
+
 /// The one that calls codecs: while it does, the thread keeps denormals (keep_denormals.hpp), so
 /// that no codec has to.
 class CodedTensor {
@@ -38,8 +42,7 @@ class CodedTensor {
   /// error feedback sends the residual that another one left with the next gradient.
   void use(const TensorMethod& method);
 
-  /// Before the first encode of a step: `gradient` may get what is still owed. The keys are drawn
-  /// from (seed, step, name), and the rank.
+  /// Before the first encode of a step: `gradient` may get what is still owed.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
   /// In place of a step's other calls, for a tensor that travels dense: its mean has come.
   void take_dense(std::span<float> mean);

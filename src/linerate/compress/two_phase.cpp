@@ -29,18 +29,16 @@ std::span<T> part(std::span<T> all, const Chunk& chunk) {
   return all.subspan(to_index(chunk.first), to_index(chunk.elements));
 }
 
-/// Chunks draw from streams of their own, and the server from one that no worker has.
-Keys keys_of_chunk(const Keys& keys, std::uint64_t stream) {
-  return {random_key(keys.shared, stream), random_key(keys.own, stream)};
-}
-constexpr std::uint64_t kServerStream = ~std::uint64_t{0};
-
 /// A chunk that is dense now, on this number of ranks, keeps nothing.
 void load_chunk(Codec& codec, const SavedState& saved) {
   if (!codec.state().empty()) codec.load(saved);
 }
 
 }  // namespace
+
+Keys keys_of_chunk(const Keys& keys, std::uint64_t stream) {
+  return {random_key(keys.shared, stream), random_key(keys.own, stream)};
+}
 
 bool fits_two_phase(const Compressor& compressor) {
   const std::vector<Round> rounds = compressor.rounds({std::int64_t{1} << 20, 1});
@@ -112,7 +110,7 @@ std::size_t TwoPhase::encode(int chunk, const Input& input, std::span<std::byte>
 
 std::size_t TwoPhase::reduce(const Arrived& arrived, const Keys& keys,
                              std::span<std::byte> payload) {
-  const Keys own = keys_of_chunk(keys, kServerStream);
+  const Keys own = keys_of_chunk(keys, kOwnerStream);
   server_->decode(0, arrived, server_mean_);
   return server_->encode(0, {server_mean_, server_residual_.changed(), own, 1}, payload);
 }

@@ -33,6 +33,11 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks,
 /// momentum that is the optimizer's (an owner would add it again).
 bool fits_two_phase(const Compressor& compressor);
 
+/// Chunks draw from streams of their own, by their number; an owner encodes means from one that no
+/// chunk has.
+Keys keys_of_chunk(const Keys& keys, std::uint64_t stream);
+inline constexpr std::uint64_t kOwnerStream = ~std::uint64_t{0};
+
 /// Where a bucket's chunks are in the blocks that ranks exchange: in phase 1 each rank sends the
 /// owner of chunk c a block of the tensors' chunks c, in phase 2 the owner everybody.
 struct TwoPhaseLayout {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
@@ -14,7 +15,7 @@ namespace {
 
 using doc::TaskGraph;
 
-void find_payloads(const TaskGraph& graph, std::int32_t b, CodedBucket& bucket) {
+void find_payloads(const TaskGraph& graph, std::int32_t b, CodingOfBucket& bucket) {
   bucket.payloads = encoded_payloads(graph, b);
   if (bucket.layout.has_dense_payload() && !bucket.payloads.empty()) {
     bucket.dense = bucket.payloads.back();
@@ -37,8 +38,11 @@ std::vector<std::int32_t> encoded_payloads(const TaskGraph& graph, std::int32_t 
   return payloads;
 }
 
+BucketCodings::BucketCodings(int rank, int ranks, MakeCompressor make)
+    : rank_(rank), ranks_(ranks), make_(std::move(make)) {}
+
 /// Variants are named by phase even if no tensor is worth compressing, so that no task says it.
-void CodedBuckets::set_compressor(const doc::Strategy& strategy) {
+void BucketCodings::set_compressor(const doc::Strategy& strategy) {
   const std::vector<std::string> names = compress::compressors().names();
   for (doc::Component extra : strategy.extras) {
     if (std::find(names.begin(), names.end(), extra.name) == names.end()) continue;
@@ -52,8 +56,7 @@ void CodedBuckets::set_compressor(const doc::Strategy& strategy) {
   }
 }
 
-void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
-  buckets_.clear();
+void BucketCodings::set_plan(std::shared_ptr<const doc::Plan> plan) {
   plan_ = std::move(plan);
   dense_method_ = {};
   phases_ = {};
@@ -69,39 +72,26 @@ void CodedBuckets::set_plan(std::shared_ptr<const doc::Plan> plan) {
     }
 }
 
-std::shared_ptr<const compress::Compressor> CodedBuckets::compressor_of(
+std::shared_ptr<const compress::Compressor> BucketCodings::compressor_of(
     const doc::Component& component) {
   auto& compressor = compressors_[doc::to_text(component)];
-  if (!compressor) compressor = compress::make_compressor(component);
+  if (!compressor) compressor = make_(component);
   return compressor;
 }
 
-CodedBucket& CodedBuckets::of(
-    const TaskGraph& graph, const doc::Task& task,
-    const std::function<compress::CodedTensor&(const std::string&, const compress::Shape&)>&
-        tensor_of) {
-  const std::pair key(&graph, task.first);
-  const auto known = buckets_.find(key);
-  if (known != buckets_.end()) return known->second;
-  return buckets_.emplace(key, make(graph, task, tensor_of)).first->second;
-}
-
-CodedBucket CodedBuckets::make(
-    const TaskGraph& graph, const doc::Task& task,
-    const std::function<compress::CodedTensor&(const std::string&, const compress::Shape&)>&
-        tensor_of) {
-  CodedBucket bucket;
+CodingOfBucket BucketCodings::make(const TaskGraph& graph, const doc::Task& task) {
+  CodingOfBucket bucket;
+  bucket.bucket = task.first;
   bucket.step = compress::CodingStep::of(plan_->operations[to_index(task.operation)]);
   bucket.step.round = 0;
   bucket.compressor = compressor_of(bucket.step.compressor);
   const doc::Payload& payload = graph.payloads[to_index(task.first)];
   std::vector<compress::Shape> shapes;
-  std::vector<const std::string*> names;
   for (std::int32_t m = payload.begin; m < payload.end; ++m) {
     const auto position = to_index(graph.members[to_index(m)]);
     const doc::GradientShape& s = plan_->gradient_shapes.at(position);
     shapes.push_back({s.elements, s.rows});
-    names.push_back(&plan_->gradient_names.at(position));
+    bucket.names.push_back(&plan_->gradient_names.at(position));
   }
   bucket.layout = compress::layout_of(*bucket.compressor, shapes, bucket.step.phase);
   if (bucket.has_owners())
@@ -111,9 +101,6 @@ CodedBucket CodedBuckets::make(
   method.phase = -1;
   bucket.method = {doc::to_text(method.to_operation()), bucket.compressor.get(), method.two_phase,
                    rank_, ranks_};
-  for (std::size_t i = 0; i < shapes.size(); ++i)
-    bucket.tensors.push_back(bucket.layout.parts[i].is_coded() ? &tensor_of(*names[i], shapes[i])
-                                                               : nullptr);
   return bucket;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/compress/bucket_layout.hpp"
@@ -22,13 +23,15 @@ namespace linerate::exec {
 /// then that of what travels dense.
 std::vector<std::int32_t> encoded_payloads(const doc::TaskGraph& graph, std::int32_t bucket);
 
-struct CodedBucket {
+/// All but the tensors themselves.
+struct CodingOfBucket {
+  std::int32_t bucket = -1;   // the payload that is coded
   compress::CodingStep step;  // without a round
   std::shared_ptr<const compress::Compressor> compressor;
   compress::TensorMethod method;  // of its tensors
   compress::BucketLayout layout;
-  compress::TwoPhaseLayout chunks;              // of the two-phase exchange; else empty
-  std::vector<compress::CodedTensor*> tensors;  // by part; null: it travels dense
+  compress::TwoPhaseLayout chunks;        // of the two-phase exchange; else empty
+  std::vector<const std::string*> names;  // by part: the parameter's
   /// By round; if two-phase: what is sent, what arrives, what is gathered.
   std::vector<std::int32_t> payloads;
   std::int32_t counts = -1;  // how many bytes each rank sends, if the Plan knows only a bound
@@ -40,39 +43,75 @@ struct CodedBucket {
   }
 };
 
-/// The compressors of a Plan, made once, and what they code in each bucket.
-class CodedBuckets {
+/// `Tensor` is what a parameter is to those that code it.
+template <typename Tensor>
+struct CodedBucketOf : CodingOfBucket {
+  std::vector<Tensor*> tensors;  // by part; null: it travels dense
+};
+
+/// The compressors of a Plan, made once, and how they code each bucket.
+class BucketCodings {
  public:
-  CodedBuckets(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  using MakeCompressor =
+      std::function<std::shared_ptr<const compress::Compressor>(const doc::Component&)>;
+
+  /// Compressors are `make`'s.
+  BucketCodings(int rank, int ranks, MakeCompressor make);
 
   void set_plan(std::shared_ptr<const doc::Plan> plan);
-  /// Call when the buckets' tensors are gone.
-  void forget() { buckets_.clear(); }
   /// Which round an encode is.
   int round_of(const doc::Task& task) const { return rounds_[to_index(task.operation)]; }
-  /// The bucket that a task codes. `tensor_of` owns its tensors, by name.
-  CodedBucket& of(const doc::TaskGraph& graph, const doc::Task& task,
-                  const std::function<compress::CodedTensor&(const std::string&,
-                                                             const compress::Shape&)>& tensor_of);
   /// For what travels dense under the Plan's compressor; that is null if it has none or several.
   const compress::TensorMethod& dense_method() const { return dense_method_; }
   /// The phases of the Plan's compressor; one phase if it has none or several.
   const compress::Phases& phases() const { return phases_; }
 
+  /// How the bucket that a task codes is coded.
+  CodingOfBucket make(const doc::TaskGraph& graph, const doc::Task& task);
+
  private:
   void set_compressor(const doc::Strategy& strategy);
   std::shared_ptr<const compress::Compressor> compressor_of(const doc::Component& component);
-  CodedBucket make(const doc::TaskGraph& graph, const doc::Task& task,
-                   const std::function<compress::CodedTensor&(const std::string&,
-                                                              const compress::Shape&)>& tensor_of);
 
   int rank_, ranks_;
+  MakeCompressor make_;
   std::shared_ptr<const doc::Plan> plan_;
   compress::TensorMethod dense_method_;
   compress::Phases phases_;
   std::vector<int> rounds_;  // by operation of the plan
   std::map<std::string, std::shared_ptr<const compress::Compressor>> compressors_;
-  std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucket> buckets_;
+};
+
+/// And the tensors of each.
+template <typename Tensor>
+class CodedBuckets : public BucketCodings {
+ public:
+  using BucketCodings::BucketCodings;
+
+  void set_plan(std::shared_ptr<const doc::Plan> plan) {
+    buckets_.clear();
+    BucketCodings::set_plan(std::move(plan));
+  }
+  /// Call when the buckets' tensors are gone.
+  void forget() { buckets_.clear(); }
+  /// The bucket that a task codes. `tensor_of` owns its tensors, by name.
+  CodedBucketOf<Tensor>& of(
+      const doc::TaskGraph& graph, const doc::Task& task,
+      const std::function<Tensor&(const std::string&, const compress::Shape&)>& tensor_of) {
+    const std::pair key(&graph, task.first);
+    const auto known = buckets_.find(key);
+    if (known != buckets_.end()) return known->second;
+    CodedBucketOf<Tensor> bucket{make(graph, task), {}};
+    for (std::size_t i = 0; i < bucket.names.size(); ++i) {
+      const compress::BucketPart& part = bucket.layout.parts[i];
+      bucket.tensors.push_back(part.is_coded() ? &tensor_of(*bucket.names[i], part.shape)
+                                               : nullptr);
+    }
+    return buckets_.emplace(key, std::move(bucket)).first->second;
+  }
+
+ private:
+  std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucketOf<Tensor>> buckets_;
 };
 
 }  // namespace linerate::exec

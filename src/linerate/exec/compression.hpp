@@ -12,8 +12,9 @@
 
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/compression_state.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/exec/coded_bucket.hpp"
-#include "linerate/exec/operation.hpp"
+#include "linerate/exec/step_compression.hpp"
 
 namespace linerate::exec {
 
@@ -24,52 +25,43 @@ inline constexpr float kGreatestGradient = 0x1p64f;
 /// Whether a step with these gradients may count: none of them is infinite, as above, or a NaN.
 bool are_usable(std::span<const float> gradients);
 
-/// The encode and decode operations of training Plans that compress. What a step leaves (residuals,
-/// warm-started factors) counts once it is accepted: keep() or drop() ends each step. Decodes of a
-/// step that counts may follow.
-///
-/// Buckets hold gradients in their own units (not divided by the ranks); decode writes the mean
-/// over the ranks. Residuals belong to parameters, by name: another cut into buckets moves nothing.
-class Compression : public Operation {
+/// On this rank's processor, over memory of the host.
+class Compression : public StepCompression {
  public:
   /// `payloads` outlives it. The seed is the same on every rank.
   Compression(Payloads& payloads, int rank, int ranks, std::uint64_t seed)
-      : payloads_(payloads), rank_(rank), ranks_(ranks), seed_(seed), buckets_(rank, ranks) {}
+      : payloads_(payloads),
+        rank_(rank),
+        ranks_(ranks),
+        seed_(seed),
+        buckets_(rank, ranks, compress::make_compressor) {}
 
   /// Names of the operations in a Plan that this one runs; empty if nothing is compressed.
   static std::set<std::string> operations_of(const doc::Plan& plan);
 
-  /// Codecs and residuals are kept if name, shape and compressor stay. Nothing is under way.
-  void set_plan(std::shared_ptr<const doc::Plan> plan) { buckets_.set_plan(std::move(plan)); }
-  /// The phase of the next step, by the number of steps that counted; its variant's name has it
-  /// after a dot. Empty if all steps are alike.
-  std::string phase() const;
-  /// Before the tasks of a step, when nothing of the one before is under way. Random numbers are
-  /// drawn from the number of steps that counted.
-  void begin_step();
+  void set_plan(std::shared_ptr<const doc::Plan> plan) override {
+    buckets_.set_plan(std::move(plan));
+  }
+  std::string phase() const override;
+  void begin_step() override;
   /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
-  /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets
-  /// (Compressor::of_dense): then take_dense_mean() is called for all of them, once in a step.
-  bool sees_dense_means() const;
+  bool sees_dense_means() const override;
   /// Does nothing for a parameter that the compressor codes.
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
                        std::span<float> mean);
-  /// The step counts on every rank, except for the parameters of these names: no rank used them and
-  /// nobody takes their means, so what is owed to them stays owed.
-  void keep(std::set<std::string> unused = {});
-  /// The step counts on no rank: codecs are as they were before.
-  void drop();
+  void keep(std::set<std::string> unused = {}) override;
+  void drop() override;
 
-  /// Between steps. load() replaces what there is: parameters that it does not name, and codecs of
-  /// another compressor, begin anew; residuals stay.
-  compress::CompressionState save() const;
-  void load(compress::CompressionState state);
+  compress::CompressionState save() const override;
+  void load(compress::CompressionState state) override;
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
  private:
+  using CodedBucket = CodedBucketOf<compress::CodedTensor>;
+
   void settle() const;
   compress::CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
   void check_usable(std::span<float> values);
@@ -102,7 +94,7 @@ class Compression : public Operation {
   int rank_, ranks_;
   std::uint64_t seed_;
   std::map<std::string, std::unique_ptr<compress::CodedTensor>> tensors_;  // by parameter
-  CodedBuckets buckets_;
+  CodedBuckets<compress::CodedTensor> buckets_;
   compress::CompressionState loaded_;  // what no step has taken up yet
   std::int64_t step_ = 0;              // steps that counted
   /// Of a step that counts and whose decodes may not be through: what nobody used.

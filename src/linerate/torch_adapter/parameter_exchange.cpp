@@ -10,12 +10,14 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/exec/runner.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
+#include "linerate/torch_adapter/stream_compression.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -64,18 +66,25 @@ std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t tas
                                                                                            : -1;
 }
 
+bool is_coded_there(const doc::Component& extra) {
+  const std::vector<doc::Component> compressors = plan::compressors_in(extra);
+  return std::all_of(compressors.begin(), compressors.end(),
+                     [](const doc::Component& one) { return StreamCompression::codes(one.name); });
+}
+
 /// Refuses what there are no operations for that only enqueue.
 void require_enqueued(const DataParallelOptions& options) {
-  const auto refuse = [&](std::string_view what) {
-    throw UsageError(
-        fmt::format("strategy {}: expected plain gradients, as ddp and dear send them, or K-FAC "
-                    "where a process group exchanges device memory, found {}; leave it out, or "
-                    "train on the CPU without device_group",
-                    options.strategy, what));
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(fmt::format(
+        "strategy {}: expected gradients, plain or by a compressor of linerate's, or K-FAC where "
+        "a process group exchanges device memory, found {}; leave it out, or train on "
+        "the CPU without device_group",
+        options.strategy, what));
   };
   const doc::Strategy strategy = plan::with_exchange(doc::parse_strategy(options.strategy));
   for (const doc::Component& extra : strategy.extras)
-    if (!plan::is(extra, plan::Extra::curvature)) refuse("a compressor");
+    if (!plan::is(extra, plan::Extra::curvature) && !is_coded_there(extra))
+      refuse(fmt::format("\"{}\"", doc::to_text(extra)));
   // Plans have timers as soon as they know times, so it is too late to see them there.
   if (const std::string* timer = strategy.exchange.find("timer"); timer && *timer == "clock")
     refuse("timers");
@@ -140,6 +149,8 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
   take_plan();
 }
 
+ParameterExchange::~ParameterExchange() = default;
+
 void ParameterExchange::make_runner(const DataParallelOptions& options, const std::string& who) {
   if (options.device_group.empty()) {
     runner_ = std::make_unique<exec::Runner>(communicator_, memory_, options.recorder);
@@ -153,8 +164,11 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
         device_group_of(options.device_group, device, communicator_), options.recorder);
     streams_ = steps.get();
     runner_ = std::move(steps);
+    enqueued_ = std::make_unique<StreamCompression>(memory_, device, communicator_.rank(),
+                                                    communicator_.size(), options.seed);
   });
-  tensors_.enqueue_only();
+  coding_ = enqueued_.get();
+  tensors_.enqueue_only(*enqueued_);
   if (options.preconditioner)
     KfacInside::preconditioner(*options.preconditioner).set_enqueues(true);
 }
@@ -190,9 +204,9 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
 }
 
 void ParameterExchange::take_plan() {
-  compression_.set_plan(planner_->plan());
+  compression().set_plan(planner_->plan());
   for (const std::string& name : exec::Compression::operations_of(*planner_->plan()))
-    runner_->set_operation(name, compression_);
+    runner_->set_operation(name, compression());
   runner_->set_plan(planner_->plan(), planner_->steps());
   tensors_.set_plan(planner_->plan(), planner_->order());
   if (curvature_) curvature_->set_plan(planner_->plan());
@@ -204,7 +218,7 @@ void ParameterExchange::take_plan() {
 std::string ParameterExchange::variant(Sending sending, bool is_weighted) const {
   const bool is_first = sending == Sending::after_backward || planner_->steps() == 0;
   std::string name =
-      plan::in_phase(is_first ? plan::kFirstStep : plan::kSteady, compression_.phase());
+      plan::in_phase(is_first ? plan::kFirstStep : plan::kSteady, compression().phase());
   if (curvature_)
     name = plan::in_phase(name, plan::name_of(kfac_->update_of_step(curvature_->step())));
   return is_weighted ? plan::weighted(name) : name;
@@ -218,7 +232,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   LINERATE_CHECK(index >= 0, fmt::format("strategy {}: no variant \"{}\"", plan.strategy, name));
   memory_.lay_out(plan.variants[to_index(index)], tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
-  compression_.begin_step();
+  compression().begin_step();
   if (curvature_) curvature_->begin_round();
   count_.report_again();
   uses_.report_again();
@@ -274,16 +288,16 @@ void ParameterExchange::run_to_end() {
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {
-  if (counts && compression_.sees_dense_means()) {
+  if (counts && compression().sees_dense_means()) {
     runner_->drain();
     tensors_.pass_dense_means(compression_);
   }
-  counts ? compression_.keep(tensors_.used_nowhere()) : compression_.drop();
+  counts ? compression().keep(tensors_.used_nowhere()) : compression().drop();
   if (curvature_) curvature_->end_round(counts);
 }
 
 bool ParameterExchange::gradients_may_follow() const {
-  return reaches_next_step(*planner_->plan());
+  return reaches_next_step(*planner_->plan()) && !(streams_ && tensors_.compresses());
 }
 
 std::vector<ArrivingBucket> ParameterExchange::arriving() {

@@ -35,12 +35,13 @@ class ParameterExchange {
   /// train.
   ParameterExchange(ModelState state, comm::Communicator& communicator,
                     const DataParallelOptions& options, const std::string& who);
+  ~ParameterExchange();
 
   const ModelState& state() const { return state_; }
   GradientCount& count() { return count_; }
   StepTensors& tensors() { return tensors_; }
   const replan::RunPlanner& planner() const { return *planner_; }
-  exec::Compression& compression() { return compression_; }
+  exec::StepCompression& compression() const { return *coding_; }
   /// Null: only gradients are exchanged.
   CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
   const exec::StepRunner& runner() const { return *runner_; }
@@ -94,6 +95,8 @@ class ParameterExchange {
   PayloadMemory memory_;
   GradientCount count_;
   exec::Compression compression_;
+  std::unique_ptr<StreamCompression> enqueued_;  // in its place, if steps are enqueued
+  exec::StepCompression* coding_ = &compression_;
   StepTensors tensors_;
   GradientCount uses_;
   std::vector<std::int32_t> block_of_;  // by parameter: whose gradient it is; -1: of none

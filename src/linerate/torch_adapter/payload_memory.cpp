@@ -147,8 +147,8 @@ at::Tensor PayloadMemory::move_out(std::int32_t position, const at::Tensor& scal
   return own;
 }
 
-at::Tensor PayloadMemory::drop_infinite() {
-  at::Tensor infinite;
+at::Tensor PayloadMemory::drop_infinite(const at::Tensor& too) {
+  at::Tensor infinite = too;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const at::Tensor here = at::isfinite(values_[b]).all().logical_not();
     infinite = infinite.defined() ? infinite.logical_or(here) : here;

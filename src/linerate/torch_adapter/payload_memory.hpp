@@ -53,9 +53,10 @@ class PayloadMemory : public exec::Payloads {
   /// scaled and sent.
   at::Tensor move_out(std::int32_t position, double scale);
   at::Tensor move_out(std::int32_t position, const at::Tensor& scale);
-  /// Zeros for all gradients if any that has arrived is not finite; whether one was: bool, of no
-  /// dimensions, where the buckets are.
-  at::Tensor drop_infinite();
+  /// Zeros for all gradients if any that has arrived is not finite, or if `too` says so (bool, of
+  /// no dimensions; undefined: no); whether it did that: bool, of no dimensions, where the buckets
+  /// are.
+  at::Tensor drop_infinite(const at::Tensor& too);
   /// The slot in the shape of its parameter; in its strides as well, if slots have the order of
   /// memory.
   const at::Tensor& view(std::int32_t position) const { return slots_[to_index(position)]; }

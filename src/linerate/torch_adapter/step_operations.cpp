@@ -15,6 +15,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/operation_of.hpp"
+#include "linerate/torch_adapter/stream_compression.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -122,9 +123,11 @@ double StepTensors::scale(const doc::Task& task) {
 /// The same, by what was summed on the device.
 at::Tensor StepTensors::scale_there(const doc::Task& task) {
   if (!samples_) return c10::scalar_to_tensor(scale(task));
+  const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
   const at::Tensor all = memory_.only(doc::Content::samples).select(0, 0);
   const at::Tensor mine = at::scalar_tensor(*samples_, all.options());
-  return at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
+  const at::Tensor share = at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
+  return keeps_units ? share.mul(ranks_) : share;
 }
 
 double StepTensors::share() {
@@ -149,7 +152,7 @@ void StepTensors::collect(const doc::Task& task) {
   const auto p = to_index(order_[to_index(position)]);
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
   const bool fits = grad.defined() && memory_.fits(position, grad);
-  if (compresses() && fits && memory_.is_sent_as_is(position))
+  if (compresses() && !enqueued_ && fits && memory_.is_sent_as_is(position))
     infinite_ = infinite_ || !is_usable(grad);
   if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
@@ -162,7 +165,7 @@ void StepTensors::collect(const doc::Task& task) {
     memory_.add_zeros(position);
   } else if (!grad.defined()) {
     memory_.add_zeros(position);
-  } else if (enqueues_) {
+  } else if (enqueued_) {
     put(position, grad, scale_there(task));
   } else {
     put(position, grad, scale(task));
@@ -193,16 +196,26 @@ bool StepTensors::buffers_fit(const doc::Payload& payload) const {
 
 void StepTensors::pack(const doc::Payload& payload) {
   if (payload.content != doc::Content::buffers) {
-    if (!enqueues_) pack_flags();  // else agree() tells them
+    if (!enqueued_) return pack_flags();  // else agree() tells most of them
+    if (compresses()) enqueue_flags_packed(memory_.only(payload.content));
     return;
   }
   if (!buffers_fit(payload)) return;  // a changed model: the step will not count
-  if (enqueues_) return enqueue_buffers_packed();
+  if (enqueued_) return enqueue_buffers_packed();
   auto* to = static_cast<std::byte*>(memory_.only(payload.content).data_ptr());
   for (const at::Tensor& buffer : buffers_) {
     if (buffer.nbytes() > 0) std::memcpy(to, buffer.const_data_ptr(), buffer.nbytes());
     to += buffer.nbytes();
   }
+}
+
+at::Tensor StepTensors::infinite_flag(const at::Tensor& flags) const {
+  const auto at = static_cast<std::int64_t>(order_.size() + to_index(StepFlag::infinite));
+  return flags.select(0, at);
+}
+
+void StepTensors::enqueue_flags_packed(const at::Tensor& flags) {
+  infinite_flag(flags).copy_(enqueued_->found_infinite());
 }
 
 void StepTensors::enqueue_buffers_packed() {
@@ -212,7 +225,7 @@ void StepTensors::enqueue_buffers_packed() {
 }
 
 void StepTensors::unpack(const doc::Payload& payload) {
-  if (enqueues_) return;  // take_means() does, when the ranks have agreed on the step
+  if (enqueued_) return;  // take_means() does, when the ranks have agreed on the step
   if (payload.content != doc::Content::buffers) return unpack_flags();
   if (!accepted_ || !buffers_fit(payload)) return;
   const auto* from = static_cast<const std::byte*>(memory_.only(payload.content).const_data_ptr());
@@ -305,20 +318,38 @@ void StepTensors::pass_dense_means(exec::Compression& compression) {
     const auto position = to_index(position_of_[p]);
     const at::Tensor& mean = memory_.view(position_of_[p]);
     if (!is_used_anywhere(p) || mean.scalar_type() != at::kFloat) continue;
-    const doc::GradientShape& shape = plan_->gradient_shapes.at(position);
-    compression.take_dense_mean(plan_->gradient_names[position], {shape.elements, shape.rows},
-                                {mean.data_ptr<float>(), to_index(mean.numel())});
+    const std::string& name = plan_->gradient_names[position];
+    const doc::GradientShape& s = plan_->gradient_shapes.at(position);
+    const compress::Shape shape{s.elements, s.rows};
+    if (enqueued_)
+      enqueued_->take_dense_mean(name, shape, mean.view({-1}));
+    else
+      compression.take_dense_mean(name, shape, {mean.data_ptr<float>(), to_index(mean.numel())});
   }
+}
+
+bool StepTensors::take_late_infinite() {
+  if (enqueued_ && enqueued_->was_damaged())
+    throw CommError(
+        "what was exchanged in an earlier step is damaged: a payload is none that its "
+        "compressor sends");
+  return infinite_late_.take().value_or(false);
 }
 
 void StepTensors::take_means() {
   memory_.release();
-  if (enqueues_) {
-    infinite_there_ = memory_.drop_infinite();
-    infinite_late_.ask(infinite_there_);
-    enqueue_buffers_taken();
-  }
+  if (enqueued_) enqueue_verdict();
   for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);
+}
+
+/// All ranks have the same means and flags, and so the same verdict.
+void StepTensors::enqueue_verdict() {
+  at::Tensor infinite;
+  if (compresses()) infinite = infinite_flag(memory_.only(doc::Content::flags)).gt(0);
+  infinite_there_ = memory_.drop_infinite(infinite);
+  infinite_late_.ask(infinite_there_);
+  if (compresses()) enqueued_->settle(infinite_there_);
+  enqueue_buffers_taken();
 }
 
 /// By the flags: ranks have seen their parts of the sums (FiniteParts).

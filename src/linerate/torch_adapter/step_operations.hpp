@@ -24,6 +24,8 @@
 
 namespace linerate::torch_adapter {
 
+class StreamCompression;
+
 /// One training step's tensors, as its operations see them. What is exchanged are the .grads as
 /// they stand in finish(): those sent before are looked at again then, and the step's flags say
 /// whether any has changed. .grad stays this rank's own tensor until take_means().
@@ -42,10 +44,12 @@ class StepTensors {
   std::int64_t buffer_bytes() const { return buffer_bytes_; }
 
   /// Payloads lie on a device, or are used as if they did: operations enqueue what they do and read
-  /// no values. Before set_plan(); then agree() says what the step's flags say elsewhere.
-  void enqueue_only() { enqueues_ = true; }
+  /// no values. Before set_plan(); then agree() says what the step's flags say elsewhere, and
+  /// `compression`, which outlives this object, codes in place of the constructor's.
+  void enqueue_only(StreamCompression& compression) { enqueued_ = &compression; }
   /// Tells the other ranks what this one has to say of the step, and hears them: after its last
-  /// gradient, over the CPU. The flags of the Plan's payloads stay zeros. Collective.
+  /// gradient, over the CPU. The flags of the Plan's payloads stay zeros, but for the one that says
+  /// whether a gradient was not usable: that is known on the device alone. Collective.
   void agree(comm::Communicator& communicator, const std::string& name);
 
   /// Begins a step, or the same one again: gradients are weighted 1 / ranks, or by this rank's
@@ -73,9 +77,10 @@ class StepTensors {
   /// Of a step that counts, once all means have arrived: shows them to the compressor, which may
   /// make something else of those that travel dense.
   void pass_dense_means(exec::Compression& compression);
-  /// Whether the means of a step before held values that were not finite, once that is known: where
-  /// enqueue_only() is, they were taken for zero, all of them. Each is told once.
-  bool take_late_infinite() { return infinite_late_.take().value_or(false); }
+  /// Whether the means of a step before held values that were not finite, or a rank's gradients
+  /// ones that are not usable, once that is known: where enqueue_only() is, they were taken for
+  /// zero, all of them. Each is told once. Throws CommError if what arrived then was damaged.
+  bool take_late_infinite();
   /// Whether all means of this step were taken for zero, there: bool, of no dimensions, where
   /// enqueue_only() is; after take_means().
   const at::Tensor& infinite_there() const { return infinite_there_; }
@@ -93,6 +98,9 @@ class StepTensors {
   /// The operations of a training plan by name.
   void register_with(exec::StepRunner& runner);
 
+  /// Whether the strategy compresses. Then no step counts in which some rank's gradient is not
+  /// usable (exec/compression.hpp), wherever it travels.
+  bool compresses() const { return step_flags_ == doc::kCompressedStepFlags; }
   double copy_s() const { return copy_s_; }
   int unused_here() const { return unused_here_; }
   int unused_everywhere() const { return unused_everywhere_; }
@@ -109,17 +117,17 @@ class StepTensors {
   template <typename Scale>
   void put(std::int32_t position, at::Tensor& grad, const Scale& scale);
   void collect(const doc::Task& task);
-  /// Whether the strategy compresses. Then no step counts in which some rank's gradient is not
-  /// usable (exec/compression.hpp), wherever it travels.
-  bool compresses() const { return step_flags_ == doc::kCompressedStepFlags; }
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);
   void pack_flags();
   void unpack_flags();
   void say_flags();
   void hear_flags();
+  void enqueue_flags_packed(const at::Tensor& flags);
+  at::Tensor infinite_flag(const at::Tensor& flags) const;
   void enqueue_buffers_packed();
   void enqueue_buffers_taken();
+  void enqueue_verdict();
   void count_unused();
   bool is_used_anywhere(std::size_t parameter) const {
     return flags_[to_index(position_of_[parameter])] > 0;
@@ -138,7 +146,7 @@ class StepTensors {
   std::vector<std::optional<Sent>> sent_;  // by parameter
   std::vector<float> flags_;               // by position, then doc::StepFlag
   std::vector<std::unique_ptr<exec::Operation>> operations_;
-  bool enqueues_ = false;
+  StreamCompression* enqueued_ = nullptr;  // where operations enqueue what they do
   torch_streams::LateAnswer infinite_late_;
   at::Tensor infinite_there_;
   int ranks_ = 1;

@@ -1,6 +1,7 @@
 #include "linerate/torch_adapter/stream_steps.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -55,6 +56,8 @@ void StreamSteps::check_executable(const doc::TaskGraph& graph, const doc::Task&
   if (is_communication(task.kind)) {
     exec::check_collective(*plan_, task);
     if (task.group != doc::kWhole) refuse("on a device only all ranks together exchange");
+    if (task.kind == TaskKind::all_gather_v && exec::counts_of(graph, task.first) < 0)
+      refuse("on a device ranks gather parts of one size, or tell each other their sizes");
     return;
   }
   if (doc::is_timer(*plan_, task)) refuse("a device has no timer");
@@ -226,22 +229,48 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
   const doc::Task& task = work.task;
   const at::Tensor& array = memory_.values(task.first);
   const std::string title = title_of(work);
-  LINERATE_CHECK(static_cast<std::int64_t>(array.nbytes()) == task.bytes,
-                 fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes,
-                             array.nbytes()));
+  const auto bytes = static_cast<std::int64_t>(array.nbytes());
+  LINERATE_CHECK(
+      task.bound ? bytes <= task.bytes : bytes == task.bytes,
+      fmt::format("{}: the Plan says {} bytes, the payload has {}", title, task.bytes, bytes));
   switch (task.kind) {
     case TaskKind::all_reduce:
       return all_reduce(work, array, title);
     case TaskKind::reduce_scatter:
-      return reduce_scatter(task, array, title);
+      return reduce_scatter(work, array, title);
     case TaskKind::all_gather:
       LINERATE_CHECK(parts_.is_empty(), title + " begins before the step's flags are known");
       return group_->all_gather(array, title);
+    case TaskKind::all_gather_v:
+      return gather_counted(work, array, title);
+    case TaskKind::all_to_all:
+      return group_->all_to_all(array, memory_.values(task.last), title);
     case TaskKind::broadcast:
       return group_->broadcast(array, task.root, title);
     default:
-      throw InternalError(title + " is no collective of a step on a device");
+      throw InternalError(title + " is no collective");
   }
+}
+
+/// Of every rank's block as much as the largest part has: the runner has let the host wait for the
+/// sizes.
+void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor& room,
+                                 const std::string& title) {
+  const at::Tensor counts = memory_.values(exec::counts_of(work.graph, work.task.first)).cpu();
+  const std::int64_t block = room.numel() / group_->size();
+  const auto* const first = counts.const_data_ptr<std::int64_t>();
+  const std::int64_t most = *std::max_element(first, first + counts.numel());
+  if (*std::min_element(first, first + counts.numel()) < 0 || most > block)
+    throw CommError(
+        fmt::format("{}: a rank has {} bytes, expected 0 to {}: what was exchanged is "
+                    "damaged",
+                    title, most, block));
+  if (most == block) return group_->all_gather(room, title);
+  const at::Tensor parts = room.view({group_->size(), block}).narrow(1, 0, most);
+  at::Tensor packed = at::empty({group_->size(), most}, room.options());
+  packed.select(0, group_->rank()).copy_(parts.select(0, group_->rank()));
+  group_->all_gather(packed.view({-1}), title);
+  parts.copy_(packed);
 }
 
 /// What hosts say of a step they tell each other elsewhere; its flags carry what devices say.
@@ -252,9 +281,11 @@ void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& arr
   group_->all_reduce(array, exec::reduction_of(*plan_, work.task), title);
 }
 
-void StreamSteps::reduce_scatter(const doc::Task& task, const at::Tensor& array,
+/// Bytes that a compressor made are no parts of means: its means are checked when all are there.
+void StreamSteps::reduce_scatter(const exec::StreamWork& work, const at::Tensor& array,
                                  const std::string& title) {
-  group_->reduce_scatter(array, exec::reduction_of(*plan_, task), title);
+  group_->reduce_scatter(array, exec::reduction_of(*plan_, work.task), title);
+  if (!array.is_floating_point()) return;
   const std::int64_t block = array.numel() / group_->size();
   parts_.add(array.narrow(0, group_->rank() * block, block));
 }

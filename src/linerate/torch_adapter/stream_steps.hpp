@@ -27,9 +27,10 @@
 
 namespace linerate::torch_adapter {
 
-/// Of Plans whose collectives are of all ranks and where no timer runs on the host. Nothing here
-/// waits for the device; where Runner sleeps until something is done, the stream that the caller
-/// computes in waits for it. Operations are called when their work is to be enqueued.
+/// Of Plans whose collectives are all of all ranks, without timers on the host. Nothing here waits
+/// for the device but a gather of parts whose sizes ranks tell each other; where Runner sleeps
+/// until something is done, the stream that the caller computes in waits for it. Operations are
+/// called when their work is to be enqueued.
 ///
 /// Thread safety: one call at a time, from any thread.
 class StreamSteps final : public exec::StepRunner {
@@ -76,7 +77,10 @@ class StreamSteps final : public exec::StepRunner {
   void run(const exec::StreamWork& work);
   void exchange(const exec::StreamWork& work);
   void all_reduce(const exec::StreamWork& work, const at::Tensor& array, const std::string& title);
-  void reduce_scatter(const doc::Task& task, const at::Tensor& array, const std::string& title);
+  void reduce_scatter(const exec::StreamWork& work, const at::Tensor& array,
+                      const std::string& title);
+  void gather_counted(const exec::StreamWork& work, const at::Tensor& room,
+                      const std::string& title);
   std::string title_of(const exec::StreamWork& work) const;
 
   comm::Communicator& communicator_;

@@ -120,6 +120,13 @@ std::unique_ptr<TensorCodec> make_dense_tensor_codec(const doc::Component& compr
   return line.of_dense(making, options);
 }
 
+std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec) {
+  auto* const over_tensors = dynamic_cast<TensorCodec*>(codec.get());
+  LINERATE_CHECK(!codec || over_tensors, "a codec that is none over tensors");
+  static_cast<void>(codec.release());
+  return std::unique_ptr<TensorCodec>(over_tensors);
+}
+
 std::vector<std::string> compressors_without_tensors() {
   std::vector<std::string> without;
   for (const std::string& name : compress::compressors().names())

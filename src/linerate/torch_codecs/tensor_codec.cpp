@@ -42,6 +42,11 @@ const at::Tensor& KeptTensor::now() const {
   return now_;
 }
 
+/// In place: the memory belongs to the stream that wrote it.
+void KeptTensor::undo_if(const at::Tensor& none) {
+  if (next_.defined()) at::where_out(next_, none, now(), next_);
+}
+
 void KeptTensor::keep() {
   if (!next_.defined()) return;
   now_ = std::exchange(next_, {});
@@ -88,6 +93,11 @@ void TensorCodec::decode(int round, const TensorArrived& arrived, const at::Tens
   const c10::NoGradGuard no_grad;
   damaged_ = at::zeros({}, options(at::kBool));
   do_decode(round, arrived, mean);
+}
+
+void TensorCodec::undo_if(const at::Tensor& none) {
+  for (const compress::StateField& field : state())
+    if (auto* kept = dynamic_cast<KeptTensor*>(field.kept)) kept->undo_if(none);
 }
 
 std::size_t TensorCodec::encode(int round, const compress::Input& input,

@@ -53,6 +53,8 @@ class KeptTensor : public compress::KeptField {
   /// As this step leaves it, which nobody else writes to; now() if it did not.
   const at::Tensor& next() const { return next_.defined() ? next_ : now(); }
   void write(at::Tensor value) { next_ = std::move(value); }
+  /// As this step leaves it is as it was, if `none` says so: bool, of no dimensions.
+  void undo_if(const at::Tensor& none);
 
   void keep() override;
   void drop() override { next_.reset(); }
@@ -85,6 +87,11 @@ class TensorCodec : public compress::Codec {
   /// bool: whether a payload of the last decode() was none that the method sends; the mean is then
   /// of no use, and nothing else is.
   const at::Tensor& damaged() const { return damaged_; }
+
+  /// For a step that counts with nothing in it if `none` says so (bool, of no dimensions): then all
+  /// tensors of state() are as they were, whatever this step wrote. Before keep(). What the host
+  /// counts goes on.
+  void undo_if(const at::Tensor& none);
 
   /// The same of memory of the host, copied to the device and back: this waits. Throws InputError
   /// for a damaged payload.
@@ -122,6 +129,8 @@ std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,
 std::unique_ptr<TensorCodec> make_dense_tensor_codec(const doc::Component& compressor,
                                                      const compress::Shape& shape,
                                                      at::Device device);
+/// What over_tensors() makes.
+std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec);
 /// The registered compressors that have none.
 std::vector<std::string> compressors_without_tensors();
 

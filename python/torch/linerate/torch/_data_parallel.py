@@ -43,8 +43,8 @@ class DataParallel(torch.nn.Module):
     `levenberg_marquardt` are lt.KFAC's.
     `record`: so many steps are kept for report(), once the plan is final.
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
-    itself if the parameters are not on the CPU. Steps of dense strategies and K-FAC are enqueued then, what is recorded are the device's
-    times, and gradients that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
+    itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and gradients that are
+    not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,

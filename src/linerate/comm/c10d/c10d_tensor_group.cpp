@@ -48,6 +48,16 @@ WorkOfGroup gather_blocks(Group& group, at::Tensor& array, at::Tensor& mine,
     return group._allgather_base(array, mine, options);
 }
 
+template <typename Group>
+WorkOfGroup exchange_blocks(Group& group, at::Tensor& arrived, at::Tensor& sent,
+                            const ::c10d::AllToAllOptions& options) {
+  std::vector<std::int64_t> equal;
+  if constexpr (requires { group.all_to_all_single(arrived, sent, equal, equal, options); })
+    return group.all_to_all_single(arrived, sent, equal, equal, options);
+  else
+    return group.alltoall_base(arrived, sent, equal, equal, options);
+}
+
 /// A Work's wait() lets the current stream wait for the group's own, and the host for nothing; on
 /// the CPU it lets the host wait.
 class C10dTensorGroup final : public TensorGroup {
@@ -79,6 +89,9 @@ class C10dTensorGroup final : public TensorGroup {
       at::Tensor mine = block_of(array);
       return gather_blocks(*group_, array, mine, {});
     });
+  }
+  void all_to_all(at::Tensor sent, at::Tensor arrived, const std::string& title) override {
+    run(title, [&] { return exchange_blocks(*group_, arrived, sent, {}); });
   }
   void broadcast(at::Tensor array, int root, const std::string& title) override {
     run(title, [&] {

@@ -14,10 +14,10 @@ class Tensor;
 
 namespace linerate::comm {
 
-/// Each works in place on a dense array of one dimension, like Communicator's. On a device it is
-/// enqueued in the calling thread's current stream, which goes on when the collective has ended; on
-/// the CPU it has ended when the call returns. All ranks call in one order. `title` stands in the
-/// CommError of a failure.
+/// Each but all_to_all() works in place on a dense array of one dimension, like Communicator's. On
+/// a device it is enqueued in the calling thread's current stream, which goes on when the
+/// collective has ended; on the CPU it has ended when the call returns. All ranks call in one
+/// order. `title` stands in the CommError of a failure.
 class TensorGroup {
  public:
   virtual ~TensorGroup() = default;
@@ -29,6 +29,8 @@ class TensorGroup {
   virtual void reduce_scatter(at::Tensor array, Reduce op, const std::string& title) = 0;
   /// Every block of array[size * n] becomes that of its rank.
   virtual void all_gather(at::Tensor array, const std::string& title) = 0;
+  /// Block r of arrived[size * n] becomes block rank() of rank r's sent[size * n].
+  virtual void all_to_all(at::Tensor sent, at::Tensor arrived, const std::string& title) = 0;
   /// array[n] becomes that of the root.
   virtual void broadcast(at::Tensor array, int root, const std::string& title) = 0;
 };

@@ -1,0 +1,376 @@
+#include "linerate/torch_adapter/stream_compression.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/exec/compression.hpp"
+#include "linerate/torch_codecs/coded_parameter.hpp"
+#include "linerate/torch_codecs/parts.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using compress::BucketPart;
+using compress::Combine;
+using doc::Task;
+using doc::TaskGraph;
+using doc::TaskKind;
+
+at::Tensor values_of_part(const at::Tensor& values, const BucketPart& part) {
+  return values.narrow(0, part.value, part.shape.elements);
+}
+
+void put(const at::Tensor& bytes, std::int64_t at, const at::Tensor& part) {
+  bytes.narrow(0, at, part.numel()).copy_(part);
+}
+
+/// A part at a place that is known, after its size if the Plan knows only a bound.
+void put_at(const at::Tensor& block, std::int64_t at, bool has_size,
+            const torch_codecs::TensorPayload& part) {
+  if (has_size) {
+    const at::Tensor size = block.narrow(0, at, compress::kPartSizeBytes).view(at::kInt);
+    if (part.used.defined())
+      size.copy_(part.used);
+    else
+      size.fill_(part.bytes.numel());
+    at += compress::kPartSizeBytes;
+  }
+  put(block, at, part.bytes);
+}
+
+}  // namespace
+
+StreamCompression::StreamCompression(PayloadMemory& memory, c10::Device device, int rank, int ranks,
+                                     std::uint64_t seed)
+    : memory_(memory),
+      device_(device),
+      rank_(rank),
+      ranks_(ranks),
+      seed_(seed),
+      buckets_(rank, ranks, [device](const doc::Component& component) {
+        return torch_codecs::over_tensors(component, device);
+      }) {}
+
+StreamCompression::~StreamCompression() = default;
+
+bool StreamCompression::codes(const std::string& compressor) {
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), compressor) != names.end();
+  };
+  return has(compress::compressors().names()) && !has(torch_codecs::compressors_without_tensors());
+}
+
+void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
+  std::size_t most = 0;
+  for (const TaskGraph& graph : plan->variants) most = std::max(most, graph.buckets().size());
+  const auto flags = at::TensorOptions().device(device_).dtype(at::kBool);
+  infinite_ = at::zeros({static_cast<std::int64_t>(most)}, flags);
+  damaged_ = at::zeros_like(infinite_);
+  buckets_.set_plan(std::move(plan));
+}
+
+std::string StreamCompression::phase() const {
+  const compress::Phases& phases = buckets_.phases();
+  if (phases.count() == 1) return {};
+  return phases.name(phases.of_step(step_));
+}
+
+void StreamCompression::begin_step() {
+  LINERATE_CHECK(!counted_, "a step begun before the one before it is settled");
+  infinite_.zero_();
+  damaged_.zero_();
+}
+
+bool StreamCompression::sees_dense_means() const {
+  const compress::Compressor* compressor = buckets_.dense_method().compressor;
+  return compressor && compressor->of_dense({1, 1});
+}
+
+void StreamCompression::take_dense_mean(const std::string& name, const compress::Shape& shape,
+                                        const at::Tensor& mean) {
+  const compress::TensorMethod& method = buckets_.dense_method();
+  if (!method.compressor->rounds(shape).empty()) return;
+  Parameter& parameter = parameter_of(name, shape);
+  parameter.use(method);
+  parameter.take_dense(mean);
+}
+
+void StreamCompression::keep(std::set<std::string> unused) {
+  ++step_;
+  counted_ = std::move(unused);
+}
+
+void StreamCompression::drop() {
+  for (const auto& [name, parameter] : parameters_) parameter->drop();
+}
+
+at::Tensor StreamCompression::found_infinite() const { return infinite_.any(); }
+
+void StreamCompression::settle(const at::Tensor& none) {
+  LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
+  for (const auto& [name, parameter] : parameters_)
+    counted_->contains(name) ? parameter->drop() : parameter->keep(none);
+  counted_.reset();
+  damaged_late_.ask(damaged_.any());
+}
+
+compress::CompressionState StreamCompression::save() const {
+  compress::CompressionState state = loaded_;
+  state.step = step_;
+  for (const auto& [name, parameter] : parameters_) state.tensors[name] = parameter->state();
+  return state;
+}
+
+void StreamCompression::load(compress::CompressionState state) {
+  step_ = state.step;
+  parameters_.clear();
+  buckets_.forget();
+  loaded_ = std::move(state);
+}
+
+StreamCompression::Parameter& StreamCompression::parameter_of(const std::string& name,
+                                                              const compress::Shape& shape) {
+  std::unique_ptr<Parameter>& parameter = parameters_[name];
+  if (parameter && parameter->shape() == shape) return *parameter;
+  auto saved = loaded_.tensors.extract(name);
+  parameter = std::make_unique<Parameter>(
+      name, shape, saved.empty() ? compress::CompressedTensorState{} : std::move(saved.mapped()),
+      device_);
+  return *parameter;
+}
+
+at::Tensor StreamCompression::bytes_of(std::int32_t payload) const {
+  return memory_.values(payload).view(at::kByte);
+}
+
+/// A rank's block of a payload that is gathered.
+at::Tensor StreamCompression::block_of(std::int32_t payload, int rank) const {
+  const at::Tensor bytes = bytes_of(payload);
+  const std::int64_t block = bytes.numel() / ranks_;
+  return bytes.narrow(0, rank * block, block);
+}
+
+template <typename Visit>
+void StreamCompression::each_coded(CodedBucket& bucket, Visit&& visit) {
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i)
+    if (bucket.tensors[i]) visit(*bucket.tensors[i], bucket.layout.parts[i], i);
+}
+
+void StreamCompression::note_damage(const CodedBucket& bucket, const at::Tensor& damaged) {
+  damaged_.select(0, bucket.bucket).logical_or_(damaged);
+}
+
+void StreamCompression::run(const TaskGraph& graph, const Task& task) {
+  CodedBucket& bucket = buckets_.of(
+      graph, task, [this](const std::string& name, const compress::Shape& shape) -> Parameter& {
+        return parameter_of(name, shape);
+      });
+  const at::Tensor& values = memory_.values(task.first);
+  if (task.kind == TaskKind::decode) return decode(bucket, values);
+  const int round = buckets_.round_of(task);
+  if (round == 0)
+    encode(bucket, values);
+  else
+    encode_round(bucket, to_index(round), values);
+}
+
+/// A NaN is not at most anything.
+void StreamCompression::check_usable(const CodedBucket& bucket, const at::Tensor& values) {
+  const at::Tensor infinite = infinite_.select(0, bucket.bucket);
+  infinite.copy_((values.abs() <= exec::kGreatestGradient).all().logical_not());
+  values.masked_fill_(infinite, 0);
+}
+
+// ---- encode ----
+
+void StreamCompression::encode(CodedBucket& bucket, const at::Tensor& values) {
+  check_usable(bucket, values);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    parameter.use(bucket.method);  // another variant may code it otherwise
+    parameter.begin_step(seed_, step_, rank_, values_of_part(values, part));
+  });
+  if (bucket.has_owners())
+    encode_chunks(bucket, values);
+  else if (bucket.layout.rounds.front().combine == Combine::sum)
+    encode_sum(bucket, 0, values);
+  else
+    encode_gathered(bucket, values);
+  send_dense(bucket, values);
+}
+
+/// Reads what came back from the last round, then encodes this one.
+void StreamCompression::encode_round(CodedBucket& bucket, std::size_t round,
+                                     const at::Tensor& values) {
+  if (bucket.has_owners()) return reduce_chunks(bucket);
+  decode_sum(bucket, round - 1, {});
+  encode_sum(bucket, round, values);
+}
+
+/// What a part leaves of its room adds nothing.
+void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
+                                   const at::Tensor& values) {
+  const at::Tensor payload = bytes_of(bucket.payloads[round]);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    const torch_codecs::TensorPayload sent = parameter.encode(
+        static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase);
+    put(payload, part.offset[round], sent.bytes);
+    const std::int64_t left = part.bytes[round] - sent.bytes.numel();
+    if (left > 0) payload.narrow(0, part.offset[round] + sent.bytes.numel(), left).zero_();
+  });
+}
+
+void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& values) {
+  const at::Tensor own = block_of(bucket.payloads.front(), rank_);
+  const auto encoded = [&](Parameter& parameter, const BucketPart& part) {
+    return parameter.encode(0, values_of_part(values, part), ranks_, bucket.step.phase);
+  };
+  if (!bucket.layout.rounds.front().is_bound)
+    return each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+      put(own, part.offset[0], encoded(parameter, part).bytes);
+    });
+  torch_codecs::PartsWriter parts(own);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    parts.put(encoded(parameter, part));
+  });
+  memory_.values(bucket.counts).select(0, rank_).copy_(parts.finish());
+}
+
+void StreamCompression::encode_chunks(CodedBucket& bucket, const at::Tensor& values) {
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t i) {
+    const auto& chunks = parameter.two_phase().chunks();
+    for (int c = 0; c < ranks_; ++c)
+      if (chunks[to_index(c)].elements > 0)
+        put_at(block_of(bucket.payloads[0], c), bucket.chunks.offset[i][to_index(c)],
+               bucket.chunks.is_bound,
+               parameter.encode_chunk(c, values_of_part(values, part), ranks_));
+  });
+}
+
+/// The owner's part: the mean of what all ranks sent of its chunks, encoded again.
+void StreamCompression::reduce_chunks(CodedBucket& bucket) {
+  const at::Tensor own = block_of(bucket.payloads[2], rank_);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t i) {
+    if (parameter.two_phase().chunks()[to_index(rank_)].elements == 0) return;
+    const std::int64_t offset = bucket.chunks.offset[i][to_index(rank_)];
+    Arrived arrived{{}, ranks_, {}};
+    std::vector<at::Tensor> used;
+    for (int r = 0; r < ranks_; ++r) {
+      const Arrived one = arrived_at(bucket, block_of(bucket.payloads[1], r), offset,
+                                     parameter.two_phase().bound(rank_));
+      arrived.payloads.push_back(one.payloads[0]);
+      if (one.used.defined()) used.push_back(one.used);
+    }
+    if (!used.empty()) arrived.used = at::cat(used);
+    put_at(own, offset, bucket.chunks.is_bound, parameter.reduce_chunk(arrived));
+    note_damage(bucket, parameter.damaged());
+  });
+}
+
+// ---- decode ----
+
+void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
+  if (bucket.has_owners())
+    decode_chunks(bucket, values);
+  else if (bucket.layout.rounds.back().combine == Combine::sum)
+    decode_sum(bucket, bucket.layout.rounds.size() - 1, values);
+  else
+    decode_gathered(bucket, values);
+  take_dense(bucket, values);
+}
+
+/// Undefined `values`: a round before the last one.
+void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
+                                   const at::Tensor& values) {
+  const at::Tensor payload = bytes_of(bucket.payloads[round]);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    const std::int64_t bytes =
+        bucket.layout.rounds[round].is_bound ? parameter.sent_bytes() : part.bytes[round];
+    parameter.decode(static_cast<int>(round),
+                     {{payload.narrow(0, part.offset[round], bytes)}, ranks_, {}},
+                     values.defined() ? values_of_part(values, part) : values);
+    note_damage(bucket, parameter.damaged());
+  });
+}
+
+void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& values) {
+  std::vector<at::Tensor> blocks;
+  for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(bucket.payloads.front(), r));
+  const auto decode_part = [&](Parameter& parameter, const BucketPart& part,
+                               const Arrived& arrived) {
+    parameter.decode(0, arrived, values_of_part(values, part));
+    note_damage(bucket, parameter.damaged());
+  };
+  if (!bucket.layout.rounds.front().is_bound)
+    return each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+      Arrived arrived{{}, ranks_, {}};
+      for (const at::Tensor& block : blocks)
+        arrived.payloads.push_back(block.narrow(0, part.offset[0], part.bytes[0]));
+      decode_part(parameter, part, arrived);
+    });
+  torch_codecs::PartsReader parts(blocks);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    decode_part(parameter, part, parts.next(part.bytes[0], ranks_));
+  });
+  note_damage(bucket, parts.damaged());
+}
+
+/// One payload at a place that is known, of `bytes` bytes or at most as many.
+StreamCompression::Arrived StreamCompression::arrived_at(const CodedBucket& bucket,
+                                                         const at::Tensor& block,
+                                                         std::int64_t offset, std::int64_t bytes) {
+  if (!bucket.chunks.is_bound) return {{block.narrow(0, offset, bytes)}, 1, {}};
+  const std::int64_t room = compress::kPartSizeBytes + compress::pad4(bytes);
+  torch_codecs::PartsReader part({block.narrow(0, offset, room)});
+  Arrived arrived = part.next(bytes, 1);
+  note_damage(bucket, part.damaged());
+  return arrived;
+}
+
+void StreamCompression::decode_chunks(CodedBucket& bucket, const at::Tensor& values) {
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t i) {
+    const torch_codecs::TensorTwoPhase& exchange = parameter.two_phase();
+    std::vector<Arrived> owners(exchange.chunks().size());
+    for (int c = 0; c < ranks_; ++c)
+      if (exchange.chunks()[to_index(c)].elements > 0)
+        owners[to_index(c)] = arrived_at(bucket, block_of(bucket.payloads[2], c),
+                                         bucket.chunks.offset[i][to_index(c)], exchange.bound(c));
+    parameter.finish_chunks(owners, values_of_part(values, part));
+    note_damage(bucket, parameter.damaged());
+  });
+}
+
+// ---- what travels dense ----
+
+/// In a payload of its own, or after the first round's sums.
+at::Tensor StreamCompression::dense_of(const CodedBucket& bucket) const {
+  const bool rides = bucket.dense < 0;
+  const at::Tensor& values = memory_.values(rides ? bucket.payloads.front() : bucket.dense);
+  return values.narrow(0, rides ? bucket.layout.dense_begin : 0, bucket.layout.dense_elements);
+}
+
+void StreamCompression::send_dense(const CodedBucket& bucket, const at::Tensor& values) {
+  if (bucket.layout.dense_elements == 0) return;
+  const at::Tensor dense = dense_of(bucket);
+  for (const BucketPart& part : bucket.layout.parts)
+    if (!part.is_coded())
+      dense.narrow(0, part.dense, part.shape.elements).copy_(values_of_part(values, part));
+}
+
+void StreamCompression::take_dense(const CodedBucket& bucket, const at::Tensor& values) {
+  if (bucket.layout.dense_elements == 0) return;
+  const at::Tensor dense = dense_of(bucket);
+  const float share = 1.0f / static_cast<float>(ranks_);
+  for (const BucketPart& part : bucket.layout.parts) {
+    if (part.is_coded()) continue;
+    const at::Tensor sum = dense.narrow(0, part.dense, part.shape.elements);
+    values_of_part(values, part).copy_(sum).mul_(share);
+  }
+}
+
+}  // namespace linerate::torch_adapter

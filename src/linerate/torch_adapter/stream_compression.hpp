@@ -1,0 +1,112 @@
+// The compressors of a Plan where the parameters lie: what exec::Compression does, enqueued.
+// Private to torch_adapter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "linerate/exec/coded_bucket.hpp"
+#include "linerate/exec/step_compression.hpp"
+#include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_streams/late_answer.hpp"
+
+namespace linerate::torch_codecs {
+class CodedParameter;
+struct TensorArrived;
+}  // namespace linerate::torch_codecs
+
+namespace linerate::torch_adapter {
+
+/// Each task is enqueued in the current stream, and reads no value: the format, the state and the
+/// arithmetic are the host's. What the host cannot know is settled by a bool on the device, with
+/// the step's end: whether the step counts with nothing in it. Every keep() is followed by
+/// settle().
+///
+/// Thread safety: one call at a time.
+class StreamCompression final : public exec::StepCompression {
+ public:
+  /// `memory` outlives it. The seed is the same on every rank.
+  StreamCompression(PayloadMemory& memory, c10::Device device, int rank, int ranks,
+                    std::uint64_t seed);
+  ~StreamCompression() override;
+
+  /// Whether it codes what a compressor of this name sends. Not a program's own, which code memory
+  /// of the host.
+  static bool codes(const std::string& compressor);
+
+  void set_plan(std::shared_ptr<const doc::Plan> plan) override;
+  std::string phase() const override;
+  void begin_step() override;
+  bool sees_dense_means() const override;
+  /// Does nothing for a parameter that the compressor codes. `mean`: f32[elements].
+  void take_dense_mean(const std::string& name, const compress::Shape& shape,
+                       const at::Tensor& mean);
+  void keep(std::set<std::string> unused = {}) override;
+  void drop() override;
+
+  /// bool, of no dimensions: whether this rank found gradients in a bucket that is encoded that are
+  /// not usable (exec/compression.hpp). They were taken for zero. After the step's last encode.
+  at::Tensor found_infinite() const;
+  /// All decodes of a step that counts are enqueued: residuals and codecs are those after it, or
+  /// those before it if `none` says that there was nothing in it (bool, of no dimensions).
+  void settle(const at::Tensor& none);
+  /// Whether a payload of a step before was none that its method sends, once that is known.
+  bool was_damaged() { return damaged_late_.take().value_or(false); }
+
+  /// Waits for the device.
+  compress::CompressionState save() const override;
+  void load(compress::CompressionState state) override;
+
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override;
+
+ private:
+  using Parameter = torch_codecs::CodedParameter;
+  using CodedBucket = exec::CodedBucketOf<Parameter>;
+  using Arrived = torch_codecs::TensorArrived;
+
+  Parameter& parameter_of(const std::string& name, const compress::Shape& shape);
+  void check_usable(const CodedBucket& bucket, const at::Tensor& values);
+  void encode(CodedBucket& bucket, const at::Tensor& values);
+  void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
+  void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
+  void encode_gathered(CodedBucket& bucket, const at::Tensor& values);
+  void encode_chunks(CodedBucket& bucket, const at::Tensor& values);
+  void reduce_chunks(CodedBucket& bucket);
+  void decode(CodedBucket& bucket, const at::Tensor& values);
+  void decode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
+  void decode_gathered(CodedBucket& bucket, const at::Tensor& values);
+  void decode_chunks(CodedBucket& bucket, const at::Tensor& values);
+  void send_dense(const CodedBucket& bucket, const at::Tensor& values);
+  void take_dense(const CodedBucket& bucket, const at::Tensor& values);
+  at::Tensor dense_of(const CodedBucket& bucket) const;
+  at::Tensor bytes_of(std::int32_t payload) const;
+  at::Tensor block_of(std::int32_t payload, int rank) const;
+  Arrived arrived_at(const CodedBucket& bucket, const at::Tensor& block, std::int64_t offset,
+                     std::int64_t bytes);
+  template <typename Visit>
+  void each_coded(CodedBucket& bucket, Visit&& visit);
+  void note_damage(const CodedBucket& bucket, const at::Tensor& damaged);
+
+  PayloadMemory& memory_;
+  c10::Device device_;
+  int rank_, ranks_;
+  std::uint64_t seed_;
+  std::map<std::string, std::unique_ptr<Parameter>> parameters_;
+  exec::CodedBuckets<Parameter> buckets_;
+  compress::CompressionState loaded_;             // what no step has taken up yet
+  std::int64_t step_ = 0;                         // steps that counted
+  std::optional<std::set<std::string>> counted_;  // of a step that is not settled: what nobody used
+  // Of this step, by bucket: tasks of several may run at a time.
+  at::Tensor infinite_, damaged_;  // bool[buckets]
+  torch_streams::LateAnswer damaged_late_;
+};
+
+}  // namespace linerate::torch_adapter

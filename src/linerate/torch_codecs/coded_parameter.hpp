@@ -1,0 +1,80 @@
+// A parameter as codecs over tensors see it on one rank: what a step leaves for the next one.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "linerate/compress/coded_tensor.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
+#include "linerate/torch_codecs/tensor_two_phase.hpp"
+
+namespace linerate::torch_codecs {
+
+/// As compress::CodedTensor, call by call, on a device: residual, momentum and factors stay there,
+/// and state() is in the host's words, so that either goes on from what the other saved. Nothing
+/// waits for the device but state(), use() of another method than before or of what was loaded, and
+/// codecs that say so (sidco).
+///
+/// Tensors that outlive a call are made in the stream that is current in it, and only written in
+/// place afterwards: their memory belongs to that stream.
+///
+/// Thread safety: one thread at a time.
+class CodedParameter {
+ public:
+  CodedParameter(std::string name, const compress::Shape& shape,
+                 compress::CompressedTensorState saved, at::Device device);
+
+  const std::string& name() const { return name_; }
+  const compress::Shape& shape() const { return shape_; }
+
+  /// `method`: its compressor is over_tensors() of the device.
+  void use(const compress::TensorMethod& method);
+
+  /// `gradient`: f32[elements], as all here.
+  void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient);
+  void take_dense(const at::Tensor& mean);
+  /// The step counts; if `none` says so (bool, of no dimensions) with nothing in it: then residual
+  /// and all tensors of the codec are as before.
+  void keep(const at::Tensor& none);
+  void drop();
+
+  TensorPayload encode(int round, const at::Tensor& gradient, int ranks, int phase);
+  void decode(int round, const TensorArrived& arrived, const at::Tensor& mean);
+  const TensorTwoPhase& two_phase() const { return *two_phase_; }
+  TensorPayload encode_chunk(int chunk, const at::Tensor& gradient, int ranks);
+  TensorPayload reduce_chunk(const TensorArrived& arrived);
+  void finish_chunks(const std::vector<TensorArrived>& owners, const at::Tensor& mean);
+
+  /// Bytes of what encode() returned last, without what is not used of a bound.
+  std::int64_t sent_bytes() const { return sent_; }
+  /// bool: whether a payload of the last decode(), reduce_chunk() or finish_chunks() was none that
+  /// the method sends.
+  const at::Tensor& damaged() const;
+
+  compress::CompressedTensorState state() const;
+
+ private:
+  TensorInput input_of(const at::Tensor& gradient, int ranks, int phase) const;
+  at::Tensor zeros() const;
+  void load(const compress::CompressedTensorState& from);
+
+  std::string name_;
+  compress::Shape shape_;
+  at::Device device_;
+  std::string label_;
+  std::unique_ptr<TensorCodec> codec_;
+  std::unique_ptr<TensorTwoPhase> two_phase_;
+  bool keeps_ = false;   // the method has error feedback
+  at::Tensor residual_;  // as the last step that counts left it; undefined: nothing is owed
+  at::Tensor next_;      // as this step leaves it
+  compress::CompressedTensorState loaded_;  // before a method is used
+  compress::Keys keys_;
+  std::int64_t sent_ = 0;
+  bool is_touched_ = false;  // by this step
+};
+
+}  // namespace linerate::torch_codecs

@@ -1,0 +1,254 @@
+// Training with every compressor of the registry by the code for parameters on a device, on the
+// CPU: what it sends, keeps and leaves is what the other code does.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/plan/compression.hpp"
+#include "torch_adapter/group_over_communicator.hpp"
+#include "torch_adapter/host_reads.hpp"
+#include "torch_adapter/owed_job.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using compress::CompressionState;
+using testing::HasSubstr;
+
+constexpr const char* kCodedGroup = "of the suite";
+
+/// Every compressor by every exchange that it can take.
+std::vector<std::string> coding_strategies() {
+  std::vector<std::string> all;
+  for (const std::string& name : registered_compressors()) {
+    all.push_back("ddp(first=64B,bucket=2KiB)+" + name);
+    const doc::Component plain = plan::compressors_in(doc::parse_component(name)).front();
+    if (plan::fits_decoupled(plain)) all.push_back("dear+" + name);
+  }
+  return all;
+}
+
+/// Products of matrices are sums of f32 whose order is the operator's. So is a sum of three ranks
+/// the place's in its bucket, and dear cuts buckets by measured times. All else is the same
+/// arithmetic.
+bool is_exact(const std::string& strategy, int ranks) {
+  return strategy.find("powersgd") == std::string::npos &&
+         strategy.find("acpsgd") == std::string::npos &&
+         (ranks <= 2 || !strategy.starts_with("dear"));
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  const double size = std::max(1e-30, a.abs().max().item<double>());
+  return (a - b).abs().max().item<double>() / size;
+}
+
+class StreamedCompression : public testing::TestWithParam<int> {};
+
+/// Two jobs step by step: the same means and the same words in a checkpoint.
+class Twins {
+ public:
+  Twins(Communicator& communicator, const std::string& strategy)
+      : host_{communicator, strategy, true, ""},
+        device_{communicator, strategy, true, kCodedGroup} {}
+
+  void step(int number, Event event) {
+    const bool counts = host_.step(number, event);
+    ASSERT_EQ(device_.step(number, event), counts) << host_.strategy;
+    for (std::size_t p = 0; p < host_.size(); ++p) {
+      const at::Tensor expected = host_.parameters[p].second.grad();
+      const at::Tensor found = device_.parameters[p].second.grad();
+      ASSERT_EQ(found.defined(), expected.defined()) << title(number, p);
+      if (!expected.defined()) continue;
+      if (is_exact(host_.strategy, host_.communicator.size()))
+        ASSERT_TRUE(found.equal(expected)) << title(number, p) << difference(expected, found);
+      else
+        ASSERT_LE(difference(expected, found), 0x1p-12) << title(number, p);
+    }
+  }
+
+  /// Each goes on from what the other saved.
+  void swap_states() {
+    const std::vector<std::string> of_host = host_.parallel.compression_state();
+    const std::vector<std::string> of_device = device_.parallel.compression_state();
+    if (is_exact(host_.strategy, host_.communicator.size())) {
+      ASSERT_EQ(of_device, of_host) << host_.strategy;
+    }
+    host_.parallel.load_compression_state(of_device, "the device's");
+    device_.parallel.load_compression_state(of_host, "the host's");
+  }
+
+ private:
+  std::string title(int number, std::size_t p) const {
+    return fmt::format("{}, step {}, {}: ", host_.strategy, number, host_.parameters[p].first);
+  }
+
+  Branches host_, device_;
+};
+
+TEST_P(StreamedCompression, SendsAndKeepsWhatTheHostsDoes) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    const GroupOverCommunicator group(kCodedGroup, communicator);
+    for (const std::string& strategy : coding_strategies()) {
+      Twins twins(communicator, strategy);
+      for (int step = 0; step < 16; ++step) {
+        const Event event = event_of(step);
+        const bool is_usable = event != Event::not_a_number && event != Event::too_large;
+        twins.step(step, is_usable ? event : Event::ordinary);
+        if (step % 5 == 3) twins.swap_states();
+      }
+    }
+  });
+}
+
+/// Steps with gradients that are not usable give and send nothing: no step loses what is owed.
+TEST_P(StreamedCompression, LosesNothingOfWhatIsOwed) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    const GroupOverCommunicator group(kCodedGroup, communicator);
+    for (const std::string& name : with_feedback())
+      expect_books_balance(communicator, name, kCodedGroup);
+  });
+}
+
+/// The arrays in a state, by parameter; of one that is not in it: zeros.
+std::map<std::string, std::vector<float>> arrays_of(const CompressionState& state) {
+  std::map<std::string, std::vector<float>> all;
+  for (const auto& [name, tensor] : state.tensors) {
+    std::vector<compress::SavedState> codecs = tensor.two_phase.workers;
+    codecs.push_back(tensor.codec);
+    codecs.push_back(tensor.two_phase.server);
+    std::vector<float>& numbers = all[name];
+    numbers = tensor.residual;
+    for (const compress::SavedState& fields : codecs)
+      for (const compress::SavedField& field : fields)
+        if (field.is_array)
+          for (const float x : floats_of(field)) numbers.push_back(x);
+  }
+  return all;
+}
+
+void expect_unchanged(const CompressionState& before, const CompressionState& after,
+                      const std::string& title) {
+  const auto stood = arrays_of(before);
+  for (const auto& [name, numbers] : arrays_of(after)) {
+    const auto known = stood.find(name);
+    const std::vector<float> expected =
+        known == stood.end() ? std::vector<float>(numbers.size(), 0.0f) : known->second;
+    EXPECT_EQ(numbers, expected) << title << ", " << name;
+  }
+}
+
+/// One rank's gradients are no numbers, or too large: all ranks' means are zero, residuals, momenta
+/// and factors are as they were, and the next step says so.
+TEST_P(StreamedCompression, KeepsNothingOfAStepThatIsNotUsable) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    const GroupOverCommunicator group(kCodedGroup, communicator);
+    for (const std::string& strategy : coding_strategies()) {
+      Branches job{communicator, strategy, false, kCodedGroup};
+      for (int step = 0; step < 10; ++step) {
+        // The first step; one of a warm-up of three; one after it; of a cycle's either phase.
+        const bool breaks = step == 0 || step == 2 || step == 5 || step == 8;
+        const std::string title = fmt::format("{}, step {}", strategy, step);
+        const auto before = job.states();
+        job.backward(step, 1, !breaks ? 0 : step == 5 ? 3e38f : std::nanf(""));
+        const StepReport report = job.parallel.finish();
+        EXPECT_EQ(report.late_infinite, step == 1 || step == 3 || step == 6 || step == 9) << title;
+        for (const auto& [name, tensor] : job.parameters) {
+          if (!tensor.grad().defined()) continue;
+          EXPECT_TRUE(torch::isfinite(tensor.grad()).all().item<bool>()) << title << ", " << name;
+          if (breaks) EXPECT_EQ(tensor.grad().count_nonzero().item<std::int64_t>(), 0) << title;
+        }
+        const auto after = job.states();
+        for (std::size_t rank = 0; breaks && rank < after.size(); ++rank)
+          expect_unchanged(before[rank], after[rank], title);
+      }
+    }
+  });
+}
+
+std::int64_t counted_gathers(const doc::Plan& plan, const std::string& variant) {
+  const doc::TaskGraph& graph = plan.variants.at(to_index(plan.variant_index(variant)));
+  return std::count_if(graph.tasks.begin(), graph.tasks.end(), [](const doc::Task& task) {
+    return task.kind == doc::TaskKind::all_gather_v;
+  });
+}
+
+/// But for the sizes that ranks tell each other, and sidco's fit.
+TEST(StreamedCompressors, ReadNoValues) {
+  const Warnings quiet;
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kCodedGroup, communicator);
+    int counted = 0;
+    for (const std::string& strategy : coding_strategies()) {
+      Branches job{communicator, strategy, false, kCodedGroup};
+      const HostReads reads;
+      for (int step = 0; step < 6; ++step) {
+        job.backward(step);
+        const StepReport report = job.parallel.finish();
+        const std::int64_t gathers = counted_gathers(job.parallel.plan(), report.variant);
+        EXPECT_EQ(report.host_waits, gathers) << strategy << ", " << report.variant;
+        counted += gathers > 0;
+      }
+      const bool fits = strategy.find("sidco") != std::string::npos;
+      EXPECT_EQ(HostReads::count() > 0, fits) << strategy << ": " << HostReads::count();
+    }
+    EXPECT_GT(counted, 0);
+  });
+}
+
+TEST(StreamedCompressors, AnExceptionThatPassesEndsTheOthersStep) {
+  const Warnings quiet;
+  for (const std::string compressor :
+       {"fp16", "powersgd(rank=1)", "threshold", "topk(density=0.1, exchange=two-phase)"})
+    ranks(2, [&](Communicator& communicator) {
+      const GroupOverCommunicator group(kCodedGroup, communicator);
+      const auto three_steps = [&] {  // the first one exchanges after backward
+        Branches job{communicator, "wfbp+" + compressor, false, kCodedGroup};
+        for (int step = 0; step < 3; ++step) {
+          job.backward(step);
+          if (step == 2 && communicator.rank() == 1) throw InputError("its file is damaged");
+          job.parallel.finish();
+        }
+      };
+      if (communicator.rank() == 1)
+        EXPECT_THROW(three_steps(), InputError) << compressor;
+      else
+        EXPECT_THROW(three_steps(), CommError) << compressor;
+    });
+}
+
+/// Gradients that are not f32 are left dense, and are as without a compressor.
+TEST(StreamedCompressors, LeaveOtherTypesDense) {
+  const Warnings quiet;
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kCodedGroup, communicator);
+    const auto weights_over = [&](const std::string& strategy, const std::string& device_group) {
+      Mlp model;
+      model.to(at::kDouble);
+      DataParallel parallel(model, communicator,
+                            {.strategy = strategy, .device_group = device_group});
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05));
+      for (int step = 0; step < 5; ++step) {
+        mean_loss(model.forward(numbers({kBatch, 6}, step + communicator.rank())),
+                  numbers({kBatch, 3}, 1))
+            .backward();
+        parallel.step(optimizer);
+      }
+      return torch::nn::utils::parameters_to_vector(model.parameters()).detach();
+    };
+    EXPECT_TRUE(weights_over("ddp+topk", kCodedGroup).equal(weights_over("ddp", "")));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, StreamedCompression, testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace linerate::torch_adapter

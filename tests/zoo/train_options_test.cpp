@@ -25,11 +25,11 @@ using testing::HasSubstr;
 /// One pointer a field, in the order of declaration: adding a field breaks this line.
 auto addresses(const TrainOptions& options) {
   const auto& [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18,
-               f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32] = options;
-  return std::array<const void*, 33>{&f0,  &f1,  &f2,  &f3,  &f4,  &f5,  &f6,  &f7,  &f8,
+               f19, f20, f21, f22, f23, f24, f25, f26, f27, f28, f29, f30, f31, f32, f33] = options;
+  return std::array<const void*, 34>{&f0,  &f1,  &f2,  &f3,  &f4,  &f5,  &f6,  &f7,  &f8,
                                      &f9,  &f10, &f11, &f12, &f13, &f14, &f15, &f16, &f17,
                                      &f18, &f19, &f20, &f21, &f22, &f23, &f24, &f25, &f26,
-                                     &f27, &f28, &f29, &f30, &f31, &f32};
+                                     &f27, &f28, &f29, &f30, &f31, &f32, &f33};
 }
 
 /// Where ranks, or a run and its continuation, have other values.
@@ -133,6 +133,7 @@ class TrainOptionsOf : public testing::Test {
               rounds("hosts differ in cores")),
         field("checked_steps", &O::checked_steps, 0, refused("checked steps"), may_differ(in_time)),
         field("test_every", &O::test_every, 3, refused("test every"), may_differ(in_time)),
+        field("norm_samples", &O::norm_samples, 8, refused("norm samples"), may_differ(in_time)),
         field("ends_when_diverged", &O::ends_when_diverged, true, refused("ends when diverged"),
               may_differ(in_time)),
         field("checkpoint", &O::checkpoint, folder_ / "elsewhere", may_differ(one_writes),

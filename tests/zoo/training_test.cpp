@@ -92,6 +92,28 @@ TEST_F(Training, BuffersOfBatchNormAreResumedToo) {
   EXPECT_EQ(run(part, 2).weights_hash, reference.weights_hash);
 }
 
+// Weights stay where they are: running averages still move with every step, those found anew are
+// the weights' own.
+TEST_F(Training, NormSamplesTestWithAveragesOfTheWeightsAlone) {
+  TrainOptions o = mlp();
+  o.model = "resnet18";
+  o.input = models::Shape{1, 16, 16};
+  o.variant = "published";
+  o.samples = o.batch = 24;
+  o.rate = 1e-30;
+  std::vector<TrainReport> running, anew;
+  for (const std::int64_t epochs : {1, 3}) {
+    o.epochs = epochs;
+    o.norm_samples = std::nullopt;
+    running.push_back(run(o, 1));
+    o.norm_samples = 20;
+    anew.push_back(run(o, 1));
+    EXPECT_EQ(anew.back().weights_hash, running.back().weights_hash);  // buffers among them
+  }
+  EXPECT_NE(running[0].epochs.back().test_loss, running[1].epochs.back().test_loss);
+  EXPECT_EQ(anew[0].epochs.back().test_loss, anew[1].epochs.back().test_loss);
+}
+
 // In the middle of both intervals, in every way to share.
 TEST_F(Training, PreconditionersAreResumedToo) {
   for (const int ranks : {1, 2})

@@ -19,6 +19,10 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
       ->check(positive);
   verb.add_option("--test-samples", t.test_samples, "Test on the first so many; absent: all.")
       ->check(positive);
+  verb.add_option("--norm-samples", t.norm_samples,
+                  "Tests take batch norm's averages from the first so many training samples, by "
+                  "the weights as they are then; absent: the running averages.")
+      ->check(positive);
   verb.add_option("--input", input, "Shape of a sample, 3x32x32, or a sequence length.");
   verb.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
   verb.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")

@@ -108,6 +108,7 @@ struct Network::Impl : torch::nn::Module {
   std::vector<Tensors> tensors_;
   std::vector<std::vector<int>> dead_after_;  // values whose last reader a node is
   std::vector<bool> in_place_;                // the node may overwrite its first input
+  double norm_momentum_ = kNormMomentum;
   std::map<std::string, std::shared_ptr<torch::nn::Module>> scopes_;
 };
 
@@ -211,7 +212,7 @@ at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& 
       return at::linear(x, tensors_[to_index(node.tied)].weight);
     case Op::batch_norm:
       if (is_training()) t.count.add_(1);
-      return at::batch_norm(x, t.weight, t.bias, t.mean, t.variance, is_training(), 0.1,
+      return at::batch_norm(x, t.weight, t.bias, t.mean, t.variance, is_training(), norm_momentum_,
                             node.epsilon, false);
     case Op::layer_norm:
       return at::layer_norm(x, t.weight.sizes(), t.weight, t.bias, node.epsilon);
@@ -277,6 +278,7 @@ Network::~Network() = default;
 
 at::Tensor Network::forward(const at::Tensor& input) { return impl_->forward(input); }
 void Network::train(bool on) { impl_->train(on); }
+void Network::set_norm_momentum(double momentum) { impl_->norm_momentum_ = momentum; }
 torch::nn::Module& Network::module() { return *impl_; }
 const torch_adapter::NamedTensors& Network::parameters() const { return impl_->named_; }
 const torch_adapter::NamedTensors& Network::buffers() const { return impl_->named_buffers_; }

@@ -14,6 +14,8 @@ struct LayerSpec;
 
 namespace linerate::zoo {
 
+inline constexpr double kNormMomentum = 0.1;  // LibTorch's
+
 /// Parameters and buffers have the table's names, shapes and order. Images [B, C, H, W] f32 or
 /// token ids [B, T] i64 in, logits [B, classes] or [B, T, classes] out.
 class Network {
@@ -24,6 +26,8 @@ class Network {
 
   at::Tensor forward(const at::Tensor& input);
   void train(bool on);
+  /// Weight of a training batch in batch norm's running averages; kNormMomentum at first.
+  void set_norm_momentum(double momentum);
 
   torch::nn::Module& module();
   const torch_adapter::NamedTensors& parameters() const;

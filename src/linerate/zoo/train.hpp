@@ -45,6 +45,9 @@ struct TrainOptions {
   int threads = 0;  // of LibTorch per rank; 0: cores / ranks
   std::int64_t checked_steps = 3;
   std::optional<std::int64_t> test_every{};  // steps; tests besides those at the end of each epoch
+  /// Tests take batch norm's averages from the first so many training samples, by the weights as
+  /// they are then; absent: the running averages. Training's own stay as they are.
+  std::optional<std::int64_t> norm_samples{};
   /// A loss that is no number ends the run without an error, keeping its results.
   bool ends_when_diverged = false;
 

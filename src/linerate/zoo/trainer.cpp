@@ -377,8 +377,30 @@ void Trainer::measure_compute_only() {
   optimizer_->zero_grad();
 }
 
+std::vector<at::Tensor> Trainer::average_norms_anew() {
+  std::vector<at::Tensor> kept;
+  for (const auto& [name, tensor] : buffers_) kept.push_back(tensor.clone());
+  const std::int64_t samples = std::min(*options_.norm_samples, data_.train.size());
+  std::vector<std::int64_t> indices;
+  for (std::int64_t at = 0, batch = 1; at < samples; ++batch) {
+    indices.clear();
+    for (const std::int64_t until = std::min(at + options_.batch, samples); at < until; ++at)
+      indices.push_back(at);
+    network_->set_norm_momentum(1 / static_cast<double>(batch));  // the mean over the batches
+    network_->forward(train_batches_->gather(indices).input);
+  }
+  network_->set_norm_momentum(kNormMomentum);
+  return kept;
+}
+
+void Trainer::restore_buffers(const std::vector<at::Tensor>& kept) {
+  for (std::size_t i = 0; i < kept.size(); ++i) buffers_[i].second.copy_(kept[i]);
+}
+
 Trainer::TestResult Trainer::run_test() {
   const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> kept;
+  if (options_.norm_samples) kept = average_norms_anew();
   network_->train(false);
   const Range mine = share_of({0, data_.test.size()}, communicator_.rank(), communicator_.size());
   std::vector<std::int64_t> indices;
@@ -397,6 +419,7 @@ Trainer::TestResult Trainer::run_test() {
   }
   communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "test results")->wait();
   network_->train(true);
+  restore_buffers(kept);
   return {sums[0] / sums[2], sums[1] / sums[2]};
 }
 

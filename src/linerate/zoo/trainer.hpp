@@ -70,6 +70,10 @@ class Trainer {
   double step(Range whole, Mode mode, StepProbe* probe);
   void measure_compute_only();
   void watch_steps(double seconds, double loss);
+  /// Batch norm's averages of the first `norm_samples` training samples, by the weights of now.
+  /// Returns the buffers as they were.
+  std::vector<at::Tensor> average_norms_anew();
+  void restore_buffers(const std::vector<at::Tensor>& kept);
   TestResult run_test();
   /// run_test() and note the result; once a step.
   TestResult test();

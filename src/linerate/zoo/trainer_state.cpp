@@ -95,6 +95,7 @@ Settings Trainer::settings() const {
       {"last step", number(last_step_), "--steps", OnResume::free},
       {"checked steps", number(o.checked_steps), "--checked-steps", OnResume::free},
       {"test every", number(o.test_every.value_or(0)), "--test-every", OnResume::free},
+      {"norm samples", number(o.norm_samples.value_or(0)), "--norm-samples", OnResume::free},
       {"ends when diverged", yes_or_no(o.ends_when_diverged), "the program", OnResume::free},
       {"checkpoints", yes_or_no(!o.checkpoint.empty()), "--checkpoint", OnResume::free},
       {"checkpoint every", number(o.checkpoint_every.value_or(0)), "--checkpoint-every",

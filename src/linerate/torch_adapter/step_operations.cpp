@@ -348,7 +348,7 @@ void StepTensors::enqueue_verdict() {
   if (compresses()) infinite = infinite_flag(memory_.only(doc::Content::flags)).gt(0);
   infinite_there_ = memory_.drop_infinite(infinite);
   infinite_late_.ask(infinite_there_);
-  if (compresses()) enqueued_->settle(infinite_there_);
+  enqueued_->settle(infinite_there_);
   enqueue_buffers_taken();
 }
 
@@ -356,6 +356,7 @@ void StepTensors::enqueue_verdict() {
 at::Tensor StepTensors::take_what_has_arrived() {
   const at::Tensor infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);
   infinite_late_.ask(infinite);
+  enqueued_->settle(infinite);
   enqueue_buffers_taken();
   return infinite;
 }

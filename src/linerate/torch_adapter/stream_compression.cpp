@@ -117,7 +117,7 @@ void StreamCompression::settle(const at::Tensor& none) {
   for (const auto& [name, parameter] : parameters_)
     counted_->contains(name) ? parameter->drop() : parameter->keep(none);
   counted_.reset();
-  damaged_late_.ask(damaged_.any());
+  if (!parameters_.empty()) damaged_late_.ask(damaged_.any());
 }
 
 compress::CompressionState StreamCompression::save() const {

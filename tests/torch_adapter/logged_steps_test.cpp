@@ -30,6 +30,7 @@ class LoggedGroup final : public comm::TensorGroup {
   }
   void reduce_scatter(at::Tensor, comm::Reduce, const std::string&) override {}
   void all_gather(at::Tensor, const std::string&) override {}
+  void all_to_all(at::Tensor, at::Tensor, const std::string&) override {}
   void broadcast(at::Tensor, int, const std::string&) override {}
 };
 

@@ -109,8 +109,9 @@ void expect_in_order(const doc::Timeline& t, const std::string& title) {
     EXPECT_LE(e.start_ns, e.end_ns) << title;
     EXPECT_LE(steps[e.step].start_ns, e.start_ns) << title;
     EXPECT_LE(e.end_ns, steps[e.step].end_ns) << title;
-    if (e.kind == doc::TaskKind::all_reduce) EXPECT_LE(e.ready_ns, e.start_ns) << title;
-    if (e.kind == doc::TaskKind::all_reduce) EXPECT_GE(e.ready_ns, 0) << title;
+    if (e.kind != doc::TaskKind::all_reduce) continue;
+    EXPECT_LE(e.ready_ns, e.start_ns) << title;
+    EXPECT_GE(e.ready_ns, 0) << title;
   }
 }
 

@@ -93,12 +93,13 @@ TEST(C10dTensors, TrainingEndsAtTheSameWeights) {
     // A sum of two has one order. Of more, its last bit may say which elements are sent.
     const bool chooses = strategy.find("topk") != std::string::npos || strategy == "ddp+threshold";
     const bool multiplies = strategy.find("powersgd") != std::string::npos;  // in its own order
-    if (world->size() <= 2 && !multiplies)
+    if (world->size() <= 2 && !multiplies) {
       EXPECT_TRUE(found.equal(expected)) << strategy;
-    else if (!chooses)
+    } else if (!chooses) {
       EXPECT_LE((found - expected).norm().item<double>() / expected.norm().item<double>(),
                 strategy.find("fp16") == std::string::npos ? (multiplies ? 1e-4 : 1e-5) : 1e-2)
           << strategy;
+    }
   }
 }
 

@@ -72,6 +72,14 @@ void BucketCodings::set_plan(std::shared_ptr<const doc::Plan> plan) {
     }
 }
 
+bool BucketCodings::sees_dense_means() const {
+  return dense_method_.compressor && dense_method_.compressor->of_dense({1, 1});
+}
+
+std::string BucketCodings::phase_of(std::int64_t step) const {
+  return phases_.count() == 1 ? std::string() : phases_.name(phases_.of_step(step));
+}
+
 std::shared_ptr<const compress::Compressor> BucketCodings::compressor_of(
     const doc::Component& component) {
   auto& compressor = compressors_[doc::to_text(component)];

@@ -12,6 +12,7 @@
 #include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/coding_step.hpp"
+#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
@@ -63,11 +64,16 @@ class BucketCodings {
   int round_of(const doc::Task& task) const { return rounds_[to_index(task.operation)]; }
   /// For what travels dense under the Plan's compressor; that is null if it has none or several.
   const compress::TensorMethod& dense_method() const { return dense_method_; }
-  /// The phases of the Plan's compressor; one phase if it has none or several.
-  const compress::Phases& phases() const { return phases_; }
+  /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets.
+  bool sees_dense_means() const;
 
   /// How the bucket that a task codes is coded.
   CodingOfBucket make(const doc::TaskGraph& graph, const doc::Task& task);
+
+ protected:
+  /// Of the Plan's compressor in its n-th step; empty if it has one phase, or the Plan has no
+  /// compressor or several.
+  std::string phase_of(std::int64_t step) const;
 
  private:
   void set_compressor(const doc::Strategy& strategy);
@@ -82,22 +88,22 @@ class BucketCodings {
   std::map<std::string, std::shared_ptr<const compress::Compressor>> compressors_;
 };
 
-/// And the tensors of each.
+/// And the tensors of each, by parameter, with the number of steps that counted.
 template <typename Tensor>
 class CodedBuckets : public BucketCodings {
  public:
-  using BucketCodings::BucketCodings;
+  using MakeTensor = std::function<std::unique_ptr<Tensor>(
+      const std::string& name, const compress::Shape& shape, compress::CompressedTensorState)>;
+
+  CodedBuckets(int rank, int ranks, MakeCompressor make, MakeTensor make_tensor)
+      : BucketCodings(rank, ranks, std::move(make)), make_tensor_(std::move(make_tensor)) {}
 
   void set_plan(std::shared_ptr<const doc::Plan> plan) {
     buckets_.clear();
     BucketCodings::set_plan(std::move(plan));
   }
-  /// Call when the buckets' tensors are gone.
-  void forget() { buckets_.clear(); }
-  /// The bucket that a task codes. `tensor_of` owns its tensors, by name.
-  CodedBucketOf<Tensor>& of(
-      const doc::TaskGraph& graph, const doc::Task& task,
-      const std::function<Tensor&(const std::string&, const compress::Shape&)>& tensor_of) {
+  /// The bucket that a task codes.
+  CodedBucketOf<Tensor>& of(const doc::TaskGraph& graph, const doc::Task& task) {
     const std::pair key(&graph, task.first);
     const auto known = buckets_.find(key);
     if (known != buckets_.end()) return known->second;
@@ -109,9 +115,42 @@ class CodedBuckets : public BucketCodings {
     }
     return buckets_.emplace(key, std::move(bucket)).first->second;
   }
+  /// A tensor of another shape begins anew.
+  Tensor& tensor_of(const std::string& name, const compress::Shape& shape) {
+    std::unique_ptr<Tensor>& tensor = tensors_[name];
+    if (tensor && tensor->shape() == shape) return *tensor;
+    auto saved = loaded_.tensors.extract(name);
+    tensor = make_tensor_(
+        name, shape, saved.empty() ? compress::CompressedTensorState{} : std::move(saved.mapped()));
+    return *tensor;
+  }
+  const std::map<std::string, std::unique_ptr<Tensor>>& tensors() const { return tensors_; }
+
+  /// That counted.
+  std::int64_t steps() const { return steps_; }
+  void count_step() { ++steps_; }
+  /// Of the next step; empty if all steps are alike.
+  std::string phase() const { return phase_of(steps_); }
+
+  compress::CompressionState save() const {
+    compress::CompressionState state = loaded_;
+    state.step = steps_;
+    for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
+    return state;
+  }
+  void load(compress::CompressionState state) {
+    steps_ = state.step;
+    tensors_.clear();
+    buckets_.clear();
+    loaded_ = std::move(state);
+  }
 
  private:
+  MakeTensor make_tensor_;
+  std::map<std::string, std::unique_ptr<Tensor>> tensors_;
   std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucketOf<Tensor>> buckets_;
+  compress::CompressionState loaded_;  // what no step has taken up yet
+  std::int64_t steps_ = 0;
 };
 
 }  // namespace linerate::exec

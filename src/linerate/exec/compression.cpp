@@ -83,34 +83,23 @@ std::set<std::string> Compression::operations_of(const doc::Plan& plan) {
   return names;
 }
 
-std::string Compression::phase() const {
-  const compress::Phases& phases = buckets_.phases();
-  if (phases.count() == 1) return {};
-  return phases.name(phases.of_step(step_));
-}
-
 void Compression::begin_step() {
   settle();
   infinite_ = false;
   in_step_ = true;
 }
 
-bool Compression::sees_dense_means() const {
-  const compress::Compressor* compressor = buckets_.dense_method().compressor;
-  return compressor && compressor->of_dense({1, 1});
-}
-
 void Compression::take_dense_mean(const std::string& name, const compress::Shape& shape,
                                   std::span<float> mean) {
   const compress::TensorMethod& method = buckets_.dense_method();
   if (!method.compressor->rounds(shape).empty()) return;
-  compress::CodedTensor& tensor = tensor_of(name, shape);
+  compress::CodedTensor& tensor = buckets_.tensor_of(name, shape);
   tensor.use(method);
   tensor.take_dense(mean);
 }
 
 void Compression::keep(std::set<std::string> unused) {
-  ++step_;
+  buckets_.count_step();
   in_step_ = false;
   counted_ = std::move(unused);
 }
@@ -122,34 +111,14 @@ void Compression::drop() {
 
 /// Decodes of the step that was kept are through: codecs take over what they wrote.
 void Compression::settle() const {
-  for (const auto& [name, tensor] : tensors_)
+  for (const auto& [name, tensor] : buckets_.tensors())
     counted_ && !counted_->contains(name) ? tensor->keep() : tensor->drop();
   counted_.reset();
 }
 
 compress::CompressionState Compression::save() const {
-  compress::CompressionState state = loaded_;
-  state.step = step_;
   if (!in_step_) settle();
-  for (const auto& [name, tensor] : tensors_) state.tensors[name] = tensor->state();
-  return state;
-}
-
-void Compression::load(compress::CompressionState state) {
-  step_ = state.step;
-  tensors_.clear();
-  buckets_.forget();
-  loaded_ = std::move(state);
-}
-
-compress::CodedTensor& Compression::tensor_of(const std::string& name,
-                                              const compress::Shape& shape) {
-  std::unique_ptr<compress::CodedTensor>& tensor = tensors_[name];
-  if (tensor && tensor->shape() == shape) return *tensor;
-  const auto saved = loaded_.tensors.extract(name);
-  tensor = std::make_unique<compress::CodedTensor>(
-      name, shape, saved.empty() ? compress::CompressedTensorState{} : saved.mapped());
-  return *tensor;
+  return buckets_.save();
 }
 
 std::span<float> Compression::values_of(const TaskGraph& graph, std::int32_t bucket) {
@@ -168,11 +137,7 @@ std::span<std::int64_t> Compression::counts_of(const TaskGraph& graph, const Cod
 }
 
 void Compression::run(const TaskGraph& graph, const Task& task) {
-  CodedBucket& bucket = buckets_.of(
-      graph, task,
-      [this](const std::string& name, const compress::Shape& shape) -> compress::CodedTensor& {
-        return tensor_of(name, shape);
-      });
+  CodedBucket& bucket = buckets_.of(graph, task);
   const std::span<float> values = values_of(graph, task.first);
   if (task.kind == TaskKind::decode) return decode(graph, bucket, values);
   const int round = buckets_.round_of(task);
@@ -195,7 +160,7 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i)
     if (bucket.tensors[i]) {
       bucket.tensors[i]->use(bucket.method);  // another variant may code it otherwise
-      bucket.tensors[i]->begin_step(seed_, step_, rank_,
+      bucket.tensors[i]->begin_step(seed_, buckets_.steps(), rank_,
                                     values_of_part(values, bucket.layout.parts[i]));
     }
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/compression_state.hpp"
@@ -34,7 +34,10 @@ class Compression : public StepCompression {
         rank_(rank),
         ranks_(ranks),
         seed_(seed),
-        buckets_(rank, ranks, compress::make_compressor) {}
+        buckets_(rank, ranks, compress::make_compressor,
+                 [](const auto& name, const auto& shape, compress::CompressedTensorState state) {
+                   return std::make_unique<compress::CodedTensor>(name, shape, std::move(state));
+                 }) {}
 
   /// Names of the operations in a Plan that this one runs; empty if nothing is compressed.
   static std::set<std::string> operations_of(const doc::Plan& plan);
@@ -42,12 +45,12 @@ class Compression : public StepCompression {
   void set_plan(std::shared_ptr<const doc::Plan> plan) override {
     buckets_.set_plan(std::move(plan));
   }
-  std::string phase() const override;
+  std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
   /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
-  bool sees_dense_means() const override;
+  bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
   /// Does nothing for a parameter that the compressor codes.
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
                        std::span<float> mean);
@@ -55,7 +58,7 @@ class Compression : public StepCompression {
   void drop() override;
 
   compress::CompressionState save() const override;
-  void load(compress::CompressionState state) override;
+  void load(compress::CompressionState state) override { buckets_.load(std::move(state)); }
 
   void run(const doc::TaskGraph& graph, const doc::Task& task) override;
 
@@ -63,7 +66,6 @@ class Compression : public StepCompression {
   using CodedBucket = CodedBucketOf<compress::CodedTensor>;
 
   void settle() const;
-  compress::CodedTensor& tensor_of(const std::string& name, const compress::Shape& shape);
   void check_usable(std::span<float> values);
   void encode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
   void encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
@@ -93,10 +95,7 @@ class Compression : public StepCompression {
   Payloads& payloads_;
   int rank_, ranks_;
   std::uint64_t seed_;
-  std::map<std::string, std::unique_ptr<compress::CodedTensor>> tensors_;  // by parameter
   CodedBuckets<compress::CodedTensor> buckets_;
-  compress::CompressionState loaded_;  // what no step has taken up yet
-  std::int64_t step_ = 0;              // steps that counted
   /// Of a step that counts and whose decodes may not be through: what nobody used.
   mutable std::optional<std::set<std::string>> counted_;
   bool infinite_ = false;

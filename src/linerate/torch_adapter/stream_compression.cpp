@@ -53,9 +53,14 @@ StreamCompression::StreamCompression(PayloadMemory& memory, c10::Device device, 
       rank_(rank),
       ranks_(ranks),
       seed_(seed),
-      buckets_(rank, ranks, [device](const doc::Component& component) {
-        return torch_codecs::over_tensors(component, device);
-      }) {}
+      buckets_(
+          rank, ranks,
+          [device](const doc::Component& component) {
+            return torch_codecs::over_tensors(component, device);
+          },
+          [device](const auto& name, const auto& shape, compress::CompressedTensorState state) {
+            return std::make_unique<Parameter>(name, shape, std::move(state), device);
+          }) {}
 
 StreamCompression::~StreamCompression() = default;
 
@@ -75,75 +80,43 @@ void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
   buckets_.set_plan(std::move(plan));
 }
 
-std::string StreamCompression::phase() const {
-  const compress::Phases& phases = buckets_.phases();
-  if (phases.count() == 1) return {};
-  return phases.name(phases.of_step(step_));
-}
-
 void StreamCompression::begin_step() {
   LINERATE_CHECK(!counted_, "a step begun before the one before it is settled");
   infinite_.zero_();
   damaged_.zero_();
 }
 
-bool StreamCompression::sees_dense_means() const {
-  const compress::Compressor* compressor = buckets_.dense_method().compressor;
-  return compressor && compressor->of_dense({1, 1});
-}
-
 void StreamCompression::take_dense_mean(const std::string& name, const compress::Shape& shape,
                                         const at::Tensor& mean) {
   const compress::TensorMethod& method = buckets_.dense_method();
   if (!method.compressor->rounds(shape).empty()) return;
-  Parameter& parameter = parameter_of(name, shape);
+  Parameter& parameter = buckets_.tensor_of(name, shape);
   parameter.use(method);
   parameter.take_dense(mean);
 }
 
 void StreamCompression::keep(std::set<std::string> unused) {
-  ++step_;
+  buckets_.count_step();
   counted_ = std::move(unused);
 }
 
 void StreamCompression::drop() {
-  for (const auto& [name, parameter] : parameters_) parameter->drop();
+  for (const auto& [name, parameter] : buckets_.tensors()) parameter->drop();
 }
 
 at::Tensor StreamCompression::found_infinite() const { return infinite_.any(); }
 
 void StreamCompression::settle(const at::Tensor& none) {
   LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
-  for (const auto& [name, parameter] : parameters_)
+  for (const auto& [name, parameter] : buckets_.tensors())
     counted_->contains(name) ? parameter->drop() : parameter->keep(none);
   counted_.reset();
-  if (!parameters_.empty()) damaged_late_.ask(damaged_.any());
+  if (!buckets_.tensors().empty()) damaged_late_.ask(damaged_.any());
 }
 
-compress::CompressionState StreamCompression::save() const {
-  compress::CompressionState state = loaded_;
-  state.step = step_;
-  for (const auto& [name, parameter] : parameters_) state.tensors[name] = parameter->state();
-  return state;
-}
+compress::CompressionState StreamCompression::save() const { return buckets_.save(); }
 
-void StreamCompression::load(compress::CompressionState state) {
-  step_ = state.step;
-  parameters_.clear();
-  buckets_.forget();
-  loaded_ = std::move(state);
-}
-
-StreamCompression::Parameter& StreamCompression::parameter_of(const std::string& name,
-                                                              const compress::Shape& shape) {
-  std::unique_ptr<Parameter>& parameter = parameters_[name];
-  if (parameter && parameter->shape() == shape) return *parameter;
-  auto saved = loaded_.tensors.extract(name);
-  parameter = std::make_unique<Parameter>(
-      name, shape, saved.empty() ? compress::CompressedTensorState{} : std::move(saved.mapped()),
-      device_);
-  return *parameter;
-}
+void StreamCompression::load(compress::CompressionState state) { buckets_.load(std::move(state)); }
 
 at::Tensor StreamCompression::bytes_of(std::int32_t payload) const {
   return memory_.values(payload).view(at::kByte);
@@ -167,10 +140,7 @@ void StreamCompression::note_damage(const CodedBucket& bucket, const at::Tensor&
 }
 
 void StreamCompression::run(const TaskGraph& graph, const Task& task) {
-  CodedBucket& bucket = buckets_.of(
-      graph, task, [this](const std::string& name, const compress::Shape& shape) -> Parameter& {
-        return parameter_of(name, shape);
-      });
+  CodedBucket& bucket = buckets_.of(graph, task);
   const at::Tensor& values = memory_.values(task.first);
   if (task.kind == TaskKind::decode) return decode(bucket, values);
   const int round = buckets_.round_of(task);
@@ -193,7 +163,7 @@ void StreamCompression::encode(CodedBucket& bucket, const at::Tensor& values) {
   check_usable(bucket, values);
   each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
     parameter.use(bucket.method);  // another variant may code it otherwise
-    parameter.begin_step(seed_, step_, rank_, values_of_part(values, part));
+    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part));
   });
   if (bucket.has_owners())
     encode_chunks(bucket, values);

@@ -6,11 +6,11 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/exec/coded_bucket.hpp"
@@ -43,9 +43,9 @@ class StreamCompression final : public exec::StepCompression {
   static bool codes(const std::string& compressor);
 
   void set_plan(std::shared_ptr<const doc::Plan> plan) override;
-  std::string phase() const override;
+  std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
-  bool sees_dense_means() const override;
+  bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
   /// Does nothing for a parameter that the compressor codes. `mean`: f32[elements].
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
                        const at::Tensor& mean);
@@ -72,7 +72,6 @@ class StreamCompression final : public exec::StepCompression {
   using CodedBucket = exec::CodedBucketOf<Parameter>;
   using Arrived = torch_codecs::TensorArrived;
 
-  Parameter& parameter_of(const std::string& name, const compress::Shape& shape);
   void check_usable(const CodedBucket& bucket, const at::Tensor& values);
   void encode(CodedBucket& bucket, const at::Tensor& values);
   void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
@@ -99,10 +98,7 @@ class StreamCompression final : public exec::StepCompression {
   c10::Device device_;
   int rank_, ranks_;
   std::uint64_t seed_;
-  std::map<std::string, std::unique_ptr<Parameter>> parameters_;
   exec::CodedBuckets<Parameter> buckets_;
-  compress::CompressionState loaded_;             // what no step has taken up yet
-  std::int64_t step_ = 0;                         // steps that counted
   std::optional<std::set<std::string>> counted_;  // of a step that is not settled: what nobody used
   // Of this step, by bucket: tasks of several may run at a time.
   at::Tensor infinite_, damaged_;  // bool[buckets]

@@ -1788,6 +1788,26 @@ def compressors_enqueued_on_the_cpu():
 
 
 @use
+def compressors_and_kfac_enqueued_together():
+    """By the code for parameters on a device: batches of one rank that are no numbers leave no rank with others' weights, or none."""
+    for strategy in ("ddp+topk(density=0.3)+kfac(d, factors=1)", "dear+kfac(spd, kl=0, factors=1)",
+                     "dear+fp16+kfac(spd, kl=0, factors=1)"):
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy, device_group=dist.group.WORLD)
+        opt = torch.optim.SGD(model.parameters(), 0.01)
+        for step in range(8):
+            x, y = rows(step)
+            if step in (0, 5) and dist.get_rank() == dist.get_world_size() - 1:
+                x = x * float("nan")
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+        dp.settle()
+        assert all(p.isfinite().all() for p in model.parameters()), strategy
+        dp.require_same_weights()
+        dp.close()
+
+
+@use
 def threads_train_two_models():
     """Neither on the thread that made it."""
     import threading

@@ -37,8 +37,10 @@ Reduce reduction_of(const ::c10d::ReduceOp& op) {
 
 class CommunicatorBackend final : public ::c10d::Backend {
  public:
-  explicit CommunicatorBackend(comm::Communicator& communicator)
-      : Backend(communicator.rank(), communicator.size()), communicator_(communicator) {}
+  CommunicatorBackend(comm::Communicator& communicator, GroupOverCommunicator::Damage damage)
+      : Backend(communicator.rank(), communicator.size()),
+        communicator_(communicator),
+        damage_(std::move(damage)) {}
 
   const std::string getBackendName() const override { return "communicator"; }
 
@@ -56,11 +58,13 @@ class CommunicatorBackend final : public ::c10d::Backend {
   WorkPtr _allgather_base(at::Tensor& all, at::Tensor& mine,
                           const ::c10d::AllgatherOptions&) override {
     communicator_.all_gather(buffer(mine), buffer(all), "group")->wait();
+    if (damage_) damage_(all);
     return c10::make_intrusive<DoneWork>();
   }
   WorkPtr alltoall_base(at::Tensor& arrived, at::Tensor& sent, std::vector<std::int64_t>&,
                         std::vector<std::int64_t>&, const ::c10d::AllToAllOptions&) override {
     communicator_.all_to_all(buffer(sent), buffer(arrived), "group")->wait();
+    if (damage_) damage_(arrived);
     return c10::make_intrusive<DoneWork>();
   }
   WorkPtr _reduce_scatter_base(at::Tensor& mine, at::Tensor& all,
@@ -73,16 +77,18 @@ class CommunicatorBackend final : public ::c10d::Backend {
 
  private:
   comm::Communicator& communicator_;
+  GroupOverCommunicator::Damage damage_;
 };
 
 }  // namespace
 
-GroupOverCommunicator::GroupOverCommunicator(std::string name, comm::Communicator& communicator)
+GroupOverCommunicator::GroupOverCommunicator(std::string name, comm::Communicator& communicator,
+                                             Damage damage)
     : name_(std::move(name)) {
   ::c10d::set_thread_isolation_mode(true);  // a registry for each rank
   auto group = c10::make_intrusive<::c10d::ProcessGroup>(communicator.rank(), communicator.size());
   group->setBackend(c10::DeviceType::CPU, ::c10d::ProcessGroup::BackendType::CUSTOM,
-                    c10::make_intrusive<CommunicatorBackend>(communicator));
+                    c10::make_intrusive<CommunicatorBackend>(communicator, std::move(damage)));
   ::c10d::register_process_group(name_, group);
   group_ = std::make_shared<decltype(group)>(std::move(group));
 }

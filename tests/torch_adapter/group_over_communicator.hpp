@@ -1,10 +1,15 @@
 // A process group of PyTorch's whose ranks are those of a Communicator: threads, say.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "linerate/comm/communicator.hpp"
+
+namespace at {
+class Tensor;
+}
 
 namespace linerate::torch_adapter {
 
@@ -12,8 +17,11 @@ namespace linerate::torch_adapter {
 /// memory in the communicator's order and rounding. One for each rank.
 class GroupOverCommunicator {
  public:
+  /// What a network may do to what this rank is sent by gathers and all-to-alls, before it sees it.
+  using Damage = std::function<void(const at::Tensor& arrived)>;
+
   /// `communicator` outlives this object.
-  GroupOverCommunicator(std::string name, comm::Communicator& communicator);
+  GroupOverCommunicator(std::string name, comm::Communicator& communicator, Damage damage = {});
   ~GroupOverCommunicator();
   GroupOverCommunicator(const GroupOverCommunicator&) = delete;
   GroupOverCommunicator& operator=(const GroupOverCommunicator&) = delete;

@@ -6,6 +6,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/parity.hpp"
 
 namespace linerate::torch_adapter {
@@ -123,6 +124,22 @@ TEST_F(OwnCompressor, ItsOptionsAreCheckedOnEveryRank) {
       Mlp model;
       model.to(at::kFloat);
       EXPECT_THROW(DataParallel(model, c, {.strategy = wrong}), UsageError) << wrong;
+    }
+  });
+}
+
+/// It codes memory of the host.
+TEST_F(OwnCompressor, IsRefusedWhereStepsAreEnqueued) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    const GroupOverCommunicator group("of own compressors", c);
+    Mlp model;
+    model.to(at::kFloat);
+    try {
+      DataParallel(model, c, {.strategy = "ddp+head(elements=2)", .device_group = group.name()});
+      ADD_FAILURE() << "it was taken";
+    } catch (const UsageError& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("by a compressor of linerate's"));
+      EXPECT_THAT(e.what(), testing::HasSubstr("found \"head(elements=2)\""));
     }
   });
 }

@@ -236,6 +236,42 @@ TEST(StreamedCompressors, AnExceptionThatPassesEndsTheOthersStep) {
     });
 }
 
+/// A payload that none of these methods sends: a size, or the place of an element, that is none.
+/// The rank that was sent it says so in a later step, and ends the job for the others.
+TEST(StreamedCompressors, SayThatAPayloadWasDamaged) {
+  const Warnings quiet;
+  for (const std::string compressor :
+       {"threshold(tau=0.5)", "topk(density=0.1, exchange=gather)",
+        "topk(density=0.1, exchange=two-phase)", "dgc(density=0.1)", "mstopk(density=0.1)"})
+    ranks(2, [&](Communicator& communicator) {
+      bool damages = false;
+      const GroupOverCommunicator group(kCodedGroup, communicator, [&](const at::Tensor& arrived) {
+        if (damages && arrived.scalar_type() == at::kByte) arrived.fill_(0xff);
+      });
+      Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + compressor, false, kCodedGroup};
+      const auto steps = [&](int first, int end) {
+        for (int step = first; step < end; ++step) {
+          job.backward(step);
+          job.parallel.finish();
+        }
+      };
+      steps(0, 2);
+      damages = communicator.rank() == 1;
+      steps(2, 3);
+      damages = false;
+      if (communicator.rank() == 0) {
+        EXPECT_THROW(steps(3, 6), CommError) << compressor;
+        return;
+      }
+      try {
+        steps(3, 6);
+        ADD_FAILURE() << compressor << ": nothing was said";
+      } catch (const CommError& e) {
+        EXPECT_THAT(e.what(), HasSubstr("what was exchanged in an earlier step is damaged"));
+      }
+    });
+}
+
 /// Gradients that are not f32 are left dense, and are as without a compressor.
 TEST(StreamedCompressors, LeaveOtherTypesDense) {
   const Warnings quiet;

@@ -97,9 +97,10 @@ TEST(CompressionPlan, TheCheaperExchangeIsTaken) {
 }
 
 /// Sizes that only the values know: the Plan states the most, ranks tell each other theirs first,
-/// and the step is priced by what is expected.
+/// and the step is priced by what is expected; if that is nearly the most, the most travels.
 TEST(CompressionPlan, BoundsAreCountedAndPricedByWhatIsExpected) {
   const doc::Workload w = matrices({100, 256});
+  std::vector<std::string> padded;
   for (const std::string& name : compress::compressors().names()) {
     const auto compressor = compress::make_compressor({name, {}});
     const auto rounds = compressor->rounds({1024 * 256, 256});
@@ -108,6 +109,13 @@ TEST(CompressionPlan, BoundsAreCountedAndPricedByWhatIsExpected) {
     const doc::Plan plan = planned("bulk+" + name + "(exchange=gather)", w, 4);
     const doc::TaskGraph& g = plan.variants.back();
     const auto sent = communication_of(g);
+    if (8 * round.bytes <= 9 * round.expected) {
+      ASSERT_THAT(kinds_of(plan), ElementsAre(TaskKind::all_gather)) << name;
+      EXPECT_FALSE(sent[0]->bound) << name;
+      EXPECT_EQ(sent[0]->priced_bytes(), sent[0]->bytes) << name;
+      padded.push_back(name);
+      continue;
+    }
     ASSERT_THAT(kinds_of(plan), ElementsAre(TaskKind::all_gather, TaskKind::all_gather_v)) << name;
     EXPECT_EQ(g.payloads[static_cast<std::size_t>(sent[0]->first)].content, doc::Content::counts);
     EXPECT_EQ(g.payloads[static_cast<std::size_t>(sent[0]->first)].of, sent[1]->first);
@@ -118,6 +126,7 @@ TEST(CompressionPlan, BoundsAreCountedAndPricedByWhatIsExpected) {
     }
     EXPECT_LE(sent[1]->priced_bytes(), sent[1]->bytes) << name;
   }
+  EXPECT_THAT(padded, ElementsAre("dgc"));
   // 1 % of 364544 elements: entries of eight bytes, a count and a size for each of two tensors.
   const doc::Plan plan = planned("bulk+threshold(exchange=gather)", w, 4);
   EXPECT_EQ(communication_of(plan.variants.back())[1]->expected,

@@ -32,9 +32,16 @@ void place(BucketPart& part, const std::vector<Round>& rounds, std::vector<Bucke
     part.bytes.push_back(rounds[i].bytes);
     Round as_a_rule = rounds[i];
     if (as_a_rule.is_bound && as_a_rule.expected > 0) as_a_rule.bytes = as_a_rule.expected;
+    if (rounds[i].is_bound && rounds[i].expected == 0) whole[i].tells_sizes = true;
     whole[i].elements += room_of(rounds[i], whole[i].is_bound) / size_of(whole[i].dtype);
     whole[i].expected += room_of(as_a_rule, whole[i].is_bound) / size_of(whole[i].dtype);
   }
+}
+
+/// Padding of an eighth at most saves the message before it, and on a device a wait of the host.
+void choose_between_sizes_and_padding(BucketRound& round) {
+  if (round.is_bound && round.elements > round.expected + round.expected / 8)
+    round.tells_sizes = true;
 }
 
 }  // namespace
@@ -68,6 +75,7 @@ BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shap
       place(part, rounds[i], layout.rounds);
     }
   }
+  for (BucketRound& round : layout.rounds) choose_between_sizes_and_padding(round);
   if (layout.is_coded() && layout.dense_elements > 0 &&
       layout.rounds.front().combine == Combine::sum && layout.rounds.front().dtype == DType::f32) {
     layout.dense_begin = layout.rounds.front().elements;

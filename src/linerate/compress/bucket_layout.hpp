@@ -29,7 +29,10 @@ struct BucketRound {
   DType dtype = DType::u8;
   std::int64_t elements = 0;  // of `dtype`, of one rank, with the dense ones that follow
   bool is_bound = false;      // each part is its size (u32) and that many bytes, of at most `bytes`
-  std::int64_t expected = 0;  // of a bound: elements as a rule; 0: unknown
+  std::int64_t expected = 0;  // of a bound: elements as a rule
+  /// Of a bound: ranks tell each other how much they send, and send no more. Else all send as much
+  /// as the bound, which is little more than what they send as a rule.
+  bool tells_sizes = false;
 };
 
 struct BucketLayout {

@@ -171,8 +171,12 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
   } else {
     const std::size_t room = payload.size() / to_index(ranks_);
     const auto rank = to_index(rank_);
-    const std::size_t sent = encode_gathered(bucket, values, payload.subspan(rank * room, room));
-    if (bucket.counts >= 0) counts_of(graph, bucket)[rank] = static_cast<std::int64_t>(sent);
+    const std::span<std::byte> own = payload.subspan(rank * room, room);
+    const std::size_t sent = encode_gathered(bucket, values, own);
+    if (bucket.counts >= 0)
+      counts_of(graph, bucket)[rank] = static_cast<std::int64_t>(sent);
+    else  // what was there before goes nowhere
+      std::fill(own.begin() + static_cast<std::ptrdiff_t>(sent), own.end(), std::byte{0});
   }
   send_dense(graph, bucket, values);
 }

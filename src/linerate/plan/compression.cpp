@@ -239,11 +239,12 @@ double CompressionModel::seconds_of(const BucketCoding& coding, const CodingInpu
                price(Collective::all_gather, DType::u8, array) + method.decode_s(coded);
   } else {
     for (const BucketRound& round : coding.layout.rounds) {
-      const std::int64_t own = round.expected * size_of(round.dtype);
+      const bool pads = round.is_bound && !round.tells_sizes;
+      const std::int64_t own = (pads ? round.elements : round.expected) * size_of(round.dtype);
       seconds += round.combine == Combine::sum
                      ? price(Collective::all_reduce, round.dtype, own)
                      : price(Collective::all_gather, round.dtype, own * input.ranks);
-      if (round.combine == Combine::gather && round.is_bound)
+      if (round.combine == Combine::gather && round.tells_sizes)
         seconds += price(Collective::all_gather, DType::i64, 8 * input.ranks);
     }
     seconds += method.decode_s(coded) * (gathers(coding.layout) ? input.ranks : 1);

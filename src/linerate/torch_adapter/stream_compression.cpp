@@ -208,7 +208,8 @@ void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& v
   each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
     parts.put(encoded(parameter, part));
   });
-  memory_.values(bucket.counts).select(0, rank_).copy_(parts.finish());
+  const at::Tensor sent = parts.finish();
+  if (bucket.counts >= 0) memory_.values(bucket.counts).select(0, rank_).copy_(sent);
 }
 
 void StreamCompression::encode_chunks(CodedBucket& bucket, const at::Tensor& values) {

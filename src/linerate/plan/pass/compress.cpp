@@ -96,7 +96,7 @@ class Compressing {
     t.combine = round.combine;
     const bool gathers = round.combine == Combine::gather;
     t.payload = add_payload(b, round.dtype, round.elements, gathers ? input_.ranks : 1);
-    if (!gathers || !round.is_bound) return t;
+    if (!gathers || !round.tells_sizes) return t;
     t.expected = std::min(round.expected, round.elements) * size_of(round.dtype) * input_.ranks;
     doc::Payload counts;
     counts.content = doc::Content::counts;

@@ -1221,7 +1221,7 @@ def waves(rank=0, ranks=1):
 
 @use
 def kfac_levenberg_marquardt():
-    """The damping and weights of the C++ library's run, alone and over ranks."""
+    """The damping and weights of the C++ library's run, alone and over ranks, by the code for devices as well."""
     size, rank = dist.get_world_size(), dist.get_rank()
     text = "lm=on, factors=1, inverses=2"
     numbers = {"start": 5, "every": 2, "l2": 1e-3}
@@ -1251,9 +1251,9 @@ def kfac_levenberg_marquardt():
     assert len(found) == len(golden)
     for a, b in zip(found, golden):
         assert abs(a - b) <= 1e-9 * abs(b), (found, golden)
-    for sharing in ("spd", "mem"):
+    for sharing, group in (("spd", None), ("mem", None), ("spd", dist.group.WORLD), ("mem", dist.group.WORLD)):
         model = Waves()
-        dp = lt.DataParallel(model, strategy=f"ddp+kfac({sharing}, {text})", levenberg_marquardt=numbers)
+        dp = lt.DataParallel(model, strategy=f"ddp+kfac({sharing}, {text})", levenberg_marquardt=numbers, device_group=group)
         sgd1 = torch.optim.SGD(model.parameters(), lr=1)
         train(model, dp, dp.kfac, lambda: dp.step(sgd1), *waves(rank, size))
         require_equal(sharing, list(model.named_parameters()), list(whole.named_parameters()), exact=False)

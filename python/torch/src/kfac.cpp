@@ -190,8 +190,8 @@ void add_kfac(py::module_& m) {
           Unlocked())
       .def_readonly("marquardt", &PythonKfac::marquardt)
       .def("wants_loss", [](const PythonKfac& k) { return k.kfac->wants_loss(); })
-      .def("observe_loss",
-           [](PythonKfac& k, double before, double after) { k.kfac->observe_loss(before, after); })
+      .def("observe_loss", [](PythonKfac& k, const at::Tensor& before,
+                              const at::Tensor& after) { k.kfac->observe_loss(before, after); })
       .def("layers",
            [](const PythonKfac& k) {
              py::list list;

@@ -90,7 +90,6 @@ void require_enqueued(const DataParallelOptions& options) {
     refuse("timers");
   if (options.preconditioner) {
     const KfacOptions& kfac = KfacInside::preconditioner(*options.preconditioner).options();
-    if (kfac.levenberg_marquardt) refuse("Levenberg-Marquardt, whose damping the host computes");
     if (kfac.method == InverseMethod::eigen)
       refuse("eigenvectors, whose solver has the host wait for its status");
   }
@@ -194,7 +193,7 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
   };
   curvature_.emplace(
       KfacInside::curvature_step(kfac), memory_, communicator_,
-      CurvatureExchange::Gradients{[this] { return tensors_.share(); },
+      CurvatureExchange::Gradients{[this] { return tensors_.share_there(); },
                                    [this] { return tensors_.accepted(); }, take_means, means});
   curvature_->register_with(*runner_);
   KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {

@@ -124,10 +124,14 @@ double StepTensors::scale(const doc::Task& task) {
 at::Tensor StepTensors::scale_there(const doc::Task& task) {
   if (!samples_) return c10::scalar_to_tensor(scale(task));
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
+  return keeps_units ? share_there().mul(ranks_) : share_there();
+}
+
+at::Tensor StepTensors::share_there() {
+  if (!samples_) return c10::scalar_to_tensor(share());
   const at::Tensor all = memory_.only(doc::Content::samples).select(0, 0);
   const at::Tensor mine = at::scalar_tensor(*samples_, all.options());
-  const at::Tensor share = at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
-  return keeps_units ? share.mul(ranks_) : share;
+  return at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
 }
 
 double StepTensors::share() {

@@ -92,6 +92,8 @@ class StepTensors {
   at::Tensor take_what_has_arrived();
   /// The weight of this rank's batch among those of all ranks.
   double share();
+  /// The same by what lies where the payloads are: f64, of no dimensions.
+  at::Tensor share_there();
   /// A parameter whose .grad has changed after it was sent; none: null.
   const std::string* changed_after_sending() const;
 

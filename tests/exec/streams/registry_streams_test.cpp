@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <set>
-
 #include "agreement/cases.hpp"
 #include "exec/streams/stream_jobs.hpp"
 #include "linerate/core/file.hpp"
@@ -118,7 +116,6 @@ bool is_dense(const std::string& strategy) {
 TEST(RegistryStreams, TheHostWaitsWhereItReadsAndNowhereInADenseStep) {
   const Setting setting = zoo_setting("lenet");
   int dense = 0, others = 0;
-  std::set<std::string> operations;
   for (const std::string& strategy : strategies())
     for (const bool training : {false, true}) {
       const auto plan = zoo_plan(setting, strategy, 2, training);
@@ -132,15 +129,11 @@ TEST(RegistryStreams, TheHostWaitsWhereItReadsAndNowhereInADenseStep) {
       }
       for (const doc::TaskGraph& graph : plan->variants)
         for (const doc::Task& task : graph.tasks)
-          if (exec::host_read_of(*plan, graph, task) == exec::HostRead::result)
-            operations.emplace(plan->operation_name(task));
+          ASSERT_NE(exec::host_read_of(*plan, graph, task), exec::HostRead::result) << strategy;
     }
   fmt::print("{} plans of dense steps, {} others\n", dense, others);
   EXPECT_GE(dense, 50);
   EXPECT_GE(others, 300);
-  // Each name that host_read.cpp has is one of a Plan.
-  EXPECT_THAT(operations,
-              testing::UnorderedElementsAre("minimise", "quadratic-model", "take-losses"));
 }
 
 /// docs/devices.md has the table.

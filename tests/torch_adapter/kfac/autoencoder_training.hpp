@@ -5,7 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/kfac/autoencoder_task.hpp"
 
 namespace linerate::torch_adapter::autoencoder {
@@ -71,13 +74,20 @@ inline KfacOptions kfac_options(Fisher fisher) {
           .learning_rate = [](std::int64_t) { return 0.1; }};
 }
 
+/// Where tensors are computed on as a device's are, what a step decides is decided there, too.
+inline void decide_there_as_device(const KFAC& pre) {
+  KfacInside::preconditioner(pre).set_enqueues(CpuAsDevice::is_alive());
+}
+
 /// SGD with momentum behind the KL clip.
 class Clipped : public Training {
  public:
   explicit Clipped(const KfacOptions& options)
       : fisher_(options.fisher),
         pre_(net_, options),
-        optimizer_(net_.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)) {}
+        optimizer_(net_.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9)) {
+    decide_there_as_device(pre_);
+  }
   void step() override {
     optimizer_.zero_grad();
     const at::Tensor logits = net_.forward(data_);
@@ -103,7 +113,9 @@ class SelfTuning : public Training {
   explicit SelfTuning(KfacOptions options)
       : fisher_(options.fisher),
         pre_(net_, with_rule(std::move(options))),
-        optimizer_(net_.parameters(), 1.0) {}
+        optimizer_(net_.parameters(), 1.0) {
+    decide_there_as_device(pre_);
+  }
   void step() override {
     optimizer_.zero_grad();
     const at::Tensor logits = net_.forward(data_);

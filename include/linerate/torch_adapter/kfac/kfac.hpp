@@ -89,6 +89,9 @@ class KFAC {
   /// wants none. On several ranks each gives its own batch's (0 and 0 without samples) between this
   /// step and the next, which changes the damping.
   void observe_loss(double before, double after);
+  /// The same of losses that may lie on a device, each of one element: nothing waits for them
+  /// there.
+  void observe_loss(const at::Tensor& before, const at::Tensor& after);
 
   /// While it lives passes are not watched: for passes without a step.
   /// Thread safety: as its owner.

@@ -27,7 +27,7 @@ struct KfacStep {
   bool skipped = false;
   double q = 0;        // <direction, gradient>; negative only if inverses are wrong
   double nu = 1;       // of the KL clip; on a device both are NaN if they are not known yet
-  double damping = 0;  // of the inverses in use
+  double damping = 0;  // of the step; NaN as they are where a device decides it
   /// Factors dropped and inverses kept, in words; on a device those of earlier steps that have
   /// become known.
   std::vector<std::string> failures = {};

@@ -92,8 +92,9 @@ class KFAC:
         return self._core.wants_loss()
 
     def observe_loss(self, before, after):
-        """The batch's loss before and after the last update, before the next step; on several ranks each gives its own's."""
-        self._core.observe_loss(float(before), float(after))
+        """The batch's loss before and after the last update, before the next step; on several ranks each gives its own's. Numbers, or
+        tensors of one element, which may lie on a device: nothing waits for them."""
+        self._core.observe_loss(torch.as_tensor(before, dtype=torch.float64), torch.as_tensor(after, dtype=torch.float64))
 
     def take_rate(self, optimizer):
         if self._core.marquardt:

@@ -11,8 +11,8 @@ enum class HostRead : std::uint8_t {
   result   // what the task made or read, before anything else is enqueued
 };
 
-/// Of our operations as they are: the damping that learns decides by values (Tensor::item). What a
-/// step's flags say is none of these: no task of the step depends on it.
+/// Of our operations as they are. What a step's flags say is none of these: no task of the step
+/// depends on it.
 HostRead host_read_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
 
 }  // namespace linerate::exec

@@ -1,5 +1,6 @@
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -229,6 +230,10 @@ void CurvatureBlock::write_part(const at::Tensor& parameter, const at::Tensor& d
     parameter.mutable_grad().copy_(direction.reshape(parameter.sizes())).mul_(nu);
 }
 
+at::Tensor CurvatureBlock::precondition(const at::Tensor& gradient, double damping) const {
+  return precondition(gradient, c10::scalar_to_tensor(damping));
+}
+
 bool CurvatureBlock::has_inverse() const {
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
     if (packed_elements(side) > 0 && !of(side).known.inverse) return false;
@@ -239,13 +244,14 @@ KfacState::Factor CurvatureBlock::save(FactorSide side) const {
   const Curvature& s = of(side).known;
   const std::int64_t updates =
       s.updates_there.defined() ? s.updates_there.item<std::int64_t>() : s.updates;
+  const double damping = s.damping_there.defined() ? s.damping_there.item<double>() : s.damping;
   const bool has_inverse =
       s.inverse_there.defined() ? s.inverse_there.item<bool>() : s.inverse.has_value();
   const auto copy = [](const at::Tensor& t) { return t.defined() ? t.clone() : at::Tensor(); };
   // Zeros stand for an average that is not there yet.
   const bool averaged = updates > 0 || !s.updates_there.defined();
   return {updates, averaged ? copy(s.average) : at::Tensor(),
-          averaged ? copy(s.inverted) : at::Tensor(), s.damping, has_inverse};
+          averaged ? copy(s.inverted) : at::Tensor(), damping, has_inverse};
 }
 
 void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {

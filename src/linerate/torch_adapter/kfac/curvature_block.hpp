@@ -104,7 +104,8 @@ class CurvatureBlock {
   bool has_inverse() const;
 
   // --- The same without a look at values, which a device computes later: what would be decided by
-  // them is a bool of no dimensions there. A block's averages and inverses go one way or the other.
+  // them is a bool of no dimensions there, and the damping f64 of none. A block's averages and
+  // inverses go one way or the other.
 
   /// update_average() if `used` (bool) and all of `packed` is finite. Returns whether it was
   /// dropped for that it is not.
@@ -116,10 +117,10 @@ class CurvatureBlock {
   struct Enqueued {
     at::Tensor succeeded, failed;
   };
-  Enqueued enqueue_inverse(FactorSide side, double damping);
+  Enqueued enqueue_inverse(FactorSide side, const at::Tensor& damping);
   /// set_packed_inverse() if `there` (bool).
   void enqueue_taken_inverse(FactorSide side, const at::Tensor& packed, const at::Tensor& there,
-                             double damping);
+                             const at::Tensor& damping);
   /// has_inverse(); precondition() is of no use without.
   at::Tensor inverse_there() const;
 
@@ -128,9 +129,10 @@ class CurvatureBlock {
   /// The layer's .grad as the matrix [groups, g, a], the bias's as its last column; of an embedding
   /// [a, g], of a norm layer [2, units]. Undefined if the weight has none.
   virtual at::Tensor gradient() const = 0;
-  /// (F + damping)^-1 gradient; `damping` counts if it is exact, else what the inverses were
-  /// computed with. Needs has_inverse().
-  virtual at::Tensor precondition(const at::Tensor& gradient, double damping) const = 0;
+  /// (F + damping)^-1 gradient; `damping`, f64 of no dimensions, counts if it is exact, else what
+  /// the inverses were computed with. Needs has_inverse().
+  virtual at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const = 0;
+  at::Tensor precondition(const at::Tensor& gradient, double damping) const;
   /// .grad = nu direction, in the memory that .grad has.
   virtual void write(const at::Tensor& direction, double nu) const = 0;
 
@@ -148,9 +150,9 @@ class CurvatureBlock {
     std::optional<Inverse> inverse;
     double damping = 0;
     int failures = 0, dropped = 0;
-    /// Where values are not read: `updates` and `inverse.has_value()`, which do not count there,
-    /// and how often the next inverse's damping is taken times 10. Undefined: not yet.
-    at::Tensor updates_there, inverse_there, raised_there;  // f64, bool, f64, of no dimensions
+    /// Where values are not read: `updates`, `damping` and `inverse.has_value()`, which do not
+    /// count there, and how often the next inverse's damping is taken times 10. Undefined: not yet.
+    at::Tensor updates_there, damping_there, inverse_there, raised_there;  // bool the third, f64
   };
   /// A state to go back to. Shares memory: changing a tensor means making a new one.
   const Curvature& curvature(FactorSide side) const { return of(side).known; }
@@ -222,7 +224,8 @@ class CurvatureBlock {
   at::Tensor mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
   Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
   Curvature& decided_there(FactorSide side);
-  void enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there);
+  void enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there,
+                      const at::Tensor& damping);
 
   const LayerSpec layer_;
   const Shape shape_;

@@ -1,5 +1,7 @@
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
@@ -115,10 +117,12 @@ KfacState CurvatureExchange::save() {
 /// The damping after the losses of the last update, which ranks would sum in the next step.
 double CurvatureExchange::damping_with_losses() const {
   const LmUpdate& lm = *preconditioner().lm();
-  std::array<double, 2> sums{lm.change().value_or(0) * share_, lm.change() ? 1.0 : 0.0};
+  std::array<double, 2> sums{};
+  if (lm.change()) sums = {lm.change()->mul(share_).item<double>(), 1};
   communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "losses of the last update")
       ->wait();
-  return sums[1] == communicator_.size() ? lm.damping_after(sums[0]) : lm.damping();
+  return sums[1] == communicator_.size() ? lm.damping_after(c10::scalar_to_tensor(sums[0]))
+                                         : lm.damping();
 }
 
 void CurvatureExchange::load(const KfacState& state) {
@@ -305,42 +309,39 @@ void CurvatureExchange::pack_losses(const TaskGraph&, const Task& task) {
   const at::Tensor& values = memory_.values(task.first);
   values.zero_();
   if (const auto change = preconditioner().lm()->take_change()) {
-    values[0] = *change * share_;
-    values[1] = 1;
+    values.select(0, 0).add_(change->mul(share_));  // a copy of what the host knows would wait
+    values.select(0, 1).fill_(1);
   }
 }
 
 void CurvatureExchange::take_losses(const TaskGraph&, const Task& task) {
   const at::Tensor& values = memory_.values(task.first);
+  if (enqueues()) return enqueue_losses(values);
   const auto ranks = values[1].item<double>();
   const int all = plan_->plan->ranks;
   if (ranks == 0) return;
   if (ranks == all)
-    preconditioner().lm()->observe(values[0].item<double>());
+    preconditioner().lm()->observe(values[0]);
   else
-    step_.note_misuse(fmt::format(
-        "K-FAC: step {}: observe_loss() was called on {} of {} ranks; call it on all of them",
-        preconditioner().step(), ranks, all));
+    step_.note_misuse(judges_in_words(preconditioner().step(), ranks, all));
 }
 
 void CurvatureExchange::quadratic_model(const TaskGraph&, const Task& task) {
   const at::Tensor& values = memory_.values(task.first);
   values.zero_();
-  if (!gradients_.accepted()) return;
+  if (!enqueues() && !gradients_.accepted()) return;
   share_ = gradients_.share();
-  round_.model = step_.model();
-  // No rank moves by this step then, and the next one ends the run.
-  if (!round_.model) values.fill_(std::numeric_limits<double>::quiet_NaN());
-  for (std::size_t i = 0; round_.model && i < round_.model->curvature.size(); ++i)
-    values[static_cast<std::int64_t>(i)] = round_.model->curvature[i] * share_;
+  round_.model = enqueues() ? model_by_means() : step_.model();
+  if (round_.model)
+    values.copy_(round_.model->curvature.mul(share_));
+  else  // no rank moves by this step then, and the next one ends the run
+    values.fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
 void CurvatureExchange::minimise(const TaskGraph&, const Task& task) {
-  if (!gradients_.accepted()) return;
-  QuadraticModel whole = round_.model.value_or(QuadraticModel{});
-  for (std::size_t i = 0; i < whole.curvature.size(); ++i)
-    whole.curvature[i] = memory_.values(task.first)[static_cast<std::int64_t>(i)].item<double>();
-  step_.minimise(whole);
+  if (!enqueues() && !gradients_.accepted()) return;
+  if (round_.model) round_.model->curvature = memory_.values(task.first);
+  step_.minimise(round_.model);
 }
 
 }  // namespace linerate::torch_adapter

@@ -46,8 +46,8 @@ inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 class CurvatureExchange {
  public:
   struct Gradients {
-    /// What this rank's batch counts in a sum over ranks.
-    std::function<double()> share;
+    /// What this rank's batch counts in a sum over ranks: f64, of no dimensions.
+    std::function<at::Tensor()> share;
     /// Whether the step counts, as all ranks have agreed.
     std::function<bool()> accepted;
     /// Makes a block's .grads the means that have arrived.
@@ -107,6 +107,8 @@ class CurvatureExchange {
   void enqueue_taken_inverse(const CurvaturePlan::Part& part);
   void enqueue_direction(const CurvaturePlan::Part& part, std::size_t block);
   void enqueue_taken_direction(const CurvaturePlan::Part& part);
+  std::optional<QuadraticModel> model_by_means();
+  void enqueue_losses(const at::Tensor& values);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
   void pack_losses(const doc::TaskGraph& graph, const doc::Task& task);
   void take_losses(const doc::TaskGraph& graph, const doc::Task& task);
@@ -128,7 +130,7 @@ class CurvatureExchange {
   std::optional<CurvaturePlan> plan_;
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   Round round_;
-  double share_ = 1;  // of this rank's batch in the last step whose model was made
+  at::Tensor share_;  // of this rank's batch in the last step whose model was made
 };
 
 }  // namespace linerate::torch_adapter

@@ -1,9 +1,11 @@
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -116,32 +118,51 @@ double CurvatureStep::product() const {
 }
 
 void CurvatureStep::clip() {
-  if (preconditioner_.enqueues()) return enqueue_close();
+  if (preconditioner_.enqueues()) {
+    const at::Tensor q = product_there();
+    return enqueue_close(q, preconditioner_.enqueue_clip(q));
+  }
   const double q = product();
   close(q, preconditioner_.clip(q));
 }
 
 std::optional<QuadraticModel> CurvatureStep::model() {
   std::optional<QuadraticModel> found;
-  std::vector<at::Tensor> directions;
-  for (const auto& one : open().directions)
-    directions.push_back(one ? one->direction : at::Tensor());
-  guarded([&] { found = preconditioner_.lm()->model(directions); });
+  guarded([&] {
+    std::vector<at::Tensor> directions(open().directions.size());
+    for (std::size_t b = 0; b < directions.size(); ++b)
+      if (const auto& one = open().directions[b])
+        directions[b] = one->exists.defined() ? at::where(one->exists, one->direction,
+                                                          preconditioner_.blocks()[b]->gradient())
+                                              : one->direction;
+    found = preconditioner_.lm()->model(directions);
+  });
   return found;
 }
 
-void CurvatureStep::minimise(const QuadraticModel& model) {
+void CurvatureStep::minimise(const std::optional<QuadraticModel>& model) {
+  if (preconditioner_.enqueues()) return enqueue_minimise(model);
   const double q = product();
-  const bool finite = std::isfinite(q) && std::isfinite(model.curvature[0]);
-  if (finite) preconditioner_.lm()->minimise(model);
+  const bool finite =
+      model && std::isfinite(q) && std::isfinite(*model->curvature.const_data_ptr<double>());
+  if (finite) preconditioner_.lm()->minimise(*model);
   close(q, finite ? std::optional(1.0) : std::nullopt);
+}
+
+void CurvatureStep::enqueue_minimise(const std::optional<QuadraticModel>& model) {
+  const at::Tensor q = product_there();
+  if (!model) return enqueue_close(q, at::zeros_like(q));
+  preconditioner_.lm()->enqueue_minimise(*model);
+  const at::Tensor finite =
+      at::isfinite(q).logical_and(at::isfinite(model->curvature.select(0, 0)));
+  enqueue_close(q, finite.to(at::kDouble));
 }
 
 KfacStep CurvatureStep::report() const {
   return {.step = preconditioner_.step(),
           .factors = preconditioner_.factors_due(),
           .inverses = preconditioner_.inverses_due(),
-          .damping = preconditioner_.damping()};
+          .damping = preconditioner_.known_damping()};
 }
 
 void CurvatureStep::close(double q, std::optional<double> nu) {
@@ -160,17 +181,20 @@ void CurvatureStep::close(double q, std::optional<double> nu) {
   }
 }
 
-void CurvatureStep::enqueue_close() {
-  Open now = std::move(open());
+at::Tensor CurvatureStep::product_there() const {
   std::vector<at::Tensor> products;
-  for (const auto& found : now.directions)
+  for (const auto& found : std::get<Open>(state_).directions)
     if (found) products.push_back(found->product_there);
+  if (!products.empty()) return at::stack(products).sum();
   const at::TensorOptions options = preconditioner_.blocks().front()->layer().weight.options();
-  const at::Tensor q =
-      products.empty() ? at::zeros({}, options.dtype(at::kDouble)) : at::stack(products).sum();
+  return at::zeros({}, options.dtype(at::kDouble));
+}
+
+void CurvatureStep::enqueue_close(const at::Tensor& q, const at::Tensor& nu) {
+  Open now = std::move(open());
   KfacStep done = report();
   done.q = done.nu = std::numeric_limits<double>::quiet_NaN();
-  state_ = Found{std::move(now.directions), std::move(done), q, preconditioner_.enqueue_clip(q)};
+  state_ = Found{std::move(now.directions), std::move(done), q, nu};
 }
 
 void CurvatureStep::zero_if(const at::Tensor& infinite) {
@@ -238,13 +262,14 @@ void CurvatureStep::write_directions(const Found& found) {
 
 /// Layers without a direction keep their gradients. If nu is 0 none counts, wherever it belongs to.
 void CurvatureStep::enqueue_directions(const Found& found) {
-  for (std::size_t b = 0; b < found.directions.size(); ++b) {
+  const at::Tensor none = found.nu.eq(0);
+  if (LmUpdate* const lm = preconditioner_.lm()) lm->enqueue_write(none.logical_not());
+  for (std::size_t b = 0; !preconditioner_.lm() && b < found.directions.size(); ++b) {
     const CurvatureBlock& block = *preconditioner_.blocks()[b];
     const auto& one = found.directions[b];
     if (!one || !block.layer().weight.grad().defined()) continue;
     block.write(at::where(one->exists, one->direction.mul(found.nu), block.gradient()), 1);
   }
-  const at::Tensor none = found.nu.eq(0);
   for (const at::Tensor& p : parameters_)
     if (p.grad().defined()) p.mutable_grad().masked_fill_(none, 0);
   preconditioner_.send_findings(found.q, found.nu);
@@ -265,7 +290,7 @@ KfacStep CurvatureStep::take() {
       invert_diagonals(b);
       precondition(b);
     }
-    if (preconditioner_.lm()) minimise(model().value_or(QuadraticModel{}));
+    if (preconditioner_.lm()) minimise(model());
     if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
     keep();
     return write();

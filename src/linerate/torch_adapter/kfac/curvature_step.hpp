@@ -66,7 +66,8 @@ class CurvatureStep {
   void clip();
   /// Levenberg-Marquardt, of this rank's batch; absent: see take_failure().
   std::optional<QuadraticModel> model();
-  void minimise(const QuadraticModel& model);
+  /// Of all ranks' batches; absent: no rank moves.
+  void minimise(const std::optional<QuadraticModel>& model);
   /// All ranks have found that the program is wrong: write() throws it.
   void note_misuse(std::string what) { open().misuse = std::move(what); }
 
@@ -120,7 +121,9 @@ class CurvatureStep {
   double product() const;
   /// From Open to Found, or to Skipped without nu.
   void close(double q, std::optional<double> nu);
-  void enqueue_close();
+  at::Tensor product_there() const;
+  void enqueue_minimise(const std::optional<QuadraticModel>& model);
+  void enqueue_close(const at::Tensor& q, const at::Tensor& nu);
   void write_directions(const Found& found);
   void enqueue_directions(const Found& found);
   KfacStep report() const;

@@ -66,7 +66,8 @@ at::Tensor EmbeddingBlock::gradient() const {
   return grad.defined() ? to_dtype(grad) : at::Tensor();
 }
 
-at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradient, double damping) const {
+at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradient,
+                                        const at::Tensor& damping) const {
   const at::Tensor a = inverse(FactorSide::a).matrix.unsqueeze(1);
   const Inverse& g = inverse(FactorSide::g);
   if (options_.method == InverseMethod::cholesky) return at::matmul(gradient * a, g.matrix[0]);

@@ -16,7 +16,7 @@ class EmbeddingBlock : public CurvatureBlock {
   /// Which rows of the gradient belong to the padding index.
   bool keeps_input() const override { return true; }
   at::Tensor gradient() const override;
-  at::Tensor precondition(const at::Tensor& gradient, double damping) const override;
+  at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const override;
   void write(const at::Tensor& direction, double nu) const override;
 
  protected:

@@ -37,6 +37,7 @@ CurvatureBlock::Curvature& CurvatureBlock::decided_there(FactorSide side) {
   if (s.updates_there.defined()) return s;
   const at::TensorOptions options = tensor_options();
   s.updates_there = scalar(static_cast<double>(s.updates), options);
+  s.damping_there = scalar(s.damping, options);
   s.raised_there = scalar(0, options);
   s.inverse_there = at::full({}, s.inverse.has_value(), options.dtype(at::kBool));
   if (!s.average.defined()) s.average = at::zeros({packed_elements(side)}, options);
@@ -70,16 +71,18 @@ CurvatureBlock::Tried CurvatureBlock::try_inverse(FactorSide side, const Sources
           at::isfinite(values).all().logical_and(at::isfinite(vectors).all())};
 }
 
-void CurvatureBlock::enqueue_choice(FactorSide side, const Inverse& found,
-                                    const at::Tensor& there) {
+void CurvatureBlock::enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there,
+                                    const at::Tensor& damping) {
   Curvature& s = decided_there(side);
   const Inverse before = s.inverse.value_or(Inverse{});
   s.inverse = Inverse{choice(there, found.matrix, before.matrix),
                       choice(there, found.values, before.values)};
   s.inverse_there = s.inverse_there.logical_or(there);
+  s.damping_there = at::where(there, damping, s.damping_there);
 }
 
-CurvatureBlock::Enqueued CurvatureBlock::enqueue_inverse(FactorSide side, double damping) {
+CurvatureBlock::Enqueued CurvatureBlock::enqueue_inverse(FactorSide side,
+                                                         const at::Tensor& damping) {
   at::Tensor known;  // whether all averages are
   for (const FactorSide each : {FactorSide::a, FactorSide::g}) {
     if (packed_elements(each) == 0) continue;
@@ -92,20 +95,18 @@ CurvatureBlock::Enqueued CurvatureBlock::enqueue_inverse(FactorSide side, double
                   at::pow(100, s.raised_there) * damping);  // each factor has the root of it
   const Enqueued found{known.logical_and(tried.succeeded),
                        known.logical_and(tried.succeeded.logical_not())};
-  enqueue_choice(side, tried.inverse, found.succeeded);
+  enqueue_choice(side, tried.inverse, found.succeeded, damping);
   if (s.inverted.defined()) s.inverted = at::where(found.succeeded, s.average, s.inverted);
   s.raised_there =
       s.raised_there.add(found.failed).sub(found.succeeded.to(at::kDouble)).clamp(0, kMostTenfold);
-  s.damping = damping;
   return found;
 }
 
 void CurvatureBlock::enqueue_taken_inverse(FactorSide side, const at::Tensor& packed,
-                                           const at::Tensor& there, double damping) {
-  enqueue_choice(side, unpacked_inverse(side, packed), there);
+                                           const at::Tensor& there, const at::Tensor& damping) {
+  enqueue_choice(side, unpacked_inverse(side, packed), there, damping);
   Curvature& s = of(side).known;
   if (s.inverted.defined()) s.inverted = at::where(there, s.average, s.inverted);
-  s.damping = damping;
 }
 
 at::Tensor CurvatureBlock::inverse_there() const {

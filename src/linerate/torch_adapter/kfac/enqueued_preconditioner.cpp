@@ -1,12 +1,16 @@
 // What a Preconditioner does without a look at values.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
@@ -16,6 +20,15 @@ namespace linerate::torch_adapter {
 bool Preconditioner::is_on_cpu() const {
   return std::all_of(blocks_.begin(), blocks_.end(),
                      [](const auto& block) { return block->layer().weight.is_cpu(); });
+}
+
+at::Tensor Preconditioner::damping_there() const {
+  if (lm_) return lm_->damping_there();
+  return at::full({}, damping(), blocks_.front()->layer().weight.options().dtype(at::kDouble));
+}
+
+double Preconditioner::known_damping() const {
+  return lm_ && enqueues_ ? std::numeric_limits<double>::quiet_NaN() : damping();
 }
 
 void Preconditioner::enqueue_fold(std::size_t i, const std::array<at::Tensor, 2>& packed) {
@@ -42,7 +55,7 @@ at::Tensor Preconditioner::enqueue_inverse(std::size_t i, FactorSide side) {
   if (blocks_[i]->packed_elements(side) == 0) return {};
   remember(i, FactorSide::a);  // of a side without an average yet: it gets one of zeros
   remember(i, FactorSide::g);
-  const CurvatureBlock::Enqueued found = blocks_[i]->enqueue_inverse(side, damping());
+  const CurvatureBlock::Enqueued found = blocks_[i]->enqueue_inverse(side, damping_there());
   findings_.note(i, side, LateFindings::What::not_inverted, found.failed);
   return found.succeeded;
 }
@@ -50,7 +63,7 @@ at::Tensor Preconditioner::enqueue_inverse(std::size_t i, FactorSide side) {
 void Preconditioner::enqueue_taken_inverse(std::size_t i, FactorSide side, const at::Tensor& packed,
                                            const at::Tensor& there) {
   remember(i, side);
-  blocks_[i]->enqueue_taken_inverse(side, packed, there, damping());
+  blocks_[i]->enqueue_taken_inverse(side, packed, there, damping_there());
 }
 
 Preconditioner::Direction Preconditioner::enqueue_product(std::size_t i,
@@ -69,7 +82,7 @@ Preconditioner::Direction Preconditioner::enqueue_direction(std::size_t i) const
   const at::Tensor gradient = block.gradient();
   if (!block.has_inverse())  // nor has any been tried
     return enqueue_product(i, gradient, block.inverse_there());
-  return enqueue_product(i, block.precondition(gradient, damping()), block.inverse_there());
+  return enqueue_product(i, block.precondition(gradient, damping_there()), block.inverse_there());
 }
 
 at::Tensor Preconditioner::enqueue_clip(const at::Tensor& q) const {
@@ -83,20 +96,50 @@ at::Tensor Preconditioner::enqueue_clip(const at::Tensor& q) const {
   return at::where(finite.gt(0), nu, finite);
 }
 
+void Preconditioner::note_judges(const at::Tensor& judges, int all) {
+  all_judges_ = all;
+  const at::Tensor wrong = at::where(judges.eq(all), 0.0, judges);
+  // A round that is repeated finds none: losses are given once.
+  wrong_judges_ = wrong_judges_.defined() ? at::maximum(wrong_judges_, wrong) : wrong;
+}
+
+void Preconditioner::send_findings(const at::Tensor& q, const at::Tensor& nu) {
+  std::vector<at::Tensor> numbers{q, nu, damping_there()};
+  if (wrong_judges_.defined()) numbers.push_back(std::exchange(wrong_judges_, {}));
+  findings_.send(step_, numbers);
+}
+
+/// The first one.
+template <typename Throwing>
+void Preconditioner::keep_late_failure(Throwing&& throwing) {
+  if (late_failure_) return;
+  try {
+    throwing();
+  } catch (...) {
+    late_failure_ = std::current_exception();
+  }
+}
+
+void Preconditioner::hear_of_judges(std::int64_t step, double judges) {
+  if (judges == 0) return;
+  keep_late_failure([&] { throw UsageError(judges_in_words(step, judges, all_judges_)); });
+}
+
 void Preconditioner::hear_findings(KfacStep& report) {
   while (const std::optional<LateFindings::Step> heard = findings_.take()) {
-    if (heard->step == report.step) report.q = heard->q, report.nu = heard->nu;
+    const double damping = heard->numbers[2];
+    if (heard->step == report.step)
+      report.q = heard->numbers[0], report.nu = heard->numbers[1], report.damping = damping;
+    if (heard->numbers.size() > 3) hear_of_judges(heard->step, heard->numbers[3]);
     for (const LateFindings::Finding& one : heard->findings) {
       const bool dropped = one.what == LateFindings::What::dropped;
       const char* const what = dropped ? kDropped : kNotInverted;
       note_failure(one.block, one.side, what);
-      if (one.in_a_row < options_.max_failures || late_failure_) continue;
-      try {
+      if (one.in_a_row < options_.max_failures) continue;
+      keep_late_failure([&] {
         throw_failed_too_often(one.block, one.side, failure_in_words(one.block, one.side, what),
-                               one.in_a_row);
-      } catch (...) {
-        late_failure_ = std::current_exception();
-      }
+                               {one.in_a_row, damping});
+      });
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -107,13 +109,23 @@ bool KFAC::wants_loss() const {
 }
 
 void KFAC::observe_loss(double before, double after) {
+  observe_loss(c10::scalar_to_tensor(before), c10::scalar_to_tensor(after));
+}
+
+void KFAC::observe_loss(const at::Tensor& before, const at::Tensor& after) {
+  const c10::NoGradGuard no_grad;
   LmUpdate* const lm = impl_->pre.lm();
   if (!lm) throw UsageError("K-FAC: observe_loss() needs the option levenberg_marquardt");
   if (!lm->awaits_change()) return;
+  for (const at::Tensor& loss : {before, after})
+    if (loss.numel() != 1)
+      throw UsageError(fmt::format(
+          "K-FAC: observe_loss(): expected a loss of one element, found {}", loss.numel()));
+  const at::Tensor change = after.sum(at::kDouble) - before.sum(at::kDouble);
   if (impl_->shared_step)
-    lm->note_change(after - before);
+    lm->note_change(change);
   else
-    lm->observe(after - before);
+    lm->observe(change);
 }
 
 KfacState KFAC::save() const { return impl_->pre.save(); }

@@ -197,7 +197,8 @@ at::Tensor KroneckerBlock::gradient() const {
   return at::cat({matrix, column}, 2);
 }
 
-at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient, double damping) const {
+at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient,
+                                        const at::Tensor& damping) const {
   const Inverse &a = inverse(FactorSide::a), &g = inverse(FactorSide::g);
   if (options_.method == InverseMethod::cholesky) {
     if (shape().groups > 1) return at::matmul(at::matmul(g.matrix, gradient), a.matrix);

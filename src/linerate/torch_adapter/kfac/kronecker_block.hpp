@@ -20,7 +20,7 @@ class KroneckerBlock : public CurvatureBlock {
   void add_input(const LayerInput& input) override;
   void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
   at::Tensor gradient() const override;
-  at::Tensor precondition(const at::Tensor& gradient, double damping) const override;
+  at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const override;
   void write(const at::Tensor& direction, double nu) const override;
 
  private:

@@ -33,15 +33,15 @@ class LateFindings {
   };
   struct Step {
     std::int64_t step = -1;
-    double q = 0, nu = 0;
+    std::vector<double> numbers;
     std::vector<Finding> findings;
   };
 
   /// In the step that is being enqueued; `failed`: bool, of no dimensions.
   void note(std::size_t block, doc::FactorSide side, What what, const at::Tensor& failed);
   void forget_notes() { noted_.clear(); }
-  /// Ends the step: its notes are on their way. q, nu: f64, of no dimensions.
-  void send(std::int64_t step, const at::Tensor& q, const at::Tensor& nu);
+  /// Ends the step: its notes and these numbers are on their way; each f64, of no dimensions.
+  void send(std::int64_t step, std::vector<at::Tensor> numbers);
   /// The next step, if what it found has come by now.
   std::optional<Step> take();
 
@@ -54,6 +54,7 @@ class LateFindings {
   };
   struct Sent {
     std::int64_t step;
+    std::size_t numbers;  // before what is noted
     std::vector<Note> notes;
   };
 

@@ -1,12 +1,15 @@
 #include "linerate/torch_adapter/kfac/lm_update.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
 
 namespace linerate::torch_adapter {
@@ -40,6 +43,12 @@ Tensors LmUpdate::parameters() const {
   return list;
 }
 
+at::Tensor LmUpdate::part_in_momentum(const at::Tensor& parameter, const at::Tensor& gradient,
+                                      const at::Tensor& last) const {
+  if (!parameter.grad().defined()) return at::zeros_like(parameter);
+  return there_ ? at::where(gradient.ne(0).any(), last, 0.0) : last;
+}
+
 QuadraticModel LmUpdate::model(const Tensors& directions) {
   const Tensors parameters = this->parameters();
   Tensors gradients;
@@ -51,7 +60,7 @@ QuadraticModel LmUpdate::model(const Tensors& directions) {
     direction_ = gradients_of(parameters);
     momentum_ = last_update_;
     for (std::size_t p = 0; p < momentum_.size(); ++p)
-      if (!parameters[p].grad().defined()) momentum_[p] = at::zeros_like(parameters[p]);
+      momentum_[p] = part_in_momentum(parameters[p], gradients[p], last_update_[p]);
     for (std::size_t p = 0; p < parameters.size(); ++p)
       if (parameters[p].grad().defined()) parameters[p].mutable_grad().copy_(gradients[p]);
   }
@@ -82,30 +91,51 @@ void LmUpdate::write() {
   awaits_change_ = true;
 }
 
-double LmUpdate::damping_after(double change) const {
-  double ratio = change / predicted_;
-  if (!std::isfinite(ratio)) ratio = -100;
+double LmUpdate::damping() const { return there_ ? there_->damping.item<double>() : damping_; }
+
+double LmUpdate::damping_after(const at::Tensor& change) const {
+  if (there_) return enqueued_damping_after(change).item<double>();
+  double ratio = change.item<double>() / predicted_;
+  if (!std::isfinite(ratio)) ratio = kHopeless;
   const double factor = std::pow(options_.decay, options_.every);
-  const double damping = ratio < 0.25   ? damping_ / factor
-                         : ratio > 0.75 ? damping_ * factor
-                                        : damping_;
+  const double damping = ratio < kTooFar        ? damping_ / factor
+                         : ratio > kTooCautious ? damping_ * factor
+                                                : damping_;
   return std::clamp(damping, options_.least, options_.most);
 }
 
-void LmUpdate::observe(double change) {
-  damping_ = damping_after(change);
+void LmUpdate::observe(const at::Tensor& change) {
+  there_ ? enqueue_observe(change, there_->moved) : void(damping_ = damping_after(change));
   awaits_change_ = false;
 }
 
-void LmUpdate::note_change(double change) {
-  if (std::exchange(awaits_change_, false)) change_ = change;
+void LmUpdate::note_change(at::Tensor change) {
+  if (std::exchange(awaits_change_, false)) change_ = std::move(change);
 }
 
-void LmUpdate::load(double damping, Tensors update) {
+void LmUpdate::load(double damping, const Tensors& update) {
+  const Tensors parameters = this->parameters();
+  if (!update.empty() && update.size() != parameters.size())
+    throw InputError(fmt::format(
+        "K-FAC state: expected the last update of {} parameters, found that of {}; load the state "
+        "of the same model",
+        parameters.size(), update.size()));
+  const bool is_there = there_.has_value();
+  decide_there(false);
   if (damping > 0) damping_ = damping;
-  last_update_ = std::move(update);
+  last_update_.clear();
+  for (std::size_t p = 0; p < update.size(); ++p)
+    last_update_.push_back(update[p].to(parameters[p].options(), /*non_blocking=*/false,
+                                        /*copy=*/true));
   change_.reset();
   awaits_change_ = false;
+  decide_there(is_there);
+}
+
+std::string judges_in_words(std::int64_t step, double judges, int ranks) {
+  return fmt::format(
+      "K-FAC: step {}: observe_loss() was called on {} of {} ranks; call it on all of them", step,
+      judges, ranks);
 }
 
 }  // namespace linerate::torch_adapter

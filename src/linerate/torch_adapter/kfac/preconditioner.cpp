@@ -98,10 +98,6 @@ Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions
   if (options_.levenberg_marquardt)
     lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   set_enqueues(false);
-  if (enqueues_ && lm_)
-    throw UsageError(
-        "K-FAC: levenberg_marquardt: expected parameters on the CPU, found some on a device: the "
-        "host computes the damping; leave it out, or train on the CPU");
   begin_step();
 }
 
@@ -132,6 +128,11 @@ bool Preconditioner::inverses_due() const {
 void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
   schedule_ = std::move(schedule);
   begin_step();
+}
+
+void Preconditioner::set_enqueues(bool yes) {
+  enqueues_ = yes || !is_on_cpu();
+  if (lm_) lm_->decide_there(enqueues_);
 }
 
 double Preconditioner::damping() const {
@@ -219,15 +220,16 @@ void Preconditioner::take_failures(KfacStep& report) {
 
 void Preconditioner::require_below_limit(std::size_t i, FactorSide side, int in_a_row) const {
   if (in_a_row >= options_.max_failures)
-    throw_failed_too_often(i, side, std::prev(failures_.upper_bound({i, side}))->second, in_a_row);
+    throw_failed_too_often(i, side, std::prev(failures_.upper_bound({i, side}))->second,
+                           {in_a_row, damping()});
 }
 
 void Preconditioner::throw_failed_too_often(std::size_t i, FactorSide side, const std::string& what,
-                                            int in_a_row) const {
+                                            const InARow& row) const {
   throw InputError(fmt::format(
       "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
       "damping, a lower learning rate, or skip the layer",
-      step_, what, in_a_row, range_of(blocks_[i]->average(side)), damping()));
+      step_, what, row.failures, range_of(blocks_[i]->average(side)), row.damping));
 }
 
 bool Preconditioner::can_precondition(std::size_t i) const {
@@ -331,9 +333,7 @@ void Preconditioner::load(const KfacState& state, const HoldsOfBlock& holds) {
   load_blocks(state, holds);
   last_rate_ = state.rate;
   step_ = state.step;
-  std::vector<at::Tensor> update;
-  for (const at::Tensor& t : state.lm_update) update.push_back(t.clone());
-  if (lm_) lm_->load(state.lm_damping, std::move(update));
+  if (lm_) lm_->load(state.lm_damping, state.lm_update);
   discard_batch();
 }
 

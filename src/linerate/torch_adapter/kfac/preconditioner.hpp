@@ -49,7 +49,7 @@ class Preconditioner {
   /// values is decided by tensors, and what failed is heard later. So it is where weights lie on a
   /// device.
   bool enqueues() const { return enqueues_; }
-  void set_enqueues(bool yes) { enqueues_ = yes || !is_on_cpu(); }
+  void set_enqueues(bool yes);
 
   void begin_step();
   bool factors_due() const;
@@ -59,8 +59,11 @@ class Preconditioner {
     bool factors = true, inverses = true;
   };
   void follow(std::function<Due(std::int64_t step)> schedule);
-  /// By the options or the Levenberg-Marquardt rule.
+  /// By the options or the Levenberg-Marquardt rule; of what that decides on a device it waits for
+  /// it.
   double damping() const;
+  /// NaN if a device decides it.
+  double known_damping() const;
   /// Null if the options do not ask for it.
   LmUpdate* lm() { return lm_ ? &*lm_ : nullptr; }
   const LmUpdate* lm() const { return lm_ ? &*lm_ : nullptr; }
@@ -108,8 +111,12 @@ class Preconditioner {
   std::optional<double> clip(double q) const;
   /// The same of q and nu as f64 of no dimensions; nu = 0: no gradient counts.
   at::Tensor enqueue_clip(const at::Tensor& q) const;
+  /// Levenberg-Marquardt, where values are not read: so many ranks (f64, of no dimensions) have
+  /// given their losses, and so many should have if any has. If they have not it is in
+  /// take_late_failure().
+  void note_judges(const at::Tensor& judges, int all);
   /// What this step has found out is on its way to the host.
-  void send_findings(const at::Tensor& q, const at::Tensor& nu) { findings_.send(step_, q, nu); }
+  void send_findings(const at::Tensor& q, const at::Tensor& nu);
   /// Takes what has come of this step and those before: into `report`, failures by the words of
   /// take_failures(). What has failed too often is in take_late_failure().
   void hear_findings(KfacStep& report);
@@ -139,9 +146,18 @@ class Preconditioner {
  private:
   bool is_on_cpu() const;
   void enqueue_fold(std::size_t block, const std::array<at::Tensor, 2>& packed);
+  /// f64, of no dimensions, where the weights are.
+  at::Tensor damping_there() const;
+  template <typename Throwing>
+  void keep_late_failure(Throwing&& throwing);
+  void hear_of_judges(std::int64_t step, double judges);
   std::string failure_in_words(std::size_t block, FactorSide side, const char* what) const;
+  struct InARow {
+    int failures = 0;
+    double damping = 0;  // of the last one
+  };
   [[noreturn]] void throw_failed_too_often(std::size_t block, FactorSide side,
-                                           const std::string& what, int in_a_row) const;
+                                           const std::string& what, const InARow& row) const;
   void remember(std::size_t block, FactorSide side);
   void note_inverse(std::size_t block, FactorSide side, bool succeeded);
   void note_failure(std::size_t block, FactorSide side, const char* what);
@@ -162,6 +178,8 @@ class Preconditioner {
   bool warned_unbound_ = false;
   bool enqueues_ = false;
   LateFindings findings_;
+  at::Tensor wrong_judges_;  // f64: how many ranks gave losses if not all did, else 0
+  int all_judges_ = 0;
   std::exception_ptr late_failure_;
   std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;

@@ -1,9 +1,16 @@
 #include "linerate/torch_adapter/kfac/quadratic_model.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
 
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
 
@@ -12,19 +19,39 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-double product_of(const at::Tensor& x, const at::Tensor& y) {
-  return (x * y).sum(at::kDouble).item<double>();
-}
+at::Tensor product_of(const at::Tensor& x, const at::Tensor& y) { return (x * y).sum(at::kDouble); }
 
-double sum_of_products(const Tensors& x, const Tensors& y) {
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += product_of(x[i], y[i]);
+at::Tensor sum_of_products(const Tensors& x, const Tensors& y) {
+  at::Tensor sum = product_of(x[0], y[0]);
+  for (std::size_t i = 1; i < x.size(); ++i) sum.add_(product_of(x[i], y[i]));
   return sum;
 }
 
-double quadratic(const std::array<double, 3>& m, double x, double y) {
+/// At (x, y), of the symmetric matrix with these entries: numbers, or what a device computes.
+template <typename Number>
+Number quadratic(const std::array<Number, 3>& m, const Number& x, const Number& y) {
   return m[0] * x * x + 2 * m[1] * x * y + m[2] * y * y;
 }
+
+template <std::size_t kNumbers>
+std::array<double, kNumbers> numbers_of(const at::Tensor& values) {
+  const at::Tensor here = values.contiguous();
+  std::array<double, kNumbers> numbers{};
+  std::copy_n(here.const_data_ptr<double>(), kNumbers, numbers.begin());
+  return numbers;
+}
+
+template <std::size_t kNumbers>
+std::array<at::Tensor, kNumbers> entries_of(const at::Tensor& values) {
+  std::array<at::Tensor, kNumbers> entries;
+  for (std::size_t i = 0; i < kNumbers; ++i)
+    entries[i] = values.select(0, static_cast<std::int64_t>(i));
+  return entries;
+}
+
+/// Of parallel vectors, or without a last update, the determinant is roundings at most: the step
+/// goes along the direction alone.
+constexpr double kParallel = 1e-14;
 
 }  // namespace
 
@@ -56,14 +83,14 @@ Tensors jacobian_products(const at::Tensor& output, const Tensors& parameters,
 QuadraticModel plane_of(const Tensors& gradients, const Tensors& direction,
                         const Tensors& last_update) {
   const c10::NoGradGuard no_grad;
-  QuadraticModel model;
-  model.slope[0] = sum_of_products(direction, gradients);
-  model.lengths[0] = sum_of_products(direction, direction);
-  if (last_update.empty()) return model;
-  model.slope[1] = sum_of_products(last_update, gradients);
-  model.lengths[1] = sum_of_products(direction, last_update);
-  model.lengths[2] = sum_of_products(last_update, last_update);
-  return model;
+  const at::Tensor slope = sum_of_products(direction, gradients);
+  const at::Tensor length = sum_of_products(direction, direction);
+  const at::Tensor none = at::zeros_like(slope), no_curvature = at::zeros({3}, slope.options());
+  if (last_update.empty())
+    return {at::stack({slope, none}), no_curvature, at::stack({length, none, none})};
+  return {at::stack({slope, sum_of_products(last_update, gradients)}), no_curvature,
+          at::stack({length, sum_of_products(direction, last_update),
+                     sum_of_products(last_update, last_update)})};
 }
 
 QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
@@ -76,31 +103,47 @@ QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const Co
   QuadraticModel model = plane_of(gradients, direction, last_update);
   const auto bend = [&](std::size_t i, std::size_t j) {
     const at::Tensor bent = hessian_product(output, loss, products[j]);
-    return product_of(products[i], terms.counted.masked(bent)) / terms.terms;
+    return product_of(products[i], terms.counted.masked(bent)).div_(terms.terms);
   };
-  model.curvature[0] = bend(0, 0);
-  if (plane.size() == 1) return model;
-  model.curvature[1] = bend(0, 1);
-  model.curvature[2] = bend(1, 1);
+  const at::Tensor first = bend(0, 0);
+  const bool is_plane = plane.size() > 1;
+  model.curvature = at::stack({first, is_plane ? bend(0, 1) : at::zeros_like(first),
+                               is_plane ? bend(1, 1) : at::zeros_like(first)});
   return model;
 }
 
 QuadraticStep minimise(const QuadraticModel& model, double damping, double l2) {
+  const auto slope = numbers_of<2>(model.slope);
+  const auto curvature = numbers_of<3>(model.curvature), lengths = numbers_of<3>(model.lengths);
   std::array<double, 3> m{};
-  for (std::size_t i = 0; i < 3; ++i) m[i] = model.curvature[i] + (damping + l2) * model.lengths[i];
+  for (std::size_t i = 0; i < 3; ++i) m[i] = curvature[i] + (damping + l2) * lengths[i];
   QuadraticStep step;
   const double determinant = m[0] * m[2] - m[1] * m[1];
-  // Parallel vectors, or no last update: along the direction alone.
-  if (determinant > 1e-14 * m[0] * m[2]) {
-    step.direction = -(m[2] * model.slope[0] - m[1] * model.slope[1]) / determinant;
-    step.momentum = -(m[0] * model.slope[1] - m[1] * model.slope[0]) / determinant;
+  if (determinant > kParallel * m[0] * m[2]) {
+    step.direction = -(m[2] * slope[0] - m[1] * slope[1]) / determinant;
+    step.momentum = -(m[0] * slope[1] - m[1] * slope[0]) / determinant;
   } else if (m[0] > 0) {
-    step.direction = -model.slope[0] / m[0];
+    step.direction = -slope[0] / m[0];
   }
   const double x = step.direction, y = step.momentum;
-  step.change = model.slope[0] * x + model.slope[1] * y +
-                (quadratic(model.curvature, x, y) + l2 * quadratic(model.lengths, x, y)) / 2;
+  step.change = slope[0] * x + slope[1] * y +
+                (quadratic(curvature, x, y) + l2 * quadratic(lengths, x, y)) / 2;
   return step;
+}
+
+EnqueuedQuadraticStep enqueue_minimise(const QuadraticModel& model, const at::Tensor& damping,
+                                       double l2) {
+  const auto slope = entries_of<2>(model.slope);
+  const auto m = entries_of<3>(model.curvature + (damping + l2) * model.lengths);
+  const at::Tensor determinant = m[0] * m[2] - m[1] * m[1];
+  const at::Tensor is_plane = determinant.gt(kParallel * m[0] * m[2]);
+  const at::Tensor alone = at::where(m[0].gt(0), -slope[0] / m[0], 0.0);
+  const at::Tensor x =
+      at::where(is_plane, -(m[2] * slope[0] - m[1] * slope[1]) / determinant, alone);
+  const at::Tensor y = at::where(is_plane, -(m[0] * slope[1] - m[1] * slope[0]) / determinant, 0.0);
+  const at::Tensor bend = quadratic(entries_of<3>(model.curvature), x, y) +
+                          l2 * quadratic(entries_of<3>(model.lengths), x, y);
+  return {x, y, slope[0] * x + slope[1] * y + bend / 2};
 }
 
 }  // namespace linerate::torch_adapter

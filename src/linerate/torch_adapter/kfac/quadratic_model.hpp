@@ -4,8 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
-#include <cstdint>
 #include <vector>
 
 #include "linerate/torch_adapter/kfac/counted_positions.hpp"
@@ -15,11 +13,12 @@ namespace linerate::torch_adapter {
 
 /// The model m(x) = gᵀVx + xᵀVᵀ(C + l2)Vx / 2 in the plane V = [direction, last update], C the
 /// exact Gauss-Newton matrix of the batch. The model of all ranks' batches has the mean of their
-/// curvatures; slopes and lengths come from gradients and directions that all ranks share.
+/// curvatures; slopes and lengths come from gradients and directions that all ranks share. All f64,
+/// where the parameters lie.
 struct QuadraticModel {
-  std::array<double, 2> slope{};      // Vᵀ gradient
-  std::array<double, 3> curvature{};  // Vᵀ C V: 00, 01, 11
-  std::array<double, 3> lengths{};    // Vᵀ V
+  at::Tensor slope;      // [2]: Vᵀ gradient
+  at::Tensor curvature;  // [3]: Vᵀ C V: 00, 01, 11
+  at::Tensor lengths;    // [3]: Vᵀ V
 };
 
 /// x of the least m with `damping` added to C, and m(x) with l2 alone.
@@ -28,6 +27,14 @@ struct QuadraticStep {
   double change = 0;
 };
 QuadraticStep minimise(const QuadraticModel& model, double damping, double l2);
+
+/// The same where values are not read: all f64 of no dimensions. Of a model that is not finite it
+/// is of no use.
+struct EnqueuedQuadraticStep {
+  at::Tensor direction, momentum, change;
+};
+EnqueuedQuadraticStep enqueue_minimise(const QuadraticModel& model, const at::Tensor& damping,
+                                       double l2);
 
 /// (d output / d parameters) vectors, by two passes backward: the graph is kept. Parameters that
 /// the output does not depend on, or that are frozen, count as 0.

@@ -36,8 +36,7 @@ at::Tensor normalized(const at::Tensor& x, const LayerInput& input) {
 }
 
 /// (F + damping I)^-1, entry by entry; its determinant is at least damping².
-template <typename Damping>
-at::Tensor inverse_of(const at::Tensor& f, const Damping& damping) {
+at::Tensor inverse_of(const at::Tensor& f, const at::Tensor& damping) {
   const at::Tensor first = f[0] + damping, second = f[2] + damping;
   const at::Tensor determinant = first * second - f[1] * f[1];
   return at::stack({second / determinant, -f[1] / determinant, first / determinant});
@@ -81,7 +80,8 @@ at::Tensor UnitWiseBlock::gradient() const {
   return at::stack({s, shifted ? to_dtype(layer().bias.grad()).flatten() : at::zeros_like(s)});
 }
 
-at::Tensor UnitWiseBlock::precondition(const at::Tensor& gradient, double damping) const {
+at::Tensor UnitWiseBlock::precondition(const at::Tensor& gradient,
+                                       const at::Tensor& damping) const {
   const at::Tensor kept = inverse(FactorSide::g).matrix.view({3, -1});
   const at::Tensor m = options_.method == InverseMethod::eigen ? inverse_of(kept, damping) : kept;
   return at::stack(

@@ -17,7 +17,7 @@ class UnitWiseBlock : public CurvatureBlock {
   void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
   bool keeps_input() const override { return true; }
   at::Tensor gradient() const override;
-  at::Tensor precondition(const at::Tensor& gradient, double damping) const override;
+  at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const override;
   void write(const at::Tensor& direction, double nu) const override;
 
  protected:

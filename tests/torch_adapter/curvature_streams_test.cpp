@@ -2,11 +2,15 @@
 // whatever the strategy, and the host waits for nothing.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
@@ -228,23 +232,69 @@ TEST(StreamedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
   });
 }
 
-TEST(StreamedCurvature, WhatOnlyTheHostCanDecideIsRefused) {
-  comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kThreads, c);
-    const auto refusal = [&](const KfacOptions& options) -> std::string {
-      Net net;
-      KFAC pre(*net, options);
-      try {
-        const DataParallel parallel(
-            *net, c, {.strategy = "ddp+kfac(d)", .preconditioner = &pre, .device_group = kThreads});
-      } catch (const UsageError& e) {
-        return e.what();
-      }
-      return "none";
-    };
-    EXPECT_EQ(refusal(kfac_options()), "none");
-    EXPECT_THAT(refusal(kfac_options(InverseMethod::eigen)), HasSubstr("found eigenvectors"));
+/// How many eigendecompositions a rank's steps ask for, by the Plan.
+std::int64_t eigendecompositions(const doc::Plan& plan, std::string_view variant, int rank) {
+  const doc::TaskGraph& graph = plan.variants.at(to_index(plan.variant_index(variant)));
+  return std::count_if(graph.tasks.begin(), graph.tasks.end(), [&](const doc::Task& task) {
+    return doc::is_eigendecomposition(plan, task) && plan.group_of(task).holds(rank);
   });
+}
+
+/// The host waits for the status of each solver, and for nothing else.
+template <typename Model>
+std::vector<torch::Tensor> by_eigenvectors(Communicator& c, const std::string& strategy,
+                                           const Data& mine, bool there) {
+  std::optional<CpuAsDevice> as_device;
+  if (there) as_device.emplace();
+  Model net;
+  KFAC pre(*net, kfac_options(InverseMethod::eigen));
+  DataParallel parallel(*net, c,
+                        {.strategy = strategy,
+                         .measured_steps = 2,
+                         .preconditioner = &pre,
+                         .device_group = there ? kThreads : ""});
+  torch::optim::SGD optimizer = optimizer_of(*net);
+  const HostReads reads;
+  std::int64_t waits = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const int before = HostReads::count();
+    const doc::Plan plan = parallel.plan();
+    optimizer.zero_grad();
+    parallel.set_batch(mine.inputs.size(0));
+    loss_of(net, mine).backward();
+    const StepReport report = parallel.finish();
+    pre.step();
+    optimizer.step();
+    if (!there) continue;
+    const std::int64_t solved = eigendecompositions(plan, report.variant, c.rank());
+    EXPECT_EQ(report.host_waits, solved) << strategy << ", step " << step;
+    waits += report.host_waits;
+    if (parallel.plan().hash() == plan.hash()) {
+      EXPECT_EQ(HostReads::count() - before, solved) << strategy << ", step " << step;
+    }
+  }
+  // D decomposes on every rank, the others on some.
+  std::int64_t all = waits;
+  c.all_reduce(comm::buffer(std::span(&all, 1)), comm::Reduce::sum, "waits")->wait();
+  EXPECT_EQ(all > 0, there);
+  return weights_of(*net);
+}
+
+TEST_P(StreamedCurvature, ByEigenvectorsEndsAtTheSameWeights) {
+  const Data images = Data::whole(), tokens = Data::of_tokens();
+  for (const std::string& kfac : streamed_strategies(GetParam()))
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const GroupOverCommunicator group(kThreads, c);
+      const std::string strategy = "ddp+" + kfac;
+      const auto compare = [&]<typename Model>(const Data& mine) {
+        EXPECT_LT(largest_difference(by_eigenvectors<Model>(c, strategy, mine, true),
+                                     by_eigenvectors<Model>(c, strategy, mine, false)),
+                  1e-9)
+            << strategy;
+      };
+      compare.template operator()<Net>(images.of(c, true));
+      compare.template operator()<TokenNet>(tokens.of(c, true));
+    });
 }
 
 TEST(StreamedCurvature, GroupsOfRanksAreRefused) {

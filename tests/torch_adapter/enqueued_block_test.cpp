@@ -1,10 +1,13 @@
 // What a block decides if nobody looks at its values.
 #include <gtest/gtest.h>
+#include <torch/library.h>
 #include <torch/torch.h>
 
 #include <limits>
+#include <tuple>
 
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 namespace linerate::torch_adapter {
@@ -44,13 +47,14 @@ TEST(EnqueuedBlock, TakesAFactorThatIsUsedAndFinite) {
 /// 0.1, then ten times as much.
 TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
   const auto block = linear_block();
+  const at::Tensor damping = torch::tensor(0.01, torch::kDouble);
   const auto inverse = [&] {
-    return block->enqueue_inverse(FactorSide::a, 0.01).succeeded.item<bool>();
+    return block->enqueue_inverse(FactorSide::a, damping).succeeded.item<bool>();
   };
   EXPECT_FALSE(inverse());  // of nothing
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
     enqueue_average(*block, side, diagonal(1, -0.5));
-  const CurvatureBlock::Enqueued first = block->enqueue_inverse(FactorSide::a, 0.01);
+  const CurvatureBlock::Enqueued first = block->enqueue_inverse(FactorSide::a, damping);
   EXPECT_TRUE(first.failed.item<bool>());
   EXPECT_FALSE(first.succeeded.item<bool>());
   EXPECT_FALSE(block->save(FactorSide::a).has_inverse);
@@ -61,6 +65,42 @@ TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
   EXPECT_FALSE(inverse());  // a tenth again
   EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
   EXPECT_FALSE(block->inverse_there().item<bool>());  // G has none
+}
+
+/// LibTorch throws then, though nobody has asked for the status.
+std::tuple<at::Tensor, at::Tensor> does_not_converge(const at::Tensor&, c10::string_view, bool) {
+  TORCH_CHECK_LINALG(false, "the algorithm failed to converge");
+}
+
+TEST(EnqueuedBlock, KeepsTheOldEigenvectorsIfTheSolverFails) {
+  const auto block = make_block({.name = "layer", .weight = torch::zeros({2, 2}, torch::kDouble)},
+                                {.method = InverseMethod::eigen});
+  const auto inverse = [&] {
+    return block->enqueue_inverse(FactorSide::a, torch::tensor(0.01, torch::kDouble));
+  };
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    enqueue_average(*block, side, diagonal(2, 4));
+  EXPECT_TRUE(inverse().succeeded.item<bool>());
+  const at::Tensor found = block->packed_inverse(FactorSide::a);
+  enqueue_average(*block, FactorSide::a, diagonal(4, 8));
+  {
+    torch::Library failing(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    failing.impl("_linalg_eigh", does_not_converge);
+    const CurvatureBlock::Enqueued tried = inverse();
+    EXPECT_TRUE(tried.failed.item<bool>());
+    EXPECT_FALSE(tried.succeeded.item<bool>());
+    EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
+  }
+  EXPECT_TRUE(inverse().succeeded.item<bool>());
+  EXPECT_FALSE(block->packed_inverse(FactorSide::a).equal(found));
+}
+
+TEST(EnqueuedBlock, HasNoEigenvectorsOfWhatIsNotFinite) {
+  const at::Tensor broken = torch::full({1, 2, 2}, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(try_symmetric_eigen(broken.to(torch::kDouble)).succeeded.item<bool>());
+  const TriedEigen found = try_symmetric_eigen(torch::eye(2, torch::kDouble).unsqueeze(0) * 3);
+  EXPECT_TRUE(found.succeeded.item<bool>());
+  EXPECT_TRUE(found.values.eq(3).all().item<bool>());
 }
 
 }  // namespace

@@ -252,6 +252,10 @@ struct Plan {
 [[nodiscard]] bool is_coding(const Plan& plan, const Task& task);
 /// A task that only waits for its `seconds`.
 [[nodiscard]] bool is_timer(const Plan& plan, const Task& task);
+/// What inverts a factor: by Cholesky's decomposition, or into eigenvectors and eigenvalues.
+[[nodiscard]] Component inverse_operation(bool eigen);
+/// A task that does it by eigenvectors.
+[[nodiscard]] bool is_eigendecomposition(const Plan& plan, const Task& task);
 
 /// Throws InternalError when a graph breaks the rules above (order, ranges, schedule, padding).
 void validate(const Plan&);

@@ -248,6 +248,19 @@ bool is_timer(const Plan& plan, const Task& task) {
   return task.kind == TaskKind::host && plan.operation_name(task) == "timer";
 }
 
+Component inverse_operation(bool eigen) {
+  Component operation{"inverse", {}};
+  if (eigen) operation.options.emplace_back("by", "eigen");
+  return operation;
+}
+
+bool is_eigendecomposition(const Plan& plan, const Task& task) {
+  if (task.kind != TaskKind::inverse || task.operation < 0) return false;
+  const std::string* const by =
+      plan.operations[static_cast<std::size_t>(task.operation)].find("by");
+  return by && *by == "eigen";
+}
+
 std::uint64_t Plan::hash() const {
   std::uint64_t h = hash_text(strategy, kHashStart);
   h = hash_number(ranks, h);

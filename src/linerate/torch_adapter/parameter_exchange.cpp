@@ -88,11 +88,6 @@ void require_enqueued(const DataParallelOptions& options) {
   // Plans have timers as soon as they know times, so it is too late to see them there.
   if (const std::string* timer = strategy.exchange.find("timer"); timer && *timer == "clock")
     refuse("timers");
-  if (options.preconditioner) {
-    const KfacOptions& kfac = KfacInside::preconditioner(*options.preconditioner).options();
-    if (kfac.method == InverseMethod::eigen)
-      refuse("eigenvectors, whose solver has the host wait for its status");
-  }
 }
 
 std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10::Device device,

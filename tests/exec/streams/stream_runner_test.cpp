@@ -149,7 +149,7 @@ TEST(StreamRunner, AnArrayIsWrittenWhenItIsFree) {
   EXPECT_EQ(e.runner.counts().memory_waits, 3);
 }
 
-TEST(StreamRunner, TheHostWaitsForCounts) {
+TEST(StreamRunner, TheHostWaitsForCountsAndForResults) {
   TaskGraph g = exchange_graph("steady", {1});
   doc::Payload coded{.content = doc::Content::encoded, .of = 0, .elements = 4, .padded = 4};
   doc::Payload counts{.content = doc::Content::counts, .of = 1, .elements = 1, .padded = 1};
@@ -157,9 +157,15 @@ TEST(StreamRunner, TheHostWaitsForCounts) {
   const auto encode = g.add(task_at(TaskKind::encode, Resource::codec), 0u);
   const auto counted = g.add(task_at(TaskKind::all_gather, Resource::network, 2), encode);
   g.add(task_at(TaskKind::all_gather_v, Resource::network, 1), encode, counted);
-  Enqueued e(plan_of(1, {g}, 1));
+  doc::Task inverse = task_at(TaskKind::inverse, Resource::compute);
+  inverse.origin = doc::Origin::executed;
+  inverse.operation = 2;
+  g.add(inverse);
+  auto plan = plan_of(1, {g}, 1);
+  plan->operations.push_back(doc::inverse_operation(/*eigen=*/true));
+  Enqueued e(plan);
   const std::vector<std::string> lines = e.step();
-  EXPECT_EQ(e.runner.counts().host_waits, 1) << testing::PrintToString(lines);
+  EXPECT_EQ(e.runner.counts().host_waits, 2) << testing::PrintToString(lines);
   const auto at = [&](const std::string& line) {
     return std::find(lines.begin(), lines.end(), line) - lines.begin();
   };

@@ -4,7 +4,8 @@
 
 namespace linerate::exec {
 
-HostRead host_read_of(const doc::Plan&, const doc::TaskGraph& graph, const doc::Task& task) {
+HostRead host_read_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
+  if (doc::is_eigendecomposition(plan, task)) return HostRead::result;
   const bool reads_counts = task.kind == doc::TaskKind::all_gather_v && task.last >= task.first &&
                             counts_of(graph, task.first) >= 0;
   return reads_counts ? HostRead::counts : HostRead::nothing;

@@ -11,8 +11,9 @@ enum class HostRead : std::uint8_t {
   result   // what the task made or read, before anything else is enqueued
 };
 
-/// Of our operations as they are. What a step's flags say is none of these: no task of the step
-/// depends on it.
+/// Of our operations as they are: LibTorch's eigendecomposition looks at its solver's status, and
+/// nothing of ATen's can keep it from that. What a step's flags say is none of these: no task of
+/// the step depends on it.
 HostRead host_read_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
 
 }  // namespace linerate::exec

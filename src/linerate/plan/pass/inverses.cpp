@@ -38,7 +38,7 @@ class Inverses {
     task.kind = doc::TaskKind::inverse;
     task.resource = doc::Resource::compute;
     task.subject = doc::Subject::inverses;
-    task.operation = step_.operation("inverse");
+    task.operation = step_.plan->operation(doc::inverse_operation(curvature_.kfac.eigen));
     task.group = curvature_.inverse_group(owner(f), *step_.plan);
     task.first = task.last = f;
     task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);

@@ -3,7 +3,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/lerp.h>
-#include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -66,9 +65,8 @@ CurvatureBlock::Tried CurvatureBlock::try_inverse(FactorSide side, const Sources
     TriedInverse tried = try_damped_inverses(full, factored_damping(side, sources, damping));
     return {{std::move(tried.matrices), {}}, std::move(tried.succeeded)};
   }
-  const auto [values, vectors] = at::linalg_eigh(full);  // waits for its solver's status
-  return {{vectors.contiguous(), values.clamp_min(0)},
-          at::isfinite(values).all().logical_and(at::isfinite(vectors).all())};
+  TriedEigen tried = try_symmetric_eigen(full);
+  return {{std::move(tried.vectors), std::move(tried.values)}, std::move(tried.succeeded)};
 }
 
 void CurvatureBlock::enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there,

@@ -9,6 +9,8 @@
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -91,6 +93,17 @@ TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& 
       lower, at::eye(symmetric.size(-1), symmetric.options()), /*upper=*/false);
   const at::Tensor matrices = at::matmul(root.mT(), root);
   return {matrices, info.eq(0).all().logical_and(at::isfinite(matrices).all())};
+}
+
+TriedEigen try_symmetric_eigen(const at::Tensor& symmetric) {
+  const at::Tensor usable = at::isfinite(symmetric).all();  // or solvers may loop for ever
+  try {
+    const auto [values, vectors] = at::linalg_eigh(at::where(usable, symmetric, 0.0));
+    const at::Tensor finite = at::isfinite(values).all().logical_and(at::isfinite(vectors).all());
+    return {vectors.contiguous(), values.clamp_min(0), usable.logical_and(finite)};
+  } catch (const c10::LinAlgError&) {  // the iteration did not converge
+    return {symmetric, symmetric.select(-1, 0), at::zeros_like(usable)};
+  }
 }
 
 std::optional<SymmetricEigen> symmetric_eigen(const at::Tensor& symmetric) {

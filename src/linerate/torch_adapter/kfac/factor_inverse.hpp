@@ -25,6 +25,14 @@ struct TriedInverse {
 /// precision. damping: [n], of any floating type.
 TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping);
 
+/// symmetric[i] = vectors[i] diag(values[i]) vectors[i]ᵀ of n matrices of one size together, in
+/// their own precision; the host waits for the solver's status, and for nothing else.
+struct TriedEigen {
+  at::Tensor vectors, values;  // [n, d, d], [n, d] >= 0; of no use if it failed
+  at::Tensor succeeded;        // bool, of no dimensions: all are finite
+};
+TriedEigen try_symmetric_eigen(const at::Tensor& symmetric);
+
 /// symmetric = vectors diag(values) vectorsᵀ, values >= 0 (a negative one is rounding).
 struct SymmetricEigen {
   at::Tensor vectors, values;  // [d, d], [d]

@@ -2,8 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
@@ -41,8 +43,24 @@ class CommunicatorBackend final : public ::c10d::Backend {
       : Backend(communicator.rank(), communicator.size()),
         communicator_(communicator),
         damage_(std::move(damage)) {}
+  explicit CommunicatorBackend(std::unique_ptr<comm::Communicator> part)
+      : Backend(part->rank(), part->size()), own_(std::move(part)), communicator_(*own_) {}
 
   const std::string getBackendName() const override { return "communicator"; }
+
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  /// Among all of its ranks, each of which names the part that it is in, or another.
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<::c10d::Store>&,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override {
+    const auto at = std::find(ranks.begin(), ranks.end(), getRank());
+    const bool is_in = at != ranks.end();
+    auto part = communicator_.split(is_in ? ranks.front() : comm::kNoGroup,
+                                    static_cast<int>(at - ranks.begin()), options->group_name);
+    if (!is_in) return nullptr;
+    return c10::make_intrusive<CommunicatorBackend>(std::move(part));
+  }
 
   WorkPtr broadcast(std::vector<at::Tensor>& tensors,
                     const ::c10d::BroadcastOptions& options) override {
@@ -76,8 +94,10 @@ class CommunicatorBackend final : public ::c10d::Backend {
   }
 
  private:
+  const std::unique_ptr<comm::Communicator> own_;  // null: another's
   comm::Communicator& communicator_;
   GroupOverCommunicator::Damage damage_;
+  const c10::intrusive_ptr<Options> options_ = c10::make_intrusive<Options>("communicator");
 };
 
 }  // namespace
@@ -86,7 +106,8 @@ GroupOverCommunicator::GroupOverCommunicator(std::string name, comm::Communicato
                                              Damage damage)
     : name_(std::move(name)) {
   ::c10d::set_thread_isolation_mode(true);  // a registry for each rank
-  auto group = c10::make_intrusive<::c10d::ProcessGroup>(communicator.rank(), communicator.size());
+  auto group = c10::make_intrusive<::c10d::ProcessGroup>(c10::make_intrusive<::c10d::HashStore>(),
+                                                         communicator.rank(), communicator.size());
   group->setBackend(c10::DeviceType::CPU, ::c10d::ProcessGroup::BackendType::CUSTOM,
                     c10::make_intrusive<CommunicatorBackend>(communicator, std::move(damage)));
   ::c10d::register_process_group(name_, group);

@@ -32,16 +32,26 @@ class LoggedGroup final : public comm::TensorGroup {
   void all_gather(at::Tensor, const std::string&) override {}
   void all_to_all(at::Tensor, at::Tensor, const std::string&) override {}
   void broadcast(at::Tensor, int, const std::string&) override {}
+  std::unique_ptr<comm::TensorGroup> part(const std::vector<int>&, const std::string&) override {
+    return std::make_unique<LoggedGroup>();
+  }
 };
+
+enum class SecondSum { of_all, of_a_part };
 
 /// Steps of three gradients in buckets of two and one.
 class LoggedSteps {
  public:
-  explicit LoggedSteps(comm::Communicator& communicator, exec::Recorder* recorder = nullptr)
+  explicit LoggedSteps(comm::Communicator& communicator, exec::Recorder* recorder = nullptr,
+                       SecondSum second = SecondSum::of_all)
       : steps(communicator, memory_, support::logged_device(0), std::make_unique<LoggedGroup>(),
               recorder) {
     for (int i = 0; i < 3; ++i)
       parameters_.push_back({fmt::format("g{}", i), torch::zeros({1}), DType::f32, {1}, {1}});
+    if (second == SecondSum::of_a_part) {
+      plan_->groups.push_back({"a part", {{0}}});
+      plan_->variants[0].tasks[4].group = 1;
+    }
     memory_.lay_out(plan_->variants[0], {&parameters_[0], &parameters_[1], &parameters_[2]});
     steps.set_plan(plan_, 0);
   }
@@ -84,6 +94,19 @@ TEST(LoggedSteps, BeginAfterWhatTheProgramHasWritten) {
       EXPECT_EQ("0:1 waits " + begun[0].substr(12), begun[1]);
       logged.rest();
     }
+  });
+}
+
+/// Each group's collectives are in a stream of its own, and wait for that of the other before them.
+TEST(LoggedSteps, ExchangeAmongAPartOfTheRanksInAnotherStream) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    support::forget_guard_calls();
+    LoggedSteps logged(communicator, nullptr, SecondSum::of_a_part);
+    logged.begin(0);
+    EXPECT_THAT(logged.rest(),
+                ElementsAre("0:0 records 0", "0:1 waits 0", "0:1 does task 0", "0:1 records 1",
+                            "0:0 records 2", "0:2 waits 2", "0:2 waits 1", "0:2 does task 0",
+                            "0:2 records 3", "0:0 waits 3"));
   });
 }
 

@@ -150,6 +150,17 @@ TEST_P(StreamedMarquardt, EndsAtTheSameWeights) {
   }
 }
 
+/// Two rows of two columns.
+TEST(StreamedMarquardtOfHybrid, EndsAtTheSameWeights) {
+  const Data images = Data::whole();
+  const std::string strategy = "ddp+kfac(hybrid, fraction=0.5, inverses=2)";
+  comm::run_ranks(4, [&](Communicator& c) {
+    const GroupOverCommunicator group(kMarquardtRanks, c);
+    expect_same_run(train_by_rule<Net>(c, strategy, images.of(c), kMarquardtRanks, false),
+                    train_by_rule<Net>(c, strategy, images.of(c), "", false), strategy);
+  });
+}
+
 /// A layer that nobody uses in a step has no part in its update, and in the momentum of none.
 TEST_P(StreamedMarquardt, FollowsWhatProgramsDo) {
   const Data images = Data::whole();

@@ -2,6 +2,10 @@
 // of the library that tests/comm/c10d/run_suites.py loads on every rank.
 #include <gmock/gmock.h>
 
+#include <numeric>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
 #include "comm/c10d/new_group.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/c10d/tensor_group.hpp"
@@ -42,6 +46,45 @@ TEST(C10dTensors, EveryCollectiveWorksInPlace) {
     group->broadcast(array = of_rank(rank, all, type), size - 1, "broadcast");
     EXPECT_TRUE(array.equal(ones * size)) << type;
   }
+}
+
+/// Even ranks and odd ones at once, then the first one or two, twice: what a split leaves in the
+/// whole group must not matter to the next.
+TEST(C10dTensors, APartIsAGroupOfItsOwn) {
+  const std::string name_of_whole = comm::suite::new_group();
+  const auto options =
+      ::c10d::resolve_process_group(name_of_whole)->getBackend(c10::kCPU)->getBackendOptions();
+  const auto ranks_of_whole = options->global_ranks_in_group;
+  const auto group = comm::make_tensor_group(name_of_whole, c10::kCPU);
+  const int size = group->size(), rank = group->rank();
+  std::vector<int> alike, first{0};
+  for (int r = rank % 2; r < size; r += 2) alike.push_back(r);
+  if (size > 1) first.push_back(1);
+  const auto sum_of = [](const std::vector<int>& ranks) {
+    return std::accumulate(ranks.begin(), ranks.end(), 0.0);
+  };
+  const auto expect_sum = [&](comm::TensorGroup& part, const std::vector<int>& ranks) {
+    EXPECT_EQ(part.size(), static_cast<int>(ranks.size()));
+    EXPECT_EQ(ranks.at(static_cast<std::size_t>(part.rank())), rank);
+    at::Tensor array = torch::full({3}, rank, at::kDouble);
+    part.all_reduce(array, comm::Reduce::sum, "sum of a part");
+    EXPECT_TRUE(array.eq(sum_of(ranks)).all().item<bool>());
+    part.broadcast(array = torch::full({3}, rank, at::kDouble), part.size() - 1, "from the last");
+    EXPECT_TRUE(array.eq(ranks.back()).all().item<bool>());
+  };
+  const auto halves = group->part(alike, rank % 2 ? "odd" : "even");
+  ASSERT_TRUE(halves);
+  expect_sum(*halves, alike);
+  for (const std::string name : {"the first", "the first again"}) {
+    const auto some = group->part(first, name);
+    EXPECT_EQ(some != nullptr, rank < 2);
+    if (some) expect_sum(*some, first);
+  }
+  expect_sum(*halves, alike);
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  expect_sum(*group, all);
+  EXPECT_EQ(options->global_ranks_in_group, ranks_of_whole);
 }
 
 TEST(C10dTensors, AFailureNamesWhatFailed) {

@@ -92,7 +92,7 @@ void require_enqueued(const DataParallelOptions& options) {
 
 std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10::Device device,
                                                    const comm::Communicator& communicator) {
-  auto group = comm::make_tensor_group(name, device.type());
+  auto group = comm::make_tensor_group(name, device);
   if (group->rank() != communicator.rank() || group->size() != communicator.size())
     throw UsageError(fmt::format(
         "process group \"{}\": expected the communicator's ranks in their order, rank {} of {}, "

@@ -4,10 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -55,7 +57,6 @@ void StreamSteps::check_executable(const doc::TaskGraph& graph, const doc::Task&
   };
   if (is_communication(task.kind)) {
     exec::check_collective(*plan_, task);
-    if (task.group != doc::kWhole) refuse("on a device only all ranks together exchange");
     if (task.kind == TaskKind::all_gather_v && exec::counts_of(graph, task.first) < 0)
       refuse("on a device ranks gather parts of one size, or tell each other their sizes");
     return;
@@ -64,6 +65,29 @@ void StreamSteps::check_executable(const doc::TaskGraph& graph, const doc::Task&
   const std::string_view name = plan_->operation_name(task);
   if (operations_.find(name) == operations_.end())
     refuse(fmt::format("nothing can execute the operation \"{}\" on a device", name));
+}
+
+/// Of groups that exchange something. All ranks have had the same Plans.
+void StreamSteps::make_parts() {
+  std::string place;
+  for (const doc::TaskGraph& graph : plan_->variants)
+    for (const doc::Task& task : graph.tasks) {
+      if (!is_communication(task.kind) || task.group == doc::kWhole) continue;
+      const doc::Group& group = plan_->group_of(task);
+      if (parts_.contains(group.parts)) continue;
+      // Others may split the process group, too.
+      if (place.empty())
+        place = comm::broadcast_text(communicator_, fmt::format("linerate {}", steady_ns()),
+                                     "name of groups on a device");
+      const std::vector<std::int32_t>& ranks =
+          group.parts[to_index(std::max(group.part_of(group_->rank()), 0))];
+      parts_[group.parts] = group_->part(
+          ranks, fmt::format("{} \"{}\" of ranks {}", place, group.name, fmt::join(ranks, ", ")));
+    }
+}
+
+comm::TensorGroup& StreamSteps::group_of(const doc::Task& task) const {
+  return task.group == doc::kWhole ? *group_ : *parts_.at(plan_->group_of(task).parts);
 }
 
 /// What the plan before has enqueued comes before all that this one does.
@@ -78,6 +102,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
       if (task.origin == Origin::executed) check_executable(graph, task);
     names_.emplace_back(*plan_, graph, nullptr);
   }
+  make_parts();
   auto program = exec::make_stream_program(plan_, communicator_.rank());
   runner_.reset();
   device_ = torch_streams::make_tensor_device(lies_on_, program->lanes.count(),
@@ -239,14 +264,14 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
     case TaskKind::reduce_scatter:
       return reduce_scatter(work, array, title);
     case TaskKind::all_gather:
-      LINERATE_CHECK(parts_.is_empty(), title + " begins before the step's flags are known");
-      return group_->all_gather(array, title);
+      LINERATE_CHECK(sums_.is_empty(), title + " begins before the step's flags are known");
+      return group_of(task).all_gather(array, title);
     case TaskKind::all_gather_v:
       return gather_counted(work, array, title);
     case TaskKind::all_to_all:
-      return group_->all_to_all(array, memory_.values(task.last), title);
+      return group_of(task).all_to_all(array, memory_.values(task.last), title);
     case TaskKind::broadcast:
-      return group_->broadcast(array, task.root, title);
+      return group_of(task).broadcast(array, task.root, title);
     default:
       throw InternalError(title + " is no collective");
   }
@@ -257,7 +282,8 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
 void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor& room,
                                  const std::string& title) {
   const at::Tensor counts = memory_.values(exec::counts_of(work.graph, work.task.first)).cpu();
-  const std::int64_t block = room.numel() / group_->size();
+  comm::TensorGroup& group = group_of(work.task);
+  const std::int64_t block = room.numel() / group.size();
   const auto* const first = counts.const_data_ptr<std::int64_t>();
   const std::int64_t most = *std::max_element(first, first + counts.numel());
   if (*std::min_element(first, first + counts.numel()) < 0 || most > block)
@@ -265,11 +291,11 @@ void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor&
         fmt::format("{}: a rank has {} bytes, expected 0 to {}: what was exchanged is "
                     "damaged",
                     title, most, block));
-  if (most == block) return group_->all_gather(room, title);
-  const at::Tensor parts = room.view({group_->size(), block}).narrow(1, 0, most);
-  at::Tensor packed = at::empty({group_->size(), most}, room.options());
-  packed.select(0, group_->rank()).copy_(parts.select(0, group_->rank()));
-  group_->all_gather(packed.view({-1}), title);
+  if (most == block) return group.all_gather(room, title);
+  const at::Tensor parts = room.view({group.size(), block}).narrow(1, 0, most);
+  at::Tensor packed = at::empty({group.size(), most}, room.options());
+  packed.select(0, group.rank()).copy_(parts.select(0, group.rank()));
+  group.all_gather(packed.view({-1}), title);
   parts.copy_(packed);
 }
 
@@ -277,17 +303,18 @@ void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor&
 void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& array,
                              const std::string& title) {
   if (work.graph.payloads[to_index(work.task.first)].content == doc::Content::flags)
-    parts_.write(array);
-  group_->all_reduce(array, exec::reduction_of(*plan_, work.task), title);
+    sums_.write(array);
+  group_of(work.task).all_reduce(array, exec::reduction_of(*plan_, work.task), title);
 }
 
 /// Bytes that a compressor made are no parts of means: its means are checked when all are there.
 void StreamSteps::reduce_scatter(const exec::StreamWork& work, const at::Tensor& array,
                                  const std::string& title) {
-  group_->reduce_scatter(array, exec::reduction_of(*plan_, work.task), title);
+  comm::TensorGroup& group = group_of(work.task);
+  group.reduce_scatter(array, exec::reduction_of(*plan_, work.task), title);
   if (!array.is_floating_point()) return;
-  const std::int64_t block = array.numel() / group_->size();
-  parts_.add(array.narrow(0, group_->rank() * block, block));
+  const std::int64_t block = array.numel() / group.size();
+  sums_.add(array.narrow(0, group.rank() * block, block));
 }
 
 }  // namespace linerate::torch_adapter

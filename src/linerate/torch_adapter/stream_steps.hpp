@@ -27,16 +27,17 @@
 
 namespace linerate::torch_adapter {
 
-/// Of Plans whose collectives are all of all ranks, without timers on the host. Nothing here waits
-/// for the device but a gather of parts whose sizes ranks tell each other; where Runner sleeps
-/// until something is done, the stream that the caller computes in waits for it. Operations are
-/// called when their work is to be enqueued.
+/// Of Plans without timers on the host. Nothing here waits for the device but a gather of parts
+/// whose sizes ranks tell each other, and what host_read.hpp names; where Runner sleeps until
+/// something is done, the stream that the caller computes in waits for it. Operations are called
+/// when their work is to be enqueued.
 ///
 /// Thread safety: one call at a time, from any thread.
 class StreamSteps final : public exec::StepRunner {
  public:
   /// `communicator` and `memory` outlive this object; plans are compared over the communicator,
-  /// payloads travel in `group`, the same ranks in the same order. `recorder`, which may be null,
+  /// payloads travel in `group`, the same ranks in the same order, and in parts of it. `recorder`,
+  /// which may be null,
   /// outlives it too, and is told what the device took for each task.
   StreamSteps(comm::Communicator& communicator, PayloadMemory& memory, c10::Device device,
               std::unique_ptr<comm::TensorGroup> group, exec::Recorder* recorder);
@@ -70,6 +71,8 @@ class StreamSteps final : public exec::StepRunner {
   template <typename Act>
   void enqueueing(Act&& act);
   void follow_device();
+  void make_parts();
+  comm::TensorGroup& group_of(const doc::Task& task) const;
   void check_executable(const doc::TaskGraph& graph, const doc::Task& task) const;
   bool is_left(std::uint32_t task) const;
   std::uint32_t task_of_factor(std::int32_t factor) const;
@@ -87,6 +90,9 @@ class StreamSteps final : public exec::StepRunner {
   PayloadMemory& memory_;
   const c10::Device lies_on_;
   std::unique_ptr<comm::TensorGroup> group_;
+  /// Of this Plan and those before, by the parts of a group of the Plan's; null: this rank is in
+  /// none of them.
+  std::map<std::vector<std::vector<std::int32_t>>, std::unique_ptr<comm::TensorGroup>> parts_;
   exec::Recorder* const recorder_;
   std::map<std::string, exec::Operation*, std::less<>> operations_;
   std::shared_ptr<const doc::Plan> plan_;
@@ -99,7 +105,7 @@ class StreamSteps final : public exec::StepRunner {
   std::int64_t step_ = -1;  // of runner_
   std::int32_t variant_ = 0;
   std::string label_;
-  FiniteParts parts_;  // of this step's sums
+  FiniteParts sums_;  // this step's
   std::int64_t waited_before_ = 0;
   bool in_step_ = false;
   std::exception_ptr failure_;

@@ -1,10 +1,15 @@
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -58,12 +63,38 @@ WorkOfGroup exchange_blocks(Group& group, at::Tensor& arrived, at::Tensor& sent,
     return group.alltoall_base(arrived, sent, equal, equal, options);
 }
 
+/// What a back end's split() changes in its own options, in LibTorch 2.13 and before: a second
+/// split would go by them.
+class KeptOptions {
+ public:
+  explicit KeptOptions(c10::intrusive_ptr<::c10d::Backend::Options> options)
+      : options_(std::move(options)),
+        timeout_(options_->timeout),
+        name_(options_->group_name),
+        description_(options_->group_desc),
+        ranks_(options_->global_ranks_in_group) {}
+  ~KeptOptions() {
+    options_->timeout = timeout_;
+    options_->group_name = std::move(name_);
+    options_->group_desc = std::move(description_);
+    options_->global_ranks_in_group = std::move(ranks_);
+  }
+  KeptOptions(const KeptOptions&) = delete;
+  KeptOptions& operator=(const KeptOptions&) = delete;
+
+ private:
+  c10::intrusive_ptr<::c10d::Backend::Options> options_;
+  std::chrono::milliseconds timeout_;
+  std::string name_, description_;
+  std::vector<std::uint64_t> ranks_;
+};
+
 /// A Work's wait() lets the current stream wait for the group's own, and the host for nothing; on
 /// the CPU it lets the host wait.
 class C10dTensorGroup final : public TensorGroup {
  public:
-  explicit C10dTensorGroup(c10::intrusive_ptr<::c10d::ProcessGroup> group)
-      : group_(std::move(group)) {}
+  C10dTensorGroup(c10::intrusive_ptr<::c10d::ProcessGroup> group, c10::Device device)
+      : group_(std::move(group)), device_(device) {}
 
   int rank() const override { return group_->getRank(); }
   int size() const override { return group_->getSize(); }
@@ -102,7 +133,58 @@ class C10dTensorGroup final : public TensorGroup {
     });
   }
 
+  std::unique_ptr<TensorGroup> part(const std::vector<int>& ranks,
+                                    const std::string& name) override {
+    const auto whole = group_->getBackend(device_.type());
+    require_splittable(*whole);
+    // What has exchanged nothing is not connected, and a back end splits what is.
+    all_reduce(at::zeros({1}, at::TensorOptions(device_)), Reduce::sum, name);
+    const at::DisableRecordFunctionGuard unseen;
+    try {
+      const auto made = split(*whole, ranks, name);
+      if (!made) return nullptr;
+      const auto at = std::find(ranks.begin(), ranks.end(), rank());
+      LINERATE_CHECK(made->getRank() == at - ranks.begin(),
+                     name + " has its ranks in another order");
+      return std::make_unique<C10dTensorGroup>(made, device_);
+    } catch (const c10::Error& e) {
+      throw CommError(fmt::format("rank {}: {} of process group \"{}\" cannot be made: {}", rank(),
+                                  name, group_->getGroupName(), first_line(e.what())));
+    }
+  }
+
  private:
+  void require_splittable(const ::c10d::Backend& whole) const {
+    if (!whole.supportsSplitting() || !group_->getStore())
+      throw on_every_rank(
+          UsageError(fmt::format("process group \"{}\": expected a back end that makes groups of a "
+                                 "part of its ranks, and a "
+                                 "store, found \"{}\"{}; use gloo or NCCL, or choose a strategy in "
+                                 "which all ranks exchange "
+                                 "together",
+                                 group_->getGroupName(), whole.getBackendName(),
+                                 group_->getStore() ? "" : " without a store")));
+  }
+
+  /// Not ProcessGroup::splitGroup(): that splits the back ends of all devices, and if one serves
+  /// several, as gloo does, they come together at one place of the store; before 2.13 it cannot be
+  /// told to leave some out.
+  c10::intrusive_ptr<::c10d::ProcessGroup> split(::c10d::Backend& whole,
+                                                 const std::vector<int>& ranks,
+                                                 const std::string& name) const {
+    const auto options = whole.getBackendOptions();
+    const KeptOptions kept(options);
+    options->group_name = name;
+    const c10::intrusive_ptr<::c10d::Store> store =
+        c10::make_intrusive<::c10d::PrefixStore>(name + "/", group_->getStore()->clone());
+    const auto part = whole.split(store, ranks, options);
+    if (!part) return nullptr;
+    auto group = c10::make_intrusive<::c10d::ProcessGroup>(store, part->getRank(), part->getSize());
+    group->setBackend(device_.type(), ::c10d::ProcessGroup::BackendType::CUSTOM, part);
+    group->setGroupName(name);
+    return group;
+  }
+
   at::Tensor block_of(const at::Tensor& array) const {
     const std::int64_t block = array.numel() / size();
     return array.narrow(0, rank() * block, block);
@@ -120,19 +202,19 @@ class C10dTensorGroup final : public TensorGroup {
   }
 
   c10::intrusive_ptr<::c10d::ProcessGroup> group_;
+  c10::Device device_;
 };
 
 }  // namespace
 
-std::unique_ptr<TensorGroup> make_tensor_group(const std::string& group_name,
-                                               c10::DeviceType device) {
+std::unique_ptr<TensorGroup> make_tensor_group(const std::string& group_name, c10::Device device) {
   try {
     auto group = ::c10d::resolve_process_group(group_name);
-    static_cast<void>(group->getBackend(device));
-    return std::make_unique<C10dTensorGroup>(std::move(group));
+    static_cast<void>(group->getBackend(device.type()));
+    return std::make_unique<C10dTensorGroup>(std::move(group), device);
   } catch (const std::exception& e) {
     throw UsageError(fmt::format("process group \"{}\" cannot exchange memory of {}: {}",
-                                 group_name, c10::DeviceTypeName(device, true),
+                                 group_name, c10::DeviceTypeName(device.type(), true),
                                  first_line(e.what())));
   }
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "linerate/comm/buffer.hpp"
 
@@ -33,11 +34,18 @@ class TensorGroup {
   virtual void all_to_all(at::Tensor sent, at::Tensor arrived, const std::string& title) = 0;
   /// array[n] becomes that of the root.
   virtual void broadcast(at::Tensor array, int root, const std::string& title) = 0;
+
+  /// These ranks, in this order, as a group of their own; null on a rank that is not among them.
+  /// Collective over the whole group: parts that share no rank may be made at once, each
+  /// by its own ranks, and a rank in none of them names one of the others' all the same. `name`
+  /// tells the part from every other one of the group's, and is the same on its ranks. Throws
+  /// UsageError, on every rank, if the back end cannot be split.
+  virtual std::unique_ptr<TensorGroup> part(const std::vector<int>& ranks,
+                                            const std::string& name) = 0;
 };
 
 /// The collectives of the c10d::ProcessGroup of this name, whatever its back end. Throws UsageError
-/// if there is none, or none that moves the memory of such devices.
-std::unique_ptr<TensorGroup> make_tensor_group(const std::string& group_name,
-                                               c10::DeviceType device);
+/// if there is none, or none that moves the memory of such a device.
+std::unique_ptr<TensorGroup> make_tensor_group(const std::string& group_name, c10::Device device);
 
 }  // namespace linerate::comm

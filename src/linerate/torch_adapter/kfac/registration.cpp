@@ -139,11 +139,12 @@ class Builder {
   }
   void take(const Candidate& c, RegisteredLayer& line) {
     for (const at::Tensor& tensor : {c.spec.weight, c.spec.bias})
-      if (tensor.defined() && !tensor.device().is_cpu())
-        throw UsageError(fmt::format(
-            "K-FAC: layer \"{}\": its {} lies on {}, expected the CPU, where K-FAC computes: move "
-            "the model before, or name the layer in `skip`",
-            c.spec.name, tensor.is_same(c.spec.weight) ? "weight" : "bias", tensor.device().str()));
+      if (tensor.defined() && tensor.is_meta())
+        throw UsageError(
+            fmt::format("K-FAC: layer \"{}\": its {} lies on meta, expected memory: move the model "
+                        "to its device "
+                        "before, or name the layer in `skip`",
+                        c.spec.name, tensor.is_same(c.spec.weight) ? "weight" : "bias"));
     const CurvatureBlock::Shape shape = block_shape(c.spec);
     line.a = shape.a;
     line.g = shape.g;

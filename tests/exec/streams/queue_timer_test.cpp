@@ -1,0 +1,130 @@
+// What a device takes, on a queue whose host and device a test knows.
+#include "linerate/exec/streams/queue_timer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "linerate/core/index.hpp"
+
+namespace linerate::exec {
+namespace {
+
+constexpr std::int64_t kFillNs = 100'000;
+
+/// A device with one stream, and its host: work takes both as long as the test says.
+class KnownQueue final : public StreamClock {
+ public:
+  void enqueue(std::int64_t on_host_ns, std::int64_t on_device_ns) {
+    host += on_host_ns;
+    free_at_ = std::max(host, free_at_) + on_device_ns;
+  }
+  /// What a host that reads a value does.
+  void host_waits() { host = std::max(host, free_at_); }
+
+  void set(MarkId mark, StreamId) override {
+    if (set_ns_.size() <= to_index(mark)) set_ns_.resize(to_index(mark) + 1);
+    set_ns_[to_index(mark)] = std::max(host, free_at_);
+  }
+  bool is_over(MarkId mark) override { return set_ns_.at(to_index(mark)) <= host; }
+  void wait_for(MarkId mark) override { host = std::max(host, set_ns_.at(to_index(mark))); }
+  double ns_between(MarkId first, MarkId then) override {
+    return static_cast<double>(set_ns_.at(to_index(then)) - set_ns_.at(to_index(first)));
+  }
+  std::int64_t host_ns() override { return host; }
+
+  std::int64_t host = 0;
+
+ private:
+  std::int64_t free_at_ = 0;
+  std::vector<std::int64_t> set_ns_;
+};
+
+struct Timed {
+  std::shared_ptr<KnownQueue> queue = std::make_shared<KnownQueue>();
+  QueueTimer timer{queue, [this] { queue->enqueue(10, kFillNs); }};
+
+  QueuedCalls calls(int count, std::int64_t on_host_ns, std::int64_t on_device_ns) const {
+    return {count,
+            [this, on_host_ns, on_device_ns](int) { queue->enqueue(on_host_ns, on_device_ns); }};
+  }
+};
+
+TEST(QueueTimer, TimesADeviceThatIsSlowerThanItsHost) {
+  Timed t;
+  const CallTimes found = t.timer.time({t.calls(8, 100, 5000)}, 3).at(0);
+  EXPECT_DOUBLE_EQ(found.device_s, 5000e-9);
+  EXPECT_DOUBLE_EQ(found.host_s, 100e-9);
+  EXPECT_TRUE(found.was_queued);
+}
+
+/// Other work keeps the device busy until all is enqueued. Without it the time would be the host's.
+TEST(QueueTimer, TimesADeviceThatIsFasterThanItsHost) {
+  Timed t;
+  const CallTimes found = t.timer.time({t.calls(8, 90'000, 300)}, 3).at(0);
+  EXPECT_DOUBLE_EQ(found.device_s, 300e-9);
+  EXPECT_DOUBLE_EQ(found.host_s, 90'000e-9);
+  EXPECT_TRUE(found.was_queued);
+}
+
+TEST(QueueTimer, TimesDifferentWorkInARowByItself) {
+  Timed t;
+  const std::vector<CallTimes> found =
+      t.timer.time({t.calls(4, 2000, 7000), t.calls(2, 9000, 10), t.calls(1, 500, 30'000)}, 3);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_DOUBLE_EQ(found[0].device_s, 7000e-9);
+  EXPECT_DOUBLE_EQ(found[1].device_s, 10e-9);
+  EXPECT_DOUBLE_EQ(found[2].device_s, 30'000e-9);
+  EXPECT_DOUBLE_EQ(found[1].host_s, 9000e-9);
+  for (const CallTimes& times : found) EXPECT_TRUE(times.was_queued);
+}
+
+/// Work that reads a value empties the queue, whatever was in it.
+TEST(QueueTimer, SaysWhereTheHostWaits) {
+  Timed t;
+  const QueuedCalls reads = {4, [&t](int) {
+                               t.queue->enqueue(100, 1000);
+                               t.queue->host_waits();
+                             }};
+  const std::vector<CallTimes> found = t.timer.time({reads, t.calls(4, 100, 1000)}, 3);
+  EXPECT_FALSE(found[0].was_queued);
+  EXPECT_TRUE(found[1].was_queued);
+  EXPECT_GE(found[0].device_s, 1000e-9);
+}
+
+/// A first call loads code; a single one later is held up.
+TEST(QueueTimer, TakesTheMedianOfRoundsAfterTheFirstOnes) {
+  Timed t;
+  int calls = 0;
+  const QueuedCalls work = {2, [&](int call) {
+                              const int round = calls++ / 2;
+                              EXPECT_EQ(call, (calls - 1) % 2);
+                              t.queue->enqueue(10, round == 0 || round == 4 ? 1'000'000 : 2000);
+                            }};
+  EXPECT_DOUBLE_EQ(t.timer.time({work}, 5).at(0).device_s, 2000e-9);
+  EXPECT_EQ(calls, 2 * (2 + 5));
+}
+
+TEST(QueueTimer, TakesTheHostsClockWhereWorkIsDoneAtOnce) {
+  const auto queue = std::make_shared<KnownQueue>();
+  QueueTimer timer(queue, {});
+  EXPECT_TRUE(timer.is_immediate());
+  int calls = 0;
+  const CallTimes found = timer
+                              .time({{2,
+                                      [&](int) {
+                                        ++calls;
+                                        queue->enqueue(700, 0);
+                                      }}},
+                                    3)
+                              .at(0);
+  EXPECT_DOUBLE_EQ(found.device_s, 700e-9);
+  EXPECT_EQ(found.host_s, 0);
+  EXPECT_TRUE(found.was_queued);
+  EXPECT_EQ(calls, 2 * (1 + 3));
+}
+
+}  // namespace
+}  // namespace linerate::exec

@@ -1,0 +1,52 @@
+#include "linerate/torch_streams/named_device.hpp"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "linerate/core/error.hpp"
+
+namespace linerate::torch_streams {
+namespace {
+
+c10::Device parsed_device(const std::string& name) {
+  try {
+    return c10::Device(name);
+  } catch (const c10::Error&) {  // it lists 20 types that have no streams
+    throw UsageError(fmt::format(
+        "device \"{}\": expected cpu, or an accelerator as PyTorch names it, found neither; name "
+        "one such as cuda, cuda:1 or xpu",
+        name));
+  }
+}
+
+}  // namespace
+
+c10::Device named_device(const std::string& name, int turn) {
+  const c10::Device device = parsed_device(name);
+  if (device.is_cpu()) return c10::Device(c10::kCPU);
+  if (device.is_meta() || !c10::impl::hasDeviceGuardImpl(device.type()))
+    throw DeviceError(fmt::format(
+        "device {}: expected one with streams and events, found that this PyTorch has none of "
+        "this type; take cpu, or build with a PyTorch for the device",
+        name));
+  const int count = c10::impl::VirtualGuardImpl(device.type()).deviceCount();
+  if (count == 0)
+    throw DeviceError(fmt::format(
+        "device {}: expected a device of this type, found none that this process may use; look "
+        "at its driver and at what hides devices (CUDA_VISIBLE_DEVICES), or take cpu",
+        name));
+  if (device.index() >= count)
+    throw DeviceError(fmt::format(
+        "device {}: expected an index below the number of devices, found {} of them that this "
+        "process may use; name one of these",
+        name, count));
+  if (device.has_index()) return device;
+  return c10::Device(device.type(), static_cast<c10::DeviceIndex>(turn % count));
+}
+
+std::string type_name(c10::Device device) {
+  return c10::DeviceTypeName(device.type(), /*lower_case=*/true);
+}
+
+}  // namespace linerate::torch_streams

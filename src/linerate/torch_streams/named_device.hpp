@@ -1,0 +1,18 @@
+// The device that a name of PyTorch's stands for, on one of several ranks.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+namespace linerate::torch_streams {
+
+/// "cuda:1", "xpu", "cpu", as torch.device() takes them. A name without an index is one device of
+/// its type after another for `turn` = 0, 1, ...: what ranks of one host count. Throws UsageError
+/// for what is no device's name, DeviceError for one that is not here.
+c10::Device named_device(const std::string& name, int turn);
+
+/// "cuda", without an index.
+std::string type_name(c10::Device device);
+
+}  // namespace linerate::torch_streams

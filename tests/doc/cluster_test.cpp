@@ -27,6 +27,8 @@ TEST(Cluster, RoundTripsThroughJson) {
   c.codecs.push_back({"topk", 0, 1e9, 0, 2e9});
   c.second_order =
       SecondOrderCost{1e-3, 4e-13, {{64, 1e-4}, {128, 2e-4}}, 1e-4, 1e13, 1e-10, 1e-9, 1e-5, 1e12};
+  c.codecs[0].device = c.second_order->device = "cuda";
+  c.second_order->batches = {{8, 4, 4e-4, 1e-4}, {64, 4, 8e-4, 7e-4}};
   c.contention = Contention{1.1, 1.2, 1.3};
   c.rank_speeds = {{3, 1.5, 0.01}};
   c.memory_bytes = 1e9;
@@ -37,6 +39,18 @@ TEST(Cluster, RoundTripsThroughJson) {
   const std::string text = to_json(c);
   EXPECT_EQ(to_json(cluster_from_json(text, "c.json")), text);
   EXPECT_EQ(cluster_from_json(text, "c.json").start_delay_s, 2e-5);
+  EXPECT_EQ(cluster_from_json(text, "c.json").codecs.at(0).device, "cuda");
+  EXPECT_EQ(cluster_from_json(text, "c.json").second_order->batches.at(1).together_s, 7e-4);
+}
+
+/// Older readers refuse keys that they do not know: only what needs a new one has it.
+TEST(Cluster, OfProcessorsHasNoKeysOfDevices) {
+  Cluster c;
+  c.network = {1e9, 1e-5};
+  c.codecs.push_back({"topk", 0, 1e9, 0, 2e9});
+  c.second_order = SecondOrderCost{1e-3, 4e-13};
+  EXPECT_THAT(to_json(c), testing::Not(testing::HasSubstr("device")));
+  EXPECT_THAT(to_json(c), testing::Not(testing::HasSubstr("batches")));
 }
 
 TEST(Cluster, MayBeWrittenByHandWithUnits) {
@@ -108,6 +122,12 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{R"("second_order": {"inverses": [{"dim": 64, "seconds": 1},
                                                    {"dim": 64, "seconds": 2}]})",
                    "/second_order/inverses/1/dim: expected ascending dims"},
+        Impossible{R"("second_order": {"batches": [
+               {"dim": 64, "count": 4, "one_by_one_s": 1, "together_s": 1},
+               {"dim": 32, "count": 4, "one_by_one_s": 1, "together_s": 1}]})",
+                   "/second_order/batches/1/dim: expected ascending dims"},
+        Impossible{R"("second_order": {"device": 1})",
+                   "/second_order/device: expected a text, found number 1"},
         Impossible{
             R"("codecs": [{"name": "x", "encode_bytes_per_s": -5, "decode_bytes_per_s": 1}])",
             "/codecs/0/encode_bytes_per_s"},

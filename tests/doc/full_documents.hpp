@@ -46,8 +46,10 @@ inline Cluster full_cluster() {
        .error_mean = 0.01,
        .error_max = 0.1,
        .ranks_per_node = 2}};
-  c.codecs = {{"fp16", 1e-6, 1e9, 2e-6, 2e9, CodingPlace::alone, "a paper", true}};
+  c.codecs = {{"fp16", 1e-6, 1e9, 2e-6, 2e9, CodingPlace::alone, "a paper", true, "cuda"}};
   c.second_order = SecondOrderCost{1e-4, 1e-12, {{64, 1e-4}}, 1e-5, 1e12, 1e-9, 2e-9, 1e-6, 2e12};
+  c.second_order->batches = {{64, 4, 4e-4, 1e-4}};
+  c.second_order->device = "cuda";
   c.contention = Contention{1.1, 1.2, 1.3};
   c.rank_speeds = {{1, 1.5, 0.01}};
   c.reduce_s_per_byte = 1e-10, c.tensor_s = 1e-6, c.memory_bytes = 1e9, c.progress_sleep_s = 1e-4;

@@ -81,6 +81,7 @@ struct CodecCost {
   CodingPlace on = CodingPlace::codec;                // on what it runs
   std::string source = {};  // where else it was measured; empty: on this Cluster
   bool published = false;   // by others, not measured here
+  std::string device = {};  // where tensors lay: "cuda"; empty: on processors, or unknown
 
   /// Whether it was measured on this Cluster.
   bool is_own() const { return source.empty(); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/doc/block.hpp"
@@ -14,6 +15,14 @@ namespace linerate::doc {
 struct InverseSample {
   std::int64_t dim = 0;  // rows of the matrix
   double seconds = 0;    // to invert it
+};
+
+/// Measured inversions of some dim x dim matrices: one after the other, and in one call.
+struct BatchSample {
+  std::int64_t dim = 0;     // rows of a matrix
+  int count = 0;            // of matrices
+  double one_by_one_s = 0;  // to invert all of them
+  double together_s = 0;    // the same
 };
 
 /// A factor, or a layer's direction: what its seconds are made of.
@@ -27,6 +36,7 @@ struct SecondOrderWork {
 struct SecondOrderSamples {
   std::vector<InverseSample> inverses;               // ascending dims
   std::vector<SecondOrderWork> factors, directions;  // with their seconds
+  std::vector<BatchSample> batches;                  // ascending dims; empty: not measured
 };
 
 /// Rates of 0 are free. Flops count full products as all peers compute them: a symmetric product
@@ -41,6 +51,9 @@ struct SecondOrderCost {
   double factor_s_per_input = 0, factor_s_per_element = 0;  // by element of matrix and factor
   // One layer: fixed + 2 a g (a + g) / rate.
   double precondition_fixed_s = 0, precondition_flops_per_s = 0;
+  // For people: a Plan inverts one by one.
+  std::vector<BatchSample> batches{};  // ascending dims
+  std::string device{};  // where tensors lay: "cuda"; empty: on processors, or unknown
 
   /// For one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
   /// grows as d^3, below the smallest it stays.

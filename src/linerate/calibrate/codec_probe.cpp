@@ -111,25 +111,37 @@ Cost cost_of(const std::vector<doc::CostSample>& samples) {
 
 }  // namespace
 
-doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOptions& options) {
-  const auto compressor = compress::make_compressor(component);
-  std::vector<doc::CostSample> encode, decode;
-  const std::vector<float> noise =
-      compress::noise(*std::max_element(options.elements.begin(), options.elements.end()), 1);
-  for (const std::int64_t n : options.elements) {
+std::vector<compress::Shape> probed_shapes(const compress::Compressor& compressor,
+                                           const std::vector<std::int64_t>& elements) {
+  std::vector<compress::Shape> shapes;
+  for (const std::int64_t n : elements) {
     const auto rows = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n)));
     const compress::Shape shape{n / rows * rows, rows};
-    if (compressor->rounds(shape).empty()) continue;
+    if (!compressor.rounds(shape).empty()) shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+doc::CodecCost fit_codec(const CodecSamples& samples) {
+  if (samples.encode.empty())
+    throw UsageError("codec " + samples.name + ": it compresses none of the sizes");
+  const Cost in = cost_of(samples.encode), out = cost_of(samples.decode);
+  return {samples.name, in.fixed_s, in.bytes_per_s, out.fixed_s, out.bytes_per_s};
+}
+
+doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOptions& options) {
+  const auto compressor = compress::make_compressor(component);
+  const std::vector<float> noise =
+      compress::noise(*std::max_element(options.elements.begin(), options.elements.end()), 1);
+  CodecSamples samples{doc::to_text(component), {}, {}};
+  for (const compress::Shape& shape : probed_shapes(*compressor, options.elements)) {
     TensorsInTurn steps(*compressor, shape, noise);
     const Medians medians = medians_of(steps, options.budget_per_size);
     const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
-    encode.push_back({.bytes = bytes, .seconds = std::max(medians.encode_s, 1e-9)});
-    decode.push_back({.bytes = bytes, .seconds = std::max(medians.decode_s, 1e-9)});
+    samples.encode.push_back({.bytes = bytes, .seconds = std::max(medians.encode_s, 1e-9)});
+    samples.decode.push_back({.bytes = bytes, .seconds = std::max(medians.decode_s, 1e-9)});
   }
-  if (encode.empty())
-    throw UsageError("codec " + doc::to_text(component) + ": it compresses none of the sizes");
-  const Cost in = cost_of(encode), out = cost_of(decode);
-  return {doc::to_text(component), in.fixed_s, in.bytes_per_s, out.fixed_s, out.bytes_per_s};
+  return fit_codec(samples);
 }
 
 doc::Component parse_compressor(const std::string& text) {
@@ -144,12 +156,13 @@ std::vector<doc::Component> all_compressors() {
   return all;
 }
 
+void add_codec(doc::Cluster& cluster, const doc::CodecCost& cost) {
+  std::erase_if(cluster.codecs, [&](const doc::CodecCost& c) { return c.name == cost.name; });
+  cluster.codecs.push_back(cost);
+}
+
 void add_codecs(doc::Cluster& cluster, const std::vector<doc::Component>& compressors) {
-  for (const doc::Component& component : compressors) {
-    const doc::CodecCost cost = probe_codec(component);
-    std::erase_if(cluster.codecs, [&](const doc::CodecCost& c) { return c.name == cost.name; });
-    cluster.codecs.push_back(cost);
-  }
+  for (const doc::Component& component : compressors) add_codec(cluster, probe_codec(component));
 }
 
 }  // namespace linerate::calibrate

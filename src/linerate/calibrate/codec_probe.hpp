@@ -1,9 +1,11 @@
 // What compressors cost on this machine: encode and decode of one tensor, on the calling thread.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "linerate/compress/codec.hpp"
 #include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -16,6 +18,18 @@ struct CodecProbeOptions {
   Duration budget_per_size{0.1};                                              // at least one call
 };
 
+/// Of square matrices, those that the compressor encodes.
+std::vector<compress::Shape> probed_shapes(const compress::Compressor& compressor,
+                                           const std::vector<std::int64_t>& elements);
+
+/// What encoding and decoding took, by bytes of the dense f32 tensor, ascending.
+struct CodecSamples {
+  std::string name;  // the compressor's text
+  std::vector<doc::CostSample> encode, decode;
+};
+/// Fixed times and rates, fitted with relative weights. Throws UsageError if there are no samples.
+doc::CodecCost fit_codec(const CodecSamples& samples);
+
 /// Fixed time and rate (bytes of the dense f32 tensor) of all rounds of an encode as training does
 /// it (search for infinities, residual, copies of what the step may undo), and of decoding one
 /// rank's payload; tensors come from memory, not from caches; fitted with relative weights to
@@ -27,7 +41,9 @@ doc::CodecCost probe_codec(const doc::Component& compressor, const CodecProbeOpt
 doc::Component parse_compressor(const std::string& text);
 /// Every compressor of the registry, with its own options.
 std::vector<doc::Component> all_compressors();
-/// Probes each and puts it into the Cluster, in place of one of its name.
+/// In place of one of its name.
+void add_codec(doc::Cluster& cluster, const doc::CodecCost& cost);
+/// Probes each and adds it.
 void add_codecs(doc::Cluster& cluster, const std::vector<doc::Component>& compressors);
 
 }  // namespace linerate::calibrate

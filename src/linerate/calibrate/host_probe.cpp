@@ -29,6 +29,23 @@ std::string machine() {
   return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string();
 }
 
+/// As doubles hold it: a hash of its name, and its cores.
+struct Machine {
+  double id = 0, cores = 0;
+};
+
+/// By rank. Collective.
+std::vector<Machine> machines_of(comm::Communicator& communicator) {
+  std::vector<double> all(2 * to_index(communicator.size()), 0.0);  // every rank fills in its own
+  const auto mine = 2 * to_index(communicator.rank());
+  all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
+  all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
+  communicator.all_reduce(comm::buffer(all), comm::Reduce::sum, "core probe")->wait();
+  std::vector<Machine> machines;
+  for (std::size_t i = 0; i < all.size(); i += 2) machines.push_back({all[i], all[i + 1]});
+  return machines;
+}
+
 /// All-reduces of zeros, one type or the other.
 class SumTimer {
  public:
@@ -54,18 +71,18 @@ class SumTimer {
 }  // namespace
 
 int probe_cores(comm::Communicator& communicator) {
-  // Every rank fills in its own pair: a hash of its machine that a double holds, and its cores.
-  const auto ranks = to_index(communicator.size());
-  std::vector<double> all(2 * ranks, 0.0);
-  const auto mine = 2 * to_index(communicator.rank());
-  all[mine] = static_cast<double>(std::hash<std::string>{}(machine()) >> 12);
-  all[mine + 1] = std::max(1u, std::thread::hardware_concurrency());
-  communicator.all_reduce(comm::buffer(all), comm::Reduce::sum, "core probe")->wait();
   std::map<double, double> cores_of;
-  for (std::size_t r = 0; r < ranks; ++r) cores_of[all[2 * r]] = all[2 * r + 1];
+  for (const Machine& machine : machines_of(communicator)) cores_of[machine.id] = machine.cores;
   double cores = 0;
   for (const auto& [id, count] : cores_of) cores += count;
   return static_cast<int>(cores);
+}
+
+int rank_on_machine(comm::Communicator& communicator) {
+  const std::vector<Machine> machines = machines_of(communicator);
+  const auto mine = machines.begin() + communicator.rank();
+  return static_cast<int>(
+      std::count_if(machines.begin(), mine, [&](const Machine& m) { return m.id == mine->id; }));
 }
 
 double probe_half_sum(comm::Communicator& communicator, const HalfSumProbeOptions& options) {

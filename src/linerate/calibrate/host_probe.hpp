@@ -12,6 +12,9 @@ namespace linerate::calibrate {
 /// Collective; every rank returns the same.
 int probe_cores(comm::Communicator& communicator);
 
+/// How many ranks before this one run on its machine. Collective.
+int rank_on_machine(comm::Communicator& communicator);
+
 struct HalfSumProbeOptions {
   Bytes size = MiB(4);  // of one all-reduce
   Duration budget{0.5};

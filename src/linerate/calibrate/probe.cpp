@@ -18,13 +18,17 @@ constexpr double kCollectiveShare = 0.7;
 
 }  // namespace
 
-doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
-                           const ProbeOptions& options) {
+void require_network(const comm::Communicator& communicator) {
   if (communicator.size() < 2)
     throw UsageError(
         "calibrate: one rank has no network to probe; start it as mpirun -n 2 linerate calibrate "
         "..., "
         "or give a log with --from");
+}
+
+doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
+                           const ProbeOptions& options) {
+  require_network(communicator);
   CollectiveProbeOptions collectives;
   collectives.largest = options.largest;
   collectives.budget = options.budget * kCollectiveShare;

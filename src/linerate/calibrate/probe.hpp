@@ -21,11 +21,14 @@ struct ProbeOptions {
   Progress progress = {};
 };
 
+/// Throws UsageError in a world of one rank.
+void require_network(const comm::Communicator& communicator);
+
 /// Fitted all-reduce, reduce-scatter, all-gather and broadcast, the slowdown of compute and
 /// communication by each other
 /// (`load` on every rank), the progress thread's sleep, the noise floor of an A/A run, the
 /// machines' cores and what adding 16-bit numbers takes beyond f32. Collective: every rank calls it
-/// and gets the same Cluster. Throws UsageError in a world of one rank.
+/// and gets the same Cluster. Throws as require_network().
 doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
                            const ProbeOptions& options = {});
 

@@ -84,6 +84,7 @@ TableLine table_line(const std::string& place, const std::string& text) {
 doc::SecondOrderCost fit_second_order(const doc::SecondOrderSamples& samples) {
   doc::SecondOrderCost cost;
   cost.inverses = medians(samples.inverses);
+  cost.batches = samples.batches;
   const Rates factor = least_relative_error(samples.factors);
   cost.factor_fixed_s = factor[0], cost.factor_flops_per_s = flops_per_s(factor[1]);
   cost.factor_s_per_input = factor[2], cost.factor_s_per_element = factor[3];

@@ -34,10 +34,14 @@ void check_segments(const JsonReader& r, const CollectiveCost& c) {
   if (c.segments.empty()) list.refuse("at least one segment");
 }
 
-void check_inverses(const JsonReader& r, const SecondOrderCost& c) {
-  for (std::size_t i = 1; i < c.inverses.size(); ++i)
-    if (c.inverses[i].dim <= c.inverses[i - 1].dim)
-      r.at("inverses").item(i).at("dim").refuse("ascending dims");
+void check_ascending(const JsonReader& list, const auto& samples) {
+  for (std::size_t i = 1; i < samples.size(); ++i)
+    if (samples[i].dim <= samples[i - 1].dim) list.item(i).at("dim").refuse("ascending dims");
+}
+
+void check_second_order(const JsonReader& r, const SecondOrderCost& c) {
+  if (!c.inverses.empty()) check_ascending(r.at("inverses"), c.inverses);
+  if (!c.batches.empty()) check_ascending(r.at("batches"), c.batches);
 }
 
 void check_network(const JsonReader& r, const Cluster& c) {
@@ -113,6 +117,7 @@ void fields(auto& v, Is<CodecCost> auto& c) {
   v.written_if(c.on != CodingPlace::codec, "on", c.on, kCodingPlaceNames);
   v.written_if(!c.is_own(), "source", c.source);
   v.written_if(c.published, "published", c.published);
+  v.written_if(!c.device.empty(), "device", c.device);
 }
 
 void fields(auto& v, Is<InverseSample> auto& s) {
@@ -120,17 +125,26 @@ void fields(auto& v, Is<InverseSample> auto& s) {
   v.required("seconds", s.seconds, seconds);
 }
 
+void fields(auto& v, Is<BatchSample> auto& s) {
+  v.required("dim", s.dim, Range{1, INT64_MAX});
+  v.required("count", s.count, Range{1, INT32_MAX});
+  v.required("one_by_one_s", s.one_by_one_s, seconds);
+  v.required("together_s", s.together_s, seconds);
+}
+
 void fields(auto& v, Is<SecondOrderCost> auto& c) {
   v.optional("inverse_fixed_s", c.inverse_fixed_s, seconds);
   v.optional("inverse_s_per_cube", c.inverse_s_per_cube, at_least_zero);
   v.optional("inverses", c.inverses);
-  v.on_read(check_inverses, c);
   v.optional("factor_fixed_s", c.factor_fixed_s, seconds);
   v.optional("factor_flops_per_s", c.factor_flops_per_s, at_least_zero);
   v.optional("factor_s_per_input", c.factor_s_per_input, at_least_zero);
   v.optional("factor_s_per_element", c.factor_s_per_element, at_least_zero);
   v.optional("precondition_fixed_s", c.precondition_fixed_s, seconds);
   v.optional("precondition_flops_per_s", c.precondition_flops_per_s, at_least_zero);
+  v.written_if(!c.batches.empty(), "batches", c.batches);
+  v.written_if(!c.device.empty(), "device", c.device);
+  v.on_read(check_second_order, c);
 }
 
 // Noise may make factors below 1: a quiet machine that measures faster under load.

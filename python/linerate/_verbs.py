@@ -79,6 +79,7 @@ def calibrate(
     cores: int | None = None,
     codecs: bool | Texts | None = None,
     second_order: Path | None = None,
+    device: str | None = None,
     cluster: Cluster | Path | None = None,
     collective: str | None = None,
     line_rate: Quantity | None = None,
@@ -87,6 +88,7 @@ def calibrate(
     """Fits the cost of collectives from logs, tables or traces: a Cluster, whose `fit` says how good it is.
 
     from_: as --from. Without it the ranks of an mpirun would be probed, which a build with MPI does.
+    device: linerate-torch alone measures there; here it is an error that says so.
     """
     return Cluster(*call("calibrate", locals(), progress, _core.calibrate))
 

@@ -286,6 +286,11 @@ def test_an_error_has_the_command_s_text_and_kind(verb, keywords, words, documen
     assert done.stderr == f"error: {caught.value}\n"
 
 
+def test_a_device_is_measured_on_by_linerate_torch_alone(documents):
+    with pytest.raises(linerate.UsageError, match="--device: LibTorch measures there, which is not here; run linerate-torch calibrate"):
+        linerate.calibrate(cluster=documents[0]["cluster"], codecs="fp16", device="cuda")
+
+
 @pytest.mark.parametrize("verb", [*FUNCTIONS, "all-reduce"])
 def test_every_option_is_a_keyword_and_has_a_case_that_succeeds(verb):
     import inspect
@@ -299,7 +304,8 @@ def test_every_option_is_a_keyword_and_has_a_case_that_succeeds(verb):
     if verb in ("report", "export"):  # files only, no --json: test_objects.py
         assert options == {"files"}
         return
-    used = {key for table in (CASES, CODECS, PROBES) for keywords, _ in table.get(verb, []) for key, value in keywords.items() if value is not None}
+    elsewhere = {"device"} if verb == "calibrate" else set()  # what linerate-torch alone measures
+    used = elsewhere | {key for table in (CASES, CODECS, PROBES) for keywords, _ in table.get(verb, []) for key, value in keywords.items() if value is not None}
     assert options <= used, "add a case that succeeds with these options"
 
 

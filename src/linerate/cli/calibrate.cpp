@@ -1,4 +1,4 @@
-// linerate calibrate; inside `linerate-torch` if what K-FAC costs is to be measured.
+// linerate calibrate; inside `linerate-torch` if LibTorch is to measure something.
 #include "linerate/cli/calibrate_verb.hpp"
 #include "linerate/cli/start_beside.hpp"
 #include "linerate/cli/verb.hpp"
@@ -7,7 +7,7 @@ namespace linerate::cli {
 
 void setup_calibrate(CLI::App& app) {
   add_calibrate_verb(app, [](const CalibrateArguments& a) {
-    if (a.options.probes_second_order()) start_beside("linerate-torch");
+    if (a.options.needs_torch()) start_beside("linerate-torch");
     run_calibrate(a);
   });
 }

@@ -12,10 +12,10 @@
 
 namespace linerate::cli {
 
-void run_calibrate(const CalibrateArguments& a, const verbs::SecondOrderProbe& probe) {
+void run_calibrate(const CalibrateArguments& a, const verbs::TorchProbes& probes) {
   verbs::refuse_input_as_output("--output", a.output, a.options.inputs());
   ProgressLine progress;
-  const verbs::Calibrated found = verbs::calibrate(a.options, progress.caller(), probe);
+  const verbs::Calibrated found = verbs::calibrate(a.options, progress.caller(), probes);
   progress.clear();
   if (!found.is_first) return;
   doc::save(found.cluster, a.output);

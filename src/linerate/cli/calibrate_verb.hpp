@@ -1,5 +1,5 @@
 // linerate calibrate [--from LOG] -o cluster.json. Its verb stands in both programs: what K-FAC
-// costs is measured by LibTorch.
+// costs, and what anything costs on a device, is measured by LibTorch.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct CalibrateArguments {
 };
 
 void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&));
-/// `probe`: for probes_second_order(), else empty.
-void run_calibrate(const CalibrateArguments& arguments, const verbs::SecondOrderProbe& probe = {});
+/// `probes`: for needs_torch(), else empty.
+void run_calibrate(const CalibrateArguments& arguments, const verbs::TorchProbes& probes = {});
 
 }  // namespace linerate::cli

@@ -1,19 +1,30 @@
 #include "linerate/torch_adapter/second_order_probe.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "linerate/torch_adapter/timed_queue.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -22,6 +33,8 @@ using doc::FactorSide;
 
 constexpr std::array kProbedSides = {FactorSide::a, FactorSide::g};
 constexpr double kProbedDamping = 0.03, kProbedDecay = 0.95;
+/// Matrices of one size that are inverted together.
+constexpr int kInvertedTogether = 4;
 
 /// Of `in` to `out` channels, on images of size x size; kernel 0: linear.
 struct ProbedLayer {
@@ -43,22 +56,24 @@ constexpr std::array<std::int64_t, 14> kDimensions = {1944, 1296, 864, 576, 384,
 /// A block with an input and a gradient, which computes as in a step.
 class ProbedBlock {
  public:
-  explicit ProbedBlock(const ProbedLayer& layer) {
+  /// `enqueues`: by the code that looks at no value.
+  ProbedBlock(const ProbedLayer& layer, c10::Device device, bool enqueues) : enqueues_(enqueues) {
+    const at::TensorOptions options = at::TensorOptions().device(device);
     const bool conv = layer.kernel > 0;
     LayerSpec spec{.name = "probed", .kind = conv ? LayerKind::conv : LayerKind::linear};
-    spec.weight = conv ? at::randn({layer.out, layer.in, layer.kernel, layer.kernel})
-                       : at::randn({layer.out, layer.in});
-    spec.bias = at::zeros({layer.out});
-    spec.weight.mutable_grad() = at::randn(spec.weight.sizes());
-    spec.bias.mutable_grad() = at::randn(spec.bias.sizes());
+    spec.weight = conv ? at::randn({layer.out, layer.in, layer.kernel, layer.kernel}, options)
+                       : at::randn({layer.out, layer.in}, options);
+    spec.bias = at::zeros({layer.out}, options);
+    spec.weight.mutable_grad() = at::randn(spec.weight.sizes(), options);
+    spec.bias.mutable_grad() = at::randn(spec.bias.sizes(), options);
     block_ = make_block(spec, {});
     if (conv) {
       input_.conv.kernel = {layer.kernel, layer.kernel};
       input_.conv.pad_before = input_.conv.pad_after = {layer.kernel / 2, layer.kernel / 2};
     }
     const auto values_of = [&](std::int64_t channels) {
-      return conv ? at::randn({layer.batch, channels, layer.size, layer.size})
-                  : at::randn({layer.batch, channels});
+      return conv ? at::randn({layer.batch, channels, layer.size, layer.size}, options)
+                  : at::randn({layer.batch, channels}, options);
     };
     input_.tensor = values_of(layer.in);
     gradient_ = values_of(layer.out);
@@ -74,23 +89,88 @@ class ProbedBlock {
       block_->add_input(input_);
     else
       block_->add_gradient(input_, gradient_, 1);
-    block_->update_average(side, block_->batch_factor(side), kProbedDecay);
+    block_->count_terms(static_cast<double>(gradient_.size(0)));
+    enqueues_ ? enqueue_average(side)
+              : block_->update_average(side, block_->batch_factor(side), kProbedDecay);
   }
-  void invert(FactorSide side) { block_->compute_inverse(side, kProbedDamping); }
+  void invert(FactorSide side) {
+    enqueues_ ? static_cast<void>(block_->enqueue_inverse(side, kProbedDamping))
+              : static_cast<void>(block_->compute_inverse(side, kProbedDamping));
+  }
   /// Each takes both factors: its damping is by the ratio of their traces.
   void make_inverses() {
     for (const FactorSide side : kProbedSides) compute_factor(side);
     for (const FactorSide side : kProbedSides) invert(side);
   }
   void precondition() {
+    if (enqueues_) return enqueue_direction();
     block_->write(block_->precondition(block_->gradient(), kProbedDamping), 1);
   }
 
  private:
+  /// As Preconditioner does.
+  void enqueue_average(FactorSide side) {
+    const at::Tensor packed = block_->packed_batch(side);
+    const std::int64_t elements = block_->packed_elements(side);
+    block_->enqueue_average(side, packed.narrow(0, 0, elements).div(packed.select(0, elements + 1)),
+                            packed.select(0, elements).gt(0), kProbedDecay, false);
+  }
+  /// As a step does with one layer: its direction, its share of q, what it writes.
+  void enqueue_direction() {
+    const at::Tensor gradient = block_->gradient(), exists = block_->inverse_there();
+    const at::Tensor direction = block_->precondition(gradient, kProbedDamping);
+    const at::Tensor plain = gradient.mul(0).sum(at::kDouble);
+    q_ = at::where(exists, enqueued_inner_product(direction, gradient), plain);
+    block_->write(at::where(exists, direction.mul(at::isfinite(q_)), block_->gradient()), 1);
+  }
+
+  const bool enqueues_;
   std::unique_ptr<CurvatureBlock> block_;
   LayerInput input_;
-  at::Tensor gradient_;
+  at::Tensor gradient_, q_;
   doc::Block shape_;
+};
+
+/// What is measured, in this order: factors of both sides, directions, inverses.
+class ProbedNetwork {
+ public:
+  ProbedNetwork(c10::Device device, bool enqueues) {
+    for (const ProbedLayer& layer : kLayers) layers_.emplace_back(layer, device, enqueues);
+    for (const std::int64_t d : kDimensions)
+      squares_.emplace_back(ProbedLayer{d - 1, 1, 0, 1, 32}, device, enqueues);
+    for (ProbedBlock& block : layers_) block.make_inverses();
+    for (ProbedBlock& block : squares_) block.make_inverses();
+  }
+
+  std::vector<std::function<void()>> parts() {
+    std::vector<std::function<void()>> parts;
+    for (ProbedBlock& block : layers_)
+      for (const FactorSide side : kProbedSides)
+        parts.push_back([&block, side] { block.compute_factor(side); });
+    for (ProbedBlock& block : layers_) parts.push_back([&block] { block.precondition(); });
+    for (ProbedBlock& block : squares_) parts.push_back([&block] { block.invert(FactorSide::a); });
+    return parts;
+  }
+
+  /// `seconds`: of parts().
+  doc::SecondOrderSamples samples(const std::vector<double>& seconds) const {
+    doc::SecondOrderSamples samples;
+    auto next = seconds.begin();
+    const auto timed = [&](doc::SecondOrderWork work) {
+      work.seconds = *next++;
+      return work;
+    };
+    for (const ProbedBlock& block : layers_)
+      for (const FactorSide side : kProbedSides)
+        samples.factors.push_back(timed(doc::factor_work(block.shape(), side)));
+    for (const ProbedBlock& block : layers_)
+      samples.directions.push_back(timed(doc::direction_work(block.shape())));
+    for (const std::int64_t d : kDimensions) samples.inverses.push_back({d, *next++});
+    return samples;
+  }
+
+ private:
+  std::vector<ProbedBlock> layers_, squares_;
 };
 
 double seconds_of(const std::function<void()>& work) {
@@ -116,39 +196,78 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
   return medians;
 }
 
+/// How many of some kinds of work the host is the slower one of.
+class SlowHost {
+ public:
+  void see(const std::string& kind, const exec::CallTimes& times) {
+    Count& count = kinds_[kind];
+    ++count.all;
+    if (!times.was_queued || times.host_s > times.device_s) ++count.slow;
+  }
+  /// Nothing, if it is of none.
+  void note(const std::string& device, std::vector<std::string>& notes) const {
+    std::vector<std::string> counts;
+    for (const auto& [kind, count] : kinds_)
+      if (count.slow > 0) counts.push_back(fmt::format("{} of {} {}", count.slow, count.all, kind));
+    if (!counts.empty())
+      notes.push_back(fmt::format(
+          "K-FAC: the host takes longer to enqueue than {} to compute: {}; steps of many such "
+          "layers wait for the host",
+          device, fmt::join(counts, ", ")));
+  }
+
+ private:
+  struct Count {
+    int slow = 0, all = 0;
+  };
+  std::map<std::string, Count> kinds_;
+};
+
 }  // namespace
 
 doc::SecondOrderSamples measure_second_order(comm::Communicator& communicator, int threads) {
   const c10::NoGradGuard no_grad;
   at::set_num_threads(threads);
-  std::vector<ProbedBlock> layers, squares;
-  for (const ProbedLayer& layer : kLayers) layers.emplace_back(layer);
-  for (const std::int64_t d : kDimensions) squares.emplace_back(ProbedLayer{d - 1, 1, 0, 1, 32});
-  std::vector<std::function<void()>> parts;
-  for (ProbedBlock& block : layers)
-    for (const FactorSide side : kProbedSides)
-      parts.push_back([&block, side] { block.compute_factor(side); });
-  for (ProbedBlock& block : layers) {
-    block.make_inverses();
-    parts.push_back([&block] { block.precondition(); });
+  ProbedNetwork network(c10::kCPU, /*enqueues=*/false);
+  return network.samples(medians_of(network.parts(), communicator));
+}
+
+doc::SecondOrderSamples measure_second_order_on(TimedQueue& queue, comm::Communicator& communicator,
+                                                std::vector<std::string>& notes) {
+  const c10::NoGradGuard no_grad;
+  ProbedNetwork network(queue.device(), /*enqueues=*/true);
+  std::vector<double> seconds;
+  SlowHost slow;
+  for (const std::function<void()>& part : network.parts()) {
+    const std::size_t i = seconds.size(), layers = kLayers.size();
+    const exec::QueuedCalls calls{queue.calls_in_a_row(), [&part](int) { part(); }};
+    const exec::CallTimes times = queue.time(communicator, {calls}).front();
+    seconds.push_back(std::max(times.device_s, 1e-9));
+    slow.see(i < 2 * layers ? "factors" : i < 3 * layers ? "directions" : "inverses", times);
   }
-  for (ProbedBlock& block : squares) {
-    block.make_inverses();
-    parts.push_back([&block] { block.invert(FactorSide::a); });
+  slow.note(queue.type(), notes);
+  doc::SecondOrderSamples samples = network.samples(seconds);
+  samples.batches = measure_batches(queue, communicator, kDimensions, kInvertedTogether);
+  return samples;
+}
+
+std::vector<doc::BatchSample> measure_batches(TimedQueue& queue, comm::Communicator& communicator,
+                                              std::span<const std::int64_t> dims, int count) {
+  const c10::NoGradGuard no_grad;
+  std::vector<doc::BatchSample> samples;
+  for (const std::int64_t d : dims) {
+    const at::Tensor rows = at::randn({count, d, 32}, at::TensorOptions().device(queue.device()));
+    const at::Tensor matrices = at::matmul(rows, rows.mT()) / 32;
+    const at::Tensor dampings = at::full({count}, kProbedDamping, matrices.options());
+    const exec::QueuedCalls one_by_one{
+        count,
+        [&](int i) { try_damped_inverses(matrices.narrow(0, i, 1), dampings.narrow(0, i, 1)); }};
+    const exec::QueuedCalls together{1, [&](int) { try_damped_inverses(matrices, dampings); }};
+    const std::vector<exec::CallTimes> times = queue.time(communicator, {one_by_one, together});
+    samples.push_back({d, count, count * times[0].device_s, times[1].device_s});
   }
-  const std::vector<double> seconds = medians_of(parts, communicator);
-  doc::SecondOrderSamples samples;
-  auto next = seconds.begin();
-  const auto timed = [&](doc::SecondOrderWork work) {
-    work.seconds = *next++;
-    return work;
-  };
-  for (const ProbedBlock& block : layers)
-    for (const FactorSide side : kProbedSides)
-      samples.factors.push_back(timed(doc::factor_work(block.shape(), side)));
-  for (const ProbedBlock& block : layers)
-    samples.directions.push_back(timed(doc::direction_work(block.shape())));
-  for (const std::int64_t d : kDimensions) samples.inverses.push_back({d, *next++});
+  std::sort(samples.begin(), samples.end(),
+            [](const doc::BatchSample& x, const doc::BatchSample& y) { return x.dim < y.dim; });
   return samples;
 }
 

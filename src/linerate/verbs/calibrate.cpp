@@ -9,7 +9,9 @@
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/calibrate/probe.hpp"
 #include "linerate/calibrate/second_order.hpp"
+#include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/verbs/option_value.hpp"
@@ -17,10 +19,15 @@
 namespace linerate::verbs {
 namespace {
 
+/// On processors, or on a device.
 std::vector<doc::Component> codecs_of(const CalibrateOptions& o) {
   if (!o.codecs) return {};
   if (o.codecs->empty()) return calibrate::all_compressors();
   return parse_option_list("--codecs", *o.codecs, calibrate::parse_compressor);
+}
+
+std::vector<doc::Component> codecs_of_processors(const CalibrateOptions& o) {
+  return o.device.empty() ? codecs_of(o) : std::vector<doc::Component>();
 }
 
 int parse_rank_count(const std::string& text) {
@@ -56,7 +63,7 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::str
   if (!o.line_rate.empty())
     fitting.line_rate_bytes_per_s = parse_option("--line-rate", o.line_rate, parse_bandwidth).value;
   doc::Cluster cluster = calibrate::calibrate_from_logs(files, fitting, &notes);
-  calibrate::add_codecs(cluster, codecs_of(o));
+  calibrate::add_codecs(cluster, codecs_of_processors(o));
   return cluster;
 }
 
@@ -70,7 +77,7 @@ doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& commun
   if (!o.budget.empty())
     probing.budget = to_duration(parse_option("--budget", o.budget, parse_time));
   if (!o.largest.empty()) probing.largest = parse_option("--largest", o.largest, parse_size);
-  probing.codecs = codecs_of(o);
+  probing.codecs = codecs_of_processors(o);
   probing.progress = [&](double done) {
     if (communicator.rank() == 0) caller.show(fmt::format("calibrate: {:3.0f} %", 100 * done));
   };
@@ -80,7 +87,7 @@ doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& commun
 
 doc::Cluster added_to(const CalibrateOptions& o, const Caller& caller) {
   doc::Cluster cluster = *cluster_of(o.cluster, caller);
-  calibrate::add_codecs(cluster, codecs_of(o));
+  calibrate::add_codecs(cluster, codecs_of_processors(o));
   return cluster;
 }
 
@@ -91,24 +98,42 @@ std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
   return comm::make_world(world);
 }
 
-/// On every rank.
-Calibrated calibrated(const CalibrateOptions& o, const Caller& caller,
-                      const SecondOrderProbe& probe) {
+/// On every rank; null: there are none. What may be refused comes before what takes its time.
+Calibrated calibrated(const CalibrateOptions& o, comm::Communicator* ranks, const Caller& caller,
+                      const TorchProbes& probes) {
   Calibrated all;
-  std::unique_ptr<comm::Communicator> ranks;
-  if (o.probes_network() || probe) ranks = world_of(o);
   all.is_first = !ranks || ranks->rank() == 0;
   doc::Cluster& cluster = all.cluster;
-  cluster = o.probes_network()  ? probe_network(o, *ranks, caller)
-            : o.cluster.empty() ? calibrate_from_logs(o, all.notes)
-                                : added_to(o, caller);
-  if (probe)
-    cluster.second_order = calibrate::fit_second_order(probe(*ranks, threads_of(o, *ranks)));
-  else if (o.second_order)
+  if (o.probes_network())
+    calibrate::require_network(*ranks);
+  else
+    cluster = o.cluster.empty() ? calibrate_from_logs(o, all.notes) : added_to(o, caller);
+  calibrate::DeviceSamples on_device;
+  if (!o.device.empty())
+    on_device = probes.on_device(
+        *ranks, {o.device, codecs_of(o), o.probes_second_order(), threads_of(o, *ranks)});
+  if (o.probes_network()) cluster = probe_network(o, *ranks, caller);
+  if (!o.device.empty()) {
+    calibrate::add_device_samples(cluster, on_device);
+    all.notes.insert(all.notes.end(), on_device.notes.begin(), on_device.notes.end());
+  } else if (o.probes_second_order()) {
+    cluster.second_order =
+        calibrate::fit_second_order(probes.second_order(*ranks, threads_of(o, *ranks)));
+  }
+  if (o.second_order && !o.second_order->empty())
     cluster.second_order = calibrate::fit_second_order(
         calibrate::read_second_order_table(*o.second_order, &all.notes));
   if (o.cores) cluster.cores = o.cores;
   return all;
+}
+
+/// A rank that no launcher started needs no MPI, unless its network is asked for.
+Calibrated calibrated_alone(const CalibrateOptions& o, const Caller& caller,
+                            const TorchProbes& probes) {
+  Calibrated found;
+  comm::run_ranks(
+      1, [&](comm::Communicator& alone) { found = calibrated(o, &alone, caller, probes); }, {});
+  return found;
 }
 
 // Options that only logs, or only probes, read are refused elsewhere.
@@ -119,7 +144,11 @@ void check_options(const CalibrateOptions& o) {
     throw UsageError("--cluster: say what to add to it, --second-order or --codecs");
   if (!o.probes_network() && (!o.budget.empty() || !o.largest.empty()))
     throw UsageError("--budget and --largest belong to probes: leave out --from and --cluster");
-  if (!o.probes_network() && o.threads && !o.probes_second_order())
+  if (!o.device.empty() && !o.codecs && !o.probes_second_order())
+    throw UsageError(
+        "--device: expected --codecs or --second-order without a table, which are measured there, "
+        "found neither; add one of them");
+  if (!o.probes_network() && o.threads && !o.needs_torch())
     throw UsageError("--threads belongs to probes: leave out --from and --cluster");
   if (o.logs.empty() && (!o.collective.empty() || !o.line_rate.empty() || o.ranks_per_node))
     throw UsageError(
@@ -134,14 +163,19 @@ std::vector<std::string> CalibrateOptions::inputs() const {
   return all;
 }
 
-Calibrated calibrate(const CalibrateOptions& o, const Caller& caller,
-                     const SecondOrderProbe& probe) {
+Calibrated calibrate(const CalibrateOptions& o, const Caller& caller, const TorchProbes& probes) {
   check_options(o);
-  if (o.probes_second_order() && !probe)
+  if (!o.device.empty() && !probes.on_device)
+    throw UsageError(
+        "--device: LibTorch measures there, which is not here; run linerate-torch calibrate "
+        "--device, or linerate calibrate --device of a build with LibTorch");
+  if (o.probes_second_order() && !probes.second_order)
     throw UsageError(
         "--second-order: LibTorch measures it, which is not here; give a table, or run "
         "linerate calibrate --second-order of a build with LibTorch");
-  return calibrated(o, caller, probe);
+  if (!o.probes_network() && !o.needs_torch()) return calibrated(o, nullptr, caller, probes);
+  if (!o.probes_network() && !comm::launcher_rank()) return calibrated_alone(o, caller, probes);
+  return calibrated(o, world_of(o).get(), caller, probes);
 }
 
 void add_options(CLI::App& verb, CalibrateOptions& o) {
@@ -172,6 +206,12 @@ void add_options(CLI::App& verb, CalibrateOptions& o) {
                   "What K-FAC costs here too: times factors, inverses and directions on these "
                   "ranks; or a table of elsewhere, inv,DIM,SECONDS a line.")
       ->expected(0, 1);
+  verb.add_option(
+          "--device", o.device,
+          "Where --codecs and --second-order are measured, as PyTorch names it: cuda, "
+          "cuda:1, xpu; cpu: the code for devices on CPU tensors. Absent: on processors, by "
+          "their own code.")
+      ->type_name("DEVICE");
   verb.add_option("-c,--cluster", o.cluster,
                   "Add --second-order or --codecs to this Cluster; its network is not probed.");
   verb.add_option("--collective", o.collective, "What was measured, where the log does not say.");

@@ -1,0 +1,16 @@
+// What codecs and K-FAC's parts cost where tensors lie, by the code that enqueues a step there.
+#pragma once
+
+#include "linerate/calibrate/device_probe.hpp"
+#include "linerate/comm/communicator.hpp"
+
+namespace linerate::torch_adapter {
+
+/// f32; times by the device's events (on the CPU by the host's clock), medians of rounds, means
+/// over ranks, which measure at once. Ranks of one machine take its devices in turn if the name has
+/// no index. Sets the threads of operators, as they stay. A calibrate::DeviceProbe, with its
+/// errors.
+calibrate::DeviceSamples measure_on_device(comm::Communicator& communicator,
+                                           const calibrate::DeviceWork& work);
+
+}  // namespace linerate::torch_adapter

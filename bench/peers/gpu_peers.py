@@ -10,6 +10,9 @@ contender named, with the least and the largest; bounds stand next to those of t
 The unshaped job also records DDP (a trace a rank) and a rank's step alone, each job a table of all-reduces: what `linerate whatif`
 predicts the steps from, next to what was measured (bench/nccl_steps). --out gets results.json (device, versions, date, commit, every
 row), table.txt (what is printed), measured.csv, table_RATE.csv and the traces, the form of recordings that bench/nccl_steps reads.
+
+Then `linerate calibrate --device` times codecs, factors, inverses and directions on the device, alone on it: calibrated.json, a Cluster
+with the unshaped job's table of all-reduces. That needs linerate-torch next to the command, built with a LibTorch for the device.
 Exit status 1 if a contender fails or weights that have to be DDP's are not. Bounds that are missed are said, and are no failure.
 """
 import csv
@@ -43,7 +46,8 @@ def add_options(parser):
     parser.add_argument("--endure", type=int, default=0, help="so many steps more of ddp, bulk, optimal and dear, for what might hang")
     parser.add_argument("--only", nargs="+", default=list(ON_GPUS), metavar="NAME", help=f"some of: {'; '.join(ON_GPUS)}")
     parser.add_argument("--kaisa", type=pathlib.Path, default=ROOT.parent / "shared/peers", help="the folder that holds kfac/ of gpauloski/kfac-pytorch")
-    parser.add_argument("--linerate", type=pathlib.Path, default=ROOT / "build/release/linerate", help="the command that predicts")
+    parser.add_argument("--linerate", type=pathlib.Path, default=ROOT / "build/release/linerate", help="the command that predicts and calibrates")
+    parser.add_argument("--codecs", help="compressors that it calibrates on the device (all; on CPUs fp16)")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (bench/results/gpu/DATE_DEVICE; on CPUs build/gpu-lab)")
 
 
@@ -79,7 +83,7 @@ class Results:
     """What has been measured so far, written after each job: a device may be gone before the last."""
 
     def __init__(self, o):
-        self.out, self.document, self.lines, self.measured = o.out, {"format": 1, "jobs": [], "predictions": []}, [], []
+        self.out, self.document, self.lines, self.measured = o.out, {"format": 1, "jobs": [], "calibration": None, "predictions": []}, [], []
         self.problems, self.missed = [], []
 
     def folder_for(self, place):
@@ -135,6 +139,25 @@ def measured_rows(job, rate, result, ranks):
         yield [job["model"], ranks, name, "" if name == "alone" else tag_of(rate), *(f"{m:.3f}" for m in ms), len(seconds)]
 
 
+def calibrate(o, results):
+    """What codecs and K-FAC's parts cost on the device, by the command; says why if it cannot."""
+    table = results.out / f"table_{tag_of(UNSHAPED)}.csv"
+    lacks = [f"{path} is absent ({why})" for path, why in ((table, f"the {UNSHAPED} job measures it"), (o.linerate, "make build builds it")) if not path.exists()]
+    if lacks:
+        return results.print(f"not calibrated on the device: {'; '.join(lacks)}")
+    codecs = o.codecs or ("" if o.device == "cuda" else "fp16")
+    command = [o.linerate.resolve(), "calibrate", "--from", table, "--codecs", *([codecs] if codecs else []), "--second-order", "--device", o.device,
+               "-o", results.out / "calibrated.json"]
+    try:
+        done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=o.limit)
+    except subprocess.TimeoutExpired:
+        return results.print(f"not calibrated on the device: no end after {o.limit} s")
+    results.print(f"calibrated on the device ({o.device}), one process:" if done.returncode == 0 else "not calibrated on the device:")
+    for line in done.stdout.splitlines():
+        results.print(f"  {line}")
+    results.document["calibration"] = {"device": o.device, "exit": done.returncode, "printed": done.stdout.splitlines()}
+
+
 def predict(o, results):
     """bench/nccl_steps on what was recorded: predicted next to measured; says why if it cannot."""
     if not o.linerate.exists():
@@ -172,6 +195,8 @@ def peers(o, open_lab, tell):
                     results.problems.append(f"{model}, {rate}: ended with {status}")
                 results.write()
     if results.measured:
+        calibrate(o, results)
+        results.write()
         predict(o, results)
         results.print(f"bounds missed or not told apart: {'; '.join(results.missed) or 'none'}")
         results.print(f"problems: {'; '.join(results.problems) or 'none'}")

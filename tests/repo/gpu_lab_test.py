@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 from unittest import mock
 
@@ -153,6 +154,52 @@ class Ranks(Bare):
         for words in ("at 10.97.0.1 eth0", "tbf", "rate 200Mbit", "10.97.0.1/16"):
             self.assertIn(words, done.stdout)
         self.assertEqual([n for n in shaped_links.namespaces() if not shaped_links.alive(shaped_links.owner(n))], [])
+
+
+class Calibration(Bare):
+    """Of the device, by a command that says what it was asked for."""
+
+    def calibrated(self, device="cuda", command="echo asked: $@", codecs=None, has_table=True, limit=60):
+        results = gpu_peers.Results(types.SimpleNamespace(out=self.bin / "out"))
+        results.out.mkdir()
+        if has_table:
+            (results.out / "table_un.csv").write_text("bytes,seconds,ranks,collective\n")
+        linerate = self.put("linerate", command) if command else self.bin / "linerate"
+        with mock.patch("builtins.print"):
+            gpu_peers.calibrate(types.SimpleNamespace(device=device, codecs=codecs, linerate=linerate, limit=limit), results)
+            results.write()
+        document = json.loads((results.out / "results.json").read_text())
+        return document["calibration"], (results.out / "table.txt").read_text(), results.out
+
+    def test_is_of_all_codecs_and_of_kfac(self):
+        found, text, out = self.calibrated()
+        asked = f"asked: calibrate --from {out}/table_un.csv --codecs --second-order --device cuda -o {out}/calibrated.json"
+        self.assertEqual(found, {"device": "cuda", "exit": 0, "printed": [asked]})
+        self.assertIn(f"calibrated on the device (cuda), one process:\n  {asked}\n", text)
+
+    def test_is_of_the_codecs_that_are_named(self):
+        self.assertIn("--codecs topk,qsgd --second-order", self.calibrated(codecs="topk,qsgd")[1])
+
+    def test_on_processors_is_of_one_codec(self):
+        self.assertIn("--codecs fp16 --second-order --device cpu", self.calibrated(device="cpu")[1])
+
+    def test_that_fails_is_said_and_kept(self):
+        found, text, _ = self.calibrated(command="echo error: device cuda: expected one; exit 5")
+        self.assertEqual(found, {"device": "cuda", "exit": 5, "printed": ["error: device cuda: expected one"]})
+        self.assertIn("not calibrated on the device:\n  error: device cuda: expected one\n", text)
+
+    def test_that_hangs_is_ended(self):
+        found, text, _ = self.calibrated(command=f"exec {shutil.which('sleep')} 60", limit=0.2)
+        self.assertIsNone(found)
+        self.assertIn("not calibrated on the device: no end after 0.2 s", text)
+
+    def test_without_its_command_says_so(self):
+        found, text, _ = self.calibrated(command=None)
+        self.assertIsNone(found)
+        self.assertIn("linerate is absent (make build builds it)", text)
+
+    def test_without_a_table_says_so(self):
+        self.assertIn("table_un.csv is absent (the unshaped job measures it)", self.calibrated(has_table=False)[1])
 
 
 def measured(**blocks):

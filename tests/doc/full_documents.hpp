@@ -62,6 +62,7 @@ inline Timeline full_timeline() {
   t.source = "a run", t.workload = "w", t.strategy = "ddp", t.transport = "mpi", t.origin_ns = 7;
   t.line_rate_bytes_per_s = 1e9, t.noise_floor = 0.01, t.computation_slowed = false;
   t.notes = {"a note"};
+  t.device = "cuda";
   return t;
 }
 

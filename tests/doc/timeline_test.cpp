@@ -16,6 +16,19 @@ TEST(Timeline, RoundTripsThroughJson) {
   EXPECT_EQ(to_json(timeline_from_json(text, "t.json")), text);
 }
 
+/// Documents of before are of processors, and those of processors are as before.
+TEST(Timeline, NamesItsDeviceIfThatIsNoProcessor) {
+  Timeline t = small_timeline();
+  EXPECT_THAT(to_json(t), testing::Not(testing::HasSubstr("\"device\"")));
+  EXPECT_EQ(timeline_from_json(to_json(t), "t").device, "");
+  for (const char* type : {"cuda", "what nobody has heard of yet"}) {
+    t.device = type;
+    const std::string text = to_json(t);
+    EXPECT_EQ(timeline_from_json(text, "t").device, type);
+    EXPECT_EQ(to_json(timeline_from_json(text, "t")), text);
+  }
+}
+
 TEST(Timeline, NanosecondsAreTheNearest) {
   const auto check = [](double seconds) {
     EXPECT_EQ(nanoseconds(seconds), std::llround(seconds * 1e9)) << seconds;

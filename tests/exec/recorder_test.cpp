@@ -128,6 +128,18 @@ TEST(Recorder, MomentsOfADeviceBecomeTimesWhenTheTimelineIsAskedFor) {
   });
 }
 
+TEST(Recorder, TellsTheTimelineWhoseTimesItHas) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    Recorder recorder(communicator, agree_origin(communicator), "trained");
+    EXPECT_EQ(recorder.timeline().device, "");
+    recorder.follow(std::make_shared<SteadyMoments>(2000), "cuda");
+    EXPECT_EQ(recorder.timeline().device, "cuda");
+    EXPECT_EQ(merge({recorder.timeline(), recorder.timeline()}).device, "cuda");
+    recorder.follow(std::make_shared<SteadyMoments>(9000));  // the processor
+    EXPECT_EQ(recorder.timeline().device, "");
+  });
+}
+
 TEST(Recorder, ADeviceIsAskedForNothingWhileNothingIsKept) {
   comm::run_ranks(1, [](comm::Communicator& communicator) {
     Recorder recorder(communicator, agree_origin(communicator), "trained");

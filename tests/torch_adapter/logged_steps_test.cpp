@@ -166,6 +166,7 @@ TEST(LoggedSteps, AreRecordedWithoutAWait) {
     for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(without_marks(recorded[i]), plain[i]);
     EXPECT_GT(guard_log().marks_asked, 0);
     EXPECT_EQ(recorder.timeline().events.size(), 6u);
+    EXPECT_EQ(recorder.timeline().device, "privateuseone");
     EXPECT_THAT(taken_calls(), testing::Contains("host waits for a mark"));
   });
 }

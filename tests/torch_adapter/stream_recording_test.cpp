@@ -155,6 +155,13 @@ TEST(StreamRecording, IsExplainedAndCompared) {
   const std::string explained = printed("explain " + run, folder);
   EXPECT_THAT(explained, HasSubstr("verdict: "));
   EXPECT_THAT(explained, HasSubstr("exposed communication"));
+  EXPECT_THAT(explained, HasSubstr("the CPU is the device"));
+  doc::Timeline elsewhere = doc::load_timeline(run);
+  EXPECT_EQ(elsewhere.device, "");
+  elsewhere.device = "cuda";
+  const std::filesystem::path renamed = folder / "cuda.json";
+  doc::save(elsewhere, renamed);
+  EXPECT_THAT(printed("explain " + renamed.string(), folder), HasSubstr("the device is cuda"));
   const std::string compared = printed(fmt::format("compare {} {}", host, run), folder);
   EXPECT_THAT(compared, HasSubstr("all-reduce"));
   // Every task has its partner: names, kinds and parameters are the same.

@@ -80,6 +80,7 @@ struct Timeline {
   std::string workload;                      // its name
   std::string strategy;                      // canonical text; empty when unknown
   std::string transport;                     // "thread", "mpi", "nccl"; empty when unknown
+  std::string device;                        // whose times tasks have: "cuda"; empty: processors'
   std::int64_t origin_ns = 0;                // since the epoch; 0: virtual time
   int ranks = 1;                             // of the job; events may cover fewer
   std::vector<std::string> names;            // of events

@@ -57,7 +57,8 @@ class Recorder {
   /// the moment at which the device will have come so far; timeline() has its time.
   std::int64_t now();
   /// now() is a moment of this device from here on. Those of one before are read, which waits.
-  void follow(std::shared_ptr<DeviceMoments> device);
+  /// `type`: what the Timeline calls the device ("cuda"); empty: it is the processor.
+  void follow(std::shared_ptr<DeviceMoments> device, std::string type = {});
   /// What now() would return for the moment with this number of the device.
   std::int64_t time_of(std::int64_t moment) const;
 

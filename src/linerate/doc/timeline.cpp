@@ -173,6 +173,7 @@ void fields(auto& v, Is<Timeline> auto& t) {
   v.optional("workload", t.workload);
   v.optional("strategy", t.strategy);
   v.optional("transport", t.transport);
+  v.written_if(!t.device.empty(), "device", t.device);
   v.optional("origin_ns", t.origin_ns, kTime);
   v.optional("ranks", t.ranks, Range{1, INT32_MAX});
   v.optional("line_rate_bytes_per_s", t.line_rate_bytes_per_s, positive);

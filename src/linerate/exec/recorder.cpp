@@ -123,8 +123,9 @@ std::int64_t Recorder::time_of(std::int64_t moment) const {
   return kFirstMoment - static_cast<std::int64_t>(read_.size()) - moment;
 }
 
-void Recorder::follow(std::shared_ptr<DeviceMoments> device) {
+void Recorder::follow(std::shared_ptr<DeviceMoments> device, std::string type) {
   const std::lock_guard lock(mutex_);
+  timeline_.device = std::move(type);
   if (device_) {
     const std::vector<std::int64_t> read = device_->read();
     read_.insert(read_.end(), read.begin(), read.end());

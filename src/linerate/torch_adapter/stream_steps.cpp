@@ -18,6 +18,7 @@
 #include "linerate/exec/streams/make_stream_program.hpp"
 #include "linerate/torch_streams/make_tensor_clock.hpp"
 #include "linerate/torch_streams/make_tensor_device.hpp"
+#include "linerate/torch_streams/named_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -123,7 +124,7 @@ void StreamSteps::follow_device() {
   clock_->follow(device_->streams());
   if (times_) return;
   times_ = std::make_shared<exec::StreamTimes>(clock_);
-  recorder_->follow(times_);
+  recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : torch_streams::type_name(lies_on_));
 }
 
 /// After an exception nobody knows what is enqueued.

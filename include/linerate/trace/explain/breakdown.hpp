@@ -64,6 +64,7 @@ struct Breakdown {
   bool computation_unknown = false;    // the format records none, or no device was recorded
   bool times_unknown = false;          // the format records none: no time is known
   bool cpu_device = false;             // CPU operations stand for the device
+  std::string device;                  // Job::device
   std::vector<RankRow> ranks;          // a row a file
   std::vector<StepRow> steps;          // ascending number
   /// Mean over ranks, over the whole files, from the digits of the file to the nanosecond.

@@ -153,6 +153,7 @@ struct Job {
   bool computation_unknown = false;    // formats that record communication alone
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
   bool cpu_device = false;             // no accelerator in it: CPU operations stand for the device
+  std::string device;                  // its type, if a Timeline of linerate's says it: "cuda"
   bool cycle = false;  // predicted steps that repeat: what lies outside them is of other steps
   // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown

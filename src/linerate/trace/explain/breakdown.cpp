@@ -63,6 +63,7 @@ class Analysis {
     out_.world_size = job_.world_size;
     out_.communication_unknown = job_.communication_unknown;
     out_.cpu_device = job_.cpu_device;
+    out_.device = job_.device;
     out_.times_unknown = !job_.has_durations;
     if (out_.times_unknown) out_.communication_unknown = true;
     out_.clock_residual_ns = matched_.clock_residual_ns;

@@ -28,13 +28,17 @@ void rest(std::string& out, std::size_t shown, std::size_t all, std::string_view
   if (all > shown) out += fmt::format("  ... and {} more {} (--json has all)\n", all - shown, what);
 }
 
+std::string device_of(const Breakdown& b) {
+  if (b.cpu_device) return "the CPU is the device";
+  return b.device.empty() ? "device times are unions of its kernels" : "the device is " + b.device;
+}
+
 void whole(std::string& out, const Breakdown& b) {
   const bool heard = !b.communication_unknown && b.has_device;
-  out += fmt::format(
-      "{} of {} rank{}, {} step{}; {}\n\n", b.ranks.size(),
-      b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
-      b.world_size == 1 ? "" : "s", b.steps.size(), b.steps.size() == 1 ? "" : "s",
-      b.cpu_device ? "the CPU is the device" : "device times are unions of its kernels");
+  out += fmt::format("{} of {} rank{}, {} step{}; {}\n\n", b.ranks.size(),
+                     b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
+                     b.world_size == 1 ? "" : "s", b.steps.size(), b.steps.size() == 1 ? "" : "s",
+                     device_of(b));
   out += fmt::format("over the whole file{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
   out += fmt::format("  compute busy           {:>10}\n",
                      known(!b.computation_unknown, b.whole.compute_s));

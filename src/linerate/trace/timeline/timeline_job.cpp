@@ -182,7 +182,8 @@ Job job_of(const doc::Timeline& t) {
   Job job;
   job.world_size = t.ranks;
   job.origin_ns = t.origin_ns;
-  job.cpu_device = t.mode != "imported";
+  if (t.device != "cpu") job.device = t.device;
+  job.cpu_device = t.mode != "imported" && job.device.empty();
   job.cycle = t.mode == "predicted";
   job.counters = t.counters;
   job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
@@ -239,6 +240,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   doc::Timeline t;
   t.mode = "imported";
   t.source = source;
+  t.device = job.device;
   t.origin_ns = job.origin_ns;
   t.ranks = std::max(job.world_size, static_cast<int>(job.ranks.size()));
   t.counters = job.counters;

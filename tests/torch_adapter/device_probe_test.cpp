@@ -8,12 +8,14 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/torch_adapter/second_order_probe.hpp"
+#include "linerate/torch_adapter/slow_host.hpp"
 #include "linerate/torch_adapter/tensor_codec_probe.hpp"
 #include "torch_adapter/host_reads.hpp"
 
@@ -134,13 +136,53 @@ TEST(BatchProbe, InvertsOneByOneAndTogether) {
   });
 }
 
-/// As `calibrate --device cpu` calls it; no rank is left waiting.
+/// The same work as on processors, by code that reads nothing.
+TEST(SecondOrderProbe, TimesWhatAStepEnqueues) {
+  at::set_num_threads(1);
+  comm::run_ranks(1, [](Communicator& communicator) {
+    TimedQueue queue(c10::kCPU);
+    const std::array<std::int64_t, 2> dims = {64, 16};
+    std::vector<std::string> notes;
+    const HostReads reads;
+    const doc::SecondOrderSamples found = measure_second_order_on(queue, communicator, dims, notes);
+    EXPECT_EQ(reads.count(), 0);
+    EXPECT_THAT(notes, IsEmpty());
+    EXPECT_EQ(found.factors.size(), 2 * found.directions.size());
+    ASSERT_EQ(found.directions.size(), 11u);
+    for (const auto* works : {&found.factors, &found.directions})
+      for (const doc::SecondOrderWork& work : *works) {
+        EXPECT_GT(work.seconds, 1e-6);
+        EXPECT_GT(work.flops, 0);
+      }
+    ASSERT_EQ(found.inverses.size(), 2u);
+    EXPECT_EQ(found.inverses[0].dim, 64);
+    EXPECT_GT(found.inverses[0].seconds, found.inverses[1].seconds);
+    EXPECT_EQ(found.batches.size(), 2u);
+  });
+}
+
+TEST(SlowHost, IsCountedByKindOfWork) {
+  SlowHost host;
+  const exec::CallTimes slow{.device_s = 1e-5, .host_s = 2e-5};
+  const exec::CallTimes fast{.device_s = 3e-5, .host_s = 2e-5};
+  host.see("inverses", fast);
+  EXPECT_EQ(host.note("cuda"), "");
+  host.see("inverses", slow);
+  host.see("directions", fast);
+  host.see("factors", {.device_s = 1, .host_s = 0, .was_queued = false});
+  host.see("factors", slow);
+  EXPECT_THAT(host.note("cuda"),
+              HasSubstr("the host takes longer to enqueue than cuda to compute: 2 of 2 factors, 1 "
+                        "of 2 inverses; "));
+}
+
+/// As `calibrate --device` calls it, with a device for each rank; no rank is left waiting.
 template <typename Kind>
-int refused_on(int ranks, const std::string& device, const std::string& words) {
+int refused_on(const std::vector<std::string>& devices, const std::string& words) {
   std::atomic<int> refused = 0;
-  comm::run_ranks(ranks, [&](Communicator& communicator) {
+  comm::run_ranks(static_cast<int>(devices.size()), [&](Communicator& communicator) {
     try {
-      measure_on_device(communicator, {.device = device, .codecs = {{"fp16", {}}}});
+      measure_on_device(communicator, {.device = devices[to_index(communicator.rank())]});
     } catch (const Kind& e) {
       EXPECT_THAT(e.what(), HasSubstr(words));
       ++refused;
@@ -150,10 +192,11 @@ int refused_on(int ranks, const std::string& device, const std::string& words) {
 }
 
 TEST(DeviceProbe, RefusesADeviceOnEveryRank) {
-  EXPECT_EQ(refused_on<UsageError>(3, "gpu", "device \"gpu\": expected"), 3);
-  EXPECT_EQ(refused_on<DeviceError>(3, "meta", "device meta: expected"), 3);
+  EXPECT_EQ(refused_on<UsageError>({"gpu", "gpu"}, "device \"gpu\": expected"), 2);
+  EXPECT_EQ(refused_on<DeviceError>({"meta", "meta", "meta"}, "device meta: expected"), 3);
+  EXPECT_EQ(refused_on<DeviceError>({"cpu", "meta", "cpu"}, "rank 1: device meta: expected"), 3);
   if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
-    EXPECT_EQ(refused_on<DeviceError>(2, "cuda:1", "device cuda:1: expected"), 2);
+    EXPECT_EQ(refused_on<DeviceError>({"cuda:1", "cuda:1"}, "device cuda:1: expected"), 2);
   }
 }
 

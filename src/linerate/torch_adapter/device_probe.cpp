@@ -28,7 +28,8 @@ calibrate::DeviceSamples measure_on_device(comm::Communicator& communicator,
     samples.notes.insert(samples.notes.end(), found.notes.begin(), found.notes.end());
   }
   if (work.second_order)
-    samples.second_order = measure_second_order_on(*queue, communicator, samples.notes);
+    samples.second_order =
+        measure_second_order_on(*queue, communicator, kInverseDimensions, samples.notes);
   return samples;
 }
 

@@ -9,13 +9,10 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -24,6 +21,7 @@
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "linerate/torch_adapter/slow_host.hpp"
 #include "linerate/torch_adapter/timed_queue.hpp"
 
 namespace linerate::torch_adapter {
@@ -48,10 +46,6 @@ constexpr std::array kLayers = {ProbedLayer{1, 6, 5, 28, 64},     ProbedLayer{6,
                                 ProbedLayer{256, 256, 3, 4, 32},  ProbedLayer{84, 10, 0, 1, 64},
                                 ProbedLayer{400, 120, 0, 1, 64},  ProbedLayer{512, 256, 0, 1, 32},
                                 ProbedLayer{256, 512, 0, 1, 1024}};
-/// Between these and beyond the largest, times are taken to grow as the cube. The largest first: it
-/// does not notice that the solver's code is not in the cache yet.
-constexpr std::array<std::int64_t, 14> kDimensions = {1944, 1296, 864, 576, 384, 256, 192,
-                                                      128,  96,   64,  48,  32,  16,  8};
 
 /// A block with an input and a gradient, which computes as in a step.
 class ProbedBlock {
@@ -134,9 +128,11 @@ class ProbedBlock {
 /// What is measured, in this order: factors of both sides, directions, inverses.
 class ProbedNetwork {
  public:
-  ProbedNetwork(c10::Device device, bool enqueues) {
+  /// Inverses of matrices of `dims` rows.
+  ProbedNetwork(c10::Device device, bool enqueues, std::span<const std::int64_t> dims)
+      : dims_(dims.begin(), dims.end()) {
     for (const ProbedLayer& layer : kLayers) layers_.emplace_back(layer, device, enqueues);
-    for (const std::int64_t d : kDimensions)
+    for (const std::int64_t d : dims_)
       squares_.emplace_back(ProbedLayer{d - 1, 1, 0, 1, 32}, device, enqueues);
     for (ProbedBlock& block : layers_) block.make_inverses();
     for (ProbedBlock& block : squares_) block.make_inverses();
@@ -165,11 +161,12 @@ class ProbedNetwork {
         samples.factors.push_back(timed(doc::factor_work(block.shape(), side)));
     for (const ProbedBlock& block : layers_)
       samples.directions.push_back(timed(doc::direction_work(block.shape())));
-    for (const std::int64_t d : kDimensions) samples.inverses.push_back({d, *next++});
+    for (const std::int64_t d : dims_) samples.inverses.push_back({d, *next++});
     return samples;
   }
 
  private:
+  std::vector<std::int64_t> dims_;
   std::vector<ProbedBlock> layers_, squares_;
 };
 
@@ -196,46 +193,20 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
   return medians;
 }
 
-/// How many of some kinds of work the host is the slower one of.
-class SlowHost {
- public:
-  void see(const std::string& kind, const exec::CallTimes& times) {
-    Count& count = kinds_[kind];
-    ++count.all;
-    if (!times.was_queued || times.host_s > times.device_s) ++count.slow;
-  }
-  /// Nothing, if it is of none.
-  void note(const std::string& device, std::vector<std::string>& notes) const {
-    std::vector<std::string> counts;
-    for (const auto& [kind, count] : kinds_)
-      if (count.slow > 0) counts.push_back(fmt::format("{} of {} {}", count.slow, count.all, kind));
-    if (!counts.empty())
-      notes.push_back(fmt::format(
-          "K-FAC: the host takes longer to enqueue than {} to compute: {}; steps of many such "
-          "layers wait for the host",
-          device, fmt::join(counts, ", ")));
-  }
-
- private:
-  struct Count {
-    int slow = 0, all = 0;
-  };
-  std::map<std::string, Count> kinds_;
-};
-
 }  // namespace
 
 doc::SecondOrderSamples measure_second_order(comm::Communicator& communicator, int threads) {
   const c10::NoGradGuard no_grad;
   at::set_num_threads(threads);
-  ProbedNetwork network(c10::kCPU, /*enqueues=*/false);
+  ProbedNetwork network(c10::kCPU, /*enqueues=*/false, kInverseDimensions);
   return network.samples(medians_of(network.parts(), communicator));
 }
 
 doc::SecondOrderSamples measure_second_order_on(TimedQueue& queue, comm::Communicator& communicator,
+                                                std::span<const std::int64_t> dims,
                                                 std::vector<std::string>& notes) {
   const c10::NoGradGuard no_grad;
-  ProbedNetwork network(queue.device(), /*enqueues=*/true);
+  ProbedNetwork network(queue.device(), /*enqueues=*/true, dims);
   std::vector<double> seconds;
   SlowHost slow;
   for (const std::function<void()>& part : network.parts()) {
@@ -245,9 +216,9 @@ doc::SecondOrderSamples measure_second_order_on(TimedQueue& queue, comm::Communi
     seconds.push_back(std::max(times.device_s, 1e-9));
     slow.see(i < 2 * layers ? "factors" : i < 3 * layers ? "directions" : "inverses", times);
   }
-  slow.note(queue.type(), notes);
+  if (!slow.note(queue.type()).empty()) notes.push_back(slow.note(queue.type()));
   doc::SecondOrderSamples samples = network.samples(seconds);
-  samples.batches = measure_batches(queue, communicator, kDimensions, kInvertedTogether);
+  samples.batches = measure_batches(queue, communicator, dims, kInvertedTogether);
   return samples;
 }
 

@@ -1,0 +1,25 @@
+// Of which work of K-FAC the host is the slower one. Private to torch_adapter.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "linerate/exec/streams/queue_timer.hpp"
+
+namespace linerate::torch_adapter {
+
+class SlowHost {
+ public:
+  /// `kind`: "factors"
+  void see(const std::string& kind, const exec::CallTimes& times);
+  /// How many of each kind, in words; empty if it is the slower one of none.
+  std::string note(const std::string& device) const;
+
+ private:
+  struct Count {
+    int slow = 0, all = 0;
+  };
+  std::map<std::string, Count> kinds_;
+};
+
+}  // namespace linerate::torch_adapter

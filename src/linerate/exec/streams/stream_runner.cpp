@@ -170,10 +170,13 @@ void StreamRunner::begin_waits(StreamId stream) {
 void StreamRunner::enqueue_waits(StreamId stream) {
   for (Wait& wait : waits_)
     if (wait.on.place > 0) complete(wait);
-  // What is recorded now comes after more than it has to, and may imply others.
+  // What is recorded now comes after more than it has to, and may imply others: before them, and
+  // before it what implies it in turn. A wait for what is known by then is left out.
+  for (const Wait& w : waits_)
+    if (w.on.place > 0 && !w.is_exact && !is_implied(w, false)) wait(stream, w);
   for (const bool exact : {false, true})
     for (const Wait& w : waits_)
-      if (w.on.place > 0 && w.is_exact == exact && !is_implied(w)) wait(stream, w);
+      if (w.on.place > 0 && w.is_exact == exact && !is_implied(w, true)) wait(stream, w);
 }
 
 void StreamRunner::need_predecessors(TaskId id, StreamId stream) {
@@ -219,9 +222,9 @@ void StreamRunner::complete(Wait& wait) const {
   wait.over = wait.is_exact ? over_at_[to_index(wait.on.event)] : known_[to_index(wait.on.stream)];
 }
 
-bool StreamRunner::is_implied(const Wait& wait) const {
+bool StreamRunner::is_implied(const Wait& wait, bool by_exact) const {
   return std::any_of(waits_.begin(), waits_.end(), [&](const Wait& other) {
-    return &other != &wait && other.on.place > 0 && other.is_exact &&
+    return &other != &wait && other.on.place > 0 && (other.is_exact || !by_exact) &&
            other.over[to_index(wait.on.stream)] >= wait.on.place;
   });
 }

@@ -115,7 +115,8 @@ class StreamRunner {
   void need_task(const StepPlaces& step, std::uint32_t task, StreamId stream);
   void need(const Place& on, StreamId stream, bool for_memory);
   void complete(Wait& wait) const;
-  bool is_implied(const Wait& wait) const;
+  /// By another wait of the task; `by_exact`: by one for an event right after its task.
+  bool is_implied(const Wait& wait, bool by_exact) const;
   EventId event_of(const Wait& wait);
   void wait(StreamId stream, const Wait& wait);
   void let_host_wait(const Place& on);

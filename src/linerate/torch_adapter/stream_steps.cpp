@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,12 +28,13 @@ using doc::TaskKind;
 
 StreamSteps::StreamSteps(comm::Communicator& communicator, PayloadMemory& memory,
                          c10::Device device, std::unique_ptr<comm::TensorGroup> group,
-                         exec::Recorder* recorder)
+                         exec::Recorder* recorder, const exec::InverseStreams& inverses)
     : communicator_(communicator),
       memory_(memory),
       lies_on_(device),
       group_(std::move(group)),
-      recorder_(recorder) {}
+      recorder_(recorder),
+      inverses_(inverses) {}
 
 /// If an exception unwinds, the other ranks hear of it now: this one will not finish the step. What
 /// is enqueued uses memory that its owner is about to free in the program's stream.
@@ -104,7 +106,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
     names_.emplace_back(*plan_, graph, nullptr);
   }
   make_parts();
-  auto program = exec::make_stream_program(plan_, communicator_.rank());
+  auto program = exec::make_stream_program(plan_, communicator_.rank(), inverses_);
   runner_.reset();
   device_ = torch_streams::make_tensor_device(lies_on_, program->lanes.count(),
                                               [this](const exec::StreamWork& work) { run(work); });
@@ -220,6 +222,7 @@ std::int64_t StreamSteps::end_step() {
     LINERATE_CHECK(machine.executed_left() == 0,
                    doc::title_of(*plan_, graph(), machine.task(machine.first_left())) +
                        " cannot be enqueued: what it waits for was never reported");
+    runner_->settle_lane();  // the program uses what inverses beside its stream have left
     device_->caller_after_compute();
     in_step_ = false;
   });
@@ -241,7 +244,9 @@ void StreamSteps::wait_for(exec::TaskId id) {
   });
 }
 
+/// In PyTorch's profiler each task is a range with its title.
 void StreamSteps::run(const exec::StreamWork& work) {
+  RECORD_USER_SCOPE(names_[to_index(variant_)].titles[work.id.task]);
   if (is_communication(work.task.kind)) return exchange(work);
   operations_.find(plan_->operation_name(work.task))->second->run(work.graph, work.task);
 }

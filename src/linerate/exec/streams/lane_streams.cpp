@@ -1,28 +1,63 @@
 #include "linerate/exec/streams/lane_streams.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "linerate/core/index.hpp"
 
 namespace linerate::exec {
 
-LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank)
-    : of_group_(plan.groups.size(), -1) {
-  of_lane_.fill(-1);
-  const auto open = [this](StreamId& stream, std::string name) {
-    if (stream >= 0) return;
-    stream = static_cast<StreamId>(names_.size());
-    names_.push_back(std::move(name));
-  };
-  open(of_lane_[to_index(doc::Resource::compute)], "compute");
-  for (const doc::TaskGraph& graph : plan.variants)
+LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank, const InverseStreams& inverses)
+    : runs_(plan, rank, inverses) {
+  open_lanes(plan, rank);
+  open_beside(plan);
+}
+
+StreamId LaneStreams::open(std::string name) {
+  names_.push_back(std::move(name));
+  return static_cast<StreamId>(names_.size() - 1);
+}
+
+void LaneStreams::open_lanes(const doc::Plan& plan, std::int32_t rank) {
+  std::array<StreamId, doc::kResourceNames.size()> of_lane;
+  of_lane.fill(-1);
+  of_lane[to_index(doc::Resource::compute)] = open("compute");
+  std::vector<StreamId> of_group(plan.groups.size(), -1);
+  for (const doc::TaskGraph& graph : plan.variants) {
+    std::vector<StreamId>& of_task = of_task_.emplace_back();
     for (const doc::Task& task : graph.tasks) {
       const doc::Group& group = plan.group_of(task);
+      of_task.push_back(-1);
       if (!group.holds(rank)) continue;
+      const bool sends = task.resource == doc::Resource::network;
+      StreamId& stream = sends ? of_group[to_index(task.group)] : of_lane[to_index(task.resource)];
       const std::string lane(name_of(task.resource));
-      if (task.resource == doc::Resource::network)
-        open(of_group_[to_index(task.group)], lane + " " + group.name);
-      else
-        open(of_lane_[to_index(task.resource)], lane);
+      if (stream < 0) stream = open(sends ? lane + " " + group.name : lane);
+      of_task.back() = stream;
     }
+  }
+}
+
+void LaneStreams::open_beside(const doc::Plan& plan) {
+  first_beside_ = static_cast<StreamId>(names_.size());
+  for (std::int32_t i = 1; i <= runs_.beside(); ++i)
+    of_compute_lane_.push_back(open("compute beside " + std::to_string(i)));
+  for (std::size_t v = 0; v < plan.variants.size(); ++v) {
+    auto& beside = beside_.emplace_back(to_index(runs_.beside()));
+    for (std::uint32_t i = 0; i < of_task_[v].size(); ++i) {
+      const std::int32_t place = runs_.place_of(static_cast<std::int32_t>(v), i);
+      if (place == 0) continue;
+      of_task_[v][i] = of_compute_lane_[to_index(place)];
+      beside[to_index(place - 1)].push_back(i);
+    }
+  }
+}
+
+std::int64_t LaneStreams::last_beside(std::int32_t variant, StreamId stream,
+                                      std::uint32_t task) const {
+  const auto& tasks = beside_[to_index(variant)][to_index(stream - first_beside_)];
+  const auto after = std::upper_bound(tasks.begin(), tasks.end(), task);
+  return after == tasks.begin() ? -1 : std::int64_t{*(after - 1)};
 }
 
 }  // namespace linerate::exec

@@ -10,6 +10,7 @@ namespace linerate::exec {
 /// Runs the schedule, and each variant that is not in it twice, on no device to see which ends are
 /// waited for.
 std::shared_ptr<const StreamProgram> make_stream_program(std::shared_ptr<const doc::Plan> plan,
-                                                         std::int32_t rank);
+                                                         std::int32_t rank,
+                                                         const InverseStreams& inverses = {});
 
 }  // namespace linerate::exec

@@ -140,7 +140,7 @@ class LoggedOperation final : public exec::Operation {
 };
 
 /// What they have left is the program's: failures that the host asks for, the new inverses.
-TEST(LoggedSteps, EndAfterInversesBesideTheProgramsStream) {
+TEST(LoggedSteps, EndAfterInversesAtOnceTheProgramsStream) {
   comm::run_ranks(1, [](comm::Communicator& communicator) {
     support::forget_guard_calls();
     doc::TaskGraph graph;

@@ -68,11 +68,11 @@ struct DataParallelOptions {
   std::string device_group = {};
   /// With a device_group, how many of this rank's inverses of K-FAC are under way at once, where
   /// the Plan has some that follow each other: one in the stream that the program computes in, the
-  /// others in streams beside it. 1: one after the other. Weights do not depend on it.
+  /// others on side streams. 1: one after the other. What is computed does not depend on it.
   int inverses_at_once = 4;
-  /// Bytes that inverses beside that stream may take together while they are computed, 80 for each
-  /// element of an f32 factor's matrix; the others are computed in it. The default has room for one
-  /// of 4608 rows, or for 25 of 1024.
+  /// Bytes that inverses on side streams may take together while they are computed, 80 for each
+  /// element of an f32 factor's matrix; the others are computed in that stream. The default has
+  /// room for one of 4608 rows, or for 25 of 1024.
   std::int64_t inverse_workspace_bytes = std::int64_t{2} << 30;
   /// Stands in errors and, with the step's number, in the names of collectives. Give one if several
   /// objects share a communicator.

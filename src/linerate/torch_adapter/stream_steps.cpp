@@ -222,7 +222,7 @@ std::int64_t StreamSteps::end_step() {
     LINERATE_CHECK(machine.executed_left() == 0,
                    doc::title_of(*plan_, graph(), machine.task(machine.first_left())) +
                        " cannot be enqueued: what it waits for was never reported");
-    runner_->settle_lane();  // the program uses what inverses beside its stream have left
+    runner_->settle_lane();  // the program uses what inverses on side streams have left
     device_->caller_after_compute();
     in_step_ = false;
   });

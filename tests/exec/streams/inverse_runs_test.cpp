@@ -1,4 +1,4 @@
-// Which of a rank's inverses go beside each other, and where.
+// Which of a rank's inverses may be computed at once, and where each goes.
 #include "linerate/exec/streams/inverse_runs.hpp"
 
 #include <gmock/gmock.h>
@@ -65,7 +65,7 @@ TEST(InverseRuns, GoOnOverAveragesOfFactors) {
 }
 
 /// What is in the compute stream makes averages wait, and the inverses that wait for those.
-TEST(InverseRuns, GoBesideTheComputeStreamFirstWhileAveragesAreLeft) {
+TEST(InverseRuns, GoToSideStreamsFirstWhileAveragesAreLeft) {
   const auto plan = plan_with(lane("aiaiaiaii"));
   EXPECT_THAT(places(*plan, {.at_once = 3}), ElementsAre(0, 1, 0, 2, 0, 0, 0, 0, 1));
   EXPECT_THAT(places(*plan, {.at_once = 1}), testing::Each(0));
@@ -81,7 +81,8 @@ TEST(InverseRuns, AreOfOneRank) {
 }
 
 TEST(InverseRuns, GoWhereThereIsLeastToDo) {
-  // 5 s in the compute stream; 2 s, then 2 s beside it; 1 s joins the first 2 s, 1 s the second.
+  // 5 s in the compute stream; 2 s, then 2 s on side streams; 1 s joins the first 2 s, 1 s the
+  // second.
   const auto plan = plan_with(lane("iiiii", {5, 2, 2, 1, 1}));
   EXPECT_THAT(places(*plan, {.at_once = 3}), ElementsAre(0, 1, 2, 1, 2));
   EXPECT_THAT(places(*plan, {.at_once = 2}), ElementsAre(0, 1, 1, 1, 0));
@@ -90,23 +91,23 @@ TEST(InverseRuns, GoWhereThereIsLeastToDo) {
 TEST(InverseRuns, WithoutSecondsTakeTurns) {
   const auto plan = plan_with(lane("iiiiicii"));
   EXPECT_THAT(places(*plan, {.at_once = 3}), ElementsAre(0, 1, 2, 0, 1, 0, 0, 1));
-  EXPECT_EQ(InverseRuns(*plan, 0, {}).beside(), 3);
+  EXPECT_EQ(InverseRuns(*plan, 0, {}).sides(), 3);
 }
 
 TEST(InverseRuns, OneAtOnceStaysInTheLane) {
   const auto plan = plan_with(lane("iiii"));
   EXPECT_THAT(places(*plan, {.at_once = 1}), ElementsAre(0, 0, 0, 0));
-  EXPECT_EQ(InverseRuns(*plan, 0, {.at_once = 1}).beside(), 0);
+  EXPECT_EQ(InverseRuns(*plan, 0, {.at_once = 1}).sides(), 0);
   EXPECT_THROW(InverseRuns(*plan, 0, {.at_once = 0}), InternalError);
 }
 
 /// A stream keeps what its largest inverse has taken.
-TEST(InverseRuns, TakeNoMoreMemoryBesideTheComputeStreamThanIsSaid) {
+TEST(InverseRuns, TakeNoMoreMemoryOnSideStreamsThanIsSaid) {
   const auto plan = plan_with(lane("iiiiiciii"));
   std::vector<doc::Task>& tasks = plan->variants[0].tasks;
   for (const std::uint32_t i : {1u, 6u, 7u, 8u}) tasks[i].bytes = 3;
   const std::int64_t room = inverse_workspace(tasks[1]) + inverse_workspace(tasks[0]);
-  // 3 and 1 beside it; then 3 where 3 has been, and nowhere else.
+  // 3 and 1 on side streams; then 3 where 3 has been, and nowhere else.
   EXPECT_THAT(places(*plan, {.at_once = 3, .workspace_bytes = room}),
               ElementsAre(0, 1, 2, 0, 1, 0, 0, 1, 0));
   EXPECT_THAT(places(*plan, {.at_once = 3, .workspace_bytes = room - 1}),

@@ -62,8 +62,8 @@ inline StreamJob enqueue_steps(std::shared_ptr<const doc::Plan> plan, int steps,
   return job;
 }
 
-/// Enqueued in streams beside the compute stream.
-inline std::int64_t tasks_beside(const StreamJob& job) {
+/// Enqueued on side streams.
+inline std::int64_t tasks_on_sides(const StreamJob& job) {
   std::int64_t tasks = 0;
   for (std::size_t r = 0; r < job.calls.size(); ++r)
     for (const StreamCall& call : job.calls[r])

@@ -269,15 +269,15 @@ TEST(StreamRunner, InversesForkFromTheLaneAndJoinIt) {
   Enqueued e(plan_of(1, {inverse_graph(4)}, 1), 0, {.at_once = 2});
   // Two in each stream; each event is right after the last task that it is for.
   const auto expected =
-      ElementsAre("compute: 0", "compute records 0", "compute: 1", "compute beside 1 waits 0",
-                  "compute beside 1: 2", "compute: 3", "compute beside 1: 4",
-                  "compute beside 1 records 1", "compute waits 1", "compute: 5");
+      ElementsAre("compute: 0", "compute records 0", "compute: 1", "compute side 1 waits 0",
+                  "compute side 1: 2", "compute: 3", "compute side 1: 4",
+                  "compute side 1 records 1", "compute waits 1", "compute: 5");
   EXPECT_THAT(e.step(), expected);
   EXPECT_EQ(e.runner.counts().memory_waits, 0);
 }
 
 TEST(StreamRunner, OneInverseAtOnceWaitsForNothing) {
-  for (const int at_once : {1, 4}) {  // of one there is none beside it
+  for (const int at_once : {1, 4}) {  // one alone has nothing to do with side streams
     Enqueued e(plan_of(1, {inverse_graph(at_once == 1 ? 3 : 1)}, 1), 0, {.at_once = at_once});
     e.step();
     EXPECT_EQ(e.program->lanes.count(), 1u);
@@ -291,14 +291,14 @@ TEST(StreamRunner, InversesOfAMessageDoNotWaitForEachOther) {
   EXPECT_THAT(
       e.step(),
       ElementsAre("compute: 0", "compute records 0", "compute: 1", "compute records 1",
-                  "compute beside 1 waits 0", "compute beside 1: 2", "compute beside 1 records 2",
-                  "compute beside 2 waits 0", "compute beside 2: 3", "compute beside 2 records 3",
+                  "compute side 1 waits 0", "compute side 1: 2", "compute side 1 records 2",
+                  "compute side 2 waits 0", "compute side 2: 3", "compute side 2 records 3",
                   "network whole waits 1", "network whole waits 2", "network whole waits 3",
                   "network whole: 4", "network whole records 4", "compute waits 4", "compute: 5"));
 }
 
 /// Nothing of the step comes after them in the lane; what the program enqueues does.
-TEST(StreamRunner, SettlingTheLaneWaitsForInversesBesideIt) {
+TEST(StreamRunner, SettlingTheLaneWaitsForInversesAtOnceIt) {
   TaskGraph g = inverse_graph(3);
   g.tasks.pop_back();
   g.pred_begin.pop_back();

@@ -72,12 +72,12 @@ void InverseRuns::spread(const doc::TaskGraph& graph, std::span<const std::uint3
     ++loads[least].second;
     if (least > 0) workspace_[least] = std::max(workspace_[least], bytes);
     members[i].place = static_cast<std::int32_t>(least);
-    beside_ = std::max(beside_, members[i].place);
+    sides_ = std::max(sides_, members[i].place);
   }
   ++runs_;
 }
 
-/// What streams beside the compute stream take if one of them computes an inverse of so many bytes.
+/// What side streams take if one of them computes an inverse of so many bytes.
 std::int64_t InverseRuns::room_with(std::size_t stream, std::int64_t bytes) const {
   std::int64_t sum = std::max<std::int64_t>(bytes - workspace_[stream], 0);
   for (const std::int64_t of_stream : workspace_) sum += of_stream;

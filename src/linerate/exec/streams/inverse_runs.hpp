@@ -1,4 +1,4 @@
-// Which of a rank's inverses a device computes beside each other.
+// Which of a rank's inverses a device computes at once, and in which streams.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace linerate::exec {
 
 /// How many inverses of K-FAC are under way at once: one in the stream that the program computes
-/// in, the others in streams beside it.
+/// in, the others on side streams.
 struct InverseStreams {
   int at_once = 4;  // 1: one after the other
-  /// Bytes that those beside it may take together while they are computed. A number, not a share of
-  /// what is free: not every c10 that is supported can ask a device for that, and what is free
-  /// would differ from run to run.
+  /// Bytes that those on side streams may take together while they are computed. A number, not a
+  /// share of what is free: not every c10 that is supported can ask a device for that, and what is
+  /// free would differ from run to run.
   std::int64_t workspace_bytes = std::int64_t{2} << 30;
 };
 
@@ -27,9 +27,9 @@ struct InverseStreams {
 ///
 /// Averages stay in the compute stream. An inverse goes where the run's inverses so far take the
 /// least time by the Plan's seconds; among equals to the compute stream, but before the run's last
-/// average to another one, as that would wait for it. It goes beside the compute stream only if the
-/// largest workspaces of the streams there add up to no more than workspace_bytes: a caching
-/// allocator gives each stream memory of its own, while the compute stream has that of activations.
+/// average to another one, as that would wait for it. It goes to a side stream only if their
+/// largest workspaces add up to no more than workspace_bytes: a caching allocator gives each stream
+/// memory of its own, while the compute stream has that of activations.
 class InverseRuns {
  public:
   InverseRuns(const doc::Plan& plan, std::int32_t rank, const InverseStreams& inverses);
@@ -38,12 +38,12 @@ class InverseRuns {
   std::int32_t run_of(std::int32_t variant, std::uint32_t task) const {
     return variants_[to_index(variant)][task].run;
   }
-  /// 0: the compute stream; i: the i-th beside it.
+  /// 0: the compute stream; i: the i-th side stream.
   std::int32_t place_of(std::int32_t variant, std::uint32_t task) const {
     return variants_[to_index(variant)][task].place;
   }
-  /// How many streams there are beside the compute stream.
-  std::int32_t beside() const { return beside_; }
+  /// How many side streams there are.
+  std::int32_t sides() const { return sides_; }
 
  private:
   struct Member {
@@ -55,10 +55,10 @@ class InverseRuns {
 
   std::vector<std::vector<Member>> variants_;  // by task
   std::vector<std::int64_t> workspace_;        // by stream: the largest; the compute stream's: 0
-  std::int32_t runs_ = 0, beside_ = 0;
+  std::int32_t runs_ = 0, sides_ = 0;
 };
 
-/// Whether a device may compute it beside others.
+/// Whether a device may compute it while it computes others.
 bool is_inverse(const doc::Task& task);
 
 /// The most that an inverse allocates while it is computed, of f32; of f64 it is half of that. Most

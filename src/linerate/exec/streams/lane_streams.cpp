@@ -10,7 +10,7 @@ namespace linerate::exec {
 LaneStreams::LaneStreams(const doc::Plan& plan, std::int32_t rank, const InverseStreams& inverses)
     : runs_(plan, rank, inverses) {
   open_lanes(plan, rank);
-  open_beside(plan);
+  open_sides(plan);
 }
 
 StreamId LaneStreams::open(std::string name) {
@@ -38,24 +38,24 @@ void LaneStreams::open_lanes(const doc::Plan& plan, std::int32_t rank) {
   }
 }
 
-void LaneStreams::open_beside(const doc::Plan& plan) {
-  first_beside_ = static_cast<StreamId>(names_.size());
-  for (std::int32_t i = 1; i <= runs_.beside(); ++i)
-    of_compute_lane_.push_back(open("compute beside " + std::to_string(i)));
+void LaneStreams::open_sides(const doc::Plan& plan) {
+  first_side_ = static_cast<StreamId>(names_.size());
+  for (std::int32_t i = 1; i <= runs_.sides(); ++i)
+    of_compute_lane_.push_back(open("compute side " + std::to_string(i)));
   for (std::size_t v = 0; v < plan.variants.size(); ++v) {
-    auto& beside = beside_.emplace_back(to_index(runs_.beside()));
+    auto& on_side = on_side_.emplace_back(to_index(runs_.sides()));
     for (std::uint32_t i = 0; i < of_task_[v].size(); ++i) {
       const std::int32_t place = runs_.place_of(static_cast<std::int32_t>(v), i);
       if (place == 0) continue;
       of_task_[v][i] = of_compute_lane_[to_index(place)];
-      beside[to_index(place - 1)].push_back(i);
+      on_side[to_index(place - 1)].push_back(i);
     }
   }
 }
 
-std::int64_t LaneStreams::last_beside(std::int32_t variant, StreamId stream,
-                                      std::uint32_t task) const {
-  const auto& tasks = beside_[to_index(variant)][to_index(stream - first_beside_)];
+std::int64_t LaneStreams::last_on_side(std::int32_t variant, StreamId stream,
+                                       std::uint32_t task) const {
+  const auto& tasks = on_side_[to_index(variant)][to_index(stream - first_side_)];
   const auto after = std::upper_bound(tasks.begin(), tasks.end(), task);
   return after == tasks.begin() ? -1 : std::int64_t{*(after - 1)};
 }

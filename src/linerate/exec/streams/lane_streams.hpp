@@ -13,8 +13,8 @@ namespace linerate::exec {
 
 /// Of one rank: the stream that the program computes in, one each for the lanes of codecs and the
 /// host if something runs there, one for each group of ranks that it exchanges something with, and
-/// those that inverses are computed in beside the first. The host's lane holds timers alone; a
-/// stream keeps them as a function of the host or a kernel that waits.
+/// side streams that inverses are computed in while the first computes others. The host's lane
+/// holds timers alone; a stream keeps them as a function of the host or a kernel that waits.
 class LaneStreams {
  public:
   static constexpr StreamId kComputeStream = 0;
@@ -26,34 +26,32 @@ class LaneStreams {
     return of_task_[to_index(variant)][task];
   }
   std::size_t count() const { return names_.size(); }
-  /// "compute", "network whole", "compute beside 1".
+  /// "compute", "network whole", "compute side 1".
   const std::string& name(StreamId stream) const { return names_[to_index(stream)]; }
 
   /// Those of the compute lane, its own first.
   const std::vector<StreamId>& of_compute_lane() const { return of_compute_lane_; }
-  bool computes(StreamId stream) const {
-    return stream == kComputeStream || stream >= first_beside_;
-  }
+  bool computes(StreamId stream) const { return stream == kComputeStream || stream >= first_side_; }
   /// InverseRuns::run_of().
   std::int32_t run_of(std::int32_t variant, std::uint32_t task) const {
     return runs_.run_of(variant, task);
   }
-  /// Of a variant's tasks in a stream beside the compute stream, the last one that is not after
+  /// Of a variant's tasks on a side stream, the last one that is not after
   /// `task` in the Plan; -1: there is none.
-  std::int64_t last_beside(std::int32_t variant, StreamId stream, std::uint32_t task) const;
+  std::int64_t last_on_side(std::int32_t variant, StreamId stream, std::uint32_t task) const;
 
  private:
   StreamId open(std::string name);
   void open_lanes(const doc::Plan& plan, std::int32_t rank);
-  void open_beside(const doc::Plan& plan);
+  void open_sides(const doc::Plan& plan);
 
   InverseRuns runs_;
   std::vector<std::string> names_;
-  StreamId first_beside_ = 0;
+  StreamId first_side_ = 0;
   std::vector<StreamId> of_compute_lane_ = {kComputeStream};
   std::vector<std::vector<StreamId>> of_task_;  // by variant
-  /// By variant and stream, from first_beside_ on.
-  std::vector<std::vector<std::vector<std::uint32_t>>> beside_;
+  /// By variant and stream, from first_side_ on.
+  std::vector<std::vector<std::vector<std::uint32_t>>> on_side_;
 };
 
 }  // namespace linerate::exec

@@ -207,9 +207,9 @@ void StreamRunner::need_predecessors(TaskId id, StreamId stream) {
 }
 
 /// So a run forks from the lane and joins it. A caching allocator relies on that: it hands what the
-/// host has freed to the next who asks in the stream that it was allocated in, whoever used it last.
-/// Inverses find nothing that is freed before the join, and get again what they had in an earlier
-/// run after the fork.
+/// host has freed to the next who asks in the stream that it was allocated in, whoever used it
+/// last. Inverses find nothing that is freed before the join, and get again what they had in an
+/// earlier run after the fork.
 void StreamRunner::need_lane(TaskId id, StreamId stream) {
   const std::int32_t run = run_of(id);
   if (run >= 0 && run != open_run_) before_run_ = last_;
@@ -226,7 +226,7 @@ void StreamRunner::need_task(const StepPlaces& step, std::uint32_t task, StreamI
   need(step.settled[task], stream, false);
   for (const StreamId s : lanes.of_compute_lane()) {
     if (s == LaneStreams::kComputeStream) continue;
-    const std::int64_t last = lanes.last_beside(step.variant, s, task);
+    const std::int64_t last = lanes.last_on_side(step.variant, s, task);
     if (last >= 0) need(step.tasks[to_index(last)], stream, false);
   }
 }
@@ -235,8 +235,8 @@ void StreamRunner::need_task(const StepPlaces& step, std::uint32_t task, StreamI
 void StreamRunner::need_memory(TaskId id, StreamId stream) {
   for (const PayloadUse& use : program_->payloads.of(steps_.back().variant, id.task)) {
     const Array& array = arrays_[to_index(use.array)];
-    const bool beside = use.writes && writes_another_part(id, array);
-    for (const Place& place : beside ? array.before : array.written) need(place, stream, true);
+    const bool shares = use.writes && writes_another_part(id, array);
+    for (const Place& place : shares ? array.before : array.written) need(place, stream, true);
     if (!use.writes) continue;
     for (const Place& read : array.read) need(read, stream, true);
   }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "linerate/core/error.hpp"
 #include "linerate/exec/streams/inverse_runs.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
@@ -93,7 +94,7 @@ Found check_steps(comm::Communicator& c, const std::string& strategy, const Data
   return found;
 }
 
-TEST(InversesBeside, UseNothingThatAnotherOneWrites) {
+TEST(InversesAtOnce, UseNothingThatAnotherOneWrites) {
   const Data images = Data::whole(), tokens = Data::of_tokens();
   const CpuAsDevice as_device;
   for (const std::string& kfac : strategies()) {
@@ -107,6 +108,20 @@ TEST(InversesBeside, UseNothingThatAnotherOneWrites) {
       EXPECT_GT(others.inverses, 0u) << strategy;
     });
   }
+}
+
+TEST(InversesAtOnce, AreOneOrMoreAtOnce) {
+  comm::run_ranks(1, [&](comm::Communicator& c) {
+    const GroupOverCommunicator group("of the suite", c);
+    Net net;
+    try {
+      const DataParallel parallel(*net, c, {.device_group = "of the suite", .inverses_at_once = 0});
+      ADD_FAILURE() << "none at once";
+    } catch (const UsageError& e) {
+      EXPECT_STREQ(e.what(),
+                   "inverses_at_once: expected 1 or more, found 0; 1 computes one after the other");
+    }
+  });
 }
 
 /// Bytes that this thread's CPU tensors take beyond what there was when it was made.
@@ -140,7 +155,7 @@ std::int64_t peak_of_inverse(std::int64_t d, at::ScalarType type) {
   return memory->peak;
 }
 
-TEST(InversesBeside, TakeNoMoreMemoryThanTheirStreamsAreGiven) {
+TEST(InversesAtOnce, TakeNoMoreMemoryThanTheirStreamsAreGiven) {
   const CpuAsDevice as_device;
   for (const auto type : {torch::kFloat, torch::kDouble})
     for (const std::int64_t d : {60, 300}) {

@@ -54,9 +54,10 @@ at::Tensor counting(std::int64_t d, const at::Tensor& like) {
   return at::arange(d, like.options().dtype(at::kLong));
 }
 
-/// Where (i, j), i <= j, lies in a triangle of dimension d.
-at::Tensor place_of(const at::Tensor& i, const at::Tensor& j, std::int64_t d) {
-  return i * d - (i * (i - 1)).div(2, "floor") + j - i;
+/// Where (i, j) lies in a triangle of dimension d is at j more than this, of i <= j; it grows with
+/// i.
+at::Tensor begin_of_rows(const at::Tensor& i, std::int64_t d) {
+  return (i * (2 * d - 1 - i)).div(2, "floor");
 }
 
 // Of any device, by the places of elements: made anew each time, for kept ones would take more
@@ -69,14 +70,17 @@ void enqueue_pack(const at::Tensor& full, const at::Tensor& packed) {
 }
 
 at::Tensor enqueue_unpack(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
-  const at::Tensor i = counting(d, packed).unsqueeze(1), j = counting(d, packed);
-  const at::Tensor places = place_of(at::minimum(i, j), at::maximum(i, j), d).flatten();
-  return packed.view({groups, -1}).index_select(1, places).view({groups, d, d});
+  const at::Tensor i = counting(d, packed), begin = begin_of_rows(i, d);
+  const at::Tensor places =
+      at::minimum(begin.unsqueeze(1), begin).add_(at::maximum(i.unsqueeze(1), i));
+  return packed.view({groups, -1}).index_select(1, places.flatten()).view({groups, d, d});
 }
 
 at::Tensor enqueue_traces(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
   const at::Tensor i = counting(d, packed);
-  return packed.view({groups, -1}).index_select(1, place_of(i, i, d)).sum(1, false, at::kDouble);
+  return packed.view({groups, -1})
+      .index_select(1, begin_of_rows(i, d) + i)
+      .sum(1, false, at::kDouble);
 }
 
 void check_packed(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {

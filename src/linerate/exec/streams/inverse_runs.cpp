@@ -23,9 +23,9 @@ bool is_inverse(const doc::Task& task) {
          task.resource == doc::Resource::compute;
 }
 
-/// Packed, a factor is half of its matrix.
+/// Packed, a factor is half of its matrix; a test measures eight matrices while it is inverted.
 std::int64_t inverse_workspace(const doc::Task& inverse) {
-  constexpr std::int64_t kWorkspacePerByte = 40;
+  constexpr std::int64_t kWorkspacePerByte = 16;
   return kWorkspacePerByte * inverse.bytes;
 }
 

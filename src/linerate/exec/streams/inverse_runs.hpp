@@ -17,7 +17,7 @@ struct InverseStreams {
   /// Bytes that those on side streams may take together while they are computed. A number, not a
   /// share of what is free: not every c10 that is supported can ask a device for that, and what is
   /// free would differ from run to run.
-  std::int64_t workspace_bytes = std::int64_t{2} << 30;
+  std::int64_t workspace_bytes = std::int64_t{1} << 30;
 };
 
 /// A run: inverses of one variant that follow each other in a rank's compute lane, and the averages
@@ -61,8 +61,7 @@ class InverseRuns {
 /// Whether a device may compute it while it computes others.
 bool is_inverse(const doc::Task& task);
 
-/// The most that an inverse allocates while it is computed, of f32; of f64 it is half of that. Most
-/// are d x d places of elements in packed triangles.
+/// The most bytes that an inverse allocates while it is computed, its result included.
 std::int64_t inverse_workspace(const doc::Task& inverse);
 
 }  // namespace linerate::exec

@@ -60,6 +60,7 @@ class ProbedBlock {
     spec.bias = at::zeros({layer.out}, options);
     spec.weight.mutable_grad() = at::randn(spec.weight.sizes(), options);
     spec.bias.mutable_grad() = at::randn(spec.bias.sizes(), options);
+    damping_there_ = at::full({}, kProbedDamping, options.dtype(at::kDouble));
     block_ = make_block(spec, {});
     if (conv) {
       input_.conv.kernel = {layer.kernel, layer.kernel};
@@ -88,7 +89,7 @@ class ProbedBlock {
               : block_->update_average(side, block_->batch_factor(side), kProbedDecay);
   }
   void invert(FactorSide side) {
-    enqueues_ ? static_cast<void>(block_->enqueue_inverse(side, kProbedDamping))
+    enqueues_ ? static_cast<void>(block_->enqueue_inverse(side, damping_there_))
               : static_cast<void>(block_->compute_inverse(side, kProbedDamping));
   }
   /// Each takes both factors: its damping is by the ratio of their traces.
@@ -112,13 +113,14 @@ class ProbedBlock {
   /// As a step does with one layer: its direction, its share of q, what it writes.
   void enqueue_direction() {
     const at::Tensor gradient = block_->gradient(), exists = block_->inverse_there();
-    const at::Tensor direction = block_->precondition(gradient, kProbedDamping);
+    const at::Tensor direction = block_->precondition(gradient, damping_there_);
     const at::Tensor plain = gradient.mul(0).sum(at::kDouble);
     q_ = at::where(exists, enqueued_inner_product(direction, gradient), plain);
     block_->write(at::where(exists, direction.mul(at::isfinite(q_)), block_->gradient()), 1);
   }
 
   const bool enqueues_;
+  at::Tensor damping_there_;
   std::unique_ptr<CurvatureBlock> block_;
   LayerInput input_;
   at::Tensor gradient_, q_;

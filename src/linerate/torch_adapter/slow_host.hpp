@@ -1,4 +1,4 @@
-// Of which work of K-FAC the host is the slower one. Private to torch_adapter.
+// For which work of K-FAC the host is slower than its device. Private to torch_adapter.
 #pragma once
 
 #include <map>

@@ -329,6 +329,23 @@ TEST(StreamedCurvatureOfHybrid, EndsAtTheSameWeights) {
     });
 }
 
+TEST(StreamedCurvatureOfHybrid, IsRefusedOverABackEndThatMakesNoParts) {
+  comm::run_ranks(4, [&](Communicator& c) {
+    const GroupOverCommunicator group(kThreads, c, {.has_no_parts = true});
+    Net net;
+    KFAC pre(*net, kfac_options());
+    try {
+      const DataParallel parallel(*net, c,
+                                  {.strategy = "ddp+kfac(hybrid, fraction=0.5)",
+                                   .preconditioner = &pre,
+                                   .device_group = kThreads});
+      ADD_FAILURE() << "columns exchange by themselves";
+    } catch (const UsageError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("a part of its ranks, and a store, found \"communicator\""));
+    }
+  });
+}
+
 TEST(StreamedCurvatureOfHybrid, ByEigenvectorsEndsAtTheSameWeights) {
   const Data images = Data::whole();
   const std::string strategy = "ddp+kfac(hybrid, fraction=0.5, factors=2, inverses=4)";

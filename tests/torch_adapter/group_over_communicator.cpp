@@ -39,16 +39,16 @@ Reduce reduction_of(const ::c10d::ReduceOp& op) {
 
 class CommunicatorBackend final : public ::c10d::Backend {
  public:
-  CommunicatorBackend(comm::Communicator& communicator, GroupOverCommunicator::Damage damage)
+  CommunicatorBackend(comm::Communicator& communicator, GroupFaults faults)
       : Backend(communicator.rank(), communicator.size()),
         communicator_(communicator),
-        damage_(std::move(damage)) {}
+        faults_(std::move(faults)) {}
   explicit CommunicatorBackend(std::unique_ptr<comm::Communicator> part)
       : Backend(part->rank(), part->size()), own_(std::move(part)), communicator_(*own_) {}
 
   const std::string getBackendName() const override { return "communicator"; }
 
-  bool supportsSplitting() const override { return true; }
+  bool supportsSplitting() const override { return !faults_.has_no_parts; }
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   /// Among all of its ranks, each of which names the part that it is in, or another.
   c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<::c10d::Store>&,
@@ -76,13 +76,13 @@ class CommunicatorBackend final : public ::c10d::Backend {
   WorkPtr _allgather_base(at::Tensor& all, at::Tensor& mine,
                           const ::c10d::AllgatherOptions&) override {
     communicator_.all_gather(buffer(mine), buffer(all), "group")->wait();
-    if (damage_) damage_(all);
+    if (faults_.damage) faults_.damage(all);
     return c10::make_intrusive<DoneWork>();
   }
   WorkPtr alltoall_base(at::Tensor& arrived, at::Tensor& sent, std::vector<std::int64_t>&,
                         std::vector<std::int64_t>&, const ::c10d::AllToAllOptions&) override {
     communicator_.all_to_all(buffer(sent), buffer(arrived), "group")->wait();
-    if (damage_) damage_(arrived);
+    if (faults_.damage) faults_.damage(arrived);
     return c10::make_intrusive<DoneWork>();
   }
   WorkPtr _reduce_scatter_base(at::Tensor& mine, at::Tensor& all,
@@ -96,20 +96,20 @@ class CommunicatorBackend final : public ::c10d::Backend {
  private:
   const std::unique_ptr<comm::Communicator> own_;  // null: another's
   comm::Communicator& communicator_;
-  GroupOverCommunicator::Damage damage_;
+  const GroupFaults faults_;
   const c10::intrusive_ptr<Options> options_ = c10::make_intrusive<Options>("communicator");
 };
 
 }  // namespace
 
 GroupOverCommunicator::GroupOverCommunicator(std::string name, comm::Communicator& communicator,
-                                             Damage damage)
+                                             GroupFaults faults)
     : name_(std::move(name)) {
   ::c10d::set_thread_isolation_mode(true);  // a registry for each rank
   auto group = c10::make_intrusive<::c10d::ProcessGroup>(c10::make_intrusive<::c10d::HashStore>(),
                                                          communicator.rank(), communicator.size());
   group->setBackend(c10::DeviceType::CPU, ::c10d::ProcessGroup::BackendType::CUSTOM,
-                    c10::make_intrusive<CommunicatorBackend>(communicator, std::move(damage)));
+                    c10::make_intrusive<CommunicatorBackend>(communicator, std::move(faults)));
   ::c10d::register_process_group(name_, group);
   group_ = std::make_shared<decltype(group)>(std::move(group));
 }

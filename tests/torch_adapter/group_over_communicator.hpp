@@ -13,15 +13,20 @@ class Tensor;
 
 namespace linerate::torch_adapter {
 
+struct GroupFaults {
+  /// What a network may do to what gathers and all-to-alls send this rank, before it sees it.
+  std::function<void(const at::Tensor& arrived)> damage = {};
+  /// Whether its back end makes no groups of a part of its ranks.
+  bool has_no_parts = false;
+};
+
 /// While it lives, the calling thread finds a group of this name, whose collectives exchange CPU
 /// memory in the communicator's order and rounding. One for each rank.
 class GroupOverCommunicator {
  public:
-  /// What a network may do to what this rank is sent by gathers and all-to-alls, before it sees it.
-  using Damage = std::function<void(const at::Tensor& arrived)>;
-
   /// `communicator` outlives this object.
-  GroupOverCommunicator(std::string name, comm::Communicator& communicator, Damage damage = {});
+  GroupOverCommunicator(std::string name, comm::Communicator& communicator,
+                        GroupFaults faults = {});
   ~GroupOverCommunicator();
   GroupOverCommunicator(const GroupOverCommunicator&) = delete;
   GroupOverCommunicator& operator=(const GroupOverCommunicator&) = delete;

@@ -245,9 +245,11 @@ TEST(StreamedCompressors, SayThatAPayloadWasDamaged) {
         "topk(density=0.1, exchange=two-phase)", "dgc(density=0.1)", "mstopk(density=0.1)"})
     ranks(2, [&](Communicator& communicator) {
       bool damages = false;
-      const GroupOverCommunicator group(kCodedGroup, communicator, [&](const at::Tensor& arrived) {
-        if (damages && arrived.scalar_type() == at::kByte) arrived.fill_(0xff);
-      });
+      const GroupOverCommunicator group(kCodedGroup, communicator,
+                                        {.damage = [&](const at::Tensor& arrived) {
+                                          if (damages && arrived.scalar_type() == at::kByte)
+                                            arrived.fill_(0xff);
+                                        }});
       Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + compressor, false, kCodedGroup};
       const auto steps = [&](int first, int end) {
         for (int step = first; step < end; ++step) {

@@ -155,6 +155,8 @@ def calibrate(o, results):
     results.print(f"calibrated on the device ({o.device}), one process:" if done.returncode == 0 else "not calibrated on the device:")
     for line in done.stdout.splitlines():
         results.print(f"  {line}")
+    if done.returncode != 0:
+        results.print(f"  LINERATE_PYTHON={o.python} make build builds linerate-torch for the torch of the ranks")
     results.document["calibration"] = {"device": o.device, "exit": done.returncode, "printed": done.stdout.splitlines()}
 
 

@@ -166,7 +166,7 @@ class Calibration(Bare):
             (results.out / "table_un.csv").write_text("bytes,seconds,ranks,collective\n")
         linerate = self.put("linerate", command) if command else self.bin / "linerate"
         with mock.patch("builtins.print"):
-            gpu_peers.calibrate(types.SimpleNamespace(device=device, codecs=codecs, linerate=linerate, limit=limit), results)
+            gpu_peers.calibrate(types.SimpleNamespace(device=device, codecs=codecs, linerate=linerate, limit=limit, python="/a/python"), results)
             results.write()
         document = json.loads((results.out / "results.json").read_text())
         return document["calibration"], (results.out / "table.txt").read_text(), results.out
@@ -186,7 +186,7 @@ class Calibration(Bare):
     def test_that_fails_is_said_and_kept(self):
         found, text, _ = self.calibrated(command="echo error: device cuda: expected one; exit 5")
         self.assertEqual(found, {"device": "cuda", "exit": 5, "printed": ["error: device cuda: expected one"]})
-        self.assertIn("not calibrated on the device:\n  error: device cuda: expected one\n", text)
+        self.assertIn("not calibrated on the device:\n  error: device cuda: expected one\n  LINERATE_PYTHON=/a/python make build builds", text)
 
     def test_that_hangs_is_ended(self):
         found, text, _ = self.calibrated(command=f"exec {shutil.which('sleep')} 60", limit=0.2)

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/streams/inverse_runs.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
@@ -28,29 +29,35 @@ struct Found {
   std::size_t inverses = 0, pairs = 0;
 };
 
-/// "inverse head.A" and "copy factors head.G", or that of several factors.
-bool may_need(const MemoryUse& inverse, const MemoryUse& average) {
-  const std::size_t layer = std::string("inverse ").size();
-  const std::string name = inverse.title.substr(layer, inverse.title.rfind('.') - layer);
-  return average.title == "copy factors " + name + ".A" ||
-         average.title == "copy factors " + name + ".G" ||
-         average.title.find(" to ") != std::string::npos;
+/// Whether the Plan has an edge from one to the other, by their titles.
+bool has_edge(const doc::Plan& plan, const std::string& from, const std::string& to) {
+  for (const doc::TaskGraph& graph : plan.variants)
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      if (doc::title_of(plan, graph, graph.tasks[i]) != to) continue;
+      for (const std::uint32_t p : graph.predecessors(i))
+        if (doc::title_of(plan, graph, graph.tasks[p]) == from) return true;
+    }
+  return false;
 }
 
-/// Any two inverses of a step; an inverse and any average but its own.
-void expect_independent(const std::vector<MemoryUse>& tasks, const std::string& title,
-                        Found& found) {
+/// Any two inverses of a step; an inverse and any average but one before it that it has an edge
+/// from.
+void expect_independent(const std::vector<MemoryUse>& tasks, const doc::Plan& plan, Found& found) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (!inverts(tasks[i])) continue;
     ++found.inverses;
-    EXPECT_FALSE(tasks[i].written.empty()) << title << ", " << tasks[i].title;
+    EXPECT_FALSE(tasks[i].written.empty()) << plan.strategy << ", " << tasks[i].title;
+    int averages = 0;
     for (std::size_t j = 0; j < tasks.size(); ++j) {
-      const bool is_other = inverts(tasks[j]) ? j < i : is_average(tasks[j]);
-      if (!is_other || (j < i && is_average(tasks[j]) && may_need(tasks[i], tasks[j]))) continue;
+      if (inverts(tasks[j]) ? j >= i : !is_average(tasks[j])) continue;
       ++found.pairs;
-      EXPECT_FALSE(tasks[i].is_apart_from(tasks[j]))
-          << title << ": " << tasks[j].title << ", " << tasks[i].title;
+      if (!tasks[i].is_apart_from(tasks[j])) continue;
+      const bool is_its_average = j < i && is_average(tasks[j]) &&
+                                  has_edge(plan, tasks[j].title, tasks[i].title) && ++averages == 1;
+      EXPECT_TRUE(is_its_average) << plan.strategy << ": " << tasks[j].title << ", "
+                                  << tasks[i].title;
     }
+    EXPECT_EQ(averages, 1) << plan.strategy << ", " << tasks[i].title;
   }
 }
 
@@ -83,11 +90,12 @@ Found check_steps(comm::Communicator& c, const std::string& strategy, const Data
   for (int step = 0; step < kSteps; ++step) {
     const MemoryUses uses;
     MemoryUses::before_task = expect_nothing_freed;
+    const doc::Plan plan = parallel.plan();
     optimizer.zero_grad();
     parallel.set_batch(mine.inputs.size(0));
     loss_of(net, mine).backward();
     parallel.finish();
-    expect_independent(MemoryUses::tasks, strategy, found);
+    expect_independent(MemoryUses::tasks, plan, found);
     pre.step();
     optimizer.step();
   }

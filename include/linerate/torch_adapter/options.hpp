@@ -68,7 +68,7 @@ struct DataParallelOptions {
   std::string device_group = {};
   /// With a device_group, how many of this rank's inverses of K-FAC are under way at once, where
   /// the Plan has some that follow each other: one in the stream that the program computes in, the
-  /// others on side streams. 1: one after the other. What is computed does not depend on it.
+  /// others on side streams. 1: one after the other. The operators are the same.
   int inverses_at_once = 4;
   /// Bytes that inverses on side streams may take together while they are computed, 32 for each
   /// element of an f32 factor's matrix; the others are computed in that stream. The default has

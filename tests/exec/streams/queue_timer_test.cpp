@@ -81,6 +81,25 @@ TEST(QueueTimer, TimesDifferentWorkInARowByItself) {
   for (const CallTimes& times : found) EXPECT_TRUE(times.was_queued);
 }
 
+/// A queue of launches that is full holds the host up while the device works off what was to keep
+/// it busy: 3 ms of the host's are three such calls, of whichever work takes it longest.
+TEST(QueueTimer, DoesNotOverfillTheQueue) {
+  Timed t;
+  int calls = 0;
+  const QueuedCalls long_ones = {8, [&](int call) {
+                                   ++calls;
+                                   EXPECT_LT(call, calls <= 2 * 8 ? 8 : 3);
+                                   t.queue->enqueue(1'000'000, 500);
+                                 }};
+  const QueuedCalls others = t.calls(8, 10, 700);
+  const std::vector<CallTimes> found = t.timer.time({long_ones, others}, 5);
+  EXPECT_EQ(calls, 2 * 8 + 5 * 3);
+  EXPECT_DOUBLE_EQ(found[0].device_s, 500e-9);
+  EXPECT_DOUBLE_EQ(found[0].host_s, 1e-3);
+  EXPECT_DOUBLE_EQ(found[1].device_s, 700e-9);
+  EXPECT_TRUE(found[0].was_queued);
+}
+
 /// Work that reads a value empties the queue, whatever was in it.
 TEST(QueueTimer, SaysWhereTheHostWaits) {
   Timed t;

@@ -13,8 +13,9 @@ namespace {
 constexpr StreamId kTimedStream = 0;
 /// The host may take half as long again as it took before.
 constexpr double kFillMargin = 1.5;
-/// So many fill a queue of 1024 launches by a sixteenth at most.
 constexpr double kMostFills = 64;
+/// Of the host, for one kind of work: some 300 to 800 launches.
+constexpr double kMostHostSeconds = 3e-3;
 constexpr double kSecondsPerNs = 1e-9;
 
 }  // namespace
@@ -36,44 +37,51 @@ void QueueTimer::fill_for(double host_s) {
   for (int call = 0; call < calls; ++call) fill_();
 }
 
-/// Mark p is set before work p, mark `work.size()` after all; then there is one before the last
-/// call of each. That one tells: a device that has come to it while the host enqueued the call had
+/// Each work has a mark before it, one before its last call and one after it. The second one tells
+/// whether all was queued: a device that has come to it while the host enqueued the call had
 /// nothing else to do. Calls are alike, so that a queue which runs dry in between is dry at the
-/// end.
-std::vector<CallTimes> QueueTimer::run_round(const std::vector<QueuedCalls>& work) {
+/// end. `before`: what the host took, to fill the queue by; empty: nothing fills it.
+std::vector<CallTimes> QueueTimer::run_round(const std::vector<QueuedCalls>& work,
+                                             const std::vector<CallTimes>& before) {
   std::vector<CallTimes> times(work.size());
-  const auto mark = [](std::size_t number) { return static_cast<MarkId>(number); };
+  const auto mark = [](std::size_t p, int which) { return 3 * static_cast<MarkId>(p) + which; };
   for (std::size_t p = 0; p < work.size(); ++p) {
-    const MarkId before_last = mark(work.size() + 1 + p);
-    clock_->set(mark(p), kTimedStream);
+    if (!before.empty()) fill_for(before[p].host_s * work[p].count);
+    clock_->set(mark(p, 0), kTimedStream);
     const std::int64_t begin_ns = clock_->host_ns();
     for (int call = 0; call < work[p].count; ++call) {
-      if (!is_immediate() && call + 1 == work[p].count) clock_->set(before_last, kTimedStream);
+      if (!is_immediate() && call + 1 == work[p].count) clock_->set(mark(p, 1), kTimedStream);
       work[p].enqueue(call);
     }
-    if (is_immediate()) continue;
-    times[p].host_s = kSecondsPerNs * static_cast<double>(clock_->host_ns() - begin_ns);
-    times[p].was_queued = !clock_->is_over(before_last);
+    if (!is_immediate()) {
+      times[p].host_s = kSecondsPerNs * static_cast<double>(clock_->host_ns() - begin_ns);
+      times[p].was_queued = !clock_->is_over(mark(p, 1));
+    }
+    clock_->set(mark(p, 2), kTimedStream);
   }
-  clock_->set(mark(work.size()), kTimedStream);
-  clock_->wait_for(mark(work.size()));
+  if (!work.empty()) clock_->wait_for(mark(work.size() - 1, 2));
   for (std::size_t p = 0; p < work.size(); ++p) {
-    times[p].device_s = kSecondsPerNs * clock_->ns_between(mark(p), mark(p + 1)) / work[p].count;
+    times[p].device_s = kSecondsPerNs * clock_->ns_between(mark(p, 0), mark(p, 2)) / work[p].count;
     times[p].host_s /= work[p].count;
   }
   return times;
 }
 
-std::vector<CallTimes> QueueTimer::time(const std::vector<QueuedCalls>& work, int rounds) {
-  std::vector<CallTimes> found = run_round(work);  // reserves memory, loads code
-  if (!is_immediate()) found = run_round(work);    // what the host takes if nothing holds it up
-  double host_s = 0;
-  for (std::size_t p = 0; p < work.size(); ++p) host_s += found[p].host_s * work[p].count;
+std::vector<CallTimes> QueueTimer::time(std::vector<QueuedCalls> work, int rounds) {
+  std::vector<CallTimes> found = run_round(work, {});  // reserves memory, loads code
+  std::vector<CallTimes> before;
+  if (!is_immediate()) {
+    found = before = run_round(work, {});  // what the host takes if nothing holds it up
+    double slowest_s = 0;
+    for (const CallTimes& times : before) slowest_s = std::max(slowest_s, times.host_s);
+    const double most = std::max(1.0, std::floor(kMostHostSeconds / slowest_s));
+    for (QueuedCalls& calls : work)
+      calls.count = static_cast<int>(std::min<double>(calls.count, most));
+  }
   std::vector<std::vector<double>> device_s(work.size());
   std::vector<int> queued(work.size());
   for (int round = 0; round < rounds; ++round) {
-    if (!is_immediate()) fill_for(host_s);
-    const std::vector<CallTimes> times = run_round(work);
+    const std::vector<CallTimes> times = run_round(work, before);
     for (std::size_t p = 0; p < work.size(); ++p) {
       device_s[p].push_back(times[p].device_s);
       queued[p] += times[p].was_queued ? 1 : 0;

@@ -24,9 +24,10 @@ struct CallTimes {
 };
 
 /// In one stream: a device that is out of work waits for the host, and the time between two marks
-/// is then the host's. So each round begins with other work, which keeps the device busy for longer
-/// than the host takes to enqueue the round; and each call is enqueued several times in a row,
-/// since a mark takes a device a microsecond, too.
+/// is then the host's. So other work is enqueued before each kind of work, which keeps the device
+/// busy for longer than the host takes to enqueue that kind; each call is enqueued several times in
+/// a row, since a mark takes a device a microsecond, too; and not so often that a queue of launches
+/// (CUDA's has 1024) would be full before all is in it.
 ///
 /// Thread safety: one thread.
 class QueueTimer {
@@ -39,11 +40,13 @@ class QueueTimer {
   bool is_immediate() const { return !fill_; }
 
   /// One after the other, round after round: medians over `rounds`, after one or two that do not
-  /// count. Waits for all of it.
-  std::vector<CallTimes> time(const std::vector<QueuedCalls>& work, int rounds);
+  /// count. In the rounds that count, calls may be fewer, the same number of each work that has as
+  /// many. Waits for all of it.
+  std::vector<CallTimes> time(std::vector<QueuedCalls> work, int rounds);
 
  private:
-  std::vector<CallTimes> run_round(const std::vector<QueuedCalls>& work);
+  std::vector<CallTimes> run_round(const std::vector<QueuedCalls>& work,
+                                   const std::vector<CallTimes>& before);
   void fill_for(double host_s);
 
   std::shared_ptr<StreamClock> clock_;

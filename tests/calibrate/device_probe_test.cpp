@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "linerate/calibrate/host_probe.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::calibrate {
@@ -69,6 +71,13 @@ TEST(DeviceSamples, OfKfacNameTheirDeviceAndKeepBatches) {
   EXPECT_EQ(read.second_order->batches[1].dim, 256);
   EXPECT_EQ(read.second_order->batches[1].count, 4);
   EXPECT_EQ(read.second_order->batches[1].together_s, 1.8e-3);
+}
+
+/// So do its devices go to them in turn.
+TEST(DeviceSamples, AreOfTheRanksOfAMachineInOrder) {
+  comm::run_ranks(3, [](comm::Communicator& communicator) {
+    EXPECT_EQ(rank_on_machine(communicator), communicator.rank());
+  });
 }
 
 TEST(DeviceSamples, OfACodecThatCompressesNothingAreRefused) {

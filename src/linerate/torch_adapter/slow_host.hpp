@@ -1,4 +1,5 @@
-// For which work of K-FAC the host is slower than its device. Private to torch_adapter.
+// Counts the work of K-FAC that takes the host longer to enqueue than the device to do. Private to
+// torch_adapter.
 #pragma once
 
 #include <map>

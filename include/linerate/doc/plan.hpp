@@ -254,6 +254,11 @@ struct Plan {
 [[nodiscard]] bool is_timer(const Plan& plan, const Task& task);
 /// What inverts a factor: by Cholesky's decomposition, or into eigenvectors and eigenvalues.
 [[nodiscard]] Component inverse_operation(bool eigen);
+/// Cholesky's, of a factor that is inverted in one call with that of the next inverse in its ranks'
+/// lane, which has the same size and the time of both: this task takes none.
+[[nodiscard]] Component inverse_with_next_operation();
+/// A task of that kind.
+[[nodiscard]] bool is_inverted_with_next(const Plan& plan, const Task& task);
 /// A task that does it by eigenvectors.
 [[nodiscard]] bool is_eigendecomposition(const Plan& plan, const Task& task);
 

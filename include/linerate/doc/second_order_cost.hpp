@@ -51,13 +51,18 @@ struct SecondOrderCost {
   double factor_s_per_input = 0, factor_s_per_element = 0;  // by element of matrix and factor
   // One layer: fixed + 2 a g (a + g) / rate.
   double precondition_fixed_s = 0, precondition_flops_per_s = 0;
-  // For people: a Plan inverts one by one.
   std::vector<BatchSample> batches{};  // ascending dims
   std::string device{};  // where tensors lay: "cuda"; empty: on processors, or unknown
 
   /// For one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
   /// grows as d^3, below the smallest it stays.
   double inverse_s(std::int64_t dim) const;
+  /// What a matrix takes that is inverted with others in one call, as a share of inverse_s(dim):
+  /// measured ones are joined linearly in d, below the smallest it stays, beyond the largest it is
+  /// 1, as if none was measured.
+  double together_share(std::int64_t dim) const;
+  /// How many matrices of this size one call takes at most: as many as were measured, 1 if none.
+  int most_together(std::int64_t dim) const;
 };
 
 /// What one factor of a block takes on one rank.

@@ -248,17 +248,32 @@ bool is_timer(const Plan& plan, const Task& task) {
   return task.kind == TaskKind::host && plan.operation_name(task) == "timer";
 }
 
+namespace {
+
+bool is_inverse_with(const Plan& plan, const Task& task, std::string_view option,
+                     std::string_view value) {
+  if (task.kind != TaskKind::inverse || task.operation < 0) return false;
+  const std::string* const found =
+      plan.operations[static_cast<std::size_t>(task.operation)].find(option);
+  return found && *found == value;
+}
+
+}  // namespace
+
 Component inverse_operation(bool eigen) {
   Component operation{"inverse", {}};
   if (eigen) operation.options.emplace_back("by", "eigen");
   return operation;
 }
 
+Component inverse_with_next_operation() { return {"inverse", {{"with", "next"}}}; }
+
 bool is_eigendecomposition(const Plan& plan, const Task& task) {
-  if (task.kind != TaskKind::inverse || task.operation < 0) return false;
-  const std::string* const by =
-      plan.operations[static_cast<std::size_t>(task.operation)].find("by");
-  return by && *by == "eigen";
+  return is_inverse_with(plan, task, "by", "eigen");
+}
+
+bool is_inverted_with_next(const Plan& plan, const Task& task) {
+  return is_inverse_with(plan, task, "with", "next");
 }
 
 std::uint64_t Plan::hash() const {

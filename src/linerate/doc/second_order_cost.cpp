@@ -14,6 +14,12 @@ double work_s(double flops, double flops_per_s) {
   return flops_per_s > 0 ? flops / flops_per_s : 0;
 }
 
+/// The first sample of at least so many rows.
+template <typename Samples>
+auto first_from(const Samples& samples, std::int64_t dim) {
+  return std::find_if(samples.begin(), samples.end(), [&](const auto& s) { return s.dim >= dim; });
+}
+
 double between(const InverseSample& below, const InverseSample& above, std::int64_t dim) {
   const double share = (cube(dim) - cube(below.dim)) / (cube(above.dim) - cube(below.dim));
   return below.seconds + share * (above.seconds - below.seconds);
@@ -27,9 +33,24 @@ double SecondOrderCost::inverse_s(std::int64_t dim) const {
   const InverseSample& largest = inverses.back();
   if (dim <= smallest.dim) return smallest.seconds;
   if (dim >= largest.dim) return largest.seconds * cube(dim) / cube(largest.dim);
-  const auto above = std::find_if(inverses.begin(), inverses.end(),
-                                  [&](const InverseSample& s) { return s.dim >= dim; });
+  const auto above = first_from(inverses, dim);
   return between(above[-1], *above, dim);
+}
+
+double SecondOrderCost::together_share(std::int64_t dim) const {
+  if (most_together(dim) == 1) return 1;
+  const auto share_of = [](const BatchSample& s) { return s.together_s / s.one_by_one_s; };
+  const auto above = first_from(batches, dim);
+  if (above == batches.begin() || above->dim == dim) return share_of(*above);
+  const BatchSample& below = above[-1];
+  const double at =
+      static_cast<double>(dim - below.dim) / static_cast<double>(above->dim - below.dim);
+  return share_of(below) + at * (share_of(*above) - share_of(below));
+}
+
+int SecondOrderCost::most_together(std::int64_t dim) const {
+  const auto above = first_from(batches, dim);
+  return above == batches.end() ? 1 : above->count;
 }
 
 SecondOrderWork factor_work(const Block& block, FactorSide side) {

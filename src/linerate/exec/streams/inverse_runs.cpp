@@ -42,30 +42,34 @@ InverseRuns::InverseRuns(const doc::Plan& plan, std::int32_t rank, const Inverse
     for (auto end = lane.begin(); end != lane.end();) {
       const auto begin = std::find_if(end, lane.end(), belongs);
       end = std::find_if_not(begin, lane.end(), belongs);
-      spread(graph, {begin, end}, inverses.workspace_bytes, members);
+      spread(plan, graph, {begin, end}, inverses.workspace_bytes, members);
     }
   }
 }
 
 /// Averages alone are no run.
-void InverseRuns::spread(const doc::TaskGraph& graph, std::span<const std::uint32_t> run,
-                         std::int64_t workspace_bytes, std::vector<Member>& members) {
-  const auto inverts = [&](std::uint32_t i) { return is_inverse(graph.tasks[i]); };
+void InverseRuns::spread(const doc::Plan& plan, const doc::TaskGraph& graph,
+                         std::span<const std::uint32_t> run, std::int64_t workspace_bytes,
+                         std::vector<Member>& members) {
+  // One that is inverted with the next computes nothing, and stays in the compute stream.
+  const auto inverts = [&](std::uint32_t i) {
+    return is_inverse(graph.tasks[i]) && !doc::is_inverted_with_next(plan, graph.tasks[i]);
+  };
   auto inverses_left = std::count_if(run.begin(), run.end(), inverts);
   if (inverses_left == 0) return;
-  auto averages_left = std::ssize(run) - inverses_left;
+  auto others_left = std::ssize(run) - inverses_left;
   std::vector<Load> loads(workspace_.size());
   for (const std::uint32_t i : run) {
     members[i].run = runs_;
     if (!inverts(i)) {
-      --averages_left;
+      --others_left;
       continue;
     }
     const std::int64_t bytes = inverse_workspace(graph.tasks[i]);
     std::size_t least = 0;
     for (std::size_t s = 1; s < loads.size(); ++s) {
       const bool is_less =
-          least == 0 && averages_left > 0 ? loads[s] <= loads[0] : loads[s] < loads[least];
+          least == 0 && others_left > 0 ? loads[s] <= loads[0] : loads[s] < loads[least];
       if (is_less && room_with(s, bytes) <= workspace_bytes) least = s;
     }
     loads[least].first += graph.tasks[i].seconds;

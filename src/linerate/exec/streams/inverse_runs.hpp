@@ -49,8 +49,9 @@ class InverseRuns {
   struct Member {
     std::int32_t run = -1, place = 0;
   };
-  void spread(const doc::TaskGraph& graph, std::span<const std::uint32_t> run,
-              std::int64_t workspace_bytes, std::vector<Member>& members);
+  void spread(const doc::Plan& plan, const doc::TaskGraph& graph,
+              std::span<const std::uint32_t> run, std::int64_t workspace_bytes,
+              std::vector<Member>& members);
   std::int64_t room_with(std::size_t stream, std::int64_t bytes) const;
 
   std::vector<std::vector<Member>> variants_;  // by task

@@ -40,7 +40,7 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
     const doc::Block b = looked_at(all, workload, kfac);
     const auto& gradients = of_layer.at(to_index(b.layer));
     if (!kfac.takes(b) || gradients.empty()) continue;  // left to the optimizer; frozen
-    PlannedBlock& block = blocks.emplace_back(PlannedBlock{b, gradients, {}, {}, 0});
+    PlannedBlock& block = blocks.emplace_back(PlannedBlock{.block = b, .gradients = gradients});
     for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
       block.factor_s[to_index(side)] = doc::factor_s(b, side, cost);
       block.inverse_s[to_index(side)] = doc::inverse_s(b, side, cost);
@@ -48,6 +48,21 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
     block.precondition_s = doc::precondition_s(b, cost, kfac.eigen);
   }
   return blocks;
+}
+
+/// A call of less than this is worth it: so exact are measured times.
+constexpr double kWorthwhileShare = 0.95;
+
+/// What several inverses in one call of the solver take. Groups of a convolution are one already.
+void note_calls(const doc::SecondOrderCost& cost, PlannedBlock& block) {
+  for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+    if (!block.block.dense(side) || block.block.groups > 1) continue;
+    const std::int64_t dim = block.block.dimension(side);
+    const double share = cost.together_share(dim);
+    if (share > kWorthwhileShare) continue;
+    block.most_together[to_index(side)] = cost.most_together(dim);
+    block.together_share[to_index(side)] = share;
+  }
 }
 
 void require_blocks(const Curvature& curvature, const doc::Workload& workload,
@@ -231,6 +246,8 @@ Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const co
     for (const std::int32_t p : b.gradients)
       if (workload.gradients[to_index(p)].dtype == DType::f64) curvature.dtype = DType::f64;
   if (kfac.owns_layers()) curvature.layer_owner = layer_owners(curvature, !second_order);
+  if (second_order && !kfac.eigen && curvature.dtype == DType::f32)
+    for (PlannedBlock& block : curvature.blocks) note_calls(*second_order, block);
   return curvature;
 }
 

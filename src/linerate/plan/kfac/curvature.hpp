@@ -21,6 +21,10 @@ struct PlannedBlock {
   doc::Block block;                     // as the Workload has it
   std::vector<std::int32_t> gradients;  // positions, ascending: what the layer's gradient is
   std::array<double, 2> factor_s{}, inverse_s{};
+  /// Of Cholesky's inverses in f32, of one matrix each: how many of this size one call inverts
+  /// sooner than one by one, and what each then takes of inverse_s.
+  std::array<int, 2> most_together{1, 1};
+  std::array<double, 2> together_share{1, 1};
   double precondition_s = 0;
 };
 
@@ -57,6 +61,13 @@ struct Curvature {
   }
   double factor_s(std::int32_t factor) const { return block_of(factor).factor_s[side(factor)]; }
   double inverse_s(std::int32_t factor) const { return block_of(factor).inverse_s[side(factor)]; }
+  /// 1 if it is inverted alone.
+  int most_together(std::int32_t factor) const {
+    return block_of(factor).most_together[side(factor)];
+  }
+  double together_share(std::int32_t factor) const {
+    return block_of(factor).together_share[side(factor)];
+  }
   std::int32_t factors() const { return 2 * static_cast<std::int32_t>(blocks.size()); }
 
   /// By factor, for those that are inverted; `sent` is empty if owners keep them.

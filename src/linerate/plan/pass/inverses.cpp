@@ -1,7 +1,10 @@
 // K-FAC's inverses: by every rank, or by their owner, which sends them; in the order of
 // kfac/placement.hpp, as averages arrive or after all of them.
 #include <algorithm>
+#include <map>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/plan/passes.hpp"
@@ -22,7 +25,9 @@ class Inverses {
 
   void run() {
     step_.inverted.assign(to_index(curvature_.factors()), kNoTask);
-    for (const std::int32_t f : placement_.order) invert(f);
+    is_sent_.assign(to_index(curvature_.factors()), false);
+    for (const std::int32_t f : placement_.sent) is_sent_[to_index(f)] = true;
+    for (const std::vector<std::int32_t>& call : calls()) invert(call);
     std::size_t begin = 0;
     for (const std::int32_t end : placement_.ends) {
       send(std::span(placement_.sent).subspan(begin, to_index(end) - begin));
@@ -32,23 +37,67 @@ class Inverses {
 
  private:
   std::int32_t owner(std::int32_t f) const { return placement_.owner[to_index(f)]; }
+  /// The average that an inverse waits for, by its place in `averages`.
+  std::size_t average(std::int32_t f) const {
+    return to_index(curvature_.needed_by_inverse(f, step_.averaged_by));
+  }
 
-  void invert(std::int32_t f) {
+  /// Factors in the order of their inverses, those together that one call of the solver inverts
+  /// sooner than one by one: of one size and one owner, none of which is sent, or there later than
+  /// the first of them.
+  std::vector<std::vector<std::int32_t>> calls() const {
+    std::vector<std::vector<std::int32_t>> all;
+    std::map<std::pair<std::int32_t, std::int64_t>, std::size_t> open;  // by owner and size
+    for (const std::int32_t f : placement_.order) {
+      const int most = is_sent_[to_index(f)] ? 1 : curvature_.most_together(f);
+      if (most > 1) {
+        const auto [at, is_new] = open.try_emplace({owner(f), curvature_.elements(f)}, all.size());
+        if (!is_new) {
+          std::vector<std::int32_t>& call = all[at->second];
+          if (std::ssize(call) < most && average(f) <= average(call.front())) {
+            call.push_back(f);
+            continue;
+          }
+          at->second = all.size();
+        }
+      }
+      all.push_back({f});
+    }
+    return all;
+  }
+
+  /// The last of a call does the work of all.
+  void invert(const std::vector<std::int32_t>& call) {
+    Handle before = kNoTask;
+    for (const std::int32_t f : call) {
+      arrived_ = std::max(arrived_, average(f) + 1);
+      const Handle h = insert(task_of(f, call));
+      for (const std::int32_t each : call)
+        if (each == f || f == call.back()) step_.tasks.wait(h, step_.averages[average(each)]);
+      if (step_.damped != kNoTask) step_.tasks.wait(h, step_.damped);
+      if (before != kNoTask) step_.tasks.wait(h, before);
+      before = h;
+    }
+    for (const std::int32_t f : call) step_.inverted[to_index(f)] = before;
+  }
+
+  doc::Task task_of(std::int32_t f, const std::vector<std::int32_t>& call) const {
+    const bool is_last = f == call.back();
     doc::Task task;
     task.kind = doc::TaskKind::inverse;
     task.resource = doc::Resource::compute;
     task.subject = doc::Subject::inverses;
-    task.operation = step_.plan->operation(doc::inverse_operation(curvature_.kfac.eigen));
+    task.operation = step_.plan->operation(is_last ? doc::inverse_operation(curvature_.kfac.eigen)
+                                                   : doc::inverse_with_next_operation());
     task.group = curvature_.inverse_group(owner(f), *step_.plan);
     task.first = task.last = f;
-    task.bytes = curvature_.elements(f) * size_of(curvature_.dtype);
-    task.seconds = curvature_.inverse_s(f);
-    const std::size_t average = to_index(curvature_.needed_by_inverse(f, step_.averaged_by));
-    arrived_ = std::max(arrived_, average + 1);
-    const Handle h = insert(task);
-    step_.tasks.wait(h, step_.averages[average]);
-    if (step_.damped != kNoTask) step_.tasks.wait(h, step_.damped);
-    step_.inverted[to_index(f)] = h;
+    if (!is_last) return task;
+    for (const std::int32_t each : call) {
+      task.bytes += curvature_.elements(each) * size_of(curvature_.dtype);
+      task.seconds +=
+          curvature_.inverse_s(each) * (call.size() > 1 ? curvature_.together_share(each) : 1);
+    }
+    return task;
   }
 
   /// Before the first average that nothing needs so far.
@@ -77,7 +126,8 @@ class Inverses {
   const Curvature& curvature_;
   const Placement& placement_;
   Handle settling_;
-  std::size_t arrived_ = 0;  // averages that inverses so far need
+  std::size_t arrived_ = 0;    // averages that inverses so far need
+  std::vector<bool> is_sent_;  // by factor
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,14 @@ class CurvatureBlock {
     at::Tensor succeeded, failed;
   };
   Enqueued enqueue_inverse(FactorSide side, const at::Tensor& damping);
+  /// The same of several factors in one call of the solver: dense ones, by Cholesky's
+  /// decomposition, of one size and one matrix each.
+  struct Invertible {
+    CurvatureBlock* block;
+    FactorSide side;
+  };
+  static std::vector<Enqueued> enqueue_inverses(std::span<const Invertible> factors,
+                                                const at::Tensor& damping);
   /// set_packed_inverse() if `there` (bool).
   void enqueue_taken_inverse(FactorSide side, const at::Tensor& packed, const at::Tensor& there,
                              const at::Tensor& damping);
@@ -224,6 +233,11 @@ class CurvatureBlock {
   at::Tensor mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
   Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
   Curvature& decided_there(FactorSide side);
+  /// Whether both averages are there: bool, of no dimensions.
+  at::Tensor averages_there();
+  at::Tensor raised_damping(FactorSide side, const at::Tensor& damping) const;
+  Enqueued enqueue_tried(FactorSide side, const Tried& tried, const at::Tensor& known,
+                         const at::Tensor& damping);
   void enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there,
                       const at::Tensor& damping);
 

@@ -218,27 +218,29 @@ void CurvatureExchange::receive_sum(std::int32_t factor, const at::Tensor& part)
 // ---- inverses ----
 
 void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
-  for (std::int32_t f = task.first; f <= task.last; ++f) {
-    round_.inverted_here.insert(f);
-    CurvatureBlock& block = block_of(f);
-    const auto side = doc::side_of_factor(f);
-    if (enqueues()) {
-      enqueue_inverse(f, plan_->of(graph).inverses[to_index(f)]);
-      continue;
-    }
-    const std::int64_t start_ns = steady_ns();
-    const bool succeeded = step_.invert(to_index(doc::block_of_factor(f)), side);
-    round_.inverse_s[to_index(f)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
-    const CurvaturePlan::Part& part = plan_->of(graph).inverses[to_index(f)];
-    if (part.payload < 0) continue;
-    status_of(part).fill_(succeeded ? 0.0 : 1.0);
-    if (!succeeded) continue;
-    const at::Tensor values = values_of(part);
-    values.copy_(block.packed_inverse(side));
-    // Uses the bits that the others get: the solver's result has another order in memory and other
-    // roundings.
-    block.set_packed_inverse(side, values, preconditioner().damping());
-  }
+  round_.inverted_here.insert(task.first);
+  round_.with_next.push_back(task.first);
+  if (doc::is_inverted_with_next(*plan_->plan, task)) return;
+  const std::vector<std::int32_t> factors = std::exchange(round_.with_next, {});
+  if (enqueues() && factors.size() > 1) return step_.enqueue_inverses(factors);
+  for (const std::int32_t f : factors) invert(f, plan_->of(graph).inverses[to_index(f)]);
+}
+
+void CurvatureExchange::invert(std::int32_t factor, const CurvaturePlan::Part& part) {
+  if (enqueues()) return enqueue_inverse(factor, part);
+  CurvatureBlock& block = block_of(factor);
+  const auto side = doc::side_of_factor(factor);
+  const std::int64_t start_ns = steady_ns();
+  const bool succeeded = step_.invert(to_index(doc::block_of_factor(factor)), side);
+  round_.inverse_s[to_index(factor)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
+  if (part.payload < 0) return;
+  status_of(part).fill_(succeeded ? 0.0 : 1.0);
+  if (!succeeded) return;
+  const at::Tensor values = values_of(part);
+  values.copy_(block.packed_inverse(side));
+  // Uses the bits that the others get: the solver's result has another order in memory and other
+  // roundings.
+  block.set_packed_inverse(side, values, preconditioner().damping());
 }
 
 void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {

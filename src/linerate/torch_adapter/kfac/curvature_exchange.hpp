@@ -31,7 +31,8 @@ inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 /// Between the collector's statistics and the gradients that the optimizer sees:
 ///   pack-factors       sums of factors and what they count -> payload, which is summed over ranks
 ///   average-factors    payload, or the rank's own sums, divided -> running averages
-///   inverse            averages -> inverse, and into its payload if it is sent
+///   inverse            averages -> inverse, and into its payload if it is sent; one that is
+///                      inverted with the next waits for that one's task
 ///   unpack-inverses    payload -> inverses of factors that another rank owns
 ///   precondition       mean gradient -> direction, and into its payload if it is sent; inverts
 ///                      what is no matrix (diagonals, norm layers' 2 x 2) first, if it is due
@@ -89,6 +90,7 @@ class CurvatureExchange {
   /// What tasks leave for later tasks.
   struct Round {
     std::set<std::int32_t> inverted_here, preconditioned_here;  // factors, blocks
+    std::vector<std::int32_t> with_next;                        // factors
     std::vector<std::array<at::Tensor, 2>> sums;                // [blocks] views of payloads
     std::vector<double> inverse_s;
     std::optional<QuadraticModel> model;  // Levenberg-Marquardt
@@ -99,6 +101,7 @@ class CurvatureExchange {
   /// The sum over ranks; folded with that of the layer's other side.
   void receive_sum(std::int32_t factor, const at::Tensor& part);
   void invert(const doc::TaskGraph& graph, const doc::Task& task);
+  void invert(std::int32_t factor, const CurvaturePlan::Part& part);
   void unpack_inverses(const doc::TaskGraph& graph, const doc::Task& task);
   void precondition(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -50,6 +51,9 @@ class CurvatureStep {
   /// is a bool there.
   at::Tensor enqueue_inverse(std::size_t block, FactorSide side) {
     return preconditioner_.enqueue_inverse(block, side);
+  }
+  void enqueue_inverses(std::span<const std::int32_t> factors) {
+    preconditioner_.enqueue_inverses(factors);
   }
   /// What is no matrix has no task of its own; nothing if inverses are not due.
   void invert_diagonals(std::size_t block);

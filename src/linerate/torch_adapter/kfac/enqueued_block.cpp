@@ -1,5 +1,6 @@
 // What a CurvatureBlock does without a look at values: decisions are tensors that choose.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/lerp.h>
@@ -63,7 +64,7 @@ CurvatureBlock::Tried CurvatureBlock::try_inverse(FactorSide side, const Sources
       unpack_triangles(side == FactorSide::a ? sources.a : sources.g, shape_.groups, dim(side));
   if (!is_eigen(side)) {
     TriedInverse tried = try_damped_inverses(full, factored_damping(side, sources, damping));
-    return {{std::move(tried.matrices), {}}, std::move(tried.succeeded)};
+    return {{std::move(tried.matrices), {}}, tried.succeeded.all()};
   }
   TriedEigen tried = try_symmetric_eigen(full);
   return {{std::move(tried.vectors), std::move(tried.values)}, std::move(tried.succeeded)};
@@ -79,18 +80,56 @@ void CurvatureBlock::enqueue_choice(FactorSide side, const Inverse& found, const
   s.damping_there = at::where(there, damping, s.damping_there);
 }
 
-CurvatureBlock::Enqueued CurvatureBlock::enqueue_inverse(FactorSide side,
-                                                         const at::Tensor& damping) {
-  at::Tensor known;  // whether all averages are
+at::Tensor CurvatureBlock::averages_there() {
+  at::Tensor known;
   for (const FactorSide each : {FactorSide::a, FactorSide::g}) {
     if (packed_elements(each) == 0) continue;
     const at::Tensor here = decided_there(each).updates_there.gt(0);
     known = known.defined() ? known.logical_and(here) : here;
   }
+  return known;
+}
+
+/// Each factor has the root of it.
+at::Tensor CurvatureBlock::raised_damping(FactorSide side, const at::Tensor& damping) const {
+  return at::pow(100, curvature(side).raised_there) * damping;
+}
+
+CurvatureBlock::Enqueued CurvatureBlock::enqueue_inverse(FactorSide side,
+                                                         const at::Tensor& damping) {
+  const at::Tensor known = averages_there();
+  const Tried tried = try_inverse(side, {average(FactorSide::a), average(FactorSide::g)},
+                                  raised_damping(side, damping));
+  return enqueue_tried(side, tried, known, damping);
+}
+
+std::vector<CurvatureBlock::Enqueued> CurvatureBlock::enqueue_inverses(
+    std::span<const Invertible> factors, const at::Tensor& damping) {
+  std::vector<at::Tensor> known, matrices, dampings;
+  for (const auto& [block, side] : factors) {
+    known.push_back(block->averages_there());
+    const Sources sources{block->average(FactorSide::a), block->average(FactorSide::g)};
+    matrices.push_back(unpack_triangles(block->average(side), 1, block->dim(side)));
+    dampings.push_back(
+        block->factored_damping(side, sources, block->raised_damping(side, damping)));
+  }
+  const TriedInverse tried = try_damped_inverses(at::cat(matrices), at::cat(dampings));
+  std::vector<Enqueued> found;
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    const auto n = static_cast<std::int64_t>(i);
+    const auto& [block, side] = factors[i];
+    found.push_back(block->enqueue_tried(
+        side, {{tried.matrices.narrow(0, n, 1), {}}, tried.succeeded.select(0, n)}, known[i],
+        damping));
+  }
+  return found;
+}
+
+/// What follows from a try.
+CurvatureBlock::Enqueued CurvatureBlock::enqueue_tried(FactorSide side, const Tried& tried,
+                                                       const at::Tensor& known,
+                                                       const at::Tensor& damping) {
   Curvature& s = of(side).known;
-  const Tried tried =
-      try_inverse(side, {average(FactorSide::a), average(FactorSide::g)},
-                  at::pow(100, s.raised_there) * damping);  // each factor has the root of it
   const Enqueued found{known.logical_and(tried.succeeded),
                        known.logical_and(tried.succeeded.logical_not())};
   enqueue_choice(side, tried.inverse, found.succeeded, damping);

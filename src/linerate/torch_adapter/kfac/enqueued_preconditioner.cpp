@@ -60,6 +60,19 @@ at::Tensor Preconditioner::enqueue_inverse(std::size_t i, FactorSide side) {
   return found.succeeded;
 }
 
+void Preconditioner::enqueue_inverses(std::span<const std::int32_t> factors) {
+  std::vector<CurvatureBlock::Invertible> invertible;
+  for (const std::int32_t f : factors) {
+    const std::size_t b = to_index(doc::block_of_factor(f));
+    for (const FactorSide side : {FactorSide::a, FactorSide::g}) remember(b, side);
+    invertible.push_back({blocks_[b].get(), doc::side_of_factor(f)});
+  }
+  const auto found = CurvatureBlock::enqueue_inverses(invertible, damping_there());
+  for (std::size_t i = 0; i < factors.size(); ++i)
+    findings_.note(to_index(doc::block_of_factor(factors[i])), doc::side_of_factor(factors[i]),
+                   LateFindings::What::not_inverted, found[i].failed);
+}
+
 void Preconditioner::enqueue_taken_inverse(std::size_t i, FactorSide side, const at::Tensor& packed,
                                            const at::Tensor& there) {
   remember(i, side);

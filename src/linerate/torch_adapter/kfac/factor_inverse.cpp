@@ -92,7 +92,7 @@ TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& 
   const at::Tensor root = at::linalg_solve_triangular(
       lower, at::eye(symmetric.size(-1), symmetric.options()), /*upper=*/false);
   const at::Tensor matrices = at::matmul(root.mT(), root);
-  return {matrices, info.eq(0).all().logical_and(at::isfinite(matrices).all())};
+  return {matrices, info.eq(0).logical_and(at::isfinite(matrices).flatten(1).all(1))};
 }
 
 TriedEigen try_symmetric_eigen(const at::Tensor& symmetric) {

@@ -19,7 +19,7 @@ std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double dam
 /// Nothing is read: a device computes it later.
 struct TriedInverse {
   at::Tensor matrices;   // [n, d, d], both triangles; of no use if it failed
-  at::Tensor succeeded;  // bool, of no dimensions: all are finite
+  at::Tensor succeeded;  // bool[n]: it is finite
 };
 /// (symmetric[i] + damping[i] I)^-1 of n matrices of one size together, by Cholesky in their own
 /// precision. damping: [n], of any floating type.

@@ -86,6 +86,8 @@ class Preconditioner {
   /// The same where values are not read: whether there is a new one, bool, undefined of a side that
   /// has no factor; and of another rank's, if `there` (bool).
   at::Tensor enqueue_inverse(std::size_t block, FactorSide side);
+  /// In one call of the solver (CurvatureBlock::enqueue_inverses), of factors of a Plan.
+  void enqueue_inverses(std::span<const std::int32_t> factors);
   void enqueue_taken_inverse(std::size_t block, FactorSide side, const at::Tensor& packed,
                              const at::Tensor& there);
 

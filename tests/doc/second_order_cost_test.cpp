@@ -34,6 +34,23 @@ TEST(SecondOrderCost, JoinsMeasuredInversionsInTheCube) {
   EXPECT_EQ(c.inverse_s(8), 24 * 8);
 }
 
+TEST(SecondOrderCost, MatricesOfOneCallTakeTheShareThatWasMeasured) {
+  SecondOrderCost c;
+  EXPECT_EQ(c.together_share(64), 1);
+  EXPECT_EQ(c.most_together(64), 1);
+  c.batches = {{16, 4, 8, 2}, {32, 4, 8, 4}, {64, 8, 10, 12}};
+  EXPECT_EQ(c.together_share(8), 0.25);  // as of the smallest
+  EXPECT_EQ(c.together_share(16), 0.25);
+  EXPECT_EQ(c.together_share(24), 0.375);
+  EXPECT_EQ(c.together_share(32), 0.5);
+  EXPECT_DOUBLE_EQ(c.together_share(48), 0.85);
+  EXPECT_EQ(c.together_share(64), 1.2);
+  EXPECT_EQ(c.together_share(65), 1);  // nobody knows
+  EXPECT_EQ(c.most_together(8), 4);
+  EXPECT_EQ(c.most_together(48), 8);
+  EXPECT_EQ(c.most_together(65), 1);
+}
+
 TEST(SecondOrderCost, FactorsCostProductInputAndPacking) {
   const Block block{.a = 3, .g = 2, .groups = 2, .rows_a = 7, .rows_g = 5};
   EXPECT_EQ(factor_s(block, FactorSide::a, whole_seconds()),

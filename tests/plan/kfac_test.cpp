@@ -667,6 +667,107 @@ TEST(KfacPlans, AnInverseBeginsOnceTheAveragesOfItsLayerAreThere) {
     }
 }
 
+/// With inverses of up to 4096 rows that take a quarter in calls of four.
+doc::Cluster with_calls(doc::Cluster c) {
+  c.second_order->batches = {{1, 4, 4e-4, 1e-4}, {4096, 4, 4, 1}};
+  return c;
+}
+
+/// The calls of the solver on a rank: what its lane inverts at once. Every with-next is followed by
+/// an inverse.
+std::vector<std::vector<std::size_t>> calls_of(const doc::Plan& plan, const doc::TaskGraph& g,
+                                               int rank) {
+  std::vector<std::vector<std::size_t>> calls;
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+    if (g.tasks[i].kind != TaskKind::inverse || !plan.group_of(g.tasks[i]).holds(rank)) continue;
+    open.push_back(i);
+    if (!doc::is_inverted_with_next(plan, g.tasks[i])) calls.push_back(std::exchange(open, {}));
+  }
+  EXPECT_TRUE(open.empty());
+  return calls;
+}
+
+std::set<std::int32_t> sent_factors(const doc::TaskGraph& g) {
+  std::set<std::int32_t> sent;
+  for (const doc::Payload& p : g.payloads)
+    if (doc::holds_inverses(p.content))
+      sent.insert(g.members.begin() + p.begin, g.members.begin() + p.end);
+  return sent;
+}
+
+TEST(KfacPlans, InversesOfOneSizeShareACallWhereThatIsSooner) {
+  int shared = 0;
+  for (const std::string strategy : kAll)
+    for (const int ranks : {1, 2, 4})
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const doc::Plan plan =
+            make_plan(workload(), with_calls(cluster()), every_step(strategy), ranks, options);
+        const doc::Plan alone = planned(strategy, ranks, options);
+        const doc::TaskGraph& g = plan.variants.back();
+        const auto sent = sent_factors(g);
+        for (int rank = 0; rank < ranks; ++rank) {
+          EXPECT_EQ(counts(plan, g, TaskKind::inverse, "inverse", rank),
+                    counts(alone, alone.variants.back(), TaskKind::inverse, "inverse", rank))
+              << strategy;
+          for (const std::vector<std::size_t>& call : calls_of(plan, g, rank)) {
+            const doc::Task& last = g.tasks[call.back()];
+            double seconds = 0;
+            for (const std::size_t i : call) {
+              const std::int32_t f = g.tasks[i].first;
+              const doc::Block& block = plan.blocks[static_cast<std::size_t>(f / 2)];
+              const doc::Block& of_last = plan.blocks[static_cast<std::size_t>(last.first / 2)];
+              EXPECT_EQ(block.dimension(doc::side_of_factor(f)),
+                        of_last.dimension(doc::side_of_factor(last.first)));
+              seconds += doc::inverse_s(block, doc::side_of_factor(f), cluster().second_order);
+              EXPECT_TRUE(call.size() == 1 || !sent.contains(f)) << strategy;
+              EXPECT_TRUE(i == call.back() || g.tasks[i].seconds == 0);
+            }
+            EXPECT_LE(call.size(), 4u);
+            EXPECT_DOUBLE_EQ(last.seconds, call.size() > 1 ? seconds / 4 : seconds) << strategy;
+            shared += call.size() > 1;
+          }
+        }
+        // Whoever waits for an inverse waits for its call.
+        for (std::size_t i = 0; i < g.tasks.size(); ++i)
+          for (const std::uint32_t p : g.predecessors(i))
+            EXPECT_TRUE(!doc::is_inverted_with_next(plan, g.tasks[p]) ||
+                        g.tasks[i].kind == TaskKind::inverse)
+                << strategy;
+      }
+  EXPECT_GT(shared, 10);
+}
+
+TEST(KfacPlans, InversesShareNoCallThatWasNotMeasuredToBeSooner) {
+  const auto with_next = [](const std::string& strategy, const doc::Cluster& c,
+                            const doc::Workload& w = workload()) {
+    const doc::Plan plan = make_plan(w, c, every_step(strategy), 2, {});
+    const doc::TaskGraph& g = plan.variants.back();
+    return std::count_if(g.tasks.begin(), g.tasks.end(),
+                         [&](const doc::Task& t) { return doc::is_inverted_with_next(plan, t); });
+  };
+  EXPECT_EQ(with_next("kfac(d)", with_calls(cluster())), 2);
+  EXPECT_EQ(with_next("kfac(d)", cluster()), 0);
+  EXPECT_EQ(with_next("kfac(d, inverse=eigen)", with_calls(cluster())), 0);
+  doc::Cluster slower = with_calls(cluster());
+  for (doc::BatchSample& s : slower.second_order->batches) s.together_s = s.one_by_one_s;
+  EXPECT_EQ(with_next("kfac(d)", slower), 0);
+  doc::Cluster small = with_calls(cluster());
+  small.second_order->batches.back().dim = 400;
+  EXPECT_EQ(with_next("kfac(d)", small), 1);
+  doc::Workload doubles = workload();
+  for (doc::Gradient& gradient : doubles.gradients) gradient.dtype = DType::f64;
+  EXPECT_EQ(with_next("kfac(d)", with_calls(cluster()), doubles), 0);
+  // A factor that is there later than the first of a call begins another one.
+  doc::Cluster slow = with_calls(cluster());
+  slow.network.bandwidth_bytes_per_s = 1e8;
+  const doc::Plan plan = make_plan(workload(), slow, every_step("kfac(d, fusion=none)"), 4, {});
+  const Lane lane = lane_of(plan, plan.variants.back());
+  ASSERT_EQ(lane.inverses.size(), 12u);
+  for (std::size_t i = 0; i < 12; ++i)
+    EXPECT_TRUE(lane.averages[i].contains(lane.inverses[i])) << lane.inverses[i];
+}
+
 TEST(KfacPlans, BroadcastsOfOneRootTravelTogetherWhereThatIsSooner) {
   const auto messages = [](const std::string& strategy, double latency_s) {
     doc::Cluster c = cluster();

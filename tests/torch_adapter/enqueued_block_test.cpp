@@ -67,6 +67,38 @@ TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
   EXPECT_FALSE(block->inverse_there().item<bool>());  // G has none
 }
 
+/// Of each what enqueue_inverse() finds, bit for bit; one that fails holds no other up.
+TEST(EnqueuedBlock, InvertsSeveralInOneCall) {
+  const at::Tensor damping = torch::tensor(0.01, torch::kDouble);
+  const auto blocks = [] {
+    std::vector<std::unique_ptr<CurvatureBlock>> made;
+    for (int i = 0; i < 3; ++i) {
+      made.push_back(linear_block());
+      for (const FactorSide side : {FactorSide::a, FactorSide::g})
+        enqueue_average(*made.back(), side, i == 1 ? diagonal(1, -0.5) : diagonal(i + 1, i + 3));
+    }
+    made.push_back(linear_block());  // without an average
+    return made;
+  };
+  const auto together = blocks(), alone = blocks();
+  std::vector<CurvatureBlock::Invertible> factors;
+  for (const auto& block : together) factors.push_back({block.get(), FactorSide::a});
+  const auto found = CurvatureBlock::enqueue_inverses(factors, damping);
+  ASSERT_EQ(found.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const CurvatureBlock::Enqueued one = alone[i]->enqueue_inverse(FactorSide::a, damping);
+    EXPECT_EQ(found[i].succeeded.item<bool>(), i == 0 || i == 2) << i;
+    EXPECT_EQ(found[i].succeeded.item<bool>(), one.succeeded.item<bool>()) << i;
+    EXPECT_EQ(found[i].failed.item<bool>(), one.failed.item<bool>()) << i;
+    EXPECT_TRUE(
+        together[i]->packed_inverse(FactorSide::a).equal(alone[i]->packed_inverse(FactorSide::a)))
+        << i;
+  }
+  // The next try of the one that failed has more damping, those of the others what they had.
+  const auto again = CurvatureBlock::enqueue_inverses(factors, damping);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(again[i].succeeded.item<bool>()) << i;
+}
+
 /// LibTorch throws then, though nobody has asked for the status.
 std::tuple<at::Tensor, at::Tensor> does_not_converge(const at::Tensor&, c10::string_view, bool) {
   TORCH_CHECK_LINALG(false, "the algorithm failed to converge");

@@ -223,10 +223,10 @@ void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
   if (doc::is_inverted_with_next(*plan_->plan, task)) return;
   const std::vector<std::int32_t> factors = std::exchange(round_.with_next, {});
   if (enqueues() && factors.size() > 1) return step_.enqueue_inverses(factors);
-  for (const std::int32_t f : factors) invert(f, plan_->of(graph).inverses[to_index(f)]);
+  for (const std::int32_t f : factors) compute_inverse(f, plan_->of(graph).inverses[to_index(f)]);
 }
 
-void CurvatureExchange::invert(std::int32_t factor, const CurvaturePlan::Part& part) {
+void CurvatureExchange::compute_inverse(std::int32_t factor, const CurvaturePlan::Part& part) {
   if (enqueues()) return enqueue_inverse(factor, part);
   CurvatureBlock& block = block_of(factor);
   const auto side = doc::side_of_factor(factor);

@@ -101,7 +101,7 @@ class CurvatureExchange {
   /// The sum over ranks; folded with that of the layer's other side.
   void receive_sum(std::int32_t factor, const at::Tensor& part);
   void invert(const doc::TaskGraph& graph, const doc::Task& task);
-  void invert(std::int32_t factor, const CurvaturePlan::Part& part);
+  void compute_inverse(std::int32_t factor, const CurvaturePlan::Part& part);
   void unpack_inverses(const doc::TaskGraph& graph, const doc::Task& task);
   void precondition(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);

@@ -43,7 +43,7 @@ class Inverses {
   }
 
   /// Factors in the order of their inverses, those together that one call of the solver inverts
-  /// sooner than one by one: of one size and one owner, none of which is sent, or there later than
+  /// sooner than one by one: of one size and one owner, and none is sent or there later than
   /// the first of them.
   std::vector<std::vector<std::int32_t>> calls() const {
     std::vector<std::vector<std::int32_t>> all;

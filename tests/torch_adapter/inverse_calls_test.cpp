@@ -9,6 +9,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/host_code.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "support/sample_workloads.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/parity.hpp"

@@ -12,8 +12,8 @@ enum class HostRead : std::uint8_t {
 };
 
 /// Of our operations as they are: LibTorch's eigendecomposition looks at its solver's status, and
-/// nothing of ATen's can keep it from that. What a step's flags say is none of these: no task of
-/// the step depends on it.
+/// nothing of ATen's can keep it from that; sidco fits its thresholds on the host. What a step's
+/// flags say is none of these: no task of the step depends on it.
 HostRead host_read_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
 
 }  // namespace linerate::exec

@@ -130,7 +130,7 @@ class Parallel {
 DataParallelOptions options_of(std::string strategy, const std::string& buffers,
                                const std::optional<std::string>& cluster, int measured_steps,
                                double replan_above, double most_above_ddp, std::uint64_t seed,
-                               std::string name, std::string device_group) {
+                               std::string name, std::string device_group, int inverses_at_once) {
   DataParallelOptions options;
   options.strategy = std::move(strategy);
   options.buffers = buffers == "keep" ? torch_adapter::BufferPolicy::keep
@@ -142,6 +142,7 @@ DataParallelOptions options_of(std::string strategy, const std::string& buffers,
   options.seed = seed;
   options.name = std::move(name);
   options.device_group = std::move(device_group);
+  options.inverses_at_once = inverses_at_once;
   return options;
 }
 
@@ -274,19 +275,19 @@ PYBIND11_MODULE(_core, m) {
       .def_readonly("host_waits", &StepReport::host_waits);
 
   py::class_<Parallel>(m, "Parallel")
-      .def(py::init([](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
-                       std::shared_ptr<World> world, std::string strategy,
-                       const std::string& buffer_policy, const std::optional<std::string>& cluster,
-                       int measured_steps, double replan_above, double most_above_ddp,
-                       std::uint64_t seed, std::string name, bool records,
-                       std::shared_ptr<PythonKfac> kfac, std::string device_group) {
-        auto options =
-            options_of(std::move(strategy), buffer_policy, cluster, measured_steps, replan_above,
-                       most_above_ddp, seed, std::move(name), std::move(device_group));
-        const py::gil_scoped_release unlocked;
-        return std::make_unique<Parallel>(parameters, buffers, std::move(world), std::move(options),
-                                          records, std::move(kfac));
-      }))
+      .def(py::init(
+          [](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
+             std::shared_ptr<World> world, std::string strategy, const std::string& buffer_policy,
+             const std::optional<std::string>& cluster, int measured_steps, double replan_above,
+             double most_above_ddp, std::uint64_t seed, std::string name, bool records,
+             std::shared_ptr<PythonKfac> kfac, std::string device_group, int inverses_at_once) {
+            auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
+                                      replan_above, most_above_ddp, seed, std::move(name),
+                                      std::move(device_group), inverses_at_once);
+            const py::gil_scoped_release unlocked;
+            return std::make_unique<Parallel>(parameters, buffers, std::move(world),
+                                              std::move(options), records, std::move(kfac));
+          }))
       .def("close", &Parallel::close, Unlocked())
       .def("is_open", &Parallel::is_open)
       .def(
@@ -358,8 +359,7 @@ PYBIND11_MODULE(_core, m) {
            [](Parallel& p) {
              if (p.recorder()) p.recorder()->forget();
            })
-      .def("moment",
-           [](Parallel& p) { return p.recorder() ? p.recorder()->now() : steady_ns(); })
+      .def("moment", [](Parallel& p) { return p.recorder() ? p.recorder()->now() : steady_ns(); })
       .def("add_compute",
            [](Parallel& p, bool backward, std::int64_t start_ns, std::int64_t end_ns) {
              if (p.recorder())

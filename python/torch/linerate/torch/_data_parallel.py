@@ -44,12 +44,13 @@ class DataParallel(torch.nn.Module):
     `record`: so many steps are kept for report(), once the plan is final.
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
     itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and gradients that are
-    not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
+    not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU). `inverses_at_once`: how many
+    inverses of K-FAC of this rank a device computes at once.
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
                  replan_above=0.2, most_above_ddp=0.01, seed=0, name="", record=_RECORDED, loss_average="batch", skip=(), scaler=None,
-                 levenberg_marquardt=None, device_group=None, **others):
+                 levenberg_marquardt=None, device_group=None, inverses_at_once=4, **others):
         if others:
             raise TypeError(unknown_options(others))
         super().__init__()
@@ -79,7 +80,7 @@ class DataParallel(torch.nn.Module):
         self._why_no_adam = _core.why_not_with_adam(strategy)
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above,
                                     float(most_above_ddp), seed, name, bool(record), self.kfac and self.kfac._core,
-                                    "" if device_group is None else device_group.group_name)
+                                    "" if device_group is None else device_group.group_name, inverses_at_once)
         # Moments of the recorder: nanoseconds, or what stands for a device's.
         self._record, self._recorded, self._steps, self._start = record, 0, 0, None
         self._recording, self._computed, self._ended_at = False, None, None

@@ -22,25 +22,31 @@ c10::Device parsed_device(const std::string& name) {
 
 }  // namespace
 
-c10::Device named_device(const std::string& name, int turn) {
-  const c10::Device device = parsed_device(name);
-  if (device.is_cpu()) return c10::Device(c10::kCPU);
-  if (device.is_meta() || !c10::impl::hasDeviceGuardImpl(device.type()))
+int devices_like(c10::Device device) {
+  // The CPU and meta tensors have a guard too, one without streams.
+  if (device.is_cpu() || device.is_meta() || !c10::impl::hasDeviceGuardImpl(device.type()))
     throw DeviceError(fmt::format(
         "device {}: expected one with streams and events, found that this PyTorch has none of "
         "this type; take cpu, or build with a PyTorch for the device",
-        name));
+        device.str()));
   const int count = c10::impl::VirtualGuardImpl(device.type()).deviceCount();
   if (count == 0)
     throw DeviceError(fmt::format(
         "device {}: expected a device of this type, found none that this process may use; look "
         "at its driver and at what hides devices (CUDA_VISIBLE_DEVICES), or take cpu",
-        name));
+        device.str()));
   if (device.index() >= count)
     throw DeviceError(fmt::format(
         "device {}: expected an index below the number of devices, found {} of them that this "
         "process may use; name one of these",
-        name, count));
+        device.str(), count));
+  return count;
+}
+
+c10::Device named_device(const std::string& name, int turn) {
+  const c10::Device device = parsed_device(name);
+  if (device.is_cpu()) return c10::Device(c10::kCPU);
+  const int count = devices_like(device);
   if (device.has_index()) return device;
   return c10::Device(device.type(), static_cast<c10::DeviceIndex>(turn % count));
 }

@@ -7,6 +7,10 @@
 
 namespace linerate::torch_streams {
 
+/// How many of its type this process may use: accelerators, with streams and events. Throws
+/// DeviceError if this PyTorch has none of the type, or the index is that of none.
+int devices_like(c10::Device device);
+
 /// "cuda:1", "xpu", "cpu", as torch.device() takes them. A name without an index is one device of
 /// its type after another for `turn` = 0, 1, ...: what ranks of one host count. Throws UsageError
 /// for what is no device's name, DeviceError for one that is not here.

@@ -4,35 +4,14 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <string>
 #include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/torch_streams/named_device.hpp"
 
 namespace linerate::torch_streams {
 namespace {
-
-/// The CPU and meta tensors have a guard too, one without streams.
-c10::impl::VirtualGuardImpl guard_of(c10::Device device) {
-  if (device.is_cpu() || device.is_meta() || !c10::impl::hasDeviceGuardImpl(device.type()))
-    throw DeviceError(
-        fmt::format("device {}: expected one with streams and events, found that this PyTorch has "
-                    "none of this type; train on the CPU, or install a PyTorch for the device",
-                    device.str()));
-  return c10::impl::VirtualGuardImpl(device.type());
-}
-
-c10::Device with_index(c10::Device device, const c10::impl::VirtualGuardImpl& guard) {
-  const int count = guard.deviceCount();
-  if (std::max<int>(device.index(), 0) >= count)
-    throw DeviceError(fmt::format(
-        "device {}: expected an index below the number of devices, found {} of them that this "
-        "process may use; name one of these",
-        device.str(), count));
-  return device.has_index() ? device : guard.getDevice();
-}
 
 /// Of the calling thread.
 c10::Stream current_stream_of(c10::Device device) {
@@ -43,8 +22,9 @@ c10::Stream current_stream_of(c10::Device device) {
 
 TorchStreamDevice::TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work)
     : work_(std::move(work)) {
-  const c10::impl::VirtualGuardImpl guard = guard_of(device);
-  const c10::Device here = with_index(device, guard);
+  devices_like(device);
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  const c10::Device here = device.has_index() ? device : guard.getDevice();
   streams_.push_back(guard.getStream(here));
   while (streams_.size() < streams) streams_.push_back(guard.getNewStream(here));
 }

@@ -11,8 +11,8 @@
 #include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "support/sample_workloads.hpp"
+#include "torch_adapter/curvature_nets.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
-#include "torch_adapter/parity.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -22,14 +22,9 @@ constexpr const char* kCallsGroup = "of the suite";
 /// Factors of 9 and 8 rows, three of each; f32, which calls are measured in.
 struct EqualLayersImpl : torch::nn::Module {
   EqualLayersImpl() {
-    int seed = 0;
-    for (torch::nn::Linear* layer : {&a, &b, &c}) {
-      register_module(std::string("layer") + std::to_string(seed), *layer);
-      for (at::Tensor& p : (*layer)->parameters()) {
-        const torch::NoGradGuard no_grad;
-        p.copy_(numbers(p.sizes(), ++seed, at::kFloat) * 0.3);
-      }
-    }
+    register_module("a", a), register_module("b", b), register_module("c", c);
+    set_weights(*this);
+    to(at::kFloat);
   }
   at::Tensor forward(const at::Tensor& x) { return c(torch::tanh(b(torch::tanh(a(x))))); }
   torch::nn::Linear a{8, 8}, b{8, 8}, c{8, 8};
@@ -64,9 +59,10 @@ CallsRun train_with_calls(comm::Communicator& communicator, const std::string& s
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.05));
   for (int step = 0; step < 8; ++step) {
     optimizer.zero_grad();
-    const double seed = 10.0 * step + communicator.rank();
-    const at::Tensor x = numbers({16, 8}, seed, at::kFloat);
-    mean_loss(net->forward(x), x.flip(1)).backward();
+    const at::Tensor x = torch::sin(torch::arange(128, at::kFloat) * 12.9898 +
+                                    (10.0 * step + communicator.rank()) * 78.233)
+                             .view({16, 8});
+    torch::mse_loss(net->forward(x), x.flip(1)).backward();
     parallel.finish();
     pre.step();
     optimizer.step();

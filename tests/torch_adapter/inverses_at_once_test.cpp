@@ -152,13 +152,14 @@ std::int64_t peak_of_inverse(std::int64_t d, at::ScalarType type) {
     block->enqueue_average(side, packed, torch::tensor(true), 0.95, false);
   }
   const at::Tensor message = torch::empty({block->inverse_elements(FactorSide::a)}, type);
+  const at::Tensor damping = torch::ones({}, torch::kDouble);
   const auto memory = std::make_shared<PeakMemory>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, memory);
   for (int step = 0; step < 2; ++step) {  // the second has an old one to keep
     const CurvatureBlock::Curvature before = block->curvature(FactorSide::a);
-    const auto found = block->enqueue_inverse(FactorSide::a, 1);
+    const auto found = block->enqueue_inverse(FactorSide::a, damping);
     message.copy_(block->packed_inverse(FactorSide::a));
-    block->enqueue_taken_inverse(FactorSide::a, message, found.succeeded, 1);
+    block->enqueue_taken_inverse(FactorSide::a, message, found.succeeded, damping);
   }
   return memory->peak;
 }

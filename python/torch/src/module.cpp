@@ -275,19 +275,28 @@ PYBIND11_MODULE(_core, m) {
       .def_readonly("host_waits", &StepReport::host_waits);
 
   py::class_<Parallel>(m, "Parallel")
-      .def(py::init(
-          [](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
-             std::shared_ptr<World> world, std::string strategy, const std::string& buffer_policy,
-             const std::optional<std::string>& cluster, int measured_steps, double replan_above,
-             double most_above_ddp, std::uint64_t seed, std::string name, bool records,
-             std::shared_ptr<PythonKfac> kfac, std::string device_group, int inverses_at_once) {
-            auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
-                                      replan_above, most_above_ddp, seed, std::move(name),
-                                      std::move(device_group), inverses_at_once);
-            const py::gil_scoped_release unlocked;
-            return std::make_unique<Parallel>(parameters, buffers, std::move(world),
-                                              std::move(options), records, std::move(kfac));
-          }))
+      .def(py::init([](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,
+                       std::shared_ptr<World> world, std::string strategy,
+                       const std::string& buffer_policy, const std::optional<std::string>& cluster,
+                       int measured_steps, double replan_above, double most_above_ddp,
+                       std::uint64_t seed, std::string name, bool records,
+                       std::shared_ptr<PythonKfac> kfac, std::string device_group,
+                       int inverses_at_once) {
+             auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
+                                       replan_above, most_above_ddp, seed, std::move(name),
+                                       std::move(device_group), inverses_at_once);
+             const py::gil_scoped_release unlocked;
+             return std::make_unique<Parallel>(parameters, buffers, std::move(world),
+                                               std::move(options), records, std::move(kfac));
+           }),
+           py::arg("parameters"), py::arg("buffers"), py::arg("world"), py::arg("strategy"),
+           py::kw_only(), py::arg("buffer_policy") = "keep", py::arg("cluster") = py::none(),
+           py::arg("measured_steps") = DataParallelOptions().measured_steps,
+           py::arg("replan_above") = DataParallelOptions().replan_above,
+           py::arg("most_above_ddp") = DataParallelOptions().most_above_ddp,
+           py::arg("seed") = DataParallelOptions().seed, py::arg("name") = "",
+           py::arg("records") = false, py::arg("kfac") = py::none(), py::arg("device_group") = "",
+           py::arg("inverses_at_once") = DataParallelOptions().inverses_at_once)
       .def("close", &Parallel::close, Unlocked())
       .def("is_open", &Parallel::is_open)
       .def(

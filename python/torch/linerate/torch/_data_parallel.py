@@ -78,9 +78,12 @@ class DataParallel(torch.nn.Module):
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)
         self._why_no_adam = _core.why_not_with_adam(strategy)
-        self._core = _core.Parallel(parameters, held, self._world, strategy, buffers, cluster, measured_steps, replan_above,
-                                    float(most_above_ddp), seed, name, bool(record), self.kfac and self.kfac._core,
-                                    "" if device_group is None else device_group.group_name, inverses_at_once)
+        self._core = _core.Parallel(parameters, held, self._world, strategy, buffer_policy=buffers, cluster=cluster,
+                                    measured_steps=measured_steps, replan_above=replan_above,
+                                    most_above_ddp=float(most_above_ddp), seed=seed, name=name, records=bool(record),
+                                    kfac=self.kfac and self.kfac._core,
+                                    device_group="" if device_group is None else device_group.group_name,
+                                    inverses_at_once=inverses_at_once)
         # Moments of the recorder: nanoseconds, or what stands for a device's.
         self._record, self._recorded, self._steps, self._start = record, 0, 0, None
         self._recording, self._computed, self._ended_at = False, None, None

@@ -28,8 +28,8 @@ class _Bucket:
 
     def __init__(self, world, strategy, index, names, gradients):
         self._leaves = [torch.zeros_like(g).requires_grad_() for g in gradients]
-        self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, "keep", None, 5, float("inf"), float("inf"), 0,
-                                    f"bucket {index}", False, None, "")
+        self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, replan_above=float("inf"),
+                                    most_above_ddp=float("inf"), name=f"bucket {index}")
 
     def exchange(self, gradients):
         """The means, which are memory of the exchange until the next one; None if the step is not to count."""

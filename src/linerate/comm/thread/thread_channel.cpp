@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "linerate/comm/message_tag.hpp"
 #include "linerate/comm/turns.hpp"
@@ -13,18 +15,56 @@
 
 namespace linerate::comm {
 
+/// Up to so many bytes travel with their message, so that the sender goes on at once and need not
+/// be woken again: MPI's eager protocol. Larger ones are copied out of the sender's memory.
+constexpr std::size_t kEagerBytes = 4096;
+
 /// A message that its receiver has not taken yet.
 struct Envelope {
   int from;
   std::uint64_t tag;
-  const void* data;
+  std::vector<std::byte> own;  // of a small message
+  const void* data;            // the sender's memory, or `own`
   std::size_t bytes;
-  Transfer* transfer;  // the sender's
+  Transfer* transfer;  // the sender's, which waits for it; null if it does not
+
+  void keep_bytes() {
+    const auto* const first = static_cast<const std::byte*>(data);
+    own.assign(first, first + bytes);
+    data = own.data();
+    transfer = nullptr;
+  }
+};
+
+/// A message that its receiver waits for.
+struct Posted {
+  int from;
+  std::uint64_t tag;
+  void* data;
+  std::size_t bytes;
+  Transfer* transfer;
+};
+
+/// What a rank that sleeps waits for: one transfer, or any if that is null. It also wakes for a
+/// message whose sender cannot go on before it is copied.
+struct Asleep {
+  const std::list<Posted>* posted;
+  const Transfer* awaited;
+
+  bool wakes_for(const Envelope& e) const {
+    return std::any_of(posted->begin(), posted->end(), [&](const Posted& p) {
+      return p.from == e.from && p.tag == e.tag && (e.transfer != nullptr || wakes_for(p.transfer));
+    });
+  }
+  bool wakes_for(const Transfer* finished) const {
+    return awaited == nullptr || awaited == finished;
+  }
 };
 
 struct ThreadWorld::Mailbox {
   std::mutex mutex;
   std::condition_variable changed;
+  std::optional<Asleep> asleep;  // its rank, which is woken for nothing else but a failure
   std::list<Envelope> arrived;
   std::vector<int> copying;     // per sender: messages being copied out of its memory right now
   std::vector<Transfer*> sent;  // this rank's sends that their receivers have copied
@@ -91,6 +131,7 @@ class ThreadChannel final : public Transport {
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { take_arrived(); }
   void wait_some() override;
+  void wait_for(const Transfer& transfer) override;
   bool can_read_peers() const override { return world_.reads_peers_; }
   bool read(int, std::uint64_t address, void* into, std::size_t bytes) override {
     if (world_.reads_left(rank_)-- <= 0) return false;
@@ -128,13 +169,6 @@ class ThreadChannel final : public Transport {
   }
 
  private:
-  struct Posted {
-    int from;
-    std::uint64_t tag;
-    void* data;
-    std::size_t bytes;
-    Transfer* transfer;
-  };
   struct Match {
     Envelope envelope;
     Posted into;
@@ -152,7 +186,10 @@ class ThreadChannel final : public Transport {
   bool take_arrived();
   std::vector<Match> take_matches();
   bool collect_sent();
+  void sleep_until(const Transfer* awaited);
+  bool is_awake() const;
   void copy(const Match& match);
+  void give_back(const Envelope& envelope);
   std::optional<std::string> judge();
   std::optional<std::string> find_stray();
   void abandon();
@@ -165,6 +202,7 @@ class ThreadChannel final : public Transport {
   Turns turns_;
   Clock::time_point stuck_since_;
   std::list<Posted> posted_;
+  bool sent_at_once_ = false;  // since the last look: nobody will wake this rank for it
 };
 
 std::unique_ptr<Transport> ThreadWorld::channel(int rank) {
@@ -207,14 +245,19 @@ std::optional<std::string> ThreadChannel::find_stray() {
 }
 
 void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
-  transfer.done = false;
   if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  Envelope envelope{rank_, tag(peer), {}, data, bytes, &transfer};
+  transfer.done = bytes <= kEagerBytes;
+  if (transfer.done) envelope.keep_bytes();
+  sent_at_once_ |= transfer.done;
   ThreadWorld::Mailbox& target = box(peer);
+  bool wakes = false;
   {
     const std::lock_guard lock(target.mutex);
-    target.arrived.push_back({rank_, tag(peer), data, bytes, &transfer});
+    wakes = target.asleep && target.asleep->wakes_for(envelope);
+    target.arrived.push_back(std::move(envelope));
   }
-  target.changed.notify_one();
+  if (wakes) target.changed.notify_all();
 }
 
 void ThreadChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
@@ -236,8 +279,8 @@ std::vector<ThreadChannel::Match> ThreadChannel::take_matches() {
       ++posted;
       continue;
     }
-    ++own_.copying[to_index(found->from)];
-    matches.push_back({*found, *posted});
+    if (found->transfer != nullptr) ++own_.copying[to_index(found->from)];
+    matches.push_back({std::move(*found), *posted});
     own_.arrived.erase(found);
     posted = posted_.erase(posted);
   }
@@ -249,18 +292,25 @@ void ThreadChannel::copy(const Match& match) {
   if (envelope.bytes == into.bytes && into.bytes > 0) {
     std::memcpy(into.data, envelope.data, into.bytes);
   }
+  if (envelope.transfer != nullptr) give_back(envelope);
+  into.transfer->done = true;
+}
+
+/// The sender may use its memory again.
+void ThreadChannel::give_back(const Envelope& envelope) {
   ThreadWorld::Mailbox& sender = box(envelope.from);
+  bool wakes = false;
   {
     const std::lock_guard lock(sender.mutex);
+    wakes = sender.asleep && sender.asleep->wakes_for(envelope.transfer);
     sender.sent.push_back(envelope.transfer);
   }
-  sender.changed.notify_one();
+  if (wakes) sender.changed.notify_all();
   {
     const std::lock_guard lock(own_.mutex);
     --own_.copying[to_index(envelope.from)];
   }
   own_.changed.notify_all();  // a sender that gives up waits for this
-  into.transfer->done = true;
 }
 
 bool ThreadChannel::collect_sent() {
@@ -274,7 +324,7 @@ bool ThreadChannel::collect_sent() {
 }
 
 bool ThreadChannel::take_arrived() {
-  const bool sent = collect_sent();
+  const bool sent = std::exchange(sent_at_once_, false) | collect_sent();
   const std::vector<Match> matches = take_matches();
   for (const Match& match : matches) copy(match);
   for (const auto& [envelope, into] : matches) {
@@ -288,23 +338,41 @@ bool ThreadChannel::take_arrived() {
 }
 
 void ThreadChannel::wait_some() {
+  while (!take_arrived()) sleep_until(nullptr);
+  moved();
+}
+
+/// Of the small messages of a comparison, those that come before the awaited one do not wake it.
+void ThreadChannel::wait_for(const Transfer& transfer) {
+  while (!transfer.done) {
+    if (take_arrived()) {
+      moved();
+    } else {
+      sleep_until(&transfer);
+    }
+  }
+}
+
+/// Or until it is time to look at the others again.
+void ThreadChannel::sleep_until(const Transfer* awaited) {
   const auto look_again =
       std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));
-  while (!take_arrived()) {
-    if (const auto reason = judge()) fail(*reason);
-    if (const auto stray = find_stray()) fail(*stray);
-    std::unique_lock lock(own_.mutex);
-    const auto something = [this] {
-      return !own_.sent.empty() || world_.failure() ||
-             std::any_of(own_.arrived.begin(), own_.arrived.end(), [this](const Envelope& e) {
-               return std::any_of(posted_.begin(), posted_.end(), [&e](const Posted& p) {
-                 return p.from == e.from && p.tag == e.tag;
-               });
-             });
-    };
-    if (!something()) own_.changed.wait_for(lock, look_again);
-  }
-  moved();
+  if (const auto reason = judge()) fail(*reason);
+  if (const auto stray = find_stray()) fail(*stray);
+  std::unique_lock lock(own_.mutex);
+  own_.asleep = Asleep{&posted_, awaited};
+  if (!is_awake()) own_.changed.wait_for(lock, look_again);
+  own_.asleep.reset();
+}
+
+/// Under the mutex: what it would sleep for is here already.
+bool ThreadChannel::is_awake() const {
+  const Asleep& sleep = *own_.asleep;
+  return world_.failure() ||
+         std::any_of(own_.sent.begin(), own_.sent.end(),
+                     [&](const Transfer* sent) { return sleep.wakes_for(sent); }) ||
+         std::any_of(own_.arrived.begin(), own_.arrived.end(),
+                     [&](const Envelope& e) { return sleep.wakes_for(e); });
 }
 
 /// Threads cannot be stopped one by one, so every peer counts as heard of just now.

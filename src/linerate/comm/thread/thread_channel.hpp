@@ -1,4 +1,5 @@
-// Messages between threads: the receiver copies straight out of the sender's memory.
+// Messages between threads: the receiver copies a large one straight out of the sender's memory, a
+// small one has its bytes with it.
 #pragma once
 
 #include <condition_variable>

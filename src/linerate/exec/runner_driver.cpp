@@ -284,8 +284,18 @@ std::int64_t Runner::gate(std::uint32_t task) {
     if (!s.machine->is_open(s.step)) return s.machine->free_at(Resource::compute);
     if (s.machine->gate(id)) return s.machine->could_start_at(id);
     LINERATE_CHECK(s.in_flight > 0, "a gate that nothing will open");
-    s.changed.wait(lock);
+    s.sleep_until(lock, [&] {
+      return s.failure || s.in_flight == 0 || !s.compute.empty() || !s.machine->is_open(s.step) ||
+             s.machine->gate(id);
+    });
   }
+}
+
+void Runner::State::sleep_until(std::unique_lock<std::mutex>& lock,
+                                const std::function<bool()>& holds) {
+  const auto own = awaited.insert(awaited.end(), holds);
+  changed.wait(lock, holds);
+  awaited.erase(own);
 }
 
 /// Runs the compute lane until `over` holds.
@@ -299,7 +309,7 @@ void Runner::State::run_until(std::unique_lock<std::mutex>& lock, Over&& over) {
       throw InternalError(fmt::format("{} cannot run: what it waits for was never reported",
                                       title_of(*plan, machine->graph(id.step), machine->task(id))));
     }
-    changed.wait(lock, [&] { return failure || !compute.empty() || in_flight == 0 || over(); });
+    sleep_until(lock, [&] { return failure || !compute.empty() || in_flight == 0 || over(); });
   }
 }
 
@@ -338,7 +348,7 @@ void Runner::wait_idle() {
   std::unique_lock lock(s.mutex);
   while (s.in_flight > 0 || !s.compute.empty()) {
     s.run_compute(lock);
-    s.changed.wait(lock, [&] { return s.failure || s.in_flight == 0 || !s.compute.empty(); });
+    s.sleep_until(lock, [&] { return s.failure || s.in_flight == 0 || !s.compute.empty(); });
   }
 }
 

@@ -1,4 +1,6 @@
 // Tasks that are done, from whichever thread ran them, and the tasks that they start.
+#include <algorithm>
+
 #include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
@@ -22,6 +24,7 @@ void Runner::State::post(RunnerEvent event) {
 }
 
 void Runner::State::pump() {
+  bool wakes = false;
   {
     const std::lock_guard lock(mutex);
     pumping = std::this_thread::get_id();
@@ -35,8 +38,9 @@ void Runner::State::pump() {
       if (!closed) handle(*next);
     }
     pumping = std::thread::id();
+    wakes = std::any_of(awaited.begin(), awaited.end(), [](const auto& holds) { return holds(); });
   }
-  changed.notify_all();
+  if (wakes) changed.notify_all();
 }
 
 void Runner::State::handle(const RunnerEvent& event) {

@@ -7,6 +7,8 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -55,7 +57,8 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
 
   mutable std::mutex mutex;  // of everything below
   std::condition_variable changed;
-  std::atomic<std::thread::id> pumping{};  // who holds the mutex and is taking events
+  std::list<std::function<bool()>> awaited;  // by each thread asleep
+  std::atomic<std::thread::id> pumping{};    // who holds the mutex and is taking events
   std::optional<StepMachine> machine;
   std::map<std::int64_t, OpenStep> open;
   std::deque<TaskId> compute;  // started in the compute lane, not yet run
@@ -90,6 +93,8 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   bool is_left(std::uint32_t task) const;
   const VariantNames& current_names() const;
   void run_compute(std::unique_lock<std::mutex>& lock);
+  /// Until this holds, for which alone events wake the thread: most have nothing for it.
+  void sleep_until(std::unique_lock<std::mutex>& lock, const std::function<bool()>& holds);
   template <typename Over>
   void run_until(std::unique_lock<std::mutex>& lock, Over&& over);
   void check_usable() const;

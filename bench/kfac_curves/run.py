@@ -2,7 +2,7 @@
 """SGD, Adam and K-FAC at equal steps and at equal time: loss curves of two models on Fashion-MNIST, several seeds.
 
   bench/kfac_curves/run.py --linerate build/release/linerate --out FOLDER [--seeds 3] [--model resnet18]
-                           [--strategy "ddp+kfac(spd, largest=4096)"]   K-FAC by other options than its defaults
+                           [--strategy "ddp+kfac(spd, largest=16384)"]   K-FAC by other options than its defaults
 
 Runs take turns, so that a slow minute of the machine hits all. Every optimizer has the learning rate that gave it the
 lowest training loss after half the steps, of those listed here, with seed 100. For equal time each optimizer trains again,
@@ -23,7 +23,7 @@ from pathlib import Path
 
 MODELS = {  # steps, samples a step, training samples
     "lenet": (300, 64, 20000),
-    "resnet18": (40, 128, 5120),
+    "resnet18": (100, 128, 12800),  # a whole period of K-FAC's inverses
 }
 OPTIMIZERS = {  # options of `linerate train`, learning rates to choose from
     "SGD": (["--optimizer", "sgd"], [0.02, 0.05, 0.1]),

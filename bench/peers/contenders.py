@@ -171,7 +171,7 @@ ON_GPUS = {
     **on_gpu("ddp+powersgd(rank=4)", Against(POWERSGD, {SHAPED: 0.8}), Against(DDP)),
     KAISA: Contender(kaisa(False), period=PERIOD),
     KAISA_TRIANGLES: Contender(kaisa(True), (Against(KAISA), Against(KAISA, part="second_order")), period=PERIOD),
-    **on_gpu(f"ddp+kfac(spd, factors={PERIOD}, inverses={PERIOD}, damping=0.03)",
+    **on_gpu(f"ddp+kfac(spd, factors={PERIOD}, inverses={PERIOD}, largest=16384, damping=0.03)",
              Against(KAISA, {SHAPED: 0.65}), Against(KAISA, {SHAPED: 0.6}, "second_order"),
              Against(KAISA_TRIANGLES, {SHAPED: 1.0}), Against(KAISA_TRIANGLES, {SHAPED: 1.0}, "second_order"), period=PERIOD),
 }

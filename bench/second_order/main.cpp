@@ -19,8 +19,8 @@
 namespace linerate::bench {
 namespace {
 
-/// Every kind of step comes once in so many.
-constexpr const char* kCycle = "factors=2, inverses=4";
+/// Every kind of step comes once in so many; with the largest layers, which the default leaves out.
+constexpr const char* kCycle = "factors=2, inverses=4, largest=16384";
 constexpr int kCycleSteps = 4;
 
 struct Options {

@@ -40,8 +40,11 @@ def models(only=None):
 
 
 def as_published(strategy):
-    """The measured steps have new factors and inverses each."""
-    return strategy[:-1] + ", factors=1)" if "kfac(" in strategy and "factors=" not in strategy else strategy
+    """The measured steps have new factors and inverses each, of every layer."""
+    if "kfac(" not in strategy:
+        return strategy
+    intervals = "" if "factors=" in strategy else ", factors=1"
+    return f"{strategy[:-1]}{intervals}, largest=16384)"
 
 
 def predict(linerate, cluster, model, batch, forward_backward_ms, strategies):

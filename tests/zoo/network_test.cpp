@@ -68,7 +68,9 @@ struct Preconditioned {
   explicit Preconditioned(const std::string& name, const models::Options& options = {})
       : network(models::describe(name, options)),
         pre(network.layers(), tensors(),
-            {.loss_average = torch_adapter::LossAverage{}, .kl_clip = 0}) {}
+            {.loss_average = torch_adapter::LossAverage{},
+             .kl_clip = 0,
+             .largest_factor = 512 * 3 * 3}) {}
   std::vector<at::Tensor> tensors() const {
     std::vector<at::Tensor> all;
     for (const auto& [name, tensor] : network.parameters()) all.push_back(tensor);

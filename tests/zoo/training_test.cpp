@@ -411,7 +411,7 @@ TEST_F(Training, AResumedPreconditionerKeepsItsMethod) {
   o.resume = true;
   for (const auto& [change, named] :
        {std::pair{"inverse=eigen", "inverses of factors cholesky, this run asks for eigen"},
-        {"largest=20", "largest factor 16384, this run asks for 20"},
+        {"largest=20", "largest factor 4097, this run asks for 20"},
         {"damping=0.5", "damping=0.5"},
         {"clip=off", "kl=0"}}) {
     TrainOptions other = o;

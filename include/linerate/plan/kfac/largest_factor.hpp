@@ -5,8 +5,9 @@
 
 namespace linerate::plan {
 
-/// A layer with a larger factor is left to the optimizer: d^3 and d^2 are too much (projections to
-/// a vocabulary, first layers of large images).
-inline constexpr std::int64_t kLargestFactor = 16384;
+/// A layer with a larger factor is left to the optimizer, unless a strategy says otherwise: 4,096
+/// inputs and the bias. Above that, d^3 and d^2 take more of a step than they bring at equal time
+/// (convolutions of 512 x 3 x 3 inputs: docs/kfac.md; projections to a vocabulary).
+inline constexpr std::int64_t kLargestFactor = 4097;
 
 }  // namespace linerate::plan

@@ -11,7 +11,9 @@ from jobs import HERE
 
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "bench/peers"))
-KFAC = "linerate ddp+kfac(spd, factors=10, inverses=10, largest=16384, damping=0.03)"
+from contenders import ON_GPUS  # noqa: E402
+
+KFAC = next(name for name in ON_GPUS if "kfac(" in name)
 NAMES = ["DDP", "DDP powerSGD_hook", "linerate ddp", "linerate dear", "linerate ddp+powersgd(rank=4)", "KAISA fraction 1", KFAC]
 
 

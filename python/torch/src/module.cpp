@@ -290,7 +290,7 @@ PYBIND11_MODULE(_core, m) {
                                                std::move(options), records, std::move(kfac));
            }),
            py::arg("parameters"), py::arg("buffers"), py::arg("world"), py::arg("strategy"),
-           py::kw_only(), py::arg("buffer_policy") = "keep", py::arg("cluster") = py::none(),
+           py::kw_only(), py::arg("buffer_policy") = "broadcast", py::arg("cluster") = py::none(),
            py::arg("measured_steps") = DataParallelOptions().measured_steps,
            py::arg("replan_above") = DataParallelOptions().replan_above,
            py::arg("most_above_ddp") = DataParallelOptions().most_above_ddp,

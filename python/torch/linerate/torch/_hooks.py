@@ -28,7 +28,7 @@ class _Bucket:
 
     def __init__(self, world, strategy, index, names, gradients):
         self._leaves = [torch.zeros_like(g).requires_grad_() for g in gradients]
-        self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, replan_above=float("inf"),
+        self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, buffer_policy="keep", replan_above=float("inf"),
                                     most_above_ddp=float("inf"), name=f"bucket {index}")
 
     def exchange(self, gradients):

@@ -64,7 +64,7 @@ struct Asleep {
 struct ThreadWorld::Mailbox {
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<Asleep> asleep;  // its rank, which is woken for nothing else but a failure
+  std::optional<Asleep> asleep;  // its rank; else only failures and leaving ranks wake it
   std::list<Envelope> arrived;
   std::vector<int> copying;     // per sender: messages being copied out of its memory right now
   std::vector<Transfer*> sent;  // this rank's sends that their receivers have copied

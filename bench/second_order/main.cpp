@@ -2,9 +2,9 @@
 //
 //   tools/mpirun -n 2 build/release/bench/second_order --model resnet18 --batch 128
 //   tools/mpirun -n 4 build/release/bench/second_order --model autoencoder
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
 #include <functional>

@@ -136,6 +136,12 @@ class MadeUpTree(unittest.TestCase):
         self.assertEqual(lines, ["tools/layers.toml: 2 sources include LibTorch, themselves or through a header; "
                                  "most_sources is 0"])
 
+    def test_all_of_libtorch_is_for_examples(self):
+        lines = self.check({"m": []}, {"m/a.hpp": [], "m/b.hpp": []}, texts={"m/a.hpp": "#include <torch/torch.h>\n",
+                                                                          "m/b.hpp": "#include <torch/types.h>\n"})
+        self.assertEqual(lines, ["src/linerate/m/a.hpp: <torch/torch.h> is for examples; include what is used, as "
+                                 "<torch/nn/modules/linear.h>"])
+
     def test_a_circle_through_a_source_is_found(self):
         """No header includes itself here, and no compiler complains: a.cpp uses b, and b.hpp needs a.hpp."""
         lines = self.check({"m": []}, {"m/a.hpp": [], "m/a.cpp": ["m/a.hpp", "m/b.hpp"], "m/b.hpp": ["m/a.hpp"]})

@@ -1,5 +1,12 @@
 // Training with every compressor of the registry: ranks stay alike, the mean is what the codecs
 // promise, and a step that does not count leaves no trace.
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
 #include <limits>
 #include <map>
 

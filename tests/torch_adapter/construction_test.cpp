@@ -1,4 +1,7 @@
 // What DataParallel refuses: on every rank, with both sides named.
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+
 #include "linerate/core/error.hpp"
 #include "torch_adapter/parity.hpp"
 

@@ -2,6 +2,13 @@
 // for bit: weights, momentum, state and reports, over random options and interruptions.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <array>
 #include <cmath>

@@ -1,5 +1,7 @@
 // K-FAC behind every kind of exchange: decoupled ones, compressed ones, without its clip.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <cmath>
 

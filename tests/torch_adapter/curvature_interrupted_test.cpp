@@ -1,6 +1,9 @@
 // K-FAC shared among ranks, in steps that do not go as they should: skipped, refused, not finite,
 // exchanged twice, not preconditioned; and owners whose inverses fail.
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <functional>

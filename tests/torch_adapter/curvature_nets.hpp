@@ -1,7 +1,11 @@
 // Networks whose K-FAC steps are compared between one rank and several.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

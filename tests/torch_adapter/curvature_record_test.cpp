@@ -1,6 +1,9 @@
 // Recorded steps with K-FAC: what the Plan's curvature tasks took.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <map>

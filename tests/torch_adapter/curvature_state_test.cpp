@@ -1,6 +1,8 @@
 // What K-FAC's state holds where ranks share it: a run that is resumed between two updates goes on
 // as the uninterrupted one, also on other ranks.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <set>
 

@@ -1,6 +1,8 @@
 // K-FAC by the code for parameters on a device, on the CPU: weights are those of the other code,
 // whatever the strategy, and the host waits for nothing.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>

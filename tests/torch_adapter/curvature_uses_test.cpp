@@ -1,6 +1,10 @@
 // Layers that some ranks use, or none, more than once, frozen and thawed, by sequences of unequal
 // length in unequal batches: ranks take the steps of one rank with the joined batch.
 #include <gmock/gmock.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/sgd.h>
 
 #include <array>
 #include <cmath>

@@ -1,3 +1,10 @@
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
 #include "linerate/torch_adapter/data_parallel.hpp"
 
 #include "linerate/core/error.hpp"
@@ -137,7 +144,7 @@ struct Heads : torch::nn::Module {
     trunk = register_module("trunk", torch::nn::Linear(6, 8));
     for (int h = 0; h < 3; ++h)
       heads.push_back(register_module("head" + std::to_string(h), torch::nn::Linear(8, 3)));
-    set_weights(*this);
+    set_weights_of_rank(*this);
     to(at::kDouble);
   }
   at::Tensor forward(const at::Tensor& x, int head) {
@@ -198,7 +205,7 @@ TEST(DataParallel, ASharedModuleGetsTheSumOfItsUses) {
       in = register_module("in", torch::nn::Linear(6, 6));
       twice = register_module("twice", torch::nn::Linear(6, 6));
       register_module("alias", twice);  // the same tensors under a second name
-      set_weights(*this);
+      set_weights_of_rank(*this);
       to(at::kDouble);
     }
     at::Tensor forward(const at::Tensor& x) {

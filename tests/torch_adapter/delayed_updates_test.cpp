@@ -1,5 +1,19 @@
 // step(): under every strategy the weights are those of finish() and optimizer.step(), and under
 // "dear", where updates happen inside the next forward pass, nobody can tell.
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize/input-archive.h>
+#include <torch/serialize/output-archive.h>
+
 #include <sstream>
 #include <thread>
 
@@ -199,7 +213,7 @@ struct Crooked : torch::nn::Module {
     frozen = register_module("frozen", torch::nn::Linear(5, 5));
     first = register_module("first", torch::nn::Linear(6, 5));
     words = register_module("words", torch::nn::Embedding(11, 6));
-    set_weights(*this);
+    set_weights_of_rank(*this);
     for (at::Tensor& p : frozen->parameters()) p.set_requires_grad(false);
     to(at::kDouble);
   }

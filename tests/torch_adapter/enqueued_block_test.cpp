@@ -1,7 +1,7 @@
 // What a block decides if nobody looks at its values.
 #include <gtest/gtest.h>
 #include <torch/library.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <limits>
 #include <tuple>

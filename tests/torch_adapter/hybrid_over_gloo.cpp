@@ -1,6 +1,8 @@
 // HYBRID's rows and columns over parts of a gloo group of four processes, by the code for devices.
 // Part of the library that tests/comm/c10d/run_suites.py loads on every rank.
 #include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "comm/c10d/new_group.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"

@@ -1,6 +1,8 @@
 // Training by Plans whose inverses share calls of the solver, by both codes.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/convert_parameters.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <optional>

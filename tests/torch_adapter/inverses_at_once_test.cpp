@@ -2,6 +2,8 @@
 // that one has read is freed before the lane has joined it, and they take no more memory than said.
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // program enqueues, and times.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

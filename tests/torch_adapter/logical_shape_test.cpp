@@ -1,5 +1,8 @@
 // A compressor sees a tensor as the matrix of its logical shape, in whatever order its elements lie
 // in memory.
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+
 #include <string>
 
 #include "torch_adapter/parity.hpp"

@@ -1,6 +1,8 @@
 // Levenberg-Marquardt damping by the code for parameters on a device, on the CPU: damping, update
 // and weights are those of the other code, and the host waits for nothing.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,8 @@
 // Labels that do not count: K-FAC takes the steps that it takes without their positions.
 #include <gmock/gmock.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"

@@ -1,5 +1,12 @@
 // Synchronisation cannot be lost: whatever a program does between two finish(), all ranks hold the
 // same bits afterwards, or every rank throws.
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize/input-archive.h>
+#include <torch/serialize/output-archive.h>
+#include <torch/utils.h>
+
 #include <memory>
 #include <mutex>
 #include <sstream>

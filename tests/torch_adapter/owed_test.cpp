@@ -1,5 +1,7 @@
 // What compressors owe to parameters: sent + owed = given, whichever ranks use a parameter in a
 // step, and for one that nobody uses nothing changes.
+#include <torch/optim/sgd.h>
+
 #include <limits>
 #include <map>
 #include <string>

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <functional>
@@ -44,7 +46,7 @@ inline thread_local int this_rank = 0;
 
 /// Weights that differ between ranks and are the same in every run: LibTorch's generator is shared
 /// by ranks that are threads, so what it gives depends on which comes first.
-inline void set_weights(torch::nn::Module& module) {
+inline void set_weights_of_rank(torch::nn::Module& module) {
   const torch::NoGradGuard no_grad;
   double seed = 100 * this_rank;
   for (at::Tensor& p : module.parameters())
@@ -58,7 +60,7 @@ struct Mlp : torch::nn::Module {
     a = register_module("a", torch::nn::Linear(6, 16));
     b = register_module("b", torch::nn::Linear(16, 16));
     c = register_module("c", torch::nn::Linear(16, 3));
-    set_weights(*this);
+    set_weights_of_rank(*this);
   }
   at::Tensor forward(at::Tensor x) {
     x = torch::tanh(a->forward(x));

@@ -1,5 +1,10 @@
 // K-FAC shared among ranks: every strategy takes the steps that one rank with all samples takes.
 #include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <set>
 

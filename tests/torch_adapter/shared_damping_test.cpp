@@ -1,5 +1,7 @@
 // Levenberg-Marquardt damping over ranks: one update and one damping, those of the joined batch.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <fstream>

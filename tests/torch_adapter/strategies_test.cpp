@@ -1,5 +1,11 @@
 // Training under every strategy of the registry: the weights are bulk's, and a step does what its
 // Plan names and nothing else.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+
 #include <set>
 
 #include "linerate/core/error.hpp"

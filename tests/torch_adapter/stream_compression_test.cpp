@@ -1,6 +1,8 @@
 // Training with every compressor of the registry by the code for parameters on a device, on the
 // CPU: what it sends, keeps and leaves is what the other code does.
 #include <fmt/format.h>
+#include <torch/nn/utils/convert_parameters.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // Recorded steps of the code for parameters on a device, on the CPU: the same Timeline as the other
 // code's, and what the commands read in it.
 #include <fmt/format.h>
+#include <torch/optim/sgd.h>
 #include <unistd.h>
 
 #include <cstdlib>

@@ -1,6 +1,13 @@
 // Training by the code for parameters on a device, on the CPU: the weights are those of the other
 // code, whatever the strategy, and the host waits for nothing.
 #include <fmt/format.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/convert_parameters.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include <limits>
 #include <optional>
@@ -46,7 +53,7 @@ struct Net : torch::nn::Module {
     norm = register_module("norm", torch::nn::BatchNorm1d(16));
     sometimes = register_module("sometimes", torch::nn::Linear(16, 16));
     b = register_module("b", torch::nn::Linear(16, 3));
-    set_weights(*this);
+    set_weights_of_rank(*this);
   }
   at::Tensor forward(at::Tensor x, bool with_all) {
     x = torch::tanh(norm->forward(a->forward(x)));

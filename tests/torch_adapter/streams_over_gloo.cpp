@@ -1,6 +1,8 @@
 // Collectives of a process group on tensors, and training over them by the code for devices. Part
 // of the library that tests/comm/c10d/run_suites.py loads on every rank.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <numeric>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>

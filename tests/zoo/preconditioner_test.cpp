@@ -1,8 +1,8 @@
 // K-FAC as strategies ask for it, of networks of the zoo.
 #include "linerate/zoo/preconditioner.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "linerate/models/builder.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"

@@ -2,7 +2,9 @@
 // images of curves, f64. Every number of it follows from splitmix64.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,11 @@
 // Optimizers on the autoencoder benchmark, each until the excess loss is small enough.
 #pragma once
 
+#include <torch/optim/adam.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
 #include <functional>
 #include <memory>
 #include <utility>

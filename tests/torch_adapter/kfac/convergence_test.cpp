@@ -1,5 +1,7 @@
 // The autoencoder benchmark: golden values and gates.
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
 
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,13 @@
 // Factors of single layers and small networks against exact curvature.
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/sgd.h>
+
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"

@@ -1,4 +1,9 @@
 // Packing, inverses, damping, clip, failures.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
 #include <algorithm>
 #include <limits>
 

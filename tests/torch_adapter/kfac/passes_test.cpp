@@ -1,5 +1,15 @@
 // What models do with their layers: in place, twice, frozen, in eval mode, checkpointed, in other
 // ways.
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+#include <torch/utils.h>
+
 #include <thread>
 
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"

@@ -145,14 +145,15 @@ function(linerate_computes)
   set_tests_properties(${ARGN} PROPERTIES RESOURCE_GROUPS processors:1)
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS] [REASON "why"])
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [APART A] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS] [REASON "why"])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
-# of tests, name.suite; with SHARDS as many, each with every third test. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
+# of tests, name.suite; with SHARDS as many, each with every third test. APART: suites that each have to be a process of their own,
+# entry name.suite. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.
 # LONG: takes half a minute and more, so it begins first. Threads and ranks of a test share one processor: they spend half
 # of their time waking each other across two, and so does the test next to it. WAITS: mostly for time-outs, so it has none
 # of its own; or it is about what really runs at once. REASON: why it is slow, of those that are LONG or have the label slow.
 function(linerate_test name)
-  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT;SHARDS;REASON" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "MAIN;NUMERIC;LONG;WAITS" "TIMEOUT;SHARDS;REASON" "SOURCES;DEPS;LIBRARIES;LABELS;RANKS;SUITES;APART;ARGS" ${ARGN})
   string(REPLACE "." "_" program test_${name})
   set(target linerate_${program})
   linerate_program(${program} tests ${ARG_SOURCES})
@@ -187,19 +188,22 @@ function(linerate_test name)
   if(ARG_LONG)
     list(APPEND properties COST 100)
   endif()
+  foreach(suite ${ARG_SUITES} ${ARG_APART})
+    list(APPEND entries ${name}.${suite})
+    add_test(NAME ${name}.${suite} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} --gtest_filter=${suite}.*
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
+  endforeach()
+  if(ARG_APART)
+    list(JOIN ARG_APART ".*:" apart)
+    list(APPEND ARG_ARGS "--gtest_filter=-${apart}.*")
+  endif()
   if(ARG_RANKS)
     foreach(ranks ${ARG_RANKS})
       list(APPEND entries ${name}.${ranks}ranks)
       add_test(NAME ${name}.${ranks}ranks WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
                COMMAND ${start} ${PROJECT_SOURCE_DIR}/tools/mpirun -n ${ranks} $<TARGET_FILE:${target}> ${ARG_ARGS})
       set_tests_properties(${name}.${ranks}ranks PROPERTIES LABELS "${ARG_LABELS}" ${properties})
-    endforeach()
-  elseif(ARG_SUITES)
-    foreach(suite ${ARG_SUITES})
-      list(APPEND entries ${name}.${suite})
-      add_test(NAME ${name}.${suite} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} --gtest_filter=${suite}.*
-               WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-      set_tests_properties(${name}.${suite} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     endforeach()
   elseif(ARG_SHARDS)
     foreach(shard RANGE 1 ${ARG_SHARDS})
@@ -209,7 +213,7 @@ function(linerate_test name)
       set_tests_properties(${name}.${shard} PROPERTIES LABELS "${ARG_LABELS}" ${properties}
                            ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
     endforeach()
-  else()
+  elseif(NOT ARG_SUITES)
     add_test(NAME ${name} COMMAND ${start} $<TARGET_FILE:${target}> ${ARG_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" ${properties})
     list(APPEND entries ${name})
@@ -219,6 +223,19 @@ function(linerate_test name)
   elseif(ARG_REASON)
     message(FATAL_ERROR "${name}: REASON is of tests that are LONG or have the label slow")
   endif()
+endfunction()
+
+# linerate_test_objects(codec_suite a_test.cpp... DEPS compress [LIBRARIES ...]) compiles once, as target linerate_codec_suite, tests
+# that several programs link: $<TARGET_OBJECTS:linerate_codec_suite> among their SOURCES.
+function(linerate_test_objects name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBRARIES" ${ARGN})
+  set(target linerate_${name})
+  add_library(${target} OBJECT ${ARG_UNPARSED_ARGUMENTS})
+  linerate_unity(${target} 12)
+  linerate_compile_fast(${target} -O1)
+  list(TRANSFORM ARG_DEPS PREPEND linerate_module::)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE linerate_options ${ARG_DEPS} ${ARG_LIBRARIES} GTest::gmock)
 endfunction()
 
 # linerate_bench(sim SOURCES sim.cpp DEPS sim): program build/<preset>/bench/sim, target linerate_bench_sim; built by the target

@@ -145,7 +145,7 @@ function(linerate_computes)
   set_tests_properties(${ARGN} PROPERTIES RESOURCE_GROUPS processors:1)
 endfunction()
 
-# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | SHARDS 3] [APART A] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS] [REASON "why"])
+# linerate_test(unit.sim.engine SOURCES sim/engine_test.cpp DEPS sim [RANKS 2 4 | SUITES A B | [SHARDS 3] [APART A]] [LABELS mpi] [LIBRARIES ...] [MAIN] [NUMERIC] [LONG] [WAITS] [REASON "why"])
 # makes one executable and one ctest entry; with RANKS one entry per rank count, started by mpirun; with SUITES one per suite
 # of tests, name.suite; with SHARDS as many, each with every third test. APART: suites that each have to be a process of their own,
 # entry name.suite. MAIN: the sources define main(). NUMERIC: its oracles compute so much that optimising them pays.

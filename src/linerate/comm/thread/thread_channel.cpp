@@ -186,7 +186,7 @@ class ThreadChannel final : public Transport {
   bool take_arrived();
   std::vector<Match> take_matches();
   bool collect_sent();
-  void sleep_until(const Transfer* awaited);
+  bool take_or_sleep(const Transfer* awaited);
   bool is_awake() const;
   void copy(const Match& match);
   void give_back(const Envelope& envelope);
@@ -338,31 +338,35 @@ bool ThreadChannel::take_arrived() {
 }
 
 void ThreadChannel::wait_some() {
-  while (!take_arrived()) sleep_until(nullptr);
+  while (!take_or_sleep(nullptr)) {
+  }
   moved();
 }
 
 /// Of the small messages of a comparison, those that come before the awaited one do not wake it.
 void ThreadChannel::wait_for(const Transfer& transfer) {
   while (!transfer.done) {
-    if (take_arrived()) {
-      moved();
-    } else {
-      sleep_until(&transfer);
-    }
+    if (take_or_sleep(&transfer)) moved();
   }
 }
 
-/// Or until it is time to look at the others again.
-void ThreadChannel::sleep_until(const Transfer* awaited) {
+/// Whether a transfer has finished. If none has, sleeps, or until it is time to look at the others
+/// again. What was sent before a failure is taken after it: a collective in which all others have
+/// done their part does not fail because this rank looks late.
+bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
   const auto look_again =
       std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));
-  if (const auto reason = judge()) fail(*reason);
+  if (take_arrived()) return true;
+  if (const auto reason = judge()) {
+    if (take_arrived()) return true;
+    fail(*reason);
+  }
   if (const auto stray = find_stray()) fail(*stray);
   std::unique_lock lock(own_.mutex);
   own_.asleep = Asleep{&posted_, awaited};
   if (!is_awake()) own_.changed.wait_for(lock, look_again);
   own_.asleep.reset();
+  return false;
 }
 
 /// Under the mutex: what it would sleep for is here already.
@@ -409,12 +413,14 @@ std::optional<std::string> ThreadChannel::judge() {
   return reason;
 }
 
-/// Nobody may touch the posted memory after this.
+/// Nobody may touch the posted memory after this. Messages that have their bytes with them stay:
+/// they may be all that a peer lacks of a collective that this rank has left.
 void ThreadChannel::abandon() {
   posted_.clear();
   for (const auto& target : world_.boxes_) {
     std::unique_lock lock(target->mutex);
-    std::erase_if(target->arrived, [this](const Envelope& e) { return e.from == rank_; });
+    std::erase_if(target->arrived,
+                  [this](const Envelope& e) { return e.from == rank_ && e.transfer != nullptr; });
     target->changed.wait(lock, [&] { return target->copying[to_index(rank_)] == 0; });
   }
   const std::lock_guard lock(own_.mutex);

@@ -21,8 +21,6 @@ namespace {
 using support::cluster_of;
 using support::plan_of;
 using support::Setting;
-using support::settings;
-using support::strategies;
 
 constexpr int kSteps = 6;
 constexpr double kNanosecond = 1e-9;
@@ -135,43 +133,41 @@ std::multiset<std::string> recorded_events(const doc::Plan& plan, const cost::Co
 }
 
 TEST(Agreement, OverTheRegistry) {
-  int cases = 0;
-  for (const Setting& setting : settings())
-    for (const std::string& strategy : strategies())
-      for (const int ranks : {1, 2, 3, 4})
-        for (const bool training : {false, true}) {
-          const doc::Cluster cluster = cluster_of(setting, ranks);
-          const auto plan = plan_of(strategy, setting, cluster, ranks, training);
-          if (!plan) continue;
-          ++cases;
-          const cost::CostModel model(cluster);
-          const Lanes simulated = simulated_lanes(*plan, model);
-          for (const Opening opening : {Opening::all_at_once, Opening::one_after_the_other}) {
-            const std::string found = difference(*plan, model, simulated, opening);
-            ASSERT_EQ(found, "") << setting.name << ", " << strategy << ", " << ranks << " ranks"
-                                 << (training ? ", as train runs it" : "")
-                                 << (opening == Opening::all_at_once ? "" : ", as rehearsed");
-          }
+  int agree = 0;
+  for (const auto& [setting, strategy] : support::cases())
+    for (const int ranks : {1, 2, 3, 4})
+      for (const bool training : {false, true}) {
+        const doc::Cluster cluster = cluster_of(*setting, ranks);
+        const auto plan = plan_of(strategy, *setting, cluster, ranks, training);
+        if (!plan) continue;
+        ++agree;
+        const cost::CostModel model(cluster);
+        const Lanes simulated = simulated_lanes(*plan, model);
+        for (const Opening opening : {Opening::all_at_once, Opening::one_after_the_other}) {
+          const std::string found = difference(*plan, model, simulated, opening);
+          ASSERT_EQ(found, "") << setting->name << ", " << strategy << ", " << ranks << " ranks"
+                               << (training ? ", as train runs it" : "")
+                               << (opening == Opening::all_at_once ? "" : ", as rehearsed");
         }
-  fmt::print("{} cases agree\n", cases);
-  EXPECT_GE(cases, 500);
+      }
+  fmt::print("{} cases agree\n", agree);
+  EXPECT_GE(agree, 500);
 }
 
 TEST(Agreement, EventsHaveTheSameNamesBytesAndParameters) {
-  int cases = 0;
-  for (const Setting& setting : settings())
-    for (const std::string& strategy : strategies()) {
-      const int ranks = 1 + cases % 4;
-      const doc::Cluster cluster = cluster_of(setting, ranks);
-      const auto plan = plan_of(strategy, setting, cluster, ranks, cases % 2 == 0);
-      if (!plan) continue;
-      ++cases;
-      const cost::CostModel model(cluster);
-      ASSERT_EQ(predicted_events(*plan, setting.workload, model, ranks - 1),
-                recorded_events(*plan, model, ranks - 1))
-          << setting.name << ", " << strategy << ", " << ranks << " ranks";
-    }
-  fmt::print("{} Timelines agree\n", cases);
+  int agree = 0;
+  for (const auto& [setting, strategy] : support::cases()) {
+    const int ranks = 1 + agree % 4;
+    const doc::Cluster cluster = cluster_of(*setting, ranks);
+    const auto plan = plan_of(strategy, *setting, cluster, ranks, agree % 2 == 0);
+    if (!plan) continue;
+    ++agree;
+    const cost::CostModel model(cluster);
+    ASSERT_EQ(predicted_events(*plan, setting->workload, model, ranks - 1),
+              recorded_events(*plan, model, ranks - 1))
+        << setting->name << ", " << strategy << ", " << ranks << " ranks";
+  }
+  fmt::print("{} Timelines agree\n", agree);
 }
 
 TEST(Agreement, OverRandomPlansWithGroupsAndWarmUp) {

@@ -105,6 +105,28 @@ inline std::vector<std::string> strategies() {
   return all;
 }
 
+struct Case {
+  const Setting* setting;  // lives as long as the program
+  std::string strategy;
+};
+
+/// Every workload with every strategy. Under a sanitizer, which looks at what the code does and not
+/// at what comes out, every fourth of them: a strategy then meets one or two of the workloads.
+inline std::vector<Case> cases() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t kOneOf = 4;
+#else
+  constexpr std::size_t kOneOf = 1;
+#endif
+  static const std::vector<Setting> workloads = settings();
+  const std::vector<std::string> names = strategies();
+  std::vector<Case> all;
+  for (std::size_t w = 0; w < workloads.size(); ++w)
+    for (std::size_t s = 0; s < names.size(); ++s)
+      if ((w + s) % kOneOf == 0) all.push_back({&workloads[w], names[s]});
+  return all;
+}
+
 inline doc::Cluster cluster_of(const Setting& setting, int ranks) {
   doc::Cluster c = two_rank_cluster(1e-4, 1e-9);
   if (setting.unequal)

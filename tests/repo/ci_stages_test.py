@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-""".ci/stages: what runs meanwhile is shown and counted, and ends with the script: a failure must not pass, nor a process stay."""
+""".ci/stages: what runs meanwhile is shown and counted, and ends with the script: a failure must not pass, nor a process stay.
+Stages that have turns each begin first once, and what there was no time for is named."""
 import subprocess
 import sys
 import time
@@ -44,6 +45,32 @@ class Meanwhile(unittest.TestCase):
                 return
             time.sleep(0.1)
         self.fail("it still runs")
+
+
+class Turns(unittest.TestCase):
+    LATE = "late() { SECONDS=1000; echo ran-late; }\n"
+    NAMES = ("a", "b", "c")
+
+    def ran(self, script):
+        status, shown = run("".join(f"{name}() {{ echo ran-{name}; }}\n" for name in self.NAMES) + script)
+        left_out = [line for line in shown.splitlines() if "left out" in line]
+        return status, [line[len("ran-"):] for line in shown.splitlines() if line.startswith("ran-")], left_out
+
+    def test_each_begins_first_once(self):
+        orders = [self.ran(f"in_turn {first} 10 a b c") for first in range(848, 851)]
+        self.assertEqual({order[0] for _, order, _ in orders}, set(self.NAMES))
+        for status, order, left_out in orders:
+            self.assertEqual((status, sorted(order), left_out), (0, list(self.NAMES), []))
+
+    def test_what_there_was_no_time_for_is_named(self):
+        status, order, left_out = self.ran(self.LATE + "in_turn 4 10 a late b c")
+        self.assertEqual((status, order), (0, ["a", "late"]))
+        self.assertEqual(left_out, ["== left out, because 10 minutes had passed: b c"])
+
+    def test_a_failure_ends_the_script(self):
+        status, order, _ = self.ran("bad() { stage inner false; echo ran-on; }\nin_turn 0 10 a bad b")
+        self.assertNotEqual(status, 0)
+        self.assertEqual(order, ["a"])
 
 
 def alive(pid):

@@ -110,10 +110,11 @@ struct Case {
   std::string strategy;
 };
 
-/// Every workload with every strategy. Under a sanitizer, which looks at what the code does and not
-/// at what comes out, every fourth of them: a strategy then meets one or two of the workloads.
+/// Every workload with every strategy. Under AddressSanitizer, which looks at what the code does
+/// and not at what comes out, every fourth of them: a strategy then meets one or two of the
+/// workloads.
 inline std::vector<Case> cases() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__)
   constexpr std::size_t kOneOf = 4;
 #else
   constexpr std::size_t kOneOf = 1;

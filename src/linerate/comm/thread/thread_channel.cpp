@@ -350,9 +350,9 @@ void ThreadChannel::wait_for(const Transfer& transfer) {
   }
 }
 
-/// Whether a transfer has finished. If none has, sleeps, or until it is time to look at the others
-/// again. What was sent before a failure is taken after it: a collective in which all others have
-/// done their part does not fail because this rank looks late.
+/// Whether a transfer has finished. If none has, sleeps until one may have, or it is time to look
+/// at the others again. What was sent before a failure is taken after it: a collective in which all
+/// others have done their part does not fail because this rank looks late.
 bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
   const auto look_again =
       std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));

@@ -27,6 +27,7 @@ except ImportError:
 # Set in the constructor, so that the class does not show them.
 HEADINGS = ("Constructor", "Methods and attributes", "Hooks", "Around it")
 TESTS = ROOT / "tests/python_torch"
+TABLE_OF_USES = TESTS / "README.md"
 ATTRIBUTES = {"module", "require_backward_grad_sync"}
 
 
@@ -66,15 +67,14 @@ class Page(unittest.TestCase):
 
     def test_names_uses_that_exist_in_python(self):
         uses = {n for f in TESTS.glob("uses*.py") for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.M)} | {t.name for t in TESTS.glob("test_*.py")}
-        for page, column in ((PAGES[1], 2), (ROOT / "docs/python-training.md", 1)):
-            headings = HEADINGS if column == 2 else ["What each use is held by"]
+        for page, headings, column in ((PAGES[1], HEADINGS, 2), (TABLE_OF_USES, ["Uses"], 1)):
             named = {n for h in headings for row in rows_of(page, h) for n in re.findall(r"`([\w.]+)`", row[column])}
             self.assertGreater(len(named), 20)
             self.assertEqual(named - uses, set())
 
     def test_pythons_table_of_uses_has_all_of_them(self):
         uses = {n for f in TESTS.glob("uses*.py") for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.M)}
-        rows = rows_of(ROOT / "docs/python-training.md", "What each use is held by")
+        rows = rows_of(TABLE_OF_USES, "Uses")
         self.assertEqual(uses - {n for row in rows for n in re.findall(r"`([\w.]+)`", row[1])}, set())
 
 

@@ -38,9 +38,9 @@ if(missing_libraries)
   message(FATAL_ERROR "Nothing was built: the line above names the libraries that are missing.")
 endif()
 
-# fmt's code is in its headers, zlib's in an archive; simdjson and Highway are shared libraries, which auditwheel puts into the wheel.
+# zlib is linked from its archive; fmt, simdjson and Highway are shared libraries, which auditwheel puts into the wheel. Without the code of fmt
+# in every source (FMT_HEADER_ONLY) the build takes a quarter less time.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-add_compile_definitions(FMT_HEADER_ONLY)
 set(ZLIB_USE_STATIC_LIBS ON)
 add_compile_options(-ffunction-sections -fdata-sections)
 add_link_options(-Wl,--as-needed -Wl,--gc-sections)

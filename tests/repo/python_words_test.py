@@ -15,7 +15,6 @@ NEVER_SAID = {
     "torch_adapter/kfac/preconditioner.cpp: K-FAC: loss_average is not set": "loss_average= has a default",
     "torch_adapter/element_type.cpp": "a bug",
     "torch_adapter/buffer.cpp": "collectives on a program's own tensors",
-    "trace/kineto/backward.cpp: autograd::engine": "a name in recordings",
 }
 STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks documents: they name only what exists (relative links with their headings, `src/...`-like paths, commands' verbs
-and options, tests as `Suite.Name`); C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these files;
+and options, tests as `Suite.Name`); commands that build say for how long; C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these files;
 and comments of sources cite only pages that lie in the tree.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
@@ -63,6 +63,16 @@ def check_citations(source):
                 problems.append(f"{source.relative_to(root)}:{number}: names {target}, which does not exist")
 
 
+def check_builds(page, text):
+    """A line or row with a command that builds says for how many minutes; pip shows how far it is."""
+    for line in re.findall(r"^(?:\||tools/setup|pip|make) ?.*", text, re.M):
+        installs = re.search(r"pip install (?:.* )?(?:\.|\./python/torch)(?=[\s`]|$)", line)
+        if (installs or re.search(r"(?:^|`)make (?:demo|test|build|core-only)\b", line)) and "minutes" not in line:
+            problems.append(f"{page.relative_to(root)}: expected how many minutes this builds for, found: {line}")
+        if installs and " -v " not in installs[0]:
+            problems.append(f"{page.relative_to(root)}: pip is silent for minutes; expected pip install -v, found: {line}")
+
+
 def help_of(command, cache={}):
     """What --help prints; None for a verb of linerate-torch if that program was not built."""
     key = tuple(command)
@@ -99,6 +109,8 @@ for page in pages:
     check_paths(page, content)
     check_quotations(page, content)
     check_tests(page, content)
+    if page.parent == root / "docs" or page.name == "README.md" and page.parent == root:
+        check_builds(page, content)
     if len(sys.argv) > 1:
         check_commands(page, content, sys.argv[1])
 sources = [p for folder in ("include", "src", "tests", "bench", "tools", "cmake", "examples") for p in root.glob(f"{folder}/**/*")

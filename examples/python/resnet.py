@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A residual network on random images, data-parallel with linerate.
 
-torchrun --nproc-per-node 2 examples/python/resnet.py --strategy dear
+torchrun --nproc-per-node 2 examples/python/resnet.py --strategy dear --record run.json
 srun -n 4 python examples/python/resnet.py
 """
 import argparse
@@ -26,6 +26,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--strategy", default="ddp")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--record", metavar="FILE", help="where the recorded steps go, for linerate explain")
     o = parser.parse_args()
 
     lt.init()
@@ -48,7 +49,8 @@ def main():
             print(f"step {step + 1}: loss {loss.item():.3f}, {1e3 * dp.last_report.exposed_s:.1f} ms of communication not hidden")
     dp.settle()
     dp.require_same_weights()
-    dp.report().save("resnet-run.json")
+    if o.record:
+        dp.report().save(o.record)
 
 
 main()

@@ -23,7 +23,7 @@ def losses(output):
     return [float(x) for x in re.findall(r"step \d+: loss ([\d.]+)", output)]
 
 
-@pytest.mark.parametrize("name,arguments", (("resnet.py", ("--strategy", "dear", "--steps", "40")),
+@pytest.mark.parametrize("name,arguments", (("resnet.py", ("--strategy", "dear", "--steps", "40", "--record", "run.json")),
                                             ("gpt.py", ("--strategy", "ddp+topk(density=0.05)", "--steps", "20"))))
 def test_example_learns_under_torchrun(name, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -31,6 +31,7 @@ def test_example_learns_under_torchrun(name, arguments, tmp_path, monkeypatch):
     assert status == 0, output
     found = losses(output)
     assert len(found) >= 2 and found[-1] < 0.97 * found[0], output
+    assert [f.name for f in tmp_path.iterdir()] == [a for a in arguments if a.endswith(".json")]  # nothing that was not asked for
 
 
 def test_lightning_has_the_weights_of_its_own_strategy():

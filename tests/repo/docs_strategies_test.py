@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINERATE = str(Path(sys.argv[1]).resolve())
 RANKS = (4, 6)  # a text is valid if it is on one of these numbers of ranks
 MARK = "<!-- refused: %s: %s -->"
-MARKER = re.compile(MARK % ("(.*?)", "(.*?)"), re.S)
+MARKER = re.compile("(?<!`)" + MARK % ("(.*?)", "(.*?)"), re.S)
 
 
 def listed(kind):

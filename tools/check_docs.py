@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks documents: they name only what exists (relative links with their headings, `src/...`-like paths, commands' verbs
-and options, tests as `Suite.Name`); commands that build say for how long; C++ and diff blocks after a paragraph that names source files and ends with a colon are parts of these files;
-and comments of sources cite only pages that lie in the tree.
+and options, tests as `Suite.Name`); commands that build say for how long; C++ and diff blocks after a paragraph that names source
+files and ends with a colon are parts of these files; and comments of sources cite only pages that lie in the tree.
 
 Usage: check_docs.py [path of the built linerate]. Exit status: the number of problems, at most 99.
 """

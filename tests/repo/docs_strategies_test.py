@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every strategy text that documents show is planned by the command; those that it refuses are marked.
 
-Texts are found in code: `ddp+fp16`, --strategy ddp,dear, strategy=["ddp", "dear"], .strategy = "dear". A name alone is taken from an option
+Texts are found in code: `ddp+fp16`, --strategy ddp,dear, strategy=["ddp", "dear"], .strategy = "dear". A name alone is taken from such an option
 only. A compressor alone follows ddp, one that the page registers is left out, and the exchange `auto` of linerate.torch begins as ddp. `a|b`
 means either, `tau=` an option that may be given, and where "..." leaves something out the names are checked. A page marks a text that is
 refused, with a part of what the command says:
@@ -57,7 +57,8 @@ STRATEGY_LINES = listed("strategies")
 STRATEGIES = {line["name"]: line["kind"] for line in STRATEGY_LINES}
 START = re.compile(r"(?<![\w.:/+-])(?:%s)(?=[(+])" % "|".join(sorted(map(re.escape, STRATEGIES), key=len, reverse=True)))
 TERM = re.compile(r"[A-Za-z][\w-]*")
-OPTION = re.compile(r"""--strategy[ =](?P<words>(?:"[^"]*"|[^\s"`|])+)|\bstrategy\s*=\s*(?P<one>"[^"\n]*")|\bstrategy\s*=\s*(?P<many>\[[^\]]*\])""")
+OPTION = re.compile(r"""--(?:strategy|current|codecs?|compressors)[ =](?!-)(?P<words>(?:"[^"]*"|[^\s"`|])+)"""
+                    r"""|\bstrategy"?\s*[=:]\s*(?P<one>"[^"\n]*")|\bstrategy\s*=\s*(?P<many>\[[^\]]*\])""")
 
 
 def texts_of_code(code):
@@ -182,12 +183,14 @@ class Scanner(unittest.TestCase):
             "linerate.whatif(w, c, strategy=[\"nosuch\", \"dear\"])": {"nosuch", "dear"},
             "{.strategy = \"ddp+nosuch(a=1)\", .seed = 17}": {"ddp+nosuch(a=1)"},
             "kfac(spd, factors=10,\n   inverses=100)": {"kfac(spd, factors=10, inverses=100)"},
+            '--compressors "fp16,nosuch" {"strategy": "bulk"}': {"fp16", "nosuch", "bulk"},
             "auto(topk(density=0.01), fp16)": {"auto(topk(density=0.01), fp16)"},
             "p.ddp(1), my_ddp(2), ddp": set(),
         }.items():
             self.assertLessEqual(texts, set(texts_of_code(code)))
             self.assertFalse(set(texts_of_code(code)) - texts - {"topk(density=0.01)"})
-        self.assertEqual(expanded("threshold(density=0.01, tau=, form=value|two-bit)"), ["threshold(density=0.01, tau=, form=value)", "threshold(density=0.01, tau=, form=two-bit)"])
+        self.assertEqual(expanded("threshold(density=0.01, tau=, form=value|two-bit)"),
+                         ["threshold(density=0.01, tau=, form=value)", "threshold(density=0.01, tau=, form=two-bit)"])
 
     def test_refused_texts_have_a_problem(self):
         with tempfile.TemporaryDirectory() as folder:

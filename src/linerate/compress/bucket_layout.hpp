@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
@@ -48,9 +49,11 @@ struct BucketLayout {
   bool has_dense_payload() const { return dense_elements > 0 && dense_begin < 0; }
 };
 
-/// `shapes` in the order of the bucket, whose elements are f32; `phase` as Input has it. A bucket
-/// without compressed tensors has no rounds.
-BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase = -1);
+/// `shapes` in the order of the bucket, whose elements are f32; `phase` as Input has it; `name` of
+/// the compressor. A bucket without compressed tensors has no rounds. Throws UsageError for
+/// rounds() that no payload can have.
+BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase,
+                       const std::string& name);
 
 /// Compressor::rounds(shape), or of a phase.
 std::vector<Round> rounds_of(const Compressor& compressor, const Shape& shape, int phase);

@@ -1,8 +1,11 @@
 #include "linerate/compress/dense.hpp"
 
+#include <fmt/format.h>
+
 #include <cstring>
 
 #include "linerate/compress/payload.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {
@@ -36,6 +39,16 @@ class DenseCodec : public Codec {
 
 std::unique_ptr<Codec> dense_codec(const Shape& shape) {
   return std::make_unique<DenseCodec>(shape);
+}
+
+std::unique_ptr<Codec> made_codec(const Compressor& compressor, const Shape& shape) {
+  std::unique_ptr<Codec> codec = compressor.codec(shape);
+  if (!codec)
+    throw UsageError(
+        fmt::format("codec() of {} elements in {} rows: expected a codec, as rounds() are not "
+                    "empty, found none",
+                    shape.elements, shape.rows));
+  return codec;
 }
 
 }  // namespace linerate::compress

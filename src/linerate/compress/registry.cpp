@@ -1,7 +1,12 @@
 #include "linerate/compress/registry.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
 #include <utility>
+
+#include "linerate/doc/strategy.hpp"
 
 // The compressors, a line each, as `linerate list compressors` prints them: the names of their
 // files in method/.
@@ -37,9 +42,46 @@ namespace {
 std::vector<CompressorLine> built_in() { return {LINERATE_COMPRESSORS(LINERATE_LINE)}; }
 #undef LINERATE_LINE
 
+/// What a strategy's text says of others (plan/registry.cpp).
+constexpr std::array<std::string_view, 3> kTakenNames = {"auto", "codec", "kfac"};
+/// What a Plan's operation says besides the compressor's options (coding_step.cpp).
+constexpr std::array<std::string_view, 3> kOptionsOfPlans = {"round", "phase", "exchange"};
+
+bool is_one_of(std::span<const std::string_view> words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// Whether a strategy's text with this name means this name.
+bool is_name(const std::string& name) {
+  try {
+    return doc::parse_component(name) == doc::Component{name, {}};
+  } catch (const UsageError&) {
+    return false;
+  }
+}
+
 Registry<MakeCompressor>& registry() {
   static Registry<MakeCompressor> table("compressor", built_in());
   return table;
+}
+
+/// What every caller takes for granted of a program's own, too.
+void check(const Compressor* compressor, const doc::Component& component,
+           const std::vector<std::string>& options) {
+  const auto refuse = [&](const std::string& expected) {
+    throw UsageError("compressor " + doc::to_text(component) + ": expected " + expected);
+  };
+  if (!compressor) refuse("a compressor, as it is registered, found none");
+  for (const std::string& option : options)
+    if (is_one_of(kOptionsOfPlans, option))
+      refuse("options by other names than round, phase and exchange, which Plans have, found " +
+             option);
+  const Phases phases = compressor->phases();
+  if (phases.cycle.empty()) refuse("phases() whose cycle has a step, found none");
+  for (const Phase& phase : phases.warm_up)
+    if (phase.steps < 1)
+      refuse("phases() of 1 step or more, found " + std::to_string(phase.steps) + " in phase \"" +
+             phase.name + "\"");
 }
 
 }  // namespace
@@ -47,9 +89,17 @@ Registry<MakeCompressor>& registry() {
 const Registry<MakeCompressor>& compressors() { return registry(); }
 
 void register_compressor(CompressorLine line) {
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError("register_compressor: \"" + line.name + "\": " + why);
+  };
+  if (!is_name(line.name))
+    refuse("expected a name of letters, digits, \"-\" and \"_\", as in a strategy's text");
+  if (line.make == nullptr) refuse("expected a function that makes it, found none");
   const std::vector<std::string> known = registry().names();
   if (std::find(known.begin(), known.end(), line.name) != known.end())
-    throw UsageError("a compressor named \"" + line.name + "\" is registered already");
+    refuse("a compressor of this name is registered already");
+  if (is_one_of(kTakenNames, line.name))
+    refuse("in a strategy's text this is no compressor; choose another name");
   std::vector<CompressorLine> lines = registry().lines();
   lines.push_back(std::move(line));
   registry() = Registry<MakeCompressor>("compressor", std::move(lines));
@@ -73,6 +123,7 @@ std::unique_ptr<const Compressor> make_compressor(const doc::Component& componen
   doc::OptionReader options(component);
   auto compressor = make(options);
   options.finish();
+  check(compressor.get(), component, options.known());
   return compressor;
 }
 

@@ -69,6 +69,8 @@ class TwoPhase {
            std::int64_t multiple = kChunkMultiple);
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
+  /// Of the rank's own chunk.
+  std::int64_t own_elements() const { return static_cast<std::int64_t>(server_mean_.size()); }
   /// Most bytes of a chunk's payload in either phase.
   std::size_t bound(int chunk) const;
 
@@ -80,7 +82,8 @@ class TwoPhase {
   void finish(std::span<const std::span<const std::byte>> payloads, std::span<float> mean);
 
   /// A phase in which the method sums whole tensors (a warm-up that its codecs follow), as Codec's
-  /// encode() and decode() of such a round; payload and sum are f32[elements].
+  /// encode() and decode() of such a round; payload and sum are f32[elements]. Returns another
+  /// number than the payload's if a codec did.
   std::size_t encode_dense(const Input& input, std::span<std::byte> payload);
   void decode_dense(std::span<const std::byte> sum, int ranks, std::span<float> mean);
 

@@ -101,7 +101,8 @@ CodingOfBucket BucketCodings::make(const TaskGraph& graph, const doc::Task& task
     shapes.push_back({s.elements, s.rows});
     bucket.names.push_back(&plan_->gradient_names.at(position));
   }
-  bucket.layout = compress::layout_of(*bucket.compressor, shapes, bucket.step.phase);
+  bucket.layout = compress::layout_of(*bucket.compressor, shapes, bucket.step.phase,
+                                      doc::to_text(bucket.step.compressor));
   if (bucket.has_owners())
     bucket.chunks = compress::two_phase_layout_of(*bucket.compressor, bucket.layout, ranks_);
   find_payloads(graph, task.first, bucket);

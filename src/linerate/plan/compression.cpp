@@ -200,7 +200,10 @@ BucketCoding CompressionModel::coding_of(const CodingInput& input, const doc::Ta
 BucketCoding CompressionModel::coded_by(const Method& method, const CodingInput& input,
                                         std::span<const compress::Shape> shapes) const {
   BucketCoding coding{
-      &method, compress::layout_of(*method.compressor, shapes, input.phase), {}, false};
+      &method,
+      compress::layout_of(*method.compressor, shapes, input.phase, doc::to_text(method.component)),
+      {},
+      false};
   if (!coding.is_coded()) return {};
   if (!dense_where_cheaper_ && input.schedule == Schedule::decoupled && !is_one_sum(coding.layout))
     throw UsageError(

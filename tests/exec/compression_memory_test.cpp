@@ -77,6 +77,13 @@ TEST(CompressionMemory, IsWhatThePlanSaysForEveryCompressor) {
   }
 }
 
+std::shared_ptr<const doc::Plan> plan_with(const char* strategy) {
+  doc::Cluster cluster;
+  cluster.ranks = 2;
+  return std::make_shared<const doc::Plan>(plan::make_plan(
+      matrix_and_bias(), cluster, doc::parse_strategy(strategy), 2, {.first_step = false}));
+}
+
 /// One rank's encode of a step; `value` is every element's gradient.
 void encode(Compression& compression, ZeroPayloads& payloads, const doc::Plan& plan, float value) {
   const doc::TaskGraph& graph = plan.variants.front();
@@ -93,12 +100,6 @@ void encode(Compression& compression, ZeroPayloads& payloads, const doc::Plan& p
 /// The first of two elements is sent and the other one kept; a compressor that comes later sends of
 /// what the one before kept, though the gradient is zero.
 TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
-  const auto plan_with = [](const char* strategy) {
-    doc::Cluster cluster;
-    cluster.ranks = 2;
-    return std::make_shared<const doc::Plan>(plan::make_plan(
-        matrix_and_bias(), cluster, doc::parse_strategy(strategy), 2, {.first_step = false}));
-  };
   const auto sum_kept = [](const Compression& compression) {
     double sum = 0;
     const compress::CompressionState state = compression.save();
@@ -120,6 +121,37 @@ TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
   compression.set_plan(without);
   encode(compression, payloads, *without, 0);
   EXPECT_EQ(sum_kept(compression), 0);
+}
+
+/// Of the Plan that comes next, which has no compressor: until a step counts that somebody takes.
+TEST(CompressionMemory, WhatIsOwedIsTakenAlongByAStepThatSendsTheTensorAsItIs) {
+  const auto sparse = plan_with("bulk+topk(density=0.1)"), dense = plan_with("bulk");
+  const std::vector<compress::Shape> shapes = {{512 * 64, 512}, {512, 1}};
+  ZeroPayloads payloads;
+  Compression compression(payloads, 0, 2, 1);
+  compression.set_plan(sparse);
+  encode(compression, payloads, *sparse, 1);
+  const std::vector<float> residual = compression.save().tensors.at("g0").residual;
+  compression.set_plan(dense);
+  const auto matrix = std::find(dense->gradient_names.begin(), dense->gradient_names.end(), "g0") -
+                      dense->gradient_names.begin();
+  const auto begin = [&] {
+    compression.begin_step();
+    compression.begin_dense(dense->variants.front(),
+                            matrix == 0 ? shapes : std::vector{shapes[1], shapes[0]});
+    const auto owed = compression.owed(static_cast<std::int32_t>(matrix));
+    return std::vector<float>(owed.begin(), owed.end());
+  };
+  EXPECT_EQ(begin(), residual);
+  compression.drop();
+  EXPECT_EQ(begin(), residual) << "a step that does not count";
+  compression.keep({"g0"});
+  EXPECT_EQ(begin(), residual) << "a step in which no rank uses it";
+  EXPECT_TRUE(compression.sends_owed());
+  compression.keep();
+  EXPECT_FALSE(compress::owes(compression.save(), 0));
+  EXPECT_TRUE(begin().empty());
+  EXPECT_FALSE(compression.sends_owed());
 }
 
 }  // namespace

@@ -29,9 +29,7 @@ double worst_of(const std::vector<Stretch>& runs, double& relative) {
     comm::run_ranks(runs[r].ranks, [&](Communicator& communicator) {
       at::set_num_threads(1);
       Branches job{communicator, "ddp(first=64B,bucket=2KiB)+" + runs[r].compressor};
-      Books mine = r == 0 ? Books(job.parameters) : books.front();
-      for (std::vector<at::Tensor>* sums : {&mine.given, &mine.sent})
-        for (at::Tensor& sum : *sums) sum = sum.clone();  // ranks are threads
+      Books mine = r == 0 ? Books(job.parameters) : books.front().copy();  // ranks are threads
       const std::vector<std::string> before = saved;
       comm::require_same(communicator, "begin", {});
       if (r > 0) job.parallel.load_compression_state(before, "the run before");
@@ -87,6 +85,63 @@ TEST(OwedAfterResume, ByAnotherCompressor) {
   for (const std::string& name : with_feedback())
     expect_balanced(
         {{2, name}, {2, "topk(density=0.2, exchange=gather)"}, {3, "efsignsgd(exchange=gather)"}});
+}
+
+/// Of every strategy by every other, those that send tensors as they are among them.
+TEST(OwedAfterResume, ByEveryPairOfStrategies) {
+  const Warnings quiet;
+  for (const int n : {1, 2, 3})
+    comm::run_ranks(n, [](Communicator& communicator) {
+      at::set_num_threads(1);
+      expect_pairs_balance(communicator);
+    });
+}
+
+/// A scaler skips a step whose means are not finite, so it does not count.
+TEST(OwedAfterResume, IsNotTakenAlongByAStepThatOverflows) {
+  const Warnings quiet;
+  for (const std::string dense : {"ddp", "dear", "ddp(wire=bf16)"})
+    comm::run_ranks(2, [&](Communicator& communicator) {
+      at::set_num_threads(1);
+      Branches first{communicator, "ddp+topk(density=0.1)", false};
+      for (int step = 0; step < 4; ++step) first.step(step, Event::ordinary);
+      Branches then{communicator, dense, false};
+      then.parallel.load_compression_state(first.parallel.compression_state(), "the run before");
+      const at::Tensor before = owed(then, 0);
+      EXPECT_GT(before.norm().item<double>(), 1);
+      then.backward(4, 1, std::numeric_limits<float>::infinity());
+      then.parallel.finish();
+      EXPECT_FALSE(then.parameters[0].second.grad().isfinite().all().item<bool>()) << dense;
+      EXPECT_TRUE(owed(then, 0).equal(before)) << dense;
+      EXPECT_TRUE(then.step(5, Event::ordinary));
+      EXPECT_EQ(owed(then, 0).norm().item<double>(), 0) << dense;
+      const at::Tensor sent = then.parameters[0].second.grad() - then.mean_gradient(5, 0);
+      EXPECT_LE((sent - before).norm().item<double>(), 0.02 * before.norm().item<double>())
+          << dense;
+    });
+}
+
+/// A parameter that gets another type is no longer coded, in the run that owes to it.
+TEST(OwedAfterResume, InTheSameRunIfAParameterTravelsDenseFromThenOn) {
+  const Warnings quiet;
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble})
+    comm::run_ranks(2, [&](Communicator& communicator) {
+      at::set_num_threads(1);
+      Branches job{communicator, "ddp+topk(density=0.1)", false};
+      Books books(job.parameters);
+      for (int step = 0; step < 5; ++step) books.step(job, step, Event::ordinary);
+      const at::Tensor before = owed(job, 0);
+      EXPECT_GT(before.norm().item<double>(), 1);
+      at::Tensor matrix = job.parameters[0].second;
+      matrix.mutable_grad().reset();
+      matrix.set_data(matrix.detach().to(type));
+      (matrix * 0).sum().backward();
+      job.parallel.finish();
+      const double rounding = type == at::kDouble ? 1e-6 : type == at::kHalf ? 0x1p-10 : 0x1p-7;
+      EXPECT_LE((matrix.grad().to(at::kDouble) - before).norm().item<double>(),
+                rounding * before.norm().item<double>());
+      EXPECT_EQ(owed(job, 0).norm().item<double>(), 0);
+    });
 }
 
 TEST(OwedAfterResume, ByOtherOptions) {

@@ -1,7 +1,11 @@
 // A compressor of one's own, registered by the program, trains under DataParallel by its name in
 // the strategy's text, as examples/020-own-compressor.cpp plans with it.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
+#include <map>
+#include <stdexcept>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/compress/registry.hpp"
@@ -60,10 +64,79 @@ std::unique_ptr<const compress::Compressor> make_head(doc::OptionReader& options
   return std::make_unique<Head>(sent);
 }
 
+/// In what a compressor is wrong. All but the bytes of rounds() only where the gradient begins with
+/// kCursed.
+enum class Wrong {
+  more,
+  fewer,
+  no_codec,
+  throws_in_encode,
+  throws_in_decode,
+  negative,
+  ragged,
+  huge,
+};
+constexpr std::array<const char*, 8> kWrongs = {"more",   "fewer",    "no-codec", "encode",
+                                                "decode", "negative", "ragged",   "huge"};
+constexpr float kCursed = 77;
+
+class WrongCodec : public compress::Codec {
+ public:
+  WrongCodec(Wrong wrong, std::int64_t n) : wrong_(wrong), n_(static_cast<std::size_t>(n)) {}
+  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+    is_cursed_ = is_cursed_ || input.gradient[0] == kCursed;
+    EXPECT_EQ(payload.size(), 4 * n_);
+    std::memcpy(payload.data(), input.gradient.data(), 4 * n_);
+    if (is_cursed_ && wrong_ == Wrong::throws_in_encode) throw std::runtime_error("no encode");
+    if (is_cursed_ && wrong_ == Wrong::more) return 4 * n_ + 4096;
+    return is_cursed_ && wrong_ == Wrong::fewer ? 4 * n_ - 4 : 4 * n_;
+  }
+  void decode(int, const Arrived&, std::span<float> mean) override {
+    if (is_cursed_ && wrong_ == Wrong::throws_in_decode) throw InputError("no decode");
+    std::fill(mean.begin(), mean.end(), 0.0f);
+  }
+
+ private:
+  Wrong wrong_;
+  std::size_t n_;
+  bool is_cursed_ = false;
+};
+
+class WrongCompressor : public compress::Compressor {
+ public:
+  WrongCompressor(Wrong wrong, compress::Combine combine) : wrong_(wrong), combine_(combine) {}
+  std::vector<compress::Round> rounds(const Shape& shape) const override {
+    std::int64_t bytes = 4 * shape.elements;
+    if (wrong_ == Wrong::negative) bytes = -4;
+    if (wrong_ == Wrong::ragged) bytes -= 1;
+    if (wrong_ == Wrong::huge) bytes = std::int64_t{1} << 60;
+    return {{.combine = combine_,
+             .dtype = combine_ == compress::Combine::sum ? DType::f32 : DType::u8,
+             .bytes = bytes}};
+  }
+  std::unique_ptr<compress::Codec> codec(const Shape& shape) const override {
+    if (wrong_ == Wrong::no_codec) return nullptr;
+    return std::make_unique<WrongCodec>(wrong_, shape.elements);
+  }
+  compress::Residual residual() const override { return compress::Residual::none; }
+
+ private:
+  Wrong wrong_;
+  compress::Combine combine_;
+};
+
+std::unique_ptr<const compress::Compressor> make_wrong(doc::OptionReader& options) {
+  const auto in = options.choice("in", {kWrongs.begin(), kWrongs.end()});
+  const bool sums = options.choice("combine", {"gather", "sum"}) == 1;
+  return std::make_unique<WrongCompressor>(
+      static_cast<Wrong>(in), sums ? compress::Combine::sum : compress::Combine::gather);
+}
+
 class OwnCompressor : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     compress::register_compressor({"head", make_head, "The first elements.", "this test"});
+    compress::register_compressor({"wrong", make_wrong, "Breaks its word.", "this test"});
   }
 };
 
@@ -126,6 +199,79 @@ TEST_F(OwnCompressor, ItsOptionsAreCheckedOnEveryRank) {
       EXPECT_THROW(DataParallel(model, c, {.strategy = wrong}), UsageError) << wrong;
     }
   });
+}
+
+/// Of rank 1 alone: it says what is wrong with whose codec, the others that rank 1 has failed.
+TEST_F(OwnCompressor, ThatBreaksItsWordOnOneRankEndsTheRunOnAll) {
+  const std::map<std::string, std::vector<std::string>> expected = {
+      {"more", {"\"weight\"", "expected 4000 bytes", "found 8096"}},
+      {"fewer", {"\"weight\"", "expected 4000 bytes", "found 3996"}},
+      {"no-codec", {"1000 elements", "expected a codec", "found none"}},
+      {"encode", {"no encode"}},
+      {"decode", {"no decode"}}};
+  for (const auto& [wrong, words] : expected)
+    for (const std::string how : {"combine=sum", "exchange=gather", "exchange=two-phase"}) {
+      const std::string strategy = "ddp+wrong(in=" + wrong + "," + how + ")";
+      std::atomic<int> ended = 0;
+      const auto train = [&](comm::Communicator& c) {
+        NamedTensors parameters = {{"weight", torch::zeros({10, 100}).requires_grad_()}};
+        DataParallel parallel(parameters, {}, c, {.strategy = strategy});
+        at::Tensor factor = torch::ones({10, 100});
+        if (c.rank() == 1) factor[0][0] = kCursed;
+        try {
+          (parameters[0].second * factor).sum().backward();
+          parallel.finish();
+        } catch (const std::exception& e) {
+          ++ended;
+          const bool is_told = std::string(e.what()).find("rank 1 failed") != std::string::npos;
+          EXPECT_TRUE(c.rank() == 1 || wrong == "no-codec" || is_told) << strategy << e.what();
+          for (const std::string& word : words)
+            EXPECT_TRUE((c.rank() == 0 && !is_told) ||
+                        std::string(e.what()).find(word) != std::string::npos)
+                << strategy << e.what();
+          if (wrong != "encode" && wrong != "decode") {
+            EXPECT_THAT(e.what(), testing::HasSubstr("wrong(in=" + wrong)) << strategy;
+          }
+          throw;
+        }
+      };
+      EXPECT_THROW(comm::run_ranks(2, train), std::exception) << strategy;
+      EXPECT_EQ(ended, 2) << strategy;
+    }
+}
+
+TEST_F(OwnCompressor, IsRefusedOnEveryRankForBytesThatNoPayloadHas) {
+  comm::run_ranks(2, [](comm::Communicator& c) {
+    const std::map<std::string, std::string> found = {
+        {"in=negative", "found -4"},
+        {"in=huge", "found 1152921504606846976"},
+        {"in=ragged,combine=sum", "expected whole elements of f32, found 3999 bytes"}};
+    for (const auto& [options, words] : found) {
+      const NamedTensors parameters = {{"weight", torch::zeros({10, 100}).requires_grad_()}};
+      const auto construct = [&] {
+        DataParallel(parameters, {}, c, {.strategy = "ddp+wrong(" + options + ")"});
+      };
+      EXPECT_THAT(construct, testing::ThrowsMessage<UsageError>(testing::AllOf(
+                                 testing::HasSubstr("compressor wrong("),
+                                 testing::HasSubstr("rounds() of 1000 elements in 10 rows"),
+                                 testing::HasSubstr(words))))
+          << options;
+    }
+  });
+}
+
+TEST_F(OwnCompressor, HasANameThatStrategiesCanSay) {
+  for (const char* name : {"", " ", "a b", " a", "a(b)", "a+b", "a,b", "a=b", "\xc3\xa4", "a\n"})
+    EXPECT_THAT(
+        [&] {
+          compress::register_compressor({name, make_head, "", ""});
+        },
+        testing::ThrowsMessage<UsageError>(testing::HasSubstr("letters, digits, \"-\" and \"_\"")))
+        << name;
+  for (const char* name : {"topk", "head", "auto", "codec", "kfac"})
+    EXPECT_THROW(compress::register_compressor({name, make_head, "", ""}), UsageError) << name;
+  EXPECT_THROW(compress::register_compressor({"made-by-nobody", nullptr, "", ""}), UsageError);
+  EXPECT_THROW(static_cast<void>(compress::compressors().at("made-by-nobody")), UsageError);
 }
 
 /// It codes memory of the host.

@@ -130,6 +130,14 @@ TEST_P(StreamedCompression, LosesNothingOfWhatIsOwed) {
   });
 }
 
+TEST_P(StreamedCompression, LosesNothingBetweenTwoStrategies) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    const GroupOverCommunicator group(kCodedGroup, communicator);
+    expect_pairs_balance(communicator, kCodedGroup);
+  });
+}
+
 /// The arrays in a state, by parameter; of one that is not in it: zeros.
 std::map<std::string, std::vector<float>> arrays_of(const CompressionState& state) {
   std::map<std::string, std::vector<float>> all;

@@ -163,7 +163,8 @@ class DataParallel {
   void refuse_step(const std::string& reason);
 
   /// What compressors of all ranks remember between steps (residuals, warm-started factors), one
-  /// string for each rank, for a checkpoint; empty if the strategy has none. Collective.
+  /// string for each rank, for a checkpoint; empty if the strategy has none and nothing is owed.
+  /// Collective.
   [[nodiscard]] std::vector<std::string> compression_state();
   /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
   /// another number every rank takes the mean residual. `place` names the file. Throws InputError,

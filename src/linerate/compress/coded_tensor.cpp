@@ -1,11 +1,15 @@
 #include "linerate/compress/coded_tensor.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <string_view>
 #include <utility>
 
+#include "linerate/compress/bucket_layout.hpp"
+#include "linerate/compress/dense.hpp"
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
@@ -55,19 +59,6 @@ bool has_arrays_of(const SavedState& state, std::int64_t elements) {
   });
 }
 
-/// Adds `times` what the field holds.
-void add(const SavedField& field, float times, std::span<float> to) {
-  std::vector<float> values(field.bytes.size() / sizeof(float));
-  if (values.size() != to.size()) return;
-  if (!values.empty()) std::memcpy(values.data(), field.bytes.data(), field.bytes.size());
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += times * values[i];
-}
-
-bool owes(const SavedState& state) {
-  return std::any_of(state.begin(), state.end(),
-                     [](const SavedField& field) { return field.passing == Passing::owed; });
-}
-
 }  // namespace
 
 Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank) {
@@ -91,45 +82,60 @@ void CodedTensor::use(const TensorMethod& method) {
     residual_.resize(to_index(shape_.elements), 0);
     next_.resize(residual_.size());
   }
+  compressor_ = method.compressor;
   codec_.reset();
   two_phase_.reset();
-  if (method.two_phase)
-    two_phase_ =
-        std::make_unique<TwoPhase>(*method.compressor, shape_.elements, method.ranks, method.rank);
-  else
-    codec_ =
-        method.is_dense ? method.compressor->of_dense(shape_) : method.compressor->codec(shape_);
+  try {
+    make_codec(method);
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("compressor {}, \"{}\": {}", label_, name_, e.what()));
+  }
   loaded_ = {};
-  if (before.method == label_)
-    two_phase_ ? two_phase_->load(before.two_phase) : codec_->load(before.codec);
-  else
+  if (before.method != label_)
     succeed(before, method);
+  else if (two_phase_)
+    two_phase_->load(before.two_phase);
+  else if (codec_)
+    codec_->load(before.codec);
+  give_residual_to_codec();
 }
 
-/// Of an empty method, nothing.
-void CodedTensor::succeed(const CompressedTensorState& before, const TensorMethod& method) {
-  add_owed(before.two_phase, method);
+void CodedTensor::make_codec(const TensorMethod& method) {
+  const Compressor& compressor = *method.compressor;
+  if (method.two_phase)
+    two_phase_ = std::make_unique<TwoPhase>(compressor, shape_.elements, method.ranks, method.rank);
+  else if (method.is_dense)
+    codec_ = compressor.of_dense(shape_);
+  else
+    codec_ = made_codec(compressor, shape_);
+}
+
+/// A codec that goes on has what it owes; all else becomes the residual.
+void CodedTensor::succeed(CompressedTensorState before, const TensorMethod& method) {
   const bool had_owners = !before.two_phase.workers.empty();
   const SavedState kept = had_owners ? joined(before.two_phase.workers) : before.codec;
-  if (kept.empty()) return;
-  if (compressor_in(before.method) == compressor_in(label_) && take(kept)) return;
-  if (!owes(kept)) return;
-  residual_.resize(to_index(shape_.elements), 0);
-  next_.resize(residual_.size());
-  for (const SavedField& field : kept)
-    if (field.passing == Passing::owed) add(field, 1, residual_);
+  if (!kept.empty() && compressor_in(before.method) == compressor_in(label_) && take(kept)) {
+    before.codec.clear();
+    for (SavedState& worker : before.two_phase.workers) worker.clear();
+  }
+  own_all_owed(before, method.rank);
+  if (!before.residual.empty()) residual_ = std::move(before.residual);
 }
 
-/// An owner's debt is of the mean: as its own residual it weighs as many times less as ranks are.
-void CodedTensor::add_owed(const TwoPhaseState& owner, const TensorMethod& method) {
-  for (const SavedField& field : owner.server) {
-    if (field.name != kServerResidual || field.bytes.empty()) continue;
-    residual_.resize(to_index(shape_.elements), 0);
-    next_.resize(residual_.size());
-    const auto ranks = static_cast<int>(owner.workers.size());
-    const Chunk own = cut_into_chunks(shape_.elements, ranks)[to_index(method.rank)];
-    add(field, static_cast<float>(ranks),
-        std::span(residual_).subspan(to_index(own.first), to_index(own.elements)));
+/// A codec with a residual of its own, such as dgc's accumulator, goes on with what is owed: as a
+/// gradient it would pass the codec's momentum.
+void CodedTensor::give_residual_to_codec() {
+  if (keeps_ || !codec_ || residual_.empty()) return;
+  for (const StateField& field : codec_->state()) {
+    const std::span<std::byte> bytes = field.kept->bytes();
+    if (field.passing != Passing::owed || bytes.size() != residual_.size() * sizeof(float))
+      continue;
+    std::vector<float> owed(residual_.size());
+    std::memcpy(owed.data(), bytes.data(), bytes.size());
+    std::transform(owed.begin(), owed.end(), residual_.begin(), owed.begin(), std::plus<>());
+    std::memcpy(bytes.data(), owed.data(), bytes.size());
+    residual_.clear();
+    return;
   }
 }
 
@@ -137,8 +143,8 @@ void CodedTensor::add_owed(const TwoPhaseState& owner, const TensorMethod& metho
 bool CodedTensor::take(const SavedState& kept) {
   try {
     if (!two_phase_) {
-      codec_->load(kept);
-      return true;
+      if (codec_) codec_->load(kept);
+      return codec_ != nullptr;
     }
     if (!has_arrays_of(kept, shape_.elements)) return false;
     two_phase_->load_workers(cut(kept, two_phase_->chunks()));
@@ -152,34 +158,55 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                              std::span<float> gradient) {
   const KeepDenormals keep;
   keys_ = keys_of_step(seed, step, name_, rank);
-  is_touched_ = true;
+  is_touched_ = may_owe_elsewhere_ = true;
+  sends_residual_ = !keeps_ && !residual_.empty();
   if (keeps_)
     next_ = residual_;
-  else if (!residual_.empty())
+  else if (sends_residual_)
     std::transform(gradient.begin(), gradient.end(), residual_.begin(), gradient.begin(),
                    std::plus<>());
+}
+
+/// What is owed is brought into one form, which holds whether the step counts or not; the codec is
+/// made again when it is used again.
+std::span<const float> CodedTensor::begin_dense(int rank) {
+  if (std::exchange(may_owe_elsewhere_, false)) {
+    loaded_ = state();
+    own_all_owed(loaded_, rank);
+    residual_ = std::exchange(loaded_.residual, {});
+    label_.clear();
+    codec_.reset();
+    two_phase_.reset();
+    keeps_ = false;
+  }
+  sends_residual_ = !residual_.empty();
+  return residual_;
 }
 
 void CodedTensor::take_dense(std::span<float> mean) {
   const KeepDenormals keep;
   is_touched_ = true;
-  codec_->decode(0, {}, mean);
+  if (codec_) codec_->decode(0, {}, mean);
 }
 
 void CodedTensor::keep() {
-  if (!is_touched_) return;
-  is_touched_ = false;
-  if (keeps_)
-    std::swap(residual_, next_);
-  else
-    residual_.clear();
-  two_phase_ ? two_phase_->keep() : codec_->keep();
+  if (std::exchange(sends_residual_, false)) residual_.clear();
+  if (!std::exchange(is_touched_, false)) return;
+  if (keeps_) std::swap(residual_, next_);
+  if (two_phase_)
+    two_phase_->keep();
+  else if (codec_)
+    codec_->keep();
 }
 
 void CodedTensor::drop() {
+  sends_residual_ = false;
   if (!is_touched_) return;
   is_touched_ = false;
-  two_phase_ ? two_phase_->drop() : codec_->drop();
+  if (two_phase_)
+    two_phase_->drop();
+  else if (codec_)
+    codec_->drop();
 }
 
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
@@ -188,7 +215,21 @@ std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int 
   const Input input{gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase};
   sent_ =
       two_phase_ ? two_phase_->encode_dense(input, payload) : codec_->encode(round, input, payload);
+  check_sent(sent_, payload.size(), *compressor_, shape_, round, phase);
   return sent_;
+}
+
+/// `room` is that of the round. Whether it is a bound is asked only if not all of it was used.
+void CodedTensor::check_sent(std::size_t sent, std::size_t room, const Compressor& compressor,
+                             const Shape& part, int round, int phase) const {
+  if (sent == room) return;
+  const std::vector<Round> rounds = rounds_of(compressor, part, phase);
+  const bool is_bound = !rounds.empty() && rounds.at(to_index(round)).is_bound;
+  if (is_bound && sent < room) return;
+  throw UsageError(fmt::format(
+      "compressor {}: \"{}\", encode() of round {}: expected {}{} bytes, as its rounds() state for "
+      "{} elements, found {}; return what was written, and state is_bound if that varies",
+      label_, name_, round, is_bound ? "at most " : "", room, part.elements, sent));
 }
 
 void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mean) {
@@ -202,13 +243,20 @@ void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mea
 std::size_t CodedTensor::encode_chunk(int chunk, std::span<const float> gradient, int ranks,
                                       std::span<std::byte> payload) {
   const KeepDenormals keep;
-  return two_phase_->encode(
+  const std::size_t sent = two_phase_->encode(
       chunk, {gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks}, payload);
+  const Shape part{two_phase_->chunks()[to_index(chunk)].elements, 1};
+  check_sent(sent, payload.size(), *compressor_, part, 0, -1);
+  return sent;
 }
 
 std::size_t CodedTensor::reduce_chunk(const Arrived& arrived, std::span<std::byte> payload) {
   const KeepDenormals keep;
-  return two_phase_->reduce(arrived, keys_, payload);
+  const std::size_t sent = two_phase_->reduce(arrived, keys_, payload);
+  const std::unique_ptr<const Compressor> of_means = compressor_->of_means();
+  const Shape part{two_phase_->own_elements(), 1};
+  check_sent(sent, payload.size(), of_means ? *of_means : *compressor_, part, 0, -1);
+  return sent;
 }
 
 void CodedTensor::finish_chunks(std::span<const std::span<const std::byte>> payloads,

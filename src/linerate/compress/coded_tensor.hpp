@@ -44,14 +44,18 @@ class CodedTensor {
 
   /// Before the first encode of a step: `gradient` may get what is still owed.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
-  /// In place of a step's other calls, for a tensor that travels dense: its mean has come.
+  /// Before a step in which it travels dense: all that is owed to it, for the caller to add to its
+  /// gradient. Nothing of it is owed any more once the step counts. Empty: nothing is owed.
+  std::span<const float> begin_dense(int rank);
+  /// In place of encode() and decode(), for a tensor that travels dense: its mean has come.
   void take_dense(std::span<float> mean);
   /// The step counts; or it does not, and everything is as it was before.
   void keep();
   void drop();
 
   /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange for a round
-  /// that sums whole tensors.
+  /// that sums whole tensors. `payload` has the room that its Round states. Throws UsageError for a
+  /// codec that says it wrote more, or less where the Round is exact.
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
   void decode(int round, const Arrived& arrived, std::span<float> mean);
@@ -68,13 +72,17 @@ class CodedTensor {
   CompressedTensorState state() const;
 
  private:
-  void succeed(const CompressedTensorState& before, const TensorMethod& method);
-  void add_owed(const TwoPhaseState& owner, const TensorMethod& method);
+  void make_codec(const TensorMethod& method);
+  void succeed(CompressedTensorState before, const TensorMethod& method);
+  void give_residual_to_codec();
   bool take(const SavedState& kept);
+  void check_sent(std::size_t sent, std::size_t room, const Compressor& compressor,
+                  const Shape& part, int round, int phase) const;
 
   std::string name_;
   Shape shape_;
   std::string label_;
+  const Compressor* compressor_ = nullptr;  // of the method
   std::unique_ptr<Codec> codec_;
   std::unique_ptr<TwoPhase> two_phase_;
   bool keeps_ = false;            // the method has error feedback
@@ -83,7 +91,9 @@ class CodedTensor {
   CompressedTensorState loaded_;  // of a codec that has not been made yet
   Keys keys_;
   std::size_t sent_ = 0;
-  bool is_touched_ = false;  // by this step
+  bool is_touched_ = false;        // by this step
+  bool sends_residual_ = false;    // with this step's gradient: owed no more once the step counts
+  bool may_owe_elsewhere_ = true;  // than in the residual
 };
 
 }  // namespace linerate::compress

@@ -23,9 +23,9 @@ std::vector<std::byte> bytes_of(std::span<const float> values) {
 
 bool is_mean(Passing passing) { return passing == Passing::mean || passing == Passing::owed; }
 
-/// Summed in f64.
-Floats mean_of(const std::vector<Floats>& ranks) {
-  Floats mean(ranks.front().size());
+/// Summed in f64. Of a rank that has fewer, the others are zero.
+Floats mean_of(const std::vector<Floats>& ranks, std::size_t size) {
+  Floats mean(size);
   for (std::size_t i = 0; i < mean.size(); ++i) {
     double sum = 0;
     for (const Floats& rank : ranks)
@@ -35,17 +35,21 @@ Floats mean_of(const std::vector<Floats>& ranks) {
   return mean;
 }
 
-/// A tensor's states, in the order of the ranks that saved; absent if a rank knows nothing of it.
+/// A tensor's states, in the order of the ranks that saved. One that knows nothing of it owes
+/// nothing.
 using Ranks = std::vector<const CompressedTensorState*>;
 
 /// Another number of ranks than saved it.
 class Redistribution {
  public:
-  Redistribution(int rank, int ranks, Ranks saved)
+  /// `any`: of a rank that knows the tensor.
+  Redistribution(int rank, int ranks, Ranks saved, const CompressedTensorState& any)
       : rank_(rank),
         ranks_(ranks),
         saved_(std::move(saved)),
-        own_(*saved_[to_index(rank) % saved_.size()]) {}
+        own_(saved_[to_index(rank) % saved_.size()]->elements == any.elements
+                 ? *saved_[to_index(rank) % saved_.size()]
+                 : any) {}
 
   CompressedTensorState state() const {
     CompressedTensorState state{own_.elements, residual(), own_.method, codec(), {}};
@@ -56,9 +60,12 @@ class Redistribution {
  private:
   Floats residual() const {
     std::vector<Floats> ranks;
-    for (const CompressedTensorState* s : saved_)
-      if (s->residual.size() == own_.residual.size()) ranks.push_back(s->residual);
-    return mean_of(ranks);
+    bool owes = false;
+    for (const CompressedTensorState* s : saved_) {
+      owes = owes || s->residual.size() == to_index(own_.elements);
+      ranks.push_back(s->residual);
+    }
+    return owes ? mean_of(ranks, to_index(own_.elements)) : Floats();
   }
 
   /// A field of one number set or array that the ranks have whole; `of` finds it on a rank.
@@ -67,11 +74,15 @@ class Redistribution {
       const std::function<const SavedField*(const CompressedTensorState&)>& of) const {
     if (!is_mean(own.passing)) return own;
     std::vector<Floats> ranks;
-    for (const CompressedTensorState* s : saved_)
-      if (const SavedField* field = of(*s); field && field->bytes.size() == own.bytes.size())
+    for (const CompressedTensorState* s : saved_) {
+      const SavedField* field = of(*s);
+      if (field && field->bytes.size() == own.bytes.size())
         ranks.push_back(floats_in(field->bytes));
+      else if (own.passing == Passing::owed)
+        ranks.emplace_back();
+    }
     SavedField mean = own;
-    mean.bytes = bytes_of(mean_of(ranks));
+    mean.bytes = bytes_of(mean_of(ranks, own.bytes.size() / sizeof(float)));
     return mean;
   }
 
@@ -134,7 +145,8 @@ class Redistribution {
           whole.resize(whole.size() + to_index(chunks[c].elements));
       }
     }
-    return is_mean(like.passing) ? mean_of(ranks) : ranks[to_index(rank_) % ranks.size()];
+    return is_mean(like.passing) ? mean_of(ranks, ranks.front().size())
+                                 : ranks[to_index(rank_) % ranks.size()];
   }
 
   /// Of the first chunk that has any: the last ones may be empty or dense.
@@ -172,13 +184,17 @@ CompressionState state_for(int rank, int ranks, std::span<const CompressionState
   if (parts.empty()) return {};
   if (to_index(ranks) == parts.size()) return parts[to_index(rank)];
   CompressionState state{parts.front().step, {}};
-  for (const auto& [name, first] : parts.front().tensors) {
-    Ranks saved;
-    for (const CompressionState& part : parts)
-      if (const auto at = part.tensors.find(name); at != part.tensors.end())
-        saved.push_back(&at->second);
-    state.tensors[name] = Redistribution(rank, ranks, std::move(saved)).state();
-  }
+  static const CompressedTensorState unknown;
+  for (const CompressionState& any : parts)
+    for (const auto& [name, tensor] : any.tensors) {
+      if (state.tensors.contains(name)) continue;
+      Ranks saved;
+      for (const CompressionState& part : parts) {
+        const auto at = part.tensors.find(name);
+        saved.push_back(at == part.tensors.end() ? &unknown : &at->second);
+      }
+      state.tensors[name] = Redistribution(rank, ranks, std::move(saved), tensor).state();
+    }
   return state;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +61,8 @@ class BucketCodings {
   BucketCodings(int rank, int ranks, MakeCompressor make);
 
   void set_plan(std::shared_ptr<const doc::Plan> plan);
+  /// Whether a compressor does it.
+  bool is_coding(const doc::Task& task) const { return doc::is_coding(*plan_, task); }
   /// Which round an encode is.
   int round_of(const doc::Task& task) const { return rounds_[to_index(task.operation)]; }
   /// For what travels dense under the Plan's compressor; that is null if it has none or several.
@@ -67,6 +70,8 @@ class BucketCodings {
   /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets.
   bool sees_dense_means() const;
 
+  /// Of the Plan's parameters, by position.
+  const std::vector<std::string>& names() const { return plan_->gradient_names; }
   /// How the bucket that a task codes is coded.
   CodingOfBucket make(const doc::TaskGraph& graph, const doc::Task& task);
 
@@ -100,6 +105,7 @@ class CodedBuckets : public BucketCodings {
 
   void set_plan(std::shared_ptr<const doc::Plan> plan) {
     buckets_.clear();
+    coded_.clear();
     BucketCodings::set_plan(std::move(plan));
   }
   /// The bucket that a task codes.
@@ -125,6 +131,20 @@ class CodedBuckets : public BucketCodings {
     return *tensor;
   }
   const std::map<std::string, std::unique_ptr<Tensor>>& tensors() const { return tensors_; }
+  /// Those that are known, with their position in the Plan, which a variant does not code.
+  std::vector<std::pair<std::size_t, Tensor*>> dense_ones(const doc::TaskGraph& graph,
+                                                          std::span<const compress::Shape> shapes) {
+    std::vector<std::pair<std::size_t, Tensor*>> list;
+    if (tensors_.empty() && loaded_.tensors.empty()) return list;
+    const std::vector<bool>& is_coded = coded_in(graph);
+    for (std::size_t position = 0; position < shapes.size(); ++position) {
+      if (is_coded[position]) continue;
+      const std::string& name = names()[position];
+      if (tensors_.contains(name) || loaded_.tensors.contains(name))
+        list.emplace_back(position, &tensor_of(name, shapes[position]));
+    }
+    return list;
+  }
 
   /// That counted.
   std::int64_t steps() const { return steps_; }
@@ -146,9 +166,24 @@ class CodedBuckets : public BucketCodings {
   }
 
  private:
+  /// By position.
+  const std::vector<bool>& coded_in(const doc::TaskGraph& graph) {
+    std::vector<bool>& is_coded = coded_[&graph];
+    if (!is_coded.empty()) return is_coded;
+    is_coded.resize(names().size());
+    for (const doc::Task& task : graph.tasks) {
+      if (task.kind != doc::TaskKind::encode || !is_coding(task)) continue;
+      const CodedBucketOf<Tensor>& bucket = of(graph, task);
+      for (std::size_t i = 0; i < bucket.names.size(); ++i)
+        if (bucket.tensors[i]) is_coded[to_index(bucket.names[i] - names().data())] = true;
+    }
+    return is_coded;
+  }
+
   MakeTensor make_tensor_;
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;
   std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucketOf<Tensor>> buckets_;
+  std::map<const doc::TaskGraph*, std::vector<bool>> coded_;
   compress::CompressionState loaded_;  // what no step has taken up yet
   std::int64_t steps_ = 0;
 };

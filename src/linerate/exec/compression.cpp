@@ -85,8 +85,19 @@ std::set<std::string> Compression::operations_of(const doc::Plan& plan) {
 
 void Compression::begin_step() {
   settle();
+  owed_.clear();
   infinite_ = false;
   in_step_ = true;
+}
+
+void Compression::begin_dense(const TaskGraph& graph, std::span<const compress::Shape> shapes) {
+  owed_.clear();
+  for (const auto& [position, tensor] : buckets_.dense_ones(graph, shapes)) {
+    const std::span<const float> owed = tensor->begin_dense(rank_);
+    if (owed.empty()) continue;
+    owed_.resize(shapes.size());
+    owed_[position] = owed;
+  }
 }
 
 void Compression::take_dense_mean(const std::string& name, const compress::Shape& shape,

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/compression_state.hpp"
@@ -47,6 +48,14 @@ class Compression : public StepCompression {
   }
   std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
+  void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
+  /// What a gradient that travels dense takes along: [elements], row by row, in gradient units.
+  /// Empty: nothing.
+  std::span<const float> owed(std::int32_t position) const {
+    return owed_.empty() ? std::span<const float>() : owed_[to_index(position)];
+  }
+  /// Whether anything does in this step.
+  bool sends_owed() const { return !owed_.empty(); }
   /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
@@ -96,6 +105,7 @@ class Compression : public StepCompression {
   int rank_, ranks_;
   std::uint64_t seed_;
   CodedBuckets<compress::CodedTensor> buckets_;
+  std::vector<std::span<const float>> owed_;  // by position; empty: nothing in this step
   /// Of a step that counts and whose decodes may not be through: what nobody used.
   mutable std::optional<std::set<std::string>> counted_;
   bool infinite_ = false;

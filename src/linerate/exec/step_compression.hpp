@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 
+#include "linerate/compress/codec.hpp"
 #include "linerate/compress/compression_state.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/exec/operation.hpp"
@@ -27,11 +29,16 @@ class StepCompression : public Operation {
   /// Before the tasks of a step, when nothing of the one before is under way. Random numbers are
   /// drawn from the number of steps that counted.
   virtual void begin_step() = 0;
+  /// After begin_step(), of the variant that the step runs: what it sends dense takes along what is
+  /// owed to it, until keep() or drop(). Nothing is owed any more then, if the step counts.
+  /// `shapes`: by position in the Plan.
+  virtual void begin_dense(const doc::TaskGraph& graph,
+                           std::span<const compress::Shape> shapes) = 0;
   /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets
   /// (Compressor::of_dense): then all of them are shown to it, once in a step.
   virtual bool sees_dense_means() const = 0;
-  /// The step counts on every rank, except for the parameters of these names: no rank used them and
-  /// nobody takes their means, so what is owed to them stays owed.
+  /// The step counts on every rank, except for the parameters of these names: nobody takes their
+  /// means, as no rank used them, so what is owed to them stays owed.
   virtual void keep(std::set<std::string> unused = {}) = 0;
   /// The step counts on no rank: codecs are as they were before.
   virtual void drop() = 0;

@@ -137,6 +137,7 @@ struct DataParallel::Impl {
   void warn_again();
   void warn_unheard_failure();
   void require_same_weights(const std::string& what);
+  bool any_rank_owes(const compress::CompressionState& state);
 };
 
 }  // namespace linerate::torch_adapter

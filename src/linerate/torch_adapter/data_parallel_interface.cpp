@@ -226,6 +226,15 @@ void DataParallel::Impl::require_same_weights(const std::string& what) {
   require_same_tensors(communicator, fmt::format("{}: {}", who, what), all);
 }
 
+/// All ranks know of the same parameters.
+bool DataParallel::Impl::any_rank_owes(const compress::CompressionState& state) {
+  if (state.tensors.empty()) return false;
+  const std::vector<std::string> all =
+      comm::gather_texts(communicator, compress::owes(state, communicator.rank()) ? "yes" : "",
+                         who + ": whether anything is owed");
+  return std::any_of(all.begin(), all.end(), [](const std::string& one) { return !one.empty(); });
+}
+
 DataParallel::DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
                            DataParallelOptions options)
     : impl_(std::make_unique<Impl>(named_parameters(model), named_buffers(model),
@@ -266,9 +275,11 @@ std::vector<std::string> DataParallel::compression_state() {
   const std::lock_guard lock(impl_->mutex);
   impl_->check_usable();
   impl_->settle();
-  if (exec::Compression::operations_of(*impl_->x().planner().plan()).empty()) return {};
-  return comm::gather_texts(impl_->communicator,
-                            compress::to_bytes(impl_->x().compression().save()),
+  const compress::CompressionState state = impl_->x().compression().save();
+  if (exec::Compression::operations_of(*impl_->x().planner().plan()).empty() &&
+      !impl_->any_rank_owes(state))
+    return {};
+  return comm::gather_texts(impl_->communicator, compress::to_bytes(state),
                             impl_->who + ": state of the compressors");
 }
 void DataParallel::load_compression_state(std::span<const std::string> parts,

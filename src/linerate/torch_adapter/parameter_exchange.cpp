@@ -44,13 +44,14 @@ std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KF
   return block_of;
 }
 
+std::int64_t rows_of(const at::Tensor& t) { return t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1; }
+
 std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters,
                                               const std::vector<std::int32_t>& block_of) {
   std::vector<replan::PlannedParameter> list;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const at::Tensor& t = parameters[p].tensor;
-    const std::int64_t rows = t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1;
-    list.push_back({parameters[p].name, t.numel(), parameters[p].dtype, rows, block_of[p]});
+    list.push_back({parameters[p].name, t.numel(), parameters[p].dtype, rows_of(t), block_of[p]});
   }
   return list;
 }
@@ -208,6 +209,9 @@ void ParameterExchange::take_plan() {
     runner_->set_operation(name, compression());
   runner_->set_plan(planner_->plan(), planner_->steps());
   tensors_.set_plan(planner_->plan(), planner_->order());
+  shapes_.clear();
+  for (const Parameter* parameter : tensors_.parameters_in_order())
+    shapes_.push_back({parameter->tensor.numel(), rows_of(parameter->tensor)});
   if (curvature_) curvature_->set_plan(planner_->plan());
   memory_.forget(planner_->plan()->gradient_shapes.empty() ? SlotOrder::memory
                                                            : SlotOrder::logical);
@@ -232,6 +236,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   memory_.lay_out(plan.variants[to_index(index)], tensors_.parameters_in_order());
   tensors_.begin_step(communicator_.size(), samples);
   compression().begin_step();
+  compression().begin_dense(plan.variants[to_index(index)], shapes_);
   if (curvature_) curvature_->begin_round();
   count_.report_again();
   uses_.report_again();
@@ -291,8 +296,19 @@ void ParameterExchange::keep_or_drop(bool counts) {
     runner_->drain();
     tensors_.pass_dense_means(compression_);
   }
-  counts ? compression().keep(tensors_.used_nowhere()) : compression().drop();
+  counts ? compression().keep(untaken()) : compression().drop();
   if (curvature_) curvature_->end_round(counts);
+}
+
+/// By name: whose means nobody takes. Of none, if what is owed travelled dense and something has
+/// overflowed: a scaler skips such a step. A device says so with the step's end.
+std::set<std::string> ParameterExchange::untaken() {
+  if (streams_ || !compression_.sends_owed()) return tensors_.used_nowhere();
+  runner_->drain();
+  if (tensors_.means_are_finite()) return tensors_.used_nowhere();
+  std::set<std::string> all;
+  for (const Parameter& parameter : state_.trained) all.insert(parameter.name);
+  return all;
 }
 
 bool ParameterExchange::gradients_may_follow() const {

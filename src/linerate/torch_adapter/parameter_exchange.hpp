@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -85,6 +86,7 @@ class ParameterExchange {
   void share_curvature(KFAC& kfac);
   void report_curvature_of(std::int32_t block);
   void keep_or_drop(bool counts);
+  std::set<std::string> untaken();
   replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s, double before_s,
                                std::span<const FactorSpan> factors);
   std::int32_t block_with(const at::Tensor& parameter) const;
@@ -99,7 +101,8 @@ class ParameterExchange {
   exec::StepCompression* coding_ = &compression_;
   StepTensors tensors_;
   GradientCount uses_;
-  std::vector<std::int32_t> block_of_;  // by parameter: whose gradient it is; -1: of none
+  std::vector<compress::Shape> shapes_;  // by position in the Plan
+  std::vector<std::int32_t> block_of_;   // by parameter: whose gradient it is; -1: of none
   std::optional<plan::Kfac> kfac_;
   std::optional<CurvatureExchange> curvature_;
   std::optional<replan::RunPlanner> planner_;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -131,6 +132,14 @@ void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient,
 void PayloadMemory::add_zeros(std::int32_t position) {
   sources_[to_index(position)] = {};
   slots_[to_index(position)].zero_();
+}
+
+void PayloadMemory::add_more(std::int32_t position, const at::Tensor& more, double weight) {
+  at::Tensor& slot = slots_[to_index(position)];
+  const Source source = std::exchange(sources_[to_index(position)], {});
+  if (source.gradient.defined())
+    at::mul_out(slot, source.gradient, c10::scalar_to_tensor(source.scale));
+  slot.add_(more.view(slot.sizes()), weight);
 }
 
 at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {

@@ -47,6 +47,8 @@ class PayloadMemory : public exec::Payloads {
   /// The same in one pass, with a scale of no dimensions that may be known on a device alone.
   void add(std::int32_t position, const at::Tensor& gradient, const at::Tensor& scale);
   void add_zeros(std::int32_t position);
+  /// Adds weight * more, f32[elements] row by row, to what was put into the slot in this step.
+  void add_more(std::int32_t position, const at::Tensor& more, double weight);
   /// The gradients that were noted down are of no use any more.
   void release() { sources_.assign(slots_.size(), {}); }
   /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is

@@ -3,6 +3,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/where.h>
@@ -174,8 +175,23 @@ void StepTensors::collect(const doc::Task& task) {
   } else {
     put(position, grad, scale(task));
   }
+  add_owed(task);
   sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
+}
+
+/// To a gradient that travels dense, what compressors owe to it: of their units, whatever the
+/// weight of this rank's batch is now.
+void StepTensors::add_owed(const doc::Task& task) {
+  at::Tensor owed;
+  if (enqueued_)
+    owed = enqueued_->owed(task.first);
+  else if (const std::span<const float> here = compression_.owed(task.first); !here.empty())
+    owed = at::from_blob(const_cast<float*>(here.data()), {static_cast<std::int64_t>(here.size())},
+                         at::kFloat);
+  if (!owed.defined()) return;
+  const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
+  memory_.add_more(task.first, owed, keeps_units ? 1 : 1.0 / ranks_);
 }
 
 bool StepTensors::is_as_sent(std::size_t parameter) const {
@@ -315,6 +331,12 @@ std::set<std::string> StepTensors::used_nowhere() const {
 const at::Tensor& StepTensors::mean(std::size_t parameter) const {
   return is_used_anywhere(parameter) ? memory_.view(position_of_[parameter])
                                      : parameters_[parameter].tensor.grad();
+}
+
+bool StepTensors::means_are_finite() const {
+  for (std::size_t p = 0; p < count_.size(); ++p)
+    if (is_used_anywhere(p) && !at::isfinite(mean(p)).all().item<bool>()) return false;
+  return true;
 }
 
 void StepTensors::pass_dense_means(exec::Compression& compression) {

@@ -84,6 +84,8 @@ class StepTensors {
   /// Whether all means of this step were taken for zero, there: bool, of no dimensions, where
   /// enqueue_only() is; after take_means().
   const at::Tensor& infinite_there() const { return infinite_there_; }
+  /// Of a step that counts, once all means have arrived: whether all of them are finite.
+  bool means_are_finite() const;
   /// Makes every .grad its mean(), or one of them; once they have arrived.
   void take_means();
   void take_mean(std::size_t parameter);
@@ -119,6 +121,7 @@ class StepTensors {
   template <typename Scale>
   void put(std::int32_t position, at::Tensor& grad, const Scale& scale);
   void collect(const doc::Task& task);
+  void add_owed(const doc::Task& task);
   void pack(const doc::Payload& payload);
   void unpack(const doc::Payload& payload);
   void pack_flags();

@@ -84,6 +84,20 @@ void StreamCompression::begin_step() {
   LINERATE_CHECK(!counted_, "a step begun before the one before it is settled");
   infinite_.zero_();
   damaged_.zero_();
+  owed_.clear();
+}
+
+/// What was sent is zeros on the device, which the host learns later: then it is added no more.
+void StreamCompression::begin_dense(const TaskGraph& graph,
+                                    std::span<const compress::Shape> shapes) {
+  if (const std::optional<bool> none = none_late_.take())
+    for (const auto& [name, parameter] : buckets_.tensors()) parameter->forget_sent(*none);
+  for (const auto& [position, parameter] : buckets_.dense_ones(graph, shapes)) {
+    const at::Tensor owed = parameter->begin_dense(rank_);
+    if (!owed.defined()) continue;
+    owed_.resize(shapes.size());
+    owed_[position] = owed;
+  }
 }
 
 void StreamCompression::take_dense_mean(const std::string& name, const compress::Shape& shape,
@@ -108,9 +122,14 @@ at::Tensor StreamCompression::found_infinite() const { return infinite_.any(); }
 
 void StreamCompression::settle(const at::Tensor& none) {
   LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
+  bool sent = false;
   for (const auto& [name, parameter] : buckets_.tensors())
-    counted_->contains(name) ? parameter->drop() : parameter->keep(none);
+    if (counted_->contains(name))
+      parameter->drop();
+    else
+      sent = parameter->keep(none) || sent;
   counted_.reset();
+  if (sent) none_late_.ask(none);
   if (!buckets_.tensors().empty()) damaged_late_.ask(damaged_.any());
 }
 

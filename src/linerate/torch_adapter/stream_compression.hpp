@@ -9,10 +9,12 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/exec/coded_bucket.hpp"
 #include "linerate/exec/step_compression.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
@@ -45,6 +47,11 @@ class StreamCompression final : public exec::StepCompression {
   void set_plan(std::shared_ptr<const doc::Plan> plan) override;
   std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
+  void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
+  /// As exec::Compression's: f32[elements]; undefined: nothing.
+  at::Tensor owed(std::int32_t position) const {
+    return owed_.empty() ? at::Tensor() : owed_[to_index(position)];
+  }
   bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
   /// Does nothing for a parameter that the compressor codes. `mean`: f32[elements].
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
@@ -103,6 +110,8 @@ class StreamCompression final : public exec::StepCompression {
   // Of this step, by bucket: tasks of several may run at a time.
   at::Tensor infinite_, damaged_;  // bool[buckets]
   torch_streams::LateAnswer damaged_late_;
+  std::vector<at::Tensor> owed_;  // by position; empty: nothing in this step
+  torch_streams::LateAnswer none_late_;
 };
 
 }  // namespace linerate::torch_adapter

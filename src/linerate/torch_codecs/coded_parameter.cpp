@@ -27,6 +27,7 @@ void CodedParameter::use(const compress::TensorMethod& method) {
   keeps_ = compress::keeps_residual(*method.compressor);
   residual_.reset();
   next_.reset();
+  was_sent_ = false;
   codec_.reset();
   two_phase_.reset();
   if (method.two_phase)
@@ -46,22 +47,44 @@ void CodedParameter::use(const compress::TensorMethod& method) {
 }
 
 void CodedParameter::load(const compress::CompressedTensorState& from) {
-  if (!from.residual.empty()) {
-    residual_ = zeros();
-    residual_.copy_(
-        at::from_blob(const_cast<float*>(from.residual.data()), {shape_.elements}, at::kFloat));
-  }
+  set_residual(from);
   two_phase_ ? two_phase_->load(from.two_phase) : codec_->load(from.codec);
+}
+
+void CodedParameter::set_residual(const compress::CompressedTensorState& from) {
+  if (from.residual.empty()) return;
+  residual_ = zeros();
+  residual_.copy_(
+      at::from_blob(const_cast<float*>(from.residual.data()), {shape_.elements}, at::kFloat));
+}
+
+/// Nothing waits in the steps after the first of them.
+at::Tensor CodedParameter::begin_dense(int rank) {
+  if (std::exchange(may_owe_elsewhere_, false)) {
+    loaded_ = state();
+    compress::own_all_owed(loaded_, rank);
+    residual_.reset();
+    set_residual(loaded_);
+    loaded_.residual.clear();
+    label_.clear();
+    next_.reset();
+    codec_.reset();
+    two_phase_.reset();
+    keeps_ = was_sent_ = false;
+  }
+  sends_residual_ = residual_.defined();
+  return residual_;
 }
 
 void CodedParameter::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                                 const at::Tensor& gradient) {
   const compress::KeepDenormals keep;
   keys_ = compress::keys_of_step(seed, step, name_, rank);
-  is_touched_ = true;
+  is_touched_ = may_owe_elsewhere_ = true;
+  sends_residual_ = !keeps_ && residual_.defined();
   if (keeps_)
     next_.copy_(residual_);
-  else if (residual_.defined())
+  else if (sends_residual_)
     gradient.add_(residual_);
 }
 
@@ -70,14 +93,13 @@ void CodedParameter::take_dense(const at::Tensor& mean) {
   codec_->decode(0, {}, mean);
 }
 
-/// A method without error feedback has sent the residual that another one left.
-void CodedParameter::keep(const at::Tensor& none) {
-  if (!std::exchange(is_touched_, false)) return;
+bool CodedParameter::keep(const at::Tensor& none) {
   const compress::KeepDenormals denormals;
-  if (keeps_)
-    at::where_out(residual_, none, residual_, next_);
-  else if (residual_.defined())
-    residual_.mul_(none);
+  const bool sent = std::exchange(sends_residual_, false) && residual_.defined();
+  if (sent) residual_.mul_(none);
+  was_sent_ = was_sent_ || sent;
+  if (!std::exchange(is_touched_, false)) return sent;
+  if (keeps_) at::where_out(residual_, none, residual_, next_);
   if (two_phase_) {
     two_phase_->undo_if(none);
     two_phase_->keep();
@@ -85,9 +107,15 @@ void CodedParameter::keep(const at::Tensor& none) {
     codec_->undo_if(none);
     codec_->keep();
   }
+  return sent;
+}
+
+void CodedParameter::forget_sent(bool was_none) {
+  if (std::exchange(was_sent_, false) && !was_none) residual_.reset();
 }
 
 void CodedParameter::drop() {
+  sends_residual_ = false;
   if (!std::exchange(is_touched_, false)) return;
   two_phase_ ? two_phase_->drop() : codec_->drop();
 }
@@ -132,22 +160,26 @@ compress::CompressedTensorState CodedParameter::state() const {
   if (label_.empty()) {  // no step has used it since it was loaded
     compress::CompressedTensorState state = loaded_;
     state.elements = shape_.elements;
+    add_residual(state);
     return state;
   }
   compress::CompressedTensorState state{shape_.elements, {}, label_, {}, {}};
-  if (residual_.defined()) {
-    const at::Tensor host = residual_.cpu();
-    const auto* first = host.const_data_ptr<float>();
-    state.residual.assign(first, first + host.numel());
-    const auto is_zero = [](float x) { return x == 0; };
-    if (!keeps_ && std::all_of(state.residual.begin(), state.residual.end(), is_zero))
-      state.residual.clear();  // it was sent
-  }
+  add_residual(state);
   if (two_phase_)
     state.two_phase = two_phase_->save();
   else
     state.codec = codec_->save();
   return state;
+}
+
+void CodedParameter::add_residual(compress::CompressedTensorState& to) const {
+  if (!residual_.defined()) return;
+  const at::Tensor host = residual_.cpu();
+  const auto* first = host.const_data_ptr<float>();
+  to.residual.assign(first, first + host.numel());
+  const auto is_zero = [](float x) { return x == 0; };
+  if (!keeps_ && std::all_of(to.residual.begin(), to.residual.end(), is_zero))
+    to.residual.clear();  // it was sent
 }
 
 }  // namespace linerate::torch_codecs

@@ -36,11 +36,18 @@ class CodedParameter {
 
   /// `gradient`: f32[elements], as all here.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient);
+  /// As CodedTensor's: f32[elements]; undefined: nothing is owed. It stays defined, of zeros, after
+  /// a step that counts until forget_sent().
+  at::Tensor begin_dense(int rank);
   void take_dense(const at::Tensor& mean);
   /// The step counts; if `none` says so (bool, of no dimensions) with nothing in it: then residual
   /// and all tensors of the codec are as before.
-  void keep(const at::Tensor& none);
+  /// Returns whether it sent what was owed with its gradient.
+  bool keep(const at::Tensor& none);
   void drop();
+  /// The host has learnt of each keep() that returned true since the last call whether there was
+  /// nothing in one of them.
+  void forget_sent(bool was_none);
 
   TensorPayload encode(int round, const at::Tensor& gradient, int ranks, int phase);
   void decode(int round, const TensorArrived& arrived, const at::Tensor& mean);
@@ -60,6 +67,8 @@ class CodedParameter {
  private:
   TensorInput input_of(const at::Tensor& gradient, int ranks, int phase) const;
   at::Tensor zeros() const;
+  void set_residual(const compress::CompressedTensorState& from);
+  void add_residual(compress::CompressedTensorState& to) const;
   void load(const compress::CompressedTensorState& from);
 
   std::string name_;
@@ -74,7 +83,10 @@ class CodedParameter {
   compress::CompressedTensorState loaded_;  // before a method is used
   compress::Keys keys_;
   std::int64_t sent_ = 0;
-  bool is_touched_ = false;  // by this step
+  bool is_touched_ = false;        // by this step
+  bool sends_residual_ = false;    // with this step's gradient
+  bool was_sent_ = false;          // by a step that is kept, unless there was nothing in it
+  bool may_owe_elsewhere_ = true;  // than in the residual
 };
 
 }  // namespace linerate::torch_codecs

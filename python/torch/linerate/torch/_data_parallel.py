@@ -360,8 +360,7 @@ class DataParallel(torch.nn.Module):
         """Goes on with it. Collective."""
         if state.get("format") != 1:
             raise _core.InputError(f"exchange state: expected format 1, found {state.get('format')!r}")
-        if state["compression"]:
-            self._core.load_compression_state(state["compression"], "exchange state")
+        self._core.load_compression_state(state["compression"], "exchange state")
         if state.get("curvature"):
             self._core.load_curvature_state(state["curvature"])
         self._steps = state["steps"]

@@ -5,7 +5,7 @@
 // when signs begin. A sign has no zero: parameters whose gradient is
 // always zero need a mask of the optimizer's. This is the worker's half and, with beta=0, the
 // server's of the two-phase exchange (two_phase.hpp).
-#include <cstring>
+#include <algorithm>
 
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/scaled_signs.hpp"
@@ -32,10 +32,7 @@ class OneBitAdamCodec : public Codec {
 
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     is_dense_ = has_warm_up_ && input.phase == 0;
-    if (is_dense_) {
-      std::memcpy(payload.data(), input.gradient.data(), dense_bytes());
-      return dense_bytes();
-    }
+    if (is_dense_) return send_dense(input, payload);
     average_(momentum_.now(), input.gradient, local_);
     return signs_->encode(0, {local_, input.residual, input.keys, input.ranks}, payload);
   }
@@ -54,7 +51,15 @@ class OneBitAdamCodec : public Codec {
   std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
 
  private:
-  std::size_t dense_bytes() const { return 4 * local_.size(); }
+  /// With all that another method may have left.
+  static std::size_t send_dense(const Input& input, std::span<std::byte> payload) {
+    for (std::size_t i = 0; i < input.gradient.size(); ++i) {
+      const float kept = input.residual.empty() ? 0 : input.residual[i];
+      write_at(payload, 4 * i, input.gradient[i] + kept);
+    }
+    std::fill(input.residual.begin(), input.residual.end(), 0.0f);
+    return 4 * input.gradient.size();
+  }
   static void decode_dense(const Arrived& arrived, std::span<float> mean) {
     read_mean(arrived, mean, kOnebitAdam);
     if (!all_finite(mean)) throw InputError("onebit-adam: the sum of gradients is not finite");

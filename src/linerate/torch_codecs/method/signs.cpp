@@ -169,7 +169,11 @@ class OneBitAdamTensors : public TensorCodec {
  private:
   TensorPayload do_encode(int, const TensorInput& input) override {
     is_dense_ = settings_.freeze_step > 0 && input.phase == 0;
-    if (is_dense_) return {bytes_of(input.gradient.clone()), {}};
+    if (is_dense_) {  // with all that another method may have left
+      const at::Tensor v = corrected(input).clone();
+      keep_residual(input, at::zeros_like(v));
+      return {bytes_of(v), {}};
+    }
     const at::Tensor own = moving_average(settings_.beta, momentum_.now(), input.gradient);
     return signs_.encode(0, {own, input.residual, input.keys, input.ranks});
   }

@@ -160,7 +160,7 @@ TEST(Workload, GradientsOutOfReadyOrderAreRefused) {
 
 TEST(Workload, ScalesGradientsAndComputationAlike) {
   Workload w = small();
-  w.layers = {{"conv", "conv2d", 0.01, 0.02, 5e6}};
+  w.layers[0] = {"conv", "conv2d", 0.01, 0.02, 5e6};
   w.update_s = 0.004;
   w.buffer_bytes = 1000;
   w.add_cost = {{1e6, 1e-4}};

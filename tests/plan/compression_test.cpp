@@ -149,8 +149,9 @@ TEST(CompressionPlan, AutoCompressesABucketOnlyWhereThatIsShorter) {
   const doc::Workload w = matrices({1, 1024});
   const std::string each = "ddp(first=1B, bucket=1B)+";
   EXPECT_THAT(coded_buckets(planned(each + "fp16", w, 2)), ElementsAre(true, true));
-  EXPECT_THAT(coded_buckets(planned(each + "auto(fp16)", w, 2, 0, {{"fp16", 1e-5, 0, 1e-5, 0}})),
-              ElementsAre(false, true));
+  EXPECT_THAT(
+      coded_buckets(planned(each + "auto(fp16)", w, 2, 0, {{"fp16", 1e-5, 1e30, 1e-5, 1e30}})),
+      ElementsAre(false, true));
   EXPECT_THAT(coded_buckets(planned(each + "auto(fp16)", w, 2, 0, {{"fp16", 0, 1e8, 0, 1e8}})),
               ElementsAre(false, false));
 }

@@ -735,5 +735,18 @@ TEST(Step, ThatRanksCountDifferentlyIsSeenInCheckedMode) {
   });
 }
 
+TEST(Options, AClusterOfOnesOwnIsHeldToTheRulesOfItsFileOnEveryRank) {
+  ranks(2, [](Communicator& communicator) {
+    Mlp model;
+    DataParallelOptions options;
+    options.cluster.emplace();
+    options.cluster->network = {.bandwidth_bytes_per_s = 1e9,
+                                .latency_s = communicator.rank() == 1 ? -1.0 : 1e-5};
+    EXPECT_THAT(thrown_by<InputError>([&] { DataParallel(model, communicator, options); }),
+                AllOf(HasSubstr("DataParallelOptions::cluster: /network/latency_s: "),
+                      HasSubstr("found -1")));
+  });
+}
+
 }  // namespace
 }  // namespace linerate::torch_adapter

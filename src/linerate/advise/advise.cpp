@@ -15,6 +15,7 @@
 #include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
 
@@ -266,6 +267,8 @@ void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOpt
 
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
                    const AdviseOptions& asked) {
+  validate(workload);
+  validate(given);
   const doc::Cluster cluster = plan::with_known_codecs(given);
   const int ranks = asked.ranks > 0 ? asked.ranks : cluster.ranks;
   check(workload, asked, ranks);

@@ -11,6 +11,7 @@
 
 #include "linerate/compare/step_table.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::compare {
 namespace {
@@ -246,6 +247,9 @@ std::optional<double> ComparedRow::error() const {
 
 Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                    const CompareOptions& options) {
+  validate(predicted, "the predicted Timeline");
+  validate(measured, "the measured Timeline");
+  if (options.noise) validate(*options.noise, "the Timeline of the noise");
   Comparison comparison = Comparer(predicted, measured, options).run();
   comparison.notes = differences(predicted, measured);
   return comparison;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 #include "linerate/core/error.hpp"
@@ -10,6 +11,10 @@ namespace linerate::cost {
 
 AddTable::AddTable(std::span<const doc::AddCost> table) {
   if (table.empty()) return;
+  for (const doc::AddCost& row : table)
+    if (!(row.bytes >= 0 && row.seconds >= 0) || std::isinf(row.bytes) || std::isinf(row.seconds))
+      throw UsageError(fmt::format("add cost: expected bytes and seconds from 0, found {} B: {} s",
+                                   row.bytes, row.seconds));
   pieces_.reserve(table.size() + 1);
   pieces_.push_back({table.front().bytes, table.front().seconds, 0});
   for (std::size_t i = 1; i < table.size(); ++i) {

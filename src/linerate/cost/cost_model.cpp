@@ -9,6 +9,7 @@
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/fitted.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::cost {
 
@@ -34,7 +35,9 @@ double message_steps(Collective collective, int ranks) {
 }  // namespace
 
 CostModel::CostModel(doc::Cluster cluster, CostOptions options)
-    : CostModel(std::make_shared<const doc::Cluster>(std::move(cluster)), std::move(options)) {}
+    : CostModel(std::make_shared<const doc::Cluster>(std::move(cluster)), std::move(options)) {
+  validate(*cluster_);
+}
 
 CostModel::CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options)
     : cluster_(std::move(cluster)), options_(std::move(options)) {

@@ -83,5 +83,8 @@ std::string to_json(const Advice& a) { return written_document(kAdviceDocument, 
 Advice advice_from_json(const std::string& text, const std::string& place) {
   return read_document<Advice>(kAdviceDocument, text, place);
 }
+void validate(const Advice& a, const std::string& place) {
+  validate_document(kAdviceDocument, a, place.empty() ? "the Advice" : place);
+}
 
 }  // namespace linerate::doc

@@ -27,21 +27,20 @@ void check_segment(const JsonReader& r, const CostSegment& s) {
 }
 
 void check_segments(const JsonReader& r, const CollectiveCost& c) {
-  const JsonReader list = r.at("segments");
   for (std::size_t i = 1; i < c.segments.size(); ++i)
     if (c.segments[i].from_bytes < c.segments[i - 1].to_bytes)
-      list.item(i).at("from_bytes").refuse("ascending segments that do not overlap");
-  if (c.segments.empty()) list.refuse("at least one segment");
+      r.at("segments").item(i).at("from_bytes").refuse("ascending segments that do not overlap");
+  if (c.segments.empty()) r.at("segments").refuse("at least one segment");
 }
 
-void check_ascending(const JsonReader& list, const auto& samples) {
+void check_ascending(const JsonReader& r, std::string_view list, const auto& samples) {
   for (std::size_t i = 1; i < samples.size(); ++i)
-    if (samples[i].dim <= samples[i - 1].dim) list.item(i).at("dim").refuse("ascending dims");
+    if (samples[i].dim <= samples[i - 1].dim) r.at(list).item(i).at("dim").refuse("ascending dims");
 }
 
 void check_second_order(const JsonReader& r, const SecondOrderCost& c) {
-  if (!c.inverses.empty()) check_ascending(r.at("inverses"), c.inverses);
-  if (!c.batches.empty()) check_ascending(r.at("batches"), c.batches);
+  check_ascending(r, "inverses", c.inverses);
+  check_ascending(r, "batches", c.batches);
 }
 
 void check_network(const JsonReader& r, const Cluster& c) {
@@ -65,7 +64,7 @@ void fields(auto& v, Is<Link> auto& link) {
   if (!has_unit(v, "latency", link.latency_s, time_of))
     v.optional("latency_s", link.latency_s, at_least_zero);
   if (!has_unit(v, "line_rate", link.line_rate_bytes_per_s, rate_of))
-    v.written_if(link.line_rate_bytes_per_s > 0, "line_rate_bytes_per_s",
+    v.written_if(link.line_rate_bytes_per_s != 0, "line_rate_bytes_per_s",
                  link.line_rate_bytes_per_s, at_least_zero);
   v.written_if(link.line_rate_assumed, "line_rate_assumed", link.line_rate_assumed);
 }
@@ -78,7 +77,7 @@ void fields(auto& v, Is<CostSegment> auto& s) {
   v.required("beta_s_per_byte", s.beta_s_per_byte);
   v.optional("low", s.low);
   v.optional("high", s.high);
-  v.on_read(check_segment, s);
+  v.hold(check_segment, s);
 }
 
 void fields(auto& v, Is<RegimeSwitch> auto& s) {
@@ -102,10 +101,10 @@ void fields(auto& v, Is<CollectiveCost> auto& c) {
   v.optional("error_mean", c.error_mean, at_least_zero);
   v.optional("error_max", c.error_max, at_least_zero);
   v.required("segments", c.segments);
-  v.on_read(check_segments, c);
+  v.hold(check_segments, c);
   v.optional("switches", c.switches);
   v.optional("samples", c.samples);
-  v.written_if(c.ranks_per_node > 0, "ranks_per_node", c.ranks_per_node, Range{0, kMostRanks});
+  v.written_if(c.ranks_per_node != 0, "ranks_per_node", c.ranks_per_node, Range{0, kMostRanks});
 }
 
 void fields(auto& v, Is<CodecCost> auto& c) {
@@ -113,7 +112,7 @@ void fields(auto& v, Is<CodecCost> auto& c) {
   v.optional("encode_fixed_s", c.encode_fixed_s, seconds);
   v.required("encode_bytes_per_s", c.encode_bytes_per_s, positive);
   v.optional("decode_fixed_s", c.decode_fixed_s, seconds);
-  v.written_if(c.decode_bytes_per_s > 0, "decode_bytes_per_s", c.decode_bytes_per_s, positive);
+  v.written_if(c.decode_bytes_per_s != 0, "decode_bytes_per_s", c.decode_bytes_per_s, positive);
   v.written_if(c.on != CodingPlace::codec, "on", c.on, kCodingPlaceNames);
   v.written_if(!c.is_own(), "source", c.source);
   v.written_if(c.published, "published", c.published);
@@ -144,7 +143,7 @@ void fields(auto& v, Is<SecondOrderCost> auto& c) {
   v.optional("precondition_flops_per_s", c.precondition_flops_per_s, at_least_zero);
   v.written_if(!c.batches.empty(), "batches", c.batches);
   v.written_if(!c.device.empty(), "device", c.device);
-  v.on_read(check_second_order, c);
+  v.hold(check_second_order, c);
 }
 
 // Noise may make factors below 1: a quiet machine that measures faster under load.
@@ -174,14 +173,14 @@ void fields(auto& v, Is<Cluster> auto& c) {
   v.optional("contention", c.contention);
   v.optional("rank_speeds", c.rank_speeds);
   v.optional("reduce_s_per_byte", c.reduce_s_per_byte, at_least_zero);
-  v.written_if(c.tensor_s > 0, "tensor_s", c.tensor_s, seconds);
+  v.written_if(c.tensor_s != 0, "tensor_s", c.tensor_s, seconds);
   v.optional("memory_bytes", c.memory_bytes, positive);
   v.optional("progress_sleep_s", c.progress_sleep_s, seconds);
   v.optional("noise_floor", c.noise_floor, at_least_zero);
-  v.written_if(c.half_sum_s_per_byte > 0, "half_sum_s_per_byte", c.half_sum_s_per_byte,
+  v.written_if(c.half_sum_s_per_byte != 0, "half_sum_s_per_byte", c.half_sum_s_per_byte,
                at_least_zero);
   v.written_if(c.cores.has_value(), "cores", c.cores, Range{1, kMostRanks});
-  v.written_if(c.start_delay_s > 0, "start_delay_s", c.start_delay_s, seconds);
+  v.written_if(c.start_delay_s != 0, "start_delay_s", c.start_delay_s, seconds);
 }
 
 std::string to_json(const Cluster& c) { return written_document(kClusterDocument, c); }
@@ -191,8 +190,13 @@ Cluster cluster_from_json(const std::string& text, const std::string& place) {
 Cluster load_cluster(const std::filesystem::path& path) {
   return cluster_from_json(read_file(path), path.string());
 }
+void validate(const Cluster& c, const std::string& place) {
+  const std::string own =
+      c.name.empty() ? "the Cluster" : fmt::format("the Cluster \"{}\"", c.name);
+  validate_document(kClusterDocument, c, place.empty() ? own : place);
+}
 void save(const Cluster& c, const std::filesystem::path& path) {
-  write_file_atomically(path, to_json(c));
+  save_document(kClusterDocument, c, path);
 }
 
 }  // namespace linerate::doc

@@ -68,7 +68,7 @@ void fields(auto& v, Is<TimedRun> auto& run) {
   v.required("strategy", run.strategy);
   v.required("role", run.role, kRoles);
   v.required("round_step_s", run.round_step_s, duration);
-  v.on_read(check_some_round, run);
+  v.hold(check_some_round, run);
   v.required("encode_s", run.encode_s, seconds);
   v.required("communication_s", run.communication_s, seconds);
   v.required("decode_s", run.decode_s, seconds);
@@ -94,7 +94,7 @@ void fields(auto& v, Is<TrainedRun> auto& run) {
   v.required("steps", run.steps, Range{1, INT64_MAX});
   v.required("points", run.points);
   v.required("diverged", run.diverged);
-  v.on_read(check_points, run);
+  v.hold(check_points, run);
 }
 
 void fields(auto& v, Is<Setup> auto& s) {
@@ -109,7 +109,7 @@ void fields(auto& v, Is<Setup> auto& s) {
   v.required("mode", s.mode, Mode{});
   v.required("target_accuracy", s.target_accuracy, share);
   v.required("timed", s.timed);
-  v.on_read(check_rounds, s);
+  v.hold(check_rounds, s);
   v.required("trained", s.trained);
   v.required("notes", s.notes);
 }
@@ -136,8 +136,11 @@ Evaluation load_evaluation(const std::filesystem::path& path) {
   return evaluation_from_json(read_file(path), path.string());
 }
 
+void validate(const Evaluation& all, const std::string& place) {
+  validate_document(kEvaluationDocument, all, place.empty() ? "the Evaluation" : place);
+}
 void save(const Evaluation& all, const std::filesystem::path& path) {
-  write_file_atomically(path, to_json(all));
+  save_document(kEvaluationDocument, all, path);
 }
 
 }  // namespace linerate::doc

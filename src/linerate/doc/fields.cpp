@@ -35,4 +35,14 @@ std::size_t index_in(const JsonReader& r, std::span<const std::string_view> name
   return to_index(found - names.begin());
 }
 
+JsonReader FieldChecker::reader_of(const Json& json) {
+  static const std::string kNoPlace;
+  return {json, kNoPlace};
+}
+
+JsonReader FieldChecker::nothing() {
+  static const Json kNothing = Json::object();
+  return reader_of(kNothing);
+}
+
 }  // namespace linerate::doc

@@ -1,4 +1,5 @@
-// One list of fields a struct, from which its JSON is read and written:
+// One list of fields a struct, from which its JSON is read and written, and by which a struct that
+// a program made is held to the rules of its reader:
 //
 //   void fields(auto& v, Is<CostSample> auto& s) {
 //     v.required("bytes", s.bytes, positive);
@@ -12,6 +13,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,8 +22,10 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::doc {
 
@@ -87,8 +91,11 @@ class FieldReader {
   std::size_t size_of(std::string_view key, const auto& /*list*/) const {
     return object_.at(key).size();
   }
-  /// check(reader of the object, arguments...) for conditions on several fields.
-  void on_read(const auto& check, auto&... arguments) const { check(object_, arguments...); }
+  /// check(reader of the object, arguments...) for conditions on several fields. It asks the struct
+  /// alone; the reader says what is wrong where.
+  void hold(const auto& check, const auto&... arguments) const { check(object_, arguments...); }
+  /// The same for what is a matter of the JSON, or completes the struct.
+  void on_read(const auto& take, auto&... arguments) const { take(object_, arguments...); }
 
   void require_known_keys() const { object_.require_known_keys(known_); }
 
@@ -119,10 +126,40 @@ class FieldWriter {
 
   bool has(std::string_view /*key*/) const { return false; }
   std::size_t size_of(std::string_view /*key*/, const auto& list) const { return list.size(); }
-  void on_read(const auto& /*check*/, auto&... /*arguments*/) const {}
+  void hold(const auto& /*check*/, const auto&... /*arguments*/) const {}
+  void on_read(const auto& /*take*/, auto&... /*arguments*/) const {}
 
  private:
   Json& object_;
+};
+
+/// The fields of a struct, held to what the reader of their JSON asks. Throws InputError without a
+/// place: validate_document() finds that. No JSON is made of lists and objects, so it is fast.
+class FieldChecker {
+ public:
+  void required(std::string_view key, const auto& x, const auto&... how);
+  void optional(std::string_view key, const auto& x, const auto&... how) {
+    required(key, x, how...);
+  }
+  void written_if(bool written, std::string_view key, const auto& x, const auto&... how) {
+    if (written) required(key, x, how...);
+  }
+  void defaulted(std::string_view key, const auto& x, const auto& /*otherwise*/,
+                 const auto&... how) {
+    required(key, x, how...);
+  }
+  void derived(std::string_view /*key*/, const auto& /*make*/) const {}
+
+  bool has(std::string_view /*key*/) const { return false; }
+  std::size_t size_of(std::string_view /*key*/, const auto& list) const { return list.size(); }
+  void hold(const auto& check, const auto&... arguments) const { check(nothing(), arguments...); }
+  void on_read(const auto& /*take*/, const auto&... /*arguments*/) const {}
+
+  /// A reader of `json` as a document of no place.
+  static JsonReader reader_of(const Json& json);
+
+ private:
+  static JsonReader nothing();
 };
 
 template <typename T>
@@ -180,7 +217,7 @@ Json written_as(const T& x, const How& how) {
   else if constexpr (std::invocable<const How&, FieldWriter&, const T&>)
     return written_fields(x, how);
   else if constexpr (requires { how.size(); })
-    return how[to_index(x)];
+    return to_index(x) < how.size() ? Json(how[to_index(x)]) : Json(to_index(x));
   else if constexpr (requires { name_of(x); })
     return name_of(x);
   else if constexpr (requires { to_text(x); })
@@ -230,6 +267,43 @@ Json written_value(const T& x, const auto&... how) {
   }
 }
 
+template <typename T>
+void check_as(FieldChecker& v, const T& x) {
+  if constexpr (requires { fields(v, x); })
+    fields(v, x);
+  else if constexpr (std::same_as<T, double>)
+    static_cast<void>(FieldChecker::reader_of(x).number());
+}
+/// `how` checks the value itself, or it reads what it would write. Enums are trusted to be of their
+/// enumerators, except where a list of names ends before them.
+template <typename T, typename How>
+void check_as(FieldChecker& v, const T& x, const How& how) {
+  if constexpr (std::invocable<const How&, FieldChecker&, const T&>) {
+    how(v, x);
+  } else if constexpr (requires { how.check(v, x); }) {
+    how.check(v, x);
+  } else if constexpr (requires { how.size(); }) {
+    if (to_index(x) >= how.size()) FieldChecker::reader_of(nullptr).refuse("one of the names");
+  } else if constexpr (!std::is_enum_v<T>) {
+    const Json json = written_as(x, how);
+    T copy{};
+    read_as(FieldChecker::reader_of(json), copy, how);
+  }
+}
+void check_value(FieldChecker& v, const auto& x, const auto&... how) {
+  using T = std::remove_cvref_t<decltype(x)>;
+  if constexpr (is_optional<T>) {
+    if (x) check_value(v, *x, how...);
+  } else if constexpr (is_vector<T>) {
+    for (const auto& item : x) check_value(v, item, how...);
+  } else {
+    check_as(v, x, how...);
+  }
+}
+void FieldChecker::required(std::string_view /*key*/, const auto& x, const auto&... how) {
+  check_value(*this, x, how...);
+}
+
 /// The struct of a document whose head was looked at.
 template <typename T>
 T read_body(const JsonReader& document) {
@@ -248,11 +322,39 @@ T read_document(const DocumentKind& kind, const std::string& text, const std::st
   expect_document(document, kind);
   return read_body<T>(document);
 }
-std::string written_document(const DocumentKind& kind, const auto& x, int indent = 1) {
+Json json_of_document(const DocumentKind& kind, const auto& x) {
   Json json = new_document(kind);
   FieldWriter v(json);
   fields(v, x);
-  return json.dump(indent) + "\n";
+  return json;
+}
+/// A byte that is no UTF-8, as traces have in names, becomes U+FFFD: no recording is lost for it.
+std::string written_document(const DocumentKind& kind, const auto& x, int indent = 1) {
+  return json_of_document(kind, x).dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// The body of every validate(): what the reader of its JSON would say of a struct. Only what it
+/// refuses is made JSON, to name the place.
+template <typename T>
+void validate_document(const DocumentKind& kind, const T& x, const std::string& place) {
+  try {
+    FieldChecker v;
+    fields(v, x);
+  } catch (const InputError&) {
+    const Json json = json_of_document(kind, x);
+    static_cast<void>(read_body<T>(JsonReader(json, place)));
+    throw;
+  }
+}
+/// The body of every save(): the text is read back before it replaces anything.
+template <typename T>
+void save_document(const DocumentKind& kind, const T& x, const std::filesystem::path& path,
+                   int indent = 1) {
+  const std::string place = path.string();
+  validate(x, place);
+  const std::string text = written_document(kind, x, indent);
+  static_cast<void>(read_document<T>(kind, text, place));
+  write_file_atomically(path, text);
 }
 
 }  // namespace linerate::doc

@@ -40,6 +40,7 @@ struct OperationText {
     if (operation < 0) return nullptr;
     return to_text(plan.operations[to_index(operation)]);
   }
+  void check(FieldChecker&, std::int16_t) const {}  // validate(plan) has done it
 };
 
 /// Index of one of Plan::groups, written as its name.
@@ -54,6 +55,7 @@ struct GroupName {
     return at - plan.groups.begin();
   }
   Json write(std::int32_t group) const { return plan.groups[to_index(group)].name; }
+  void check(FieldChecker&, std::int32_t) const {}  // validate(plan) has done it
 };
 
 struct EarlierTask {
@@ -136,20 +138,24 @@ void check_elements(const JsonReader& r, const Block& b) {
     r.fail(fmt::format("expected at most {:.0e} elements of each factor", kMostElements));
 }
 
-void check_plan(const JsonReader& r, const Plan& plan) {
-  if (plan.variants.empty()) r.at("variants").refuse("at least one variant");
-  if (plan.cycle.empty()) r.at("cycle").refuse("at least one variant index");
+/// The file or the program is wrong here, not linerate.
+void check_fit(const Plan& plan, const auto& fail) {
   try {
     validate(plan);
-  } catch (const InternalError& e) {  // here it is the file that is wrong, not linerate
+  } catch (const InternalError& e) {
     const std::string_view said = e.what();
-    r.fail(fmt::format("expected a Plan whose tasks, edges and payloads fit together, found: {}",
-                       said.substr(0, said.rfind("; this is a bug"))));
+    fail(fmt::format("expected a Plan whose tasks, edges and payloads fit together, found: {}",
+                     said.substr(0, said.rfind("; this is a bug"))));
   }
 }
 
-void fields(auto& v, Is<TaskEntry> auto& entry, const Plan& plan, std::size_t index) {
-  auto& t = entry.task;
+void check_plan(const JsonReader& r, const Plan& plan) {
+  if (plan.variants.empty()) r.at("variants").refuse("at least one variant");
+  if (plan.cycle.empty()) r.at("cycle").refuse("at least one variant index");
+  check_fit(plan, [&r](const std::string& message) { r.fail(message); });
+}
+
+void fields_of_task(auto& v, auto& t, const Plan& plan) {
   v.required("kind", t.kind, kTaskKindNames);
   v.optional("operation", t.operation, OperationText{plan});
   v.required("origin", t.origin, kOrigins);
@@ -160,10 +166,14 @@ void fields(auto& v, Is<TaskEntry> auto& entry, const Plan& plan, std::size_t in
   v.required("last", t.last, Range{-1, INT32_MAX});
   v.required("bytes", t.bytes, Range{0, INT64_MAX});
   v.written_if(t.bound, "bound", t.bound);
-  v.written_if(t.expected > 0, "expected", t.expected, Range{1, t.bytes});
-  v.written_if(t.root >= 0, "root", t.root, kIndex);
+  v.written_if(t.expected != 0, "expected", t.expected, Range{1, t.bytes});
+  v.written_if(t.root != -1, "root", t.root, kIndex);
   v.written_if(is_communication(t.kind) || t.wire != DType::f32, "wire", t.wire, parse_dtype);
   v.required("seconds", t.seconds, seconds);
+}
+
+void fields(auto& v, Is<TaskEntry> auto& entry, const Plan& plan, std::size_t index) {
+  fields_of_task(v, entry.task, plan);
   v.required("after", entry.after, EarlierTask{index});
 }
 
@@ -175,16 +185,21 @@ void fields(auto& v, Is<Payload> auto& p, std::size_t members) {
   v.required("padded", p.padded, Range{p.elements, kElements.high});
   v.required("begin", p.begin, Range{0, most});
   v.required("end", p.end, Range{p.begin, most});
-  v.written_if(p.of >= 0, "of", p.of, kIndex);
-  v.written_if(p.flags > 0, "flags", p.flags, Range{0, p.elements});
+  v.written_if(p.of != -1, "of", p.of, kIndex);
+  v.written_if(p.flags != 0, "flags", p.flags, Range{0, p.elements});
 }
 
 void fields(auto& v, Is<TaskGraph> auto& g, const Plan& plan) {
   v.required("name", g.name);
-  std::vector<TaskEntry> tasks = entries_of_tasks(g);
-  v.required("tasks", tasks,
-             [&](auto& item, auto& entry) { fields(item, entry, plan, tasks.size()); });
-  v.on_read(take_tasks, g, tasks);
+  if constexpr (std::same_as<std::remove_cvref_t<decltype(v)>, FieldChecker>) {
+    for (const Task& t : g.tasks)
+      fields_of_task(v, t, plan);  // edges: validate(plan) has done them
+  } else {
+    std::vector<TaskEntry> tasks = entries_of_tasks(g);
+    v.required("tasks", tasks,
+               [&](auto& item, auto& entry) { fields(item, entry, plan, tasks.size()); });
+    v.on_read(take_tasks, g, tasks);
+  }
   v.required("next_step", g.next_step);
   const std::size_t members = v.size_of("members", g.members);
   v.required("payloads", g.payloads, [members](auto& item, auto& p) { fields(item, p, members); });
@@ -202,8 +217,8 @@ void fields(auto& v, Is<GradientEntry> auto& entry) {
   v.required("layer", entry.layer, Range{-1, INT32_MAX});
   v.written_if(entry.elements.has_value(), "elements", entry.elements, kElements);
   if (!entry.elements) return;
-  v.written_if(entry.rows > 1, "rows", entry.rows, Range{1, kElements.high});
-  v.on_read(check_matrix, entry);
+  v.written_if(entry.rows != 1, "rows", entry.rows, Range{1, kElements.high});
+  v.hold(check_matrix, entry);
 }
 
 void block_outline(auto& v, Is<Block> auto& b) {
@@ -212,7 +227,7 @@ void block_outline(auto& v, Is<Block> auto& b) {
   v.required("a", b.a, Range{0, 10'000'000});
   v.required("g", b.g, Range{1, 10'000'000});
   v.required("groups", b.groups, Range{1, 100'000});
-  v.on_read(check_elements, b);
+  v.hold(check_elements, b);
 }
 
 }  // namespace
@@ -234,7 +249,7 @@ void fields(auto& v, Is<Plan> auto& plan) {
   v.required("cycle", plan.cycle, variant);
   v.required("operations", plan.operations, parse_operation);
   v.required("groups", plan.groups, [&](auto& item, auto& g) { fields(item, g, plan.ranks); });
-  v.on_read(check_groups, plan);
+  v.hold(check_groups, plan);
   std::vector<GradientEntry> gradients = entries_of_gradients(plan);
   v.required("gradients", gradients);
   v.on_read(take_gradients, plan, gradients);
@@ -254,8 +269,15 @@ Plan plan_from_json(const std::string& text, const std::string& place) {
 Plan load_plan(const std::filesystem::path& path) {
   return plan_from_json(read_file(path), path.string());
 }
+void validate(const Plan& plan, const std::string& place) {
+  const std::string own = plan.strategy.empty() ? "the Plan" : "the Plan of " + plan.strategy;
+  const std::string& here = place.empty() ? own : place;
+  // First: an index that is out of range has no JSON.
+  check_fit(plan, [&here](const std::string& message) { throw InputError(here, message); });
+  validate_document(kPlanDocument, plan, here);
+}
 void save(const Plan& plan, const std::filesystem::path& path) {
-  write_file_atomically(path, to_json(plan));
+  save_document(kPlanDocument, plan, path);
 }
 
 }  // namespace linerate::doc

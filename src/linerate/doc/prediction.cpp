@@ -84,5 +84,8 @@ Predictions predictions_from_json(const std::string& text, const std::string& pl
   if (r.has("document")) expect_document(r, kPredictionsDocument);
   return read_body<Predictions>(r);
 }
+void validate(const Predictions& all, const std::string& place) {
+  validate_document(kPredictionsDocument, all, place.empty() ? "the Predictions" : place);
+}
 
 }  // namespace linerate::doc

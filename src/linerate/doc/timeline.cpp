@@ -98,6 +98,7 @@ const ColumnNames& event_columns() {
   return names;
 }
 
+/// As a list of the values in their order.
 struct EventRow {
   const Timeline& timeline;
 
@@ -110,8 +111,7 @@ struct EventRow {
     columns(row, e, timeline);
     if (e.end_ns < e.start_ns) {
       const auto end = std::find(all.begin(), all.end(), "end_ns") - all.begin();
-      r.item(to_index(end))
-          .refuse(fmt::format("an end no earlier than the event's start, {}", e.start_ns));
+      refuse_end(r.item(to_index(end)), e);
     }
     return e;
   }
@@ -120,6 +120,15 @@ struct EventRow {
     row.row.reserve(event_columns().all.size());
     columns(row, e, timeline);
     return std::move(row.row);
+  }
+  void check(FieldChecker& v, const Event& e) const {
+    columns(v, e, timeline);
+    if (e.end_ns < e.start_ns) refuse_end(FieldChecker::reader_of(nullptr), e);
+  }
+
+ private:
+  [[noreturn]] static void refuse_end(const JsonReader& r, const Event& e) {
+    r.refuse(fmt::format("an end no earlier than the event's start, {}", e.start_ns));
   }
 };
 
@@ -157,7 +166,7 @@ void fields(auto& v, Is<Step> auto& s) {
   v.required("start_ns", s.start_ns, kTime);
   v.required("end_ns", s.end_ns, kTime);
   v.optional("variant", s.variant);
-  v.on_read(check_step, s);
+  v.hold(check_step, s);
 }
 
 void fields(auto& v, Is<Counter> auto& c) {
@@ -203,8 +212,11 @@ Timeline timeline_from_json(const std::string& text, const std::string& place) {
 Timeline load_timeline(const std::filesystem::path& path) {
   return timeline_from_json(read_file(path), path.string());
 }
+void validate(const Timeline& t, const std::string& place) {
+  validate_document(kTimelineDocument, t, place.empty() ? "the Timeline" : place);
+}
 void save(const Timeline& t, const std::filesystem::path& path) {
-  write_file_atomically(path, to_json(t));
+  save_document(kTimelineDocument, t, path, /*indent=*/-1);
 }
 
 }  // namespace linerate::doc

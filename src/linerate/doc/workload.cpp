@@ -39,23 +39,32 @@ struct LayerIndex {
   }
 };
 
-void check_ready_order(const JsonReader& r, const Gradient& g, const Workload& w) {
-  const double before = w.gradients.empty() ? 0 : w.gradients.back().ready_s;
-  if (!(g.ready_s >= before))
-    r.at("ready_s").refuse(
-        fmt::format("at least {} (gradients stand in the order in which they get ready)", before));
+void check_ready_order(const JsonReader& r, const Workload& w) {
+  double before = 0;
+  for (std::size_t i = 0; i < w.gradients.size(); before = w.gradients[i++].ready_s)
+    if (!(w.gradients[i].ready_s >= before))
+      r.at("gradients")
+          .item(i)
+          .at("ready_s")
+          .refuse(fmt::format("at least {} (gradients stand in the order in which they get ready)",
+                              before));
 }
 
 // Forward order, and one block a layer: the gradients of a layer are those of its block.
-void check_forward_order(const JsonReader& r, const Block& b, const Workload& w) {
-  if (!w.blocks.empty() && b.layer <= w.blocks.back().layer)
-    r.at("layer").refuse(fmt::format("more than {} (blocks stand in forward order, one a layer)",
-                                     w.blocks.back().layer));
+void check_forward_order(const JsonReader& r, const Workload& w) {
+  for (std::size_t i = 1; i < w.blocks.size(); ++i)
+    if (w.blocks[i].layer <= w.blocks[i - 1].layer)
+      r.at("blocks").item(i).at("layer").refuse(fmt::format(
+          "more than {} (blocks stand in forward order, one a layer)", w.blocks[i - 1].layer));
 }
 
-void check_current(const JsonReader& r, const Workload& w) {
-  if (!w.current.empty()) r.at("current").parsed(parse_strategy);
-}
+/// A strategy, or nothing.
+struct StrategyText {
+  std::string read(const JsonReader& r) const {
+    if (!r.string().empty()) r.parsed(parse_strategy);
+    return r.string();
+  }
+};
 
 // The parts must fit into the whole, or later times would be negative.
 void check_times(const JsonReader& r, const Workload& w) {
@@ -106,9 +115,8 @@ void fields(auto& v, Is<Gradient> auto& g, const Workload& w) {
   v.optional("layer", g.layer, LayerIndex{w});
   v.defaulted("registration", g.registration, w.gradients.size(), Range{INT32_MIN, INT32_MAX});
   v.required("ready_s", g.ready_s, seconds);
-  v.on_read(check_ready_order, g, w);
   v.written_if(g.rows.has_value(), "rows", g.rows, Range{1, kMostElements});
-  v.on_read(check_rows, g);
+  v.hold(check_rows, g);
 }
 
 void fields(auto& v, Is<AddCost> auto& a) {
@@ -118,7 +126,6 @@ void fields(auto& v, Is<AddCost> auto& a) {
 
 void fields(auto& v, Is<Block> auto& b, const Workload& w) {
   v.required("layer", b.layer, Range{0, static_cast<std::int64_t>(w.layers.size()) - 1});
-  v.on_read(check_forward_order, b, w);
   v.optional("kind", b.kind, parse_block_kind);
   if (b.kind == BlockKind::unit_wise)
     v.optional("a", b.a, Range{0, 0});
@@ -148,14 +155,15 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.written_if(!w.step_origin.empty(), "step_origin", w.step_origin);
   v.optional("layers", w.layers);
   v.required("gradients", w.gradients, of_workload);
+  v.hold(check_ready_order, w);
   v.optional("add_cost", w.add_cost);
   v.written_if(!w.blocks.empty(), "blocks", w.blocks, of_workload);
+  v.hold(check_forward_order, w);
   v.optional("accumulation", w.accumulation, Range{1, kMostAccumulation});
-  v.written_if(!w.current.empty(), "current", w.current);
-  v.on_read(check_current, w);
+  v.written_if(!w.current.empty(), "current", w.current, StrategyText{});
   v.written_if(w.split_by_flops, "split_by_flops", w.split_by_flops);
-  v.on_read(check_times, w);
-  v.on_read(check_size, w);
+  v.hold(check_times, w);
+  v.hold(check_size, w);
 }
 
 std::string Workload::in_words() const {
@@ -178,7 +186,9 @@ double Workload::one_rank_step_s() const {
                 : backward_s + forward_s.value_or(0) + update_s.value_or(0) + tail_s.value_or(0);
 }
 
-double Workload::outside_backward_s() const { return one_rank_step_s() - backward_s; }
+double Workload::outside_backward_s() const {
+  return std::max(0.0, one_rank_step_s() - backward_s);  // a rounding may be below 0
+}
 
 std::string step_in_words(const Workload& w) {
   std::string text = "T_1 " + format_time(w.one_rank_step_s());
@@ -191,6 +201,7 @@ Workload scaled(Workload w, double factor) {
   if (!(factor > 0 && factor <= kMostScale))
     throw UsageError(
         fmt::format("expected a factor above 0 and at most {}, found {:g}", kMostScale, factor));
+  validate(w);
   if (factor == 1) return w;
   const auto times = [factor](auto& value) { value *= factor; };
   const auto known_times = [factor](std::optional<double>& value) {
@@ -223,8 +234,11 @@ Workload workload_from_json(const std::string& text, const std::string& place) {
 Workload load_workload(const std::filesystem::path& path) {
   return workload_from_json(read_file(path), path.string());
 }
+void validate(const Workload& w, const std::string& place) {
+  validate_document(kWorkloadDocument, w, place.empty() ? w.in_words() : place);
+}
 void save(const Workload& w, const std::filesystem::path& path) {
-  write_file_atomically(path, to_json(w));
+  save_document(kWorkloadDocument, w, path);
 }
 
 }  // namespace linerate::doc

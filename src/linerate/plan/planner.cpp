@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/pass/compute.hpp"
 
@@ -212,6 +213,8 @@ Traits traits_of(const doc::Strategy& given) {
 
 doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
                     const doc::Strategy& strategy, int ranks, const PlanOptions& options) {
+  validate(workload);
+  validate(cluster);
   const Planner planner(strategy, cluster);
   if (options.cost) return planner.plan(workload, *options.cost, ranks, options);
   return planner.plan(workload, cost::CostModel(cluster), ranks, options);

@@ -4,6 +4,7 @@
 
 #include "linerate/core/file.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/report/advice_section.hpp"
 #include "linerate/report/evaluation_section.hpp"
 #include "linerate/report/prediction_section.hpp"
@@ -84,6 +85,10 @@ void add_files(Inputs& inputs, const std::vector<std::string>& files) {
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version) {
   Page page{
       inputs.title.empty() ? "linerate report" : inputs.title, inputs.files, command, version, {}};
+  for (const doc::Advice& advice : inputs.advice) validate(advice);
+  for (const doc::Evaluation& evaluation : inputs.evaluations) validate(evaluation);
+  for (const auto& [file, predictions] : inputs.predictions) validate(predictions, file);
+  for (const NamedTimeline& shown : inputs.timelines) validate(shown.timeline, shown.file);
   for (const doc::Advice& advice : inputs.advice) page.sections.push_back(section_of(advice));
   for (const doc::Evaluation& evaluation : inputs.evaluations)
     for (Section& section : sections_of(evaluation)) page.sections.push_back(std::move(section));

@@ -6,6 +6,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/steady_cycle.hpp"
 
@@ -125,6 +126,8 @@ class Writer {
 
 doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& workload,
                                  const cost::CostModel& model) {
+  validate(plan, "");
+  validate(workload);
   doc::Timeline out;
   out.mode = "predicted";
   out.source = "simulated";

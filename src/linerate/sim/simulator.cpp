@@ -7,6 +7,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/stop.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/step_exposure.hpp"
 
@@ -148,6 +149,7 @@ double Simulator::step_s(const doc::Plan& plan, const cost::CostModel& model) {
 }
 
 SimResult simulate(const doc::Plan& plan, const cost::CostModel& model) {
+  validate(plan, "");
   return Simulator().simulate(plan, model);
 }
 

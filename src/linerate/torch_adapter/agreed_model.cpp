@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -17,6 +18,9 @@ ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buff
     if (state.trained.empty()) wrong = "no parameter requires a gradient";
   }
   comm::require_no_problem(communicator, who, wrong);
+  comm::require_success(communicator, who, [&] {
+    if (options.cluster) validate(*options.cluster, who + ": DataParallelOptions::cluster");
+  });
   comm::require_same(communicator, who + ": model", describe(parameters, buffers));
   comm::require_same(
       communicator, who + ": options",

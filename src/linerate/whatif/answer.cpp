@@ -15,6 +15,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
 #include "linerate/cost/price_notes.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/plan_series.hpp"
@@ -54,7 +55,7 @@ class Asking {
  public:
   Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question,
          CodecCosts costs = CodecCosts::known_elsewhere)
-      : workload_(workload),
+      : workload_(valid(workload, cluster)),
         question_(question),
         left_out_(left_out(workload, cluster, question.preset)),
         base_(cost_model(workload, cluster, question, costs)),
@@ -160,6 +161,11 @@ class Asking {
   }
 
  private:
+  static const doc::Workload& valid(const doc::Workload& workload, const doc::Cluster& cluster) {
+    validate(workload);
+    validate(cluster);
+    return workload;
+  }
   /// Values in the order in which they are first given.
   template <typename Value>
   static std::vector<Value> once(const std::vector<Value>& given) {

@@ -12,6 +12,7 @@
 #include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -224,7 +225,10 @@ class Writer {
 
 }  // namespace
 
-std::string to_perfetto(const doc::Timeline& timeline) { return Writer(timeline).write(); }
+std::string to_perfetto(const doc::Timeline& timeline) {
+  validate(timeline);
+  return Writer(timeline).write();
+}
 
 void save_perfetto(const doc::Timeline& timeline, const std::filesystem::path& path) {
   write_file_atomically(path, to_perfetto(timeline));

@@ -101,7 +101,7 @@ TEST(EvaluatedTraining, EndsWithWhatThereIsWhereItDivergesAndMay) {
   EXPECT_THROW(run(o, 2), InputError);
   o.ends_when_diverged = true;
   const TrainReport report = run(o, 2);
-  EXPECT_THAT(report.diverged, HasSubstr("loss of training step"));
+  EXPECT_THAT(report.diverged, HasSubstr("its loss is"));
   EXPECT_LT(report.steps, 8);
 }
 

@@ -75,6 +75,16 @@ counters::SamplerOptions sampler_options(comm::Communicator& communicator) {
 
 }  // namespace
 
+void set_step(double step_s, double forward_s, double backward_s, double update_s,
+              doc::Workload& w) {
+  w.forward_s = forward_s;
+  w.backward_s = backward_s;
+  w.update_s = update_s;
+  w.step_s = std::max(step_s, forward_s + backward_s + update_s);
+  // It is rounded in another order than that sum: the rest may be a rounding below 0.
+  w.tail_s = std::max(0.0, *w.step_s - forward_s - backward_s - update_s);
+}
+
 Measurement::Measurement(comm::Communicator& communicator,
                          const torch_adapter::NamedTensors& parameters,
                          const models::Description& model, std::int64_t first_step,
@@ -132,6 +142,15 @@ bool Measurement::block_due(std::int64_t step) const {
 bool Measurement::records(std::int64_t step) const {
   return step >= first_ && (step - first_) % (block_ + 1) != 0 &&
          (step - first_) / (block_ + 1) < blocks_;
+}
+
+bool Measurement::is_whole() const {
+  return static_cast<std::int64_t>(recorded_.size()) == blocks_ * block_;
+}
+
+bool Measurement::is_worth_writing() const {
+  const std::size_t steps = recorded_.size();
+  return is_whole() || (steps % to_index(block_) == 0 && 10 * steps >= 11 * in_result_);
 }
 
 StepProbe Measurement::probe() {
@@ -213,11 +232,8 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
   }
   doc::Workload w;
   w.name = model_.name;
-  w.forward_s = median_of(rows, kForward);
-  w.backward_s = median_of(rows, kBackward);
-  w.update_s = median_of(rows, kUpdate);
-  w.step_s = std::max(median_of(rows, kStep), *w.forward_s + w.backward_s + *w.update_s);
-  w.tail_s = *w.step_s - *w.forward_s - w.backward_s - *w.update_s;
+  set_step(median_of(rows, kStep), median_of(rows, kForward), median_of(rows, kBackward),
+           median_of(rows, kUpdate), w);
 
   const std::size_t layers = timer_.layers().size(), parameters = parameter_names_.size();
   const std::size_t at = kGradients + parameters;
@@ -264,8 +280,10 @@ std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
   return blocks;
 }
 
-std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
-                                                       std::int64_t buffer_bytes) {
+std::optional<Measurement::Result> Measurement::result(std::int64_t batch,
+                                                       std::int64_t buffer_bytes, bool last) {
+  if (alone_.empty() || recorded_.empty()) return std::nullopt;
+  in_result_ = recorded_.size();
   std::vector<double> mine;
   std::size_t columns = 0;
   for (const StepProbe& probe : alone_) {
@@ -280,8 +298,10 @@ std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
   result.workload.blocks = blocks_of(batch);
   result.workload.batch_per_rank = batch;
   result.workload.buffer_bytes = buffer_bytes;
-  for (doc::Counter& counter : sampler_.stop()) recorder_.add(std::move(counter));
+  if (last)
+    for (doc::Counter& counter : sampler_.stop()) recorder_.add(std::move(counter));
   doc::Timeline timeline = recorder_.timeline();
+  if (last) recorder_.keep(false), recorder_.forget();
   // The executor records every step; only whole, counted ones are of use.
   const std::set<std::int32_t> counted(recorded_.begin(), recorded_.end());
   std::erase_if(timeline.events, [&](const doc::Event& e) { return !counted.contains(e.step); });
@@ -293,6 +313,7 @@ std::optional<Measurement::Result> Measurement::finish(std::int64_t batch,
   std::vector<double> lengths;
   for (const doc::Step& step : result.timeline.steps) lengths.push_back(step.seconds());
   result.recorded_step_s = median(lengths);
+  result.steps = static_cast<std::int64_t>(recorded_.size());
   return result;
 }
 

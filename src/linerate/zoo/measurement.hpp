@@ -33,6 +33,11 @@ struct StepProbe {
   torch_adapter::StepReport report = {};  // of a step with an exchange
 };
 
+/// Medians of a step and its parts: the step holds its parts, and the tail is what they leave of
+/// it.
+void set_step(double step_s, double forward_s, double backward_s, double update_s,
+              doc::Workload& w);
+
 /// Blocks of compute-only steps and of recorded ones take turns, so that a drift of the machine's
 /// speed meets both alike. The first step after each change is run and not counted.
 class Measurement {
@@ -48,6 +53,11 @@ class Measurement {
   bool block_due(std::int64_t step) const;
   /// Whether to record this step: it directly follows a block.
   bool records(std::int64_t step) const;
+  /// Whether the last step to record is there.
+  bool is_whole() const;
+  /// Whether a block of recorded steps is over, and result() would have a tenth more than it had or
+  /// all of it.
+  bool is_worth_writing() const;
   StepProbe probe();
 
   void begin_step(std::int64_t step) { recorder_.begin_step(static_cast<std::int32_t>(step)); }
@@ -58,9 +68,11 @@ class Measurement {
     doc::Timeline timeline;
     doc::Workload workload;
     double recorded_step_s = 0;
+    std::int64_t steps = 0;  // recorded
   };
-  /// Collective; the result is rank 0's. Throws UsageError when the run was too short to measure.
-  std::optional<Result> finish(std::int64_t batch, std::int64_t buffer_bytes);
+  /// What was recorded so far. Collective. The result is rank 0's, and absent if no step was
+  /// recorded. `last`: counters are in it, and nothing is recorded after it.
+  std::optional<Result> result(std::int64_t batch, std::int64_t buffer_bytes, bool last);
 
  private:
   std::vector<doc::Block> blocks_of(std::int64_t batch) const;
@@ -81,6 +93,7 @@ class Measurement {
   std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids
   std::vector<StepProbe> alone_;
   std::vector<std::int32_t> recorded_;
+  std::size_t in_result_ = 0;  // recorded steps of the last result
 };
 
 }  // namespace linerate::zoo

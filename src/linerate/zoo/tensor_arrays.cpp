@@ -64,8 +64,7 @@ std::optional<std::string> read_for_all(comm::Communicator& communicator,
   return content;
 }
 
-void save_measurement(const Measurement::Result& result, const TrainOptions& options,
-                      TrainReport& report) {
+void save_measurement(const Measurement::Result& result, const TrainOptions& options) {
   doc::Timeline timeline = result.timeline;
   timeline.source = options.source;
   timeline.workload = result.workload.name;
@@ -76,8 +75,6 @@ void save_measurement(const Measurement::Result& result, const TrainOptions& opt
   beside.replace_extension(".workload.json");
   save(timeline, options.record);
   save(workload, beside);
-  report.one_rank_step_s = workload.step_s;
-  report.recorded_step_s = result.recorded_step_s;
 }
 
 }  // namespace linerate::zoo

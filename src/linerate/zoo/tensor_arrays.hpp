@@ -32,8 +32,7 @@ at::Tensor tensor_of(const Array& array);
 std::optional<std::string> read_for_all(comm::Communicator& communicator,
                                         const std::filesystem::path& file);
 
-/// Writes Timeline and Workload of a recorded run and adds its figures to the report.
-void save_measurement(const Measurement::Result& result, const TrainOptions& options,
-                      TrainReport& report);
+/// Writes Timeline and Workload of a recorded run.
+void save_measurement(const Measurement::Result& result, const TrainOptions& options);
 
 }  // namespace linerate::zoo

@@ -85,8 +85,9 @@ struct TestReport {
 
 struct TrainReport {
   std::int64_t parameters = 0;
-  std::int64_t steps = 0;  // done since the start of training, resumed ones included
-  std::int64_t global_batch = 0;
+  std::int64_t steps = 0;         // done since the start of training, resumed ones included
+  std::int64_t global_batch = 0;  // as asked for
+  double samples_per_step = 0;    // that steps run here held, mean
   std::vector<EpochReport> epochs;
   std::vector<TestReport> tests;  // at the ends of epochs and as `test_every` says
   std::vector<double> losses;     // of the global batch, by step run here
@@ -98,12 +99,17 @@ struct TrainReport {
   std::uint64_t weights_hash = 0;           // over all parameters and buffers
   std::optional<double> one_rank_step_s{};  // recorded runs
   std::optional<double> recorded_step_s{};  // median of the recorded steps
-  std::string diverged{};                   // the reason, if that ended the run
+  std::int64_t recorded_steps = 0;
+  int ended_by = 0;        // the signal of TrainObserver::asks_to_end
+  std::string diverged{};  // the reason, if that ended the run
   std::vector<std::string> notes;
 };
 
-/// Called on rank 0 only.
 struct TrainObserver {
+  /// Of every rank, or of none: the signal that asks the run to end between two steps, or 0. One
+  /// rank's ends it on all of them, with what was recorded, losses and a checkpoint written.
+  std::function<int()> asks_to_end;
+  // The others are called on rank 0 only.
   std::function<void(std::int64_t step, std::int64_t steps, double loss)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
   std::function<void(const std::string&)> on_note;

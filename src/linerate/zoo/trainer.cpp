@@ -8,14 +8,18 @@
 #include <ATen/ops/flatten.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <new>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/compress/registry.hpp"
@@ -77,6 +81,27 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
 }
 
+/// LibTorch's errors without the stack of its frames, and what memory does not hold as an error of
+/// the options that asked for it.
+void speak_plainly(const std::function<void()>& action) {
+  const auto no_room = [](const std::string& said) {
+    return InputError("memory", fmt::format("expected room for model, data and batch, found none "
+                                            "({}); ask for less: --batch, --samples, --input",
+                                            said));
+  };
+  try {
+    action();
+  } catch (const c10::Error& e) {
+    const std::string said = e.what_without_backtrace();
+    if (said.find("allocate memory") != std::string::npos) throw no_room(said);
+    throw Error(70, said);
+  } catch (const std::bad_alloc& e) {
+    throw no_room(e.what());
+  } catch (const std::length_error& e) {
+    throw no_room(e.what());
+  }
+}
+
 /// Checks what compressors require of the optimizer.
 void check_momentum(const TrainOptions& options) {
   const doc::Strategy strategy = doc::parse_strategy(options.strategy);
@@ -113,7 +138,8 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
                  const TrainObserver& observer, const Shared& shared)
     : options_(options), communicator_(communicator), observer_(observer) {
   // Wrong input is reported once, whichever ranks it concerns.
-  comm::require_success(communicator_, "setting up", [this] { set_up(); });
+  comm::require_success(communicator_, "setting up",
+                        [this] { speak_plainly([this] { set_up(); }); });
   comm::require_same(communicator_, "training", lines_of(settings_));
   take_places();
   if (options_.resume) resume();
@@ -198,6 +224,7 @@ TrainReport Trainer::run() {
     const bool whole = run_epoch_or_diverge(epoch);
     if (!diverged_.empty()) break;
     require_same_state();
+    if (ended_by_ != 0) break;
     const TestResult result = test();
     epoch.test_loss = result.loss;
     epoch.test_accuracy = result.accuracy;
@@ -207,38 +234,76 @@ TrainReport Trainer::run() {
     if (!options_.checkpoint.empty()) save();
   }
   parallel_->settle();
-  if (report.epochs.empty() && diverged_.empty())
+  if (asking_) asking_->wait();
+  if (ended_by_ != 0 && !options_.checkpoint.empty()) save();
+  if (report.epochs.empty() && diverged_.empty() && ended_by_ == 0)
     note("nothing to do: the checkpoint is at step " + std::to_string(step_));
   require_same_state();
   report.steps = step_;
   report.tests = tests_;
   report.diverged = diverged_;
+  report.ended_by = ended_by_;
   report.weights_hash = weights_hash();
   if (!seconds_.empty()) {
     report.median_step_s = median(seconds_);
+    report.samples_per_step = static_cast<double>(samples_) / static_cast<double>(seconds_.size());
     report.sent_bytes_per_step = std::llround(median(sent_bytes_));
     report.received_bytes_per_step = std::llround(median(received_bytes_));
   }
   sum_losses(report);
-  write_results(report);
+  write_losses(report);
+  if (measurement_) write_recorded(/*last=*/true);
+  if (measured_) {
+    report.one_rank_step_s = measured_->workload.step_s;
+    report.recorded_step_s = measured_->recorded_step_s;
+    report.recorded_steps = measured_->steps;
+  }
   report.notes = notes_;
   return report;
 }
 
-void Trainer::write_results(TrainReport& report) {
-  std::optional<Measurement::Result> measured;
+void Trainer::write_losses(const TrainReport& report) {
   comm::require_success(communicator_, "losses", [&] {
     if (communicator_.rank() != 0 || options_.losses.empty()) return;
     const comm::Busy busy = communicator_.busy("writing the losses");
     write_file_atomically(options_.losses, csv_of(report));
   });
-  if (measurement_)
-    measured = measurement_->finish(options_.batch, network_->description().buffer_bytes());
+}
+
+void Trainer::write_recorded(bool last) {
+  if (recorded_) return;
+  recorded_ = last;
+  parallel_->settle();
+  measured_ = measurement_->result(options_.batch, network_->description().buffer_bytes(), last);
   comm::require_success(communicator_, "recorded run", [&] {
-    if (!measured) return;
+    if (!measured_) return;
+    if (!measurement_->is_whole())
+      measured_->timeline.notes.push_back(fmt::format(
+          "{} steps were recorded when this was written, and the run was to record more",
+          measured_->steps));
     const comm::Busy busy = communicator_.busy("writing the recorded run");
-    save_measurement(*measured, options_, report);
+    save_measurement(*measured_, options_);
+    measured_->timeline = {};
   });
+}
+
+// A rank alone does not know when the others reach the border of a step that it could end at. So
+// they ask each other, in a collective that is waited for a step later: no exchange that reaches
+// into the next step is held up by it. They ask every tenth of a second, which ranks count alike.
+bool Trainer::is_to_end() {
+  constexpr double kEvery_s = 0.1;
+  if (!observer_.asks_to_end) return false;
+  if (communicator_.size() == 1) return (ended_by_ = observer_.asks_to_end()) != 0;
+  if (asking_) {
+    std::exchange(asking_, {})->wait();
+    if ((ended_by_ = static_cast<int>(ending_[0])) != 0) return true;
+    const double steps = kEvery_s / std::max(ending_[1], 1e-6);
+    next_question_ = step_ + std::clamp<std::int64_t>(std::llround(steps), 1, 1000) - 1;
+  }
+  if (step_ < next_question_) return false;
+  ending_ = {static_cast<double>(observer_.asks_to_end()), seconds_.back()};
+  asking_ = communicator_.all_reduce(comm::buffer(ending_), comm::Reduce::max, "end of the run");
+  return false;
 }
 
 void Trainer::visit_epoch() {
@@ -253,10 +318,11 @@ bool Trainer::run_epoch(EpochReport& report) {
   std::int64_t samples = 0;
   for (; step_in_epoch_ < steps && step_ < last_step_;) {
     if (step_ == options_.checked_steps + first_step_) communicator_.set_checked(false);
-    if (measurement_ && measurement_->block_due(step_)) measure_compute_only();
-    const bool record = measurement_ && measurement_->records(step_);
-    StepProbe probe = measurement_ ? measurement_->probe() : StepProbe{};
-    if (measurement_) measurement_->begin_step(step_);
+    const bool measures = measurement_ && !recorded_;
+    if (measures && measurement_->block_due(step_)) measure_compute_only();
+    const bool record = measures && measurement_->records(step_);
+    StepProbe probe = measures ? measurement_->probe() : StepProbe{};
+    if (measures) measurement_->begin_step(step_);
     const Range whole = plan_.step(step_in_epoch_);
     const comm::Traffic before = communicator_.traffic();
     const double loss = step(whole, Mode::exchange, &probe);
@@ -268,13 +334,16 @@ bool Trainer::run_epoch(EpochReport& report) {
     report.seconds += duration;
     loss_sum += loss * static_cast<double>(whole.size());
     samples += whole.size();
+    samples_ += whole.size();
     ++step_in_epoch_;
     ++step_;
     watch_steps(duration, loss);
+    if (record && measurement_->is_worth_writing()) write_recorded(measurement_->is_whole());
     if (options_.checkpoint_every && !options_.checkpoint.empty() &&
         step_ % *options_.checkpoint_every == 0)
       save();
     if (options_.test_every && step_ % *options_.test_every == 0) test();
+    if (step_ < last_step_ && is_to_end()) return false;
   }
   communicator_.all_reduce(comm::buffer(loss_sum), comm::Reduce::sum, "loss of the epoch")->wait();
   report.train_loss = samples > 0 ? loss_sum / static_cast<double>(samples) : 0;
@@ -336,9 +405,10 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   else if (std::isfinite(loss_here))
     loss.backward();
   else  // every rank learns of it in finish(), before it reaches their weights
-    parallel_->refuse_step("the loss of training step " + std::to_string(step_ + 1) + " is " +
-                           std::to_string(std::abs(loss_here)) +  // nan has a sign
-                           "; nothing of this step was applied. Lower --lr, or look at the data");
+    parallel_->refuse_step(fmt::format(  // nan has a sign
+        "its loss is {}{}; nothing of this step was applied. Lower --lr, or look at the data",
+        std::abs(loss_here),
+        first_step_ > 0 ? fmt::format(" (step {} since the start of the training)", step_) : ""));
   if (probe->timer) probe->spans = probe->timer->end();
   probe->exchange_ns = steady_ns();
   torch::optim::Optimizer& optimizer = optimizer_->at_rate(schedule_.at(step_));
@@ -450,7 +520,9 @@ std::uint64_t Trainer::weights_hash() const {
 
 TrainReport train(const TrainOptions& options, comm::Communicator& communicator,
                   const TrainObserver& observer) {
-  return Trainer(options, communicator, observer).run();
+  TrainReport report;
+  speak_plainly([&] { report = Trainer(options, communicator, observer).run(); });
+  return report;
 }
 
 }  // namespace linerate::zoo

@@ -1,6 +1,7 @@
 // The training loop of train(). Private to zoo.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,7 +81,11 @@ class Trainer {
   /// run_epoch(), or false if a loss ended the run and may.
   bool run_epoch_or_diverge(EpochReport& epoch);
   void sum_losses(TrainReport& report);
-  void write_results(TrainReport& report);
+  void write_losses(const TrainReport& report);
+  /// Writes what was recorded so far; `last`: and records nothing more.
+  void write_recorded(bool last);
+  /// Whether a rank was asked to end the run: the same on all ranks, and so is the signal.
+  bool is_to_end();
   std::uint64_t weights_hash() const;
 
   const TrainOptions options_;
@@ -106,6 +111,15 @@ class Trainer {
   std::optional<CheckpointFolder> folder_;  // on rank 0 of a run with checkpoints
   std::int64_t compared_step_ = -1;         // of the last require_same_state()
   std::int64_t epoch_ = 0, step_in_epoch_ = 0, step_ = 0, first_step_ = 0;
+  /// The signal that asks to end, and how long a step took: the largest of all ranks. It travels
+  /// while the next step computes.
+  std::array<double, 2> ending_{};
+  comm::WorkPtr asking_;
+  std::int64_t next_question_ = 0;               // step
+  std::optional<Measurement::Result> measured_;  // without its documents
+  bool recorded_ = false;                        // all that is to be recorded
+  int ended_by_ = 0;                             // a signal
+  std::int64_t samples_ = 0;                     // of the steps run here
   std::vector<double> losses_, seconds_, sent_bytes_, received_bytes_;
   std::vector<TestReport> tests_;
   std::string diverged_;

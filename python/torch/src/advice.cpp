@@ -1,4 +1,4 @@
-// linerate.torch._core.calibrate() and advise(): the verbs' own code, on a group that is there.
+// linerate.torch._core.calibrate(), advise() and save_timeline(): the verbs' own code, on a group that is there.
 #include "advice.hpp"
 
 #include <memory>
@@ -14,6 +14,7 @@
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/report/advice_text.hpp"
 #include "world.hpp"
@@ -66,6 +67,12 @@ void add_advice(py::module_& m) {
          std::string bandwidth, std::vector<std::string> more, double least_gain) {
         return advised({std::move(workload), std::move(cluster), std::move(current), ranks,
                         std::move(bandwidth), std::move(more), least_gain});
+      },
+      Unlocked());
+  m.def(
+      "save_timeline",
+      [](const std::string& text, const std::string& path) {
+        doc::save(doc::timeline_from_json(text, "the report"), path);
       },
       Unlocked());
 }

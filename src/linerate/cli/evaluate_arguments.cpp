@@ -29,9 +29,9 @@ void add_model_options(CLI::App& verb, EvaluateArguments& a) {
                   "Of one candidate, as it stands in --compressors: signsgd=0.001; repeated.")
       ->allow_extra_args(false);
   verb.add_option("--steps", a.train.steps, "Of each training; absent: 300.")
-      ->check(verbs::above_zero());
+      ->check(verbs::count());
   verb.add_option("--test-every", a.train.test_every, "Steps; absent: a twentieth of the training.")
-      ->check(verbs::above_zero());
+      ->check(verbs::count());
 }
 
 void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
@@ -48,7 +48,7 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
-      ->check(verbs::above_zero())
+      ->check(verbs::count())
       ->capture_default_str();
   verb.add_option("--tuning-rounds", a.contest.tuning_rounds, "In which bucket sizes take turns.")
       ->check(CLI::Range(1, 10'000))
@@ -76,7 +76,7 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
                   "Of -w: gradients and computation so many times as large; absent: 1.");
   verb.add_option("-c,--cluster", a.cluster, "The Cluster to plan with, with calibrated codecs.");
   verb.add_option("--ranks", a.ranks, "Fail unless the world has so many ranks.")
-      ->check(verbs::above_zero());
+      ->check(verbs::count());
   verb.add_option("-o,--output", a.output, "Write the results here, after each setup.");
   verb.add_flag("--append", a.append, "Add to the results that the file holds.");
   verb.add_option("--timeout", a.timeout, "A rank silent for this long ends the run.")
@@ -135,7 +135,7 @@ evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
 
 void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
   comm::WorldOptions world;
-  world.timeout = to_duration(verbs::parse_option("--timeout", a.timeout, parse_time));
+  world.timeout = verbs::parse_option("--timeout", a.timeout, verbs::parse_timeout);
   world.expected_size = a.ranks;
   doc::Setup place = network_of(a);
   const auto communicator = comm::make_world(world);

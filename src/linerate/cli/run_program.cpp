@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "linerate/comm/launcher.hpp"
@@ -35,9 +40,31 @@ int fail(const Error& error) {
   return error.exit_code();
 }
 
+/// LibTorch's errors go on with a stack of 30 frames.
+int fail(const std::exception& error) {
+  const std::string_view what = error.what();
+  say(std::string(what.substr(0, what.find("\nException raised from "))));
+  return 70;
+}
+
+/// The answer was printed into a full disk or a closed stream.
+std::string no_room(int error) {
+  return fmt::format("standard output: cannot write: {}; the answer is cut off",
+                     std::strerror(error));
+}
+
+/// Success, if what was printed is there.
+int succeed() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  return fail(InputError(no_room(errno)));
+}
+
 /// Also --help and --version, which CLI11 throws.
 int stop(const CLI::App& app, const CLI::ParseError& e) {
-  if (e.get_exit_code() == 0) return comm::launcher_rank().value_or(0) == 0 ? app.exit(e) : 0;
+  if (e.get_exit_code() == 0) {
+    if (comm::launcher_rank().value_or(0) == 0) app.exit(e);
+    return succeed();
+  }
   say(verbs::usage_message(app, e));
   return 2;
 }
@@ -47,14 +74,17 @@ int stop(const CLI::App& app, const CLI::ParseError& e) {
 int run_program(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
-    return 0;
+    return succeed();
   } catch (const CLI::ParseError& e) {
     return stop(app, e);
   } catch (const Error& e) {
     return fail(e);
+  } catch (const std::system_error& e) {  // fmt prints
+    return std::ferror(stdout) != 0 ? fail(InputError(no_room(e.code().value()))) : fail(e);
+  } catch (const std::bad_alloc& e) {
+    return fail(InputError("memory", "expected room for what is asked, found none; ask for less"));
   } catch (const std::exception& e) {
-    say(e.what());
-    return 70;
+    return fail(e);
   }
 }
 

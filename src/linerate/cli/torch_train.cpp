@@ -2,9 +2,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/torch_verb.hpp"
@@ -17,6 +21,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/verbs/option_checks.hpp"
+#include "linerate/verbs/option_value.hpp"
 #include "linerate/zoo/registration.hpp"
 #include "linerate/zoo/train.hpp"
 
@@ -29,6 +34,48 @@ struct Options {
   std::optional<int> ranks;
   bool json = false, registration = false;
 };
+
+struct EndingSignal {
+  int number;
+  const char* name;
+};
+/// What a terminal, a batch system and a limit of time send.
+constexpr std::array<EndingSignal, 4> kEndingSignals = {
+    {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}}};
+
+std::string name_of_signal(int number) {
+  for (const EndingSignal& s : kEndingSignals)
+    if (s.number == number) return s.name;
+  return fmt::format("signal {}", number);
+}
+
+volatile std::sig_atomic_t g_asked_by = 0;
+
+/// The first signal asks, the second ends the process.
+extern "C" void ask_to_end(int signal) {
+  if (g_asked_by != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  g_asked_by = signal;
+}
+
+/// Those that are ignored, as under nohup, stay so.
+void catch_ending_signals() {
+  for (const EndingSignal& s : kEndingSignals) {
+    struct sigaction now = {};
+    sigaction(s.number, nullptr, &now);
+    if (now.sa_handler == SIG_IGN) continue;
+    now = {};
+    now.sa_handler = ask_to_end;
+    now.sa_flags = SA_RESTART;
+    sigaction(s.number, &now, nullptr);
+  }
+}
+
+bool keeps_something(const zoo::TrainOptions& o) {
+  return !o.record.empty() || !o.losses.empty() || !o.checkpoint.empty();
+}
 
 doc::Json json_of(const zoo::TrainReport& r, const Options& o,
                   const comm::Communicator& communicator) {
@@ -53,6 +100,7 @@ doc::Json json_of(const zoo::TrainReport& r, const Options& o,
           {"received_bytes_per_step", r.received_bytes_per_step},
           {"recorded_step_s", doc::json_of(r.recorded_step_s)},
           {"one_rank_step_s", doc::json_of(r.one_rank_step_s)},
+          {"ended_by", r.ended_by == 0 ? doc::Json() : doc::Json(name_of_signal(r.ended_by))},
           {"weights_hash", fmt::format("{:016x}", r.weights_hash)},
           {"notes", r.notes}};
 }
@@ -60,15 +108,29 @@ doc::Json json_of(const zoo::TrainReport& r, const Options& o,
 void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
   if (!r.losses.empty())
     fmt::print("{} steps, median {} ({:.0f} samples/s over {} rank{}), weights {:016x}\n",
-               r.losses.size(), format_time(r.median_step_s),
-               static_cast<double>(r.global_batch) / r.median_step_s, ranks, ranks == 1 ? "" : "s",
-               r.weights_hash);
+               r.losses.size(), format_time(r.median_step_s), r.samples_per_step / r.median_step_s,
+               ranks, ranks == 1 ? "" : "s", r.weights_hash);
   if (!r.one_rank_step_s || !r.recorded_step_s) return;
   fmt::print("recorded step {}; computing alone, nothing sent, T_1 = {}: scaling factor {:.3f}\n",
              format_time(*r.recorded_step_s), format_time(*r.one_rank_step_s),
              *r.one_rank_step_s / *r.recorded_step_s);
   fmt::print("wrote {} and {}\n", o.train.record.string(),
              std::filesystem::path(o.train.record).replace_extension(".workload.json").string());
+}
+
+/// The exit code is a shell's for that signal.
+Error ended_by(const zoo::TrainReport& r, const Options& o) {
+  constexpr int kOfSignals = 128;
+  std::vector<std::string> kept;
+  if (!o.train.record.empty())
+    kept.push_back(r.recorded_steps == 0
+                       ? "no step was recorded yet"
+                       : fmt::format("{} recorded steps are kept", r.recorded_steps));
+  if (!o.train.losses.empty()) kept.push_back("the losses are kept");
+  if (!o.train.checkpoint.empty()) kept.push_back("go on from the checkpoint with --resume");
+  return on_every_rank(Error(kOfSignals + r.ended_by,
+                             fmt::format("{} ended the run after step {}; {}",
+                                         name_of_signal(r.ended_by), r.steps, join(kept, "; "))));
 }
 
 /// Which layers kfac preconditions; nothing is trained.
@@ -105,12 +167,19 @@ void run_rank(const Options& o, comm::Communicator& communicator) {
   observer.on_note = [&o](const std::string& text) {
     if (!o.json) fmt::print("{}\n", text);
   };
+  if (keeps_something(o.train)) {
+    catch_ending_signals();
+    observer.asks_to_end = [] { return static_cast<int>(g_asked_by); };
+  }
   const zoo::TrainReport report = zoo::train(o.train, communicator, observer);
-  if (communicator.rank() != 0) return;
-  if (o.json)
-    fmt::print("{}\n", json_of(report, o, communicator).dump(2));
-  else
-    print_summary(report, o, communicator.size());
+  if (communicator.rank() == 0) {
+    progress->clear();
+    if (o.json)
+      fmt::print("{}\n", json_of(report, o, communicator).dump(2));
+    else
+      print_summary(report, o, communicator.size());
+  }
+  if (report.ended_by != 0) throw ended_by(report, o);
 }
 
 /// Under mpirun the ranks of the job; else one rank alone, without MPI.
@@ -118,7 +187,7 @@ void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
   if (o.registration) return print_registration(o);
-  const Duration timeout = to_duration(parse_time(o.timeout));
+  const Duration timeout = verbs::parse_option("--timeout", o.timeout, verbs::parse_timeout);
   if (comm::launcher_rank()) {
     comm::WorldOptions world;
     world.timeout = timeout;
@@ -134,10 +203,10 @@ void run(Options& o, const std::string& command) {
 
 void add_options(CLI::App& app, Options& o) {
   zoo::TrainOptions& t = o.train;
-  const CLI::Validator positive = verbs::above_zero();
+  const CLI::Validator count = verbs::count();
   app.add_option("--model", t.model, "Network (`linerate list models`).")->required();
   add_training_options(app, t, o.input);
-  app.add_option("--classes", t.classes, "Outputs of the network.")->check(positive);
+  app.add_option("--classes", t.classes, "Outputs of the network.")->check(count);
   app.add_option("--variant", t.variant, "auto, published or small (auto: small up to 64 pixels).")
       ->capture_default_str();
   app.add_option("--strategy", t.strategy,
@@ -147,18 +216,18 @@ void add_options(CLI::App& app, Options& o) {
                  "What strategies that plan by cost know of network and compressors (`linerate "
                  "calibrate`); absent: a quick probe.");
   app.add_option("--batch", t.batch, "Samples per rank and step.")
-      ->check(positive)
+      ->check(count)
       ->capture_default_str();
   app.add_option("--epochs", t.epochs, "Passes over the data; 1 unless --steps says otherwise.")
-      ->check(positive);
-  app.add_option("--steps", t.steps, "Stop after so many steps.")->check(positive);
+      ->check(count);
+  app.add_option("--steps", t.steps, "Stop after so many steps.")->check(count);
   app.add_option("--checked-steps", t.checked_steps,
                  "First steps in which ranks compare every collective before it.")
-      ->check(verbs::from_zero())
+      ->check(verbs::count(0))
       ->capture_default_str();
   app.add_option("--checkpoint", t.checkpoint, "Folder; written at the end of each epoch.");
   app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")
-      ->check(positive);
+      ->check(count);
   app.add_flag("--resume", t.resume,
                "Continue from the checkpoint, if there is one; with the options it was written "
                "with.");
@@ -167,10 +236,10 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--record", t.record,
                  "Write a Timeline here, and the Workload next to it (.workload.json).");
   app.add_option("--record-steps", t.record_steps, "Steps to record, at most.")
-      ->check(positive)
+      ->check(count)
       ->capture_default_str();
   app.add_option("--losses", t.losses, "Write the loss of every step as CSV.");
-  app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(positive);
+  app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(count);
   app.add_option("--timeout", o.timeout, "A rank silent for this long ends the run.")
       ->capture_default_str();
   app.add_flag("--registration", o.registration,

@@ -7,22 +7,22 @@
 namespace linerate::cli {
 
 void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& input) {
-  const CLI::Validator positive = verbs::above_zero();
+  const CLI::Validator positive = verbs::above_zero(), count = verbs::count();
   verb.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
       ->capture_default_str();
   verb.add_option("--data-dir", t.data_folder, "Folder of the data set's files.");
   verb.add_option("--samples", t.samples, "Synthetic training samples.")
-      ->check(positive)
+      ->check(count)
       ->capture_default_str();
   verb.add_option("--train-samples", t.train_samples,
                   "Train on the first so many samples of the set; absent: all.")
-      ->check(positive);
+      ->check(count);
   verb.add_option("--test-samples", t.test_samples, "Test on the first so many; absent: all.")
-      ->check(positive);
+      ->check(count);
   verb.add_option("--norm-samples", t.norm_samples,
                   "Tests take batch norm's averages from the first so many training samples, by "
                   "the weights as they are then; absent: the running averages.")
-      ->check(positive);
+      ->check(count);
   verb.add_option("--input", input, "Shape of a sample, 3x32x32, or a sequence length.");
   verb.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
   verb.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")
@@ -38,9 +38,10 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
   verb.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")
       ->capture_default_str();
   verb.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
+      ->check(verbs::from_zero())
       ->capture_default_str();
   verb.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
-      ->check(verbs::from_zero())
+      ->check(verbs::count(0, verbs::kMostThreads))
       ->capture_default_str();
 }
 

@@ -34,8 +34,14 @@ constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1
                                Unit{"ms", 1e-3}, Unit{"s", 1},     Unit{"min", 60},
                                Unit{"h", 3600}};
 
-double parse_with_unit(std::string_view text, std::span<const Unit> units, std::string_view what,
-                       std::string_view example) {
+/// What a kind of value is called, an example, and the units that people most often leave out.
+struct Kind {
+  std::string_view what, example;
+  std::vector<std::string_view> usual;
+};
+
+double parse_with_unit(std::string_view text, std::span<const Unit> units, const Kind& kind) {
+  const auto& [what, example, usual] = kind;
   const std::string_view whole = trim(text);
   double number = 0;
   const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
@@ -44,10 +50,12 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, std::
     throw UsageError(fmt::format("expected {} such as {}, found \"{}\"", what, example, text));
   for (const Unit& u : units)
     if (u.name == unit) return number * u.factor;
-  if (unit.empty())
-    throw UsageError(
-        fmt::format("expected {} with a unit such as {}, found \"{}\"; write {}{} if you mean that",
-                    what, example, text, whole, units.front().name));
+  if (unit.empty()) {
+    std::vector<std::string> meant;
+    for (const std::string_view u : usual) meant.push_back(fmt::format("{}{}", whole, u));
+    throw UsageError(fmt::format("expected {} with a unit such as {}, found \"{}\"; write {}", what,
+                                 example, text, join(meant, " or ")));
+  }
   std::vector<std::string> names(units.size());
   std::transform(units.begin(), units.end(), names.begin(),
                  [](const Unit& u) { return std::string(u.name); });
@@ -74,15 +82,15 @@ std::int64_t whole_bytes(double value, std::string_view text) {
 }  // namespace
 
 Bytes parse_size(std::string_view text) {
-  return {whole_bytes(parse_with_unit(text, kSizes, "a size", "25MiB"), text)};
+  return {whole_bytes(parse_with_unit(text, kSizes, {"a size", "25MiB", {"B", "MiB"}}), text)};
 }
 
 BytesPerSecond parse_rate(std::string_view text) {
-  return {parse_with_unit(text, kRates, "a rate", "10Gbit/s")};
+  return {parse_with_unit(text, kRates, {"a rate", "10Gbit/s", {"Gbit/s", "GB/s"}})};
 }
 
 Seconds parse_time(std::string_view text) {
-  const double seconds = parse_with_unit(text, kTimes, "a time", "20us");
+  const double seconds = parse_with_unit(text, kTimes, {"a time", "20us", {"us", "ms", "s"}});
   return {seconds};
 }
 

@@ -1,5 +1,7 @@
 #include "linerate/models/description.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -37,6 +39,13 @@ Shape parse_shape(const std::string& text) {
     if (shape.back() < 1) throw wrong();
     begin = end + 1;
   }
+  constexpr double kMostValues = 1e9;
+  double values = 1;
+  for (const std::int64_t size : shape) values *= static_cast<double>(size);
+  if (values > kMostValues)
+    throw UsageError(
+        fmt::format("--input: expected at most {:g} values in a sample, found {:g} in {}",
+                    kMostValues, values, text));
   if (shape.size() > 3) throw wrong();
   return shape;
 }

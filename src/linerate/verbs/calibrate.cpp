@@ -14,6 +14,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
@@ -189,7 +190,7 @@ void add_options(CLI::App& verb, CalibrateOptions& o) {
       ->type_name(kSize);
   verb.add_option("--threads", o.threads,
                   "Compute threads per rank while probing; absent: cores / ranks.")
-      ->check(CLI::Range(1, 4096));
+      ->check(count(1, kMostThreads));
   verb.add_option("--ranks", o.ranks,
                   "Ranks that took part, where the log does not say: one count, or one for each "
                   "log, such as 2,4; ranks expected when probing.");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
@@ -32,6 +34,18 @@ CLI::Validator from_zero() {
             return complaint(text, "a number from 0", [](double x) { return x >= 0; });
           },
           "FROM 0"};
+}
+
+CLI::Validator count(std::int64_t least, std::int64_t most) {
+  return {[least, most](const std::string& text) {
+            const auto is_whole_within = [=](double x) {
+              return x >= static_cast<double>(least) && x <= static_cast<double>(most) &&
+                     x == std::floor(x);
+            };
+            return complaint(text, fmt::format("a whole number from {} to {}", least, most),
+                             is_whole_within);
+          },
+          fmt::format("{} TO {}", least, most)};
 }
 
 }  // namespace linerate::verbs

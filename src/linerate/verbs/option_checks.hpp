@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 
 namespace linerate::verbs {
 
@@ -9,5 +10,12 @@ namespace linerate::verbs {
 CLI::Validator above_zero();
 /// "expected a number from 0, found -1"
 CLI::Validator from_zero();
+
+/// Of steps, samples, ranks: no product of two of them leaves 64 bits.
+inline constexpr std::int64_t kMostCounted = 1'000'000'000;
+/// More are no machine's, and LibTorch dies of starting them.
+inline constexpr std::int64_t kMostThreads = 4096;
+/// "expected a whole number from 1 to 4096, found 100000"
+CLI::Validator count(std::int64_t least = 1, std::int64_t most = kMostCounted);
 
 }  // namespace linerate::verbs

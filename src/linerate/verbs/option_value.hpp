@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/core/duration.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
@@ -46,6 +47,15 @@ inline void refuse_input_as_output(const std::string& option, const std::string&
     if (!input.empty() && std::filesystem::equivalent(output, input, absent))
       throw UsageError(
           fmt::format("{}: {} is one of the files read; name another", option, output));
+}
+
+/// For which a silent rank is waited.
+inline Duration parse_timeout(const std::string& text) {
+  constexpr double kLeast_s = 1e-3, kMost_s = 1e9;  // as a Communicator takes them
+  const double seconds = parse_time(text).value;
+  if (!(seconds >= kLeast_s && seconds <= kMost_s))
+    throw UsageError(fmt::format("expected a time from 1ms to 1e9s, found {}", text));
+  return to_duration({seconds});
 }
 
 /// More than 0.

@@ -1,6 +1,7 @@
 """DataParallel: an nn.Module around the user's, as torch.nn.parallel.DistributedDataParallel is."""
 import contextlib
 import json
+import os
 import sys
 import time
 import warnings
@@ -402,7 +403,6 @@ class Report:
         return self._text
 
     def save(self, path):
-        """Writes it on rank 0, for linerate explain, compare and report."""
+        """Writes it on rank 0, for linerate explain, compare and report. A reader sees the old file or the new one, never a part."""
         if self._rank == 0:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(self._text)
+            _core.save_timeline(self._text, os.fspath(path))

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "evaluation/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/report/advice_section.hpp"
 #include "linerate/report/breakdown_table.hpp"
@@ -80,6 +81,42 @@ TEST(Page, IsOneFileThatFitsAPhone) {
   EXPECT_THAT(html, Not(HasSubstr("<link")));
   for (const char* outside : {"src=", "url(", "import", "fetch", "XMLHttp", "innerHTML"})
     EXPECT_THAT(html, Not(HasSubstr(outside)));
+}
+
+TEST(Page, NotesStandLastInEveryKindOfSection) {
+  Inputs inputs;
+  inputs.advice = {advice()};
+  inputs.advice[0].notes = {"note 1 of advice", "note 2 of advice"};
+  inputs.predictions = {{"", {}}};
+  inputs.predictions[0].second.notes = {"note 3 of predictions"};
+  inputs.timelines.push_back({"t.json", "t", timeline("predicted")});
+  inputs.timelines[0].timeline.notes = {"note 4 of a timeline"};
+  inputs.evaluations = {{{evaluation::sample_setup()}}};
+  inputs.evaluations[0].setups[0].notes = {"note 5 of a setup"};
+  const Page page = page_of(inputs, "", "");
+  const std::string html = to_html(page);
+  for (const char* note : {"note 1", "note 2", "note 3", "note 4", "note 5"}) {
+    const std::size_t at = html.find(note);
+    ASSERT_NE(at, std::string::npos) << note;
+    const std::string after = html.substr(at, html.find("</section>", at) - at);
+    EXPECT_THAT(after, Not(HasSubstr("<figure>"))) << note;
+    EXPECT_THAT(after, Not(HasSubstr("<table>"))) << note;
+  }
+}
+
+TEST(Page, ItsTextsCanBeChangedBeforeTheyArePrinted) {
+  Inputs inputs;
+  inputs.advice = {advice()};
+  inputs.advice[0].sentence = inputs.advice[0].candidates[0].reason = "give --ranks";
+  inputs.advice[0].notes = {"give --ranks"};
+  inputs.advice[0].ceilings = {{"a", 1, "give --ranks"}};
+  Page page = page_of(inputs, "", "");
+  for_each_text(page, [](std::string& text) {
+    if (text == "give --ranks") text = "changed";
+  });
+  const std::string html = to_html(page);
+  EXPECT_EQ(count(html, "give --ranks"), 0u);
+  EXPECT_EQ(count(html, "changed"), 4u);
 }
 
 TEST(Page, HasItsOwnScriptAndTheDataOfItsFiguresAndNoOther) {

@@ -2,6 +2,7 @@
 // dark. Its words and tables are plain HTML; a script of its own (page.js) draws the figures.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,6 +52,10 @@ struct Page {
   std::string version;               // of linerate
   std::vector<Section> sections;     // in this order
 };
+
+/// change(text) for what a page says in words: paragraphs, notes, captions, cells of tables. Not
+/// for its title, its sources and what figures draw.
+void for_each_text(Page& page, const std::function<void(std::string&)>& change);
 
 /// For element text and attribute values alike; control characters become blanks.
 [[nodiscard]] std::string escape(std::string_view text);

@@ -70,7 +70,6 @@ Section section_of(const doc::Advice& advice) {
   section.paragraphs.push_back(advice.sentence);
   for (const doc::TurningPoint& t : advice.turning_points)
     section.paragraphs.push_back(sentence_of(t));
-  for (const std::string& note : advice.notes) section.paragraphs.push_back(note);
   for (const doc::Straggler& s : advice.stragglers)
     section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
   section.figures.push_back(
@@ -83,6 +82,7 @@ Section section_of(const doc::Advice& advice) {
       ceilings.rows.push_back({c.remedy, format_time(c.step_s), c.reason});
     section.table = std::move(ceilings);
   }
+  section.notes = advice.notes;
   return section;
 }
 

@@ -69,7 +69,7 @@ Section section_of(const doc::Setup& setup) {
                                drawing_of(accuracy_chart(setup, true)),
                                table_of(evaluation::accuracy_cells(setup))});
   }
-  for (const std::string& note : setup.notes) section.paragraphs.push_back(note);
+  section.notes = setup.notes;
   if (!setup.timed.empty()) section.table = table_of(evaluation::property_cells(setup));
   return section;
 }

@@ -36,11 +36,8 @@ std::string without_folders(std::string text, const std::vector<std::string>& pa
 void drop_folders(Page& page, const std::vector<std::string>& paths) {
   const auto drop = [&paths](std::string& text) { text = without_folders(std::move(text), paths); };
   for (std::string& source : page.sources) source = std::filesystem::path(source).filename();
-  for (Section& section : page.sections) {
-    drop(section.title);
-    for (std::string& paragraph : section.paragraphs) drop(paragraph);
-    for (std::string& note : section.notes) drop(note);
-  }
+  for (Section& section : page.sections) drop(section.title);
+  for_each_text(page, drop);
   drop(page.command);
   drop(page.title);
 }

@@ -53,6 +53,23 @@ std::string html_of(const Section& s, const std::string& page_title) {
 
 }  // namespace
 
+void for_each_text(Page& page, const std::function<void(std::string&)>& change) {
+  const auto change_table = [&change](Table& table) {
+    for (std::vector<std::string>& row : table.rows)
+      for (std::string& cell : row) change(cell);
+  };
+  for (Section& section : page.sections) {
+    for (std::string& paragraph : section.paragraphs) change(paragraph);
+    for (std::string& note : section.notes) change(note);
+    for (Figure& figure : section.figures) {
+      change(figure.caption);
+      change(figure.drawing.nothing);
+      if (figure.data) change_table(*figure.data);
+    }
+    if (section.table) change_table(*section.table);
+  }
+}
+
 std::string escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());

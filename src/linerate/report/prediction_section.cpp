@@ -219,7 +219,7 @@ Section section_of(const doc::Predictions& all, const std::string& title) {
   const std::vector<Prediction>& predictions = all.predictions;
   Section section;
   section.title = title;
-  section.paragraphs = all.notes;
+  section.notes = all.notes;
   if (predictions.empty()) section.paragraphs.push_back("The file holds no prediction.");
   for (const LineChart& chart : scaling_charts(predictions))
     section.figures.push_back({chart.name, range_sentence(chart), drawing_of(chart)});

@@ -123,8 +123,10 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
     const trace::Explanation e =
         t->explanation ? *t->explanation : trace::explain(trace::job_of(t->timeline));
     say_answer(*t, e, set.size() > 1, section);
-    if (auto waiting = waiting_figure(e.breakdown, t->label))
+    if (auto waiting = waiting_figure(e.breakdown, t->label)) {
+      if (set.size() > 1) waiting->title += ": " + t->label;
       section.figures.push_back(std::move(*waiting));
+    }
     Table breakdown = breakdown_table(e, t->label);
     section.table = section.table ? beside(*section.table, breakdown) : std::move(breakdown);
   }

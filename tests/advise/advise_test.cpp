@@ -42,7 +42,7 @@ TEST(Advise, SaysWhatCodingCountsAsAndWhatIsLeftDense) {
   doc::Workload w = workload();
   const auto notes = [&] { return advise(w, cluster(1), options).notes; };
   EXPECT_THAT(notes(), testing::Not(testing::Contains(HasSubstr("free"))));
-  for (const char* what : {"topk(density=0.01): what", "topk: what", "wire=f16: what"})
+  for (const char* what : {"topk(density=0.01): what", "topk: what", "wire=fp16: what"})
     EXPECT_THAT(notes(),
                 testing::Contains(HasSubstr(std::string(what) + " coding costs here is not "
                                                                 "known"))

@@ -126,7 +126,7 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
   else
     notes.push_back(
         fmt::format("At full use of this network {} comes within {:.0f} % of one rank's "
-                    "step with payloads {:.2g} x smaller, coded for nothing.",
+                    "step with payloads {:.3g} x smaller, coded for nothing.",
                     exchange, percent, *full_use));
   return notes;
 }

@@ -196,7 +196,10 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
   for (const doc::Strategy& strategy : uncompressed()) all.add(strategy);
   for (const doc::Strategy& strategy : more) all.add(strategy);
   const std::size_t asked = all.space.strategies.size();
-  for (const doc::Component& codec : codecs) all.add_codec(codec, current);
+  for (const doc::Component& codec : codecs) {
+    static_cast<void>(plan::CodecModel::parse(codec, cluster));  // refuses values that no codec has
+    all.add_codec(codec, current);
+  }
   for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);
   const bool has_compressors =
       std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [](const doc::CodecCost& c) {

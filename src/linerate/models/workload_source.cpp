@@ -4,12 +4,14 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/models/catalogue.hpp"
 #include "linerate/models/workload.hpp"
 
 namespace linerate::models {
 namespace {
 
 doc::Workload from_zoo(const std::string& name, const WorkloadSource& source) {
+  static_cast<void>(catalogue().at(name));  // refuses a name that no model has
   if (!source.step_time)
     throw UsageError(fmt::format(
         "-w {}: a model has shapes but no times; give --step-time of one device, such as 120ms",

@@ -48,7 +48,7 @@ CodecModel CodecModel::cast(DType wire, const doc::Cluster& cluster) {
   const doc::Component component{std::string(cast_name(wire)), {}};
   if (const auto price = price_of(component, cluster.codecs))
     codec.cost = price->cost,
-    codec.about_cost = about(*price, fmt::format("wire={}", name_of(wire)));
+    codec.about_cost = about(*price, fmt::format("wire={}", cast_name(wire)));
   return codec;
 }
 

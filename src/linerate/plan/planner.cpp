@@ -155,8 +155,8 @@ std::string Planner::coding_cost_caveat() const {
   if (size_of(form_.wire.value()) >= size_of(DType::f32)) return {};
   return is_free ? fmt::format(
                        "wire={0}: what casting costs is not known and counts as free; linerate "
-                       "calibrate --codecs {1} measures it",
-                       name_of(*form_.wire), CodecModel::cast_name(*form_.wire))
+                       "calibrate --codecs {0} measures it",
+                       CodecModel::cast_name(*form_.wire))
                  : codec_->about_cost;
 }
 

@@ -51,9 +51,12 @@ std::string full_name(const CLI::App& verb) {
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
   const CLI::App& verb = deepest_verb(app);
-  const std::string unknown = unknown_word(verb);
-  return fmt::format("{}\n{} --help says what it takes",
-                     unknown.empty() ? e.what() + suggestion(verb) : unknown, full_name(verb));
+  std::string said = unknown_word(verb);
+  if (said.empty()) said = e.what() + suggestion(verb);
+  // Of what is missing or too much CLI11 says the name alone.
+  const bool names_place = said.starts_with("-") || said.starts_with("unknown");
+  if (!names_place && e.get_name() != "ExtrasError") said = full_name(verb) + ": " + said;
+  return fmt::format("{}\n{} --help says what it takes", said, full_name(verb));
 }
 
 }  // namespace linerate::verbs

@@ -48,6 +48,8 @@ class Words:
             self.words.append(name)
             return
         texts = [self._text(item, option, keyword) for item in _items(value)]
+        if not texts and not option.repeated:
+            raise _core.UsageError(f"{keyword}=: expected a value or more, found none; None is the default")
         for text in texts if option.repeated else [",".join(texts)]:
             self.words.append(f"{name}={text}")
 
@@ -57,7 +59,10 @@ class Words:
             self.documents[name] = value._held
             return name
         if isinstance(value, (str, os.PathLike)):
-            return os.fspath(value)
+            text = os.fspath(value)
+            if not text.strip():  # the parser would take the next word for the value
+                raise _core.UsageError(f"{keyword}=: expected text, found {text!r}" + ("" if option.required else "; None is the default"))
+            return text
         if isinstance(value, bool) or not _is_number(value):
             raise TypeError(f"{keyword}: expected text or a number, found {value!r}")
         unit = UNITS.get(option.type, "")

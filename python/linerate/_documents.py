@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Record(Mapping[str, Any]):
-    """An object of a document: a mapping whose keys are attributes, too. Lists in it are tuples."""
+    """An object of a document: a mapping whose keys are attributes, too. Lists in it are tuples; texts name keywords and methods of
+    Python where the document names options of the command."""
 
     __slots__ = ("_values",)
 
@@ -48,6 +49,12 @@ class Record(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self._values.items())})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of keys and values."""
+        from ._text import table_html
+
+        return table_html((), [(key, _cell(value)) for key, value in self._values.items()])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.to_dict(),)
 
@@ -56,11 +63,24 @@ class Record(Mapping[str, Any]):
         return {key: _thawed(value) for key, value in self._values.items()}
 
 
+def _cell(value: Any) -> str:
+    """A value in a line: of lists how long they are, of numbers four digits, of what is unknown a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return f"{len(value)} entries" if any(isinstance(item, (Record, tuple)) for item in value) else ", ".join(map(_cell, value))
+    return str(value)
+
+
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         return Record(value)
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
+    if isinstance(value, str):
+        return _core.in_python(value)
     return value
 
 
@@ -79,15 +99,40 @@ def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
     return f"{kind} has no {name}; " + (f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}")
 
 
+class Answers:
+    """In place of what a verb answered, in the process that unpickles it: what its methods returned when it was pickled."""
+
+    def __init__(self, answer: Any, calls: tuple[tuple[Any, ...], ...]) -> None:
+        self._of: dict[tuple[Any, ...], Any] = (
+            answer._of if isinstance(answer, Answers) else {call: getattr(answer, call[0])(*call[1:]) for call in calls}
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments: self._of[(name, *arguments)]
+
+
 class Result:
-    """What a verb answers. Its attributes are the keys of its JSON; printing it shows what the command prints."""
+    """What a verb answers. Its attributes are the keys of its JSON; printing it shows what the command prints, in the words of
+    Python. It can be copied and pickled, and equals what has the same JSON."""
 
     __slots__ = ("_held", "_record")
     _short: ClassVar[dict[str, str]] = {}  # attribute: path of its key, where that is not the attribute's name
+    _calls: ClassVar[tuple[tuple[Any, ...], ...]] = ()  # that a pickle answers; none: the extension pickles it
 
     def __init__(self, held: Any) -> None:
         object.__setattr__(self, "_held", held)
         object.__setattr__(self, "_record", None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (Answers(self._held, self._calls) if self._calls else self._held,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and type(other) is type(self) and self._json() == other._json()
+
+    def __hash__(self) -> int:
+        return hash(self._json())
 
     def _json(self) -> str:
         return self._held.to_json()
@@ -130,7 +175,7 @@ class Result:
         return [*super().__dir__(), *self._short, *self._keys()]
 
     def __str__(self) -> str:
-        return self._text().rstrip("\n")
+        return _core.in_python(self._text()).rstrip("\n")
 
     def __repr__(self) -> str:
         return f"<linerate.{type(self).__name__}>"
@@ -162,7 +207,7 @@ class Document(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """What there is to know about how it was made; of a loaded document what its file says."""
-        return self._notes
+        return tuple(map(_core.in_python, self._notes))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -183,18 +228,8 @@ class Document(Result):
     def _text(self) -> str:
         return self._json()
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._json() == other._json()
-
-    def __hash__(self) -> int:
-        return hash(self._json())
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self._json(), self._notes)
-
-
-def _restored(cls: type[Document], text: str, notes: tuple[str, ...]) -> Document:
-    return cls(cls._core_class.from_json(text, f"a {cls.__name__}"), notes)
+        return type(self), (self._held, self._notes)
 
 
 class Workload(Document):
@@ -271,7 +306,7 @@ class Fit(Result):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster._held)
-        object.__setattr__(self, "_notes", list(cluster.notes))
+        object.__setattr__(self, "_notes", list(cluster._notes))
 
     def _json(self) -> str:
         return self._held.summary_json(self._notes)
@@ -279,6 +314,9 @@ class Fit(Result):
     def to_pandas(self) -> pandas.DataFrame:
         """A row a table of collectives: collective, ranks, errors (relative)."""
         return _frame(self.to_dict()["collectives"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (Cluster(self._held, self._notes),)
 
 
 class Timeline(Document):
@@ -332,6 +370,9 @@ class Plan(Document):
     def _text(self) -> str:
         return self._planned.to_text() if self._planned is not None else self._json()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._held, self._notes, self._planned and Answers(self._planned, (("to_text",),)))
+
     def to_dot(self) -> str:
         """A graph for GraphViz, as `plan --dot` prints it."""
         return self._held.to_dot()
@@ -362,6 +403,9 @@ class Prediction(Record):
         super().__init__(values)
         object.__setattr__(self, "_held", held)
         object.__setattr__(self, "_index", index)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.to_dict(), self._held, self._index)
 
     def timeline(self) -> Timeline:
         """The predicted Timeline of this combination, as `whatif --timeline` saves it."""

@@ -26,6 +26,7 @@ class Explanation(Result):
         "reason": "why.reason",
         "leans": "why.leans",
     }
+    _calls = (("to_json",), ("to_text",), ("to_html",), ("timeline",))
 
     verdict: str
     """network-bound, skew-bound, compute-bound, host-bound, input-bound or inconclusive"""
@@ -88,7 +89,7 @@ class Predictions(Result, Sequence[Prediction]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads what save() or `whatif --json` wrote. What is read has no Plans and no Timelines of its own."""
+        """Reads what save() or `whatif --json` wrote. What is read has no Plans and no Timelines of its own; a pickle has."""
         with open(path, encoding="utf-8") as file:
             return cls(_core.Predictions.from_json(file.read(), os.fspath(path)))
 
@@ -146,6 +147,7 @@ class CollectiveTimes(Result):
     """The time of one collective over several sizes."""
 
     __slots__ = ()
+    _calls = (("to_json",), ("to_text",))
 
     predictions: tuple[Record, ...]
     """size_bytes, time_s, interval_s (90 %; None if nothing was measured), extrapolated"""
@@ -199,7 +201,7 @@ class Advice(Result):
 
     def to_text(self, all: bool = False) -> str:
         """What the command prints; with `all` every setting tried, not the best of each exchange."""
-        return self._held.to_text(all)
+        return _core.in_python(self._held.to_text(all))
 
     def _text(self) -> str:
         return self.to_text()
@@ -216,7 +218,7 @@ class Advice(Result):
         def value(cell: Any) -> Any:
             return cell["value"] if isinstance(cell, dict) else cell
 
-        return _frame([{key: value(cell) for key, cell in row.items()} for row in self.to_dict()["candidates"]])
+        return _frame([{key: value(cell) for key, cell in row.items()} for row in self._keys().to_dict()["candidates"]])
 
 
 class Comparison(Result):
@@ -224,6 +226,7 @@ class Comparison(Result):
     measured - 1."""
 
     __slots__ = ()
+    _calls = (("to_json",), ("to_text", False), ("to_text", True))
 
     step: Record
     """predicted_s, measured_s, relative_error, noise"""
@@ -234,7 +237,7 @@ class Comparison(Result):
 
     def to_text(self, tasks: bool = False) -> str:
         """What the command prints; with `tasks` every task that has a partner."""
-        return self._held.to_text(tasks)
+        return _core.in_python(self._held.to_text(tasks))
 
     def _text(self) -> str:
         return self.to_text()
@@ -267,8 +270,9 @@ class Listing(Sequence[Record]):
 
     def to_dict(self) -> dict[str, Any]:
         """What `linerate list ... --json` prints."""
-        (what,) = self._values
-        return {what: [row.to_dict() for row in self._rows]}
+        from copy import deepcopy
+
+        return deepcopy(self._values)
 
     @overload
     def __getitem__(self, index: int | str) -> Record: ...
@@ -294,12 +298,9 @@ class Listing(Sequence[Record]):
         return f"<linerate.Listing of {len(self)}: {', '.join(self.names)}>"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from ._text import table_html
 
-        rows = "".join(
-            f"<tr><td>{escape(r['name'])}</td><td>{escape(r['line'])}</td><td>{escape(r['source'])}</td></tr>" for r in self._rows
-        )
-        return f"<table><thead><tr><th>name</th><th></th><th>source</th></tr></thead><tbody>{rows}</tbody></table>"
+        return table_html(("name", "", "source"), [(row["name"], row["line"], row["source"]) for row in self._rows])
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row an entry."""

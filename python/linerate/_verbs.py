@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from . import _core
 from ._call import call, with_options
-from ._documents import Cluster, Plan, Timeline, Workload
+from ._documents import Cluster, Plan, Prediction, Timeline, Workload
 from ._results import Advice, CollectiveTimes, Comparison, Explanation, Listing, Predictions
 
 Path: TypeAlias = "str | os.PathLike[str]"
@@ -222,10 +222,17 @@ def report(
 ) -> None:
     """Writes one self-contained page with charts.
 
-    files: Timelines, Predictions, Advice and Explanations, or files that `linerate report` reads; one or a list.
+    files: Timelines, Predictions, a Prediction, Advice and Explanations, or files that `linerate report` reads; one or a list.
+    Raises UsageError for results that have no page: Workload, Cluster, Fit, Plan, CollectiveTimes, Comparison.
     """
-    files = [files] if isinstance(files, (str, os.PathLike)) or not isinstance(files, (list, tuple)) else files
-    shown = [item.timeline() if isinstance(item, Explanation) else item for item in files]
+    files = [files] if not isinstance(files, (list, tuple)) else files
+    shown = [item.timeline() if isinstance(item, (Explanation, Prediction)) else item for item in files]
+    for item in shown:
+        if not isinstance(item, (str, os.PathLike, Timeline, Predictions, Advice)):
+            raise _core.UsageError(
+                "report: files: expected Timelines, Predictions, Advice, Explanations or files, "
+                f"found a {type(item).__name__}; print it, or see its to_dict()"
+            )
     _core.write_file(os.fspath(output), call("report", {"files": shown}, progress, _core.report))
 
 

@@ -221,7 +221,7 @@ def test_pages_and_perfetto(documents, tmp_path):
     linerate.report(made["advice"], tmp_path / "one.html")
     made["advice"].save_html(tmp_path / "advice.html")
     assert (tmp_path / "one.html").read_text() == (tmp_path / "advice.html").read_text()
-    with pytest.raises(linerate.UsageError, match="expected a Timeline"):
+    with pytest.raises(linerate.UsageError, match="expected Timelines"):
         linerate.report([made["workload"]], tmp_path / "none.html")
     linerate.export(made["timeline"], tmp_path / "object.json")
     linerate.export(folder / "timeline.json", tmp_path / "file.json")

@@ -12,6 +12,7 @@ from conftest import LACKS, ROOT, TABLES, TRACES, command, run
 import linerate
 from linerate import _core
 from linerate._call import keyword_of, options_of
+from linerate._core import in_python
 
 LATE = str(TRACES / "late2.rank*.json.gz")
 EVEN = str(TRACES / "even2.rank*.json.gz")
@@ -214,7 +215,7 @@ def test_to_dict_is_what_the_command_prints(verb, keywords, words, documents, fi
     if verb == "calibrate":
         assert result.fit.to_dict() == json.loads(done.stdout)
     elif not keywords.get("timeline"):
-        assert list(result.notes) == [line.removeprefix("note: ") for line in done.stderr.splitlines() if line.startswith("note: ")]
+        assert list(result.notes) == [in_python(line.removeprefix("note: ")) for line in done.stderr.splitlines() if line.startswith("note: ")]
 
 
 def untimed(value):
@@ -257,7 +258,7 @@ def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keyword
         with pytest.raises(linerate.CommError, match="built without MPI") as caught:
             FUNCTIONS[verb](**keywords)
         done = run(verb, *words, "-o", tmp_path / "out.json", check=False)
-        assert (done.returncode, done.stderr) == (caught.value.exit_code, f"error: {caught.value}\n")
+        assert (done.returncode, in_python(done.stderr)) == (caught.value.exit_code, f"error: {caught.value}\n")
         return
     mpirun = [ROOT / "tools/mpirun", "-n", "2"]
     program = tmp_path / "probe.py"
@@ -275,7 +276,7 @@ def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keyword
 
 
 @pytest.mark.parametrize("verb, keywords, words", all_cases(SAME_ERROR))
-def test_an_error_has_the_command_s_text_and_kind(verb, keywords, words, documents, files, tmp_path):
+def test_an_error_has_the_command_s_text_in_python_s_words_and_its_kind(verb, keywords, words, documents, files, tmp_path):
     objects = {} if verb == "whatif" and keywords.get("workload") == "@cluster" else documents[0]
     if verb == "compare":
         objects = {}
@@ -283,11 +284,11 @@ def test_an_error_has_the_command_s_text_and_kind(verb, keywords, words, documen
         call(verb, keywords, objects, files)
     done = run(*words_of(verb, words, files), *(["-o", tmp_path / "out.json"] if verb in ("calibrate", "import") else []), check=False)
     assert done.returncode == caught.value.exit_code, done.stderr
-    assert done.stderr == f"error: {caught.value}\n"
+    assert in_python(done.stderr) == f"error: {caught.value}\n"
 
 
 def test_a_device_is_measured_on_by_linerate_torch_alone(documents):
-    with pytest.raises(linerate.UsageError, match="--device: LibTorch measures there, which is not here; run linerate-torch calibrate"):
+    with pytest.raises(linerate.UsageError, match="device=: LibTorch measures there, which is not here; run linerate-torch calibrate"):
         linerate.calibrate(cluster=documents[0]["cluster"], codecs="fp16", device="cuda")
 
 
@@ -356,24 +357,24 @@ def test_every_verb_is_a_function_or_needs_more_than_this_distribution():
         assert done.returncode != 0
 
 
-def test_texts_are_those_of_the_command(documents, files):
+def test_texts_are_those_of_the_command_in_python_s_words(documents, files):
     made, _ = documents
-    assert str(linerate.explain(LATE)) + "\n" == run("explain", LATE).stdout
+    assert str(linerate.explain(LATE)) + "\n" == in_python(run("explain", LATE).stdout)
     predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4], bandwidth=["1Gbit/s", "10Gbit/s"])
     typed = ["whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", "2,4", "--bandwidth", "1Gbit/s,10Gbit/s"]
-    assert str(predictions) + "\n" == run(*typed).stdout
+    assert str(predictions) + "\n" == in_python(run(*typed).stdout)
     assert predictions.to_csv() == run(*typed, "--csv").stdout
     assert predictions.to_plot() in subprocess.run(
         [command(), *map(str, typed), "--plot"], capture_output=True, text=True, env={"LC_ALL": "C.UTF-8"}).stdout
     planned = linerate.plan(made["workload"], made["cluster"], strategy="ddp")
     typed = ["plan", "-w", files["workload"], "-c", files["cluster"], "--strategy", "ddp"]
-    assert str(planned) + "\n" == run(*typed).stdout
+    assert str(planned) + "\n" == in_python(run(*typed).stdout)
     assert planned.to_dot() == run(*typed, "--dot").stdout
     advice = linerate.advise(made["workload"], made["cluster"])
     typed = ["advise", "-w", files["workload"], "-c", files["cluster"]]
-    assert advice.to_text(all=True) == run(*typed, "--all").stdout
+    assert advice.to_text(all=True) == in_python(run(*typed, "--all").stdout)
     compared = linerate.compare(made["predicted"], made["timeline"])
-    assert compared.to_text(tasks=True) == run("compare", files["predicted"], files["timeline"], "--tasks").stdout
+    assert compared.to_text(tasks=True) == in_python(run("compare", files["predicted"], files["timeline"], "--tasks").stdout)
 
 
 def test_a_prediction_s_timeline_and_plan_are_those_that_the_command_saves(documents, files, tmp_path):

@@ -4,11 +4,14 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/report/inputs.hpp"
 
 namespace linerate::python {
 
@@ -27,6 +30,9 @@ Held<Document> hold(Document document) {
 
 /// Without the GIL: what these functions do takes time and touches no Python object.
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+
+/// The page, in the words of Python.
+std::string html_of(const report::Inputs& inputs);
 
 void bind_errors(nb::module_& module);
 void bind_documents(nb::module_& module);

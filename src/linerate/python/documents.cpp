@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "linerate/core/file.hpp"
+#include "linerate/core/in_python.hpp"
 #include "linerate/python/bindings.hpp"
 #include "linerate/report/cluster_text.hpp"
 #include "linerate/report/inputs.hpp"
@@ -33,17 +34,27 @@ nb::class_<Held<Document>> bind_document(nb::module_& module, const char* name,
           [read](const std::string& text, const std::string& place) {
             return hold(read(text, place));
           },
-          nb::arg("text"), nb::arg("place"), WithoutGil());
+          nb::arg("text"), nb::arg("place"), WithoutGil())
+      .def("__getstate__", [](const Handle& held) { return doc::to_json(*held.document); })
+      .def("__setstate__", [read](Handle& held, const std::string& text) {
+        new (&held) Handle(hold(read(text, "a pickle")));
+      });
 }
 
 std::string page_of(const Held<doc::Timeline>& held) {
   report::Inputs inputs;
   const doc::Timeline& timeline = *held.document;
   inputs.timelines.push_back({timeline.source, timeline.strategy, timeline});
-  return report::to_html(report::page_of(inputs, "", std::string(kVersion)));
+  return html_of(inputs);
 }
 
 }  // namespace
+
+std::string html_of(const report::Inputs& inputs) {
+  report::Page page = report::page_of(inputs, "", std::string(kVersion));
+  report::for_each_text(page, [](std::string& text) { text = in_python(text); });
+  return report::to_html(page);
+}
 
 void bind_documents(nb::module_& module) {
   module.def(

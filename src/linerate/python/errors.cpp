@@ -1,29 +1,62 @@
-// Kinds of error: those of docs/errors.md, under the same names, with the command's text.
+// Kinds of error: those of docs/errors.md, under the same names, with the command's text in the
+// words of Python.
 #include "linerate/core/error.hpp"
+
+#include "linerate/core/in_python.hpp"
 #include "linerate/python/bindings.hpp"
 
 namespace linerate::python {
 namespace {
 
+struct Kind {
+  const char* name;
+  int exit_code;
+  const char* says;
+  bool (*is)(const Error&);
+};
+
 template <typename E>
-void bind_kind(nb::module_& module, const char* name, int exit_code, nb::handle base,
-               const char* says) {
-  nb::exception<E> kind(module, name, base.ptr());
-  kind.attr("exit_code") = exit_code;
-  kind.attr("__doc__") = says;
+bool is_a(const Error& error) {
+  return dynamic_cast<const E*>(&error) != nullptr;
+}
+
+constexpr Kind kKinds[] = {
+    {"UsageError", 2, "Wrong option, argument, strategy, unit.", is_a<UsageError>},
+    {"InputError", 3, "A file, a document or the job is wrong.", is_a<InputError>},
+    {"CommError", 4, "Ranks are absent, or one failed.", is_a<CommError>},
+    {"DeviceError", 5, "An accelerator failed or is absent.", is_a<DeviceError>},
+    {"InternalError", 70, "A bug in linerate.", is_a<InternalError>},
+    {"Error", 1, "Base of every error of linerate. exit_code: what the command exits with.",
+     [](const Error&) { return true; }}};  // the base last: it is any kind's
+
+PyObject* classes[std::size(kKinds)];  // of kKinds; as long as the program lives
+
+void raise(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    for (std::size_t i = 0; i < std::size(kKinds); ++i)
+      if (kKinds[i].is(error)) return PyErr_SetString(classes[i], in_python(error.what()).c_str());
+  }
 }
 
 }  // namespace
 
 void bind_errors(nb::module_& module) {
-  bind_kind<Error>(module, "Error", 1, PyExc_Exception,
-                   "Base of every error of linerate. exit_code: what the command exits with.");
-  const nb::object base = module.attr("Error");
-  bind_kind<UsageError>(module, "UsageError", 2, base, "Wrong option, argument, strategy, unit.");
-  bind_kind<InputError>(module, "InputError", 3, base, "A file, a document or the job is wrong.");
-  bind_kind<CommError>(module, "CommError", 4, base, "Ranks are absent, or one failed.");
-  bind_kind<DeviceError>(module, "DeviceError", 5, base, "An accelerator failed or is absent.");
-  bind_kind<InternalError>(module, "InternalError", 70, base, "A bug in linerate.");
+  for (std::size_t i = std::size(kKinds); i-- > 0;) {
+    PyObject* const base =
+        i + 1 == std::size(kKinds) ? PyExc_Exception : classes[std::size(kKinds) - 1];
+    const std::string name = std::string("linerate.") + kKinds[i].name;
+    classes[i] = PyErr_NewExceptionWithDoc(name.c_str(), kKinds[i].says, base, nullptr);
+    if (!classes[i]) throw nb::python_error();
+    const nb::object kind = nb::borrow(classes[i]);
+    kind.attr("exit_code") = kKinds[i].exit_code;
+    module.attr(kKinds[i].name) = kind;
+  }
+  nb::register_exception_translator(raise);
+  module.def(
+      "in_python", [](const std::string& text) { return in_python(text); }, nb::arg("text"),
+      "A message of the command in the words of Python.");
 }
 
 }  // namespace linerate::python

@@ -2,11 +2,16 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include <filesystem>
+#include <fmt/format.h>
 
+#include <filesystem>
+#include <tuple>
+
+#include "linerate/core/error.hpp"
 #include "linerate/python/bindings.hpp"
 #include "linerate/python/interruptible.hpp"
 #include "linerate/python/verb_parser.hpp"
@@ -27,21 +32,21 @@
 #include "linerate/verbs/report.hpp"
 #include "linerate/verbs/whatif.hpp"
 #include "linerate/verbs/whatif_collective.hpp"
-#include "linerate/version.hpp"
 
 namespace linerate::python {
 namespace {
 
-using Predictions = Held<verbs::Asked>;
+/// What whatif answered, and the words that asked: they say the question to another process.
+struct Answered {
+  Words words;
+  verbs::Asked asked;
+};
+using Predictions = Held<Answered>;
 using Advice = Held<doc::Advice>;
 using Planned = Held<whatif::Planned>;
 
 /// What words of a call stand for: {word: document}.
 using NamedDocuments = nb::typed<nb::dict, std::string, nb::object>;
-
-std::string html_of(const report::Inputs& inputs) {
-  return report::to_html(report::page_of(inputs, "", std::string(kVersion)));
-}
 
 /// A document of a dict {name: document}, under its name.
 void hold_as(verbs::Documents& documents, const std::string& name, nb::handle value) {
@@ -50,8 +55,13 @@ void hold_as(verbs::Documents& documents, const std::string& name, nb::handle va
   if (Held<doc::Plan> p; nb::try_cast(value, p)) return documents.hold(name, p.document);
   if (Held<doc::Timeline> t; nb::try_cast(value, t)) return documents.hold(name, t.document);
   if (Advice a; nb::try_cast(value, a)) return documents.hold(name, a.document);
-  const auto asked = nb::cast<Predictions>(value).document;  // shares what it points into
-  documents.hold(name, std::shared_ptr<const doc::Predictions>(asked, &asked->answer));
+  Predictions asked;
+  if (!nb::try_cast(value, asked)) {
+    const std::string kind = nb::cast<std::string>(value.type().attr("__name__"));
+    throw UsageError(fmt::format("{}: expected a document or a file, found a {}", name, kind));
+  }
+  documents.hold(name, std::shared_ptr<const doc::Predictions>(
+                           asked.document, &asked.document->asked.answer));  // shares it
 }
 
 verbs::Documents documents_of(const NamedDocuments& held) {
@@ -141,49 +151,84 @@ void bind_calibrate(nb::module_& module) {
       });
 }
 
+/// Answer, words, Workload and Cluster; the latter are empty if the answer was read from a file.
+using PredictionsState = std::tuple<std::string, Words, std::string, std::string>;
+
+PredictionsState state_of(const Predictions& p) {
+  const auto& [words, asked] = *p.document;
+  return {doc::to_json(asked.answer), words, asked.workload ? doc::to_json(*asked.workload) : "",
+          asked.cluster ? doc::to_json(*asked.cluster) : ""};
+}
+
+Answered answered_of(const PredictionsState& state) {
+  const auto& [answer, words, workload, cluster] = state;
+  const std::string place = "a pickle";
+  Answered read{words, {}};
+  read.asked.answer = doc::predictions_from_json(answer, place);
+  if (workload.empty()) return read;
+  verbs::WhatifOptions options;
+  VerbParser({"whatif"}, options).parse(words);
+  read.asked.question = verbs::question_of(options);
+  read.asked.workload = std::make_shared<doc::Workload>(doc::workload_from_json(workload, place));
+  read.asked.cluster = std::make_shared<doc::Cluster>(doc::cluster_from_json(cluster, place));
+  return read;
+}
+
 void bind_whatif(nb::module_& module) {
   nb::class_<Predictions>(module, "Predictions")
       .def(
-          "to_json", [](const Predictions& p) { return doc::to_json(p.document->answer); },
+          "to_json", [](const Predictions& p) { return doc::to_json(p.document->asked.answer); },
           WithoutGil())
       .def_static(
           "from_json",
           [](const std::string& text, const std::string& place) {
-            verbs::Asked asked;
-            asked.answer = doc::predictions_from_json(text, place);
-            return hold(std::move(asked));
+            Answered read;
+            read.asked.answer = doc::predictions_from_json(text, place);
+            return hold(std::move(read));
           },
           nb::arg("text"), nb::arg("place"), WithoutGil())
+      .def("__getstate__", state_of)
+      .def("__setstate__",
+           [](Predictions& p, const PredictionsState& state) {
+             new (&p) Predictions(hold(answered_of(state)));
+           })
       .def(
-          "to_text", [](const Predictions& p) { return report::to_text(p.document->answer); },
+          "to_text", [](const Predictions& p) { return report::to_text(p.document->asked.answer); },
           WithoutGil())
       .def(
-          "to_csv", [](const Predictions& p) { return report::to_csv(p.document->answer); },
+          "to_csv", [](const Predictions& p) { return report::to_csv(p.document->asked.answer); },
           WithoutGil())
       .def(
           "to_plot",
           [](const Predictions& p, const std::string& locale) {
-            return report::to_curves(p.document->answer, locale);
+            return report::to_curves(p.document->asked.answer, locale);
           },
           nb::arg("locale"), WithoutGil())
       .def(
-          "to_html", [](const Predictions& p) { return html_of(verbs::page_of(*p.document)); },
+          "to_html",
+          [](const Predictions& p) { return html_of(verbs::page_of(p.document->asked)); },
           WithoutGil())
       .def(
           "timeline",
           [](const Predictions& p, std::size_t at) {
-            return hold(verbs::timeline_of(*p.document, at));
+            return hold(verbs::timeline_of(p.document->asked, at));
           },
           nb::arg("index"), WithoutGil())
       .def(
           "plan",
           [](const Predictions& p, std::size_t at) {
-            return hold(verbs::plan_of(*p.document, at));
+            return hold(verbs::plan_of(p.document->asked, at));
           },
           nb::arg("index"), WithoutGil());
-  bind_verb<verbs::WhatifOptions>(module, "whatif", [](const auto& options, const auto& caller) {
-    return hold(verbs::whatif(options, caller));
-  });
+  module.def(
+      "whatif",
+      [](const Words& words, const NamedDocuments& documents, nb::handle progress) {
+        return hold(Answered{words, run(verbs::WhatifOptions(), {"whatif"}, words, documents,
+                                        progress, [](const auto& options, const auto& caller) {
+                                          return verbs::whatif(options, caller);
+                                        })});
+      },
+      nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
 
   using Times = Held<cost::CollectiveTimes>;
   nb::class_<Times>(module, "CollectiveTimes")
@@ -238,6 +283,11 @@ void bind_advise(nb::module_& module) {
             return hold(doc::advice_from_json(text, place));
           },
           nb::arg("text"), nb::arg("place"), WithoutGil())
+      .def("__getstate__", [](const Advice& a) { return doc::to_json(*a.document); })
+      .def("__setstate__",
+           [](Advice& a, const std::string& text) {
+             new (&a) Advice(hold(doc::advice_from_json(text, "a pickle")));
+           })
       .def(
           "to_text", [](const Advice& a, bool all) { return report::to_text(*a.document, all); },
           nb::arg("all"), WithoutGil())

@@ -169,11 +169,11 @@ Calibrated calibrate(const CalibrateOptions& o, const Caller& caller, const Torc
   if (!o.device.empty() && !probes.on_device)
     throw UsageError(
         "--device: LibTorch measures there, which is not here; run linerate-torch calibrate "
-        "--device, or linerate calibrate --device of a build with LibTorch");
+        "--device, of a build with LibTorch");
   if (o.probes_second_order() && !probes.second_order)
     throw UsageError(
         "--second-order: LibTorch measures it, which is not here; give a table, or run "
-        "linerate calibrate --second-order of a build with LibTorch");
+        "linerate-torch calibrate --second-order, of a build with LibTorch");
   if (!o.probes_network() && !o.needs_torch()) return calibrated(o, nullptr, caller, probes);
   if (!o.probes_network() && !comm::launcher_rank()) return calibrated_alone(o, caller, probes);
   return calibrated(o, world_of(o).get(), caller, probes);

@@ -6,20 +6,6 @@
 #include "linerate/core/error.hpp"
 
 namespace linerate::verbs {
-namespace {
-
-whatif::Question whole_question(const WhatifOptions& o) {
-  // Options that only one preset reads are refused for others.
-  if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
-    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
-  whatif::Question q = question_of(o.question);
-  if (o.gamma) q.agarwal.gamma = *o.gamma;
-  if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
-  return q;
-}
-
-}  // namespace
-
 void add_options(CLI::App& verb, WhatifOptions& o) {
   add_question_options(verb, o.question);
   verb.add_option("--gamma", o.gamma,
@@ -30,9 +16,19 @@ void add_options(CLI::App& verb, WhatifOptions& o) {
       ->check(CLI::Range(1e-6, 10.0));
 }
 
+whatif::Question question_of(const WhatifOptions& o) {
+  // Options that only one preset reads are refused for others.
+  if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
+    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
+  whatif::Question q = question_of(o.question);
+  if (o.gamma) q.agarwal.gamma = *o.gamma;
+  if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
+  return q;
+}
+
 Asked whatif(const WhatifOptions& o, const Caller& caller) {
   Asked asked;
-  asked.question = whole_question(o);
+  asked.question = question_of(o);
   asked.workload = std::make_shared<doc::Workload>(read_workload(o.question.workload, caller));
   asked.cluster = read_cluster(o.question, asked.question, caller);
   asked.answer = whatif::ask(*asked.workload, *asked.cluster, asked.question);
@@ -40,6 +36,9 @@ Asked whatif(const WhatifOptions& o, const Caller& caller) {
 }
 
 whatif::Planned plan_of(const Asked& asked, std::size_t prediction) {
+  if (!asked.workload)
+    throw UsageError(
+        "predictions that were read from a file have no Plans and no Timelines: ask whatif again");
   return whatif::plan_one(
       *asked.workload, *asked.cluster,
       whatif::only(*asked.workload, *asked.cluster, asked.question, prediction));
@@ -53,6 +52,7 @@ report::Inputs page_of(const Asked& asked) {
   report::Inputs inputs;
   inputs.title = "What if";
   inputs.predictions = {{"", asked.answer}};
+  if (!asked.workload) return inputs;
   if (auto first = whatif::first_timeline(*asked.workload, *asked.cluster, asked.question))
     inputs.timelines.push_back({first->strategy, first->strategy, std::move(*first)});
   return inputs;

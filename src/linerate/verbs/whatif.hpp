@@ -19,7 +19,11 @@ struct WhatifOptions {
 
 void add_options(CLI::App& verb, WhatifOptions& options);
 
-/// The answer, and what it was found with.
+/// What is asked of a Workload and a Cluster. Reads no file. Throws UsageError.
+whatif::Question question_of(const WhatifOptions& options);
+
+/// The answer, and what it was found with. Of an answer that was read from a file that is not
+/// known: `workload` and `cluster` are null.
 struct Asked {
   std::shared_ptr<const doc::Workload> workload;
   std::shared_ptr<const doc::Cluster> cluster;
@@ -30,7 +34,8 @@ struct Asked {
 /// Throws UsageError, InputError.
 Asked whatif(const WhatifOptions& options, const Caller& caller = {});
 
-/// Of one of its predictions. Throws UsageError for a closed formula, which has neither.
+/// Of one of its predictions. Throws UsageError for a closed formula and for an answer that was
+/// read from a file, which have neither.
 whatif::Planned plan_of(const Asked& asked, std::size_t prediction);
 doc::Timeline timeline_of(const Asked& asked, std::size_t prediction);
 

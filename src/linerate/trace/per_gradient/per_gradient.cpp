@@ -84,7 +84,7 @@ void apply_step_time(doc::Workload& w, const PerGradientOptions& options, const 
   const double t = *options.step_time_s;
   if (t < w.backward_s)
     throw InputError(name,
-                     fmt::format("--step-time {} is shorter than the log's backward pass of {}",
+                     fmt::format("--step-time: {} is shorter than the log's backward pass of {}",
                                  format_time(t), format_time(w.backward_s)));
   if (options.covers == StepTimeCovers::step)
     w.step_s = t;

@@ -91,11 +91,13 @@ class HookState:
     def _exchange(self, index, gradients, parameters):
         layout = [id(p) for p in parameters]
         if self._layouts.get(index) != layout:
-            # DDP makes its buckets anew once: residuals of the first ones, one step old, are dropped.
+            # DDP makes its buckets anew after its first step. That one travels as it is, as what compressors owed would be lost.
+            first = index not in self._buckets and "+" in self._strategy
+            layout = None if first else layout
             names = [self._names.setdefault(id(p), f"parameter {len(self._names)}") for p in parameters]
             if index in self._buckets:
                 self._buckets.pop(index).close()
-            self._buckets[index] = _Bucket(self._world, self._strategy, index, names, gradients)
+            self._buckets[index] = _Bucket(self._world, "bulk" if first else self._strategy, index, names, gradients)
             self._layouts[index] = layout
         return self._buckets[index].exchange(gradients)
 

@@ -1885,11 +1885,11 @@ def checkpoint_around_the_wrapper():
 
 @use
 def optimizers_that_do_not_fit_the_model():
-    """A rate of 0, parts of the model, another model."""
+    """A rate of 0, parts of the model; another model's alone is refused."""
     def train(wrap):
-        model, other = build(Mlp), build(Mlp)
+        model = build(Mlp)
         dp = wrap(model)
-        for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9), sgd(model[0].parameters()), sgd(other.parameters())):
+        for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9), sgd(model[0].parameters())):
             for step in range(2):
                 x, y = rows(step)
                 loss_of(dp(x), y).backward()
@@ -1897,8 +1897,28 @@ def optimizers_that_do_not_fit_the_model():
                 model.zero_grad()
         dp.settle()
         dp.close()
-        return list(model.named_parameters()) + list(other.named_parameters())
-    same_as_ddp(train)
+        return model
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        same_as_ddp(train)
+    said = [str(w.message) for w in said]
+    assert len(said) == len(STRATEGIES) and all('SGD(momentum=0.9) does not hold 4 of 6 parameters that got gradients ("2.weight"' in w
+                                                for w in said), said
+
+    for strategy in STRATEGIES:
+        model, other = build(Mlp), build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
+        for step in range(3):
+            loss_of(dp(rows(step)[0]), rows(step)[1]).backward()
+            foreign = step == 1 and lt.rank() == 1
+            opt = sgd((other if foreign else model).parameters())
+            if step == 1:
+                refused(lambda: dp.step(opt), "holds no parameter of this model")
+            else:
+                dp.step(opt)
+        dp.settle()
+        dp.require_same_weights()
+        dp.close()
 
 
 def main(names):

@@ -268,12 +268,193 @@ def steps_that_would_be_wrong_are_refused():
     dp = lt.DataParallel(model, strategy="ddp+onebit-adam")
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
     refused(lambda: dp.step(torch.optim.AdamW(model.parameters())), "onebit-adam with AdamW", "sends Adam's first moment")
-    dp.step(sgd(model.parameters()))
+    dp.step(torch.optim.SGD(model.parameters(), 0.05))
     with dp.no_sync():
         dp.close()
     pre = lt.DataParallel(model, strategy="ddp + kfac(spd)")  # blanks change nothing
     assert pre.kfac is not None
     pre.close()
+
+
+class Lion(torch.optim.Optimizer):
+    """As programs write it: by the sign of an average, which no group of torch.optim's has."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, {"lr": lr, "betas": (0.9, 0.99)})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.add_(torch.sign(p.grad), alpha=-group["lr"])
+
+
+@use
+def momentum_beside_a_compressor_that_has_its_own():
+    """Refused on every rank, whichever has it and whenever it came; a first moment is doubted once."""
+    def trained(strategy, opt_of, steps=4, between=None):
+        model = build(Mlp)
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
+        opt = opt_of(model)
+        try:
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                for step in range(steps):
+                    if between is not None:
+                        between(step, opt)
+                    x, y = rows(step)
+                    loss_of(dp(x), y).backward()
+                    dp.step(opt)
+            dp.settle()
+            dp.require_same_weights()
+            return [str(w.message) for w in said]
+        finally:
+            dp.close()
+
+    def late(step, opt):
+        opt.param_groups[-1]["momentum"] = 0.5 if step == 2 else 0
+
+    mine = 0.9 if lt.rank() == 1 else 0.0
+    sums = {"plain": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9),
+            "nesterov": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9, nesterov=True),
+            "one rank's": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=mine),
+            "one group's": lambda m: torch.optim.SGD([{"params": m[0].parameters()}, {"params": m[2].parameters(), "momentum": 0.1}], 0.01)}
+    for strategy in ("ddp+dgc(density=0.1)", "bulk+signsgd(momentum=0.9)", "ddp+onebit-adam"):
+        for opt_of in sums.values():
+            refused(lambda: trained(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.", "give the optimizer momentum=0")
+        refused(lambda: trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01), between=late), "step 2", "SGD(momentum=0.5)")
+        assert not trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01))
+        for kind in (Lion, lambda p, lr: torch.optim.RMSprop(p, lr, momentum=0.9)):
+            said = trained(strategy, lambda m: kind(m.parameters(), 1e-3))
+            assert len(said) == 1 and "first moment" in said[0], said
+    for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
+        said = trained("ddp+dgc(density=0.1)", lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
+        assert len(said) == 1 and f"with {kind}" in said[0] and "dgc(momentum=0)" in said[0], said
+    for strategy in ("ddp+dgc(density=0.1, momentum=0)", "ddp+topk(density=0.1)", "dear"):
+        assert not trained(strategy, sums["plain"])
+    for kind in ("Adagrad", "Adadelta", "RMSprop", "Rprop"):
+        assert not trained("ddp+dgc(density=0.1)", lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
+    # A schedule that cycles momentum begins at once.
+    opt = torch.optim.SGD(build(Mlp).parameters(), 0.01, momentum=0.0)
+    torch.optim.lr_scheduler.OneCycleLR(opt, 0.01, 10)
+    refused(lambda: trained("ddp+dgc(density=0.1)", lambda m: (opt.param_groups[0].update(params=list(m.parameters())), opt)[1]), "SGD(momentum=0.95)")
+
+
+@use
+def several_optimizers():
+    """finish() and a step of each are DDP's; step() of each in turn after passes of their own, too; step() of the second right after the
+    first's is refused."""
+    def halves(model):
+        return sgd(model[0].parameters()), torch.optim.Adam([*model[2].parameters(), *model[4].parameters()], 1e-2)
+
+    def at_once(wrap):
+        model = build_for_sums_of_any_order(Mlp)
+        dp, (a, b) = wrap(model), halves(model)
+        for step in range(5):
+            x, y = rows_like(model, step)
+            loss_of(dp(x), y).backward()
+            dp.finish()
+            for opt in (a, b):
+                opt.step()
+                opt.zero_grad()
+        dp.close()
+        return model
+    same_as_ddp(at_once)
+
+    def in_turn(wrap):
+        model = build_for_sums_of_any_order(Mlp)
+        dp, both = wrap(model), halves(model)
+        for step in range(6):
+            x, y = rows_like(model, step)
+            loss_of(dp(x), y).backward()
+            dp.step(both[step % 2])
+            model.zero_grad()
+        dp.settle()
+        dp.close()
+        return model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        same_as_ddp(in_turn)
+
+    for strategy in (*STRATEGIES, "ddp+topk(density=0.1)"):
+        model = build(Mlp)
+        dp, (a, b) = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS), halves(model)
+        with Stderr(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for step in range(3):
+                loss_of(dp(rows(step)[0]), rows(step)[1]).backward()
+                dp.step(a)
+                refused(lambda: dp.step(b), "no rank has a gradient for Adam", "call finish(), then step() and zero_grad() of each")
+            dp.set_batch(0)
+            dp.step(b)  # that is said to be meant
+        dp.settle()
+        dp.require_same_weights()
+        dp.close()
+
+
+@use
+def two_scalers():
+    """A loss and a scaler for each half of a model, one of which overflows."""
+    class TwoHeads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = Mlp(), Mlp()
+
+        def forward(self, x, heads):
+            return [(self.a, self.b)[head](x) for head in heads]
+
+    def train(wrap, at_once):
+        model = build(TwoHeads)
+        dp = wrap(model)
+        opts = [torch.optim.SGD(half.parameters(), 0.05) for half in (model.a, model.b)]
+        scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=2) for s in (1024.0, 64.0)]
+        for step in range(6):
+            x, y = rows(step)
+            heads = (0, 1) if at_once else (step % 2,)
+            losses = [scalers[head].scale(loss_of(out, y)) * (float("inf") if head == 1 and step == 3 else 1)
+                      for head, out in zip(heads, dp(x, heads))]
+            sum(losses).backward()
+            if at_once:
+                dp.finish()
+                for scaler, opt in zip(scalers, opts):
+                    scaler.step(opt)
+                    scaler.update()
+                    opt.zero_grad()
+            else:
+                dp.step(opts[step % 2], scaler=scalers[step % 2])
+                model.zero_grad()
+        dp.settle()
+        dp.close()
+        return [*model.named_parameters(), ("scales", torch.tensor([s.get_scale() for s in scalers]))]
+    for at_once in (True, False):
+        same_as_ddp(lambda wrap: train(wrap, at_once), ddp={"find_unused_parameters": True})
+
+
+@use
+def groups_that_come_between_steps():
+    """add_param_group() for layers that thaw."""
+    def train(wrap):
+        model = build(Mlp)
+        for p in model[4].parameters():
+            p.requires_grad_(False)
+        dp = wrap(model)
+        opt = sgd([*model[0].parameters(), *model[2].parameters()])
+        for step in range(6):
+            if step == 3:
+                for p in model[4].parameters():
+                    p.requires_grad_(True)
+                opt.add_param_group({"params": list(model[4].parameters()), "lr": 0.01})
+                if isinstance(dp, TorchDDP):
+                    dp.close()
+                    dp = wrap(model)
+            x, y = rows(step)
+            loss_of(dp(x), y).backward()
+            dp.step(opt)
+        dp.settle()
+        dp.close()
+        return model
+    same_as_ddp(train)
 
 
 @use

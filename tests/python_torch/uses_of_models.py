@@ -1,4 +1,5 @@
 """What users do to models before and after they wrap them, each against DDP: part of uses.py, which runs it."""
+import copy
 import io
 import warnings
 
@@ -18,33 +19,126 @@ def said_while(run):
     return [str(w.message) for w in said]
 
 
+def _another_head(model):
+    model[4] = nn.Linear(24, 5, dtype=model[0].weight.dtype)
+
+
+def _one_layer_more(model):
+    model.add_module("5", nn.Linear(5, 5, dtype=model[0].weight.dtype))
+
+
+def _one_parameter_more(model):
+    model.scale = nn.Parameter(torch.ones(5, dtype=model[0].weight.dtype))
+
+
+def _tied(model):
+    model[2].weight = nn.Parameter(model[2].weight.detach().clone())
+    model[4].bias = None
+
+
+def _parametrized(model):
+    nn.utils.parametrizations.weight_norm(model[0])
+
+
+def _normed(model):
+    model[1] = nn.BatchNorm1d(24, dtype=model[0].weight.dtype)
+
+
+def _loaded_by_assignment(model):
+    model.load_state_dict({k: 0.9 * v if v.is_floating_point() else v.clone() for k, v in model.state_dict().items()}, assign=True)
+
+
+def _copied(model):
+    model[4] = copy.deepcopy(model[4])
+
+
+class Scaled(Mlp):
+    def forward(self, x):
+        return super().forward(x) * getattr(self, "scale", 1)
+
+
 @use
-def what_comes_into_the_model_later_is_named():
-    """Once, by name, at the first step: DDP does not exchange it either, and says nothing."""
-    for strategy in STRATEGIES:
+def layers_replaced_added_and_removed():
+    """From the next step on what the model is made of is exchanged: as if DDP were made anew."""
+    changes = (_another_head, _one_layer_more, _one_parameter_more, _tied, _parametrized, _normed, _loaded_by_assignment, _copied,
+               lambda model: model.__delitem__(5))
+
+    def train(wrap):
+        model = build_for_sums_of_any_order(Scaled)
+        dp = wrap(model)
+        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, data=lambda step: rows_like(model, step))
+        seen = []
+        for number, change in enumerate(changes):
+            torch.manual_seed(number)
+            change(model)
+            if isinstance(dp, TorchDDP):
+                dp.close()
+                dp = wrap(model)
+            dp.train()
+            loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, data=lambda step: rows_like(model, step))
+            seen += [(f"{number}: {n}", t.detach().clone()) for n, t in model.named_parameters()]
+        dp.close()
+        return seen
+    assert not said_while(lambda: same_as_ddp(train))
+    assert not said_while(lambda: same_as_ddp(train, strategies=("ddp",), ddp={"find_unused_parameters": True}))
+
+
+@use
+def layers_that_differ_between_ranks_are_an_error_on_every_rank():
+    for strategy in (*STRATEGIES, "ddp+topk(density=0.1)"):
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS, name="net")
-        assert not said_while(lambda: loop(dp, sgd(model.parameters()), 3))
-        model[4] = nn.Linear(24, 5)
-        model.register_buffer("late", torch.zeros(2))
-        said = said_while(lambda: loop(dp, sgd(model.parameters()), 3))
-        assert len(said) == 2, said
-        assert 'DataParallel "net": parameter "4.weight", "4.bias" came into the model after it was wrapped' in said[0], said
-        assert 'buffer "late" came into' in said[1], said
+        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
+
+        def step(dp=dp, model=model):
+            loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+            dp.step(torch.optim.SGD(model.parameters(), 0.05))
+        step()
+        if lt.rank() == 1:
+            model[4] = nn.Linear(24, 7)
+        refused(step, "4.weight", "on every rank", kind=lt.CommError)
+        refused(lambda: dp.require_same_weights("now"), "4.weight", kind=lt.CommError)
+        torch.manual_seed(lt.rank())
+        model[4] = nn.Linear(24, 7)
+        refused(step, "4.weight", "seed the ranks alike", kind=lt.CommError)
+        torch.manual_seed(3)
+        model[4] = nn.Linear(24, 7)
+        step()
+        dp.settle()
+        dp.require_same_weights()
+        model[4] = nn.LazyLinear(5) if lt.rank() == 1 else nn.Linear(24, 5)  # no forward pass comes
+        refused(dp.finish, "no shape yet", kind=lt.InputError)
         dp.close()
 
     model = build(Mlp)
-    dp = lt.DataParallel(model)
-    loop(dp, sgd(model.parameters()), 1)
-    dp.load_state_dict({k: v.clone() for k, v in dp.state_dict().items()}, assign=True)
-
-    def finished():
-        loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-        dp.finish()
-    said = said_while(finished)
-    assert len(said) == 1 and '"0.weight", "0.bias", "2.weight" and 3 more' in said[0], said
-    assert not said_while(finished)
+    dp = lt.DataParallel(model, "ddp+kfac(spd)")
+    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+    dp.step(torch.optim.SGD(model.parameters(), 0.01))
+    model[4] = nn.Linear(24, 5)
+    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+    refused(dp.finish, 'K-FAC preconditions "4"', "wrap the model again")
     dp.close()
+
+
+@use
+def what_comes_into_the_model_later_and_is_not_exchanged_is_named():
+    """Caches, and parameters of the wrapper: once, by name, at the first step."""
+    class Wider(lt.DataParallel):
+        pass
+
+    for strategy in STRATEGIES:
+        model = build(Mlp)
+        dp = Wider(model, strategy=strategy, most_above_ddp=KEEPS, name="net")
+        assert not said_while(lambda: loop(dp, sgd(model.parameters()), 3))
+        model.register_buffer("cache", torch.zeros(2), persistent=False)
+        model.register_buffer("late", torch.full((2,), float(lt.rank())))
+        dp.scale = nn.Parameter(torch.ones(1))
+        said = said_while(lambda: loop(dp, sgd(model.parameters()), 3))
+        assert len(said) == 1 and 'parameter "scale" came into the model' in said[0], said
+        assert not model.late.any()
+        model.register_buffer("more", torch.zeros(2), persistent=False)
+        said = said_while(lambda: loop(dp, sgd(model.parameters()), 3))
+        assert len(said) == 1 and 'buffer "more" came into' in said[0], said
+        dp.close()
 
 
 @use

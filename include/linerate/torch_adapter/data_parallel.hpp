@@ -55,8 +55,11 @@ struct KfacState;  // kfac/kfac_state.hpp
 /// in which order; later ones overlap with backward. What was sent early and has changed since (one
 /// more backward pass than learned, cleared or rescaled gradients) is sent again in finish().
 ///
-/// The model may be loaded, moved, retyped, frozen and thawed: the next finish() notices on
-/// whichever rank it happened, compares all ranks and plans anew, or throws on every rank.
+/// The model may be loaded, moved, retyped, frozen and thawed, and its layers may be replaced,
+/// added and removed: the next finish() notices on whichever rank it happened, compares all ranks
+/// and plans anew, or throws on every rank. A new layer is exchanged from then on, its first
+/// gradient too, if it began alike on all ranks. A replaced one that K-FAC preconditions is an
+/// error.
 ///
 /// Errors that concern one step (a refusal, ranks that differ) are thrown by finish() on every
 /// rank; .grad is then still this rank's own, and the next step may run. After a CommError of a
@@ -70,11 +73,13 @@ class DataParallel {
   /// CommError on every rank when they differ, UsageError on every rank when any has something
   /// unsupported: sparse gradients, complex or quantised types, undefined or overlapping memory,
   /// parameters that are not on the CPU without DataParallelOptions::device_group. `communicator`
-  /// outlives this object; the model's tensors are kept alive.
+  /// outlives this object; so does `model`, which each finish() looks at, unless a shared_ptr held
+  /// it at construction: when that is gone, nothing is looked at. The model's tensors are kept
+  /// alive.
   DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
                DataParallelOptions options = {});
-  /// The same for loose tensors. A parameter that appears twice (a shared module) counts once, by
-  /// its first name.
+  /// The same for loose tensors: these, until set_tensors() says others. A parameter that appears
+  /// twice (a shared module) counts once, by its first name.
   DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
                comm::Communicator& communicator, DataParallelOptions options = {});
   /// Removes the hooks; submits nothing. Warns if gradients came without finish(), and if updates
@@ -90,6 +95,8 @@ class DataParallel {
     const NoSync guard = no_sync();
     std::forward<Work>(work)();
   }
+  /// Of loose tensors: those that are exchanged from the next finish() on, on every rank the same.
+  void set_tensors(NamedTensors parameters, NamedTensors buffers);
   /// accumulate() as a guard, for as long as it lives. Guards nest.
   /// Thread safety: as its owner.
   class NoSync {
@@ -125,13 +132,21 @@ class DataParallel {
   /// to call settle() first. Options and state of the optimizer are those of this call; it may be
   /// changed or gone before the updates are done. Optimizers that cannot be stepped for some
   /// parameters alone (all but SGD, Adam, AdamW, Adagrad, RMSprop) wait for all gradients. Throws
-  /// as finish() does, and UsageError for Adam and AdamW if the strategy's compressor sends a first
-  /// moment (onebit-adam); what fails too late for that is thrown by the next call, and weights not
-  /// updated by then are unusable.
+  /// as finish() does, and UsageError on every rank for an optimizer that does not fit: without a
+  /// parameter of this model; SGD with momentum, if the strategy's compressor has momentum of its
+  /// own (dgc); Adam and AdamW, if it sends a first moment (onebit-adam); a second optimizer, if no
+  /// rank has had a backward pass since the step() of the first, which cleared the gradients of
+  /// both. What fails too late for that is thrown by the next call, and weights not updated by then
+  /// are unusable. Several optimizers: finish(), then step() and zero_grad() of each.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// The same for any optimizer that can be taken apart, if gradients_may_follow(); else call
-  /// finish() and step it as a whole. With a preconditioner, too.
+  /// finish() and step it as a whole. With a preconditioner, too. Call expect() before.
   StepReport step(std::shared_ptr<PartialUpdates> optimizer);
+  /// Before finish() or step(), between backward and both: that this optimizer is stepped next, of
+  /// a kind that LibTorch does not know. If it does not fit, that call throws UsageError on every
+  /// rank, as step() does. Returns doubts to tell the user, each once: about a first moment of a
+  /// first moment, and parameters that got gradients and are not its own. Does not communicate.
+  [[nodiscard]] std::vector<std::string> expect(const SteppedOptimizer& optimizer);
   /// Whether the plan in force gathers gradients under the next forward pass.
   bool gradients_may_follow() const;
   /// Whether backward passes have left gradients that are not exchanged yet. Of any thread.

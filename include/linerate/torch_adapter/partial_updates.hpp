@@ -1,15 +1,26 @@
-// An optimizer whose step can be taken apart: what DataParallel::step() needs of one that LibTorch
-// does not know, such as Python's.
+// Optimizers that LibTorch does not know, such as Python's: what DataParallel asks of them.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
+
+#include "linerate/compress/steps_by.hpp"
 
 namespace at {
 class Tensor;
 }
 
 namespace linerate::torch_adapter {
+
+/// An optimizer that is stepped after an exchange, as far as it decides whether that is right.
+struct SteppedOptimizer {
+  std::string name;               // in messages: "SGD(momentum=0.9)"
+  std::uintptr_t identity = 0;    // in two steps the same if it is the same one; not 0
+  std::vector<at::Tensor> holds;  // its parameters; empty: unknown, and not looked at
+  compress::StepsBy steps_by = compress::StepsBy::gradients;  // what its steps follow
+};
 
 /// One step, in parts: parameters are updated at different times, each part once, in any order and
 /// on any thread, with the result of the whole step. Options (learning rates) are those at

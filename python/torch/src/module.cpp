@@ -18,7 +18,6 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/recorder.hpp"
-#include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
@@ -250,10 +249,11 @@ PYBIND11_MODULE(_core, m) {
   m.def("preconditions", [](const std::string& strategy) {
     return plan::kfac_of(doc::parse_strategy(strategy)).has_value();
   });
-  m.def("why_not_with_adam", [](const std::string& strategy) {
-    const std::string sender = plan::sender_of_adams_moment(doc::parse_strategy(strategy));
-    return sender.empty() ? std::string() : plan::why_not_with_adam(sender);
-  });
+  py::enum_<compress::StepsBy>(m, "StepsBy")
+      .value("gradients", compress::StepsBy::gradients)
+      .value("sum", compress::StepsBy::sum)
+      .value("average", compress::StepsBy::average)
+      .value("adams", compress::StepsBy::adams);
 
   py::class_<StepReport>(m, "StepReport", "What finish() or step() did on this rank.")
       .def_readonly("variant", &StepReport::variant)
@@ -301,6 +301,19 @@ PYBIND11_MODULE(_core, m) {
       .def("is_open", &Parallel::is_open)
       .def(
           "finish", [](Parallel& p) { return p.get().finish(); }, Unlocked())
+      .def(
+          "set_tensors",
+          [](Parallel& p, ta::NamedTensors parameters, ta::NamedTensors buffers) {
+            p.get().set_tensors(std::move(parameters), std::move(buffers));
+          },
+          Unlocked())
+      .def(
+          "expect",
+          [](Parallel& p, std::string name, std::uintptr_t identity, std::vector<at::Tensor> holds,
+             compress::StepsBy steps_by) {
+            return p.get().expect({std::move(name), identity, std::move(holds), steps_by});
+          },
+          Unlocked())
       .def("step_in_parts",
            [](Parallel& p, py::object rule) {
              auto updates = std::make_shared<PythonUpdates>(std::move(rule));

@@ -134,10 +134,10 @@ class Space {
     if (!cost.is_own()) return add_known(cost, current);
     if (is_cast(cost.name)) return add_cast(cost.name, current);
     if (const auto compressor = compressor_of(cost.name)) {
-      const std::string sender = plan::sender_of_adams_moment({current.exchange, {*compressor}});
-      if (sender.empty()) return add_compressor(*compressor, current);
-      space.notes.push_back(
-          fmt::format("{} is not tried: {}.", cost.name, plan::why_not_with_adam(sender)));
+      const auto asked = plan::asked_of_optimizer({current.exchange, {*compressor}});
+      if (asked.momentum != compress::Momentum::adams) return add_compressor(*compressor, current);
+      space.notes.push_back(fmt::format("{} is not tried: {}.", cost.name,
+                                        plan::fit_of(asked, compress::StepsBy::adams).refused));
       return;
     }
     if (const std::string ratio = ratio_of(cost.name); !ratio.empty())

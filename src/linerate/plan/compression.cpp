@@ -91,21 +91,40 @@ std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workl
   return {};
 }
 
-std::string sender_of_adams_moment(const doc::Strategy& strategy) {
+AskedOfOptimizer asked_of_optimizer(const doc::Strategy& strategy) {
   for (const doc::Component& extra : strategy.extras) {
     if (!is(extra, Extra::compressor) && !is(extra, Extra::automatic)) continue;
     for (const doc::Component& one : compressors_in(extra))
-      if (compress::make_compressor(one)->momentum() == compress::Momentum::adams) return one.name;
+      if (const auto momentum = compress::make_compressor(one)->momentum();
+          momentum != compress::Momentum::optimizers)
+        return {one.name, momentum};
   }
   return {};
 }
 
-std::string why_not_with_adam(std::string_view sender) {
-  return fmt::format(
-      "{} sends Adam's first moment, for an optimizer that steps by it and has frozen the second "
-      "one; Adam would average it once more, and estimate the second moment from its signs; take a "
-      "compressor that sends gradients, such as efsignsgd or qsgd",
-      sender);
+OptimizerFit fit_of(const AskedOfOptimizer& asked, compress::StepsBy optimizer) {
+  using compress::StepsBy;
+  if (asked.compressor.empty() || optimizer == StepsBy::gradients) return {};
+  const bool sends_moment = asked.momentum == compress::Momentum::adams;
+  if (sends_moment && optimizer == StepsBy::adams)
+    return {fmt::format("{} sends Adam's first moment, for an optimizer that steps by it and has "
+                        "frozen the second one; Adam would average it once more, and estimate the "
+                        "second moment from its signs; take a compressor that sends gradients, "
+                        "such as efsignsgd or qsgd",
+                        asked.compressor),
+            ""};
+  const std::vector<std::string> options = compress::options_of(asked.compressor);
+  const bool may_leave_it = std::find(options.begin(), options.end(), "momentum") != options.end();
+  const std::string instead =
+      may_leave_it ? fmt::format(", or write {}(momentum=0)", asked.compressor) : "";
+  if (optimizer == StepsBy::sum)
+    return {fmt::format("{} brings its own momentum, and the optimizer's would add that up once "
+                        "more: give the optimizer momentum=0{}",
+                        asked.compressor, instead),
+            ""};
+  return {"", fmt::format("{} brings its own momentum, which the optimizer's first moment averages "
+                          "once more: take SGD with momentum=0{}",
+                          asked.compressor, instead)};
 }
 
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {

@@ -10,6 +10,7 @@
 
 #include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/coding_step.hpp"
+#include "linerate/compress/steps_by.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -63,11 +64,19 @@ std::string left_dense(std::string_view name, const doc::Workload& workload);
 /// That of the strategy's compressor; empty too if it has none.
 std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workload);
 
-/// The compressor of a strategy, by name, whose means are Adam's first moment instead of gradients;
-/// empty: none.
-std::string sender_of_adams_moment(const doc::Strategy& strategy);
-/// Why Adam, as it is everywhere, does not step by what it sends, and what to take.
-std::string why_not_with_adam(std::string_view sender);
+/// What a strategy asks of the optimizer, and which compressor of it does.
+struct AskedOfOptimizer {
+  std::string compressor;  // its name; empty: none asks for anything
+  compress::Momentum momentum = compress::Momentum::optimizers;
+};
+AskedOfOptimizer asked_of_optimizer(const doc::Strategy& strategy);
+
+/// Why an optimizer does not fit and what to write, in words.
+struct OptimizerFit {
+  std::string refused;   // the steps would be wrong
+  std::string doubtful;  // they are other ones than were asked for
+};
+OptimizerFit fit_of(const AskedOfOptimizer& asked, compress::StepsBy optimizer);
 
 /// What a strategy says after '+': a compressor, with exchange=auto|gather|two-phase for payloads
 /// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer

@@ -10,8 +10,10 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/early_sending.hpp"
@@ -24,9 +26,8 @@
 namespace linerate::torch_adapter {
 
 struct DataParallel::Impl {
-  /// `model_class`: of a module, as C++ names it; empty for loose tensors.
-  Impl(const NamedTensors& all_parameters, const NamedTensors& all_buffers,
-       const std::string& problem, const std::string& model_class, comm::Communicator& c,
+  /// `module`: null for loose tensors.
+  Impl(ModelMembers all, torch::nn::Module* module, comm::Communicator& c,
        const DataParallelOptions& o);
 
   comm::Communicator& communicator;
@@ -35,7 +36,9 @@ struct DataParallel::Impl {
   /// the communicator this is, and in messages the class of rank 0's model.
   const std::string title;
   std::string who;
-  const NamedTensors parameters, buffers;  // as the model names them
+  ModelMembers members;  // that are exchanged, as the model names them
+  ModelMembers now;      // that the model has
+  const ChangingModel model;
   std::unique_ptr<ParameterExchange> exchange;
   std::vector<std::optional<std::size_t>> trained_of;  // by parameter: its place in the exchange
   std::optional<ModelWatch> watch;
@@ -54,9 +57,15 @@ struct DataParallel::Impl {
   std::string warned_left_dense;  // in these words
   bool warned_no_backward = false, warned_again = false, warned_not_preconditioned = false;
   bool no_backward_is_meant = false;   // in this step
+  bool loaded = false;                 // what compressors remember, since the last step
   bool awaits_preconditioner = false;  // a step that counts was not preconditioned yet
   EarlySending early;
   DelayedUpdates updates;  // of the step before
+  const plan::AskedOfOptimizer asked;
+  std::optional<SteppedOptimizer> stepping;          // in this step; absent: finish() alone
+  std::optional<SteppedOptimizer> cleared_by;        // of the step before
+  std::pair<std::uintptr_t, std::size_t> looked_at;  // at which optimizer, of how many parameters
+  bool warned_doubtful = false, warned_not_held = false;
   std::shared_ptr<PartialOptimizer> taken_apart = std::make_shared<PartialOptimizer>();
   std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
 
@@ -64,6 +73,11 @@ struct DataParallel::Impl {
   ParameterExchange& x() { return *exchange; }
   std::string label() const;
   void make_exchange(ModelState state);
+  /// Takes up what the model is made of now.
+  void look_at_model();
+  std::string problem_of_model() const;
+  void refuse_model();
+  void take_members();
   void share_curvature();
   /// Shares the preconditioner; may be used between steps.
   CurvatureExchange& curvature();
@@ -130,8 +144,15 @@ struct DataParallel::Impl {
 
   /// The next step starts anew, whether this one counted or not.
   void end_step();
-  /// Throws UsageError if this is LibTorch's Adam and what arrives is a first moment.
-  void require_gradients_for(torch::optim::Optimizer& optimizer) const;
+  /// The optimizer's turn comes after this step's exchange, which is refused if it does not fit.
+  std::vector<std::string> expect(SteppedOptimizer optimizer);
+  /// The same of LibTorch's, with its doubts on rank 0's log.
+  void expect(const torch::optim::Optimizer& optimizer);
+  bool holds_any(const SteppedOptimizer& optimizer);
+  /// Which parameters with gradients are not this optimizer's, in words; empty: none.
+  std::string not_held(const SteppedOptimizer& optimizer);
+  /// Throws UsageError if the step() of another optimizer has cleared what this one would step by.
+  void require_own_gradients(const StepReport& report);
   void warn_left_dense();
   void warn_no_backward();
   void warn_again();

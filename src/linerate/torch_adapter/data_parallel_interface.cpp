@@ -3,8 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
+#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -44,6 +43,18 @@ void require_usable(const compress::CompressionState& state, const std::string& 
                              name));
 }
 
+/// What is owed to a tensor is not owed to one that has taken its place.
+void forget_replaced(const std::vector<Parameter>& before, const std::vector<Parameter>& now,
+                     compress::CompressionState& remembered) {
+  const auto is_same_as = [](const Parameter& a) {
+    return [&a](const Parameter& b) {
+      return a.name == b.name && a.tensor.is_same(b.tensor) && a.sizes == b.sizes;
+    };
+  };
+  for (const Parameter& p : before)
+    if (std::none_of(now.begin(), now.end(), is_same_as(p))) remembered.tensors.erase(p.name);
+}
+
 /// Rank 0's values for every rank, of dense tensors only, which agreed_model() made sure of. By way
 /// of the CPU, wherever they lie.
 void broadcast_values(comm::Communicator& communicator, const NamedTensors& tensors,
@@ -73,20 +84,22 @@ std::string short_class(std::string name) {
 
 }  // namespace
 
-DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors& all_buffers,
-                         const std::string& problem, const std::string& model_class,
-                         comm::Communicator& c, const DataParallelOptions& o)
+DataParallel::Impl::Impl(ModelMembers all, torch::nn::Module* module, comm::Communicator& c,
+                         const DataParallelOptions& o)
     : communicator(c),
       options(o),
       title(c.unique_name(o.name.empty() ? kUnnamed : fmt::format("DataParallel \"{}\"", o.name))),
       who(title),
-      parameters(all_parameters),
-      buffers(all_buffers),
+      members(std::move(all)),
+      now(members),
+      model(module),
       early(c, [this] { exchange->runner().wait_idle(); }),
-      updates(o.recorder) {
-  ModelState agreed = agreed_model(parameters, buffers, problem, c, o, title);
-  const std::string of =
-      comm::broadcast_text(c, short_class(model_class), title + ": class of the model");
+      updates(o.recorder),
+      asked(plan::asked_of_optimizer(doc::parse_strategy(o.strategy))) {
+  ModelState agreed =
+      agreed_model(members.parameters, members.buffers, problem_of_model(), c, o, title);
+  const std::string of = comm::broadcast_text(c, module ? short_class(module->name()) : "",
+                                              title + ": class of the model");
   if (!of.empty()) who = fmt::format("{} of {}", title, of);
   make_exchange(std::move(agreed));
   {
@@ -97,10 +110,36 @@ DataParallel::Impl::Impl(const NamedTensors& all_parameters, const NamedTensors&
     broadcast_values(c, state.buffers, who + ": initial buffers");
   }
   share_curvature();
-  watch.emplace(parameters, buffers);
   left.note(exchange->state().trained);
-  hooks = std::make_unique<GradientHooks>(tensors_of(parameters),
+  take_members();
+}
+
+/// Tells of gradients and changes of these from now on.
+void DataParallel::Impl::take_members() {
+  members = now;
+  watch.emplace(members.parameters, members.buffers);
+  hooks.reset();
+  hooks = std::make_unique<GradientHooks>(tensors_of(members.parameters),
                                           [this](std::size_t p) { on_gradient(p); });
+}
+
+void DataParallel::Impl::look_at_model() {
+  if (torch::nn::Module* module = model.get()) now = ModelMembers::of(*module);
+}
+
+/// What of the model as it is now cannot be exchanged, in words; empty: all can.
+std::string DataParallel::Impl::problem_of_model() const {
+  torch::nn::Module* module = model.get();
+  if (std::string sparse = module ? sparse_module(*module) : ""; !sparse.empty()) return sparse;
+  if (!options.preconditioner || now == members) return {};
+  for (const auto& block : KfacInside::preconditioner(*options.preconditioner).blocks())
+    for (const at::Tensor& one : {block->layer().weight, block->layer().bias})
+      if (one.defined() && members.holds(one) && !now.holds(one))
+        return fmt::format(
+            "K-FAC preconditions \"{}\", which is no longer the model's layer, but was replaced or "
+            "removed; wrap the model again, with a preconditioner made of it as it is now",
+            block->layer().name);
+  return {};
 }
 
 DataParallel::Impl::~Impl() {
@@ -153,15 +192,16 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   compress::CompressionState remembered;
   std::optional<KfacState> curvature;
   if (exchange) remembered = exchange->compression().save();
+  if (exchange && !loaded) forget_replaced(exchange->state().trained, state.trained, remembered);
   if (exchange && exchange->curvature()) curvature = exchange->curvature()->save();
   exchange = std::make_unique<ParameterExchange>(std::move(state), communicator, options, who);
   exchange->compression().load(std::move(remembered));
   if (curvature) exchange->curvature()->hold(*curvature);
-  trained_of.assign(parameters.size(), std::nullopt);
+  trained_of.assign(now.parameters.size(), std::nullopt);
   const std::vector<Parameter>& trained = exchange->state().trained;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
+  for (std::size_t i = 0; i < now.parameters.size(); ++i)
     for (std::size_t t = 0; t < trained.size(); ++t)
-      if (trained[t].name == parameters[i].first) trained_of[i] = t;
+      if (trained[t].name == now.parameters[i].first) trained_of[i] = t;
   warn_left_dense();
 }
 
@@ -220,9 +260,10 @@ void DataParallel::Impl::warn_unheard_failure() {
 void DataParallel::Impl::require_same_weights(const std::string& what) {
   check_usable();
   settle();
-  NamedTensors all = parameters;
+  look_at_model();
+  NamedTensors all = now.parameters;
   if (options.buffers == BufferPolicy::broadcast)
-    all.insert(all.end(), buffers.begin(), buffers.end());
+    all.insert(all.end(), now.buffers.begin(), now.buffers.end());
   require_same_tensors(communicator, fmt::format("{}: {}", who, what), all);
 }
 
@@ -237,12 +278,12 @@ bool DataParallel::Impl::any_rank_owes(const compress::CompressionState& state) 
 
 DataParallel::DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
                            DataParallelOptions options)
-    : impl_(std::make_unique<Impl>(named_parameters(model), named_buffers(model),
-                                   sparse_module(model), model.name(), communicator, options)) {}
+    : impl_(std::make_unique<Impl>(ModelMembers::of(model), &model, communicator, options)) {}
 
 DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& buffers,
                            comm::Communicator& communicator, DataParallelOptions options)
-    : impl_(std::make_unique<Impl>(parameters, buffers, "", "", communicator, options)) {}
+    : impl_(std::make_unique<Impl>(ModelMembers{parameters, buffers}, nullptr, communicator,
+                                   options)) {}
 
 /// Collectives under way hold the memory that they write to.
 DataParallel::~DataParallel() {
@@ -294,6 +335,7 @@ void DataParallel::load_compression_state(std::span<const std::string> parts,
   }
   const comm::Communicator& c = impl_->communicator;
   impl_->x().compression().load(compress::state_for(c.rank(), c.size(), states));
+  impl_->loaded = true;
 }
 KfacState DataParallel::curvature_state() {
   const std::lock_guard lock(impl_->mutex);
@@ -309,18 +351,17 @@ void DataParallel::settle() {
   impl_->settle();
 }
 
-void DataParallel::Impl::require_gradients_for(torch::optim::Optimizer& optimizer) const {
-  const bool is_adam = dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr ||
-                       dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr;
-  if (!is_adam) return;
-  const std::string sender = plan::sender_of_adams_moment(doc::parse_strategy(options.strategy));
-  if (!sender.empty())
-    throw UsageError(fmt::format("{}: step {}: strategy {} with Adam: {}", who, step,
-                                 options.strategy, plan::why_not_with_adam(sender)));
+void DataParallel::set_tensors(NamedTensors parameters, NamedTensors buffers) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->now = {std::move(parameters), std::move(buffers)};
+}
+
+std::vector<std::string> DataParallel::expect(const SteppedOptimizer& optimizer) {
+  return impl_->expect(optimizer);
 }
 
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
-  impl_->require_gradients_for(optimizer);
+  impl_->expect(optimizer);
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end_with(optimizer);
   StepReport report = finish();
@@ -345,11 +386,11 @@ void DataParallel::renew_hooks() {
 }
 
 StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& optimizer) {
-  impl_->require_gradients_for(optimizer);
   if (&preconditioner != impl_->options.preconditioner)
     throw UsageError(
         impl_->who +
         ": step(preconditioner, optimizer): it is not the preconditioner of the options");
+  impl_->expect(optimizer);
   if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
     return impl_->end_with(optimizer);
   StepReport report = finish();
@@ -364,11 +405,11 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
 
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer,
                               const std::function<at::Tensor()>& closure) {
-  impl_->require_gradients_for(optimizer);
   StepReport report;
   settle();
   optimizer.step([&] {
     at::Tensor loss = closure();
+    impl_->expect(optimizer);
     report = finish();
     return loss;
   });

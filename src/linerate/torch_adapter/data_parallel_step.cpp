@@ -2,9 +2,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "linerate/comm/agreement.hpp"
@@ -98,6 +100,85 @@ void DataParallel::Impl::begin() {
 
 // The end of a step
 
+void DataParallel::Impl::expect(const torch::optim::Optimizer& optimizer) {
+  for (const std::string& doubt : expect(described(optimizer)))
+    if (communicator.rank() == 0) log::warning(doubt);
+}
+
+std::vector<std::string> DataParallel::Impl::expect(SteppedOptimizer optimizer) {
+  const std::lock_guard lock(mutex);
+  const std::string place = fmt::format("{}: step {}", who, step);
+  const auto refuse = [&](const std::string& why) {
+    x().tensors().refuse(std::make_exception_ptr(UsageError(place + ": " + why)));
+  };
+  const bool is_of_model = holds_any(optimizer);
+  if (!is_of_model)
+    refuse(
+        fmt::format("{} holds no parameter of this model, so its step would change nothing: "
+                    "give the optimizer of the model's own parameters",
+                    optimizer.name));
+  const plan::OptimizerFit fit = plan::fit_of(asked, optimizer.steps_by);
+  const std::string pair = fmt::format("strategy {} with {}", options.strategy, optimizer.name);
+  if (!fit.refused.empty()) refuse(fmt::format("{}: {}", pair, fit.refused));
+  std::vector<std::string> doubts;
+  if (!fit.doubtful.empty() && !std::exchange(warned_doubtful, true))
+    doubts.push_back(fmt::format("{}: {}: {}", place, pair, fit.doubtful));
+  if (const std::string names = is_of_model ? not_held(optimizer) : ""; !names.empty())
+    doubts.push_back(fmt::format("{}: {}", place, names));
+  optimizer.holds.clear();  // not to keep them alive
+  stepping = std::move(optimizer);
+  return doubts;
+}
+
+bool DataParallel::Impl::holds_any(const SteppedOptimizer& optimizer) {
+  const auto is_of_model = [this](const at::Tensor& held) { return now.holds(held); };
+  const auto any = [&] {
+    return std::any_of(optimizer.holds.begin(), optimizer.holds.end(), is_of_model);
+  };
+  if (optimizer.holds.empty() || any()) return true;
+  look_at_model();
+  return any();
+}
+
+/// Looked for in an optimizer's first step after a backward pass, and when it has grown.
+std::string DataParallel::Impl::not_held(const SteppedOptimizer& optimizer) {
+  constexpr std::size_t kNamed = 3;
+  const std::pair looking{optimizer.identity, optimizer.holds.size()};
+  if (warned_not_held || optimizer.holds.empty() || looking == looked_at) return {};
+  std::set<const at::TensorImpl*> held;
+  for (const at::Tensor& one : optimizer.holds) held.insert(one.unsafeGetTensorImpl());
+  std::vector<std::string> names;
+  std::size_t with_gradient = 0;
+  for (const Parameter& p : x().state().trained) {
+    if (!p.tensor.grad().defined()) continue;
+    ++with_gradient;
+    if (!held.contains(p.tensor.unsafeGetTensorImpl())) names.push_back('"' + p.name + '"');
+  }
+  if (with_gradient > 0) looked_at = looking;
+  if (names.empty()) return {};
+  warned_not_held = true;
+  const std::size_t count = names.size();
+  names.resize(std::min(count, kNamed));
+  return fmt::format(
+      "{} does not hold {} of {} parameters that got gradients ({}{}): step() clears these without "
+      "an update. With several optimizers call finish(), then step() and zero_grad() of each; "
+      "freeze what nobody trains",
+      optimizer.name, count, with_gradient, fmt::join(names, ", "), count > kNamed ? " ..." : "");
+}
+
+void DataParallel::Impl::require_own_gradients(const StepReport& report) {
+  const bool nothing_came = report.unused_everywhere == static_cast<int>(x().count().size());
+  if (!nothing_came || samples || no_backward_is_meant || !stepping || !cleared_by ||
+      stepping->identity == cleared_by->identity)
+    return;
+  x().runner().drain();
+  throw on_every_rank(UsageError(fmt::format(
+      "{}: step {}: no rank has a gradient for {}: step({}) before it cleared those of all "
+      "parameters. With several optimizers call finish(), then step() and zero_grad() of each; if "
+      "no rank has samples, say set_batch(0)",
+      who, step, stepping->name, cleared_by->name)));
+}
+
 StepReport DataParallel::Impl::end_with(torch::optim::Optimizer& optimizer) {
   taken_apart->follow(optimizer);
   return end(Ending::updates, taken_apart);
@@ -125,6 +206,8 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     take_held(report);
     take_late_infinite(report);
     find_missed_gradients();
+    look_at_model();
+    if (now != members) refuse_model();
     bool skips = ending == Ending::nothing;
     if (skips) x().tensors().skip();
     const bool nothing_came = !x().count().any() && !x().runner().in_step();
@@ -135,6 +218,8 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     take_factor_spans(report);
     check_curvature(skips);
     run_rounds(report);
+    if (!skips) require_own_gradients(report);
+    loaded = false;
     if (report.infinite) ending = Ending::nothing, skips = true;
     if (ending != Ending::updates) x().runner().drain();
     report.exposed_s += seconds_since(start);
@@ -149,6 +234,7 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     // A step that no rank computed teaches nothing.
     if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn(report);
     awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
+    cleared_by = stepping;
     end_step();
     return report;
   } catch (const Error& e) {
@@ -161,6 +247,13 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     failed = e.what();
     throw;
   }
+}
+
+/// If the model as it is now cannot be exchanged.
+void DataParallel::Impl::refuse_model() {
+  if (const std::string problem = problem_of_model(); !problem.empty())
+    x().tensors().refuse(
+        std::make_exception_ptr(UsageError(fmt::format("{}: step {}: {}", who, step, problem))));
 }
 
 void DataParallel::Impl::take_held(StepReport& report) {
@@ -218,7 +311,7 @@ void DataParallel::Impl::run_rounds(StepReport& report) {
   constexpr int kMost = 3;  // a changed model, and gradients that changed
   for (int round = 1;; ++round) {
     LINERATE_CHECK(round <= kMost, who + ": a step that does not come to an end");
-    if (watch->changed()) x().tensors().note_change();
+    if (watch->changed() || now != members) x().tensors().note_change();
     x().run_to_end();
     const StepTensors& tensors = x().tensors();
     add_round(report);
@@ -288,16 +381,29 @@ void DataParallel::Impl::require_all_skip() {
 }
 
 void DataParallel::Impl::follow_change() {
-  ModelState state = agreed_model(parameters, buffers, "", communicator, options, who);
-  require_same_tensors(communicator,
-                       fmt::format("{}: weights, loaded or moved before step {}", who, step),
-                       parameters);
-  bool reshaped = watch->reshaped();
-  for (const std::string& one :
-       comm::gather_texts(communicator, reshaped ? "yes" : "", who + ": changed layouts"))
-    reshaped = reshaped || !one.empty();
-  if (reshaped) {
+  const std::vector<std::string> changes = comm::gather_texts(communicator,
+                                                              now != members      ? "members"
+                                                              : watch->reshaped() ? "layouts"
+                                                                                  : "",
+                                                              who + ": changes of the model");
+  const bool replaced = std::find(changes.begin(), changes.end(), "members") != changes.end();
+  const std::string before = fmt::format("before step {}", step);
+  ModelState state = agreed_model(
+      now.parameters, now.buffers, "", communicator, options,
+      replaced
+          ? fmt::format("{}: layers, changed {} (make the same change on every rank)", who, before)
+          : who);
+  require_same_tensors(
+      communicator,
+      replaced ? fmt::format("{}: layers, replaced or added {} (they have to begin alike: seed the "
+                             "ranks alike before a layer is made, or wrap the model again, which "
+                             "gives every rank rank 0's)",
+                             who, before)
+               : fmt::format("{}: weights, loaded or moved {}", who, before),
+      now.parameters);
+  if (replaced || std::find(changes.begin(), changes.end(), "layouts") != changes.end()) {
     make_exchange(std::move(state));
+    if (replaced) take_members();
     // Whatever is in .grad came since the last step, even if no hook ran.
     for (std::size_t p = 0; p < x().count().size(); ++p)
       x().count()[p].used = x().state().trained[p].tensor.grad().defined();
@@ -334,6 +440,7 @@ void DataParallel::Impl::end_step() {
   deferred = false;
   no_backward_is_meant = false;
   samples.reset();
+  stepping.reset();
   first_gradient_ns = -1;
   gradients_came = false;
   end_ns = steady_ns();

@@ -1,8 +1,43 @@
 #include "linerate/torch_adapter/model_watch.hpp"
 
+#include <torch/nn/module.h>
+
 #include <algorithm>
 
+#include "linerate/torch_adapter/parameters.hpp"
+
 namespace linerate::torch_adapter {
+namespace {
+
+bool are_same(const NamedTensors& a, const NamedTensors& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.second.is_same(y.second) && x.first == y.first;
+  });
+}
+
+}  // namespace
+
+ModelMembers ModelMembers::of(torch::nn::Module& model) {
+  return {named_parameters(model), named_buffers(model)};
+}
+
+bool ModelMembers::operator==(const ModelMembers& other) const {
+  return are_same(parameters, other.parameters) && are_same(buffers, other.buffers);
+}
+
+bool ModelMembers::holds(const at::Tensor& parameter) const {
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [&](const auto& one) { return one.second.is_same(parameter); });
+}
+
+ChangingModel::ChangingModel(torch::nn::Module* model)
+    : model_(model),
+      shared_(model ? model->weak_from_this() : std::weak_ptr<torch::nn::Module>()),
+      is_shared_(!shared_.expired()) {}
+
+torch::nn::Module* ChangingModel::get() const {
+  return is_shared_ && shared_.expired() ? nullptr : model_;
+}
 
 void ModelWatch::Seen::take() {
   data = tensor.const_data_ptr();

@@ -1,14 +1,44 @@
-// Notices that a model's tensors have moved or changed. Private to torch_adapter.
+// Notices that a model has other tensors, or that its tensors have moved or changed. Private to
+// torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "linerate/torch_adapter/options.hpp"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace linerate::torch_adapter {
+
+/// The tensors that a model is made of.
+struct ModelMembers {
+  NamedTensors parameters, buffers;
+
+  static ModelMembers of(torch::nn::Module& model);
+  bool operator==(const ModelMembers& other) const;  // the same tensors under the same names
+  bool holds(const at::Tensor& parameter) const;
+};
+
+/// A model whose members may change: layers are replaced, added and removed.
+class ChangingModel {
+ public:
+  /// `model` outlives this object, or is held by a shared_ptr when it begins: then it may go
+  /// before.
+  explicit ChangingModel(torch::nn::Module* model);
+  /// Null: there was none, or it is gone.
+  torch::nn::Module* get() const;
+
+ private:
+  torch::nn::Module* model_;
+  std::weak_ptr<torch::nn::Module> shared_;
+  bool is_shared_;
+};
 
 /// Remembers where tensors lie and how they are laid out; addresses are compared, never followed.
 class ModelWatch {

@@ -1,5 +1,6 @@
 #include "linerate/torch_adapter/partial_optimizer.hpp"
 
+#include <fmt/format.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -28,6 +29,13 @@ std::vector<std::vector<void*>> groups_of(torch::optim::Optimizer& optimizer) {
   return groups;
 }
 
+void take_momentum(SteppedOptimizer& optimizer, const char* name, double momentum,
+                   compress::StepsBy with) {
+  if (optimizer.steps_by != compress::StepsBy::gradients) return;  // of another group
+  optimizer.name = momentum > 0 ? fmt::format("{}(momentum={})", name, momentum) : name;
+  if (momentum > 0) optimizer.steps_by = with;
+}
+
 /// A parameter's state that notes its end: with its optimizer, or because it was replaced. LibTorch
 /// reports neither.
 template <typename State>
@@ -39,6 +47,28 @@ struct Watched : State {
 };
 
 }  // namespace
+
+SteppedOptimizer described(const torch::optim::Optimizer& optimizer) {
+  using compress::StepsBy;
+  SteppedOptimizer one;
+  one.name = "the optimizer";
+  one.identity = reinterpret_cast<std::uintptr_t>(&optimizer);
+  for (const OptimizerParamGroup& group : optimizer.param_groups()) {
+    one.holds.insert(one.holds.end(), group.params().begin(), group.params().end());
+    if (!group.has_options()) continue;
+    const OptimizerOptions* options = &group.options();
+    if (const auto* sgd = dynamic_cast<const torch::optim::SGDOptions*>(options)) {
+      take_momentum(one, "SGD", sgd->momentum(), StepsBy::sum);
+    } else if (const auto* rms = dynamic_cast<const torch::optim::RMSpropOptions*>(options)) {
+      take_momentum(one, "RMSprop", rms->momentum(), StepsBy::average);
+    } else if (dynamic_cast<const torch::optim::AdamOptions*>(options)) {
+      one.name = "Adam", one.steps_by = StepsBy::adams;
+    } else if (dynamic_cast<const torch::optim::AdamWOptions*>(options)) {
+      one.name = "AdamW", one.steps_by = StepsBy::adams;
+    }
+  }
+  return one;
+}
 
 struct PartialOptimizer::Kind {
   const std::type_info* type;

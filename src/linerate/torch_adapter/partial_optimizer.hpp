@@ -17,6 +17,9 @@ class OptimizerOptions;
 
 namespace linerate::torch_adapter {
 
+/// What a DataParallel has to know of one of LibTorch's optimizers, as its groups are now.
+SteppedOptimizer described(const torch::optim::Optimizer& optimizer);
+
 /// LibTorch's optimizers update every parameter that has a gradient. Here each part of the
 /// parameters has a twin of the optimizer, of the same class and over these parameters alone. It
 /// takes options and state as they are at capture(): later changes by the program (learning rate

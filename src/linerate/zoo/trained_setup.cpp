@@ -7,12 +7,11 @@
 #include <memory>
 #include <utility>
 
-#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/evaluation/accuracy.hpp"
 #include "linerate/models/description.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/zoo/timed_training.hpp"
 
 namespace linerate::zoo {
@@ -24,18 +23,12 @@ constexpr std::int64_t kTestPoints = 20;  // of a training, if nothing else is a
 
 std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
 
-/// dgc accumulates with a momentum of its own in place of the optimizer's.
-bool brings_momentum(const doc::Strategy& strategy) {
-  return std::any_of(strategy.extras.begin(), strategy.extras.end(), [](const auto& extra) {
-    return plan::is(extra, plan::Extra::compressor) &&
-           compress::make_compressor(extra)->momentum() == compress::Momentum::own;
-  });
-}
-
 TrainOptions options_for(const std::string& strategy, const TrainOptions& base) {
   TrainOptions options = base;
   options.strategy = strategy;
-  if (brings_momentum(doc::parse_strategy(strategy))) options.momentum = 0;
+  // dgc accumulates with a momentum of its own in place of the optimizer's.
+  if (plan::asked_of_optimizer(doc::parse_strategy(strategy)).momentum == compress::Momentum::own)
+    options.momentum = 0;
   return options;
 }
 

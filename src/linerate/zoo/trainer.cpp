@@ -22,7 +22,6 @@
 #include <utility>
 
 #include "linerate/comm/agreement.hpp"
-#include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
@@ -104,20 +103,20 @@ void speak_plainly(const std::function<void()>& action) {
 
 /// Checks what compressors require of the optimizer.
 void check_momentum(const TrainOptions& options) {
-  const doc::Strategy strategy = doc::parse_strategy(options.strategy);
-  if (const std::string sender = plan::sender_of_adams_moment(strategy); !sender.empty())
+  using compress::StepsBy;
+  const plan::AskedOfOptimizer asked =
+      plan::asked_of_optimizer(doc::parse_strategy(options.strategy));
+  if (asked.momentum == compress::Momentum::adams)
     throw UsageError(fmt::format("--strategy {}: no optimizer here fits: {}", options.strategy,
-                                 plan::why_not_with_adam(sender)));
-  for (const doc::Component& extra : strategy.extras) {
-    if (plan::is(extra, plan::Extra::codec) || plan::is(extra, plan::Extra::curvature)) continue;
-    for (const doc::Component& compressor : plan::compressors_in(extra)) {
-      if (compress::make_compressor(compressor)->momentum() == compress::Momentum::own &&
-          (options.optimizer != "sgd" || options.momentum != 0))
-        throw UsageError(fmt::format(
-            "--strategy {}: {} brings its own momentum: give --optimizer sgd --momentum 0",
-            options.strategy, compressor.name));
-    }
-  }
+                                 plan::fit_of(asked, StepsBy::adams).refused));
+  const StepsBy by = options.optimizer == "adam" ? StepsBy::adams
+                     : options.momentum > 0      ? StepsBy::sum
+                                                 : StepsBy::gradients;
+  const plan::OptimizerFit fit = plan::fit_of(asked, by);
+  for (const std::string& why : {fit.refused, fit.doubtful})
+    if (!why.empty())
+      throw UsageError(
+          fmt::format("--strategy {}: {} (--optimizer sgd --momentum 0)", options.strategy, why));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ from . import _core, _world
 from ._from_ddp import unknown_options, why_not_trainable
 from ._kfac import KFAC
 from ._members import Members
-from ._optimizers import MOMENT_OPTIMIZERS, PartialStep, is_unscaled, steps_by_parameter
+from ._optimizers import PartialStep, described, is_unscaled, steps_by_parameter
 from ._pickling import settle_before_pickling
 
 _RECORDED = 20  # steps
@@ -70,15 +70,13 @@ class DataParallel(torch.nn.Module):
         self.module = module
         self.strategy = strategy
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-        parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
-        held = [(n, b) for n, b in module.named_buffers() if n not in ignored and b is not None]
-        self._names = [n for n, _ in parameters]
+        self._members = Members(f'DataParallel "{name}"' if name else "DataParallel", self, ignored, buffers == "broadcast")
+        parameters, held = self._members.parameters, self._members.buffers
         if device_group is None and any(p.device.type not in ("cpu", "meta") for _, p in parameters):
             device_group = _world.group_of(process_group)
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)
-        self._why_no_adam = _core.why_not_with_adam(strategy)
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffer_policy=buffers, cluster=cluster,
                                     measured_steps=measured_steps, replan_above=replan_above,
                                     most_above_ddp=float(most_above_ddp), seed=seed, name=name, records=bool(record),
@@ -91,11 +89,9 @@ class DataParallel(torch.nn.Module):
         self._enqueues = device_group is not None
         self._plans, self._parts = 0, []  # parts: seconds of forward, backward and what is outside, by recorded step; if those are the host's
         self._forward_ns = self._backward_ns = 0
-        self._join = None
+        self._join, self._problem = None, ""
         self._said_compiled = False
         self.last_report = None
-        self._members = Members(f'DataParallel "{name}"' if name else "DataParallel", self, ignored, parameters,
-                                held if buffers == "broadcast" else None)
         _world.keep(self)
 
     # nn.Module
@@ -153,7 +149,7 @@ class DataParallel(torch.nn.Module):
         """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
         (clipping, the optimizer)."""
         self._note_backward()
-        self._members.follow(self)
+        self._follow()
         report = self._ended(self._core.finish())
         self._members.give_back()
         return report
@@ -166,13 +162,14 @@ class DataParallel(torch.nn.Module):
         self._require_steppable(optimizer, scaler if scaled else None, closure)
         if closure is not None:
             return self._step_with(optimizer, closure)
+        self._expect(optimizer)
         if scaled:
             return self._step_scaled(optimizer, scaler)
         if self.kfac is not None:
             self.kfac.take_rate(optimizer)
         if self._core.gradients_may_follow() and steps_by_parameter(optimizer):
             self._note_backward()
-            self._members.follow(self)
+            self._follow()
             report = self._ended(self._core.step_in_parts(PartialStep(optimizer)))
             self._members.give_back()
             self._discard()  # of parameters that are not exchanged, too
@@ -184,6 +181,18 @@ class DataParallel(torch.nn.Module):
         self._discard()
         return report
 
+    def _look_at_module(self):
+        if self._members.look(self):
+            self._problem = why_not_trainable(self.module)
+            self._core.set_tensors(self._members.parameters, self._members.buffers)
+
+    def _follow(self):
+        """Before an exchange: layers may have been replaced, added or removed."""
+        self._look_at_module()
+        if self._problem:
+            self._core.refuse_step(self._problem)
+        self._members.bring()
+
     def _require_steppable(self, optimizer, scaler, closure):
         """Before anything is exchanged: what would end in other weights than DDP's."""
         why = None
@@ -191,8 +200,6 @@ class DataParallel(torch.nn.Module):
             why = (f"expected an optimizer, found {type(optimizer).__name__}; with several: finish(), then step() and zero_grad() of each")
         elif closure is not None and (scaler is not None or self.kfac is not None):
             why = f"closure= computes gradients that {'a scaler' if scaler is not None else 'K-FAC'} does not see: leave it out"
-        elif self._why_no_adam and isinstance(optimizer, MOMENT_OPTIMIZERS):
-            why = f"strategy {self.strategy} with {type(optimizer).__name__}: {self._why_no_adam}"
         elif scaler is not None and is_unscaled(scaler, optimizer) and self._core.gradients_came():
             why = ("scaler.unscale_() saw this rank's gradients before they were exchanged: call finish() first, then scaler.unscale_(), "
                    "clip, scaler.step(), scaler.update() and zero_grad()")
@@ -200,6 +207,16 @@ class DataParallel(torch.nn.Module):
             why = self._gradients_of_others(optimizer)
         if why:
             raise _core.UsageError(f"DataParallel: step {self._steps}: {why}")
+
+    def _expect(self, optimizer):
+        """The optimizer's turn comes next: if it does not fit, finish() raises on every rank."""
+        name, identity, holds, steps_by = described(optimizer)
+        if not any(id(p) in self._members.exchanged for p in holds):
+            of_model = {id(p) for p in self.module.parameters()}
+            if any(id(p) in of_model for p in holds):
+                holds = []  # of those that each rank has for itself: nothing is known of it
+        for doubt in self._core.expect(name, identity, holds, steps_by):
+            warnings.warn(doubt, stacklevel=4)
 
     def _gradients_of_others(self, optimizer):
         """Why not, if the optimizer would take gradients that another DataParallel has not exchanged yet; None if not."""
@@ -227,7 +244,7 @@ class DataParallel(torch.nn.Module):
             self._precondition()
         if report.infinite or report.late_infinite or (self.kfac is not None and self.kfac_step.skipped):
             # Gradients were thrown away, or those of a step before taken for zero; the scaler has to hear of it.
-            first = next(p for p in self.module.parameters() if p.requires_grad)
+            first = next(p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and id(p) in self._members.exchanged)
             first.grad = torch.full_like(first, float("inf"))
         scaler.step(optimizer)
         scaler.update()
@@ -240,6 +257,7 @@ class DataParallel(torch.nn.Module):
         def exchanged():
             nonlocal report
             loss = closure()
+            self._expect(optimizer)
             report = self.finish()
             return loss
 
@@ -281,7 +299,8 @@ class DataParallel(torch.nn.Module):
         self._core.refuse_step(str(reason))
 
     def require_same_weights(self, what="weights"):
-        """Raises CommError on every rank if any bit differs. Collective."""
+        """Raises CommError on every rank if any bit of the model as it is now differs. Collective."""
+        self._look_at_module()
         self._core.require_same_weights(what)
 
     # What it knows

@@ -1,13 +1,56 @@
 """Steps of Python's optimizers, taken apart: parameters are updated when their gradients arrive."""
 import torch
 
+from . import _core
+
 # They treat each parameter by itself. All others (LBFGS, SparseAdam, classes derived from these) are stepped as a whole, when
 # all gradients are there: the result is the same, dear's overlap with the next forward pass is lost.
 _BY_PARAMETER = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon")
 
 
-# They average gradients, and so do compressors that send Adam's first moment.
-MOMENT_OPTIMIZERS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam)
+_ADAMS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam)
+_DIVIDES = ("betas", "eps", "alpha")  # keys of groups whose steps are divided by a second moment or the like
+_MOMENTS = ("exp_avg", "momentum_buffer")  # in the state of optimizers of others
+
+
+def _above_zero(value):
+    return isinstance(value, (int, float, torch.Tensor)) and float(value) > 0
+
+
+def _is_sum(group, optimizer):
+    """Whether a momentum adds gradients up, as SGD's does."""
+    return isinstance(optimizer, torch.optim.SGD) or "dampening" in group or not any(key in group for key in _DIVIDES)
+
+
+def _averages(group):
+    first = group.get("beta1", (group.get("betas") or (0,))[0])
+    return _above_zero(group.get("momentum")) or _above_zero(first)
+
+
+def _steps_by(optimizer, groups):
+    """(StepsBy, momentum) of an optimizer as its groups are now: they may have changed since the last step."""
+    inner = getattr(optimizer, "optimizer", optimizer)  # Accelerate's is around another
+    for group in groups:
+        if _above_zero(group.get("momentum")) and _is_sum(group, inner):
+            return _core.StepsBy.sum, group["momentum"]
+    if isinstance(inner, _ADAMS):
+        return _core.StepsBy.adams, 0
+    if any(_averages(group) for group in groups):
+        return _core.StepsBy.average, 0
+    state = getattr(inner, "state", None)
+    if not type(inner).__module__.startswith("torch.optim") and isinstance(state, dict):
+        kept = next(iter(state.values()), None)
+        if isinstance(kept, dict) and any(key in kept for key in _MOMENTS):
+            return _core.StepsBy.average, 0
+    return _core.StepsBy.gradients, 0
+
+
+def described(optimizer):
+    """What the exchange has to know of an optimizer that is stepped after it: name, identity, parameters, what it steps by."""
+    groups = getattr(optimizer, "param_groups", ())
+    by, momentum = _steps_by(optimizer, groups)
+    name = type(optimizer).__name__
+    return f"{name}(momentum={float(momentum):g})" if momentum else name, id(optimizer), [p for g in groups for p in g["params"]], by
 
 
 def is_unscaled(scaler, optimizer):

@@ -199,7 +199,9 @@ class Dgc : public Compressor {
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
     return std::make_unique<DgcCodec>(shape, options_, schedule_.densities);
   }
-  Momentum momentum() const override { return Momentum::own; }
+  Momentum momentum() const override {
+    return options_.momentum > 0 ? Momentum::own : Momentum::optimizers;
+  }
   std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
     return std::make_unique<DgcDenseCodec>(shape, options_);
   }

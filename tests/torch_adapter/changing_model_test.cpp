@@ -1,0 +1,253 @@
+// Layers that are replaced, added and removed after the model was wrapped: exchanged from the next
+// finish() on, or an error on every rank.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <memory>
+
+#include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "torch_adapter/parity.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using comm::Communicator;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::vector<std::string> kChanged = {"bulk", "ddp(first=64B,bucket=512B)",
+                                           "dear(bucket=64B)"};
+
+/// Layers by name, whatever they are now.
+struct ChangingNet : torch::nn::Module {
+  ChangingNet() {
+    register_module("body", torch::nn::Linear(6, 16));
+    register_module("head", torch::nn::Linear(16, 3));
+    begin();
+  }
+  /// Of all ranks the same.
+  void begin() {
+    const torch::NoGradGuard no_grad;
+    to(at::kDouble);
+    double seed = 0;
+    for (at::Tensor& p : parameters()) p.copy_(numbers(p.sizes(), ++seed) / 3);
+  }
+  void replace(const std::string& name, std::int64_t in, std::int64_t out) {
+    replace_module(name, torch::nn::Linear(in, out));
+    begin();
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const auto layer = [this](const char* name) {
+      return std::dynamic_pointer_cast<torch::nn::LinearImpl>(named_children()[name]);
+    };
+    at::Tensor y = torch::tanh(layer("body")->forward(x));
+    if (named_children().contains("more")) y = torch::tanh(layer("more")->forward(y));
+    if (named_parameters(false).contains("scale")) y = y * named_parameters(false)["scale"];
+    return layer("head")->forward(y);
+  }
+  void remove(const std::string& name) { unregister_module(name); }
+};
+
+/// The next batch on each rank beside the joined one in one process.
+struct TwoNets {
+  Communicator& c;
+  ChangingNet model{}, reference{};
+  int batch = 0;
+
+  void both(const std::function<void(ChangingNet&)>& change) { change(model), change(reference); }
+  void backward() {
+    ++batch;
+    model.zero_grad(), reference.zero_grad();
+    const at::Tensor x = numbers({c.size() * kBatch, 6}, batch);
+    const auto loss = [](const at::Tensor& y) { return y.square().mean(); };
+    loss(reference.forward(x)).backward();
+    loss(model.forward(rows(x, c.rank()))).backward();
+  }
+  void step(DataParallel& parallel, const std::string& what) {
+    backward();
+    parallel.finish();
+    EXPECT_LE(gradient_error(model, reference), 1e-12) << what;
+    require_bitwise_equal(c, model);
+    parallel.require_same_weights(what);
+  }
+};
+
+struct Change {
+  const char* name;
+  void (*make)(ChangingNet&);
+};
+
+const std::vector<Change> kChanges = {
+    {"another head", [](ChangingNet& net) { net.replace("head", 16, 5); }},
+    {"a head of the same shape", [](ChangingNet& net) { net.replace("head", 16, 5); }},
+    {"one more layer",
+     [](ChangingNet& net) {
+       net.register_module("more", torch::nn::Linear(16, 16));
+       net.begin();
+     }},
+    {"one more parameter",
+     [](ChangingNet& net) {
+       net.register_parameter("scale", torch::ones({16}));
+       net.begin();
+     }},
+    {"one layer less", [](ChangingNet& net) { net.remove("more"); }},
+    {"a layer once more, beside a frozen bias",
+     [](ChangingNet& net) {
+       net.register_module("more", torch::nn::Linear(16, 16));
+       net.named_children()["body"]->named_parameters(false)["bias"].set_requires_grad(false);
+       net.begin();
+     }},
+};
+
+TEST(ChangingModel, IsExchangedAsItIsFromTheNextFinishOn) {
+  for (const int n : {2, 3})
+    ranks(n, [](Communicator& c) {
+      for (const std::string& strategy : kChanged) {
+        TwoNets twins{c};
+        DataParallel parallel(twins.model, c, {.strategy = strategy});
+        for (int step = 0; step < 3; ++step) twins.step(parallel, "as wrapped");
+        for (const Change& change : kChanges) {
+          twins.both(change.make);
+          for (int step = 0; step < 3; ++step) twins.step(parallel, strategy + ": " + change.name);
+        }
+      }
+    });
+}
+
+/// Weights that wait for their update are done, and those that are gone hurt nobody.
+TEST(ChangingModel, TrainsOnWhereUpdatesWait) {
+  ranks(2, [](Communicator& c) {
+    for (const std::string strategy : {"dear(bucket=64B)", "ddp+topk(density=0.3)"}) {
+      TwoNets twins{c};
+      DataParallel parallel(twins.model, c, {.strategy = strategy});
+      for (const bool other_head : {false, true}) {
+        if (other_head) twins.both([](ChangingNet& net) { net.replace("head", 16, 4); });
+        torch::optim::SGD ours(twins.model.parameters(), 0.1),
+            theirs(twins.reference.parameters(), 0.1);
+        for (int step = 0; step < 4; ++step) {
+          twins.backward();
+          parallel.step(ours);
+          theirs.step();
+        }
+      }
+      parallel.settle();
+      require_bitwise_equal(c, twins.model);
+      if (strategy.find("topk") != std::string::npos) continue;
+      const auto mine = twins.model.parameters(), want = twins.reference.parameters();
+      for (std::size_t i = 0; i < mine.size(); ++i)
+        EXPECT_TRUE(torch::allclose(mine[i], want[i], 1e-10, 1e-12));
+    }
+  });
+}
+
+TEST(ChangingModel, ThatChangesOnOneRankOrBeginsUnlikeIsAnErrorOnEveryRank) {
+  ranks(3, [](Communicator& c) {
+    for (const std::string& strategy : kChanged) {
+      TwoNets twins{c};
+      DataParallel parallel(twins.model, c, {.strategy = strategy});
+      const auto step = [&] { twins.step(parallel, strategy); };
+      const auto thrown = [&]() -> std::string {
+        try {
+          twins.backward();
+          parallel.finish();
+        } catch (const CommError& e) {
+          return e.on_every_rank() ? e.what() : "of this rank alone";
+        }
+        return "nothing";
+      };
+      for (int i = 0; i < 2; ++i) step();
+      if (c.rank() == 1) twins.both([](ChangingNet& net) { net.replace("head", 16, 5); });
+      EXPECT_THAT(thrown(), AllOf(HasSubstr("head.weight"), HasSubstr("[3, 16]"),
+                                  HasSubstr("[5, 16]"), HasSubstr("on every rank")));
+      EXPECT_THAT([&] { parallel.require_same_weights("now"); },
+                  testing::ThrowsMessage<CommError>(HasSubstr("head.weight")));
+      // The others follow.
+      if (c.rank() != 1) twins.both([](ChangingNet& net) { net.replace("head", 16, 5); });
+      for (int i = 0; i < 2; ++i) step();
+      twins.both([](ChangingNet& net) { net.replace("head", 16, 3); });
+      {
+        const torch::NoGradGuard no_grad;
+        twins.model.parameters().back().fill_(c.rank());
+      }
+      EXPECT_THAT(thrown(), AllOf(HasSubstr("head.bias"), HasSubstr("seed the ranks alike"),
+                                  HasSubstr("wrap the model again")));
+      twins.both([](ChangingNet& net) { net.begin(); });
+      for (int i = 0; i < 2; ++i) step();
+    }
+  });
+}
+
+TEST(ChangingModel, BuffersOfAnotherNormFollowRankZero) {
+  ranks(2, [](Communicator& c) {
+    torch::nn::Sequential model(torch::nn::Linear(6, 4), torch::nn::BatchNorm1d(4));
+    set_weights_of_rank(*model);
+    DataParallel parallel(*model, c);
+    for (int step = 0; step < 4; ++step) {
+      if (step == 2) model->replace_module("1", torch::nn::BatchNorm1d(4));
+      model->to(at::kDouble);
+      const auto norm =
+          std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(model->named_children()["1"]);
+      const auto linear =
+          std::dynamic_pointer_cast<torch::nn::LinearImpl>(model->named_children()["0"]);
+      norm->forward(linear->forward(numbers({kBatch, 6}, c.rank() + step)))
+          .square()
+          .sum()
+          .backward();
+      parallel.finish();
+      require_bitwise_equal(c, *model);
+      model->zero_grad();
+    }
+  });
+}
+
+TEST(ChangingModel, ALayerThatKfacPreconditionsIsNotReplaced) {
+  ranks(2, [](Communicator& c) {
+    ChangingNet net;
+    KFAC kfac(net, {.loss_average = LossAverage{}});
+    DataParallel parallel(net, c, {.strategy = "ddp+kfac(spd)", .preconditioner = &kfac});
+    torch::optim::SGD optimizer(net.parameters(), 0.01);
+    const auto backward = [&] {
+      net.zero_grad();
+      net.forward(numbers({kBatch, 6}, c.rank())).square().mean().backward();
+    };
+    backward();
+    parallel.step(kfac, optimizer);
+    net.replace("head", 16, 5);
+    backward();
+    EXPECT_THAT([&] { parallel.finish(); },
+                testing::ThrowsMessage<UsageError>(
+                    AllOf(HasSubstr("K-FAC preconditions \"head\""), HasSubstr("wrap the model"))));
+  });
+}
+
+/// A model that a shared_ptr held may go first; loose tensors are what they are told to be.
+TEST(ChangingModel, MayBeGoneAndLooseTensorsAreToldOf) {
+  ranks(2, [](Communicator& c) {
+    auto net = std::make_shared<ChangingNet>();
+    DataParallel parallel(*net, c);
+    net->forward(numbers({kBatch, 6}, c.rank())).square().mean().backward();
+    const at::Tensor weight = net->parameters()[0];
+    net.reset();
+    parallel.finish();
+    parallel.require_same_weights("gone");
+    EXPECT_TRUE(weight.grad().defined());
+
+    const at::Tensor a = torch::ones({3}, torch::requires_grad()),
+                     b = torch::ones({4}, torch::requires_grad());
+    DataParallel loose({{"a", a}}, {}, c, {.name = "loose"});
+    for (int step = 0; step < 4; ++step) {
+      a.mutable_grad().reset(), b.mutable_grad().reset();
+      if (step == 2) loose.set_tensors({{"a", a}, {"b", b}}, {});
+      ((a.sum() + b.sum()) * (c.rank() + 1)).backward();
+      loose.finish();
+      EXPECT_TRUE(torch::equal(a.grad(), torch::full({3}, 1.5f)));
+      EXPECT_TRUE(torch::equal(b.grad(), torch::full({4}, step < 2 ? c.rank() + 1.0f : 1.5f)));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

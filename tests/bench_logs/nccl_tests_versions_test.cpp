@@ -1,6 +1,7 @@
 // What some versions, builds and launchers of nccl-tests print unlike the rest: rows of public
 // logs, shortened.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "bench_logs/read_log.hpp"
@@ -157,6 +158,66 @@ TEST(NcclTestsVersions, JsonHasNullWhereNothingWasCheckedAndTimesOfIterations) {
   EXPECT_DOUBLE_EQ(log.rows[0].low_s, 45e-6);
   EXPECT_DOUBLE_EQ(log.rows[0].high_s, 61e-6);
   EXPECT_EQ(log.rows[0].ranks_per_node, 1);
+}
+
+/// An object of rccl-tests' -Z json.
+std::string rccl_object(const char* name, long bytes, double us, int in_place, int each = 1) {
+  return fmt::format(
+      R"({{"#wrong":"0","algBw":{0},"busBw":{1},"gpusPerRank":{6},"ranks":4,"ranksPerNode":2,"nodes":2,"gpus":{7},"inPlace":{2},"name":"{3}","redop":"sum","size":{4},"time":{5},"type":"float"}})",
+      static_cast<double>(bytes) / us * 1e-3, static_cast<double>(bytes) / us * 1.5e-3, in_place,
+      name, bytes, us, each, 4 * each);
+}
+
+TEST(RcclTestsJson, LinesAndListsAreReadAsItsTable) {
+  const std::vector<std::string> objects = {
+      rccl_object("AllReduce", 1024, 19.0, 0), rccl_object("AllReduce", 1024, 18.5, 1),
+      rccl_object("AllReduce", 1 << 20, 80.0, 0), rccl_object("AllReduce", 1 << 20, 79.0, 1)};
+  const std::string lines = fmt::format("{}\n", fmt::join(objects, "\n")),
+                    list = fmt::format("[\n{}\n]\n", fmt::join(objects, ",\n"));
+  std::string labelled = "WARNING: Open MPI will create a shared memory backing file {x}\n";
+  for (const std::string& o : objects) labelled += "[1,0]<stdout>:" + o + "\n";
+  for (const std::string& text : {lines, list, labelled}) {
+    const CollectiveLog log = read(text);
+    ASSERT_EQ(log.rows.size(), 4u) << text;
+    EXPECT_EQ(log.format, "rccl-tests JSON");
+    for (const CollectiveSample& row : log.rows) {
+      EXPECT_EQ(row.collective, Collective::all_reduce);
+      EXPECT_EQ(row.ranks, 4);
+      EXPECT_EQ(row.ranks_per_node, 2);
+      EXPECT_EQ(row.dtype, DType::f32);
+    }
+    EXPECT_EQ(log.rows[0].bytes, 1024);
+    EXPECT_NEAR(log.rows[0].seconds, 19.0e-6, 1e-9);
+    EXPECT_FALSE(log.rows[0].in_place);
+    EXPECT_TRUE(log.rows[1].in_place);
+  }
+  // Processes with two devices each.
+  EXPECT_EQ(read(rccl_object("AllReduce", 1024, 19.0, 0, 2) + "\n").rows.at(0).ranks, 8);
+}
+
+TEST(NcclTestsJson, IsReadBehindAndBelowWhatLaunchersWrite) {
+  const std::string json =
+      "{\n \"nccl_version\": 22705,\n \"args\": [\"./all_reduce_perf\"],\n \"config\": "
+      "{\"devices\": [{\"rank\": 0, \"device\": 0, \"hostname\": \"a\"}, {\"rank\": 1, "
+      "\"device\": 1, \"hostname\": \"a\"}]},\n \"results\": [{\"size\": 1048576, \"count\": "
+      "262144, \"type\": \"float\", \"redop\": \"sum\", \"root\": -1, \"out_of_place\": {\"time\": "
+      "50.0, \"alg_bw\": 20.971520, \"bus_bw\": 20.971520, \"nwrong\": 0}}]\n}\n";
+  std::string labelled = "mpirun: warning: no binding {default}\n";
+  std::string rest = json;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    labelled += "[1,0]<stdout>:" + rest.substr(0, end + 1);
+    rest.erase(0, end + 1);
+  }
+  for (const std::string& text :
+       {json, "srun: job 12 queued\nNCCL version 2.27.5\n" + json + "srun: done\n", labelled}) {
+    const CollectiveLog log = read(text);
+    ASSERT_EQ(log.rows.size(), 1u) << text;
+    EXPECT_EQ(log.format, "nccl-tests JSON");
+    EXPECT_EQ(log.rows[0].ranks, 2);
+    EXPECT_EQ(log.rows[0].bytes, 1 << 20);
+    EXPECT_NEAR(log.rows[0].seconds, 50e-6, 1e-9);
+  }
 }
 
 }  // namespace

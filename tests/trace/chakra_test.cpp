@@ -160,5 +160,33 @@ TEST(Chakra, WithoutDurationsNoTimeIsKnownAndNobodyIsLast) {
     EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\": null", key)));
 }
 
+TEST(Chakra, WithoutStartsNothingIsKnownOfWhatOverlaps) {
+  // Kernels of 1, 2 and 0.5 ms and a collective of 1.5 ms that depend on each other.
+  const auto node = [](const char* name, int type, int us, const std::string& start) {
+    return fmt::format(R"({{"Name":"{}","NodeType":{},"runtime":{},{}"is_cpu_op":false}})", name,
+                       type, us, start);
+  };
+  const auto busy_of = [&](const std::string& start) {
+    const std::string text =
+        fmt::format(R"({{"workload_graph":[{},{},{},{}]}})", node("a", 4, 1000, start),
+                    node("b", 4, 2000, start), node("ncclKernel_AllReduce", 7, 1500, start),
+                    node("c", 4, 500, start));
+    const Job job = job_of_files({{"rank0.json", text}});
+    const Breakdown b = break_down(job);
+    return std::pair(b, explain_json(b, judge(b)));
+  };
+  const auto [unknown, json] = busy_of("");
+  for (const char* key : {"compute_busy_s", "communication_busy_s", "overlap_s",
+                          "exposed_communication_s", "duration_s"})
+    EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\": null", key)));
+  EXPECT_THAT(json, Not(HasSubstr("\"overlap_s\": 0")));
+  EXPECT_THAT(unknown.notes,
+              Contains(HasSubstr("no node has a start: what overlaps, and busy times, are unknown. "
+                                 "3 kernels take 3.50 ms one after the other, 1 communications "
+                                 "1.50 ms")));
+  // All at the same time, if that is what the trace says.
+  EXPECT_NEAR(busy_of(R"("start":5,)").first.whole.overlap_s, 1.5e-3, 1e-12);
+}
+
 }  // namespace
 }  // namespace linerate::trace

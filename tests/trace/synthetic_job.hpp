@@ -20,7 +20,9 @@ enum class Recorded { kernels, gpu, cpu };
 
 struct SyntheticJob {
   int ranks = 2, steps = 4;
-  std::pair<int, int> skipped = {0, 0};  // steps that are not recorded: from, to
+  std::pair<int, int> skipped = {0, 0};      // steps that are not recorded: from, to
+  int exchange_every = 1, update_every = 1;  // only in the last of so many steps
+  bool stub = false;                         // the recording ends with a mark in which nothing runs
   long forward_us = 10'000, optimizer_us = 3'000;
   std::vector<long> backward_us = {8'000, 9'000, 7'000};
   std::vector<long> transfer_us = {4'000, 6'000, 5'000};  // one bucket behind each backward
@@ -44,6 +46,8 @@ struct SyntheticJob {
   }
 
  private:
+  bool exchanges(int step) const { return (step + 1) % exchange_every == 0; }
+  bool updates(int step) const { return (step + 1) % update_every == 0; }
   bool recorded(int step) const { return step < skipped.first || step >= skipped.second; }
   enum class Work { loading, forward, backward, optimizer };
   using OnStep = std::function<void(int rank, int step, long from, long to)>;
@@ -74,7 +78,7 @@ inline void SyntheticJob::run(const OnStep& on_step, const OnWork& on_work,
       }
     }
     std::vector<long> network(n, 0);  // free again
-    for (std::size_t b = 0; b < backward_us.size(); ++b) {
+    for (std::size_t b = 0; b < backward_us.size() && exchanges(step); ++b) {
       std::vector<long> from(n);
       for (std::size_t r = 0; r < n; ++r) from[r] = std::max(asked[r][b], network[r]);
       const long end = *std::max_element(from.begin(), from.end()) + transfer_us[b];
@@ -87,9 +91,12 @@ inline void SyntheticJob::run(const OnStep& on_step, const OnWork& on_work,
     for (std::size_t r = 0; r < n; ++r) {
       const int rank = static_cast<int>(r);
       clock[r] = std::max(clock[r], network[r]) + delay_us(rank, step, before_optimizer());
-      if (on_work && recorded(step))
-        on_work(rank, Work::optimizer, clock[r], clock[r] + optimizer_us);
-      clock[r] += optimizer_us + delay_us(rank, step, behind_optimizer());
+      if (updates(step)) {
+        if (on_work && recorded(step))
+          on_work(rank, Work::optimizer, clock[r], clock[r] + optimizer_us);
+        clock[r] += optimizer_us;
+      }
+      clock[r] += delay_us(rank, step, behind_optimizer());
       if (recorded(step)) on_step(rank, step, begin[r], clock[r]);
     }
   }
@@ -161,6 +168,8 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
                      static_cast<double>(kClock + from), static_cast<double>(to - from), args, 20));
   };
   run(on_step, on_work, on_exchange);
+  if (stub)
+    for (int r = 0; r < ranks; ++r) on_step(r, steps, length_us() + 10, length_us() + 30);
   std::vector<std::string> texts;
   for (int r = 0; r < ranks; ++r)
     texts.push_back(trace_of(r, ranks, events[static_cast<std::size_t>(r)],

@@ -11,6 +11,8 @@ namespace linerate::bench_logs {
 bool is_nccl_tests(std::string_view head);
 CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOptions& options);
 CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
+bool is_rccl_tests_json(std::string_view head);
+CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
 bool is_osu(std::string_view head);
 CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& options);
 /// A header that names sizes and times, with separators.

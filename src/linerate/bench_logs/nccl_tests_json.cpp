@@ -5,6 +5,7 @@
 
 #include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/json_part.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/error.hpp"
@@ -96,8 +97,9 @@ bool results_were_wrong(const element& root) {
 }  // namespace
 
 bool is_nccl_tests_json(std::string_view head) {
-  const std::size_t first = head.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || head[first] != '{') return false;
+  const std::size_t first = first_object(head);
+  if (first == std::string_view::npos) return false;
+  head.remove_prefix(first);
   // A PyTorch trace names its nccl_version too; its process groups may fill the head before the
   // first event.
   for (const char* key :
@@ -109,7 +111,7 @@ bool is_nccl_tests_json(std::string_view head) {
 
 CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
   BandwidthLog log(input.name(), "nccl-tests JSON", options);
-  const trace::PaddedText text = input.read_all();
+  const trace::PaddedText text(without_launcher(input.read_all().view()));
   simdjson::dom::parser parser;
   element root;
   if (const auto error = parser.parse(text.data(), text.size(), false).get(root))

@@ -14,6 +14,8 @@
 #include "linerate/trace/input_files.hpp"
 #include "linerate/trace/job/map_times.hpp"
 #include "linerate/trace/job/partial_steps.hpp"
+#include "linerate/trace/job/passes.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/job/sharding.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/read_job.hpp"
@@ -92,8 +94,15 @@ Job job_of_files(std::vector<ReadFile> files) {
                    [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
   rebase(job);
   find_partial_steps(job);
+  join_marks(job);
   find_typical_step(job);
+  for (std::string& note : accumulation_in_words(job)) job.notes.push_back(std::move(note));
   job.sharding = sharding_of(job);
+  if (job.sharding.empty() && !job.sharding_names.empty())
+    job.notes.push_back(fmt::format(
+        "{} sums whole gradients over all ranks and splits nothing: this is data parallelism, as "
+        "DDP's",
+        job.sharding_names.front()));
   if (!job.sharding.empty())
     job.notes.push_back(
         fmt::format("the model is split over ranks: {}. No rank has whole gradients, so whatif and "

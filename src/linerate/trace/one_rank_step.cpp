@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/contention/alone.hpp"
 #include "linerate/trace/contention/overlap.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/typical_steps.hpp"
 
@@ -29,7 +31,8 @@ bool exchanges_gradients(const Job& job) {
 /// it is found.
 class Alone {
  public:
-  explicit Alone(const Job& job) : job_(job), recorded_(typical_steps(job)) {
+  explicit Alone(const Job& job)
+      : job_(job), periods_(in_periods(job)), recorded_(typical_steps(timed())) {
     if (!recorded_.step_s) return;
     host_s_ = recorded_.host_s;
     waits_ = waits_for_host(job_), gaps_ = between_kernels(job_);
@@ -44,12 +47,20 @@ class Alone {
     }
   }
 
+  /// Absent if no communication was found where there must be some, and nothing sounds like it.
   std::optional<OneRankTime> time() const {
-    return recorded_.step_s ? std::optional(OneRankTime{step_s_, origin()}) : std::nullopt;
+    if (!recorded_.step_s || (job_.communication_unknown && job_.may_communicate.empty()))
+      return std::nullopt;
+    doc::Bounded step_s = step_s_;
+    if (!job_.may_communicate.empty())
+      step_s = {step_s.value, std::max(0.0, step_s.low_or_value() - may_communicate_s()),
+                step_s.high_or_value()};
+    return OneRankTime{step_s, origin()};
   }
 
   AloneSteps steps() const {
-    AloneSteps out{.job = without_shares(left_out_, overlap_.during_transfers), .time = time()};
+    AloneSteps out{.job = without_shares(job_, left_out_, overlap_.during_transfers),
+                   .time = time()};
     // Backward waits for exchanges under a hook, and they for each other: no gradient is ready
     // later for that.
     if (out.time && exchanges_gradients(job_) && (!none(hook_) || job_.gradients.empty()))
@@ -58,6 +69,8 @@ class Alone {
     find_typical_step(out.job);
     TypicalSteps own = typical_steps(out.job);
     out.forward_s = own.forward_s;
+    if (periods_)
+      own = typical_steps(without_shares(timed(), left_out_, overlap_.during_transfers));
     out.notes = std::move(own.notes);
     say_profiler(out.notes);
     return out;
@@ -73,10 +86,23 @@ class Alone {
           &overlap_.during_communication})
       for (std::size_t r = 0; r < of_ranks->size(); ++r)
         (*of_ranks)[r] = difference_of((*of_ranks)[r], hook_[r]);
-    Job job = job_;
+    Job job = timed();
     for (RankActivity& rank : job.ranks)
       rank.host = difference_of(union_of(rank.host), union_of(rank.exchange_calls));
     host_s_ = typical_steps(job).host_s;
+  }
+
+  /// Of a step, on the rank with most of it.
+  double may_communicate_s() const {
+    double most = 0;
+    for (const RankActivity& rank : timed().ranks) {
+      const SpanSet all = union_of(rank.may_communicate);
+      std::vector<double> steps;
+      for (const Span& window : windows_of_steps(rank))
+        steps.push_back(seconds_of(clipped(all, window)));
+      if (!steps.empty()) most = std::max(most, median(steps) / timed().updates);
+    }
+    return most;
   }
 
   static double lost(double factor) { return 1 - 1 / factor; }
@@ -88,19 +114,22 @@ class Alone {
     double gaps = 0;     // of the time between kernels
   };
 
-  Job without_shares(const Shares& shares, const std::vector<SpanSet>& beside) const {
-    return without(job_, {{beside, shares.lost},
-                          {waits_, shares.waits},
-                          {between_operators_, shares.between},
-                          {gaps_, shares.gaps},
-                          {hook_, 1}});
+  /// The job whose steps T_1 is the median of: whole periods, if steps repeat every few.
+  const Job& timed() const { return periods_ ? *periods_ : job_; }
+  Job without_shares(const Job& job, const Shares& shares,
+                     const std::vector<SpanSet>& beside) const {
+    return without(job, {{beside, shares.lost},
+                         {waits_, shares.waits},
+                         {between_operators_, shares.between},
+                         {gaps_, shares.gaps},
+                         {hook_, 1}});
   }
   double step_without(const Shares& shares, const std::vector<SpanSet>& beside) const {
     const bool nothing =
         none(hook_) && (shares.lost == 0 || none(beside)) && (shares.waits == 0 || none(waits_)) &&
         (shares.between == 0 || none(between_operators_)) && (shares.gaps == 0 || none(gaps_));
     return nothing ? recorded_.step_s->value
-                   : typical_steps(without_shares(shares, beside)).step_s->value;
+                   : typical_steps(without_shares(timed(), shares, beside)).step_s->value;
   }
 
   doc::Bounded as_recorded() const {
@@ -143,7 +172,7 @@ class Alone {
   /// small. No interval if nothing is uncertain.
   doc::Bounded with_interval(double step_s, const std::vector<double>& ends, double least) const {
     const doc::Bounded median =
-        *typical_steps(without_shares(left_out_, overlap_.during_transfers)).step_s;
+        *typical_steps(without_shares(timed(), left_out_, overlap_.during_transfers)).step_s;
     double below = median.value - *median.low, above = *median.high - median.value;
     const double lowest = std::max(0.0, std::min(least, step_s) - below);
     for (const double end : ends)
@@ -153,6 +182,12 @@ class Alone {
   }
 
   std::string origin() const {
+    if (job_.may_communicate.empty()) return known_origin();
+    return known_origin() +
+           "; kernels that sound like communication are in it, and the interval allows for either";
+  }
+
+  std::string known_origin() const {
     const std::string what = fmt::format("median of {} step{} of {} rank{}", recorded_.steps,
                                          recorded_.steps == 1 ? "" : "s", job_.ranks.size(),
                                          job_.ranks.size() == 1 ? "" : "s");
@@ -194,6 +229,7 @@ class Alone {
   static constexpr double kWorthNaming = 0.01;
 
   const Job& job_;
+  std::optional<Job> periods_;
   TypicalSteps recorded_;
   doc::Bounded step_s_;
   double host_s_ = 0;  // the host at work in a step, not for a hook
@@ -232,10 +268,10 @@ void check_alone(const Job& job, const Job& alone) {
     throw InputError(place, fmt::format("--alone: expected the job's gradients, {}, found {}: not "
                                         "the same model",
                                         gradients_in_words(job), gradients_in_words(alone)));
-  if (alone.accumulation.count() != job.accumulation.count())
+  if (alone.accumulation.passes != job.accumulation.passes)
     throw InputError(
         place, fmt::format("--alone: expected {} backward passes to an optimizer step, found {}",
-                           job.accumulation.count(), alone.accumulation.count()));
+                           job.accumulation.passes, alone.accumulation.passes));
 }
 
 }  // namespace

@@ -14,8 +14,9 @@ struct AloneSteps {
   /// Its gradients and layers have the times of a rank that computes alone; clocks of its ranks no
   /// longer compare.
   Job job;
-  /// The median over the steps of a rank, typical of ranks (job/typical_step.hpp); of all steps
-  /// that one exchange takes. Absent: no step is marked.
+  /// Of one update of the parameters: the median over the steps of a rank, typical of ranks
+  /// (job/typical_step.hpp), over whole periods if steps repeat every few (job/periods.hpp).
+  /// Absent: no step is marked.
   std::optional<OneRankTime> time;
   /// Before the backward pass that ends in an exchange. Absent: no such pass is in the trace.
   std::optional<double> forward_s = {};

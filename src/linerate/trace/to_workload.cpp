@@ -75,12 +75,17 @@ struct Buckets {
   std::vector<double> ready_s;                        // when each was full, or began
 };
 
+/// The mark that ends with the update; the step itself if that is one.
+const StepSpan& last_mark(const StepSpan& step) {
+  return step.marks.empty() ? step : step.marks.back();
+}
+
 std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
   std::map<std::int32_t, Buckets> steps;
   std::map<std::int32_t, std::int64_t> begin;
   for (const Communication& c : r.communications) {
     if (c.step < 0 || !c.gradients || !carries_gradients(c.op) || c.bytes < 4) continue;
-    const StepSpan& step = r.steps[to_index(c.step)];
+    const StepSpan& step = last_mark(r.steps[to_index(c.step)]);
     const std::int64_t start = step.on_device.value_or(step.span).start_ns;
     const std::int64_t ready = c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
     const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, ready));
@@ -125,8 +130,13 @@ bool from_buckets(const Job& job, doc::Workload& w) {
   for (const RankActivity& r : job.ranks) {
     const SpanSet busy = union_of(r.compute);
     std::vector<double> steps;
-    for (const Span& window : windows_of_steps(r))
-      steps.push_back(seconds_of(clipped(busy, window)));
+    const std::vector<Span> windows = windows_of_steps(r);
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+      const StepSpan& last = last_mark(r.steps[i]);
+      const std::int64_t start = last.on_device.value_or(last.span).start_ns;
+      steps.push_back(
+          seconds_of(clipped(busy, {std::max(start, windows[i].start_ns), windows[i].end_ns})));
+    }
     if (!steps.empty()) compute.push_back(median(steps));
   }
   w.backward_s =
@@ -137,7 +147,7 @@ bool from_buckets(const Job& job, doc::Workload& w) {
 /// Parameters without a gradient in the recording, which DDP sends all the same: unused ones.
 void say_unrecorded(const Job& job, const doc::Workload& w, std::vector<std::string>& notes) {
   constexpr double kOfNorms = 0.01;  // sums of norm layers over the ranks are below
-  if (job.accumulation.count() > 1) return;
+  if (job.accumulation.passes > 1) return;
   std::vector<double> sent;  // elements, by rank and step
   for (const RankActivity& r : job.ranks)
     for (const auto& [step, buckets] : buckets_of(r)) {
@@ -156,34 +166,6 @@ void say_unrecorded(const Job& job, const doc::Workload& w, std::vector<std::str
         100 * more));
 }
 
-/// Does a pass that is not the last of its step exchange gradients, too?
-bool every_pass_exchanges(const Job& job) {
-  for (const RankActivity& r : job.ranks)
-    for (std::size_t i = 0; i + 1 < r.passes.size(); ++i)
-      if (r.passes[i].step == r.passes[i + 1].step)
-        for (const Communication& c : r.communications)
-          if (c.step == r.passes[i].step && c.gradients && carries_gradients(c.op) &&
-              c.bytes > 1024 && c.span.start_ns >= r.passes[i].span.start_ns &&
-              c.span.start_ns < r.passes[i + 1].span.start_ns)
-            return true;
-  return false;
-}
-
-void say_accumulation(const Job& job, std::vector<std::string>& notes) {
-  const int count = job.accumulation.count();
-  if (count == 1) return;
-  notes.push_back(fmt::format(
-      "gradients of {} backward passes add up before an optimizer step{}: T_1 holds all of them, "
-      "and only the last one's backward can hide an exchange",
-      count,
-      job.accumulation.steps > 1 ? fmt::format(", {} marked steps each", job.accumulation.steps)
-                                 : ""));
-  if (every_pass_exchanges(job))
-    notes.push_back(
-        "every one of these passes exchanges its gradients: no_sync() around all but the last "
-        "would send them once");
-}
-
 void set_step(const AloneSteps& alone, doc::Workload& w, std::vector<std::string>& notes) {
   if (!alone.time) return;
   const doc::Bounded& step_s = alone.time->step_s;
@@ -193,9 +175,8 @@ void set_step(const AloneSteps& alone, doc::Workload& w, std::vector<std::string
     w.step_high_s = std::max(*step_s.high, *w.step_s);
   w.step_origin = alone.time->origin;
   if (alone.forward_s) w.forward_s = std::min(*alone.forward_s, *w.step_s - w.backward_s);
-  w.accumulation = alone.job.accumulation.count();
+  w.accumulation = alone.job.accumulation.passes;
   notes.push_back(doc::step_in_words(w));
-  say_accumulation(alone.job, notes);
   notes.insert(notes.end(), alone.notes.begin(), alone.notes.end());
 }
 
@@ -224,6 +205,10 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
         "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
         "stands for one gradient, and its start for the moment it was ready; powersgd, acpsgd and "
         "kfac need the parameters' shapes: record with record_shapes=True");
+  } else if (job.computation_unknown) {
+    throw InputError(name,
+                     "it records communication alone, and no computation: no Workload can be made; "
+                     "give traces of PyTorch's profiler of the same job");
   } else {
     throw InputError(name,
                      "neither AccumulateGrad records with shapes nor gradient exchanges of known "
@@ -236,8 +221,7 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
     std::int64_t broadcast = 0;
     for (const Communication& c : job.ranks.front().communications)
       if (c.op == CommOp::broadcast && c.bytes > 0 && c.step >= 0) broadcast += c.bytes;
-    w.buffer_bytes = broadcast / static_cast<std::int64_t>(job.ranks.front().steps.size()) *
-                     job.accumulation.steps;
+    w.buffer_bytes = broadcast / static_cast<std::int64_t>(job.ranks.front().steps.size());
   }
   return w;
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <optional>
 #include <utility>
 
 #include "linerate/core/index.hpp"
@@ -19,20 +19,18 @@ namespace {
 
 constexpr double kWorthSaying = kAlike;  // what is left out without a word is below this
 
-/// One marked step of a rank, without its exposed communication.
+/// One step of a rank, without its exposed communication.
 struct OwnStep {
-  std::int64_t number = 0;
+  std::string label;
   bool cut = false;
-  int place = 0;  // places_of_steps
   double seconds = 0;
   double pause_s = 0;  // the longest time in which neither host nor device did anything
 };
 
-/// Those that the recording's end did not cut, if there are others of their place.
+/// Those that the recording's end did not cut, if there are others.
 std::vector<OwnStep> without_cut(std::vector<OwnStep> steps) {
-  std::map<int, int> whole;
-  for (const OwnStep& s : steps) whole[s.place] += !s.cut;
-  std::erase_if(steps, [&](const OwnStep& s) { return s.cut && whole[s.place] > 0; });
+  const auto cut = [](const OwnStep& s) { return s.cut; };
+  if (!std::all_of(steps.begin(), steps.end(), cut)) std::erase_if(steps, cut);
   return steps;
 }
 
@@ -52,20 +50,17 @@ class TimeAlone {
     return std::max(0.0, window.seconds() - seconds_of(clipped(exposed_, window)));
   }
 
-  std::vector<OwnStep> steps(const Accumulation& accumulation) const {
-    const std::vector<std::optional<int>> places = places_of_steps(rank_, accumulation);
+  std::vector<OwnStep> steps() const {
     const std::vector<Span> windows = windows_of_steps(rank_);
     std::vector<OwnStep> own;
     for (std::size_t i = 0; i < rank_.steps.size(); ++i) {
       const StepSpan& step = rank_.steps[i];
-      if (!places[i]) continue;
       // Without the device the step's own length, as its mark has it; what it sent may be exposed
       // until the next one.
       const Span whole = step.on_device.value_or(step.span);
       const double exposed = seconds_of(clipped(exposed_, windows[i]));
-      own.push_back({.number = step.number,
+      own.push_back({.label = step.label(),
                      .cut = step.cut || step.partial,
-                     .place = *places[i],
                      .seconds = std::max(0.0, whole.seconds() - exposed),
                      .pause_s = longest_pause(whole)});
     }
@@ -98,34 +93,20 @@ class TimeAlone {
   SpanSet compute_, exposed_, busy_;
 };
 
-/// Seconds by place, medians over steps, and between what these lie; and medians of the pauses.
-struct Places {
-  std::map<int, double> seconds, low_s, high_s, pause_s;
-
-  static double total_of(const std::map<int, double>& by_place) {
-    double sum = 0;
-    for (const auto& [place, s] : by_place) sum += s;
-    return sum;
-  }
-  double total() const { return total_of(seconds); }
-  bool whole(const Accumulation& a) const { return std::ssize(seconds) == a.steps; }
+/// Medians over the steps of a rank, and between what that of the seconds lies.
+struct Medians {
+  doc::Bounded seconds;
+  double pause_s = 0;
 };
 
-Places places_of(const std::vector<OwnStep>& steps) {
-  std::map<int, std::vector<double>> seconds, pauses;
-  for (const OwnStep& s : steps)
-    seconds[s.place].push_back(s.seconds), pauses[s.place].push_back(s.pause_s);
-  Places p;
-  for (const auto& [place, values] : seconds) {
-    // The order statistics between which the median lies in 90 % of cases.
-    const double around =
-        std::min(0.5, kNormal90 / 2 / std::sqrt(static_cast<double>(values.size())));
-    p.seconds[place] = median(values);
-    p.low_s[place] = quantile(values, 0.5 - around);
-    p.high_s[place] = quantile(values, 0.5 + around);
-  }
-  for (const auto& [place, values] : pauses) p.pause_s[place] = median(values);
-  return p;
+Medians medians_of(const std::vector<OwnStep>& steps) {
+  std::vector<double> seconds, pauses;
+  for (const OwnStep& s : steps) seconds.push_back(s.seconds), pauses.push_back(s.pause_s);
+  // The order statistics between which the median lies in 90 % of cases.
+  const double around =
+      std::min(0.5, kNormal90 / 2 / std::sqrt(static_cast<double>(seconds.size())));
+  return {{median(seconds), quantile(seconds, 0.5 - around), quantile(seconds, 0.5 + around)},
+          median(pauses)};
 }
 
 class Finder {
@@ -133,21 +114,23 @@ class Finder {
   explicit Finder(const Job& job) : job_(job) {
     for (const RankActivity& r : job.ranks) {
       const TimeAlone& own = own_.emplace_back(r, !job.cpu_device);
-      steps_.push_back(own.steps(job.accumulation));
-      places_.push_back(places_of(steps_.back()));
+      steps_.push_back(own.steps());
+      medians_.push_back(steps_.back().empty() ? std::nullopt
+                                               : std::optional(medians_of(steps_.back())));
     }
   }
 
   TypicalSteps find() const {
     TypicalSteps found;
     std::vector<double> totals, lows, highs, forwards, hosts;
-    for (std::size_t r = 0; r < places_.size(); ++r) {
-      if (!places_[r].whole(job_.accumulation)) continue;
-      totals.push_back(places_[r].total());
-      lows.push_back(Places::total_of(places_[r].low_s));
-      highs.push_back(Places::total_of(places_[r].high_s));
-      hosts.push_back(own_[r].host_s() * job_.accumulation.steps);
-      found.steps += steps_[r].size();
+    const double updates = job_.updates;
+    for (std::size_t r = 0; r < medians_.size(); ++r) {
+      if (!medians_[r]) continue;
+      totals.push_back(medians_[r]->seconds.value / updates);
+      lows.push_back(*medians_[r]->seconds.low / updates);
+      highs.push_back(*medians_[r]->seconds.high / updates);
+      hosts.push_back(own_[r].host_s() / updates);
+      found.steps += steps_[r].size() * to_index(job_.updates);
       if (const auto forward = forward_of(r)) forwards.push_back(*forward);
     }
     if (totals.empty()) return found;
@@ -163,18 +146,14 @@ class Finder {
   }
 
  private:
-  /// The steps that only accumulate, and the part of the last one before its last pass.
+  /// What comes before the last pass of a step.
   std::optional<double> forward_of(std::size_t r) const {
     std::vector<double> times;
     for (const BackwardPass* pass : exchanging_passes(job_, job_.ranks[r])) {
       const std::int64_t start = own_[r].start_of(pass->step);
       times.push_back(own_[r].seconds_in({start, std::max(start, pass->span.start_ns)}));
     }
-    if (times.empty()) return std::nullopt;
-    double forward = median(times);
-    for (const auto& [place, s] : places_[r].seconds)
-      if (place + 1 < job_.accumulation.steps) forward += s;
-    return forward;
+    return times.empty() ? std::nullopt : std::optional(median(times));
   }
 
   std::string rank_name(std::size_t r) const {
@@ -183,36 +162,32 @@ class Finder {
   }
 
   void say_slow_ranks(double step_s, std::vector<std::string>& notes) const {
-    for (std::size_t r = 0; r < places_.size(); ++r) {
-      const double more = places_[r].whole(job_.accumulation) ? places_[r].total() - step_s : 0;
+    for (std::size_t r = 0; r < medians_.size(); ++r) {
+      const double more = medians_[r] ? medians_[r]->seconds.value / job_.updates - step_s : 0;
       if (more <= kWorthSaying * step_s) continue;
+      const bool pauses = medians_[r]->pause_s > kWorthSaying * medians_[r]->seconds.value;
       notes.push_back(fmt::format(
           "{} takes {} longer for itself in each step than T_1, which leaves it out: a sleep, a "
           "slow loader or a slower device{}",
-          rank_name(r), format_time(more), pause_text(r)));
+          rank_name(r), format_time(more),
+          pauses
+              ? fmt::format("; nothing runs for {} of the step", format_time(medians_[r]->pause_s))
+              : ""));
     }
-  }
-
-  std::string pause_text(std::size_t r) const {
-    double longest = 0;
-    for (const auto& [place, s] : places_[r].pause_s) longest = std::max(longest, s);
-    return longest <= kWorthSaying * places_[r].total()
-               ? ""
-               : fmt::format("; nothing runs for {} of the step", format_time(longest));
   }
 
   void say_slow_steps(std::vector<std::string>& notes) const {
     for (std::size_t r = 0; r < steps_.size(); ++r) {
+      if (!medians_[r]) continue;
+      const double usual = medians_[r]->seconds.value;
       std::vector<std::string> slow;
-      for (const OwnStep& s : steps_[r]) {
-        const double usual = places_[r].seconds.at(s.place);
-        if (s.seconds - usual > kWorthSaying * places_[r].total())
+      for (const OwnStep& s : steps_[r])
+        if (s.seconds - usual > kWorthSaying * usual)
           slow.push_back(
-              fmt::format("step {} by {}{}", s.number, format_time(s.seconds - usual),
+              fmt::format("step {} by {}{}", s.label, format_time(s.seconds - usual),
                           s.pause_s > (s.seconds - usual) / 2
                               ? fmt::format(" (nothing runs for {})", format_time(s.pause_s))
                               : ""));
-      }
       constexpr std::size_t kShown = 4;
       if (slow.empty()) continue;
       const std::size_t more = slow.size() > kShown ? slow.size() - kShown : 0;
@@ -226,24 +201,21 @@ class Finder {
   /// What repeats in every step belongs to T_1, however idle.
   void say_pauses(double step_s, std::vector<std::string>& notes) const {
     std::vector<double> pauses;
-    for (const Places& p : places_) {
-      if (!p.whole(job_.accumulation)) continue;
-      double longest = 0;
-      for (const auto& [place, s] : p.pause_s) longest = std::max(longest, s);
-      pauses.push_back(longest);
-    }
+    for (const auto& medians : medians_)
+      if (medians) pauses.push_back(medians->pause_s);
     const double pause = typical_of_ranks(std::move(pauses));
-    if (pause > kWorthSaying * step_s)
+    if (pause > kWorthSaying * step_s * job_.updates)
       notes.push_back(fmt::format(
-          "T_1 holds a pause of {} that repeats in every step, in which neither host nor device "
+          "T_1 holds a pause of {} that repeats in every {}, in which neither host nor device "
           "does anything (a sleep, waiting for data)",
-          format_time(pause)));
+          format_time(pause),
+          job_.updates > 1 ? fmt::format("period of {} steps", job_.updates) : "step"));
   }
 
   const Job& job_;
   std::vector<TimeAlone> own_;
   std::vector<std::vector<OwnStep>> steps_;
-  std::vector<Places> places_;
+  std::vector<std::optional<Medians>> medians_;  // absent: no step is marked
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ namespace linerate::trace {
 /// One step, over the ranks.
 struct StepRow {
   std::int64_t number = 0;       // as the trace has it
+  std::string label = {};        // "5", or "5-8" of several marks
+  int marks = 1;                 // of the profiler
   double duration_s = 0;         // of the host-side annotation, mean over ranks
   double length_s = 0;           // of the device's step if that is known, else the same
   bool cut = false;              // on a rank, by the recording's end
@@ -67,6 +69,8 @@ struct Breakdown {
   std::string device;                  // Job::device
   std::vector<RankRow> ranks;          // a row a file
   std::vector<StepRow> steps;          // ascending number
+  std::vector<double> marks_s;         // durations of all marks of the profiler, mean over ranks
+  int updates = 1;                     // of the parameters in each of `steps`: Job::updates
   /// Mean over ranks, over the whole files, from the digits of the file to the nanosecond.
   Busy whole;
   /// The same from stamps as any JSON reader has them, which other tools print: doubles of
@@ -84,15 +88,21 @@ struct Breakdown {
   std::vector<CollectiveRow> collectives;  // of all ranks
   std::optional<BucketPlan> buckets;       // of the gradients
   std::int64_t clock_residual_ns = 0;  // median disagreement of the clocks that the offsets leave
-  std::optional<double> step_s;  // T_n: median, on the device if that is known, without cut steps
-  std::optional<OneRankTime> one_rank;          // T_1
-  std::optional<double> scaling_factor;         // T_1 / T_n
+  /// T_n: median, on the device if that is known, without cut steps; of whole periods their part
+  /// for one update, as T_1 is.
+  std::optional<double> step_s;
+  std::optional<OneRankTime> one_rank;  // T_1
+  /// T_1 / T_n; absent: unknown, or above 1, which a note then says.
+  std::optional<double> scaling_factor;
   std::optional<double> line_rate_bytes_per_s;  // of the slowest NIC, per direction
   /// Mean of the NIC counters over the line rate.
   std::optional<double> utilisation_step;
   /// Bus bytes over (communication busy x line rate).
   std::optional<double> utilisation_communicating;
-  std::vector<std::string> notes;  // what was missing or refused, for people
+  std::vector<std::string>
+      may_communicate;               // names of kernels that sound so; they count as compute
+  double may_communicate_share = 0;  // of the step, mean over ranks
+  std::vector<std::string> notes;    // what was missing or refused, for people
 };
 
 /// Measures, matches collectives over ranks, and replays.

@@ -31,9 +31,11 @@ struct CriticalPath {
 
   /// Steps that only some of the ranks have: files of unequal length.
   std::set<std::int64_t> of_some_ranks;
+  /// Cut steps that take longer than the others, on account of that.
+  std::set<std::int64_t> cut_longer;
   bool no_common_step = false;  // there are steps, and not one that all ranks have
 
-  /// Steps that do not repeat, or that not all ranks have.
+  /// Steps that do not repeat, that were cut, or that not all ranks have.
   std::set<std::int64_t> left_out() const;
 };
 

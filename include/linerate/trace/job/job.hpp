@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,9 +46,9 @@ struct Communication {
   std::int64_t ready_ns = kNotReady;
 };
 
-/// A step as the profiler marked it.
+/// A step: a mark of the profiler, or several marks that belong together.
 struct StepSpan {
-  std::int64_t number = 0;  // as the trace has it
+  std::int64_t number = 0;  // as the trace has it; of several marks that of the first
   Span span;                // of the host's mark
   bool updates = false;     // an optimizer ran in it
   /// On the device: what was launched in the step, and the pause before it. The host may be a whole
@@ -58,6 +59,14 @@ struct StepSpan {
   /// The recording begins or ends within it: communications are missing that other ranks have.
   /// Example: a profiler that stopped while the device was still at work.
   bool partial = false;
+  bool nothing_ran = false;  // no operator, no kernel, no communication: what step() leaves behind
+  /// That it consists of, by number; empty: it is one.
+  std::vector<StepSpan> marks = {};
+
+  /// Of the step that follows it.
+  std::int64_t next_number() const { return (marks.empty() ? number : marks.back().number) + 1; }
+  /// "5", or "5-8" of several marks.
+  std::string label() const;
 };
 
 /// A gradient exchange as the host announced it, if no kernel ran (one rank), or next to the
@@ -100,15 +109,18 @@ struct RankActivity {
   std::string source;           // the file
   std::int64_t stamp_ns = 0;    // add it to a time here to get the number in the file
   std::vector<StepSpan> steps;  // ascending number
-  std::vector<Span> compute;    // every device computation, any order
+  /// Of all marks of the profiler, by number, also of those that are no steps.
+  std::map<std::int64_t, std::int64_t> marks_ns = {};
+  std::vector<Span> compute;  // every device computation, any order
   /// By position in `compute`: equal if the same operator or kernel ran, 0 if that is unknown.
   /// Empty: unknown of all.
   std::vector<std::uint64_t> compute_names;
   /// By position in `compute`: equal if kernels were launched with the same grid of the same
   /// blocks, 0 if that is unknown. Empty: unknown of all.
   std::vector<std::uint64_t> launch_sizes;
-  std::vector<Span> copies;  // memcpy and memset
-  std::vector<Span> host;    // operators of the host, any order; empty: unknown
+  std::vector<Span> may_communicate = {};  // of `compute`: by its name, and nothing more is known
+  std::vector<Span> copies;                // memcpy and memset
+  std::vector<Span> host;                  // operators of the host, any order; empty: unknown
   /// Times in which the host of a device called neither operators nor the device's runtime, in
   /// which it waits for the device: it sleeps, or Python does something else. By start, disjoint,
   /// within the steps. Absent: unknown.
@@ -129,11 +141,8 @@ struct RankActivity {
 
 /// How many backward passes add up to one exchange of gradients (gradient accumulation).
 struct Accumulation {
-  int passes = 1;  // in one marked step
-  int steps = 1;   // marked steps to one exchange: the profiler marks every micro-batch
-
-  /// Backward passes to one exchange.
-  int count() const { return passes * steps; }
+  int passes = 1;  // to one exchange
+  int marks = 1;   // of the profiler to one exchange: it may mark every micro-batch
 };
 
 /// T_1: the step of one rank that computes alone.
@@ -152,9 +161,11 @@ struct Job {
   bool has_durations = true;           // host execution traces have none
   bool computation_unknown = false;    // formats that record communication alone
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
-  bool cpu_device = false;             // no accelerator in it: CPU operations stand for the device
-  std::string device;                  // its type, if a Timeline of linerate's says it: "cuda"
-  bool cycle = false;  // predicted steps that repeat: what lies outside them is of other steps
+  std::vector<std::string> may_communicate = {};  // names of kernels that sound so
+  bool cpu_device = false;  // no accelerator in it: CPU operations stand for the device
+  std::string device;       // its type, if a Timeline of linerate's says it: "cuda"
+  bool cycle = false;       // predicted steps that repeat: what lies outside them is of other steps
+  int updates = 1;          // of the parameters in each of its steps: more in whole periods of them
   // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown
   std::vector<LayerRecord> layers;        // of the same pass

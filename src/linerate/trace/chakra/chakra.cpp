@@ -116,6 +116,7 @@ class Builder {
     const bool on_device =
         n.is_cpu ? !*n.is_cpu || n.comm_size.has_value() : n.comm_size.has_value();
     with_attributes_ += n.has_attributes;
+    started_ = started_ || n.start_us > 0;
     if (communication && on_device) {
       Communication c{.span = span, .op = op_of(n), .group = group_of(n.group)};
       if (n.comm_size && *n.comm_size >= 0) c.bytes = *n.comm_size;
@@ -132,9 +133,11 @@ class Builder {
     RankActivity& rank = trace_.rank;
     sort_by_start(rank.communications);
     trace_.has_durations = timed_ > 0;
+    trace_.has_starts = started_;
     const auto note = [this](std::string text) {
       trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));
     };
+    if (timed_ > 0 && !started_) leave_out_times();
     if (timed_ == 0) note("no node on the device has a duration: busy times are unknown");
     if (absurd_ > 0) note(fmt::format("{} nodes with absurd times left out", absurd_));
     note(fmt::format("{} nodes; a Chakra trace marks no steps", nodes_));
@@ -143,6 +146,23 @@ class Builder {
   bool no_node_has_attributes() const { return nodes_ > 0 && with_attributes_ == 0; }
 
  private:
+  /// What begins nowhere neither overlaps nor is exposed.
+  void leave_out_times() {
+    RankActivity& rank = trace_.rank;
+    std::int64_t compute = 0, communication = 0;
+    for (const Span& s : rank.compute) compute += s.length();
+    for (Communication& c : rank.communications) {
+      communication += c.span.length();
+      c.span = {};
+    }
+    trace_.notes.push_back(fmt::format(
+        "{}: no node has a start: what overlaps, and busy times, are unknown. {} kernels take {} "
+        "one after the other, {} communications {}",
+        rank.source, rank.compute.size(), format_time(static_cast<double>(compute) * 1e-9),
+        rank.communications.size(), format_time(static_cast<double>(communication) * 1e-9)));
+    rank.compute.clear();
+  }
+
   /// "<prefix>.3.et", else as in any trace's name.
   static int rank_of(const std::string& name) {
     const std::size_t dot = name.rfind(".et");
@@ -161,6 +181,7 @@ class Builder {
   }
 
   ChakraTrace trace_;
+  bool started_ = false;
   std::size_t nodes_ = 0, timed_ = 0, absurd_ = 0, with_attributes_ = 0;
 };
 

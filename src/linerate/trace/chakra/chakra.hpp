@@ -17,7 +17,7 @@ namespace linerate::trace {
 struct ChakraTrace {
   RankActivity rank;
   std::vector<std::string> group_names;
-  bool has_durations = false;
+  bool has_durations = false, has_starts = false;
   std::vector<std::string> notes;
 };
 

@@ -83,10 +83,12 @@ ChakraGroups read_chakra_groups(PaddedText text, const std::string& name) {
 Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
   Job job;
   job.has_durations = false;
+  bool unknown = false;  // of a rank, when anything began
   if (const int ranks = ranks_of_job(groups); ranks > 0) job.world_size = ranks;
   const std::vector<ConfiguredGroup> known = configured(groups);
   for (ChakraTrace& t : traces) {
     job.has_durations = job.has_durations || t.has_durations;
+    unknown = unknown || (t.has_durations && !t.has_starts);
     job.notes.insert(job.notes.end(), t.notes.begin(), t.notes.end());
     if (const std::size_t parts = place(t, known, job); parts > 0)
       job.notes.push_back(fmt::format(
@@ -95,6 +97,7 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
           t.rank.source, parts));
     job.ranks.push_back(std::move(t.rank));
   }
+  job.has_durations = job.has_durations && !unknown;
   return job;
 }
 

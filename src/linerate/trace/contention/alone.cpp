@@ -131,7 +131,7 @@ std::int64_t most_sent(const RankActivity& rank) {
 
 std::vector<SpanSet> hook_times(const Job& job) {
   std::vector<SpanSet> all(job.ranks.size());
-  const auto dense = static_cast<double>(dense_bytes(job)) * job.accumulation.steps;
+  const auto dense = static_cast<double>(dense_bytes(job));
   for (std::size_t r = 0; r < all.size(); ++r) {
     const RankActivity& rank = job.ranks[r];
     const auto sent = static_cast<double>(most_sent(rank));

@@ -15,6 +15,7 @@
 #include "linerate/trace/explain/find_critical_path.hpp"
 #include "linerate/trace/explain/match.hpp"
 #include "linerate/trace/explain/transfers.hpp"
+#include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -25,7 +26,7 @@ std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
   std::vector<Span> runs;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Span step = steps[i].on_device.value_or(steps[i].span);
-    if (i == 0 || steps[i].number != steps[i - 1].number + 1) runs.push_back(step);
+    if (i == 0 || steps[i].number != steps[i - 1].next_number()) runs.push_back(step);
     runs.back().start_ns = std::min(runs.back().start_ns, step.start_ns);
     runs.back().end_ns = std::max(runs.back().end_ns, step.end_ns);
   }
@@ -50,7 +51,6 @@ class Analysis {
     note_irregularities();
     sum_bytes();
     relate_to_line_rate();
-    out_.buckets = check_buckets(job_);
     return std::move(out_);
   }
 
@@ -245,12 +245,32 @@ class Analysis {
       std::erase_if(regular, [&](const StepSpan& s) { return left_out.contains(s.number); });
       if (regular.empty()) continue;
       in_steps.push_back(over(regular));
+      out_.may_communicate_share += share_in(runs_of_steps(regular), rank.may_communicate) /
+                                    static_cast<double>(job_.ranks.size());
       out_.ranks.back().per_step = over(regular);
-      out_.ranks.back().per_step *= 1 / static_cast<double>(regular.size());
+      out_.ranks.back().per_step *=
+          1 / static_cast<double>(regular.size() * to_index(job_.updates));
     }
+    note_may_communicate();
     out_.whole = mean_of(whole);
     out_.whole_as_doubles = mean_of(doubles);
     out_.in_steps = of_ranks(in_steps);
+  }
+
+  static double share_in(const std::vector<Span>& windows, const std::vector<Span>& spans) {
+    const SpanSet all = union_of(spans);
+    double within = 0, length = 0;
+    for (const Span& w : windows) within += seconds_of(clipped(all, w)), length += w.seconds();
+    return length > 0 ? within / length : 0;
+  }
+
+  void note_may_communicate() {
+    out_.may_communicate = job_.may_communicate;
+    if (!job_.may_communicate.empty())
+      out_.notes.push_back(fmt::format(
+          "kernels that sound like communication, of no library that is known by such names, count "
+          "as computation, {} of the step: {}",
+          format_percent(out_.may_communicate_share), join(job_.may_communicate, "; ")));
   }
 
   void measure_steps() {
@@ -259,6 +279,8 @@ class Analysis {
       double duration = 0;
       double length = 0;  // on the device, if that is known
       bool cut = false;
+      std::string label;
+      int marks = 1;
     };
     std::map<std::int64_t, Sum> sums;
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
@@ -271,6 +293,8 @@ class Analysis {
         sum.duration += steps[i].span.seconds();
         sum.length += steps[i].on_device.value_or(steps[i].span).seconds();
         sum.cut |= steps[i].cut || steps[i].partial;
+        sum.label = steps[i].label();
+        sum.marks = std::max(1, static_cast<int>(steps[i].marks.size()));
       }
     }
     std::vector<double> durations;
@@ -279,6 +303,8 @@ class Analysis {
     for (const auto& [number, sum] : sums) {
       const auto ranks = static_cast<double>(sum.busy.size());
       out_.steps.push_back({.number = number,
+                            .label = sum.label,
+                            .marks = sum.marks,
                             .duration_s = sum.duration / ranks,
                             .length_s = sum.length / ranks,
                             .cut = sum.cut,
@@ -289,10 +315,42 @@ class Analysis {
       const bool of_all = out_.path.no_common_step || !out_.path.of_some_ranks.contains(number);
       if (of_all && (all_cut || !sum.cut)) durations.push_back(out_.steps.back().length_s);
     }
-    if (!durations.empty()) out_.step_s = median(durations);
+    if (!durations.empty()) out_.step_s = median(durations) / job_.updates;
+    measure_marks();
+    out_.updates = job_.updates;
     out_.one_rank = job_.one_rank;
-    if (out_.step_s && *out_.step_s > 0 && job_.one_rank)
-      out_.scaling_factor = job_.one_rank->step_s.value / *out_.step_s;
+    if (out_.step_s && *out_.step_s > 0 && job_.one_rank) relate_to_one_rank();
+  }
+
+  void measure_marks() {
+    std::map<std::int64_t, std::vector<double>> marks;
+    for (const RankActivity& r : job_.ranks)
+      for (const auto& [number, ns] : r.marks_ns)
+        marks[number].push_back(static_cast<double>(ns) * 1e-9);
+    for (const auto& [number, s] : marks) out_.marks_s.push_back(mean(s));
+    if (marks.empty())
+      for (const StepRow& s : out_.steps) out_.marks_s.push_back(s.duration_s);
+  }
+
+  /// No rank is faster among others than alone.
+  void relate_to_one_rank() {
+    constexpr double kRounding = 1e-3;
+    const doc::Bounded& alone = job_.one_rank->step_s;
+    if (alone.low_or_value() <= (1 + kRounding) * *out_.step_s) {
+      out_.scaling_factor = alone.value / *out_.step_s;
+      return;
+    }
+    out_.notes.push_back(
+        fmt::format("no scaling factor: T_1, {} or more, is above the step of {}, as if a rank "
+                    "were faster among others than alone. The two were measured under different "
+                    "load; record both again, one after the other",
+                    format_time(alone.low_or_value()), format_time(*out_.step_s)));
+  }
+
+  std::string label_of(std::int64_t step) const {
+    const auto found = std::find_if(out_.steps.begin(), out_.steps.end(),
+                                    [step](const StepRow& s) { return s.number == step; });
+    return found == out_.steps.end() ? std::to_string(step) : found->label;
   }
 
   void find_late_ranks() {
@@ -302,7 +360,8 @@ class Analysis {
       if (row.last_rank && row.skew_s) ++times[*row.last_rank], seen = true;
     for (std::size_t r = 0; r < out_.ranks.size() && seen; ++r) {
       out_.ranks[r].times_last = times[out_.ranks[r].rank];
-      if (!out_.path.lateness_s.empty()) out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r];
+      if (!out_.path.lateness_s.empty())
+        out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r] / job_.updates;
     }
   }
 
@@ -312,9 +371,9 @@ class Analysis {
     out_.notes.push_back(fmt::format(
         "{} not whole in the traces of all ranks and left out of the verdict, its causes and "
         "ceilings",
-        some.size() == 1
-            ? fmt::format("step {} is", *some.begin())
-            : fmt::format("{} steps ({} to {}) are", some.size(), *some.begin(), *some.rbegin())));
+        some.size() == 1 ? fmt::format("step {} is", label_of(*some.begin()))
+                         : fmt::format("{} steps ({} to {}) are", some.size(),
+                                       label_of(*some.begin()), label_of(*some.rbegin()))));
   }
 
   void note_irregularities() {
@@ -325,11 +384,17 @@ class Analysis {
       out_.notes.push_back(fmt::format(
           "step {}: {} took {} longer than in the median step{}; it does not repeat "
           "and is left out of the verdict{}",
-          i.step, who, format_time(i.longer_s),
+          label_of(i.step), who, format_time(i.longer_s),
           i.where ? fmt::format(", in {}", name_of(*i.where)) : "",
-          i.held_up ? fmt::format(", with step {}, in which the others wait for it", *i.held_up)
-                    : ""));
+          i.held_up
+              ? fmt::format(", with step {}, in which the others wait for it", label_of(*i.held_up))
+              : ""));
     }
+    for (const std::int64_t step : out_.path.cut_longer)
+      out_.notes.push_back(fmt::format(
+          "step {} is left out of the verdict: the recording ends in it, and what runs behind its "
+          "mark cannot be told from it",
+          label_of(step)));
   }
 
   struct ByteSum {
@@ -400,6 +465,11 @@ class Analysis {
 
 }  // namespace
 
-Breakdown break_down(const Job& job) { return Analysis(job).run(); }
+Breakdown break_down(const Job& job) {
+  const std::optional<Job> periods = in_periods(job);
+  Breakdown out = Analysis(periods ? *periods : job).run();
+  out.buckets = check_buckets(job);
+  return out;
+}
 
 }  // namespace linerate::trace

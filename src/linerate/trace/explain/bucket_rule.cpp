@@ -220,6 +220,33 @@ void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
                                   unused);
 }
 
+/// Under static_graph parameters without a gradient travel in the buckets, too, and no flag says
+/// so. True if buckets in ready order fit with all of them in one place: with DDP's own limits,
+/// else with the same limits wherever that is.
+bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
+  std::vector<BucketPlan> found;
+  for (std::size_t at = 0; at <= t.ready.size(); ++at) {
+    Trial with = t;
+    with.ready.insert(with.ready.begin() + static_cast<std::ptrdiff_t>(at), more);
+    BucketPlan one = plan;
+    if (follows_ready_order(one, with) && one.matches_rule) found.push_back(one);
+  }
+  if (found.empty()) return false;
+  const auto own = std::find_if(found.begin(), found.end(),
+                                [](const BucketPlan& p) { return p.strategy == "ddp"; });
+  const BucketPlan& best = own == found.end() ? found.front() : *own;
+  if (own == found.end() && !std::all_of(found.begin(), found.end(), [&best](const BucketPlan& p) {
+        return p.strategy == best.strategy;
+      }))
+    return false;
+  const std::string verdict = fmt::format(
+      "{}; {} bytes of the buckets are of parameters that got no gradient (static_graph=True)",
+      best.verdict, more);
+  plan = BucketPlan(best);
+  plan.verdict = verdict;
+  return true;
+}
+
 void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) {
   Trial t{.exchanges = step.gradients, .ready = {}, .dtype = job.gradients.front().dtype};
   std::int64_t total = 0;
@@ -234,12 +261,25 @@ void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) 
       follows_registration(plan, t, kSmallLast))
     return say_single(plan, total);
   const std::vector<std::int64_t> sent = t.sent();
-  if (step.flags > std::ssize(t.ready) &&
-      std::accumulate(sent.begin(), sent.end(), std::int64_t{0}) > total)
-    return say_unused(plan, t, step.flags);
+  const std::int64_t more = std::accumulate(sent.begin(), sent.end(), std::int64_t{0}) - total;
+  if (step.flags > std::ssize(t.ready) && more > 0) return say_unused(plan, t, step.flags);
+  if (more > 0 && sent.size() > 1 && follows_with_unused(plan, t, more)) return;
   plan.verdict =
       "not DDP's rule for this trace's gradients, whatever its limits: a hook, or exchanges of "
       "other tensors";
+}
+
+/// DDP asks for its buckets while backward goes on, all but the last one. Were all of several asked
+/// for behind it? False if the trace has no record of the pass.
+bool asked_behind_backward(const RankActivity& r, std::int32_t step) {
+  std::int64_t behind = INT64_MIN;  // the last pass of the step
+  for (const BackwardPass& p : r.passes)
+    if (p.step == step) behind = std::max(behind, p.span.end_ns);
+  const auto steps = all_reduces_by_step(r);
+  const auto exchanged = steps.find(step);
+  if (behind == INT64_MIN || exchanged == steps.end() || exchanged->second.size() < 2) return false;
+  return std::all_of(exchanged->second.begin(), exchanged->second.end(),
+                     [&](std::size_t i) { return asked_ns(r.communications[i]) >= behind; });
 }
 
 }  // namespace
@@ -279,7 +319,12 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
     BucketPlan plan;
     take_buckets(plan, exchanged.gradients);
     plan.step = r.steps[to_index(chosen->first)].number;
-    if (job.gradients.empty())
+    if (asked_behind_backward(r, chosen->first))
+      plan.verdict = fmt::format(
+          "{} exchanges, all asked for behind the backward pass: nothing overlaps. "
+          "DistributedDataParallel sends buckets while backward goes on",
+          plan.bytes.size());
+    else if (job.gradients.empty())
       check_limits(plan);
     else
       check_against(plan, exchanged, job);

@@ -82,8 +82,9 @@ double median_of(const std::vector<StepTime>& times) {
 
 /// What one lane's steps say by themselves.
 struct LaneSteps {
-  std::map<std::int64_t, double> longer_s;  // steps that stand out: by how much
-  std::vector<Irregularity> own;            // steps whose own time stands out
+  std::map<std::int64_t, double> longer_s;    // steps that stand out: by how much
+  std::map<std::int64_t, std::int64_t> next;  // number of the step that follows
+  std::vector<Irregularity> own;              // steps whose own time stands out
 };
 
 LaneSteps steps_of(const Lane& lane, int rank) {
@@ -91,6 +92,9 @@ LaneSteps steps_of(const Lane& lane, int rank) {
   const std::vector<StepTime> lengths = lengths_of(lane);
   const double step_s = median_of(lengths);
   for (const StepTime& t : outliers(lengths, step_s)) steps.longer_s[t.number] = t.seconds;
+  for (std::size_t i = 1; i < lane.steps.size(); ++i)
+    if (lane.steps[i].from == lane.steps[i - 1].to)
+      steps.next[lane.steps[i - 1].number] = lane.steps[i].number;
   const StepTimes own = step_times(lane);
   std::vector<StepTime> totals;
   for (const auto& [number, time] : own) totals.push_back({number, in_seconds(time.total_ns())});
@@ -116,8 +120,9 @@ std::vector<Irregularity> felt_by_all(const std::vector<LaneSteps>& lanes, std::
   for (Irregularity i : lanes[lane].own) {
     if (!lanes[lane].longer_s.contains(i.step)) continue;
     if (!all_stand_out(lanes, i.step)) {
-      if (!all_stand_out(lanes, i.step + 1, lane)) continue;
-      i.held_up = i.step + 1;
+      const auto next = lanes[lane].next.find(i.step);
+      if (next == lanes[lane].next.end() || !all_stand_out(lanes, next->second, lane)) continue;
+      i.held_up = next->second;
     }
     felt.push_back(i);
   }

@@ -97,6 +97,8 @@ Json verdict_json(const Verdict& v, const Breakdown& b) {
   j["gain_share_of_step"] = by_remedy(v.gains);
   j["gain_ceiling_share_of_step"] = by_remedy(v.ceilings);
   j["shared_gains"] = shared_json(b.path.shared);
+  j["may_communicate"] = b.may_communicate;
+  j["may_communicate_share"] = value(device, b.may_communicate_share);
   return j;
 }
 
@@ -146,7 +148,7 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
   const Known known(b);
   Json j;
   j["steps_s"] = Json::array();
-  for (const StepRow& s : b.steps) j["steps_s"].push_back(s.duration_s);
+  for (const double s : b.marks_s) j["steps_s"].push_back(s);
   // The fixed keys compare with other tools, which read stamps as doubles; "exact" has them from
   // the digits.
   const Json whole = busy_json(b.whole_as_doubles, known);
@@ -182,6 +184,7 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
     Json row = busy_json(s.busy, known);
     row["number"] = s.number;
     row["duration_s"] = s.duration_s;
+    row["marks"] = s.marks;
     row["cut"] = s.cut;
     j["steps"].push_back(row);
   }

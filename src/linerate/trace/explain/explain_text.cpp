@@ -35,10 +35,12 @@ std::string device_of(const Breakdown& b) {
 
 void whole(std::string& out, const Breakdown& b) {
   const bool heard = !b.communication_unknown && b.has_device;
-  out += fmt::format("{} of {} rank{}, {} step{}; {}\n\n", b.ranks.size(),
-                     b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
-                     b.world_size == 1 ? "" : "s", b.steps.size(), b.steps.size() == 1 ? "" : "s",
-                     device_of(b));
+  const std::string of_steps = b.updates > 1 ? fmt::format(" of {} steps", b.updates) : "";
+  out +=
+      fmt::format("{} of {} rank{}, {} {}{}{}; {}\n\n", b.ranks.size(),
+                  b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
+                  b.world_size == 1 ? "" : "s", b.steps.size(), b.updates > 1 ? "period" : "step",
+                  b.steps.size() == 1 ? "" : "s", of_steps, device_of(b));
   out += fmt::format("over the whole file{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
   out += fmt::format("  compute busy           {:>10}\n",
                      known(!b.computation_unknown, b.whole.compute_s));
@@ -71,7 +73,7 @@ void steps(std::string& out, const Breakdown& b) {
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
     const StepRow& s = b.steps[i];
-    rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.number), format_time(s.length_s),
+    rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.label), format_time(s.length_s),
                     known(computed, s.busy.compute_s), known(heard, s.busy.communication_s),
                     known(computed && heard, s.busy.overlap_s),
                     known(computed && heard, s.busy.exposed_s), known(computed, s.busy.idle_s)});

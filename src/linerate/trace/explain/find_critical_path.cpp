@@ -49,6 +49,15 @@ double median_step_s(const Program& program, const std::set<std::int64_t>& of_so
   return steps.empty() ? 0 : median(steps);
 }
 
+/// Numbers of the steps whose marks end before their work does, on any rank.
+std::set<std::int64_t> cut_steps(const Job& job) {
+  std::set<std::int64_t> cut;
+  for (const RankActivity& r : job.ranks)
+    for (const StepSpan& s : r.steps)
+      if (s.cut) cut.insert(s.number);
+  return cut;
+}
+
 /// What each cause gains. A rank is no cause if its delay gains less than is worth naming, alone
 /// and with all other late ranks on time: by chance one of two is late in some steps.
 void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<int>& ranks) {
@@ -104,6 +113,7 @@ void add_ceilings(CriticalPath& path, const RemedyGains& gains) {
 
 std::set<std::int64_t> CriticalPath::left_out() const {
   std::set<std::int64_t> steps = of_some_ranks;
+  steps.insert(cut_longer.begin(), cut_longer.end());
   for (const Irregularity& i : irregular) steps.insert({i.step, i.held_up.value_or(i.step)});
   return steps;
 }
@@ -124,8 +134,11 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   std::vector<int> ranks;
   for (const RankActivity& r : job.ranks) ranks.push_back(r.rank);
   path.irregular = irregularities(program, ranks);
-  std::erase_if(path.irregular,
-                [&path](const Irregularity& i) { return path.of_some_ranks.contains(i.step); });
+  const std::set<std::int64_t> cut = cut_steps(job);
+  std::erase_if(path.irregular, [&](const Irregularity& i) {
+    if (cut.contains(i.step) && cut.size() < steps.size()) path.cut_longer.insert(i.step);
+    return path.of_some_ranks.contains(i.step) || path.cut_longer.contains(i.step);
+  });
   const std::set<std::int64_t> left_out = path.left_out();
   const double step_s = median_step_s(program, path.of_some_ranks);
   const OwnSteps own = own_steps(job, program);
@@ -145,7 +158,7 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
   for (const Cause& c : late_ranks(late, ranks, steps, left_out, kLeastShareOfStep * step_s))
     path.causes.push_back(c);
   std::optional<double> alone_s;
-  if (job.one_rank) alone_s = job.one_rank->step_s.low_or_value();
+  if (job.one_rank) alone_s = job.one_rank->step_s.low_or_value() * job.updates;
   const RemedyGains gains(program, lateness, left_out, alone_s);
   if (!gains.known()) return path;
   path.gains = gains.by_remedy();

@@ -56,7 +56,9 @@ Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   if (s.loading > t.data_idle) return Finding::input_bound;
   if (s.idle > t.host_idle) return Finding::host_bound;
   if (b.communication_unknown) return Finding::inconclusive;
-  if (s.exposed < t.exposed) return Finding::compute_bound;
+  if (s.exposed < t.exposed)
+    return s.exposed + b.may_communicate_share < t.exposed ? Finding::compute_bound
+                                                           : Finding::inconclusive;
   if (b.ranks_missing) return Finding::inconclusive;
   if (s.transfer >= s.wait + s.unsplit) return Finding::network_bound;
   if (s.wait <= s.transfer + s.unsplit) return Finding::inconclusive;
@@ -107,6 +109,12 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
     return "no step is in the traces of all ranks: they were recorded at other times, or cut";
   if (b.communication_unknown)
     return "a job of several ranks whose communication was not found in the trace";
+  if (v.exposed_share < v.thresholds.exposed)
+    return fmt::format(
+        "exposed communication is between {} and {} of the step: kernels that sound like "
+        "communication may be it or not ({})",
+        exposed, format_percent(v.exposed_share + b.may_communicate_share),
+        join(b.may_communicate, "; "));
   if (b.ranks_missing)
     return fmt::format(
         "exposed communication is {} of the step, but {} of {} ranks are here: waiting for late "

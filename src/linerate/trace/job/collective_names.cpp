@@ -69,20 +69,85 @@ CommOp op_of_collective_name(std::string_view name) {
   return CommOp::unknown;
 }
 
+namespace {
+
+/// A part of the lower-case names of kernels that communicate, and what they do if the rest of the
+/// name does not say it.
+struct KernelLine {
+  std::string_view part;
+  CommOp op = CommOp::unknown;
+};
+
+/// A library is a line.
+constexpr std::array kKernels = {
+    KernelLine{"nccl"},                                     // NVIDIA, and RCCL's ncclDevKernel
+    KernelLine{"rccl"},                                     // AMD
+    KernelLine{"msccl"},                                    // MSCCL, MSCCL++
+    KernelLine{"oneccl"},                                   // Intel
+    KernelLine{"hccl"},                                     // Gaudi, Ascend
+    KernelLine{"cross_device_reduce", CommOp::all_reduce},  // vLLM, SGLang, AITER
+    KernelLine{"multimem_"},                                // PyTorch's symmetric memory
+    KernelLine{"one_shot_all_reduce", CommOp::all_reduce},  // the same
+    KernelLine{"two_shot_all_reduce", CommOp::all_reduce},  // the same
+    KernelLine{"allreduce_fusion", CommOp::all_reduce},     // FlashInfer
+    KernelLine{"allreducefusion", CommOp::all_reduce},      // TensorRT-LLM
+    KernelLine{"oneshotallreduce", CommOp::all_reduce},     // the same
+    KernelLine{"twoshotallreduce", CommOp::all_reduce},     // the same
+    KernelLine{"allreduce_prototype", CommOp::all_reduce},  // QuickReduce
+    KernelLine{"quickreduce", CommOp::all_reduce},          // the same
+    KernelLine{"userbuffers"},                              // Transformer Engine
+    KernelLine{"nvshmem"},                                  // NVSHMEM
+    KernelLine{"rocshmem"},                                 // its AMD counterpart
+    KernelLine{"deep_ep::", CommOp::all_to_all},            // DeepEP
+};
+
+/// What communicates sounds so; what else does may add two arrays.
+constexpr std::array<std::string_view, 16> kSounds = {
+    "multimem",       "one_shot",   "two_shot",   "allreduce",  "all_reduce", "reducescatter",
+    "reduce_scatter", "allgather",  "all_gather", "alltoall",   "all_to_all", "symm_mem",
+    "cross_device",   "cross_rank", "lamport",    "peer_access"};
+
+/// Operators of the host are named after what they ask for.
+constexpr std::array<std::string_view, 4> kOperators = {"aten::", "c10d", "_c10d", "symm_mem::"};
+
+const KernelLine* kernel_line(std::string_view lower) {
+  const auto found = std::find_if(kKernels.begin(), kKernels.end(), [lower](const KernelLine& l) {
+    return lower.find(l.part) != std::string_view::npos;
+  });
+  return found == kKernels.end() ? nullptr : found;
+}
+
+}  // namespace
+
+Communicates kernel_communicates(std::string_view lower) {
+  if (std::any_of(kOperators.begin(), kOperators.end(),
+                  [lower](std::string_view o) { return lower.starts_with(o); }))
+    return Communicates::no;
+  if (kernel_line(lower) != nullptr) return Communicates::yes;
+  return std::any_of(
+             kSounds.begin(), kSounds.end(),
+             [lower](std::string_view s) { return lower.find(s) != std::string_view::npos; })
+             ? Communicates::maybe
+             : Communicates::no;
+}
+
 CommOp op_of_kernel_name(std::string_view lower) {
-  struct Line {
-    std::string_view part;
-    CommOp op;
-  };
+  if (const KernelLine* line = kernel_line(lower); line != nullptr && line->op != CommOp::unknown)
+    return line->op;
   // The longer names first: "reducescatter" and "allreduce" contain "reduce".
   static constexpr std::array kParts = {
-      Line{"allreduce", CommOp::all_reduce}, Line{"reducescatter", CommOp::reduce_scatter},
-      Line{"allgather", CommOp::all_gather}, Line{"alltoall", CommOp::all_to_all},
-      Line{"sendrecv", CommOp::send_recv},   Line{"broadcast", CommOp::broadcast},
-      Line{"reduce", CommOp::reduce}};
-  for (const Line& l : kParts)
-    if (lower.find(l.part) != std::string_view::npos) return l.op;
-  return CommOp::unknown;
+      KernelLine{"allreduce", CommOp::all_reduce}, KernelLine{"all_reduce", CommOp::all_reduce},
+      KernelLine{"reducescatter", CommOp::reduce_scatter},
+      KernelLine{"reduce_scatter", CommOp::reduce_scatter},
+      KernelLine{"allgather", CommOp::all_gather}, KernelLine{"all_gather", CommOp::all_gather},
+      KernelLine{"alltoall", CommOp::all_to_all}, KernelLine{"all_to_all", CommOp::all_to_all},
+      KernelLine{"sendrecv", CommOp::send_recv}, KernelLine{"broadcast", CommOp::broadcast},
+      // Of Intel's all-reduce, too, a kernel is named after the sum.
+      KernelLine{"oneccl_reduce", CommOp::unknown}, KernelLine{"reduce", CommOp::reduce}};
+  const auto found = std::find_if(kParts.begin(), kParts.end(), [lower](const KernelLine& l) {
+    return lower.find(l.part) != std::string_view::npos;
+  });
+  return found == kParts.end() ? CommOp::unknown : found->op;
 }
 
 int element_bytes_of(std::string_view type) {

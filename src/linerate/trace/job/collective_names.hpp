@@ -2,6 +2,7 @@
 // write them.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "linerate/core/dtype.hpp"
@@ -14,6 +15,10 @@ namespace linerate::trace {
 CommOp op_of_collective_name(std::string_view name);
 /// "wait", "init": records that move nothing.
 bool is_no_communication(std::string_view collective_name);
+/// Whether a kernel of this lower-case name communicates; of what is unknown, whether its name
+/// sounds so.
+enum class Communicates : std::uint8_t { no, maybe, yes };
+Communicates kernel_communicates(std::string_view lower);
 /// From a kernel's lower-case name; all-to-all shows as send-recv, RCCL's generic kernel as
 /// unknown.
 CommOp op_of_kernel_name(std::string_view lower);

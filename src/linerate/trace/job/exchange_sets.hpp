@@ -15,6 +15,11 @@ struct GradientRange {
   std::int32_t first = 0, last = 0;
 };
 
+/// When what it carries was there; when it began if that is unknown.
+inline std::int64_t asked_ns(const Communication& c) {
+  return c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
+}
+
 /// Counts and flags are whole numbers, gradients are not; an unknown type may be anything.
 bool may_be_gradients(std::optional<DType> type);
 /// All-reduces by step of a rank: positions in its communications, as the host issued them.

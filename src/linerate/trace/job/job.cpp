@@ -31,11 +31,17 @@ std::vector<std::size_t> in_order_of_issue(const RankActivity& rank) {
   return order;
 }
 
+std::string StepSpan::label() const {
+  return marks.empty() ? std::to_string(number)
+                       : std::to_string(number) + "-" + std::to_string(marks.back().number);
+}
+
 std::vector<Span> windows_of_steps(const RankActivity& rank) {
   std::vector<Span> windows;
   for (std::size_t i = 0; i < rank.steps.size(); ++i) {
     const StepSpan& step = rank.steps[i];
-    const bool followed = i + 1 < rank.steps.size() && rank.steps[i + 1].number == step.number + 1;
+    const bool followed =
+        i + 1 < rank.steps.size() && rank.steps[i + 1].number == step.next_number();
     windows.push_back(step.on_device.value_or(doc::window_of_step(
         step.span, followed ? std::optional(rank.steps[i + 1].span) : std::nullopt)));
   }

@@ -29,15 +29,20 @@ void map_times(RankActivity& rank, const Map& map) {
   const auto move = [&map](Span& s) { s = {map(s.start_ns), map(s.end_ns)}; };
   for (Span& s : rank.compute) move(s);
   for (Span& s : rank.copies) move(s);
+  for (Span& s : rank.may_communicate) move(s);
   for (Span& s : rank.host) move(s);
   for (Span& s : rank.calls) move(s);
   for (Span& s : rank.exchange_work) move(s);
   for (Span& s : rank.exchange_calls) move(s);
   if (rank.pauses)
     for (PhaseSpan& s : *rank.pauses) move(s.span);
-  for (StepSpan& s : rank.steps) {
+  const auto move_step = [&move](StepSpan& s) {
     move(s.span);
     if (s.on_device) move(*s.on_device);
+  };
+  for (StepSpan& s : rank.steps) {
+    move_step(s);
+    for (StepSpan& mark : s.marks) move_step(mark);
   }
   for (PhaseSpan& s : rank.phases) move(s.span);
   for (Communication& c : rank.communications) {

@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <map>
 
+#include "linerate/trace/job/dense_bytes.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
+
 namespace linerate::trace {
 namespace {
 
 /// What a job sent inside its steps, in bytes and number, by operation.
 struct Sent {
   std::map<CommOp, std::int64_t> bytes, times;
-  std::int64_t summed_in_part = 0;  // bytes of all-reduces over fewer ranks than the job has
-  int part = -1;                    // of so many ranks
+  std::int64_t summed_in_forward = 0;  // bytes of all-reduces
+  std::int64_t summed_in_part = 0;     // bytes of all-reduces over fewer ranks than the job has
+  int part = -1;                       // of so many ranks
 
   bool any(CommOp op) const { return times.contains(op); }
   std::int64_t of(CommOp op) const {
@@ -21,14 +25,34 @@ struct Sent {
   }
 };
 
+/// Behind work of a forward pass.
+bool asked_in_forward(const RankActivity& rank, const Communication& c) {
+  const std::int64_t before = asked_ns(c) - 1;
+  const auto after =
+      std::upper_bound(rank.phases.begin(), rank.phases.end(), before,
+                       [](std::int64_t t, const PhaseSpan& p) { return t < p.span.start_ns; });
+  if (after == rank.phases.begin()) return false;
+  const PhaseSpan& phase = *(after - 1);
+  return phase.phase == StepPhase::forward && before < phase.span.end_ns;
+}
+
+/// Are buckets of the gradients among what is summed?
+bool sums_gradients(const Job& job) {
+  for (const RankActivity& r : job.ranks)
+    for (const auto& range : gradients_of_exchanges(job, r))
+      if (range) return true;
+  return false;
+}
+
 Sent sent_in_steps(const Job& job) {
   Sent sent;
   for (const RankActivity& r : job.ranks)
     for (const Communication& c : r.communications) {
-      if (c.step < 0) continue;
+      if (c.step < 0 || c.group_size == 1) continue;
       ++sent.times[c.op];
       const std::int64_t bytes = std::clamp<std::int64_t>(c.bytes, 0, std::int64_t{1} << 40);
       sent.bytes[c.op] += bytes;
+      if (c.op == CommOp::all_reduce && asked_in_forward(r, c)) sent.summed_in_forward += bytes;
       if (c.op != CommOp::all_reduce || c.group_size < 1 || c.group_size >= job.world_size)
         continue;
       sent.summed_in_part += bytes;
@@ -37,12 +61,27 @@ Sent sent_in_steps(const Job& job) {
   return sent;
 }
 
+/// What FSDP does over a mesh of (N, 1), or without sharding: nothing is gathered or scattered, and
+/// all ranks sum gradients as large as backward made them.
+bool sums_whole_gradients(const Job& job, const Sent& sent) {
+  constexpr double kWhole = 0.9;
+  const bool parts = std::any_of(sent.times.begin(), sent.times.end(), [](const auto& times) {
+    return times.first != CommOp::all_reduce && times.first != CommOp::broadcast &&
+           times.first != CommOp::barrier;
+  });
+  std::size_t steps = 0;
+  for (const RankActivity& r : job.ranks) steps += r.steps.size();
+  return !parts && sent.summed_in_part == 0 && !job.gradients.empty() &&
+         static_cast<double>(sent.of(CommOp::all_reduce)) >=
+             kWhole * static_cast<double>(dense_bytes(job)) * static_cast<double>(steps);
+}
+
 }  // namespace
 
 std::string sharding_of(const Job& job) {
-  if (!job.sharding_names.empty())
-    return fmt::format("{} (its own annotations)", job.sharding_names.front());
   const Sent sent = sent_in_steps(job);
+  if (!job.sharding_names.empty() && !sums_whole_gradients(job, sent))
+    return fmt::format("{} (its own annotations)", job.sharding_names.front());
   if (sent.any(CommOp::reduce_scatter) && sent.any(CommOp::all_gather) &&
       2 * sent.of(CommOp::reduce_scatter) >= sent.of(CommOp::all_reduce))
     return "sharded data parallelism: FSDP, ZeRO or a distributed optimizer (reduce-scatters and "
@@ -54,6 +93,13 @@ std::string sharding_of(const Job& job) {
   if (2 * sent.summed_in_part > sent.of(CommOp::all_reduce))
     return fmt::format("model parallelism (most of what it sums is summed over {} of its {} ranks)",
                        sent.part, job.world_size);
+  constexpr double kOfAll = 0.25;  // a loss, or statistics of norm layers, are less
+  const auto in_forward = static_cast<double>(sent.summed_in_forward);
+  if (in_forward > 0 && in_forward >= kOfAll * static_cast<double>(sent.of(CommOp::all_reduce)) &&
+      !sums_gradients(job))
+    return "tensor parallelism (its forward passes sum what the ranks computed, and no exchange is "
+           "of "
+           "its gradients)";
   return "";
 }
 

@@ -2,8 +2,9 @@
 // of them add up (gradient accumulation).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,17 +12,20 @@
 
 namespace linerate::trace {
 
-/// Fills Job::gradients, layers and accumulation from the passes of its ranks. A time is the median
-/// over the steps of a rank, and over ranks that are alike: one slow step or one slow rank
-/// changes nothing.
+/// Fills Job::gradients, layers and the passes of accumulation from the passes of its ranks. A time
+/// is the median over the steps of a rank, and over ranks that are alike: one slow step or one slow
+/// rank changes nothing.
 void find_typical_step(Job& job);
 
-/// For each step of a rank, which of the steps of one exchange it is: 0 .. Accumulation::steps - 1,
-/// the last being the one that exchanges; absent if the trace does not hold that one.
-std::vector<std::optional<int>> places_of_steps(const RankActivity& rank,
-                                                const Accumulation& accumulation);
+/// The key with the most; of equals the smallest. `counts` must not be empty.
+template <typename Key>
+Key most_common(const std::map<Key, int>& counts) {
+  return std::max_element(counts.begin(), counts.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
 
-/// The pass of each of its steps that ends in an exchange, over the job's typical gradients.
+/// The last pass of each of its steps, over the job's typical gradients.
 std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank);
 
 /// What the layers and gradients of Job are called, as traces know no names, in Workload and

@@ -50,8 +50,8 @@ void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, 
   if (ranks <= 1 || t.device.empty() || !rank.communications.empty()) return;
   job.communication_unknown = true;
   job.notes.push_back(fmt::format(
-      "{}: a job of {} ranks, yet no kernel is named nccl, rccl or msccl (heaviest: {}); "
-      "communication times are unknown",
+      "{}: a job of {} ranks, yet no kernel is of a library that communicates (heaviest: {}); "
+      "communication times and T_1 are unknown",
       t.source, ranks, heaviest_kernels(t)));
 }
 
@@ -78,8 +78,9 @@ void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job
         t.source, cut, rank.communications.size()));
   if (unsized > cut)
     job.notes.push_back(
-        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
-                    "record_shapes): their bytes and bandwidths are unknown",
+        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, without "
+                    "record_shapes, in a CUDA graph, or several in one launch): their bytes and "
+                    "bandwidths are unknown",
                     t.source, unsized - cut, rank.communications.size()));
 }
 

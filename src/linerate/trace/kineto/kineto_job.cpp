@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <unordered_map>
 
 #include "linerate/core/index.hpp"
@@ -47,13 +48,12 @@ class StepFinder {
   }
 
   /// Without the launch: the step's own annotation on the device; a kernel of a step may run in the
-  /// next one of the host. `first_launched_ns`: when the device began what was launched in the
-  /// recording; before, it did what no recorded step launched.
-  std::int32_t on_device(std::int64_t time, std::int64_t first_launched_ns) const {
+  /// next one of the host.
+  std::int32_t on_device(std::int64_t time) const {
     for (const StepSpan& s : t_.device_steps)
       if (time >= s.span.start_ns && time <= s.span.end_ns)
         if (const std::int32_t at = position_of(s.number); at >= 0) return at;
-    return time < first_launched_ns ? -1 : of_host(time);
+    return of_host(time);
   }
 
  private:
@@ -65,6 +65,38 @@ class StepFinder {
 
   const KinetoTrace& t_;
   std::vector<StepSpan> by_start_;
+};
+
+/// What the device began before anything that was launched in the recording: no recorded step
+/// launched it. A stream runs in the order of launches, so that each stream says it of its own;
+/// of a stream without a recorded launch the others say it.
+class LaunchedBefore {
+ public:
+  LaunchedBefore(const KinetoTrace& t, const LaunchTimes& launches) {
+    std::size_t launched = 0;
+    for (const DeviceEvent& e : t.device) {
+      if (launches.of(e.correlation) == nullptr) continue;
+      ++launched;
+      first_ns_ = std::min(first_ns_, e.span.start_ns);
+      const auto [stream, fresh] = streams_.try_emplace(e.tid, e.span.start_ns);
+      if (!fresh) stream->second = std::min(stream->second, e.span.start_ns);
+    }
+    constexpr double kOfAll = 0.9;
+    launches_are_whole_ =
+        static_cast<double>(launched) >= kOfAll * static_cast<double>(t.device.size());
+  }
+  /// `e` has no launch.
+  bool holds(const DeviceEvent& e) const {
+    if (streams_.empty()) return false;
+    const auto stream = streams_.find(e.tid);
+    if (stream != streams_.end()) return e.span.start_ns < stream->second;
+    return launches_are_whole_ || e.span.start_ns < first_ns_;
+  }
+
+ private:
+  std::unordered_map<std::int64_t, std::int64_t> streams_;  // first launched, by stream
+  std::int64_t first_ns_ = INT64_MAX;
+  bool launches_are_whole_ = false;
 };
 
 class RankBuilder {
@@ -98,8 +130,8 @@ class RankBuilder {
   void add_device_events() {
     const LaunchJoin join(t_);
     const DeviceClock clock(t_, launches_, {INT64_MIN, INT64_MAX});
-    const std::int64_t first_launched_ns = first_launched();
-    std::unordered_map<std::int32_t, std::int64_t> suspicious;
+    const LaunchedBefore before(t_, launches_);
+    std::map<std::int32_t, std::int64_t> other;  // libraries than NCCL and its kin: by name
     for (const DeviceEvent& e : t_.device) {
       if (e.copy) {
         rank_.copies.push_back(e.span);
@@ -107,33 +139,38 @@ class RankBuilder {
       }
       const NameInfo& name = t_.names[e.name];
       if (name.kind == NameKind::communication_kernel) {
-        add_communication(e, name, join, clock, first_launched_ns);
+        add_communication(e, name, join, clock, before);
+        if (name.text.find("nccl") == std::string::npos) other[e.name] += e.span.length();
         continue;
       }
-      if (name.suspicious) suspicious[e.name] += e.span.length();
+      if (name.suspicious) rank_.may_communicate.push_back(e.span), add_doubt(name);
       rank_.compute.push_back(e.span);
       rank_.compute_names.push_back(name.hash);
       rank_.launch_sizes.push_back(e.launch_size);
     }
-    for (const auto& [name, ns] : suspicious)
-      if (ns > 0)
-        job_.notes.push_back(fmt::format(
-            "{}: kernel \"{}\" ({}) looks like communication but carries none of the names "
-            "nccl, rccl, msccl; it counts as compute",
-            t_.source, t_.names[name].text.substr(0, 60),
-            format_time(static_cast<double>(ns) * 1e-9)));
+    note_other_libraries(other);
   }
 
-  /// When the first kernel or copy ran whose launch was recorded; of none: nothing is known.
-  std::int64_t first_launched() const {
-    std::int64_t first = INT64_MAX;
-    for (const DeviceEvent& e : t_.device)
-      if (launches_.of(e.correlation) != nullptr) first = std::min(first, e.span.start_ns);
-    return first == INT64_MAX ? INT64_MIN : first;
+  void note_other_libraries(const std::map<std::int32_t, std::int64_t>& kernels) {
+    std::vector<std::string> shown;
+    for (const auto& [name, ns] : kernels)
+      shown.push_back(fmt::format("{} ({})", t_.names[name].text.substr(0, kShownOfName),
+                                  format_time(static_cast<double>(ns) * 1e-9)));
+    if (!shown.empty())
+      job_.notes.push_back(fmt::format("{}: counted as communication by their names: {}", t_.source,
+                                       join(shown, "; ")));
+  }
+
+  static constexpr std::size_t kShownOfName = 60;
+  void add_doubt(const NameInfo& name) {
+    const std::string shown = name.text.substr(0, kShownOfName);
+    if (std::find(job_.may_communicate.begin(), job_.may_communicate.end(), shown) ==
+        job_.may_communicate.end())
+      job_.may_communicate.push_back(shown);
   }
 
   void add_communication(const DeviceEvent& e, const NameInfo& name, const LaunchJoin& join,
-                         const DeviceClock& clock, std::int64_t first_launched_ns) {
+                         const DeviceClock& clock, const LaunchedBefore& before) {
     Communication c{.span = e.span, .op = name.op};
     const KernelOrigin origin = join.origin_of(e);
     if (origin.args >= 0 && !t_.args[to_index(origin.args)].ignored) {
@@ -152,8 +189,10 @@ class RankBuilder {
     } else if (origin.marked != CommOp::unknown) {
       c.op = origin.marked;
     }
-    c.step = origin.launch != nullptr ? step_.of_host(origin.launch->start_ns)
-                                      : step_.on_device(e.span.start_ns, first_launched_ns);
+    if (origin.launch != nullptr)
+      c.step = step_.of_host(origin.launch->start_ns);
+    else if (!before.holds(e))
+      c.step = step_.on_device(e.span.start_ns);
     c.gradients &= origin.launch == nullptr || calls_.may_carry(origin.launch->start_ns);
     // A communication stream waits for the work that was launched before, not for the host.
     if (origin.launch != nullptr)
@@ -222,13 +261,21 @@ class RankBuilder {
   }
 
   /// Only if every step launched work that was recorded, but for the last ones: a profiler that
-  /// stops while the host is ahead sees nothing of them on the device.
+  /// stops while the host is ahead sees nothing of them on the device. Empty marks at the ends of
+  /// the recording are no steps.
   void find_steps_on_device() {
-    std::vector<std::optional<Span>> work(rank_.steps.size());
+    const auto ran = [](const StepSpan& s) { return !s.nothing_ran; };
+    const auto begin = std::find_if(rank_.steps.begin(), rank_.steps.end(), ran);
+    const auto end = std::find_if(rank_.steps.rbegin(), rank_.steps.rend(), ran).base();
+    if (begin >= end) return;
+    const auto first_step = static_cast<std::int32_t>(begin - rank_.steps.begin());
+    const std::span<StepSpan> steps(begin, end);
+    std::vector<std::optional<Span>> work(steps.size());
     for (const DeviceEvent& e : t_.device) {
       const Launch* launch = launches_.of(e.correlation);
-      const std::int32_t step = launch == nullptr ? -1 : step_.of_host(launch->start_ns);
-      if (step < 0 || is_communication_kernel(t_, e)) continue;
+      const std::int32_t step =
+          launch == nullptr ? -1 : step_.of_host(launch->start_ns) - first_step;
+      if (step < 0 || step >= std::ssize(work) || is_communication_kernel(t_, e)) continue;
       std::optional<Span>& all = work[to_index(step)];
       if (!all) all = e.span;
       all = {std::min(all->start_ns, e.span.start_ns), std::max(all->end_ns, e.span.end_ns)};
@@ -240,23 +287,23 @@ class RankBuilder {
     for (auto last = unseen; last != work.end(); ++last)
       *last = Span{std::prev(last)->value().end_ns, std::prev(last)->value().end_ns};
     for (std::size_t i = 0; i < work.size(); ++i) {
-      StepSpan& step = rank_.steps[i];
+      StepSpan& step = steps[i];
       const std::int64_t first = work[i]->start_ns;
-      const bool follows = i > 0 && step.number == rank_.steps[i - 1].number + 1;
+      const bool follows = i > 0 && step.number == steps[i - 1].number + 1;
       std::int64_t done = INT64_MIN;  // what ran before it
       if (follows)
         done = work[i - 1]->end_ns;
       else
         for (const DeviceEvent& e : t_.device)
           if (e.span.start_ns < first) done = std::max(done, e.span.end_ns);
-      const std::int64_t begin = std::min(first, std::max(step.span.start_ns, done));
-      step.on_device = Span{begin, std::max(work[i]->end_ns, step.span.end_ns)};
-      if (follows) rank_.steps[i - 1].on_device->end_ns = begin;
-      const bool followed = i + 1 < work.size() && rank_.steps[i + 1].number == step.number + 1;
+      const std::int64_t from = std::min(first, std::max(step.span.start_ns, done));
+      step.on_device = Span{from, std::max(work[i]->end_ns, step.span.end_ns)};
+      if (follows) steps[i - 1].on_device->end_ns = from;
+      const bool followed = i + 1 < work.size() && steps[i + 1].number == step.number + 1;
       step.cut = !followed && work[i]->end_ns > step.span.end_ns;
     }
     for (auto last = unseen; last != work.end(); ++last)
-      rank_.steps[to_index(last - work.begin())].cut = true;
+      steps[to_index(last - work.begin())].cut = true;
   }
 
   void add_phases() {

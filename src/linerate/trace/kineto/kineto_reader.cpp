@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/statistics.hpp"
 #include "linerate/trace/input/json_repair.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/rank_in_name.hpp"
+#include "linerate/trace/kineto/device_clock.hpp"
 #include "linerate/trace/kineto/foreign_trace.hpp"
 #include "linerate/trace/kineto/records.hpp"
 #include "linerate/trace/kineto/tokens.hpp"
@@ -36,6 +39,44 @@ void mark_updates(KinetoTrace& t) {
     for (StepSpan& step : t.steps)
       step.updates |= op.span.start_ns >= step.span.start_ns && op.span.start_ns < step.span.end_ns;
   }
+}
+
+/// What each mark holds: operators, annotations of communication and optimizers, and launches of
+/// what ran on the device; if no launch was recorded, what ran there meanwhile. All 0 without a
+/// record of the host: it may be steps ahead.
+std::vector<double> work_of_marks(const KinetoTrace& t) {
+  std::vector<std::pair<Span, std::size_t>> marks;
+  for (std::size_t i = 0; i < t.steps.size(); ++i) marks.emplace_back(t.steps[i].span, i);
+  std::sort(marks.begin(), marks.end());
+  std::vector<double> work(marks.size(), 0);
+  if (t.ops.empty() && t.launches.empty()) return work;
+  const auto count = [&](std::int64_t time) {
+    const auto after =
+        std::upper_bound(marks.begin(), marks.end(), std::pair(Span{time, INT64_MAX}, SIZE_MAX));
+    if (after != marks.begin() && time < (after - 1)->first.end_ns) ++work[(after - 1)->second];
+  };
+  for (const CpuOp& op : t.ops)
+    if (const NameKind kind = t.names[op.name].kind;
+        kind != NameKind::step && kind != NameKind::loading)
+      count(op.span.start_ns);
+  for (const CommMark& m : t.marks) count(m.span.start_ns);
+  const LaunchTimes launches(t);
+  for (const DeviceEvent& e : t.device)
+    if (t.launches.empty())
+      count(e.span.start_ns);
+    else if (const Launch* launch = launches.of(e.correlation))
+      count(launch->start_ns);
+  return work;
+}
+
+/// step() behind the last pass of a loop leaves a mark in which nothing of a step runs, or an
+/// operator or two of what comes behind the loop.
+void find_empty_marks(KinetoTrace& t) {
+  constexpr double kNothing = 0.02;  // of what the median mark holds
+  const std::vector<double> work = work_of_marks(t);
+  if (work.empty() || *std::max_element(work.begin(), work.end()) == 0) return;
+  const double least = std::floor(kNothing * median(work));
+  for (std::size_t i = 0; i < work.size(); ++i) t.steps[i].nothing_ran = work[i] <= least;
 }
 
 /// A thread is worth its while for this much text.
@@ -103,6 +144,7 @@ KinetoTrace read_kineto(PaddedText text, const std::string& name, const ReadOpti
   std::stable_sort(trace.steps.begin(), trace.steps.end(),
                    [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
   mark_updates(trace);
+  find_empty_marks(trace);
   return trace;
 }
 

@@ -25,6 +25,7 @@ struct SplitSizes {
 struct DeviceEvent {
   Span span;
   std::uint64_t correlation = 0, external_id = 0;  // 0: absent
+  std::int64_t tid = 0;                            // its stream
   std::int32_t name = -1;                          // in KinetoTrace::names; of a copy none is kept
   std::int32_t args = -1;                          // index into KinetoTrace::args
   std::uint64_t launch_size = 0;                   // hash of a kernel's grid and blocks; 0: unknown

@@ -1,8 +1,6 @@
 // What the names of events mean, through every era of PyTorch, NCCL and RCCL.
 #include "linerate/trace/kineto/name_table.hpp"
 
-#include <algorithm>
-
 #include "linerate/core/hash.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/input/decimal.hpp"
@@ -10,11 +8,6 @@
 
 namespace linerate::trace {
 namespace {
-
-bool contains_any(const std::string& text, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&text](std::string_view w) { return text.find(w) != std::string::npos; });
-}
 
 LayerOperator layer_operator(std::string_view name) {
   if (name == "aten::mm") return LayerOperator::product;
@@ -62,13 +55,16 @@ NameInfo describe(std::string_view raw) {
     info.host_backend = low.starts_with("gloo:") || low.starts_with("mpi:");
     return info;
   }
-  if (contains_any(low, {"nccl", "rccl"}) || low.find("msccl") != std::string::npos) {
-    info.kind = NameKind::communication_kernel;
-    info.op = op_of_kernel_name(low);
-  } else {
-    info.suspicious = contains_any(
-        low, {"multimem", "one_shot", "two_shot", "allreduce", "all_reduce", "reducescatter",
-              "reduce_scatter", "allgather", "all_gather", "alltoall", "all_to_all"});
+  switch (kernel_communicates(low)) {
+    case Communicates::yes:
+      info.kind = NameKind::communication_kernel;
+      info.op = op_of_kernel_name(low);
+      break;
+    case Communicates::maybe:
+      info.suspicious = true;
+      break;
+    case Communicates::no:
+      break;
   }
   return info;
 }

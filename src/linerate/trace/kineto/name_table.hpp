@@ -48,9 +48,8 @@ struct NameInfo {
   LayerOperator layer = LayerOperator::none;
   bool host_backend =
       false;  // comm_mark: gloo and other CPU back ends, whose mark is the communication
-  bool suspicious =
-      false;  // looks like communication without being matched (multimem, one_shot, ...)
-  std::int64_t step = -1;  // ProfilerStep#n
+  bool suspicious = false;  // sounds like communication, and no library of such names is known
+  std::int64_t step = -1;   // ProfilerStep#n
 };
 
 /// Distinct names with their meaning.

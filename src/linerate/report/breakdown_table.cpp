@@ -12,7 +12,7 @@ double mean_over_steps(const Breakdown& b, double Busy::*quantity) {
   if (b.steps.empty()) return b.whole.*quantity;
   double sum = 0;
   for (const trace::StepRow& s : b.steps) sum += s.busy.*quantity;
-  return sum / static_cast<double>(b.steps.size());
+  return sum / static_cast<double>(b.steps.size()) / b.updates;
 }
 
 }  // namespace

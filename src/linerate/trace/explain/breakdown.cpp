@@ -392,7 +392,7 @@ class Analysis {
     }
     for (const std::int64_t step : out_.path.cut_longer)
       out_.notes.push_back(fmt::format(
-          "step {} is left out of the verdict: the recording ends in it, and what runs behind its "
+          "step {} is left out of the verdict: the recording ends in it, and what runs after its "
           "mark cannot be told from it",
           label_of(step)));
   }

@@ -232,8 +232,9 @@ bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
     if (follows_ready_order(one, with) && one.matches_rule) found.push_back(one);
   }
   if (found.empty()) return false;
-  const auto own = std::find_if(found.begin(), found.end(),
-                                [](const BucketPlan& p) { return p.strategy == "ddp"; });
+  const auto own = std::find_if(found.begin(), found.end(), [](const BucketPlan& p) {
+    return p.strategy.find('(') == std::string::npos;
+  });
   const BucketPlan& best = own == found.end() ? found.front() : *own;
   if (own == found.end() && !std::all_of(found.begin(), found.end(), [&best](const BucketPlan& p) {
         return p.strategy == best.strategy;
@@ -269,17 +270,22 @@ void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) 
       "other tensors";
 }
 
-/// DDP asks for its buckets while backward goes on, all but the last one. Were all of several asked
-/// for behind it? False if the trace has no record of the pass.
-bool asked_behind_backward(const RankActivity& r, std::int32_t step) {
-  std::int64_t behind = INT64_MIN;  // the last pass of the step
+/// DDP asks for its buckets while backward goes on, all but the last one. Were all of several that
+/// carry gradients asked for after it? False if the trace has no record of the pass.
+bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t step) {
+  std::int64_t end = INT64_MIN;  // the last pass of the step
   for (const BackwardPass& p : r.passes)
-    if (p.step == step) behind = std::max(behind, p.span.end_ns);
-  const auto steps = all_reduces_by_step(r);
-  const auto exchanged = steps.find(step);
-  if (behind == INT64_MIN || exchanged == steps.end() || exchanged->second.size() < 2) return false;
-  return std::all_of(exchanged->second.begin(), exchanged->second.end(),
-                     [&](std::size_t i) { return asked_ns(r.communications[i]) >= behind; });
+    if (p.step == step) end = std::max(end, p.span.end_ns);
+  if (end == INT64_MIN) return false;
+  const auto carried = gradients_of_exchanges(job, r);
+  std::size_t exchanges = 0;
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    const Communication& c = r.communications[i];
+    if (c.step != step || !carried[i]) continue;
+    if (asked_ns(c) < end) return false;
+    ++exchanges;
+  }
+  return exchanges > 1;
 }
 
 }  // namespace
@@ -319,9 +325,9 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
     BucketPlan plan;
     take_buckets(plan, exchanged.gradients);
     plan.step = r.steps[to_index(chosen->first)].number;
-    if (asked_behind_backward(r, chosen->first))
+    if (asked_after_backward(job, r, chosen->first))
       plan.verdict = fmt::format(
-          "{} exchanges, all asked for behind the backward pass: nothing overlaps. "
+          "{} exchanges, all asked for after the backward pass: nothing overlaps. "
           "DistributedDataParallel sends buckets while backward goes on",
           plan.bytes.size());
     else if (job.gradients.empty())

@@ -84,7 +84,8 @@ std::optional<HookCost> hook_cost(const Job& job, const Program& program,
                                   const RemedyGains& gains) {
   const bool called = std::any_of(job.ranks.begin(), job.ranks.end(),
                                   [](const RankActivity& r) { return !r.exchange_calls.empty(); });
-  if (job.gradients.empty() || !called || !gains.known()) return std::nullopt;
+  if (!job.sharding.empty() || job.gradients.empty() || !called || !gains.known())
+    return std::nullopt;
   const Exchanges exchanges = exchanges_of(job, program);
   std::vector<double> bytes, seconds;
   for (const auto& [number, e] : exchanges.steps) {

@@ -155,7 +155,7 @@ void join_marks(Job& job) {
   for (std::size_t r = 0; r < groups.size(); ++r) {
     RankActivity& rank = job.ranks[r];
     if (job.accumulation.marks > 1) regroup(rank, groups[r]);
-    std::vector<Group> ran;  // with what is empty behind it, but at the end of the recording
+    std::vector<Group> ran;  // with what is empty after it, but at the end of the recording
     for (std::size_t i = 0; i < rank.steps.size(); ++i)
       if (!rank.steps[i].nothing_ran)
         ran.push_back({i, i});
@@ -163,6 +163,11 @@ void join_marks(Job& job) {
         ran.back().last = i;
     while (!ran.empty() && rank.steps[ran.back().last].nothing_ran) --ran.back().last;
     if (ran.size() < rank.steps.size()) regroup(rank, ran);
+    if (rank.steps.empty() || !rank.pauses) continue;
+    const Span within = {rank.steps.front().span.start_ns, rank.steps.back().span.end_ns};
+    std::erase_if(*rank.pauses, [&within](const PhaseSpan& p) {
+      return p.span.start_ns >= within.end_ns || p.span.end_ns <= within.start_ns;
+    });
   }
 }
 

@@ -25,7 +25,7 @@ struct Sent {
   }
 };
 
-/// Behind work of a forward pass.
+/// After work of a forward pass.
 bool asked_in_forward(const RankActivity& rank, const Communication& c) {
   const std::int64_t before = asked_ns(c) - 1;
   const auto after =

@@ -69,8 +69,8 @@ std::vector<double> work_of_marks(const KinetoTrace& t) {
   return work;
 }
 
-/// step() behind the last pass of a loop leaves a mark in which nothing of a step runs, or an
-/// operator or two of what comes behind the loop.
+/// step() after the last pass of a loop leaves a mark in which nothing of a step runs, or an
+/// operator or two of what comes after the loop.
 void find_empty_marks(KinetoTrace& t) {
   constexpr double kNothing = 0.02;  // of what the median mark holds
   const std::vector<double> work = work_of_marks(t);

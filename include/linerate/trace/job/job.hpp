@@ -59,7 +59,8 @@ struct StepSpan {
   /// The recording begins or ends within it: communications are missing that other ranks have.
   /// Example: a profiler that stopped while the device was still at work.
   bool partial = false;
-  bool nothing_ran = false;  // no operator, no kernel, no communication: what the last step() leaves
+  bool nothing_ran =
+      false;  // no operator, no kernel, no communication: what the last step() leaves
   /// That it consists of, by number; empty: it is one.
   std::vector<StepSpan> marks = {};
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "linerate/bench_logs/line_label.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::bench_logs {
 
@@ -27,8 +26,11 @@ std::string_view object_at(std::string_view text, std::size_t at) {
 std::size_t first_object(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at), rest = without_label(line);
-    if (rest.starts_with('{')) return to_index(rest.data() - text.data());
+    // A key with a colon looks like a label, so that only what is before the brace is asked.
+    const std::string_view line = text.substr(at, end - at);
+    const std::size_t brace = line.find('{');
+    if (brace != std::string_view::npos && without_label(line.substr(0, brace)).empty())
+      return at + brace;
     at = end + 1;
   }
   return std::string_view::npos;

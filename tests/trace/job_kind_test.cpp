@@ -172,7 +172,6 @@ Job job_with_sums(const std::vector<std::pair<long, double>>& sums) {
     const double at = 1000.0 * s;
     events.push_back(step(s, at, 1000));
     events.push_back(op("aten::linear", at + 1, 100));
-    events.push_back(op("aten::mm", at + 105, 200));
     events.push_back(gradient(300'000, at + 210));
     events.push_back(gradient(200'000, at + 310));
     double ran = 0;

@@ -150,7 +150,7 @@ class Builder {
   void leave_out_times() {
     RankActivity& rank = trace_.rank;
     std::int64_t compute = 0, communication = 0;
-    for (const Span& s : rank.compute) compute += s.length();
+    for (Span& s : rank.compute) compute += s.length(), s = {};
     for (Communication& c : rank.communications) {
       communication += c.span.length();
       c.span = {};
@@ -160,7 +160,6 @@ class Builder {
         "one after the other, {} communications {}",
         rank.source, rank.compute.size(), format_time(static_cast<double>(compute) * 1e-9),
         rank.communications.size(), format_time(static_cast<double>(communication) * 1e-9)));
-    rank.compute.clear();
   }
 
   /// "<prefix>.3.et", else as in any trace's name.

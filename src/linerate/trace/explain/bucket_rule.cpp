@@ -271,7 +271,7 @@ void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) 
 }
 
 /// DDP asks for its buckets while backward goes on, all but the last one. Were all of several that
-/// carry gradients asked for after it? False if the trace has no record of the pass.
+/// carry gradients asked for after it? False if the trace does not say.
 bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t step) {
   std::int64_t end = INT64_MIN;  // the last pass of the step
   for (const BackwardPass& p : r.passes)
@@ -282,7 +282,7 @@ bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t st
   for (std::size_t i = 0; i < carried.size(); ++i) {
     const Communication& c = r.communications[i];
     if (c.step != step || !carried[i]) continue;
-    if (asked_ns(c) < end) return false;
+    if (c.ready_ns == kNotReady || c.ready_ns < end) return false;
     ++exchanges;
   }
   return exchanges > 1;

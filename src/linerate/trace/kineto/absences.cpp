@@ -51,7 +51,7 @@ void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, 
   job.communication_unknown = true;
   job.notes.push_back(fmt::format(
       "{}: a job of {} ranks, yet no kernel is of a library that communicates (heaviest: {}); "
-      "communication times and T_1 are unknown",
+      "communication times are unknown, and so is T_1",
       t.source, ranks, heaviest_kernels(t)));
 }
 

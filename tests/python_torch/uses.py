@@ -7,6 +7,7 @@ uses_of_models.py and uses_of_loops.py have more. Weights must be DDP's bit for 
 1e-6 on more. Prints "use NAME: ok" on each
 rank, or the error; test_uses.py reads that.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -1198,6 +1199,50 @@ def kfac_with_a_grad_scaler():
     dp.close()
 
 
+@use
+def kfac_accumulates():
+    """loss / n over n backward passes takes the steps of the joined batch, however it is said: plainly, under no_sync and a
+    GradScaler whose scale changes, over ranks and alone. Other numbers of passes are warned of, once."""
+    text, n = "damping=0.01, factors=2, inverses=4", 4
+
+    def run(passes, ranks=True, said=None, in_text=None, syncs=True, scales=False):
+        model = build(Mlp).double()
+        opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0) if scales else None
+        strategy = f"kfac({'spd, ' if ranks else ''}{text}{f', accumulate={in_text}' if in_text else ''})"
+        one = (lt.DataParallel if ranks else lt.KFAC)(model, strategy, accumulate=said, scaler=scaler)
+        with Stderr() as stderr:
+            for step in range(8):
+                x, y = rows(step, count=24) if ranks else rows(step, 0, count=24)
+                for k, (a, b) in enumerate(zip(x.double().chunk(passes), y.chunk(passes))):
+                    with one.no_sync() if ranks and not syncs and k + 1 < passes else contextlib.nullcontext():
+                        loss = loss_of((one if ranks else model)(a), b) / passes
+                        (scaler.scale(loss) if scales else loss).backward()
+                one.step(opt, scaler=scaler) if scales else one.step(opt)
+                opt.zero_grad()
+                if scales:
+                    scaler.update(2.0 ** (step % 3))
+        if ranks:
+            one.close()
+        return list(model.named_parameters()), [line for line in stderr.text.splitlines() if "backward passes" in line]
+
+    for ranks in (False, True):
+        joined, said = run(1, ranks)
+        assert not said, said
+        for options in ({"said": n}, {"in_text": n}, {"said": n, "in_text": n, "syncs": False}, {"said": n, "syncs": False, "scales": True}):
+            found, said = run(n, ranks, **options)
+            for (name, p), (_, q) in zip(found, joined):
+                assert (p - q).abs().max() < 1e-12, (ranks, options, name, (p - q).abs().max())
+            assert not said, said
+        for options, numbers in (({}, ("4 backward passes", "expected 1", "accumulate=4")), ({"said": 3}, ("4 backward passes", "accumulate=3"))):
+            _, said = run(n, ranks, **options)
+            assert len(said) == 1 and all(part in said[0] for part in numbers), said
+    for accumulate in (0, -1, 2.5, "8"):
+        refused(lambda: lt.KFAC(build(Mlp), accumulate=accumulate), "accumulate=", kind=lt.UsageError)
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=8)", accumulate=4), "say it in one of them", kind=lt.UsageError)
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=0)"), "1 to 10000", kind=lt.UsageError)
+
+
 class Waves(nn.Module):
     """The network of tests/torch_adapter/shared_damping_test.cpp: weights, and below inputs and targets, by formulas."""
 
@@ -1231,12 +1276,15 @@ def kfac_levenberg_marquardt():
     def error(out, t):
         return (out - t).square().sum() / len(t)
 
-    def train(model, forward, pre, step, x, t):
+    def train(model, forward, pre, step, x, t, passes=1):
         for _ in range(10):
-            out = forward(x)
-            pre.loss_of(out, "squared_error")
-            before = error(out, t)
-            before.backward(retain_graph=True)
+            before = 0
+            for a, b in zip(x.chunk(passes), t.chunk(passes)):
+                out = forward(a)
+                pre.loss_of(out, loss="squared_error")
+                loss = error(out, b) / passes
+                loss.backward(retain_graph=True)
+                before += loss.detach()
             done = step()
             model.zero_grad()
             if pre.wants_loss():
@@ -1245,14 +1293,15 @@ def kfac_levenberg_marquardt():
         return done
 
     golden = [float(v) for v in (HERE.parent / "torch_adapter/marquardt_golden.txt").read_text().split()]
-    whole = Waves()
-    pre = lt.KFAC(whole, f"kfac({text})", levenberg_marquardt=numbers)
-    opt = torch.optim.SGD(whole.parameters(), lr=1)
-    train(whole, whole, pre, lambda: pre.step(opt), *waves())
-    found = [pre.state_dict()["lm damping"].item()] + [p.detach().square().sum().item() for p in whole.parameters()]
-    assert len(found) == len(golden)
-    for a, b in zip(found, golden):
-        assert abs(a - b) <= 1e-9 * abs(b), (found, golden)
+    for passes in (3, 1):
+        whole = Waves()
+        pre = lt.KFAC(whole, f"kfac({text})", levenberg_marquardt=numbers, accumulate=passes)
+        opt = torch.optim.SGD(whole.parameters(), lr=1)
+        train(whole, whole, pre, lambda: pre.step(opt), *waves(), passes=passes)
+        found = [pre.state_dict()["lm damping"].item()] + [p.detach().square().sum().item() for p in whole.parameters()]
+        assert len(found) == len(golden)
+        for a, b in zip(found, golden):
+            assert abs(a - b) <= 1e-9 * abs(b), (found, golden)
     for sharing, group in (("spd", None), ("mem", None), ("spd", dist.group.WORLD), ("mem", dist.group.WORLD)):
         model = Waves()
         dp = lt.DataParallel(model, strategy=f"ddp+kfac({sharing}, {text})", levenberg_marquardt=numbers, device_group=group)

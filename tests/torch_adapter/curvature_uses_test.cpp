@@ -13,6 +13,7 @@
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -213,6 +214,90 @@ TEST_P(CurvatureUses, EveryStrategyTakesTheStepsOfOneRankWithTheJoinedBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureUses, ::testing::Values(1, 2, 3, 4));
+
+/// A rank's batches of a step in turn, each loss divided by their number, in `accumulate()` but for
+/// the last or not: the steps of one rank with all samples at once. The number is said by the
+/// strategy or by the option; all gradients are scaled by a scale that changes from step to step.
+TEST_P(CurvatureUses, AccumulatedBatchesTakeTheStepsOfTheJoinedOne) {
+  constexpr int kPasses = 2;
+  const Data data = Data::whole();
+  const auto scale_of = [](std::int64_t step) {
+    return std::ldexp(1.0, static_cast<int>(step % 5));
+  };
+  Net whole;
+  KFAC pre(*whole, kfac_options());
+  torch::optim::SGD optimizer = optimizer_of(*whole);
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    loss_of(whole, data).backward();
+    pre.step();
+    optimizer.step();
+  }
+  const Warnings said;
+  bool in_text = false, all_exchange = false;
+  for (const std::string& kfac : strategies()) {
+    if (GetParam() == 3 && kfac.find("hybrid") != std::string::npos) continue;
+    in_text = !in_text;
+    if (in_text) all_exchange = !all_exchange;
+    const std::string with =
+        in_text ? kfac.substr(0, kfac.size() - 1) + fmt::format(", accumulate={})", kPasses) : kfac;
+    expect_weights(
+        with + ", accumulated", GetParam(), weights_of(*whole),
+        [&](Communicator& c) {
+          Net net;
+          KfacOptions options = kfac_options();
+          if (!in_text) options.accumulate = kPasses;
+          options.loss_scale = options.gradient_scale = scale_of;
+          KFAC mine(*net, options);
+          DataParallel parallel(*net, c, {.strategy = "ddp+" + with, .preconditioner = &mine});
+          torch::optim::SGD sgd = optimizer_of(*net);
+          const Data here = data.of(c);
+          const auto inputs = here.inputs.chunk(kPasses), targets = here.targets.chunk(kPasses);
+          for (int step = 0; step < kSteps; ++step) {
+            sgd.zero_grad();
+            for (std::size_t k = 0; k < kPasses; ++k) {
+              const auto pass = [&] {
+                (loss_of(net, Data{inputs[k], targets[k]}) * (scale_of(step) / kPasses)).backward();
+              };
+              k + 1 == kPasses || all_exchange ? pass() : parallel.accumulate(pass);
+            }
+            parallel.finish();
+            mine.step();
+            for (const torch::Tensor& p : net->parameters()) p.mutable_grad().div_(scale_of(step));
+            sgd.step();
+          }
+          return weights_of(*net);
+        },
+        1e-12);
+  }
+  EXPECT_THAT(said.with("backward passes"), ::testing::IsEmpty());
+}
+
+/// Losses that are weighted by their samples: terms are a mean over the passes, too.
+TEST(CurvatureUses, UnequalPassesOfOneRankTakeTheStepsOfTheJoinedBatch) {
+  constexpr int kPasses = 4;
+  const std::vector<RandomStep> steps = random_steps(6, kPasses, false);
+  KfacOptions options = uses_options(2, 4);
+  const Ended expected = joined(steps, options, false);
+  options.accumulate = kPasses;
+  BranchNet net;
+  KFAC pre(*net, options);
+  torch::optim::SGD optimizer = optimizer_of(*net);
+  for (const RandomStep& step : steps) {
+    optimizer.zero_grad();
+    net->freeze(step.frozen);
+    const auto samples = static_cast<double>(step.samples());
+    for (const RankBatch& batch : step.ranks) {
+      if (batch.samples() == 0) continue;
+      const torch::Tensor loss = loss_of_batch(net, batch);
+      pre.set_loss_terms(samples / kPasses);
+      (loss * (static_cast<double>(batch.samples()) / samples)).backward();
+    }
+    EXPECT_FALSE(pre.step().skipped);
+    optimizer.step();
+  }
+  EXPECT_LT(largest_difference(weights_of(*net), expected.weights), 1e-12);
+}
 
 /// A is the mean over the rows that were there, G the sum over the terms that used the layer
 /// divided by all: the direction of a layer that half of the samples use is theirs.

@@ -36,16 +36,27 @@ struct Outcome {
   double damping = 0;
 };
 
-/// `step` takes the step behind backward.
+KfacOptions options(int passes) {
+  KfacOptions all = options();
+  if (passes > 1) all.accumulate = passes;
+  return all;
+}
+
+/// `step` takes the step behind backward, of so many passes.
 template <typename Begin, typename Step>
-Outcome train(Net& net, KFAC& pre, const Data& data, Begin&& begin, Step&& step) {
+Outcome train(Net& net, KFAC& pre, const Data& data, Begin&& begin, Step&& step, int passes = 1) {
   for (int k = 0; k < kSteps; ++k) {
     net->zero_grad();
     begin();
-    const torch::Tensor output = net(data.inputs);
-    pre.loss_of(output, LossKind::squared_error);
-    const torch::Tensor loss = loss_of_output(output, data);
-    loss.backward({}, /*retain_graph=*/true);
+    const auto inputs = data.inputs.chunk(passes), targets = data.targets.chunk(passes);
+    torch::Tensor loss = torch::zeros({}, torch::kDouble);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const torch::Tensor output = net(inputs[i]);
+      pre.loss_of(output, LossKind::squared_error);
+      const torch::Tensor part = loss_of_output(output, {inputs[i], targets[i]}) / passes;
+      part.backward({}, /*retain_graph=*/true);
+      loss += part.detach();
+    }
     step();
     if (!pre.wants_loss()) continue;
     const torch::NoGradGuard no_grad;
@@ -54,16 +65,27 @@ Outcome train(Net& net, KFAC& pre, const Data& data, Begin&& begin, Step&& step)
   return {weights_of(*net), pre.save().lm_damping};
 }
 
-Outcome alone(const Data& data) {
+Outcome alone(const Data& data, int passes = 1) {
   Net net;
-  KFAC pre(*net, options());
+  KFAC pre(*net, options(passes));
   torch::optim::SGD optimizer(net->parameters(), 1.0);
   return train(
       net, pre, data, [] {},
       [&] {
         pre.step();
         optimizer.step();
-      });
+      },
+      passes);
+}
+
+TEST(Damping, OfAccumulatedPassesIsThatOfTheJoinedBatch) {
+  const Data data = Data::whole();
+  const Outcome joined = alone(data);
+  for (const int passes : {2, 4}) {
+    const Outcome accumulated = alone(data, passes);
+    EXPECT_LT(largest_difference(accumulated.weights, joined.weights), 1e-11) << passes;
+    EXPECT_DOUBLE_EQ(accumulated.damping, joined.damping);
+  }
 }
 
 /// Inputs and targets by a formula that another language can repeat.
@@ -91,10 +113,11 @@ TEST(Damping, OfOneRankIsTheFilesAsPythonsIs) {
         << i << ": " << std::setprecision(17) << found[i];
 }
 
-Outcome shared(Communicator& c, const std::string& strategy, const Data& whole, bool uneven) {
+Outcome shared(Communicator& c, const std::string& strategy, const Data& whole, bool uneven,
+               int passes = 1) {
   const Data mine = whole.of(c, uneven);
   Net net;
-  KFAC pre(*net, options());
+  KFAC pre(*net, options(passes));
   DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
   torch::optim::SGD optimizer(net->parameters(), 1.0);
   Outcome outcome = train(
@@ -102,7 +125,7 @@ Outcome shared(Communicator& c, const std::string& strategy, const Data& whole, 
       [&] {
         if (uneven) parallel.set_batch(mine.inputs.size(0));
       },
-      [&] { parallel.step(pre, optimizer); });
+      [&] { parallel.step(pre, optimizer); }, passes);
   parallel.require_same_weights("after " + strategy);
   outcome.damping = parallel.curvature_state().lm_damping;  // with what the last step's losses say
   return outcome;
@@ -115,18 +138,20 @@ TEST_P(SharedDamping, IsThatOfOneRankWithTheJoinedBatch) {
   const Outcome expected = alone(data);
   EXPECT_NE(expected.damping, kStart);
   for (const char* kfac : {"d", "mpd", "mem", "hybrid, fraction=0.5", "spd"})
-    for (const bool uneven : {false, true}) {
+    for (const auto& [uneven, passes] : {std::pair{false, 1}, {true, 1}, {false, 2}}) {
       const std::string strategy = std::string("ddp+kfac(") + kfac + ", inverses=2)";
       std::set<double> dampings;
       std::mutex mutex;
-      const std::string what = strategy + ", lm" + (uneven ? ", uneven" : "");
-      expect_weights(what, GetParam(), expected.weights, [&](Communicator& c) {
-        const Outcome outcome = shared(c, strategy, data, uneven);
-        EXPECT_DOUBLE_EQ(outcome.damping, expected.damping) << strategy;
-        const std::lock_guard lock(mutex);
-        dampings.insert(outcome.damping);
-        return outcome.weights;
-      });
+      const std::string what = strategy + ", lm" + (uneven ? ", uneven" : "") +
+                               (passes > 1 ? fmt::format(", {} passes", passes) : "");
+      expect_weights(what, GetParam(), expected.weights,
+                     [&, uneven = uneven, passes = passes](Communicator& c) {
+                       const Outcome outcome = shared(c, strategy, data, uneven, passes);
+                       EXPECT_DOUBLE_EQ(outcome.damping, expected.damping) << strategy;
+                       const std::lock_guard lock(mutex);
+                       dampings.insert(outcome.damping);
+                       return outcome.weights;
+                     });
       EXPECT_EQ(dampings.size(), 1U) << strategy;
     }
 }

@@ -118,8 +118,14 @@ void set_marquardt(const std::map<std::string, double>& numbers, KfacOptions& op
 
 KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,
                        std::vector<std::string> skip, std::function<double()> rate,
-                       std::function<double()> scale, std::uint64_t seed) {
+                       std::function<double()> scale, std::uint64_t seed,
+                       std::optional<std::int64_t> accumulate) {
   KfacOptions options = torch_adapter::planned_options(kfac);
+  if (accumulate && kfac.accumulate && accumulate != kfac.accumulate)
+    throw UsageError("KFAC: accumulate=" + std::to_string(*accumulate) +
+                     ", the strategy says accumulate=" + std::to_string(*kfac.accumulate) +
+                     ": say it in one of them, or the same in both");
+  if (accumulate) options.accumulate = static_cast<double>(*accumulate);
   options.loss_average = average_of(loss_average);
   options.learning_rate = [rate = std::move(rate)](std::int64_t) { return rate(); };
   if (scale) {
@@ -140,7 +146,8 @@ void add_kfac(py::module_& m) {
                                           std::optional<at::Tensor>, int, py::object>>& layers,
              const std::vector<at::Tensor>& parameters, const std::string& strategy,
              const std::string& loss_average, std::vector<std::string> skip, std::uint64_t seed,
-             py::object scale, const std::map<std::string, double>& marquardt, bool shared) {
+             py::object scale, const std::map<std::string, double>& marquardt,
+             std::optional<std::int64_t> accumulate, bool shared) {
             auto made = std::make_shared<PythonKfac>();
             std::vector<LayerSpec> specs;
             for (const auto& [name, kind, weight, bias, groups, module] : layers)
@@ -158,7 +165,7 @@ void add_kfac(py::module_& m) {
                 scale.is_none() ? std::function<double()>() : number_of(std::move(scale));
             KfacOptions options = options_of(
                 *kfac, loss_average, std::move(skip), [own] { return own->rate.load(); }, scaled,
-                seed);
+                seed, accumulate);
             set_marquardt(marquardt, options);
             made->marquardt = kfac->lm;
             if (scaled && shared)

@@ -64,7 +64,14 @@ std::int64_t OptionReader::integer(std::string_view key, std::int64_t otherwise)
 std::optional<double> OptionReader::number(std::string_view key) {
   const std::string* value = find(key);
   if (!value) return std::nullopt;
-  return parsed(key, *value, parse_number);
+  return parsed(key, *value, [](const std::string& text) {
+    const std::size_t bar = text.find('/');
+    if (bar == std::string::npos) return parse_number(text);
+    const double over = parse_number(std::string_view(text).substr(0, bar));
+    const double under = parse_number(std::string_view(text).substr(bar + 1));
+    if (under == 0) throw UsageError(fmt::format("expected a number, found \"{}\"", text));
+    return over / under;
+  });
 }
 
 std::string OptionReader::text(std::string_view key, const std::string& otherwise) {

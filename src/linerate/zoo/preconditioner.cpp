@@ -1,6 +1,7 @@
 #include "linerate/zoo/preconditioner.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 
 #include <utility>
 #include <vector>
@@ -22,6 +23,11 @@ std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network&
     throw UsageError(
         "kfac(lm=on): it finds length and momentum of every update itself, which an optimizer with "
         "rate and momentum would change; train with torch_adapter::KFAC and SGD of rate 1");
+  if (kfac.accumulate.value_or(1) != 1)
+    throw UsageError(fmt::format(
+        "kfac(accumulate={}): a step here is one backward pass: leave it out, or train with "
+        "torch_adapter::KFAC or linerate.torch",
+        *kfac.accumulate));
   torch_adapter::KfacOptions options = torch_adapter::planned_options(kfac);
   options.loss_average =
       LossAverage{.over = network.description().tokens() ? LossAverage::Over::batch_positions

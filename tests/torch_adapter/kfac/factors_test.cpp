@@ -393,6 +393,42 @@ TEST(Batches, InUnequalMicroBatchesHaveTheWholesFactors) {
   expect_same(factors_of(parts, 1.0 / 3), factors_of({x}));
 }
 
+/// loss / n over n passes, whatever else the loss is multiplied by, whether n is said or is a
+/// function of the step; passes in eval mode and of other tensors' gradients do not count.
+TEST(Batches, AccumulatedHaveTheFactorsOfTheJoinedOne) {
+  const at::Tensor x = noise({24, 5}, 75);
+  for (const LossAverage average :
+       {LossAverage{}, LossAverage{Over::batch_positions},
+        LossAverage{Over::batch_positions_features}, LossAverage::of_terms(24)})
+    for (const Fisher fisher : {Fisher::empirical, Fisher::exact}) {
+      const auto factors = [&](int n, double scaler, bool is_function) {
+        FactorMlp model;
+        KfacOptions options = plain_options(average.over, fisher);
+        options.loss_average = LossAverage{average.over, 24.0 / n};
+        if (n > 1) options.accumulate = n;
+        if (is_function) options.accumulate = [n](std::int64_t) { return n; };
+        options.loss_scale = [&](std::int64_t) { return scaler; };
+        KFAC pre(model, options);
+        const bool by_element = average.over == Over::batch_positions_features;
+        for (const at::Tensor& part : x.chunk(n)) {
+          const at::Tensor z = model.forward(part);
+          pre.loss_of(z);
+          if (fisher == Fisher::exact) pre.exact_fisher(z, LossKind::squared_error);
+          (by_element ? z.square().mean() : z.square().sum() / part.size(0))
+              .mul(scaler / n)
+              .backward();
+          scaler *= 2;
+        }
+        return Factors{batch_factor(pre, 1, FactorSide::a), batch_factor(pre, 1, FactorSide::g)};
+      };
+      const Factors joined = factors(1, 1, false);
+      for (const int n : {2, 3, 8}) {
+        expect_same(factors(n, 1, false), joined);
+        expect_same(factors(n, 256, true), joined);
+      }
+    }
+}
+
 TEST(Batches, OfUnequalRanksAddUpWithTheirShares) {
   const at::Tensor x = noise({9, 5}, 72);
   Factors sum;

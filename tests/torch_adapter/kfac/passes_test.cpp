@@ -15,6 +15,7 @@
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -286,6 +287,100 @@ TEST(Passes, OfACheckpointedLayerCountOnce) {
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       all.push_back(block->batch_factor(side));
   EXPECT_LE(error_of(torch::cat(all), expected), 1e-14);
+}
+
+/// Passes of a step, and what is warned of over two such steps.
+struct PassCase {
+  const char* what;
+  int said;  // 0: nothing
+  std::function<void(Pair<torch::nn::Linear, torch::nn::Linear>&)> passes;
+  std::vector<std::string> warned = {};  // parts of the one warning
+  LossAverage::Over average = Over::batch;
+};
+
+TEST(Passes, ThatAreNotAsManyAsSaidAreWarnedOfOnce) {
+  using torch::nn::Linear;
+  using Net = Pair<Linear, Linear>;
+  const at::Tensor x = noise({4, 4}, 335);
+  const auto backward = [&](Net& net, double by = 1) {
+    (net.forward(x).square().sum() / by).backward();
+  };
+  const auto some = [&](int n) {
+    return [=](Net& net) {
+      for (int i = 0; i < n; ++i) backward(net, n);
+    };
+  };
+  const Checkpoint::Inside inside = [](const at::Tensor& y) { return torch::tanh(y * y); };
+  const std::vector<PassCase> cases = {
+      {"one", 0, some(1)},
+      {"as many as said", 4, some(4)},
+      {"more, nothing said", 0, some(4), {"4 backward passes", "expected 1", "say accumulate=4"}},
+      {"fewer", 4, some(3), {"3 backward passes", "accumulate=4"}},
+      {"more", 2, some(3), {"3 backward passes", "accumulate=2"}},
+      {"undivided sums", 0, some(4), {}, Over::sum},
+      {"a recurrent layer", 0,
+       [&](Net& net) {
+         at::Tensor h = x;
+         for (int t = 0; t < 3; ++t) h = torch::tanh(net.first(h)).narrow(1, 0, 4);
+         net.second(net.first(h)).square().sum().backward();
+       }},
+      {"layers unused in some passes", 2,
+       [&](Net& net) {
+         (net.first(x).square().sum() / 2).backward();
+         backward(net, 2);
+       }},
+      {"evaluation in between", 2,
+       [&](Net& net) {
+         backward(net, 2);
+         {
+           const torch::NoGradGuard no_grad;
+           net.forward(x);
+         }
+         net.eval();
+         net.forward(x);
+         net.train();
+         backward(net, 2);
+       }},
+      {"a penalty on the input's gradient", 0,
+       [&](Net& net) {
+         const at::Tensor free = x.clone().requires_grad_();
+         const at::Tensor y = net.forward(free).square().sum();
+         const at::Tensor slope =
+             torch::autograd::grad({y}, {free}, {}, true, /*create_graph=*/true)[0];
+         (y + slope.square().sum()).backward();
+       }},
+      {"gradients taken by autograd::grad()", 0,
+       [&](Net& net) {
+         const auto gradients =
+             torch::autograd::grad({net.forward(x).square().sum()}, net.parameters());
+         for (std::size_t p = 0; p < gradients.size(); ++p)
+           net.parameters()[p].mutable_grad() = gradients[p];
+       }},
+      {"a tied layer in two checkpoints of one pass", 0, [&](Net& net) {
+         const Checkpoint::Inside first = [&](const at::Tensor& y) {
+           return torch::tanh(net.first(y)).narrow(1, 0, 4);
+         };
+         const at::Tensor h = Checkpoint::apply(x.clone().requires_grad_(), &first);
+         net.second(net.first(Checkpoint::apply(h, &first))).square().sum().backward();
+       }}};
+  for (const PassCase& c : cases) {
+    Net model(Linear(4, 5), Linear(5, 2), [](const at::Tensor& y) { return torch::tanh(y); });
+    KfacOptions options = plain_options(c.average, Fisher::empirical);
+    options.factor_interval = options.inverse_interval = 1;
+    if (c.said) options.accumulate = c.said;
+    KFAC pre(model, options);
+    const Warnings said;
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      c.passes(model);
+      pre.step();
+    }
+    const auto all = said.with("");
+    EXPECT_EQ(all.size(), c.warned.empty() ? 0u : 1u)
+        << c.what << ": " << testing::PrintToString(all);
+    for (const std::string& part : c.warned)
+      EXPECT_THAT(all, ElementsAre(HasSubstr(part))) << c.what;
+  }
 }
 
 // One query and one sample: G x A of the output projection is exact.

@@ -91,7 +91,11 @@ struct KfacOptions {
   /// Its rate, as it is in the step, if it is not the optimizer's of now; the clip needs one of the
   /// two.
   std::function<double(std::int64_t)> learning_rate = {};
-  /// What the loss was multiplied by before backward(): 1/K over K micro-batches, a scaler's scale.
+  /// Backward passes of a step whose losses are each divided by their number, as gradient
+  /// accumulation has them: factors are then those of the joined batch. Absent: as a strategy says,
+  /// or else 1. A step with another number of passes is warned of, once.
+  std::optional<ScheduledValue> accumulate = {};
+  /// What the loss was multiplied by besides before backward(): a scaler's scale.
   ScheduledValue loss_scale = 1;
   /// What .grad is still multiplied by when directions are found, which the clip leaves out: a
   /// scaler's scale where a DataParallel shares the steps, since it is divided by only afterwards.

@@ -43,15 +43,19 @@ class KFAC:
     exchange of gradients. Under lt.DataParallel a strategy with kfac(...) makes one by itself (`dp.kfac`).
 
     `loss_average`: what the loss divides its sum by: "batch" (mean cross entropy of a classifier), "batch_positions" (of a
-    language model), "batch_positions_features" (nn.MSELoss), "sum". `skip`: names of layers left to the optimizer, with * and ?.
+    language model), "batch_positions_features" (nn.MSELoss), "sum". `accumulate`: backward passes of a step, if each of their losses
+    is divided by their number (`loss / n`): factors are those of the joined batch; also in the strategy, "kfac(accumulate=8)". A step
+    with another number of passes is warned of, once. `skip`: names of layers left to the optimizer, with * and ?.
     `scaler`: the torch.amp.GradScaler that scales the loss, if one does: factors are the unscaled loss's.
     `levenberg_marquardt`: with lm=on, numbers in place of {"start": 150, "decay": 0.95, "every": 5, "least": 1e-6, "most": 1e10,
     "l2": 0}: the first damping, what it is multiplied or divided by (to the power `every`) every so many steps, its bounds, and
     that of a penalty l2 / 2 |weights|^2 in the loss.
     """
 
-    def __init__(self, model, strategy="kfac", *, loss_average="batch", skip=(), seed=0, scaler=None, levenberg_marquardt=None,
-                 _shared=False):
+    def __init__(self, model, strategy="kfac", *, loss_average="batch", accumulate=None, skip=(), seed=0, scaler=None,
+                 levenberg_marquardt=None, _shared=False):
+        if accumulate is not None and (not isinstance(accumulate, int) or accumulate < 1):
+            raise _core.UsageError(f"KFAC: accumulate=: expected the number of backward passes of a step, 1 or more, found {accumulate!r}")
         text = strategy if "+" in strategy else f"ddp+{strategy}"
         found, self._left = [], []
         for name, module in model.named_modules():
@@ -64,7 +68,7 @@ class KFAC:
                 found.append(layer)
         self._scaler = scaler
         self._core = _core.Kfac(found, list(model.parameters()), text, loss_average, list(skip), seed,
-                                None if scaler is None else scaler.get_scale, dict(levenberg_marquardt or {}), _shared)
+                                None if scaler is None else scaler.get_scale, dict(levenberg_marquardt or {}), accumulate, _shared)
         if self._core.marquardt and scaler is not None:
             raise _core.UsageError("KFAC: lm=on compares losses: train without a GradScaler, in f32 or bf16")
 

@@ -73,12 +73,13 @@ std::vector<InversePlacement> placements_of(Sharing sharing) {
                                  : std::vector{longest_first, in_turn};
 }
 
-std::optional<std::int64_t> interval(doc::OptionReader& options, const doc::Component& component,
-                                     const char* key) {
-  const std::int64_t steps = options.integer(key, 1);
-  if (steps < 1 || steps > kLongestInterval)
-    options.refuse(key, fmt::format("1 to {} steps", kLongestInterval));
-  return component.find(key) ? std::optional(steps) : std::nullopt;
+/// Of 1 to kLongestInterval; absent: not said.
+std::optional<std::int64_t> counted(doc::OptionReader& options, const doc::Component& component,
+                                    const char* key, const char* what) {
+  const std::int64_t count = options.integer(key, 1);
+  if (count < 1 || count > kLongestInterval)
+    options.refuse(key, fmt::format("1 to {} {}", kLongestInterval, what));
+  return component.find(key) ? std::optional(count) : std::nullopt;
 }
 
 bool is_on(doc::OptionReader& options, const char* key, bool otherwise) {
@@ -86,8 +87,8 @@ bool is_on(doc::OptionReader& options, const char* key, bool otherwise) {
 }
 
 void read_intervals(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
-  const auto factors = interval(options, component, "factors");
-  const Intervals all = intervals_of(factors, interval(options, component, "inverses"));
+  const auto factors = counted(options, component, "factors", "steps");
+  const Intervals all = intervals_of(factors, counted(options, component, "inverses", "steps"));
   kfac.factor_interval = all.factors;
   kfac.inverse_interval = all.inverses;
   if (kfac.inverse_interval % kfac.factor_interval != 0)
@@ -120,6 +121,7 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   const std::int64_t subsample = options.integer("subsample", kfac.subsample);
   if (subsample < 1 || subsample > 16) options.refuse("subsample", "1 to 16");
   kfac.subsample = static_cast<int>(subsample);
+  kfac.accumulate = counted(options, component, "accumulate", "backward passes of a step");
   kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
   if (kfac.largest < 1) options.refuse("largest", "a dimension, at least 1");
   if (!(kfac.damping > 0)) options.refuse("damping", "above 0");
@@ -203,8 +205,7 @@ int Kfac::rows_of_grid(int ranks) const {
   if (ranks % rows != 0)
     throw UsageError(
         fmt::format("strategy kfac(hybrid): fraction: {} of {} ranks are {}, which do not divide "
-                    "them; choose a "
-                    "fraction that leaves equal columns, as 1/{} does",
+                    "them; choose a fraction that leaves equal columns, such as fraction=1/{}",
                     fraction, ranks, rows, ranks));
   return rows;
 }

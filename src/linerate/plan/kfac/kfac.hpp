@@ -58,8 +58,10 @@ struct Kfac {
   std::int64_t largest = kLargestFactor;  // dimension of a factor
   // What training computes with; plans are the same.
   double damping = 0.03, decay = 0.95;
-  double kl = 1e-3;             // bound of the clip; 0: none
-  int subsample = 1;            // of a convolution's positions: one in so many squared
+  double kl = 1e-3;   // bound of the clip; 0: none
+  int subsample = 1;  // of a convolution's positions: one in so many squared
+  /// Backward passes of a step whose losses are divided by their number; absent: not said.
+  std::optional<std::int64_t> accumulate = {};
   bool samples_labels = false;  // fisher=mc: G of labels drawn from the model
 
   /// Throws UsageError.

@@ -26,6 +26,7 @@ namespace {
 struct Use {
   std::size_t layer = 0;
   std::int64_t step = 0;
+  std::int64_t within = -1;  // the backward pass that computes the layer once more
   LayerInput input;
 };
 
@@ -39,6 +40,14 @@ std::int64_t samples_of(const LayerInput& input, LayerKind kind) {
 }
 
 bool in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
+
+/// Not one of torch::autograd::grad() for other tensors, such as a penalty on an input's gradient.
+bool reaches(const at::Tensor& weight) {
+  const auto* const only = torch::autograd::get_current_graph_task_exec_info();
+  if (!only || only->empty()) return true;
+  const auto found = only->find(torch::autograd::impl::grad_accumulator(weight).get());
+  return found != only->end() && found->second.should_execute();
+}
 
 }  // namespace
 
@@ -57,6 +66,8 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   void note_pass(std::int64_t pass);
   void discard_batches();
   void count_terms(const Use& use, std::int64_t pass, double m);
+  void count_pass(const Use& use, std::int64_t pass);
+  void forget_passes();
 
   const Blocks& blocks;
   const Settings settings;
@@ -76,6 +87,9 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
   std::int64_t samplings = 0;
   std::vector<std::optional<std::int64_t>> last_pass;  // by layer
+  // Of backward() alone, since begin(): by layer, and of the layer with most.
+  std::vector<std::pair<std::int64_t, int>> backward_passes;  // the last, and their number
+  int most_passes = 0;
   // Of the current batch (of all, if losses are sums): terms by layer, and of the layer with most.
   std::vector<double> layer_terms;
   double batch_terms = 0;
@@ -166,10 +180,16 @@ void Collector::State::note_pass(std::int64_t pass) {
 
 void Collector::State::discard_batches() {
   for (const auto& block : blocks) block->discard_batch();
-  std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
-  forget_terms();
+  forget_passes();
   outputs.clear();
   left_gradients = false;
+}
+
+void Collector::State::forget_passes() {
+  std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
+  std::fill(backward_passes.begin(), backward_passes.end(), std::pair(std::int64_t{-1}, 0));
+  most_passes = 0;
+  forget_terms();
 }
 
 /// A forward pass after a backward pass is of another batch.
@@ -196,7 +216,8 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
     block.add_input(counted.of(*input, block.layer().kind));
     ever_seen[layer] = true;
     input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
-    return std::make_shared<Use>(Use{layer, step, std::move(*input)});
+    return std::make_shared<Use>(
+        Use{layer, step, torch::autograd::get_current_graph_task_id(), std::move(*input)});
   } catch (const UsageError&) {
     // A backward pass that builds a graph multiplies with weights in its own ways.
     if (!in_backward()) error = std::current_exception();
@@ -273,27 +294,38 @@ void Collector::State::count_terms(const Use& use, std::int64_t pass, double m) 
   for (const auto& each : blocks) each->count_step_terms(more);
 }
 
+/// A layer that is used several times in a pass counts once, as does one that a checkpoint's own
+/// pass inside of it reaches.
+void Collector::State::count_pass(const Use& use, std::int64_t pass) {
+  if (!reaches(blocks[use.layer]->layer().weight)) return;
+  auto& [last, passes] = backward_passes[use.layer];
+  if (std::exchange(last, pass) != pass) most_passes = std::max(most_passes, ++passes);
+}
+
 /// Returns whether it was added.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex);
   if (!active || paused || use.step != step || !gradient.defined()) return false;
-  if (settings.fisher != Fisher::empirical && !sampling) {
-    batch_is_over = true;
-    note_pass(torch::autograd::get_current_graph_task_id());
-    return false;
+  const std::int64_t task = torch::autograd::get_current_graph_task_id();
+  const std::int64_t pass = sampling ? -1 - samplings : use.within >= 0 ? use.within : task;
+  if (!sampling) {
+    count_pass(use, pass);
+    if (settings.fisher != Fisher::empirical) {
+      batch_is_over = true;
+      note_pass(task);
+      return false;
+    }
   }
   const at::DisableRecordFunctionGuard quiet;
   const c10::NoGradGuard no_grad;
   CurvatureBlock& block = *blocks[use.layer];
   const bool sum = settings.average.over == LossAverage::Over::sum;
   const double m = sum ? 1 : terms();
-  const std::int64_t pass =
-      sampling ? -1 - samplings : torch::autograd::get_current_graph_task_id();
   count_terms(use, pass, m);
   block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale());
   if (!sampling) {
     batch_is_over = true;
-    note_pass(pass);
+    note_pass(task);
   }
   return true;
 }
@@ -301,6 +333,7 @@ bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
 Collector::Collector(const Blocks& blocks, const Settings& settings)
     : state_(std::make_shared<State>(blocks, settings)) {
   state_->last_pass.resize(blocks.size());
+  state_->backward_passes.resize(blocks.size());
   state_->layer_terms.resize(blocks.size());
   state_->ever_seen.resize(blocks.size());
 }
@@ -316,8 +349,7 @@ void Collector::begin(std::int64_t step, std::function<double()> loss_scale) {
   s.active = true;
   s.error = nullptr;
   s.left_gradients = false;
-  std::fill(s.last_pass.begin(), s.last_pass.end(), std::nullopt);
-  s.forget_terms();
+  s.forget_passes();
   for (std::size_t i = 0; i < s.blocks.size(); ++i)
     observed_weights().add(s.blocks[i]->layer().weight, {state_, i});
 }
@@ -328,6 +360,11 @@ void Collector::end() {
   state_->active = false;
   state_->outputs.clear();
   state_->begin_batch();
+}
+
+int Collector::passes() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->most_passes;
 }
 
 void Collector::set_terms(double terms) {

@@ -57,6 +57,9 @@ class Collector {
   /// layers with a gradient but no observed use, or whose Fisher was not sampled.
   void check() const;
 
+  /// Backward passes since begin(): as many as of the layer that most of them reach.
+  int passes() const;
+
   /// Called after each use of a layer was added (its inputs, or the gradient of its output), on the
   /// thread and in the middle of the pass, with the time that took. check() rethrows what it
   /// throws.

@@ -43,7 +43,10 @@ void CurvatureStep::guarded(Work&& work) {
 void CurvatureStep::check() const {
   if (const std::exception_ptr late = preconditioner_.take_late_failure())
     std::rethrow_exception(late);
-  if (preconditioner_.factors_due()) preconditioner_.collector().check();
+  if (preconditioner_.factors_due()) {
+    preconditioner_.collector().check();
+    preconditioner_.warn_of_passes();
+  }
   const LmUpdate* const lm = preconditioner_.lm();
   if (!lm) return;
   require_all_preconditioned(preconditioner_.blocks(), parameters_);

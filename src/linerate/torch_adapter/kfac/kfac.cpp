@@ -81,7 +81,7 @@ void KFAC::exact_fisher(const at::Tensor& output, LossKind loss) {
 
 void KFAC::loss_of(const at::Tensor& output, LossKind loss) {
   loss_of(output);
-  if (LmUpdate* const lm = impl_->pre.lm()) lm->set_loss(output, loss);
+  if (LmUpdate* const lm = impl_->pre.lm()) lm->set_loss(output, loss, impl_->pre.accumulated());
 }
 
 KfacStep KFAC::step() {
@@ -91,7 +91,9 @@ KfacStep KFAC::step() {
 KfacStep KFAC::step(const at::Tensor& output, LossKind loss) {
   LmUpdate* const lm = impl_->pre.lm();
   if (!lm) throw UsageError("K-FAC: step(output, loss) needs the option levenberg_marquardt");
-  if (!impl_->shared_step) lm->set_loss(output, loss);  // not that of a batch without a step
+  // Not that of a batch without a step. Several passes have each shown theirs.
+  const double passes = impl_->pre.accumulated();
+  if (!impl_->shared_step && (passes == 1 || !lm->has_loss())) lm->set_loss(output, loss, passes);
   return step();
 }
 

@@ -49,6 +49,13 @@ at::Tensor LmUpdate::part_in_momentum(const at::Tensor& parameter, const at::Ten
   return there_ ? at::where(gradient.ne(0).any(), last, 0.0) : last;
 }
 
+void LmUpdate::set_loss(const at::Tensor& output, LossKind loss, double passes) {
+  const CountedPositions counted = collector_.counted();
+  losses_.push_back({output, loss, loss_terms(average_, output, counted), counted});
+  passes_ = passes;
+  while (static_cast<double>(losses_.size()) > passes) losses_.erase(losses_.begin());
+}
+
 QuadraticModel LmUpdate::model(const Tensors& directions) {
   const Tensors parameters = this->parameters();
   Tensors gradients;
@@ -65,11 +72,8 @@ QuadraticModel LmUpdate::model(const Tensors& directions) {
       if (parameters[p].grad().defined()) parameters[p].mutable_grad().copy_(gradients[p]);
   }
   if (!has_loss()) return plane_of(gradients, direction_, momentum_);
-  const auto& [output, loss] = *loss_;
-  const CountedPositions counted = collector_.counted();
   const Collector::Pause pause(collector_);
-  return quadratic_model(output, loss, {loss_terms(average_, output, counted), counted}, parameters,
-                         gradients, direction_, momentum_);
+  return quadratic_model({losses_, passes_}, parameters, gradients, direction_, momentum_);
 }
 
 void LmUpdate::minimise(const QuadraticModel& model) {

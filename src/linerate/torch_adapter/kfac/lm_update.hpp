@@ -34,9 +34,10 @@ class LmUpdate {
   /// Of what is decided on a device it waits for that.
   double damping() const;
 
-  void set_loss(const at::Tensor& output, LossKind loss) { loss_ = {output, loss}; }
-  bool has_loss() const { return loss_.has_value(); }
-  void forget_loss() { loss_.reset(); }
+  /// Of the last `passes` calls: a step's loss is the mean of those of so many passes.
+  void set_loss(const at::Tensor& output, LossKind loss, double passes);
+  bool has_loss() const { return !losses_.empty(); }
+  void forget_loss() { losses_.clear(); }
   /// A step without an update.
   void note_skipped() { awaits_change_ = false; }
 
@@ -95,8 +96,9 @@ class LmUpdate {
   const LossAverage average_;
   const LevenbergMarquardtOptions options_;
   double damping_;
-  std::optional<There> there_;  // in place of damping_ and predicted_
-  std::optional<std::pair<at::Tensor, LossKind>> loss_;
+  std::optional<There> there_;     // in place of damping_ and predicted_
+  std::vector<ShownLoss> losses_;  // of the step's passes
+  double passes_ = 1;              // what their sum is divided by
   std::optional<at::Tensor> change_;
   // By parameters(); empty: none yet. momentum_: the last update of those that have a gradient now.
   std::vector<at::Tensor> direction_, update_, last_update_, momentum_;

@@ -9,6 +9,7 @@ KfacOptions planned_options(const plan::Kfac& kfac) {
   if (kfac.lm) options.levenberg_marquardt.emplace();
   options.factor_interval = static_cast<double>(kfac.factor_interval);
   options.inverse_interval = static_cast<double>(kfac.inverse_interval);
+  if (kfac.accumulate) options.accumulate = static_cast<double>(*kfac.accumulate);
   options.damping = kfac.damping;
   options.decay = kfac.decay;
   options.kl_clip = kfac.clips ? kfac.kl : 0.0;

@@ -39,6 +39,10 @@ void check_options(const KfacOptions& o) {
         fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
                     o.conv_subsampling));
   if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
+  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
+    throw UsageError(
+        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
+                    *o.accumulate->constant()));
 }
 
 Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
@@ -106,6 +110,7 @@ void Preconditioner::adopt(const plan::Kfac& kfac) {
   if (!all.damping) all.damping = kfac.damping;
   if (!all.decay) all.decay = kfac.decay;
   if (!all.kl_clip) all.kl_clip = kfac.clips ? kfac.kl : 0.0;
+  if (!all.accumulate && kfac.accumulate) all.accumulate = static_cast<double>(*kfac.accumulate);
   all = with_defaults(std::move(all));
   check_options(all);
   options_ = std::move(all);
@@ -113,7 +118,8 @@ void Preconditioner::adopt(const plan::Kfac& kfac) {
 
 void Preconditioner::begin_step() {
   if (factors_due())
-    collector_.begin(step_, [this, step = step_] { return options_.loss_scale.at(step); });
+    collector_.begin(step_,
+                     [this, step = step_] { return options_.loss_scale.at(step) / accumulated(); });
   else
     collector_.end();
 }
@@ -137,6 +143,29 @@ void Preconditioner::set_enqueues(bool yes) {
 
 double Preconditioner::damping() const {
   return lm_ ? lm_->damping() : options_.damping->at(step_);
+}
+
+void Preconditioner::warn_of_passes() {
+  const int passes = collector_.passes();
+  const double expected = accumulated();
+  if (passes == 0 || passes == expected || warned_passes_) return;
+  const bool scale_says_it =
+      std::abs(options_.loss_scale.constant().value_or(0) * passes - 1) < 1e-9;
+  const bool is_sum = options_.loss_average->over == LossAverage::Over::sum;
+  const bool is_drawn = options_.fisher != Fisher::empirical && !lm_;  // a draw has no scale
+  if (!options_.accumulate && (scale_says_it || is_sum || is_drawn)) return;
+  warned_passes_ = true;
+  log::warning(fmt::format(
+      "K-FAC: step {}: found {} backward passes, expected {}: {} (said once)", step_, passes,
+      options_.accumulate ? fmt::format("accumulate={}", expected)
+                          : "1, as accumulate= is not said",
+      options_.accumulate
+          ? fmt::format("factors are right if each loss is divided by {}", expected)
+          : fmt::format(
+                "if each loss is divided by {0}, say accumulate={0}, as an option or in the "
+                "strategy's kfac(...); the factors of losses that are added up undivided "
+                "are those of their mean",
+                passes)));
 }
 
 void Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {

@@ -62,6 +62,10 @@ class Preconditioner {
   /// By the options or the Levenberg-Marquardt rule; of what that decides on a device it waits for
   /// it.
   double damping() const;
+  /// Backward passes of a step whose losses are divided by so many; 1 unless it is said.
+  double accumulated() const { return options_.accumulate ? options_.accumulate->at(step_) : 1; }
+  /// Warns, once, if passes of this step would make other factors than those of their losses.
+  void warn_of_passes();
   /// NaN if a device decides it.
   double known_damping() const;
   /// Null if the options do not ask for it.
@@ -177,7 +181,7 @@ class Preconditioner {
   std::int64_t step_ = 0;
   torch::optim::Optimizer* optimizer_ = nullptr;
   double last_rate_ = 0;  // of the last step that counted
-  bool warned_unbound_ = false;
+  bool warned_unbound_ = false, warned_passes_ = false;
   bool enqueues_ = false;
   LateFindings findings_;
   at::Tensor wrong_judges_;  // f64: how many ranks gave losses if not all did, else 0

@@ -49,6 +49,19 @@ std::array<at::Tensor, kNumbers> entries_of(const at::Tensor& values) {
   return entries;
 }
 
+/// [3], of the terms' sum: products[i] is the Jacobian times the plane's i-th vector.
+at::Tensor curvature_of(const ShownLoss& loss, const Tensors& products) {
+  const c10::NoGradGuard no_grad;
+  const auto bend = [&](std::size_t i, std::size_t j) {
+    const at::Tensor bent = hessian_product(loss.output, loss.kind, products[j]);
+    return product_of(products[i], loss.counted.masked(bent));
+  };
+  const at::Tensor first = bend(0, 0);
+  const bool is_plane = products.size() > 1;
+  return at::stack({first, is_plane ? bend(0, 1) : at::zeros_like(first),
+                    is_plane ? bend(1, 1) : at::zeros_like(first)});
+}
+
 /// Of parallel vectors, or without a last update, the determinant is roundings at most: the step
 /// goes along the direction alone.
 constexpr double kParallel = 1e-14;
@@ -93,22 +106,17 @@ QuadraticModel plane_of(const Tensors& gradients, const Tensors& direction,
                      sum_of_products(last_update, last_update)})};
 }
 
-QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
-                               const Tensors& parameters, const Tensors& gradients,
-                               const Tensors& direction, const Tensors& last_update) {
+QuadraticModel quadratic_model(const ShownLosses& losses, const Tensors& parameters,
+                               const Tensors& gradients, const Tensors& direction,
+                               const Tensors& last_update) {
   std::vector<Tensors> plane{direction};
   if (!last_update.empty()) plane.push_back(last_update);
-  const Tensors products = jacobian_products(output, parameters, plane);
-  const c10::NoGradGuard no_grad;
   QuadraticModel model = plane_of(gradients, direction, last_update);
-  const auto bend = [&](std::size_t i, std::size_t j) {
-    const at::Tensor bent = hessian_product(output, loss, products[j]);
-    return product_of(products[i], terms.counted.masked(bent)).div_(terms.terms);
-  };
-  const at::Tensor first = bend(0, 0);
-  const bool is_plane = plane.size() > 1;
-  model.curvature = at::stack({first, is_plane ? bend(0, 1) : at::zeros_like(first),
-                               is_plane ? bend(1, 1) : at::zeros_like(first)});
+  for (const ShownLoss& loss : losses.all)
+    if (loss.terms > 0)
+      model.curvature =
+          model.curvature + curvature_of(loss, jacobian_products(loss.output, parameters, plane))
+                                .div_(loss.terms * losses.passes);
   return model;
 }
 

@@ -42,15 +42,21 @@ std::vector<at::Tensor> jacobian_products(const at::Tensor& output,
                                           const std::vector<at::Tensor>& parameters,
                                           const std::vector<std::vector<at::Tensor>>& vectors);
 
-/// What a batch's loss divides by, and which of its labels count.
-struct CountedTerms {
+/// The loss of a pass: what it is of, what it divides by, and which of its labels count.
+struct ShownLoss {
+  at::Tensor output;
+  LossKind kind = LossKind::softmax_cross_entropy;
   double terms = 1;
   CountedPositions counted = {};
 };
+/// The sum of these, divided by `passes`.
+struct ShownLosses {
+  const std::vector<ShownLoss>& all;
+  double passes = 1;
+};
 
 /// For one batch.
-QuadraticModel quadratic_model(const at::Tensor& output, LossKind loss, const CountedTerms& terms,
-                               const std::vector<at::Tensor>& parameters,
+QuadraticModel quadratic_model(const ShownLosses& losses, const std::vector<at::Tensor>& parameters,
                                const std::vector<at::Tensor>& gradients,
                                const std::vector<at::Tensor>& direction,
                                const std::vector<at::Tensor>& last_update);

@@ -72,6 +72,7 @@ struct Tuned {
   bool in_plan;  // the Plan depends on it
 };
 constexpr std::array kTuned{
+    Tuned{"accumulate", "accumulate", &KfacOptions::accumulate, false},
     Tuned{"factors", "factor_interval", &KfacOptions::factor_interval, true},
     Tuned{"inverses", "inverse_interval", &KfacOptions::inverse_interval, true},
     Tuned{"damping", "damping", &KfacOptions::damping, false},
@@ -79,6 +80,7 @@ constexpr std::array kTuned{
     Tuned{"kl", "kl_clip", &KfacOptions::kl_clip, false}};
 
 double number_in(const plan::Kfac& kfac, std::string_view option) {
+  if (option == "accumulate") return static_cast<double>(kfac.accumulate.value_or(1));
   if (option == "factors") return static_cast<double>(kfac.factor_interval);
   if (option == "inverses") return static_cast<double>(kfac.inverse_interval);
   if (option == "damping") return kfac.damping;

@@ -174,6 +174,18 @@ TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
   EXPECT_THAT(message_of("ddp+fp16+topk+kfac(spd)"), HasSubstr("one codec or compressor"));
 }
 
+TEST(Kfac, WhatItAdvisesIsAccepted) {
+  for (const int ranks : {3, 5, 7, 12}) {
+    const std::string message = message_of("kfac(hybrid, fraction=0.72)", ranks);
+    const std::size_t at = message.find("such as fraction=");
+    ASSERT_NE(at, std::string::npos) << ranks << ": " << message;
+    const std::string advised = fmt::format("kfac(hybrid, {})", message.substr(at + 8));
+    EXPECT_NO_THROW(planned(advised, ranks)) << advised;
+  }
+  EXPECT_EQ(Kfac::parse(doc::parse_component("kfac(hybrid, fraction=1/4)")).fraction, 0.25);
+  EXPECT_THAT(message_of("kfac(hybrid, fraction=1/0)"), HasSubstr("expected a number"));
+}
+
 TEST(Kfac, WithoutBlocksItSaysWhatToDo) {
   doc::Workload w = workload();
   w.blocks.clear();

@@ -1243,6 +1243,100 @@ def kfac_accumulates():
     refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=0)"), "1 to 10000", kind=lt.UsageError)
 
 
+def kfac_by_hand(weights, steps, rate, damping):
+    """The steps of a two-layer tagger in f64, written anew (docs/kfac.md, Conventions): every factor and inverse in every step, no clip.
+    `steps`: inputs [rows, features] and classes of all rows that count, over all ranks."""
+    w = [torch.cat([weights[i].detach(), weights[i + 1].detach()[:, None]], 1) for i in (0, 2)]
+    averages, updates = [], 0
+    for x, y in steps:
+        if not len(y):
+            continue  # no gradient, nothing for the averages
+        ones = torch.ones(len(y), 1, dtype=x.dtype)
+        inputs = [torch.cat([x, ones], 1)]
+        hidden = torch.tanh(inputs[0] @ w[0].T)
+        inputs.append(torch.cat([hidden, ones], 1))
+        outer = torch.softmax(inputs[1] @ w[1].T, 1) - nn.functional.one_hot(y, len(w[1]))
+        gradients = [(outer @ w[1][:, :-1]) * (1 - hidden ** 2), outer]
+        new = [(a.T @ a / len(y), g.T @ g / len(y)) for a, g in zip(inputs, gradients)]
+        updates += 1
+        rho = min(1 - 1 / updates, 0.95)
+        averages = [tuple(rho * o + (1 - rho) * n for o, n in zip(old, now)) for old, now in zip(averages, new)] if averages else new
+        for i, (a, g) in enumerate(averages):
+            pi, gamma = ((a.trace() / len(a)) / (g.trace() / len(g))) ** 0.5, damping ** 0.5
+            whole = gradients[i].T @ inputs[i] / len(y)
+            inverses = [torch.linalg.inv(m + d * torch.eye(len(m), dtype=m.dtype)) for m, d in ((a, pi * gamma), (g, gamma / pi))]
+            w[i] = w[i] - rate * inverses[1] @ whole @ inverses[0]
+    return [part for one in w for part in (one[:, :-1], one[:, -1])]
+
+
+@use
+def kfac_of_language_models():
+    """Each layout, with and without targets that do not count, of ranks with different numbers of them, and one step in which the
+    first rank has none that counts: the steps written by hand of the positions that count."""
+    size, rank, classes = dist.get_world_size(), dist.get_rank(), 5
+    text = "damping=0.1, factors=1, inverses=1, kl=0"
+
+    def batch(step, r, positions, ignored):
+        g = torch.Generator().manual_seed(100 * step + r)
+        x, y = torch.randn(4, positions, 6, generator=g, dtype=torch.double), torch.randint(classes, (4, positions), generator=g)
+        if ignored is not None:
+            y[torch.rand(4, positions, generator=g) < 0.15 * (r + 1)] = ignored
+            if step == 2 and r == 0:
+                y[:] = ignored
+        return x, y
+
+    shown = {"last": lambda k, out, y, i: k.loss_of(out, y, ignore_index=i), "second": lambda k, out, y, i: k.loss_of(out.transpose(1, 2), y, i),
+             "flat": lambda k, out, y, i: k.loss_of(out.flatten(0, 1), y.flatten(), i), "flat targets": lambda k, out, y, i: k.loss_of(out, y.flatten(), i),
+             "slice": lambda k, out, y, i: k.loss_of(out, y, i), "said": lambda k, out, y, i: k.loss_of(out, y, i, layout="classes_last"),
+             "untold": lambda k, out, y, i: k.loss_of(out, layout="classes_last")}
+    for how, show in shown.items():
+        for ignored in (None, -100, 3) if how != "untold" else (None,):
+            for ranks in (False, True):
+                positions = classes if how == "said" else 3  # where both layouts fit
+                torch.manual_seed(1)
+                model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, classes)).double()
+                counted = []
+                for step in range(4):
+                    parts = [batch(step, r, positions, ignored) for r in (range(size) if ranks else [0])]
+                    x, y = torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+                    counted.append((x[y != ignored], y[y != ignored]) if ignored is not None else (x.flatten(0, 1), y.flatten()))
+                want = kfac_by_hand(list(model.parameters()), counted, 0.2, 0.1)
+                one = (lt.DataParallel(model, f"ddp+kfac(spd, {text})", loss_average="batch_positions") if ranks
+                       else lt.KFAC(model, f"kfac({text})", loss_average="batch_positions"))
+                opt = torch.optim.SGD(model.parameters(), 0.2)
+                for step in range(4):
+                    x, y = batch(step, rank if ranks else 0, positions, ignored)
+                    if how == "slice":  # a position that the loss is not of
+                        x = nn.functional.pad(x, (0, 0, 0, 1), value=0.7)
+                    out = (one if ranks else model)(x)[:, :positions]
+                    index = -100 if ignored is None else ignored
+                    show(one.kfac if ranks else one, out, y, index)
+                    if ranks:
+                        one.set_batch((y != index).sum())
+                    nn.functional.cross_entropy(out.flatten(0, 1), y.flatten(), ignore_index=index).backward()
+                    one.step(opt)
+                    opt.zero_grad()
+                for (name, p), q in zip(model.named_parameters(), want):
+                    assert (p - q).abs().max() < 1e-12, (how, ignored, ranks, name, (p - q).abs().max())
+                if ranks:
+                    one.close()
+
+    model = nn.Linear(6, classes)
+    pre = lt.KFAC(model, loss_average="batch_positions")
+    out, square = model(torch.zeros(2, 3, 6)), model(torch.zeros(2, classes, 6))
+    y = torch.zeros(2, 3, dtype=torch.long)
+    for attempt, *says in ((lambda: pre.loss_of(out), "layout=\"classes_last\""),
+                           (lambda: lt.KFAC(model).loss_of(out), "layout=\"classes_last\""),
+                           (lambda: pre.loss_of(square, y.new_zeros(2, classes)), "fit both layouts", "layout=\"classes_second\""),
+                           (lambda: pre.loss_of(out, y, layout="BTV"), "classes_last", "classes_second"),
+                           (lambda: pre.loss_of(out, y[:, :2]), "found targets [2, 2] for the output [2, 3, 5]"),
+                           (lambda: pre.loss_of(out, torch.softmax(out, -1)), "layout="),
+                           (lambda: pre.sample_fisher(out, "softmax_cross_entropy"), "layout=\"classes_last\"")):
+        refused(attempt, *says)
+    pre.loss_of(out, torch.softmax(out, -1), layout="classes_last")
+    pre.loss_of(out.flatten(0, 1), torch.softmax(out, -1).flatten(0, 1))
+
+
 class Waves(nn.Module):
     """The network of tests/torch_adapter/shared_damping_test.cpp: weights, and below inputs and targets, by formulas."""
 

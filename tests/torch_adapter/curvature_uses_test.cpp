@@ -6,6 +6,7 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -279,18 +280,24 @@ TEST(CurvatureUses, UnequalPassesOfOneRankTakeTheStepsOfTheJoinedBatch) {
   const std::vector<RandomStep> steps = random_steps(6, kPasses, false);
   KfacOptions options = uses_options(2, 4);
   const Ended expected = joined(steps, options, false);
-  options.accumulate = kPasses;
+  const auto passes = [&](std::int64_t s) {  // those with samples
+    const auto& batches = steps[static_cast<std::size_t>(s)].ranks;
+    return static_cast<double>(std::count_if(batches.begin(), batches.end(),
+                                             [](const RankBatch& b) { return b.samples() > 0; }));
+  };
+  options.accumulate = passes;
   BranchNet net;
   KFAC pre(*net, options);
   torch::optim::SGD optimizer = optimizer_of(*net);
-  for (const RandomStep& step : steps) {
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    const RandomStep& step = steps[s];
     optimizer.zero_grad();
     net->freeze(step.frozen);
     const auto samples = static_cast<double>(step.samples());
     for (const RankBatch& batch : step.ranks) {
       if (batch.samples() == 0) continue;
       const torch::Tensor loss = loss_of_batch(net, batch);
-      pre.set_loss_terms(samples / kPasses);
+      pre.set_loss_terms(samples / passes(static_cast<std::int64_t>(s)));
       (loss * (static_cast<double>(batch.samples()) / samples)).backward();
     }
     EXPECT_FALSE(pre.step().skipped);

@@ -4,8 +4,11 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <array>
+
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 
 namespace linerate::torch_adapter {
@@ -48,15 +51,32 @@ KfacOptions options_of(Over average, Fisher fisher = Fisher::empirical) {
           .learning_rate = [](std::int64_t) { return kRate; }};
 }
 
+/// How a batch's loss is shown: the mask before the forward pass, or the targets behind it, with
+/// the output in one of these shapes.
+enum class Shown { mask, last, second, flat, flat_targets };
+
+/// Forward pass, and what is said of its loss; the logits [..., classes].
+torch::Tensor shown(KFAC& pre, Tagger& net, const Data& data, Shown how) {
+  if (how == Shown::mask) pre.count_only(counted(data));
+  const torch::Tensor logits = net(data.inputs);
+  if (how == Shown::last) pre.loss_of(logits, data.targets, {.ignore_index = kIgnored});
+  if (how == Shown::second) pre.loss_of(logits.movedim(-1, 1), data.targets);
+  if (how == Shown::flat) pre.loss_of(logits.flatten(0, 1), data.targets.flatten());
+  if (how == Shown::flat_targets) pre.loss_of(logits, data.targets.flatten());
+  return logits;
+}
+constexpr std::array kShown{Shown::mask, Shown::last, Shown::second, Shown::flat,
+                            Shown::flat_targets};
+
 /// Steps of one rank. `masks`: the labels that do not count are still in the batch.
-std::vector<torch::Tensor> alone(const Data& data, bool masks, Fisher fisher = Fisher::empirical) {
+std::vector<torch::Tensor> alone(const Data& data, bool masks, Fisher fisher = Fisher::empirical,
+                                 Shown how = Shown::mask) {
   Tagger net;
   KFAC pre(*net, options_of(masks ? Over::batch_positions : Over::batch, fisher));
   torch::optim::SGD optimizer = optimizer_of(*net);
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
-    if (masks) pre.count_only(counted(data));
-    const torch::Tensor logits = net(data.inputs);
+    const torch::Tensor logits = masks ? shown(pre, net, data, how) : net(data.inputs);
     if (fisher == Fisher::exact)
       pre.exact_fisher(masks ? logits.movedim(-1, 1) : logits, LossKind::softmax_cross_entropy);
     cross_entropy_of(logits, data.targets).backward();
@@ -72,7 +92,9 @@ TEST_P(MaskedPositions, AreLeftOutOfBothFactorsAndOfTheTerms) {
   const Data data = sentences();
   ASSERT_LT(counted(data).sum().item<std::int64_t>(), kSamples * kWords - 5);
   const auto expected = alone(words_of(data), false, GetParam());
-  EXPECT_LT(largest_difference(alone(data, true, GetParam()), expected), 1e-12);
+  for (const Shown how : kShown)
+    EXPECT_LT(largest_difference(alone(data, true, GetParam(), how), expected), 1e-12)
+        << static_cast<int>(how);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fishers, MaskedPositions,
@@ -82,9 +104,15 @@ TEST(MaskedPositions, CountAmongThoseOfAllRanks) {
   const Data data = sentences();
   const auto expected = alone(words_of(data), false);
   for (const int ranks : {2, 4})
-    for (const char* kfac : {"d", "mpd", "mem", "hybrid, fraction=0.5", "spd"}) {
+    for (const auto& [kfac, how] : {std::pair{"d", Shown::mask},
+                                    {"mpd", Shown::last},
+                                    {"mem", Shown::second},
+                                    {"hybrid, fraction=1/2", Shown::flat},
+                                    {"spd", Shown::mask},
+                                    {"spd", Shown::last},
+                                    {"spd, fusion=none", Shown::flat_targets}}) {
       const std::string strategy = std::string("ddp+kfac(") + kfac + ", inverses=2)";
-      expect_weights(strategy + ", masked", ranks, expected, [&](Communicator& c) {
+      expect_weights(strategy + ", masked", ranks, expected, [&, how = how](Communicator& c) {
         const Data mine = data.of(c);
         const auto labels = counted(mine).sum().item<std::int64_t>();
         Tagger net;
@@ -94,8 +122,7 @@ TEST(MaskedPositions, CountAmongThoseOfAllRanks) {
         for (int step = 0; step < kSteps; ++step) {
           optimizer.zero_grad();
           parallel.set_batch(labels);
-          pre.count_only(counted(mine));
-          cross_entropy_of(net(mine.inputs), mine.targets).backward();
+          cross_entropy_of(shown(pre, net, mine, how), mine.targets).backward();
           parallel.step(pre, optimizer);
         }
         return weights_of(*net);
@@ -112,7 +139,7 @@ TEST(MaskedPositions, AreOfOneBatch) {
   cross_entropy_of(net(data.inputs), data.targets).backward();
   pre.step();
   const torch::Tensor logits = net(data.inputs);
-  pre.loss_of(logits.movedim(-1, 1));  // of all positions
+  pre.loss_of(logits.movedim(-1, 1), {.layout = OutputLayout::classes_second});
   cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
   pre.step();
   Tagger other;
@@ -126,6 +153,147 @@ TEST(MaskedPositions, AreOfOneBatch) {
     EXPECT_LT(
         (net->parameters()[p].grad() - other->parameters()[p].grad()).abs().max().item<double>(),
         1e-12);
+}
+
+/// Sentences in passes with some labels each, or none: losses of their labels' mean over n passes
+/// have the factors of all words that have a label.
+TEST(MaskedPositions, OfAccumulatedPassesAreLeftOutOfEach) {
+  Data data = sentences();
+  data.targets.slice(0, 0, 4).fill_(kIgnored);  // all of a pass
+  for (const Shown how : kShown) {
+    Tagger net, other;
+    KfacOptions options = options_of(Over::batch_positions);
+    options.accumulate = 6;
+    KFAC pre(*net, options), whole(*other, options_of(Over::batch));
+    for (int i = 0; i < 6; ++i) {
+      const Data part{data.inputs.slice(0, 4 * i, 4 * i + 4),
+                      data.targets.slice(0, 4 * i, 4 * i + 4)};
+      const torch::Tensor loss = cross_entropy_of(shown(pre, net, part, how), part.targets) / 6;
+      loss.backward();
+    }
+    const Data words = words_of(data);
+    cross_entropy_of(other(words.inputs), words.targets).backward();
+    pre.step();
+    whole.step();
+    const KfacState ours = pre.save(), theirs = whole.save();
+    for (std::size_t l = 0; l < ours.layers.size(); ++l)
+      EXPECT_LT(largest_difference({ours.layers[l].a.average, ours.layers[l].g.average},
+                                   {theirs.layers[l].a.average, theirs.layers[l].g.average}),
+                1e-12)
+          << static_cast<int>(how);
+  }
+}
+
+/// Nothing is learnt of it, and nothing is not a number.
+TEST(MaskedPositions, OfAWholeBatchLeaveTheAverages) {
+  Data data = sentences();
+  Data none = data;
+  none.targets = torch::full_like(data.targets, kIgnored);
+  for (const Shown how : kShown) {
+    Tagger net;
+    KFAC pre(*net, options_of(Over::batch_positions));
+    const auto step = [&](const Data& batch) {
+      net->zero_grad();
+      cross_entropy_of(shown(pre, net, batch, how), batch.targets).backward();
+      const KfacStep done = pre.step();
+      EXPECT_FALSE(done.skipped);
+      EXPECT_TRUE(done.failures.empty());
+      return pre.save();
+    };
+    step(none);
+    const KfacState first = step(data), second = step(none);
+    for (std::size_t l = 0; l < first.layers.size(); ++l) {
+      EXPECT_EQ(first.layers[l].a.updates, 1);
+      EXPECT_EQ(second.layers[l].a.updates, 1);
+      EXPECT_TRUE(torch::equal(first.layers[l].g.average, second.layers[l].g.average));
+    }
+  }
+}
+
+struct LayoutCase {
+  std::vector<std::int64_t> output, target;  // target: empty if there is none
+  std::optional<OutputLayout> said;
+  double terms = 0;          // 0: an error
+  std::string message = {};  // a part of it
+};
+
+/// M of a layer's G: its gradients times their number are those of a term.
+TEST(MaskedPositions, TheLayoutFollowsFromTheTargets) {
+  using enum OutputLayout;
+  const std::string asks = "layout=\"classes_last\"";
+  const std::vector<LayoutCase> cases = {
+      {{6, 3}, {}, {}, 6},
+      {{6, 3}, {6}, {}, 6},
+      {{6, 3}, {2, 3}, {}, 6},
+      {{2, 4, 3}, {2, 4}, {}, 8},
+      {{2, 4, 3}, {8}, {}, 8},
+      {{2, 4, 3}, {2, 3}, {}, 6},
+      {{2, 4, 3}, {}, classes_last, 8},
+      {{2, 4, 3}, {}, classes_second, 6},
+      {{2, 4, 3}, {2, 4}, classes_last, 8},
+      {{2, 4, 5, 3}, {2, 5, 3}, {}, 30},
+      {{2, 4, 5, 3}, {2, 4, 5}, {}, 40},
+      {{2, 3, 3}, {2, 3}, classes_last, 6},
+      {{2, 3, 3}, {2, 3}, {}, 0, "fit both layouts"},
+      {{2, 4, 3}, {}, {}, 0, asks},
+      {{2, 4, 3}, {2, 4}, classes_second, 0, "does not fit"},
+      {{2, 4, 3}, {2, 5}, {}, 0, "found targets [2, 5] for the output [2, 4, 3]"},
+      {{6, 3}, {5}, {}, 0, "expected [6]"},
+  };
+  for (const LayoutCase& c : cases) {
+    KfacOptions options = options_of(Over::batch_positions);
+    torch::nn::Linear layer(4, c.output.back());
+    layer->to(torch::kDouble);
+    KFAC pre(*layer, options);
+    std::vector<std::int64_t> in = c.output;
+    in.back() = 4;
+    std::string found;
+    const torch::Tensor output = layer(torch::randn(in, torch::kDouble));
+    const LossView view{.layout = c.said};
+    try {
+      if (c.target.empty())
+        pre.loss_of(output, view);
+      else
+        pre.loss_of(output, torch::zeros(c.target, torch::kLong), view);
+    } catch (const UsageError& e) {
+      found = e.what();
+    }
+    EXPECT_EQ(found.empty(), c.terms > 0) << found;
+    if (c.terms == 0) {
+      EXPECT_THAT(found, HasSubstr(c.message));
+      continue;
+    }
+    (output.square().sum() / 2 / c.terms).backward();
+    pre.step();
+    const torch::Tensor rows = output.detach().flatten(0, -2);
+    const torch::Tensor g = rows.t().matmul(rows) / c.terms;
+    const torch::Tensor upper = g.index({torch::ones_like(g, torch::kBool).triu()});
+    EXPECT_LT((pre.save().layers[0].g.average - upper).abs().max().item<double>(), 1e-12);
+  }
+}
+
+TEST(MaskedPositions, ThatComeTooLateAreRefused) {
+  const Data data = sentences();
+  const auto message = [](auto&& run) -> std::string {
+    try {
+      run();
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  Tagger net;
+  KFAC pre(*net, options_of(Over::batch_positions));
+  torch::Tensor logits = net(data.inputs);
+  pre.loss_of(logits, {.layout = OutputLayout::classes_last});
+  cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
+  pre.step();
+  logits = net(data.inputs);  // the first batch had no targets
+  EXPECT_THAT(message([&] { pre.loss_of(logits, data.targets); }), HasSubstr("every batch"));
+  logits = net(data.inputs);
+  pre.loss_of(logits, {.layout = OutputLayout::classes_last});
+  cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
+  EXPECT_THAT(message([&] { pre.loss_of(logits, data.targets); }), HasSubstr("between"));
 }
 
 TEST(MaskedPositions, OfAnotherShapeAreRefused) {
@@ -147,6 +315,10 @@ TEST(MaskedPositions, OfAnotherShapeAreRefused) {
               }),
               HasSubstr("labels [2, 3], the loss's output is [2, 5, 4]"));
   KfacOptions reducing = options_of(Over::batch_positions);
+  EXPECT_THAT(message([&] {
+                pre.loss_of(net(torch::zeros({2, 4}, torch::kLong)));
+              }),
+              HasSubstr("layout=\"classes_last\""));
   reducing.shared_positions = SharedPositions::reduce;
   KFAC reduces(*net, reducing);
   EXPECT_THAT(message([&] {

@@ -32,7 +32,6 @@ class OptionReader {
   /// A whole number; absent: `otherwise`. Throws UsageError.
   std::int64_t integer(std::string_view key, std::int64_t otherwise);
   /// A decimal number. Throws UsageError.
-  /// "0.25", or a fraction: "1/4".
   std::optional<double> number(std::string_view key);
   /// As it is written; absent: `otherwise`.
   std::string text(std::string_view key, const std::string& otherwise);

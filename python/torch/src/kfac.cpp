@@ -25,6 +25,8 @@ using torch_adapter::LayerKind;
 using torch_adapter::LayerSpec;
 using torch_adapter::LossAverage;
 using torch_adapter::LossKind;
+using torch_adapter::LossView;
+using torch_adapter::OutputLayout;
 using Unlocked = py::call_guard<py::gil_scoped_release>;
 
 LayerKind kind_of(const std::string& name) {
@@ -84,6 +86,17 @@ LossKind loss_of(const std::string& name) {
       "KFAC: loss=: expected softmax_cross_entropy, binary_cross_entropy, squared_error or "
       "half_squared_error, found \"" +
       name + "\"");
+}
+
+std::optional<OutputLayout> layout_of(const std::optional<std::string>& name) {
+  if (!name) return std::nullopt;
+  if (*name == "classes_last") return OutputLayout::classes_last;
+  if (*name == "classes_second") return OutputLayout::classes_second;
+  throw UsageError(
+      "KFAC: layout=: expected classes_last, of an output [B, T, V], or classes_second, of one of "
+      "[N, "
+      "C, positions...], found \"" +
+      *name + "\"");
 }
 
 /// Numbers of levenberg_marquardt=, by the names of the C++ options.
@@ -181,11 +194,12 @@ void add_kfac(py::module_& m) {
           Unlocked())
       .def(
           "loss_of",
-          [](PythonKfac& k, const at::Tensor& output, const std::optional<std::string>& loss) {
-            if (loss)
-              k.kfac->loss_of(output, loss_of(*loss));
-            else
-              k.kfac->loss_of(output);
+          [](PythonKfac& k, const at::Tensor& output, const std::optional<at::Tensor>& target,
+             std::int64_t ignore_index, const std::optional<std::string>& layout,
+             const std::optional<std::string>& loss) {
+            LossView view{.ignore_index = ignore_index, .layout = layout_of(layout)};
+            if (loss) view.loss = loss_of(*loss);
+            k.kfac->loss_of(output, target.value_or(at::Tensor()), view);
           },
           Unlocked())
       .def(

@@ -88,6 +88,8 @@ TEST(InPlace, ChangesOfAnInputComeTooLate) {
   set_weights(*layer, 305);
   KFAC pre(*layer, empirical());
   at::Tensor x = noise({3, 4}, 306);
+  layer(x).sum().backward();  // the first batch's input waits for targets, if any come
+  layer->zero_grad();
   const at::Tensor joint = torch::cat({x.clone(), torch::ones({3, 1}, at::kDouble)}, 1);
   layer(x);
   x.zero_();

@@ -50,11 +50,17 @@ class KFAC {
   /// Every layer with parameters: what its factors look like, or why it is left to the optimizer.
   const std::vector<RegisteredLayer>& registration_report() const;
 
-  /// Between a forward and its backward pass: what the loss is computed from, or the number of its
-  /// terms. Needed if it is averaged over positions, or if dimension 0 of the first layer's input
-  /// is not the samples.
-  void loss_of(const at::Tensor& output);
-  /// The number itself instead of an output to take it from.
+  /// Between a forward and its backward pass: what the loss is computed from. Needed if it is
+  /// averaged over positions, or if dimension 0 of the first layer's input is not the samples.
+  /// `output`: [N], [N, classes], or of more dimensions in the layout that `view` or the target
+  /// names. Throws UsageError if neither does.
+  void loss_of(const at::Tensor& output, const LossView& view = {});
+  /// `target`: classes, [N] or [N, positions...], or these as one dimension; or values of the
+  /// output's shape, which say nothing of its layout. Classes that are view.ignore_index do not
+  /// count, as in count_only(). Give a target in every batch, or in none. Throws UsageError for
+  /// another shape, and if both layouts fit and `view` names none.
+  void loss_of(const at::Tensor& output, const at::Tensor& target, const LossView& view = {});
+  /// The number of the loss's terms instead of an output to take it from.
   void set_loss_terms(double terms);
   /// The same with Levenberg-Marquardt, which looks at the loss's curvature: instead of arguments
   /// of step(); the only way if a DataParallel shares the steps. The graph is kept until step():

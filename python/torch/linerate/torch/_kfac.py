@@ -54,7 +54,7 @@ class KFAC:
 
     def __init__(self, model, strategy="kfac", *, loss_average="batch", accumulate=None, skip=(), seed=0, scaler=None,
                  levenberg_marquardt=None, _shared=False):
-        if accumulate is not None and (not isinstance(accumulate, int) or accumulate < 1):
+        if accumulate is not None and not (hasattr(accumulate, "__index__") and accumulate >= 1):
             raise _core.UsageError(f"KFAC: accumulate=: expected the number of backward passes of a step, 1 or more, found {accumulate!r}")
         text = strategy if "+" in strategy else f"ddp+{strategy}"
         found, self._left = [], []
@@ -80,16 +80,28 @@ class KFAC:
         """Between forward and backward: the number of terms of the loss, if dimension 0 of the first layer's input is not it."""
         self._core.set_loss_terms(float(terms))
 
-    def loss_of(self, output, loss=None):
-        """Between forward and backward: what the loss is computed from, if it is averaged over positions; with lm=on always, and
-        `loss`, whose second derivatives are looked at: "softmax_cross_entropy", "binary_cross_entropy" (with logits), "squared_error" or
-        "half_squared_error". With lm=on keep the graph: loss.backward(retain_graph=True)."""
-        self._core.loss_of(output, loss)
+    def loss_of(self, output, target=None, ignore_index=-100, *, layout=None, loss=None):
+        """Between forward and backward: what the loss is computed from, if it is averaged over positions or some targets do not count.
 
-    def sample_fisher(self, output, loss, first_sample=0):
+        `output`: [N, C], [B, T, V] or [N, C, positions...]; which of these follows from the shape of `target`, classes [N], [B, T] or
+        [N, positions...], flat or not. If both fit, or there is no target of classes, say layout="classes_last" of [B, T, V],
+        layout="classes_second" of [N, C, positions...]; UsageError if that is needed. Targets that are `ignore_index` do not count, in the
+        number of terms and in A. Give the targets of every batch, or of none. On several ranks dp.set_batch(number of those that count)
+        weighs the gradients alike.
+        `loss`, with lm=on: whose second derivatives are looked at: "softmax_cross_entropy", "binary_cross_entropy" (with logits),
+        "squared_error" or "half_squared_error". With lm=on keep the graph: loss.backward(retain_graph=True)."""
+        if isinstance(target, str):
+            loss, target = target, None
+        self._core.loss_of(output, target, int(ignore_index), layout, loss)
+
+    def sample_fisher(self, output, loss, first_sample=0, *, layout=None):
         """With fisher=mc, between forward and backward: a backward pass with labels drawn from the model, which G is then made
-        of. `loss` as in loss_of(); `first_sample`: this rank's first among those of all ranks, so that no two draw alike."""
-        self._core.sample_fisher(output, loss, first_sample)
+        of. `loss` and `layout` as in loss_of(), which comes before if some targets do not count; `first_sample`: this rank's first among
+        those of all ranks, so that no two draw alike."""
+        if loss == "softmax_cross_entropy" and output.dim() > 2 and layout not in ("classes_last", "classes_second"):
+            raise _core.UsageError(f"KFAC: sample_fisher(): the output {list(output.shape)} may have its classes last, [B, T, V], or second, "
+                                   "[N, C, positions...]: say layout=\"classes_last\" or layout=\"classes_second\"")
+        self._core.sample_fisher(output.movedim(-1, 1) if layout == "classes_last" and output.dim() > 2 else output, loss, first_sample)
 
     def wants_loss(self):
         """With lm=on, after step(): whether the damping is judged by this update, which takes observe_loss()."""

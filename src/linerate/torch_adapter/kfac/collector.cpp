@@ -22,11 +22,16 @@
 namespace linerate::torch_adapter {
 namespace {
 
+std::uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : tensor._version();
+}
+
 /// One operator's use of a layer; lives as long as the graph that may bring its gradient.
 struct Use {
   std::size_t layer = 0;
   std::int64_t step = 0;
   std::int64_t within = -1;  // the backward pass that computes the layer once more
+  bool waits = false;        // its input, for the targets
   LayerInput input;
 };
 
@@ -54,12 +59,22 @@ bool reaches(const at::Tensor& weight) {
 struct Collector::State : std::enable_shared_from_this<Collector::State> {
   State(const Blocks& all, const Settings& chosen) : blocks(all), settings(chosen) {}
 
+  /// What an operator has read of a layer whose A waits; its memory is what autograd keeps, too.
+  struct HeldInput {
+    std::size_t layer = 0;
+    LayerInput input;
+    std::uint32_t version = 0;
+  };
+
   std::shared_ptr<Use> before(const at::RecordFunction& fn, std::size_t layer);
   void after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn);
   bool arrived(const Use& use, const at::Tensor& gradient);
   void tell(std::size_t layer, FactorSide side, std::int64_t start_ns);
   double terms() const;
   void note_batch(const LayerInput& input, LayerKind kind);
+  bool waits_for_targets() const;
+  void add_held(bool tells);
+  void add(const HeldInput& one);
   void begin_batch();
   void forget_terms();
   bool any_gradient() const;
@@ -81,6 +96,10 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::optional<std::int64_t> samples;
   std::optional<double> stated_terms;
   CountedPositions counted;
+  std::vector<HeldInput> held;
+  bool counted_before = false;  // the forward pass, by count_only()
+  bool targets_came = false;    // those of `held`
+  bool added_whole = false;     // rows of A, without a look at targets
   bool batch_is_over = false;
   bool left_gradients = false;  // a backward pass of this step, in .grad
   std::int64_t noted_pass = -1;
@@ -94,6 +113,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::vector<double> layer_terms;
   double batch_terms = 0;
   std::vector<bool> ever_seen;         // by layer
+  std::optional<bool> shows_targets;   // whether losses come with them; absent: not known yet
   torch::autograd::edge_list outputs;  // of layers, for backward_from()
 };
 
@@ -129,7 +149,7 @@ std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn) {
     const std::int64_t start_ns = steady_ns();
     auto use = watched.state->before(fn, watched.layer);
     if (!use) continue;
-    watched.state->tell(watched.layer, FactorSide::a, start_ns);
+    if (!use->waits) watched.state->tell(watched.layer, FactorSide::a, start_ns);
     auto context = std::make_unique<UseContext>();
     context->state = watched.state;
     context->use = std::move(use);
@@ -149,10 +169,12 @@ void after_use(const at::RecordFunction& fn, at::ObserverContext* context) {
 }  // namespace
 
 void Collector::State::begin_batch() {
+  if (batch_is_over && !shows_targets) shows_targets = false;
   if (settings.average.over != LossAverage::Over::sum) forget_terms();
   samples.reset();
   stated_terms.reset();
   counted = {};
+  counted_before = targets_came = added_whole = false;
   batch_is_over = false;
 }
 
@@ -181,6 +203,7 @@ void Collector::State::note_pass(std::int64_t pass) {
 void Collector::State::discard_batches() {
   for (const auto& block : blocks) block->discard_batch();
   forget_passes();
+  held.clear();
   outputs.clear();
   left_gradients = false;
 }
@@ -201,6 +224,47 @@ void Collector::State::note_batch(const LayerInput& input, LayerKind kind) {
   if (!samples) samples = samples_of(input, kind);
 }
 
+/// A forward pass whose targets are still to come.
+bool Collector::State::waits_for_targets() const {
+  return shows_targets.value_or(true) && !counted_before && !in_backward();
+}
+
+void Collector::State::add(const HeldInput& one) {
+  CurvatureBlock& block = *blocks[one.layer];
+  if (version_of(one.input.tensor) != one.version)
+    throw UsageError(fmt::format(
+        "K-FAC: layer \"{}\": its input was changed in place between its forward pass and "
+        "loss_of(): change a copy",
+        block.layer().name));
+  block.add_input(counted.of(one.input, block.layer().kind));
+}
+
+/// Of this batch, without its positions that do not count.
+void Collector::State::add_held(bool tells) {
+  std::vector<HeldInput> all;
+  {
+    const std::lock_guard lock(mutex);
+    all.swap(held);
+    added_whole = added_whole || !(all.empty() || counted.given() || targets_came);
+    targets_came = false;
+  }
+  const at::DisableRecordFunctionGuard quiet;
+  const c10::NoGradGuard no_grad;
+  for (const HeldInput& one : all) {
+    const std::int64_t start_ns = steady_ns();
+    {
+      const std::lock_guard lock(mutex);
+      if (!active || error) return;
+      try {
+        add(one);
+      } catch (const UsageError&) {
+        error = std::current_exception();
+      }
+    }
+    if (tells) tell(one.layer, FactorSide::a, start_ns);
+  }
+}
+
 std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
   const at::DisableRecordFunctionGuard quiet;  // what is computed here does not count as use
   const c10::NoGradGuard no_grad;
@@ -213,11 +277,17 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
     if (!input) return nullptr;
     input->draw = random_key(random_key(settings.seed, static_cast<std::uint64_t>(step)), layer);
     if (!in_backward()) note_batch(*input, block.layer().kind);  // else it is computed once more
-    block.add_input(counted.of(*input, block.layer().kind));
+    HeldInput one{layer, *input, version_of(input->tensor)};
+    one.input.tensor = input->tensor.detach();
+    const bool waits = waits_for_targets();  // of norm layers too: uses are told of in their order
+    if (waits)
+      held.push_back(std::move(one));
+    else
+      add(one), added_whole = added_whole || !(counted.given() || in_backward());
     ever_seen[layer] = true;
     input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
     return std::make_shared<Use>(
-        Use{layer, step, torch::autograd::get_current_graph_task_id(), std::move(*input)});
+        Use{layer, step, torch::autograd::get_current_graph_task_id(), waits, std::move(*input)});
   } catch (const UsageError&) {
     // A backward pass that builds a graph multiplies with weights in its own ways.
     if (!in_backward()) error = std::current_exception();
@@ -233,6 +303,7 @@ void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFu
   if (!output.requires_grad()) return;
   output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
     const auto alive = state.lock();
+    if (alive) alive->add_held(/*tells=*/true);
     const std::int64_t start_ns = steady_ns();
     if (alive && alive->arrived(*use, at::Tensor(gradient)))
       alive->tell(use->layer, FactorSide::g, start_ns);
@@ -358,6 +429,7 @@ void Collector::end() {
   observed_weights().remove([this](const ObservedWeight& w) { return w.state == state_; });
   const std::lock_guard lock(state_->mutex);
   state_->active = false;
+  state_->held.clear();
   state_->outputs.clear();
   state_->begin_batch();
 }
@@ -373,7 +445,28 @@ void Collector::set_terms(double terms) {
 }
 
 void Collector::loss_of(const at::Tensor& output) {
+  state_->add_held(/*tells=*/true);
   set_terms(loss_terms(state_->settings.average, output, counted()));
+}
+
+void Collector::note_targets(const CountedPositions& counted) {
+  const std::lock_guard lock(state_->mutex);
+  state_->shows_targets = state_->targets_came = true;
+  if (!counted.given()) {
+    if (!state_->counted_before) state_->counted = {};
+    return;
+  }
+  if (state_->active && state_->batch_is_over)
+    throw UsageError(
+        "K-FAC: loss_of(): targets that do not count came after the backward pass: call it "
+        "between the forward and the backward pass");
+  if (state_->active && state_->added_whole)
+    throw UsageError(
+        "K-FAC: loss_of(): targets that do not count, of a batch whose positions have all been "
+        "added: give loss_of() the targets of every batch from the first on, before "
+        "sample_fisher(); "
+        "or say what counts before the forward pass: count_only()");
+  state_->counted = counted;
 }
 
 void Collector::count_only(const at::Tensor& counted) {
@@ -381,6 +474,7 @@ void Collector::count_only(const at::Tensor& counted) {
   const std::lock_guard lock(state_->mutex);
   if (state_->batch_is_over) state_->begin_batch();
   state_->counted = std::move(given);
+  state_->counted_before = true;
 }
 
 CountedPositions Collector::counted() const {
@@ -418,6 +512,7 @@ void Collector::backward_from(const at::Tensor& output, const std::vector<at::Te
 
 void Collector::check() const {
   State& s = *state_;
+  s.add_held(/*tells=*/false);  // who asks may be who listens
   const std::lock_guard lock(s.mutex);
   if (s.error) std::rethrow_exception(s.error);
   std::vector<std::string> unseen, unsampled;

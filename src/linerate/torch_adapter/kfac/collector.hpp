@@ -19,7 +19,9 @@ using Blocks = std::vector<std::unique_ptr<CurvatureBlock>>;
 
 /// A is computed before the operator that uses a layer's weight, G in a hook of that operator's
 /// output: autograd runs it with the gradient of the output as it was then, whatever changes it in
-/// place afterwards. Only with gradients enabled and the module in training mode. Uses within a
+/// place afterwards. If losses come with targets, which may not all count, A waits for them, until
+/// the loss is shown or the backward pass begins; the first batch's A waits to find that out. Only
+/// with gradients enabled and the module in training mode. Uses within a
 /// step add up: of tied modules, of micro-batches. A batch whose gradients are gone (zero_grad)
 /// when the next forward pass begins was thrown away, and so is what it added.
 class Collector {
@@ -40,8 +42,12 @@ class Collector {
   void begin(std::int64_t step, std::function<double()> loss_scale);
   void end();
 
-  /// The next backward pass is of a loss of this output, or of one with so many terms.
+  /// The next backward pass is of a loss of this output, or of one with so many terms. `output`:
+  /// [N], [N, classes] or [N, classes, positions...].
   void loss_of(const at::Tensor& output);
+  /// It has targets, and these of them count. Before loss_of(). Throws UsageError if it is too
+  /// late.
+  void note_targets(const CountedPositions& counted);
   void set_terms(double terms);
 
   /// Before a forward pass: which of its batch's labels count (CountedPositions).

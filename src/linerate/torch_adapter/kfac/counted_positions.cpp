@@ -2,9 +2,17 @@
 
 #include <ATen/TensorIndexing.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/core/error.hpp"
@@ -31,44 +39,166 @@ std::int64_t leading_dims(const at::Tensor& tensor, LayerKind kind) {
   }
 }
 
+using Sizes = std::vector<std::int64_t>;
+
+std::int64_t elements_in(const Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// Of the targets of an output: its own without the classes.
+Sizes sizes_of_targets(const at::Tensor& output, OutputLayout layout) {
+  Sizes sizes = output.sizes().vec();
+  if (sizes.empty()) return sizes;
+  const bool last = layout == OutputLayout::classes_last || sizes.size() == 1;
+  sizes.erase(last ? sizes.end() - 1 : sizes.begin() + 1);
+  return sizes;
+}
+
+/// As they are, or one after the other.
+bool fits_targets(const Sizes& target, const Sizes& expected) {
+  return target == expected || (elements_in(target) == elements_in(expected) &&
+                                (target.size() == 1 || expected.size() <= 1));
+}
+
+/// Values of elements, or classes' probabilities, are no classes.
+bool are_classes(const at::Tensor& target, const at::Tensor& output) {
+  return at::isIntegralType(target.scalar_type(), /*includeBool=*/false) &&
+         (target.sizes() != output.sizes() || output.dim() == 0);
+}
+
+struct Fitting {
+  bool second = false, last = false;
+
+  std::optional<OutputLayout> layout() const {
+    if (second == last) return std::nullopt;
+    return last ? OutputLayout::classes_last : OutputLayout::classes_second;
+  }
+  bool has(OutputLayout layout) const {
+    return layout == OutputLayout::classes_last ? last : second;
+  }
+};
+Fitting fitting(const at::Tensor& output, const Sizes& target) {
+  return {fits_targets(target, sizes_of_targets(output, OutputLayout::classes_second)),
+          fits_targets(target, sizes_of_targets(output, OutputLayout::classes_last))};
+}
+
+[[noreturn]] void refuse_targets(const at::Tensor& output, const at::Tensor& target, bool said) {
+  const Sizes second = sizes_of_targets(output, OutputLayout::classes_second);
+  std::string expected = fmt::format("[{}]", fmt::join(second, ", "));
+  if (output.dim() > 2)
+    expected +=
+        fmt::format(" if the output's classes are its dimension 1, [{}] if they are the last: {}",
+                    fmt::join(sizes_of_targets(output, OutputLayout::classes_last), ", "),
+                    said ? "the layout that is named does not fit" : "one of them");
+  throw UsageError(fmt::format("K-FAC: loss_of(): found targets {} for the output {}; expected {}",
+                               shape_of(target), shape_of(output), expected));
+}
+
+[[noreturn]] void ask_for_layout(const at::Tensor& output, const at::Tensor& target, bool both) {
+  const std::string found =
+      both ? fmt::format("found targets {}, which fit both layouts of", shape_of(target))
+           : std::string("found no targets of classes, which would say the layout of");
+  throw UsageError(
+      fmt::format("K-FAC: loss_of(): {} the output {}; say layout=\"classes_last\" if it is [N, "
+                  "positions..., C], "
+                  "as a language model's [B, T, V] is, or layout=\"classes_second\" if it is [N, "
+                  "C, positions...]",
+                  found, shape_of(output)));
+}
+
+/// `counted`, and nothing else, among all rows of what the output is a slice of, as a language
+/// model's logits[:, :-1] are; undefined if it is not known to be one.
+at::Tensor among_all_rows(const at::Tensor& output, const at::Tensor& counted,
+                          std::int64_t class_dim) {
+  if (!output.is_view() || output.stride(class_dim) != 1) return {};
+  const at::Tensor whole(output._base());
+  const std::int64_t classes = output.size(class_dim);
+  if (!whole.is_contiguous() || whole.size(-1) != classes || counted.numel() == 0 ||
+      whole.numel() == output.numel())
+    return {};
+  at::Tensor rows = at::full({1}, output.storage_offset() - whole.storage_offset(), at::kLong);
+  for (std::int64_t d = 0; d < output.dim(); ++d)
+    if (d != class_dim)
+      rows = rows.unsqueeze(-1) + at::arange(output.size(d), at::kLong) * output.stride(d);
+  at::Tensor all = at::zeros({whole.numel() / classes}, counted.options());
+  all.index_put_({rows.div(classes, "floor").flatten().to(counted.device())}, counted.flatten());
+  return all;
+}
+
+/// Whether the number of terms, or their second derivatives, depend on where classes lie.
+bool needs_layout(const LossView& view, const LossAverage& average, bool has_target) {
+  if (view.loss == LossKind::softmax_cross_entropy) return true;
+  if (average.over == LossAverage::Over::batch_positions) return true;
+  return average.over == LossAverage::Over::batch && !view.loss && !has_target;
+}
+
 }  // namespace
 
-CountedPositions::CountedPositions(const at::Tensor& counted) {
+CountedPositions::CountedPositions(const at::Tensor& counted, const at::Tensor& rows) {
   if (counted.scalar_type() != at::kBool || counted.dim() < 1)
     throw UsageError(fmt::format(
         "K-FAC: count_only(): expected a bool tensor with a label a position, found {} of {}; give "
         "targets != ignore_index",
         shape_of(counted), c10::toString(counted.scalar_type())));
   counted_ = counted.detach().clone();
+  rows_ = rows.defined() ? rows : counted_;
   labels_ = counted_.sum().item<double>();
 }
 
 LayerInput CountedPositions::of(const LayerInput& input, LayerKind kind) const {
   LayerInput left = input;
-  if (!given() || input.images != 1) return left;
-  const std::int64_t leading = leading_dims(input.tensor, kind);
+  const std::int64_t leading = given() ? leading_dims(input.tensor, kind) : 0;
+  if (leading == 0) return left;
   const auto sizes = input.tensor.sizes().slice(0, to_index(leading));
-  if (leading >= counted_.dim() && sizes.slice(0, to_index(counted_.dim())) == counted_.sizes())
-    left.tensor = input.tensor.index({counted_});
-  else if (leading == 1 && sizes[0] == counted_.numel())
-    left.tensor = input.tensor.index({counted_.flatten()});
+  const std::int64_t rows = c10::multiply_integers(sizes);
+  const bool same_order = leading == 1 || rows_.dim() == 1 || sizes[0] == rows_.size(0);
+  if (leading >= rows_.dim() && sizes.slice(0, to_index(rows_.dim())) == rows_.sizes())
+    left.tensor = input.tensor.index({rows_});
+  else if (rows == rows_.numel() * input.images && same_order)
+    left.tensor = input.tensor.flatten(0, leading - 1)
+                      .index({rows_.flatten().repeat_interleave(input.images)});
   return left;
 }
 
 at::Tensor CountedPositions::masked(const at::Tensor& terms) const {
   if (!given()) return terms;
   if (terms.sizes() == counted_.sizes()) return terms * counted_;
-  if (terms.dim() == 2 && terms.size(0) == counted_.numel())
-    return terms * counted_.flatten().unsqueeze(1);
-  const at::Tensor by_class = counted_.unsqueeze(1);
-  std::vector<std::int64_t> expected = by_class.sizes().vec();
-  if (terms.dim() == by_class.dim()) expected[1] = terms.size(1);
-  if (terms.sizes() != expected)
+  const Sizes labels = sizes_of_targets(terms, OutputLayout::classes_second);
+  if (terms.dim() < 2 || !fits_targets(sizes(), labels))
     throw UsageError(fmt::format(
         "K-FAC: count_only() was given labels {}, the loss's output is {}: expected [N, classes, "
         "positions...] for labels [N, positions...], or a row a label",
         shape_of(counted_), shape_of(terms)));
-  return terms * by_class;
+  return terms * counted_.reshape(labels).unsqueeze(1);
+}
+
+ReadLoss read_loss(const at::Tensor& output, const at::Tensor& target, const LossView& view,
+                   const LossAverage& average, const CountedPositions& known) {
+  const bool classes = target.defined() && are_classes(target, output);
+  std::optional<OutputLayout> layout = view.layout;
+  if (classes) {
+    const Fitting fit = fitting(output, target.sizes().vec());
+    if (view.layout ? !fit.has(*view.layout) : !fit.second && !fit.last)
+      refuse_targets(output, target, view.layout.has_value());
+    if (!layout) layout = fit.layout();
+  } else if (known.given() && !layout) {
+    layout = fitting(output, known.sizes()).layout();
+  }
+  if (output.dim() > 2 && !layout && (classes || needs_layout(view, average, target.defined())))
+    ask_for_layout(output, target, classes);
+  ReadLoss read{output, classes ? CountedPositions() : known};
+  if (output.dim() > 2 && layout == OutputLayout::classes_last) read.output = output.movedim(-1, 1);
+  if (!classes) return read;
+  if (output.dim() == 1) read.output = output.unsqueeze(0);  // classes of a single sample
+  Sizes labels = read.output.sizes().vec();
+  labels.erase(labels.begin() + 1);
+  const c10::NoGradGuard no_grad;
+  const at::Tensor labels_counted = target.detach().ne(view.ignore_index).reshape(labels);
+  const bool last = output.dim() < 3 || layout == OutputLayout::classes_last;
+  CountedPositions counted(labels_counted,
+                           among_all_rows(output, labels_counted, last ? output.dim() - 1 : 1));
+  if (!counted.all()) read.counted = std::move(counted);
+  return read;
 }
 
 }  // namespace linerate::torch_adapter

@@ -1,10 +1,17 @@
-// Which positions of a batch count in its loss. Private to torch_adapter.
+// How a loss reads an output: its layout, and which positions of a batch count. Private to
+// torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/layer_input.hpp"
 #include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/loss_kind.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -13,16 +20,19 @@ namespace linerate::torch_adapter {
 class CountedPositions {
  public:
   CountedPositions() = default;
-  /// Throws UsageError.
-  explicit CountedPositions(const at::Tensor& counted);
+  /// Throws UsageError. `rows`: the same for all positions of the layers, if the loss's are a part
+  /// of these; of theirs the others do not count either.
+  explicit CountedPositions(const at::Tensor& counted, const at::Tensor& rows = {});
 
   bool given() const { return counted_.defined(); }
   /// Labels that count; whether each sample has one.
   double labels() const { return labels_; }
+  bool all() const { return labels_ == static_cast<double>(rows_.numel()); }
+  std::vector<std::int64_t> sizes() const { return counted_.sizes().vec(); }
   bool by_sample() const { return counted_.dim() == 1; }
 
   /// What a layer's operator read, without the positions that do not count: of inputs whose leading
-  /// dimensions are those of the mask, or its positions one after the other; others stay. Linear
+  /// dimensions begin with the mask's, or are its positions in the same order; others stay. Linear
   /// layers, embeddings and, by sample, convolutions.
   LayerInput of(const LayerInput& input, LayerKind kind) const;
 
@@ -31,8 +41,20 @@ class CountedPositions {
   at::Tensor masked(const at::Tensor& terms) const;
 
  private:
-  at::Tensor counted_;
+  at::Tensor counted_, rows_;
   double labels_ = 0;
 };
+
+struct ReadLoss {
+  /// [N], [N, classes] or [N, classes, positions...]: a view of the output.
+  at::Tensor output;
+  /// Not given if all targets count.
+  CountedPositions counted;
+};
+
+/// `target` may be undefined; `known` is what count_only() has said of the batch. Throws
+/// UsageError.
+ReadLoss read_loss(const at::Tensor& output, const at::Tensor& target, const LossView& view,
+                   const LossAverage& average, const CountedPositions& known);
 
 }  // namespace linerate::torch_adapter

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/counted_positions.hpp"
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
@@ -53,7 +54,24 @@ void KfacInside::share(KFAC& kfac, std::function<KfacStep()> step) {
 }
 KfacMemory KFAC::memory_usage() const { return impl_->pre.memory(); }
 
-void KFAC::loss_of(const at::Tensor& output) { impl_->pre.collector().loss_of(output); }
+void KFAC::loss_of(const at::Tensor& output, const LossView& view) {
+  loss_of(output, at::Tensor(), view);
+}
+void KFAC::loss_of(const at::Tensor& output, const at::Tensor& target, const LossView& view) {
+  Collector& collector = impl_->pre.collector();
+  const KfacOptions& options = impl_->pre.options();
+  const ReadLoss read = read_loss(output, target, view, *options.loss_average, collector.counted());
+  if (target.defined()) {
+    if (read.counted.given() && options.shared_positions == SharedPositions::reduce)
+      throw UsageError(
+          "K-FAC: loss_of(): targets that do not count: shared_positions = reduce joins positions; "
+          "use expand");
+    collector.note_targets(read.counted);
+  }
+  collector.loss_of(read.output);
+  if (LmUpdate* const lm = impl_->pre.lm(); lm && view.loss)
+    lm->set_loss(read.output, *view.loss, impl_->pre.accumulated());
+}
 void KFAC::count_only(const at::Tensor& counted) {
   if (impl_->pre.options().shared_positions == SharedPositions::reduce && counted.dim() > 1)
     throw UsageError(
@@ -80,8 +98,7 @@ void KFAC::exact_fisher(const at::Tensor& output, LossKind loss) {
 }
 
 void KFAC::loss_of(const at::Tensor& output, LossKind loss) {
-  loss_of(output);
-  if (LmUpdate* const lm = impl_->pre.lm()) lm->set_loss(output, loss, impl_->pre.accumulated());
+  loss_of(output, LossView{.loss = loss});
 }
 
 KfacStep KFAC::step() {

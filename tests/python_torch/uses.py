@@ -3,7 +3,7 @@
 
 usage: torchrun --nproc-per-node N uses.py [NAME ...]
 
-uses_of_models.py and uses_of_loops.py have more. Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within
+uses_of_models.py, uses_of_loops.py and uses_of_scalers.py have more. Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within
 1e-6 on more. Prints "use NAME: ok" on each
 rank, or the error; test_uses.py reads that.
 """
@@ -2086,4 +2086,5 @@ if __name__ == "__main__":
     import uses
     import uses_of_loops  # noqa: F401  into uses.USES
     import uses_of_models  # noqa: F401
+    import uses_of_scalers  # noqa: F401
     sys.exit(uses.main(sys.argv[1:]))

@@ -204,6 +204,7 @@ TEST(StreamedSteps, ASumThatOverflowsCountsAsZero) {
       Mlp model;
       model.to(at::kFloat);
       DataParallel parallel(model, communicator, {.strategy = strategy, .device_group = kGroup});
+      parallel.set_loss_scale(1);  // else it would be cut off
       torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(1e-3));
       for (int step = 0; step < 6; ++step) {
         const std::vector<at::Tensor> before = {model.a->weight.detach().clone(),

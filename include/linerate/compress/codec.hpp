@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -80,6 +81,10 @@ struct Input {
   int ranks = 1;                    // of the job
   /// Of Compressor::phases(). -1: the caller knows none and sends rounds(shape) in every step.
   int phase = -1;
+  /// What the loss is multiplied by, so that gradients suit a type of a narrow range: `gradient`
+  /// was divided by it, so a payload of such a type holds v times this. Absent: nobody scales, and
+  /// nobody looks for infinities.
+  std::optional<float> loss_scale = {};
 };
 
 /// What arrived of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
@@ -106,6 +111,10 @@ class Codec {
   /// the same bits on every rank; before that `mean` is empty. Throws InputError for a payload that
   /// is cut or damaged: nothing outside payload and mean is read or written.
   virtual void decode(int round, const Arrived& arrived, std::span<float> mean) = 0;
+
+  /// After encode() under a `loss_scale`: v was beyond what the payload can hold. Then the step
+  /// does not count on any rank.
+  virtual bool overflowed() const { return false; }
 
   /// All that it keeps between steps besides the residual: warm-started factors, momentum, counters
   /// of stages. The same fields at all times.

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -117,6 +118,23 @@ class DataParallel {
   /// backward). Gradients of mean losses then add up to that of the mean over all ranks' samples.
   /// Either all ranks call it in a step, or none.
   void set_batch(std::int64_t samples);
+
+  /// Before backward, on every rank: the loss of this step and of those to come is multiplied by
+  /// `scale`, and the program divides gradients by it after finish(), or leaves out the step if
+  /// some are not finite. What compressors keep between steps is in units of the loss, so that the
+  /// scale may change between steps. A gradient that f16 cannot hold (fp16, wire=fp16) becomes an
+  /// infinity for every rank; under a compressor finish() then reports `infinite`. Absent: nobody
+  /// scales the loss; f16 cuts off what would not fit the sum over ranks. Throws UsageError unless
+  /// scale and 1 / scale are normal numbers of f32. finish() throws it on every rank if ranks have
+  /// other scales under a compressor, or if gradients of two scales were added up in one step. Does
+  /// not communicate.
+  void set_loss_scale(std::optional<double> scale);
+  /// Whether a backward pass of this step has said its scale (DataParallelOptions::scale_of_pass),
+  /// or a gradient came after set_loss_scale() had.
+  bool knows_loss_scale() const;
+  /// Where a backward pass begins: if all gradients have been cleared since they came, so is their
+  /// scale.
+  void forget_cleared_scale();
 
   /// Waits until every gradient is exchanged. Once per step on every rank, between backward and
   /// whatever reads gradients. It always takes part: a rank without a backward pass counts as zero,

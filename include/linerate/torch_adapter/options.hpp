@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -56,6 +57,10 @@ struct DataParallelOptions {
   /// The strategy shares its steps among the ranks: "ddp+kfac(spd)". For the same model; outlives
   /// the DataParallel. The strategy's intervals count, not its options'.
   KFAC* preconditioner = nullptr;
+  /// For those who learn the scale of a loss in its backward pass: what that of the pass at hand is
+  /// multiplied by, asked with each gradient, on the thread that it comes on. Absent, or without a
+  /// value: as DataParallel::set_loss_scale() said last.
+  std::function<std::optional<double>()> scale_of_pass = {};
   /// Records the tasks that linerate executes and the updates of step(); with a device_group by the
   /// device's times, and Recorder::now() has moments of the device, too. Outlives the DataParallel.
   /// Null: nothing is recorded.

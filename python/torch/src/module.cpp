@@ -1,7 +1,10 @@
 // linerate.torch._core: what the Python package calls. Nothing is decided here.
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -86,6 +90,32 @@ class PythonUpdates final : public torch_adapter::PartialUpdates {
   py::object rule_;
 };
 
+/// The backward pass of a scaled loss that is under way, and the number of its scaler
+/// (_scaling.py).
+class ScaledPass {
+ public:
+  struct Now {
+    std::optional<double> scale;
+    std::int64_t scaler = 0;
+  };
+  void set(std::optional<double> scale, std::int64_t scaler) {
+    const std::lock_guard lock(mutex_);
+    now_ = {scale, scaler};
+  }
+  Now now() const {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+
+ private:
+  mutable std::mutex mutex_;  // hooks run on autograd's threads
+  Now now_;
+};
+ScaledPass& scaled_pass() {
+  static ScaledPass pass;
+  return pass;
+}
+
 /// A DataParallel that Python closes before its communicator, and what it records.
 class Parallel {
  public:
@@ -100,6 +130,11 @@ class Parallel {
       recorder_->keep(false);
       options.recorder = recorder_.get();
     }
+    options.scale_of_pass = [this] {
+      const ScaledPass::Now now = scaled_pass().now();
+      if (now.scale) scaler_seen_ = now.scaler;
+      return now.scale;
+    };
     parallel_ = std::make_unique<DataParallel>(parameters, buffers, world_->get(), options);
   }
   DataParallel& get() const {
@@ -115,6 +150,8 @@ class Parallel {
   void exit_no_sync() {
     if (!no_sync_.empty()) no_sync_.pop_back();  // else it was closed inside
   }
+  /// The number of the last scaler under whose loss a gradient came; 0: none.
+  std::int64_t scaler_seen() const { return scaler_seen_; }
   exec::Recorder* recorder() const { return recorder_.get(); }
   World& world() const { return *world_; }
 
@@ -122,6 +159,7 @@ class Parallel {
   std::shared_ptr<World> world_;
   std::shared_ptr<PythonKfac> kfac_;
   std::unique_ptr<exec::Recorder> recorder_;
+  std::atomic<std::int64_t> scaler_seen_ = 0;
   std::unique_ptr<DataParallel> parallel_;
   std::vector<std::unique_ptr<DataParallel::NoSync>> no_sync_;
 };
@@ -254,6 +292,15 @@ PYBIND11_MODULE(_core, m) {
       .value("sum", compress::StepsBy::sum)
       .value("average", compress::StepsBy::average)
       .value("adams", compress::StepsBy::adams);
+  m.def("compresses", [](const std::string& strategy) {
+    const doc::Strategy parsed = plan::with_exchange(doc::parse_strategy(strategy));
+    return std::any_of(parsed.extras.begin(), parsed.extras.end(), [](const doc::Component& extra) {
+      return !plan::compressors_in(extra).empty();
+    });
+  });
+  m.def("compressors", [] { return compress::compressors().names(); });
+  m.def("set_scaled_pass",
+        [](std::optional<double> scale, std::int64_t scaler) { scaled_pass().set(scale, scaler); });
 
   py::class_<StepReport>(m, "StepReport", "What finish() or step() did on this rank.")
       .def_readonly("variant", &StepReport::variant)
@@ -330,6 +377,15 @@ PYBIND11_MODULE(_core, m) {
       .def("expect_no_backward", [](Parallel& p) { p.get().expect_no_backward(); })
       .def(
           "set_batch", [](Parallel& p, std::int64_t n) { p.get().set_batch(n); }, Unlocked())
+      .def(
+          "set_loss_scale",
+          [](Parallel& p, std::optional<double> scale) { p.get().set_loss_scale(scale); },
+          Unlocked())
+      .def(
+          "knows_loss_scale", [](Parallel& p) { return p.get().knows_loss_scale(); }, Unlocked())
+      .def(
+          "forget_cleared_scale", [](Parallel& p) { p.get().forget_cleared_scale(); }, Unlocked())
+      .def("scaler_seen", &Parallel::scaler_seen)
       .def("enter_no_sync", &Parallel::enter_no_sync)
       .def("exit_no_sync", &Parallel::exit_no_sync)
       .def(

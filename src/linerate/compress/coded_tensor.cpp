@@ -155,8 +155,9 @@ bool CodedTensor::take(const SavedState& kept) {
 }
 
 void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
-                             std::span<float> gradient) {
+                             std::span<float> gradient, std::optional<float> loss_scale) {
   const KeepDenormals keep;
+  loss_scale_ = loss_scale;
   keys_ = keys_of_step(seed, step, name_, rank);
   is_touched_ = may_owe_elsewhere_ = true;
   sends_residual_ = !keeps_ && !residual_.empty();
@@ -212,7 +213,8 @@ void CodedTensor::drop() {
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
                                 std::span<std::byte> payload) {
   const KeepDenormals keep;
-  const Input input{gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase};
+  const Input input{gradient,   keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase,
+                    loss_scale_};
   sent_ =
       two_phase_ ? two_phase_->encode_dense(input, payload) : codec_->encode(round, input, payload);
   check_sent(sent_, payload.size(), *compressor_, shape_, round, phase);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,7 +44,9 @@ class CodedTensor {
   void use(const TensorMethod& method);
 
   /// Before the first encode of a step: `gradient` may get what is still owed.
-  void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient);
+  /// `loss_scale` is Input's.
+  void begin_step(std::uint64_t seed, std::int64_t step, int rank, std::span<float> gradient,
+                  std::optional<float> loss_scale = {});
   /// Before a step in which it travels dense: all that is owed to it, for the caller to add to its
   /// gradient. Nothing of it is owed any more once the step counts. Empty: nothing is owed.
   std::span<const float> begin_dense(int rank);
@@ -68,6 +71,8 @@ class CodedTensor {
 
   /// What encode() returned last.
   std::size_t sent_bytes() const { return sent_; }
+  /// As Codec's.
+  bool overflowed() const { return codec_ && codec_->overflowed(); }
 
   CompressedTensorState state() const;
 
@@ -90,6 +95,7 @@ class CodedTensor {
   std::vector<float> next_;       // as this step leaves it
   CompressedTensorState loaded_;  // of a codec that has not been made yet
   Keys keys_;
+  std::optional<float> loss_scale_;  // of this step
   std::size_t sent_ = 0;
   bool is_touched_ = false;        // by this step
   bool sends_residual_ = false;    // with this step's gradient: owed no more once the step counts

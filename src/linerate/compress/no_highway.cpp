@@ -38,7 +38,7 @@ void add_codes(const std::int8_t*, const Grids&, std::span<float>) { refuse(); }
 void subtract_codes(const std::int8_t*, const Grids&, std::span<float>) { refuse(); }
 
 void narrow_scaled(std::span<const float>, float, DType, std::byte*) { refuse(); }
-void narrow_scaled(std::span<const float>, std::span<float>, int, float, DType, std::byte*) {
+float narrow_scaled(std::span<const float>, std::span<float>, const HalfScale&, DType, std::byte*) {
   refuse();
 }
 void widen(const std::byte*, DType, std::span<float>) { refuse(); }

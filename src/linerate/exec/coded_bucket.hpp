@@ -149,6 +149,7 @@ class CodedBuckets : public BucketCodings {
   /// That counted.
   std::int64_t steps() const { return steps_; }
   void count_step() { ++steps_; }
+  void uncount_step() { --steps_; }
   /// Of the next step; empty if all steps are alike.
   std::string phase() const { return phase_of(steps_); }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/payload.hpp"
@@ -24,6 +25,11 @@ using doc::TaskKind;
 template <typename T>
 std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
   return values.subspan(to_index(part.value), to_index(part.shape.elements));
+}
+
+void multiply(std::span<float> values, float by) {
+  if (by == 1) return;
+  for (float& value : values) value *= by;
 }
 
 /// Writes a coded part at `at`, after its size if the Plan knows only a bound, and returns what it
@@ -70,9 +76,9 @@ std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_
 }  // namespace
 
 /// Bits without sign order magnitudes, and a NaN above all.
-bool are_usable(std::span<const float> gradients) {
-  return compress::largest_magnitude_bits(gradients) <=
-         std::bit_cast<std::uint32_t>(kGreatestGradient);
+bool are_usable(std::span<const float> gradients, float scale) {
+  const float most = std::min(kGreatestGradient * scale, std::numeric_limits<float>::max());
+  return compress::largest_magnitude_bits(gradients) <= std::bit_cast<std::uint32_t>(most);
 }
 
 std::set<std::string> Compression::operations_of(const doc::Plan& plan) {
@@ -106,7 +112,10 @@ void Compression::take_dense_mean(const std::string& name, const compress::Shape
   if (!method.compressor->rounds(shape).empty()) return;
   compress::CodedTensor& tensor = buckets_.tensor_of(name, shape);
   tensor.use(method);
+  const float scale = loss_scale().value_or(1);
+  multiply(mean, 1 / scale);
   tensor.take_dense(mean);
+  multiply(mean, scale);
 }
 
 void Compression::keep(std::set<std::string> unused) {
@@ -172,7 +181,7 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
     if (bucket.tensors[i]) {
       bucket.tensors[i]->use(bucket.method);  // another variant may code it otherwise
       bucket.tensors[i]->begin_step(seed_, buckets_.steps(), rank_,
-                                    values_of_part(values, bucket.layout.parts[i]));
+                                    values_of_part(values, bucket.layout.parts[i]), loss_scale());
     }
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
   if (bucket.has_owners()) {
@@ -214,6 +223,7 @@ void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<f
     const auto bytes = payload.subspan(to_index(part.offset[round]), to_index(part.bytes[round]));
     const std::size_t sent = bucket.tensors[i]->encode(
         static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase, bytes);
+    infinite_ = infinite_ || bucket.tensors[i]->overflowed();
     std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(sent), bytes.end(), std::byte{0});
   }
 }
@@ -285,6 +295,8 @@ void Compression::decode(const TaskGraph& graph, CodedBucket& bucket, std::span<
   else
     decode_gathered(graph, bucket, payload, values);
   take_dense(graph, bucket, values);
+  for (const BucketPart& part : bucket.layout.parts)
+    multiply(values_of_part(values, part), loss_scale().value_or(1));
 }
 
 /// Empty `values`: a round before the last one.

@@ -24,7 +24,8 @@ namespace linerate::exec {
 /// such numbers, and 10^19 of them add up to a finite one.
 inline constexpr float kGreatestGradient = 0x1p64f;
 /// Whether a step with these gradients may count: none of them is infinite, as above, or a NaN.
-bool are_usable(std::span<const float> gradients);
+/// `scale`: what the loss was multiplied by; a magnitude counts in units of the loss.
+bool are_usable(std::span<const float> gradients, float scale = 1);
 
 /// On this rank's processor, over memory of the host.
 class Compression : public StepCompression {
@@ -60,7 +61,7 @@ class Compression : public StepCompression {
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
   bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
-  /// Does nothing for a parameter that the compressor codes.
+  /// Does nothing for a parameter that the compressor codes. `mean` is that of scaled gradients.
   void take_dense_mean(const std::string& name, const compress::Shape& shape,
                        std::span<float> mean);
   void keep(std::set<std::string> unused = {}) override;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@ namespace linerate::exec {
 ///
 /// Buckets hold gradients in their own units (not divided by the ranks); decode writes the mean
 /// over the ranks. Residuals belong to parameters, by name: another cut into buckets moves nothing.
+///
+/// What is kept is in units of the loss, whatever a scaler multiplies it by. Buckets that are
+/// encoded hold gradients divided by that scale; decode multiplies the means by it again.
 class StepCompression : public Operation {
  public:
   /// Codecs and residuals are kept if name, shape and compressor stay. Nothing is under way.
@@ -34,6 +38,12 @@ class StepCompression : public Operation {
   /// `shapes`: by position in the Plan.
   virtual void begin_dense(const doc::TaskGraph& graph,
                            std::span<const compress::Shape> shapes) = 0;
+  /// What the loss of the step's gradients was multiplied by; absent: no scaler watches them.
+  /// Before the first task of a step; it stays until it is set again.
+  void set_loss_scale(std::optional<double> scale) {
+    loss_scale_ = scale ? std::optional(static_cast<float>(*scale)) : std::nullopt;
+  }
+  std::optional<float> loss_scale() const { return loss_scale_; }
   /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets
   /// (Compressor::of_dense): then all of them are shown to it, once in a step.
   virtual bool sees_dense_means() const = 0;
@@ -47,6 +57,9 @@ class StepCompression : public Operation {
   /// another compressor, begin anew; residuals stay.
   virtual compress::CompressionState save() const = 0;
   virtual void load(compress::CompressionState state) = 0;
+
+ private:
+  std::optional<float> loss_scale_;
 };
 
 }  // namespace linerate::exec

@@ -48,6 +48,8 @@ struct DataParallel::Impl {
   std::atomic<bool> gradients_came = false;  // in this step
   bool deferred = false;  // another object's turn: nothing is sent before finish()
   std::optional<std::int64_t> samples;
+  std::optional<double> loss_scale;  // of the loss whose gradients come next; absent: no scaler
+  bool scale_is_taken = false;       // a gradient of this step has come under it
   std::int64_t first_gradient_ns = -1;
   std::int64_t end_ns = -1;                   // of the step before
   int sampled = 0;                            // parameters, in this step
@@ -91,6 +93,11 @@ struct DataParallel::Impl {
   // Within a step
 
   void on_gradient(std::size_t parameter);
+  /// A gradient comes, of a backward pass with the scale of the options, if those know it.
+  void take_scale();
+  void set_loss_scale(std::optional<double> scale);
+  void forget_cleared_scale();
+  void refuse_two_scales(std::optional<double> other);
   void on_use(std::size_t block, doc::FactorSide side, const Span& took);
 
   /// Throws if an optimizer has changed a weight between two gradients of one step; looks at the

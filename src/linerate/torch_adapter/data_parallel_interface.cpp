@@ -195,6 +195,7 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   if (exchange && !loaded) forget_replaced(exchange->state().trained, state.trained, remembered);
   if (exchange && exchange->curvature()) curvature = exchange->curvature()->save();
   exchange = std::make_unique<ParameterExchange>(std::move(state), communicator, options, who);
+  exchange->set_loss_scale(loss_scale);
   exchange->compression().load(std::move(remembered));
   if (curvature) exchange->curvature()->hold(*curvature);
   trained_of.assign(now.parameters.size(), std::nullopt);
@@ -310,6 +311,15 @@ DataParallel::NoSync::NoSync(DataParallel& owner) : owner_(owner) { ++owner_.imp
 DataParallel::NoSync::~NoSync() { --owner_.impl_->accumulating; }
 
 void DataParallel::set_batch(std::int64_t samples) { impl_->set_batch(samples); }
+void DataParallel::set_loss_scale(std::optional<double> scale) { impl_->set_loss_scale(scale); }
+bool DataParallel::knows_loss_scale() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->scale_is_taken;
+}
+void DataParallel::forget_cleared_scale() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->forget_cleared_scale();
+}
 StepReport DataParallel::finish() { return impl_->end(Impl::Ending::gradients); }
 void DataParallel::skip_step() { impl_->end(Impl::Ending::nothing); }
 std::vector<std::string> DataParallel::compression_state() {

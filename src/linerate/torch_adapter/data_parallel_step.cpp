@@ -6,6 +6,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -41,6 +42,7 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
   if (!trained_of[parameter] || !failed.empty()) return;  // thawed: finish() notices
   const std::size_t p = *trained_of[parameter];
   ParameterStep& mine = x().count()[p];
+  take_scale();
   mine.used = gradients_came = true;
   if (accumulating > 0) return;
   require_finished(p, mine);
@@ -49,6 +51,50 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
   mine.ready_s = seconds_since(first_gradient_ns);
   if (!x().count().is_complete(p) || mine.reported || !may_send()) return;
   x().report(p);
+}
+
+void DataParallel::Impl::take_scale() {
+  std::optional<double> scale = loss_scale;
+  if (options.scale_of_pass) {
+    scale = options.scale_of_pass();
+    if (!scale) return;  // finish() may know
+  }
+  if (scale_is_taken && scale != loss_scale) return refuse_two_scales(scale);
+  loss_scale = scale;
+  scale_is_taken = true;
+  x().set_loss_scale(scale);
+}
+
+void DataParallel::Impl::set_loss_scale(std::optional<double> scale) {
+  const std::lock_guard lock(mutex);
+  const auto is_normal = [](double value) { return std::isnormal(static_cast<float>(value)); };
+  if (scale && !(*scale > 0 && is_normal(*scale) && is_normal(1 / *scale)))
+    throw UsageError(fmt::format(
+        "{}: set_loss_scale: expected a number above 0 that f32 holds with its inverse, found {}",
+        who, *scale));
+  forget_cleared_scale();
+  if (scale_is_taken && scale != loss_scale) return refuse_two_scales(scale);
+  loss_scale = scale;
+  x().set_loss_scale(scale);
+}
+
+/// What was sent of gradients that are cleared is sent again.
+void DataParallel::Impl::forget_cleared_scale() {
+  if (!scale_is_taken) return;
+  for (const Parameter& p : x().state().trained)
+    if (p.tensor.grad().defined() && p.tensor.grad().any().item<bool>()) return;
+  scale_is_taken = false;
+}
+
+void DataParallel::Impl::refuse_two_scales(std::optional<double> other) {
+  const auto text = [](std::optional<double> scale) {
+    return scale ? fmt::format("{}", *scale) : std::string("none");
+  };
+  x().tensors().refuse(std::make_exception_ptr(UsageError(fmt::format(
+      "{}: step {}: expected gradients of one loss scale, found them added up under {} and {}: "
+      "change the scale (scaler.update(), set_loss_scale()) only between a step's end and the next "
+      "backward pass, or clear the gradients first",
+      who, step, text(loss_scale), text(other)))));
 }
 
 /// A preconditioner has seen a layer's inputs or output gradients. Inputs may leave under the
@@ -62,7 +108,7 @@ void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const S
   if (!failed.empty() || accumulating > 0) return;
   ParameterStep& use = x().uses()[factor];
   ++use.gradients;
-  if (use.reported) return x().tensors().note_late_use();
+  if (use.reported) return x().tensors().send_again();
   if (side == doc::FactorSide::g || !x().uses().is_complete(factor) || !may_send()) return;
   x().report_inputs(b);
 }
@@ -224,7 +270,10 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     if (ending != Ending::updates) x().runner().drain();
     report.exposed_s += seconds_since(start);
     if (ending == Ending::gradients) {
-      x().tensors().take_means();
+      if (x().tensors().take_means(!second_order())) {
+        note_infinite(report);
+        ending = Ending::nothing, skips = true;
+      }
       if (second_order() && x().curvature()->enqueues())
         second_order()->zero_if(x().tensors().infinite_there());
       if (second_order()) second_order()->take_all();
@@ -441,6 +490,7 @@ void DataParallel::Impl::end_step() {
   no_backward_is_meant = false;
   samples.reset();
   stepping.reset();
+  scale_is_taken = false;
   first_gradient_ns = -1;
   gradients_came = false;
   end_ns = steady_ns();

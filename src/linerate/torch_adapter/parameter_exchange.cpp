@@ -247,8 +247,11 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
 
 /// Lets start what waits for the beginning of backward.
 void ParameterExchange::enter_backward() {
-  if (!in_backward_) runner_->report_before_backward();
+  if (in_backward_) return;
   in_backward_ = true;
+  tensors_.set_loss_scale(loss_scale_);
+  compression().set_loss_scale(loss_scale_);
+  runner_->report_before_backward();
 }
 
 void ParameterExchange::report(std::size_t parameter) {
@@ -277,6 +280,8 @@ void ParameterExchange::report_inputs(std::int32_t block) {
 
 void ParameterExchange::run_to_end() {
   enter_backward();
+  const bool knows_units = tensors_.compresses() || compression_.sends_owed();
+  if (knows_units && tensors_.loss_scale() != loss_scale_) tensors_.send_again();
   for (const std::int32_t p : tensors_.order())
     if (!count_[to_index(p)].reported) report(to_index(p));
   runner_->report_all(doc::TaskKind::factor);
@@ -284,11 +289,27 @@ void ParameterExchange::run_to_end() {
   runner_->end_step();
   if (streams_) tensors_.agree(communicator_, label_ + ": flags");
   if (!tensors_.accepted()) runner_->drain();
+  require_same_scale();
   keep_or_drop(tensors_.accepted());
   // The rest of the step is the caller's.
   runner_->report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
   runner_->report_all(doc::TaskKind::update);
   runner_->report_all(doc::TaskKind::host);
+}
+
+/// Gathers of "dear" may be under way; ranks would begin them and this comparison in any order.
+void ParameterExchange::require_same_scale() {
+  if (!tensors_.accepted()) return;
+  try {
+    if (tensors_.compresses() && !streams_ &&
+        memory_.only(doc::Content::flags).max().item<int>() > 1)
+      runner_->drain();
+    tensors_.require_same_scale(communicator_, label_);
+  } catch (const std::exception&) {
+    runner_->drain();
+    keep_or_drop(false);
+    throw;
+  }
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {

@@ -52,6 +52,9 @@ class ParameterExchange {
 
   /// Starts a step; the names of its collectives begin with `label`.
   void begin(Sending sending, std::optional<std::int64_t> samples, const std::string& label);
+  /// What the loss of the gradients to come is multiplied by; absent: no scaler watches them. It
+  /// holds from the next round on that has no gradient yet.
+  void set_loss_scale(std::optional<double> scale) { loss_scale_ = scale; }
   /// A parameter's gradient is complete.
   void report(std::size_t parameter);
   /// Uses of layers whose curvature is collected, by factor (doc::factor_index): inputs, gradients
@@ -85,6 +88,7 @@ class ParameterExchange {
   void warn_of_idle_ranks() const;
   void share_curvature(KFAC& kfac);
   void report_curvature_of(std::int32_t block);
+  void require_same_scale();
   void keep_or_drop(bool counts);
   std::set<std::string> untaken();
   replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s, double before_s,
@@ -110,6 +114,7 @@ class ParameterExchange {
   StreamSteps* streams_ = nullptr;  // the runner, if it enqueues
   std::string label_;               // of the step
   bool in_backward_ = false;
+  std::optional<double> loss_scale_;
 };
 
 }  // namespace linerate::torch_adapter

@@ -3,9 +3,11 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/DimVector.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/strides.h>
 
@@ -13,6 +15,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "linerate/compress/method/half_precision.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/large_pages.hpp"
@@ -35,6 +38,12 @@ c10::Device device_of(const std::vector<const Parameter*>& parameters) {
 at::DimVector strides_of(const Parameter& like, SlotOrder order) {
   if (order == SlotOrder::logical) return c10::contiguous_strides(like.sizes);
   return {like.strides.begin(), like.strides.end()};
+}
+
+double largest_magnitude(const at::Tensor& values) {
+  if (values.numel() == 0) return 0;
+  const auto [least, most] = at::aminmax(values);
+  return std::max(-least.item<double>(), most.item<double>());
 }
 
 bool same_layout(const doc::Payload& a, const doc::Payload& b) {
@@ -179,8 +188,16 @@ at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
   return values_[to_index(encoded)];
 }
 
-void PayloadMemory::encode(std::int32_t bucket) {
-  encoded_values(bucket).copy_(values_[to_index(bucket)]);
+/// Infinities and NaNs stay what they are. On the CPU the rare case is looked for first.
+void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks) {
+  const at::Tensor& values = values_[to_index(bucket)];
+  at::Tensor& encoded = encoded_values(bucket);
+  if (ranks && encoded.scalar_type() == at::kHalf) {
+    const double limit = compress::half_limit(DType::f16, *ranks) / static_cast<double>(*ranks);
+    if (!values.is_cpu() || largest_magnitude(values) > limit)
+      values.copy_(at::where(at::isfinite(values), values.clamp(-limit, limit), values));
+  }
+  encoded.copy_(values);
 }
 
 void PayloadMemory::decode(std::int32_t bucket) {

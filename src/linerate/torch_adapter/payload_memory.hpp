@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -66,8 +67,9 @@ class PayloadMemory : public exec::Payloads {
   /// Whether this step's variant sends the gradient's bucket without encoding it.
   bool is_sent_as_is(std::int32_t position) const { return is_sent_as_is_[to_index(position)]; }
 
-  /// A bucket's values in its encoded payload's type, and back.
-  void encode(std::int32_t bucket);
+  /// A bucket's values in its encoded payload's type, and back. With a number of ranks finite
+  /// values are cut off where the sum of so many would not fit the type.
+  void encode(std::int32_t bucket, std::optional<int> ranks);
   void decode(std::int32_t bucket);
 
   /// A payload of the step's variant, [padded].

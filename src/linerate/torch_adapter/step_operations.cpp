@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "linerate/comm/agreement.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -23,16 +24,20 @@ namespace {
 
 using doc::StepFlag;
 
+/// Said for StepFlag::finished: the loss's scale is not that of the step before.
+constexpr float kRescaled = 2;
+
 const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& task) {
   return graph.payloads[to_index(task.first)];
 }
 
 /// As of those that are encoded. Other types than f32 never are: they are left as they are found.
-bool is_usable(const at::Tensor& gradient) {
+bool is_usable(const at::Tensor& gradient, double scale) {
   if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
     return at::isfinite(gradient).all().item<bool>();
   return exec::are_usable(
-      {static_cast<const float*>(gradient.const_data_ptr()), to_index(gradient.numel())});
+      {static_cast<const float*>(gradient.const_data_ptr()), to_index(gradient.numel())},
+      static_cast<float>(scale));
 }
 
 /// The memory of a dense tensor.
@@ -105,7 +110,7 @@ void StepTensors::register_with(exec::StepRunner& runner) {
   add("scale", [this](const doc::TaskGraph&, const doc::Task& t) { collect(t); });
   add("cast", [this](const doc::TaskGraph&, const doc::Task& t) {
     if (t.kind == doc::TaskKind::encode)
-      memory_.encode(t.first);
+      memory_.encode(t.first, loss_scale_ ? std::nullopt : std::optional(ranks_));
     else
       memory_.decode(t.first);
   });
@@ -114,18 +119,19 @@ void StepTensors::register_with(exec::StepRunner& runner) {
 }
 
 /// Mean over ranks, or over all samples: the sum has arrived before the first gradient is scaled.
-/// What is compressed keeps its own units: decoding takes the mean over ranks.
+/// What is compressed is in units of the loss before a scaler: decoding takes the mean over ranks,
+/// and makes it the scaled loss's again.
 double StepTensors::scale(const doc::Task& task) {
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
   if (!keeps_units) return share();
-  return samples_ ? share() * ranks_ : 1;
+  return (samples_ ? share() * ranks_ : 1) / loss_scale_.value_or(1);
 }
 
 /// The same, by what was summed on the device.
 at::Tensor StepTensors::scale_there(const doc::Task& task) {
   if (!samples_) return c10::scalar_to_tensor(scale(task));
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
-  return keeps_units ? share_there().mul(ranks_) : share_there();
+  return keeps_units ? share_there().mul(ranks_).div(loss_scale_.value_or(1)) : share_there();
 }
 
 at::Tensor StepTensors::share_there() {
@@ -158,7 +164,7 @@ void StepTensors::collect(const doc::Task& task) {
   at::Tensor& grad = parameters_[p].tensor.mutable_grad();
   const bool fits = grad.defined() && memory_.fits(position, grad);
   if (compresses() && !enqueued_ && fits && memory_.is_sent_as_is(position))
-    infinite_ = infinite_ || !is_usable(grad);
+    infinite_ = infinite_ || !is_usable(grad, loss_scale_.value_or(1));
   if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
       changed_ = true;
@@ -181,7 +187,7 @@ void StepTensors::collect(const doc::Task& task) {
 }
 
 /// To a gradient that travels dense, what compressors owe to it: of their units, whatever the
-/// weight of this rank's batch is now.
+/// weight of this rank's batch is now, and of the loss's, which a scaler may multiply.
 void StepTensors::add_owed(const doc::Task& task) {
   at::Tensor owed;
   if (enqueued_)
@@ -191,7 +197,7 @@ void StepTensors::add_owed(const doc::Task& task) {
                          at::kFloat);
   if (!owed.defined()) return;
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
-  memory_.add_more(task.first, owed, keeps_units ? 1 : 1.0 / ranks_);
+  memory_.add_more(task.first, owed, keeps_units ? 1 : loss_scale_.value_or(1) / ranks_);
 }
 
 bool StepTensors::is_as_sent(std::size_t parameter) const {
@@ -290,12 +296,15 @@ void StepTensors::say_flags() {
   const auto say = [&](StepFlag flag, bool yes) {
     flags_[order_.size() + to_index(flag)] = yes ? 1 : 0;
   };
+  const bool rescaled = compresses() && loss_scale_ != agreed_scale_;
   say(StepFlag::refused, refusal_ != nullptr);
   say(StepFlag::changed, changed_);
   say(StepFlag::again, again_ || changed_after_sending() != nullptr);
   say(StepFlag::skipped, skipped_);
   say(StepFlag::finished, !skipped_);
   if (compresses()) say(StepFlag::infinite, infinite_ || compression_.found_infinite());
+  // Ranks take the greatest of what they say.
+  if (rescaled && !skipped_) flags_[order_.size() + to_index(StepFlag::finished)] = kRescaled;
 }
 
 void StepTensors::unpack_flags() {
@@ -311,6 +320,19 @@ void StepTensors::hear_flags() {
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
               !said(StepFlag::skipped) && !said(StepFlag::infinite);
   if (accepted_) count_unused();
+}
+
+void StepTensors::require_same_scale(comm::Communicator& communicator, const std::string& name) {
+  if (!compresses() || flags_[order_.size() + to_index(StepFlag::finished)] < kRescaled) return;
+  const std::vector<std::string> scales = comm::gather_texts(
+      communicator, loss_scale_ ? fmt::format("{}", *loss_scale_) : "none", name + ": loss scale");
+  for (std::size_t r = 0; r < scales.size(); ++r)
+    if (scales[r] != scales[0])
+      throw on_every_rank(UsageError(fmt::format(
+          "{}: expected the same loss scale on every rank, found {} on rank 0 and {} on rank {}; "
+          "give every rank the same scaler, or set_loss_scale(), before its backward pass",
+          name, scales[0], scales[r], r)));
+  agreed_scale_ = loss_scale_;
 }
 
 void StepTensors::count_unused() {
@@ -362,20 +384,27 @@ bool StepTensors::take_late_infinite() {
   return infinite_late_.take().value_or(false);
 }
 
-void StepTensors::take_means() {
+bool StepTensors::take_means(bool may_wait) {
   memory_.release();
-  if (enqueued_) enqueue_verdict();
+  if (enqueued_ && enqueue_verdict(may_wait)) return true;
   for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);
+  return false;
 }
 
-/// All ranks have the same means and flags, and so the same verdict.
-void StepTensors::enqueue_verdict() {
+/// All ranks have the same means and flags, and so the same verdict. A scaler asks for it next, and
+/// waits; so does this host, and takes such a step back as the host's code does.
+bool StepTensors::enqueue_verdict(bool may_wait) {
   at::Tensor infinite;
   if (compresses()) infinite = infinite_flag(memory_.only(doc::Content::flags)).gt(0);
   infinite_there_ = memory_.drop_infinite(infinite);
+  if (may_wait && compresses() && loss_scale_ && infinite_there_.item<bool>()) {
+    enqueued_->take_back();
+    return true;
+  }
   infinite_late_.ask(infinite_there_);
   enqueued_->settle(infinite_there_);
   enqueue_buffers_taken();
+  return false;
 }
 
 /// By the flags: ranks have seen their parts of the sums (FiniteParts).

@@ -55,12 +55,20 @@ class StepTensors {
   /// Begins a step, or the same one again: gradients are weighted 1 / ranks, or by this rank's
   /// share of all samples, once those are summed.
   void begin_step(int ranks, std::optional<std::int64_t> samples);
+  /// What the loss of the step's gradients was multiplied by; absent: no scaler watches them.
+  /// Before the first of them.
+  void set_loss_scale(std::optional<double> scale) { loss_scale_ = scale; }
+  std::optional<double> loss_scale() const { return loss_scale_; }
+  /// Of a step that counts: throws UsageError on every rank if ranks have other scales, in which
+  /// what they sent is no sum. Collective if any rank's is not that of its step before.
+  void require_same_scale(comm::Communicator& communicator, const std::string& name);
   /// This rank's part of the step's verdict, until end_step().
   void refuse(std::exception_ptr why);
   const std::exception_ptr& refusal() const { return refusal_; }
   void note_change() { changed_ = true; }
-  /// A layer was used once more after its statistics were sent.
-  void note_late_use() { again_ = true; }
+  /// A layer was used once more after its statistics were sent, or what was sent was divided by
+  /// another loss scale than that of the gradients there are now.
+  void send_again() { again_ = true; }
   void skip() { skipped_ = true; }
   bool skips() const { return skipped_; }
   void end_step();
@@ -86,8 +94,9 @@ class StepTensors {
   const at::Tensor& infinite_there() const { return infinite_there_; }
   /// Of a step that counts, once all means have arrived: whether all of them are finite.
   bool means_are_finite() const;
-  /// Makes every .grad its mean(), or one of them; once they have arrived.
-  void take_means();
+  /// Makes every .grad its mean(), or one of them; once they have arrived. Whether the step is none
+  /// for a scaler, which `may_wait` for the device: then nothing was taken.
+  bool take_means(bool may_wait);
   void take_mean(std::size_t parameter);
   /// Where enqueue_only() is, of a step that counts, when all has arrived but its means: rank 0's
   /// buffers are taken, and whether some mean is not finite is returned: bool, of no dimensions.
@@ -132,7 +141,7 @@ class StepTensors {
   at::Tensor infinite_flag(const at::Tensor& flags) const;
   void enqueue_buffers_packed();
   void enqueue_buffers_taken();
-  void enqueue_verdict();
+  bool enqueue_verdict(bool may_wait);
   void count_unused();
   bool is_used_anywhere(std::size_t parameter) const {
     return flags_[to_index(position_of_[parameter])] > 0;
@@ -158,6 +167,7 @@ class StepTensors {
   std::optional<double> samples_;
   std::exception_ptr refusal_;
   bool changed_ = false, again_ = false, skipped_ = false, accepted_ = false;
+  std::optional<double> loss_scale_, agreed_scale_;  // of this step, of the last one that counted
   bool infinite_ = false;  // a gradient that is sent as it is; encodes look at the others
   std::size_t step_flags_ = doc::kStepFlags;
   std::array<bool, doc::kCompressedStepFlags> said_{};

@@ -26,6 +26,10 @@ at::Tensor values_of_part(const at::Tensor& values, const BucketPart& part) {
   return values.narrow(0, part.value, part.shape.elements);
 }
 
+void multiply(const at::Tensor& values, float by) {
+  if (by != 1) values.mul_(by);
+}
+
 void put(const at::Tensor& bytes, std::int64_t at, const at::Tensor& part) {
   bytes.narrow(0, at, part.numel()).copy_(part);
 }
@@ -106,7 +110,10 @@ void StreamCompression::take_dense_mean(const std::string& name, const compress:
   if (!method.compressor->rounds(shape).empty()) return;
   Parameter& parameter = buckets_.tensor_of(name, shape);
   parameter.use(method);
+  const float scale = loss_scale().value_or(1);
+  multiply(mean, 1 / scale);
   parameter.take_dense(mean);
+  multiply(mean, scale);
 }
 
 void StreamCompression::keep(std::set<std::string> unused) {
@@ -131,6 +138,13 @@ void StreamCompression::settle(const at::Tensor& none) {
   counted_.reset();
   if (sent) none_late_.ask(none);
   if (!buckets_.tensors().empty()) damaged_late_.ask(damaged_.any());
+}
+
+void StreamCompression::take_back() {
+  LINERATE_CHECK(counted_.has_value(), "a step taken back that was not kept");
+  drop();
+  buckets_.uncount_step();
+  counted_.reset();
 }
 
 compress::CompressionState StreamCompression::save() const { return buckets_.save(); }
@@ -182,7 +196,8 @@ void StreamCompression::encode(CodedBucket& bucket, const at::Tensor& values) {
   check_usable(bucket, values);
   each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
     parameter.use(bucket.method);  // another variant may code it otherwise
-    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part));
+    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part),
+                         loss_scale());
   });
   if (bucket.has_owners())
     encode_chunks(bucket, values);
@@ -209,6 +224,8 @@ void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
     const torch_codecs::TensorPayload sent = parameter.encode(
         static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase);
     put(payload, part.offset[round], sent.bytes);
+    if (const at::Tensor overflowed = parameter.overflowed(); overflowed.defined())
+      infinite_.select(0, bucket.bucket).logical_or_(overflowed);
     const std::int64_t left = part.bytes[round] - sent.bytes.numel();
     if (left > 0) payload.narrow(0, part.offset[round] + sent.bytes.numel(), left).zero_();
   });
@@ -272,6 +289,8 @@ void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
   else
     decode_gathered(bucket, values);
   take_dense(bucket, values);
+  for (const BucketPart& part : bucket.layout.parts)
+    multiply(values_of_part(values, part), loss_scale().value_or(1));
 }
 
 /// Undefined `values`: a round before the last one.

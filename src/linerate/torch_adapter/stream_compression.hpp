@@ -65,6 +65,8 @@ class StreamCompression final : public exec::StepCompression {
   /// All decodes of a step that counts are enqueued: residuals and codecs are those after it, or
   /// those before it if `none` says that there was nothing in it (bool, of no dimensions).
   void settle(const at::Tensor& none);
+  /// In place of settle(), of a step that was kept: it counts on no rank.
+  void take_back();
   /// Whether a payload of a step before was none that its method sends, once that is known.
   bool was_damaged() { return damaged_late_.take().value_or(false); }
 

@@ -69,7 +69,7 @@ class CodedSteps {
   void begin() {
     infinite_.copy_((gradient_.abs() <= exec::kGreatestGradient).all().logical_not());
     gradient_.masked_fill_(infinite_, 0);
-    parameter_.begin_step(1, ++number_, 0, gradient_);
+    parameter_.begin_step(1, ++number_, 0, gradient_, {});
   }
 
   std::vector<compress::Round> rounds_;

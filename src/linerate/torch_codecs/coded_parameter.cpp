@@ -77,8 +77,9 @@ at::Tensor CodedParameter::begin_dense(int rank) {
 }
 
 void CodedParameter::begin_step(std::uint64_t seed, std::int64_t step, int rank,
-                                const at::Tensor& gradient) {
+                                const at::Tensor& gradient, std::optional<float> loss_scale) {
   const compress::KeepDenormals keep;
+  loss_scale_ = loss_scale;
   keys_ = compress::keys_of_step(seed, step, name_, rank);
   is_touched_ = may_owe_elsewhere_ = true;
   sends_residual_ = !keeps_ && residual_.defined();
@@ -121,7 +122,7 @@ void CodedParameter::drop() {
 }
 
 TensorInput CodedParameter::input_of(const at::Tensor& gradient, int ranks, int phase) const {
-  return {gradient, keeps_ ? next_ : at::Tensor(), keys_, ranks, phase};
+  return {gradient, keeps_ ? next_ : at::Tensor(), keys_, ranks, phase, loss_scale_};
 }
 
 TensorPayload CodedParameter::encode(int round, const at::Tensor& gradient, int ranks, int phase) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ class CodedParameter {
   void use(const compress::TensorMethod& method);
 
   /// `gradient`: f32[elements], as all here.
-  void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient);
+  void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient,
+                  std::optional<float> loss_scale);
   /// As CodedTensor's: f32[elements]; undefined: nothing is owed. It stays defined, of zeros, after
   /// a step that counts until forget_sent().
   at::Tensor begin_dense(int rank);
@@ -62,6 +64,9 @@ class CodedParameter {
   /// the method sends.
   const at::Tensor& damaged() const;
 
+  /// As TensorCodec's overflowed_there().
+  at::Tensor overflowed() const { return codec_ ? codec_->overflowed_there() : at::Tensor(); }
+
   compress::CompressedTensorState state() const;
 
  private:
@@ -82,6 +87,7 @@ class CodedParameter {
   at::Tensor next_;      // as this step leaves it
   compress::CompressedTensorState loaded_;  // before a method is used
   compress::Keys keys_;
+  std::optional<float> loss_scale_;  // of this step
   std::int64_t sent_ = 0;
   bool is_touched_ = false;        // by this step
   bool sends_residual_ = false;    // with this step's gradient

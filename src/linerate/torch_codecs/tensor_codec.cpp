@@ -102,8 +102,12 @@ void TensorCodec::undo_if(const at::Tensor& none) {
 
 std::size_t TensorCodec::encode(int round, const compress::Input& input,
                                 std::span<std::byte> payload) {
-  TensorInput of_tensors{
-      to_device(input.gradient, device()), {}, input.keys, input.ranks, input.phase};
+  TensorInput of_tensors{to_device(input.gradient, device()),
+                         {},
+                         input.keys,
+                         input.ranks,
+                         input.phase,
+                         input.loss_scale};
   if (!input.residual.empty()) of_tensors.residual = to_device(input.residual, device());
   const TensorPayload sent = encode(round, of_tensors);
   if (!input.residual.empty()) to_host(of_tensors.residual, input.residual);

@@ -13,6 +13,7 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct TensorInput {
   compress::Keys keys;
   int ranks = 1;
   int phase = -1;
+  std::optional<float> loss_scale = {};
 };
 
 struct TensorPayload {
@@ -87,11 +89,18 @@ class TensorCodec : public compress::Codec {
   /// bool: whether a payload of the last decode() was none that the method sends; the mean is then
   /// of no use, and nothing else is.
   const at::Tensor& damaged() const { return damaged_; }
+  /// As compress::Codec's overflowed(): bool, of no dimensions; undefined: no.
+  virtual at::Tensor overflowed_there() const { return {}; }
 
   /// For a step that counts with nothing in it if `none` says so (bool, of no dimensions): then all
   /// tensors of state() are as they were, whatever this step wrote. Before keep(). What the host
   /// counts goes on.
   void undo_if(const at::Tensor& none);
+
+  bool overflowed() const final {
+    const at::Tensor there = overflowed_there();
+    return there.defined() && there.item<bool>();
+  }
 
   /// The same of memory of the host, copied to the device and back: this waits. Throws InputError
   /// for a damaged payload.

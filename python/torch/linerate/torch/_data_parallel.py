@@ -8,7 +8,7 @@ import warnings
 
 import torch
 
-from . import _core, _world
+from . import _core, _scaling, _world
 from ._from_ddp import unknown_options, why_not_trainable
 from ._kfac import KFAC
 from ._members import Members
@@ -77,6 +77,8 @@ class DataParallel(torch.nn.Module):
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, accumulate=accumulate, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)
+        self._scaler = scaler
+        self.keeps_units = _core.compresses(strategy)  # of the loss, between steps
         self._core = _core.Parallel(parameters, held, self._world, strategy, buffer_policy=buffers, cluster=cluster,
                                     measured_steps=measured_steps, replan_above=replan_above,
                                     most_above_ddp=float(most_above_ddp), seed=seed, name=name, records=bool(record),
@@ -148,17 +150,45 @@ class DataParallel(torch.nn.Module):
     def finish(self):
         """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
         (clipping, the optimizer)."""
+        scaler = self._tell_scale()
+        # A plain backward pass with an optimizer's own step() may follow one that was scaled: then .grad is undefined, as without a scaler.
+        hears = _scaling.is_scaling(scaler) and (self._core.knows_loss_scale() or not self._core.gradients_came())
+        report = self._exchange()
+        if hears and (report.infinite or report.late_infinite):
+            self._spoil()
+        return report
+
+    def _exchange(self):
         self._note_backward()
         self._follow()
         report = self._ended(self._core.finish())
         self._members.give_back()
         return report
 
+    def _tell_scale(self):
+        """The scaler whose scale the step's gradients have: that of their backward pass; without one, the last that there was."""
+        seen = _scaling.scaler_of(self._core.scaler_seen())
+        scaler = self._scaler if seen is None else seen
+        if scaler is not None and not self._core.knows_loss_scale():
+            self._core.set_loss_scale(scaler.get_scale() if _scaling.is_scaling(scaler) else None)
+        return scaler
+
+    def forget_cleared_scale(self):
+        """Another scaled backward pass begins."""
+        if self._core.is_open() and self._core.gradients_came():
+            self._core.forget_cleared_scale()
+
+    def _spoil(self):
+        """Gradients were thrown away, or those of a step before taken for zero: whichever optimizer a scaler steps, it has to hear of it."""
+        for p in self._members.all:
+            if p.requires_grad and id(p) in self._members.exchanged:
+                p.grad = torch.full_like(p, float("inf"))
+
     def step(self, optimizer, *, scaler=None, closure=None):
         """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards. With "dear" a weight is updated
         just before it is next used. `scaler`: a torch.amp.GradScaler, which is stepped and updated, too. `closure`: for
         optimizers that compute gradients themselves, as LBFGS."""
-        scaled = scaler is not None and scaler.is_enabled()
+        scaled = _scaling.is_scaling(scaler)
         self._require_steppable(optimizer, scaler if scaled else None, closure)
         if closure is not None:
             return self._step_with(optimizer, closure)
@@ -167,6 +197,8 @@ class DataParallel(torch.nn.Module):
             return self._step_scaled(optimizer, scaler)
         if self.kfac is not None:
             self.kfac.take_rate(optimizer)
+        if not self._core.knows_loss_scale():
+            self._core.set_loss_scale(None)  # nobody unscales what this step exchanges
         if self._core.gradients_may_follow() and steps_by_parameter(optimizer):
             self._note_backward()
             self._follow()
@@ -174,7 +206,7 @@ class DataParallel(torch.nn.Module):
             self._members.give_back()
             self._discard()  # of parameters that are not exchanged, too
             return report
-        report = self.finish()
+        report = self._exchange()
         if not report.infinite:
             self._precondition()
             optimizer.step()
@@ -239,13 +271,13 @@ class DataParallel(torch.nn.Module):
         if self.kfac is not None:
             self.kfac.take_rate(optimizer)
             self.kfac._require(scaler, "DataParallel")
-        report = self.finish()
+        if not self._core.knows_loss_scale():
+            self._core.set_loss_scale(scaler.get_scale())
+        report = self._exchange()
         if not report.infinite:
             self._precondition()
         if report.infinite or report.late_infinite or (self.kfac is not None and self.kfac_step.skipped):
-            # Gradients were thrown away, or those of a step before taken for zero; the scaler has to hear of it.
-            first = next(p for group in optimizer.param_groups for p in group["params"] if p.requires_grad and id(p) in self._members.exchanged)
-            first.grad = torch.full_like(first, float("inf"))
+            self._spoil()
         scaler.step(optimizer)
         scaler.update()
         self._discard()
@@ -380,6 +412,7 @@ class DataParallel(torch.nn.Module):
         """Goes on with it. Collective."""
         if state.get("format") != 1:
             raise _core.InputError(f"exchange state: expected format 1, found {state.get('format')!r}")
+        self.keeps_units = self.keeps_units or bool(state["compression"])  # what is owed goes on under any strategy
         self._core.load_compression_state(state["compression"], "exchange state")
         if state.get("curvature"):
             self._core.load_curvature_state(state["curvature"])

@@ -1,10 +1,11 @@
 """Compression for those who stay with DistributedDataParallel: a communication hook."""
 import queue
 import threading
+import warnings
 
 import torch
 
-from . import _core, _world
+from . import _core, _scaling, _world
 
 
 _PART = "8MiB"  # of gradients
@@ -31,10 +32,11 @@ class _Bucket:
         self._core = _core.Parallel(list(zip(names, self._leaves)), [], world, strategy, buffer_policy="keep", replan_above=float("inf"),
                                     most_above_ddp=float("inf"), name=f"bucket {index}")
 
-    def exchange(self, gradients):
+    def exchange(self, gradients, scale):
         """The means, which are memory of the exchange until the next one; None if the step is not to count."""
         for leaf, gradient in zip(self._leaves, gradients):
             leaf.grad = gradient  # in place of a backward pass, which would copy it
+        self._core.set_loss_scale(scale)
         report = self._core.finish()
         means = None if report.infinite else [leaf.grad for leaf in self._leaves]
         for leaf in self._leaves:
@@ -55,6 +57,8 @@ class HookState:
         self._buckets, self._layouts, self._names = {}, {}, {}
         self._jobs, self._arrived = queue.SimpleQueue(), queue.SimpleQueue()
         self._threads = []
+        self.keeps_units = _core.compresses(self._strategy)
+        self._scaler = 0  # the number of the last that a backward pass had
         _world.keep(self)
 
     def start(self, bucket):
@@ -64,14 +68,29 @@ class HookState:
             for thread in self._threads:
                 thread.start()
         result = torch.futures.Future()
-        self._jobs.put((bucket.index(), bucket.buffer(), list(bucket.gradients()), list(bucket.parameters()), result))
+        self._jobs.put((bucket.index(), bucket.buffer(), list(bucket.gradients()), list(bucket.parameters()), self._scale(), result))
         return result
+
+    def _scale(self):
+        """That of this backward pass; of one without a scaler, that which the last one has now."""
+        scale, number = _scaling.pass_at_hand()
+        if scale is not None:
+            if self.keeps_units and not self._scaler:
+                warnings.warn("ddp_hook: a GradScaler skips whole steps, and this hook hears of single buckets: if a gradient overflows, the other "
+                              "buckets' compressors have sent theirs, which the skipped step loses. lt.DataParallel takes back all of it")
+            self._scaler = number
+            return scale
+        scaler = _scaling.scaler_of(self._scaler)
+        return scaler.get_scale() if _scaling.is_scaling(scaler) else None
+
+    def forget_cleared_scale(self):
+        pass  # each bucket comes once, in the pass that exchanges it
 
     def _exchange_all(self):
         while (job := self._jobs.get()) is not None:
-            index, buffer, gradients, parameters, result = job
+            index, buffer, gradients, parameters, scale, result = job
             try:
-                self._arrived.put((buffer, gradients, self._exchange(index, gradients, parameters), result))
+                self._arrived.put((buffer, gradients, self._exchange(index, gradients, parameters, scale), result))
             except Exception as error:  # backward() raises it
                 result.set_exception(error)
         self._arrived.put(None)
@@ -88,7 +107,7 @@ class HookState:
             except Exception as error:
                 result.set_exception(error)
 
-    def _exchange(self, index, gradients, parameters):
+    def _exchange(self, index, gradients, parameters, scale):
         layout = [id(p) for p in parameters]
         if self._layouts.get(index) != layout:
             # DDP makes its buckets anew after its first step. That one travels as it is, as what compressors owed would be lost.
@@ -99,7 +118,7 @@ class HookState:
                 self._buckets.pop(index).close()
             self._buckets[index] = _Bucket(self._world, "bulk" if first else self._strategy, index, names, gradients)
             self._layouts[index] = layout
-        return self._buckets[index].exchange(gradients)
+        return self._buckets[index].exchange(gradients, scale)
 
     def close(self):
         if self._threads:
@@ -114,7 +133,12 @@ class HookState:
 
 def ddp_hook(strategy, process_group=None):
     """(state, hook) for DistributedDataParallel.register_comm_hook: gradients are exchanged with linerate's compressors, such
-    as "powersgd(rank=4)" or "topk(density=0.01)", or in another type, "bulk(wire=fp16)". Call lt.init() first."""
+    as "powersgd(rank=4)" or "topk(density=0.01)", or in another type, "bulk(wire=fp16)". Call lt.init() first.
+
+    What is kept between steps is in units of the loss: the hook takes the scale of a loss that torch.amp.GradScaler.scale() has scaled. It
+    cannot know another way to scale a loss, and not whether the step counts: a bucket whose gradients overflow on some rank is NaN on all
+    and keeps nothing of the step, but the other buckets' compressors have sent theirs, which a step that the scaler skips loses. When DDP
+    makes its buckets anew, after the first step, what that step owes is dropped."""
     return HookState(strategy, process_group), _hook
 
 

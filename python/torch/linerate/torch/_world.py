@@ -164,6 +164,11 @@ def kept(kind):
         return [one for one in _parallels if isinstance(one, kind)]
 
 
+def kept_all():
+    with _parallels_lock:
+        return list(_parallels)
+
+
 def finalize():
     """Closes what is open: at the end of the program, which calls it by itself. Updates under way are done. If an exception
     ended the program, the other ranks hear which."""

@@ -48,8 +48,9 @@ template <class Kind>
 struct ScaleAndKeep {
   const float* gradient;
   float* residual;
-  float ranks, share, limit;
+  HalfScale scale;
   std::uint16_t* out;
+  float* largest;  // [kLanes]
 
   void vector(std::size_t i) const { of(gradient + i, residual + i, out + i); }
   void rest(std::size_t i, std::size_t count) const {
@@ -62,12 +63,13 @@ struct ScaleAndKeep {
     std::copy_n(narrow.begin(), count, out + i);
   }
   void of(const float* in, float* kept, std::uint16_t* to) const {
-    const auto top = hn::Set(kFloats, limit);
+    const auto top = hn::Set(kFloats, scale.limit);
     const auto v = hn::Add(hn::LoadU(kFloats, in), hn::LoadU(kFloats, kept));
     const auto cut = hn::Max(hn::Neg(top), hn::Min(top, v));
-    Kind::narrow(kFloats, hn::Mul(cut, hn::Set(kFloats, share)), to);
-    const auto sent = hn::Mul(Kind::widen(kFloats, to), hn::Set(kFloats, ranks));
+    Kind::narrow(kFloats, hn::Mul(cut, hn::Set(kFloats, scale.share)), to);
+    const auto sent = hn::Mul(Kind::widen(kFloats, to), hn::Set(kFloats, scale.back));
     hn::StoreU(hn::Sub(v, sent), kFloats, kept);
+    hn::StoreU(hn::Max(hn::LoadU(kFloats, largest), hn::Abs(v)), kFloats, largest);
   }
 };
 
@@ -86,12 +88,14 @@ void scale_all(const float* gradient, std::size_t n, float share, bool brain, st
     for_all(n, Scale<Half>{gradient, share, out});
 }
 
-void scale_and_keep(const float* gradient, float* residual, std::size_t n, float ranks, float limit,
-                    bool brain, std::uint16_t* out) {
+float scale_and_keep(const float* gradient, float* residual, std::size_t n, HalfScale scale,
+                     bool brain, std::uint16_t* out) {
+  std::array<float, kLanes> largest{};
   if (brain)
-    for_all(n, ScaleAndKeep<Brain>{gradient, residual, ranks, 1 / ranks, limit, out});
+    for_all(n, ScaleAndKeep<Brain>{gradient, residual, scale, out, largest.data()});
   else
-    for_all(n, ScaleAndKeep<Half>{gradient, residual, ranks, 1 / ranks, limit, out});
+    for_all(n, ScaleAndKeep<Half>{gradient, residual, scale, out, largest.data()});
+  return *std::max_element(largest.begin(), largest.end());
 }
 
 }  // namespace
@@ -110,11 +114,11 @@ void narrow_scaled(std::span<const float> gradient, float share, DType half, std
    reinterpret_cast<std::uint16_t*>(out));
 }
 
-void narrow_scaled(std::span<const float> gradient, std::span<float> residual, int ranks,
-                   float limit, DType half, std::byte* out) {
-  HWY_DYNAMIC_DISPATCH(scale_and_keep)
-  (gradient.data(), residual.data(), gradient.size(), static_cast<float>(ranks), limit,
-   half == DType::bf16, reinterpret_cast<std::uint16_t*>(out));
+float narrow_scaled(std::span<const float> gradient, std::span<float> residual,
+                    const HalfScale& scale, DType half, std::byte* out) {
+  return HWY_DYNAMIC_DISPATCH(scale_and_keep)(gradient.data(), residual.data(), gradient.size(),
+                                              scale, half == DType::bf16,
+                                              reinterpret_cast<std::uint16_t*>(out));
 }
 
 void widen(const std::byte* in, DType half, std::span<float> out) {

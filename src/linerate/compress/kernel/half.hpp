@@ -13,10 +13,16 @@ namespace linerate::compress {
 /// element.
 void narrow_scaled(std::span<const float> gradient, float share, DType half, std::byte* out);
 
+/// How v is sent in 16 bits.
+struct HalfScale {
+  float share;  // v is multiplied by it before the cast
+  float back;   // 1 / share
+  float limit;  // where v is cut off
+};
 /// With error feedback, in one pass: v = gradient + residual, cut off at +-limit; what is left of v
-/// stays in residual: v - up(out) * ranks.
-void narrow_scaled(std::span<const float> gradient, std::span<float> residual, int ranks,
-                   float limit, DType half, std::byte* out);
+/// stays in residual: v - up(out) * back. Returns the largest magnitude of v.
+float narrow_scaled(std::span<const float> gradient, std::span<float> residual,
+                    const HalfScale& scale, DType half, std::byte* out);
 
 /// out[i] = the f32 of in[i].
 void widen(const std::byte* in, DType half, std::span<float> out);

@@ -9,12 +9,17 @@ namespace linerate::compress {
 
 /// Payload: a 16-bit float an element, 2n bytes, of v / ranks: divided before the cast, as a cast
 /// gradient times the ranks would overflow. Ranks add them (all-reduce), and the sum is the mean.
-/// Without a residual v beyond the range of the type becomes an infinity, which the mean shows;
-/// with one it is cut off at half the range, and the rest is sent in later steps.
+/// Without a residual v beyond the range of the type becomes an infinity, which the mean shows.
+/// With one v is cut off at half_limit(): the rest is sent in later steps, or, under a loss scale,
+/// the codec says that it overflowed.
 std::unique_ptr<const Compressor> half_precision(DType half);
 
-/// Where v is cut off: half the range, so that the ranks' sum of v / ranks stays below the infinity
-/// in whatever order, and with whatever roundings, it is made.
-constexpr float half_limit(DType half) { return half == DType::f16 ? 0x1p15f : 0x1p127f; }
+/// The largest v of so many ranks that the type holds. v / ranks, each partial sum of up to `ranks`
+/// of them and the mean are rounded by 2^-11 at most; of two ranks none reaches the infinity.
+constexpr float half_limit(DType half, int ranks) {
+  if (half != DType::f16) return 0x1p127f;
+  const float rounded = ranks <= 2 ? 0 : static_cast<float>(ranks) * 0x1p-11f;
+  return 65504 * (rounded < 0.5f ? 1 - rounded : 0.5f);
+}
 
 }  // namespace linerate::compress

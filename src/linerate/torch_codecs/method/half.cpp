@@ -13,22 +13,30 @@ class HalfTensors : public TensorCodec {
 
  private:
   TensorPayload do_encode(int, const TensorInput& input) override {
-    const float share = 1.0f / static_cast<float>(input.ranks);
+    scale_ = input.loss_scale.value_or(1);
+    const auto ranks = static_cast<float>(input.ranks);
+    const float share = scale_ / ranks;
     if (!input.residual.defined()) return {bytes_of((input.gradient * share).to(type_)), {}};
     const at::Tensor v = corrected(input);
-    const float limit = compress::half_limit(half_);
+    const float limit = compress::half_limit(half_, input.ranks) / scale_;
+    overflowed_ = input.loss_scale ? v.abs().gt(limit).any() : at::Tensor();
     const at::Tensor sent = (v.clamp(-limit, limit) * share).to(type_);
-    keep_residual(input, v - sent.to(at::kFloat) * static_cast<float>(input.ranks));
+    keep_residual(input, v - sent.to(at::kFloat) * (ranks / scale_));
     return {bytes_of(sent), {}};
   }
 
   void do_decode(int, const TensorArrived& arrived, const at::Tensor& mean) override {
     check_sum(arrived, 2 * elements(), name_of(half_));
     mean.copy_(arrived.payloads[0].view(type_));
+    if (scale_ != 1) mean.mul_(1 / scale_);
   }
+
+  at::Tensor overflowed_there() const override { return overflowed_; }
 
   DType half_;
   at::ScalarType type_;
+  float scale_ = 1;  // of the step at hand
+  at::Tensor overflowed_;
 };
 
 }  // namespace

@@ -1,0 +1,304 @@
+"""Gradient scalers: whatever they do to the loss, the run is the one without them, bit for bit: part of uses.py, which runs it."""
+import gc
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+import linerate.torch as lt
+from linerate.torch import _core
+from uses import Mlp, build, loss_of, refused, require_equal, rows, use
+
+SCALES = (64.0, 64.0, 4096.0, 0.125, 1.0, 65536.0, 2.0, 2.0)
+OVERFLOWS = (0, 3)  # steps in which a rank's gradients are not finite
+SMALL = {"powersgd": ["rank=1"], "acpsgd": ["rank=1"], **{n: ["density=0.1"] for n in ("topk", "randomk", "mstopk", "sidco", "dgc")}}
+WARM = {"powersgd": ["warmup=3"], "acpsgd": ["warmup=3"], "dgc": ["warmup=3"], "onebit-adam": ["freeze_step=3"]}
+
+
+def codecs():
+    """Every registered one, in its usual way, by the two-phase exchange where that fits, and with a warm-up where there is one."""
+    for name in _core.compressors():
+        small = SMALL.get(name, [])
+        for more in ([], WARM.get(name)):
+            if more is not None:
+                options = ", ".join(small + more)
+                yield f"{name}({options})" if options else name
+    yield from ("topk(density=0.1, exchange=two-phase)", "qsgd(bits=4, exchange=two-phase)", "efsignsgd(exchange=two-phase)", "fp16")
+
+
+class Weights(nn.Module):
+    """Gradients that are given, of magnitudes that f16 holds as normal numbers under any of the scales that fp16 is run with."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.v = nn.Parameter(torch.zeros(48, 40)), nn.Parameter(torch.zeros(33))
+
+    def forward(self, step, micro=0):
+        g = torch.Generator().manual_seed(100 * step + 10 * micro + dist.get_rank())
+        loss = 0
+        for p in (self.w, self.v):
+            given = torch.randn(p.shape, generator=g)
+            loss = loss + (p * (given + given.sign() / 2)).sum()
+        return loss
+
+
+class Ordinary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = Mlp()
+
+    def forward(self, step, micro=0):
+        x, y = rows(100 * step + micro)
+        return loss_of(self.mlp(x), y)
+
+
+def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataParallel):
+    """The weights after the steps; without a scaler those that overflow are left out. `way`: how a scaled step ends."""
+    model = build(make)
+    scaler = torch.amp.GradScaler("cpu", init_scale=SCALES[0], growth_interval=10**6, enabled=scaled)
+    dp = wrap(model, strategy=strategy, **({"scaler": scaler} if way == "given" else {}))
+    opt = torch.optim.SGD(model.parameters(), 0.05)
+    for step in range(steps):
+        spoilt = step in OVERFLOWS and dist.get_rank() == dist.get_world_size() - 1
+        if step in OVERFLOWS and not scaled:
+            continue
+        for micro in range(micros):
+            last = micro == micros - 1
+            loss = dp(step, micro) / micros * (float("inf") if spoilt and last else 1)
+            if last:
+                scaler.scale(loss).backward()
+            else:
+                with dp.no_sync():
+                    scaler.scale(loss).backward()
+        if way == "step" or way == "given":
+            dp.step(opt, scaler=scaler)
+        else:
+            dp.finish()
+            scaler.unscale_(opt)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
+            scaler.step(opt)
+            scaler.update()
+            opt.zero_grad()
+        if scaled:
+            assert (scaler.get_scale() < SCALES[step % len(SCALES)]) == (step in OVERFLOWS), f"{strategy}, {way}, step {step}: {scaler.get_scale()}"
+            scaler.update(SCALES[(step + 1) % len(SCALES)])
+    dp.require_same_weights()
+    dp.close()
+    return list(model.named_parameters())
+
+
+@use
+def scalers_change_nothing_of_what_compressors_keep():
+    for codec in codecs():
+        make = Weights if codec.startswith("fp16") else Ordinary
+        for micros in (1, 2):
+            plain = train(f"ddp+{codec}", "step", False, micros=micros, make=make)
+            for way in ("step", "finish", "given"):
+                require_equal(f"{codec}, {way}, {micros} backward passes", train(f"ddp+{codec}", way, True, micros=micros, make=make), plain)
+
+
+@use
+def owed_flows_out_under_a_scaler():
+    """After a scaler's last step plain backward passes: what is owed comes in the scale that the scaler has."""
+    for scaled in (False, True):
+        w = nn.Parameter(torch.zeros(32, 32))
+        dp = lt.DataParallel(nn.ParameterList([w]), strategy="ddp+topk(density=0.05)")
+        opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2, enabled=scaled)
+        given = torch.zeros(32, 32)
+        for step in range(8):
+            g = torch.randn(32, 32, generator=torch.Generator().manual_seed(step))
+            given += g
+            scaler.scale((w * g).sum()).backward()
+            dp.step(opt, scaler=scaler)
+        for way in range(80):
+            (w * 0).sum().backward()
+            if way % 2:
+                dp.step(opt)  # unscales nothing
+                continue
+            dp.finish()
+            with torch.no_grad():
+                w -= w.grad / scaler.get_scale()
+            w.grad = None
+        off = (w.detach() + given).abs().max()
+        assert off < 1e-5 * given.abs().max(), off
+        dp.close()
+
+
+@use
+def two_models_under_two_scalers():
+    """As a GAN is trained: the generator's pass leaves gradients in the discriminator, in the other scale."""
+    def run(scaled, to_none=True):
+        gen, disc = build(lambda: nn.Linear(10, 10)), build(lambda: nn.Linear(10, 1))
+        dps = [lt.DataParallel(m, strategy="ddp+topk(density=0.2)", name=n) for m, n in ((gen, "gen"), (disc, "disc"))]
+        opts = [torch.optim.SGD(m.parameters(), 0.05) for m in (gen, disc)]
+        scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=g, enabled=scaled) for s, g in ((256.0, 2), (16.0, 3))]
+        for step in range(8):
+            x, _ = rows(step)
+            opts[1].zero_grad(set_to_none=to_none)
+            scalers[1].scale(dps[1](x).square().mean()).backward()
+            scalers[1].scale(dps[1](dps[0](x).detach()).sigmoid().mean()).backward()
+            dps[1].step(opts[1], scaler=scalers[1])
+            opts[0].zero_grad(set_to_none=to_none)
+            scalers[0].scale(-dps[1](dps[0](x)).mean()).backward()
+            dps[0].step(opts[0], scaler=scalers[0])
+        for dp in dps:
+            dp.close()
+        return [*gen.named_parameters(), *disc.named_parameters()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        require_equal("two scalers", run(True), run(False))
+        require_equal("two scalers, cleared to zeros", run(True, False), run(False, False))
+
+
+def steps_of(step_of, make=Ordinary, scaler=None):
+    model = build(make)
+    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
+    opt = torch.optim.SGD(model.parameters(), 0.05)
+    for step in range(6):
+        step_of(dp, opt, step, scaler)
+        if scaler is not None:
+            scaler.update(SCALES[step])
+    dp.close()
+    return list(model.named_parameters())
+
+
+def plainly(dp, opt, step, _):
+    (dp(step) + dp(step, 1)).backward()
+    dp.step(opt)
+
+
+def summed(dp, opt, step, scaler):
+    scaler.scale(dp(step) + dp(step, 1)).backward()
+    dp.step(opt, scaler=scaler)
+
+
+def new(kind=torch.amp.GradScaler):
+    return kind("cpu", init_scale=8.0)
+
+
+class Derived(torch.amp.GradScaler):
+    """A scaler of one's own."""
+
+    def scale(self, outputs):
+        return super().scale(outputs)
+
+
+@use
+def scalers_of_every_kind():
+    """Losses in lists and generators, derived scalers, scalers that are not torch's, checkpoints."""
+    def listed(dp, opt, step, scaler):
+        torch.autograd.backward(scaler.scale([dp(step), dp(step, 1)]))
+        dp.step(opt, scaler=scaler)
+
+    def generated(dp, opt, step, scaler):
+        torch.autograd.backward(list(scaler.scale(one for one in (dp(step), dp(step, 1)))))
+        dp.step(opt, scaler=scaler)
+
+    class Foreign:
+        """Not one of torch's: only step(scaler=) knows of it."""
+
+        def __init__(self):
+            self.inner = torch.amp.GradScaler("cpu", init_scale=8.0)
+            self.step, self.update, self.get_scale = self.inner.step, self.inner.update, self.inner.get_scale
+
+        def scale(self, loss):
+            self.inner.scale(torch.ones(()))
+            return loss * self.get_scale()
+
+    class Checkpointed(Ordinary):
+        reentrant = True
+
+        def forward(self, step, micro=0):
+            x, y = rows(100 * step + micro)
+            return loss_of(checkpoint(self.mlp, x.requires_grad_(), use_reentrant=self.reentrant), y)
+
+    want = steps_of(plainly)
+    require_equal("a list", steps_of(listed, scaler=new()), want)
+    require_equal("a generator", steps_of(generated, scaler=new()), want)
+    require_equal("a derived class", steps_of(summed, scaler=new(Derived)), want)
+    require_equal("a foreign scaler", steps_of(summed, scaler=Foreign()), want)
+    require_equal("a reentrant checkpoint", steps_of(summed, Checkpointed, new()), steps_of(plainly, Checkpointed))
+    Checkpointed.reentrant = False
+    require_equal("a checkpoint", steps_of(summed, Checkpointed, new()), want)
+
+
+@use
+def compiled_models_under_a_scaler():
+    class Compiled(Ordinary):
+        def __init__(self):
+            super().__init__()
+            self.mlp.compile(backend="eager")
+    require_equal("a compiled model", steps_of(summed, Compiled, new()), steps_of(plainly, Compiled))
+
+
+@use
+def two_scales_in_one_step_are_refused():
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
+    opt, scaler = torch.optim.SGD(model.parameters(), 0.05), torch.amp.GradScaler("cpu", init_scale=8.0)
+    for changes in (False, True, False):
+        x, y = rows(0)
+        with dp.no_sync():
+            scaler.scale(loss_of(dp(x), y) / 2).backward()
+        if changes and dist.get_rank() == 0:
+            scaler.update(16.0)
+        scaler.scale(loss_of(dp(x), y) / 2).backward()
+        if changes:
+            refused(lambda: dp.step(opt, scaler=scaler), "found them added up under 8 and 16")
+            scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+            opt.zero_grad()
+        else:
+            dp.step(opt, scaler=scaler)
+    dp.require_same_weights()
+    scaler.update(32.0 if dist.get_rank() == 0 else 64.0)
+    scaler.scale(loss_of(dp(x), y)).backward()
+    refused(lambda: dp.step(opt, scaler=scaler), "expected the same loss scale on every rank, found 32 on rank 0 and 64 on rank 1")
+    dp.close()
+
+
+@use
+def fp16_under_a_scaler_overflows_on_every_rank():
+    for strategy in ("ddp+fp16", "ddp(wire=fp16)", "bulk+fp16", "dear+fp16", "dear(wire=fp16)"):
+        w = nn.Parameter(torch.zeros(40))
+        dp = lt.DataParallel(nn.ParameterList([w]), strategy=strategy)
+        opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=100)
+        large = 2.0**8 * dist.get_world_size()  # of one rank; the mean is 2^8
+        for step in range(6):
+            last = dist.get_rank() == dist.get_world_size() - 1
+            scaler.scale((w * (large if last else 0.0)).sum()).backward()
+            before, scale = w.detach().clone(), scaler.get_scale()
+            dp.step(opt, scaler=scaler)
+            assert torch.equal(w, before) == (scaler.get_scale() < scale), (strategy, step, scale)
+        dp.settle()
+        fits = 65504 / (large if "wire" not in strategy else large / dist.get_world_size())
+        assert fits / 2 < scaler.get_scale() <= fits, (strategy, scaler.get_scale())
+        assert torch.isfinite(w).all()
+        dp.require_same_weights()
+        dp.close()
+
+
+@use
+def ddp_hook_under_a_scaler():
+    def run(scaled):
+        model = build(Mlp)
+        ddp = DDP(model)
+        ddp.register_comm_hook(*lt.ddp_hook("topk(density=0.1)"))
+        opt, scaler = torch.optim.SGD(model.parameters(), 0.05), torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled)
+        for step in range(8):
+            x, y = rows(step)
+            scaler.scale(loss_of(ddp(x), y)).backward()
+            scaler.step(opt)
+            scaler.update()
+            opt.zero_grad()
+            if scaled:
+                scaler.update(SCALES[step])
+        return [(n, p.detach().clone()) for n, p in model.named_parameters()]
+    want = run(False)
+    gc.collect()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        require_equal("hook", run(True), want)
+    assert sum("GradScaler skips whole steps" in str(one.message) for one in said) == 1, [str(one.message) for one in said]

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <set>
+
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/plan/planner.hpp"
@@ -52,6 +55,22 @@ TEST(EveryOption, SaysWhatItExpectedAndWhatItFound) {
   for (const auto& line : extras().lines())
     if (line.name != kAuto) check("ddp+", line.name);  // whose options are its compressors'
   EXPECT_GT(refused, 300);
+}
+
+TEST(EveryOption, OfACompressorIsNamedAmongTheKnown) {
+  int gathered = 0;
+  for (const auto& line : compress::compressors().lines()) {
+    std::vector<std::string> known = options_of("ddp+", line.name);
+    std::vector<std::string> taken = compress::options_of(line.name);
+    if (error_of("ddp+" + line.name + "(exchange=gather)").empty()) taken.emplace_back("exchange");
+    gathered += taken.back() == "exchange" ? 1 : 0;
+    EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(std::set(taken.begin(), taken.end())))
+        << line.name;
+    for (const std::string& option : known)  // each is taken, with this value or another
+      EXPECT_THAT(error_of(fmt::format("ddp+{}({}=word)", line.name, option)),
+                  ::testing::Not(HasSubstr("unknown option")));
+  }
+  EXPECT_GT(gathered, 5);
 }
 
 TEST(EveryOption, IsReadWholeBeforeItIsShortened) {

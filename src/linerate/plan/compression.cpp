@@ -141,12 +141,20 @@ CompressionModel CompressionModel::parse(const doc::Component& component,
   if (is(component, Extra::automatic)) {
     compression.read_auto(component, cluster);
   } else {
-    doc::OptionReader options(component);
-    compression.way_ = static_cast<Way>(options.choice(kExchange, {"auto", "gather", "two-phase"}));
+    // An unknown option is refused here, where all are known: the compressor's, and the exchange
+    // of what is gathered.
+    doc::OptionReader of_compressor(component), options(component);
+    const auto read = compress::compressors().at(component.name)(of_compressor);
+    for (const std::string& option : of_compressor.known())
+      static_cast<void>(options.text(option, ""));
+    if (!compress::is_summable(*read))
+      compression.way_ =
+          static_cast<Way>(options.choice(kExchange, {"auto", "gather", "two-phase"}));
+    else if (component.find(kExchange) != nullptr)
+      options.fail(kExchange, "its payloads are summed; leave it out");
+    options.finish();
     compression.methods_.push_back(Method::parse(without(component, kExchange), cluster));
     const compress::Compressor& compressor = *compression.methods_.front().compressor;
-    if (component.find(kExchange) != nullptr && compress::is_summable(compressor))
-      options.fail(kExchange, "its payloads are summed; leave it out");
     if (compression.way_ == Way::two_phase && !compress::fits_two_phase(compressor))
       options.fail(kExchange, "its payloads are gathered alone; leave it out");
     if (component.find(kExchange) == nullptr && compressor.is_two_phase())

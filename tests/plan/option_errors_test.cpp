@@ -62,8 +62,10 @@ TEST(EveryOption, OfACompressorIsNamedAmongTheKnown) {
   for (const auto& line : compress::compressors().lines()) {
     std::vector<std::string> known = options_of("ddp+", line.name);
     std::vector<std::string> taken = compress::options_of(line.name);
-    if (error_of("ddp+" + line.name + "(exchange=gather)").empty()) taken.emplace_back("exchange");
-    gathered += taken.back() == "exchange" ? 1 : 0;
+    if (error_of("ddp+" + line.name + "(exchange=gather)").empty()) {
+      taken.emplace_back("exchange");
+      ++gathered;
+    }
     EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(std::set(taken.begin(), taken.end())))
         << line.name;
     for (const std::string& option : known)  // each is taken, with this value or another

@@ -4,13 +4,15 @@
 usage: torchrun --nproc-per-node N uses.py [NAME ...]
 
 uses_of_models.py, uses_of_loops.py and uses_of_scalers.py have more. Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within
-1e-6 on more. Prints "use NAME: ok" on each
-rank, or the error; test_uses.py reads that.
+1e-6 on more. Prints "use NAME: ok" on each rank, or the error; test_uses.py reads that.
 """
 import contextlib
+import copy
 import json
 import os
 import pathlib
+import pickle
+import re
 import sys
 import tempfile
 import time
@@ -1556,6 +1558,37 @@ def exchange_state_of_a_strategy_that_gave_way():
 
 
 @use
+def reports_are_shown_documented_and_pickled():
+    page = (HERE.parents[1] / "docs/python-training.md").read_text()
+    model = build(Mlp)
+    dp = lt.DataParallel(model, strategy="ddp+kfac(spd, inverses=1)")
+    opt = sgd(model.parameters())
+    for step in range(3):
+        x, y = rows(step)
+        loss_of(dp(x), y).backward()
+        report = dp.step(opt)
+    assert report.bytes > 0 and report.exposed_s >= 0 and report.rounds == 1 and not report.infinite and report.variant
+    for one in (report, dp.kfac_step):
+        kind = type(one)
+        fields = {name: value.__doc__ for name, value in vars(kind).items() if isinstance(value, property)}
+        assert list(one.to_dict()) == list(fields) and len(fields) > 8
+        table = page.partition(f"| `{kind.__name__}` |")[2].partition("\n\n")[0]
+        assert set(fields) == set(re.findall(r"`(\w+)`", "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| `"))))
+        for name, says in fields.items():
+            assert re.match("(str|float|int|bool|list of str)[:,]", says), (name, says)
+            assert f"{name}={getattr(one, name)!r}" in repr(one) and f"<td>{name}</td>" in one._repr_html_()
+        assert repr(one).startswith(kind.__name__ + "(")
+        for other in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
+            assert other == one and repr(other) == repr(one) and other is not one
+        assert getattr(lt, kind.__name__) is kind
+    for one in (dp.report(), lt.Advice({"verdict": "change", "best": "dear", "current": "ddp"}, "table", "all")):
+        again = pickle.loads(pickle.dumps(one))
+        assert vars(again) == vars(one) and repr(again) == repr(one) and " object at " not in repr(one)
+        assert one._repr_html_().startswith("<")
+    dp.close()
+
+
+@use
 def advice_in_the_words_of_the_script():
     import linerate.torch._advice as module
     model = build(Mlp)
@@ -1585,6 +1618,12 @@ def advice_in_the_words_of_the_script():
     other = lt.DataParallel(build(Mlp), strategy=advice.best)  # is a strategy
     other.close()
     refused(lambda: dp.advise(strategy="nonsense"), "nonsense")
+    topk = dp.advise(strategy="ddp+topk(density=0.01)", steps_to_target="topk=1.5", bandwidth="20kbit/s")
+    row = next(c for c in topk.to_dict()["candidates"] if c["strategy"] == "ddp+topk(density=0.01)")
+    assert row["steps_to_target"]["value"] == 1.5, row
+    assert len(topk.to_text(all=True)) >= len(topk.text) == len(topk.to_text())
+    assert not re.search(r"(?<![\w-])--[a-z]", topk.to_text(all=True)), "Python's words"
+    refused(lambda: dp.advise(steps_to_target="nonsense"), "steps_to_target=: ")
     dp.close()
 
 

@@ -4,12 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "linerate/advise/advise.hpp"
 #include "linerate/calibrate/codec_probe.hpp"
 #include "linerate/calibrate/probe.hpp"
+#include "linerate/core/in_python.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -37,23 +39,27 @@ struct Question {
   std::string workload, cluster, current;  // documents, a strategy
   int ranks = 0;
   std::string bandwidth;
-  std::vector<std::string> more;
+  std::vector<std::string> more, steps;  // strategies, steps to a target
   double least_gain = 0.02;
 };
 
-/// The Advice as JSON, and as the command prints it.
-std::pair<std::string, std::string> advised(const Question& q) {
+/// The Advice as JSON, and as the command prints it: the best of each exchange, and all settings.
+std::tuple<std::string, std::string, std::string> advised(const Question& q) {
   advise::AdviseOptions options;
   options.ranks = q.ranks;
   options.current = doc::parse_strategy(q.current);
   if (!q.bandwidth.empty()) options.bandwidth = parse_rate(q.bandwidth);
   for (const std::string& text : q.more)
     for (doc::Strategy& one : doc::parse_strategies(text)) options.more.push_back(std::move(one));
+  for (const std::string& text : q.steps)
+    for (advise::StepsToTarget& one : advise::read_steps_to_target(text))
+      options.steps.push_back(std::move(one));
   options.least_gain = q.least_gain;
   const doc::Advice advice =
       advise::advise(doc::workload_from_json(q.workload, "the run"),
                      doc::cluster_from_json(q.cluster, "the calibration"), options);
-  return {doc::to_json(advice), report::to_text(advice, /*all=*/false)};
+  return {doc::to_json(advice), in_python(report::to_text(advice, /*all=*/false)),
+          in_python(report::to_text(advice, /*all=*/true))};
 }
 
 }  // namespace
@@ -64,9 +70,10 @@ void add_advice(py::module_& m) {
   m.def(
       "advise",
       [](std::string workload, std::string cluster, std::string current, int ranks,
-         std::string bandwidth, std::vector<std::string> more, double least_gain) {
+         std::string bandwidth, std::vector<std::string> more, std::vector<std::string> steps,
+         double least_gain) {
         return advised({std::move(workload), std::move(cluster), std::move(current), ranks,
-                        std::move(bandwidth), std::move(more), least_gain});
+                        std::move(bandwidth), std::move(more), std::move(steps), least_gain});
       },
       Unlocked());
   m.def(

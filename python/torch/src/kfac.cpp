@@ -229,15 +229,6 @@ void add_kfac(py::module_& m) {
             k.kfac->load(torch_adapter::kfac_state_of(tensors, "K-FAC state"));
           },
           Unlocked());
-  py::class_<torch_adapter::KfacStep>(m, "KfacStep", "One step of the preconditioner.")
-      .def_readonly("step", &torch_adapter::KfacStep::step)
-      .def_readonly("factors", &torch_adapter::KfacStep::factors)
-      .def_readonly("inverses", &torch_adapter::KfacStep::inverses)
-      .def_readonly("skipped", &torch_adapter::KfacStep::skipped)
-      .def_readonly("nu", &torch_adapter::KfacStep::nu)
-      .def_readonly("damping", &torch_adapter::KfacStep::damping)
-      .def_readonly("failures", &torch_adapter::KfacStep::failures)
-      .def_readonly("plain", &torch_adapter::KfacStep::plain);
 }
 
 }  // namespace linerate::python

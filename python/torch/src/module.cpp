@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +19,8 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/in_python.hpp"
+#include "linerate/core/log.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -26,6 +29,7 @@
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
+#include "reports.hpp"
 #include "world.hpp"
 
 namespace linerate::python {
@@ -35,7 +39,6 @@ using comm::Communicator;
 using torch_adapter::DataParallel;
 using torch_adapter::DataParallelOptions;
 using torch_adapter::NamedTensors;
-using torch_adapter::StepReport;
 using Unlocked = py::call_guard<py::gil_scoped_release>;
 
 /// While it lives torch.compile leaves Python's frames alone: updates run inside of passes, which
@@ -201,13 +204,13 @@ void register_errors(py::module_& m) {
     try {
       if (error) std::rethrow_exception(error);
     } catch (const UsageError& e) {
-      PyErr_SetString(usage, e.what());
+      PyErr_SetString(usage, in_python(e.what()).c_str());
     } catch (const InputError& e) {
-      PyErr_SetString(input, e.what());
+      PyErr_SetString(input, in_python(e.what()).c_str());
     } catch (const CommError& e) {
-      PyErr_SetString(lost, e.what());
+      PyErr_SetString(lost, in_python(e.what()).c_str());
     } catch (const Error& e) {
-      PyErr_SetString(base, e.what());
+      PyErr_SetString(base, in_python(e.what()).c_str());
     }
   });
 }
@@ -220,8 +223,13 @@ PYBIND11_MODULE(_core, m) {
   using namespace linerate::python;
   namespace ta = torch_adapter;
   register_errors(m);
+  add_reports(m);
   add_kfac(m);
   add_advice(m);
+  log::set_sink([](log::Level level, const std::string& message) {
+    if (level == log::Level::warning)
+      std::fprintf(stderr, "linerate: warning: %s\n", in_python(message).c_str());
+  });
 
   py::class_<World, std::shared_ptr<World>>(m, "World")
       .def_property_readonly("rank", [](const World& w) { return w.get().rank(); })
@@ -301,25 +309,6 @@ PYBIND11_MODULE(_core, m) {
   m.def("compressors", [] { return compress::compressors().names(); });
   m.def("set_scaled_pass",
         [](std::optional<double> scale, std::int64_t scaler) { scaled_pass().set(scale, scaler); });
-
-  py::class_<StepReport>(m, "StepReport", "What finish() or step() did on this rank.")
-      .def_readonly("variant", &StepReport::variant)
-      .def_readonly("exposed_s", &StepReport::exposed_s)
-      .def_readonly("copy_s", &StepReport::copy_s)
-      .def_property_readonly("held_s",
-                             [](const StepReport& r) {
-                               double s = 0;
-                               for (const ta::HeldSpan& h : r.held)
-                                 s += static_cast<double>(h.update_ns - h.start_ns) * 1e-9;
-                               return s;
-                             })
-      .def_readonly("bytes", &StepReport::bytes)
-      .def_readonly("unused_here", &StepReport::unused_here)
-      .def_readonly("unused_everywhere", &StepReport::unused_everywhere)
-      .def_readonly("rounds", &StepReport::rounds)
-      .def_readonly("infinite", &StepReport::infinite)
-      .def_readonly("late_infinite", &StepReport::late_infinite)
-      .def_readonly("host_waits", &StepReport::host_waits);
 
   py::class_<Parallel>(m, "Parallel")
       .def(py::init([](const ta::NamedTensors& parameters, const ta::NamedTensors& buffers,

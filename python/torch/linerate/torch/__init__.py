@@ -25,9 +25,9 @@ def _check_torch():
 _check_torch()
 
 from . import _scaling  # noqa: E402
-from ._core import CommError, Error, InputError, StepReport, UsageError  # noqa: E402
+from ._core import CommError, Error, InputError, KfacStep, StepReport, UsageError  # noqa: E402
 from ._advice import Advice  # noqa: E402
-from ._data_parallel import DataParallel  # noqa: E402
+from ._data_parallel import DataParallel, Report  # noqa: E402
 from ._hooks import ddp_hook  # noqa: E402
 from ._kfac import KFAC  # noqa: E402
 from ._optimizers import steps_by_parameter  # noqa: E402
@@ -35,5 +35,5 @@ from ._world import device, finalize, init, rank, world_size  # noqa: E402
 
 _scaling.watch()
 __version__ = _built.VERSION
-__all__ = ["Advice", "CommError", "DataParallel", "Error", "InputError", "KFAC", "StepReport", "UsageError", "ddp_hook", "device", "finalize", "init", "rank",
+__all__ = ["Advice", "CommError", "DataParallel", "Error", "InputError", "KFAC", "KfacStep", "Report", "StepReport", "UsageError", "ddp_hook", "device", "finalize", "init", "rank",
            "steps_by_parameter", "world_size"]

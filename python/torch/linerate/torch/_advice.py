@@ -1,4 +1,5 @@
 """What to change in a running job: advice from its own steps and a calibration of its live group."""
+import html
 import json
 import statistics
 
@@ -17,8 +18,8 @@ class Advice:
     "change", "do nothing" or "inconclusive". `text`: that in the words of the script, and what the command `linerate advise` prints.
     """
 
-    def __init__(self, document, table):
-        self._document = document
+    def __init__(self, document, table, whole_table):
+        self._document, self._whole_table = document, whole_table
         self.verdict, self.best, self.current = document["verdict"], document["best"], document["current"]
         self.text = f"{self._in_the_script()}\n\n{table}"
 
@@ -30,6 +31,10 @@ class Advice:
             return f"Leave {now} in DataParallel(...)."
         return f"Leave {now} in DataParallel(...), or try {best}: what was measured does not tell which is faster."
 
+    def to_text(self, all=False):
+        """`text`; with `all` every setting tried, not the best of each exchange."""
+        return f"{self._in_the_script()}\n\n{self._whole_table}" if all else self.text
+
     def to_dict(self):
         """The Advice, as `linerate advise --json` writes it."""
         return json.loads(json.dumps(self._document))
@@ -39,6 +44,9 @@ class Advice:
 
     def __repr__(self):
         return f"<linerate.torch.Advice {self.verdict}: {self.best}>"
+
+    def _repr_html_(self):
+        return f"<pre>{html.escape(self.text)}</pre>"
 
 
 def calibration(world, largest_bytes, codecs, budget):
@@ -70,21 +78,21 @@ def workload_of(dp):
     return workload
 
 
-def advise(dp, ranks, bandwidth, strategy, least_gain, codecs, budget):
+def advise(dp, ranks, bandwidth, strategy, steps_to_target, least_gain, codecs, budget):
     dp.settle()
     world = dp._world
     workload = workload_of(dp)
     cluster = calibration(world, 4 * sum(g["elements"] for g in workload["gradients"]), codecs, budget)
-    more = [strategy] if isinstance(strategy, str) else list(strategy)
+    more, steps = ([texts] if isinstance(texts, str) else list(texts) for texts in (strategy, steps_to_target))
     answer = {}
     if world.rank == 0:  # one rank computes it, so that no rounding can make two of it
         try:
-            document, table = _core.advise(json.dumps(workload), cluster, dp._core.strategy(), ranks or world.size,
-                                           bandwidth or "", more, least_gain)
-            answer = {"document": json.loads(document), "table": table}
+            document, *tables = _core.advise(json.dumps(workload), cluster, dp._core.strategy(), ranks or world.size,
+                                             bandwidth or "", more, steps, least_gain)
+            answer = {"document": json.loads(document), "tables": tables}
         except _core.Error as error:
             answer = {"error": str(error)}
     answer = json.loads(world.gather_texts(json.dumps(answer), "advise")[0])
     if "error" in answer:
         raise _core.UsageError(f"DataParallel.advise: {answer['error']}")
-    return Advice(answer["document"], answer["table"])
+    return Advice(answer["document"], *answer["tables"])

@@ -1,5 +1,6 @@
 """DataParallel: an nn.Module around the user's, as torch.nn.parallel.DistributedDataParallel is."""
 import contextlib
+import html
 import json
 import os
 import sys
@@ -369,14 +370,14 @@ class DataParallel(torch.nn.Module):
         """The recorded Timeline of all ranks. Collective."""
         return Report(self._core.timeline_json(), self._world.rank, self._core.strategy(), self.trial)
 
-    def advise(self, *, ranks=None, bandwidth=None, strategy=(), least_gain=0.02, codecs=False, budget=3.0):
+    def advise(self, *, ranks=None, bandwidth=None, strategy=(), steps_to_target=(), least_gain=0.02, codecs=False, budget=3.0):
         """What to change in this script, after some measured steps: Advice, from the times of the recorded steps and a calibration
         of the live group, which is measured once in a program, in about `budget` seconds. `codecs`: compressors are timed, too
         (some seconds more); else what they cost is taken from another machine. The others are the options of `linerate advise`:
-        `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those searched, the least gain that is
-        worth a change. Collective."""
+        `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those searched, how many times the steps of
+        an uncompressed run they take ("topk=1.1"), the least gain that is worth a change. Collective."""
         from ._advice import advise
-        return advise(self, ranks, bandwidth, strategy, least_gain, codecs, float(budget))
+        return advise(self, ranks, bandwidth, strategy, steps_to_target, least_gain, codecs, float(budget))
 
     def _ended(self, report):
         self.last_report = report
@@ -453,6 +454,12 @@ class Report:
 
     def to_json(self):
         return self._text
+
+    def __repr__(self):
+        return f"<linerate.torch.Report {self.strategy}: {'recorded steps of all ranks' if self._text else 'rank 0 has it'}>"
+
+    def _repr_html_(self):
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     def save(self, path):
         """Writes it on rank 0, for linerate explain, compare and report. A reader sees the old file or the new one, never a part."""

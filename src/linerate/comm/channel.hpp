@@ -62,6 +62,9 @@ class Channel {
                                   std::size_t bytes) = 0;
   /// Ends the run for every rank: throws CommError with this reason.
   [[noreturn]] virtual void fail(const std::string& reason) = 0;
+  /// The same, since what `peer` sent is not of the collective that this rank is in: the reason
+  /// names what both run.
+  [[noreturn]] virtual void fail_with(int peer, const std::string& seen) = 0;
 
  protected:
   friend class GroupChannel;

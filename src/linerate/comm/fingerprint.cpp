@@ -94,6 +94,29 @@ std::optional<std::string> find_mismatch(std::span<const Fingerprint> prints,
   return std::nullopt;
 }
 
+std::string different_operations(const std::string& seen, int rank, const Begun& own, int peer,
+                                 const Begun& theirs) {
+  // The oldest collective that both know by its number and that is not the same; else the last.
+  const Fingerprint *mine = &own.last, *other = &theirs.last;
+  std::string_view what;
+  for (const Fingerprint* a : {&own.last, &own.before})
+    for (const Fingerprint* b : {&theirs.last, &theirs.before}) {
+      const bool known = own.knows(a) && theirs.knows(b);
+      if (known && a->group == b->group && a->sequence == b->sequence && a->kind() != b->kind())
+        mine = a, other = b, what = difference(*a, *b);
+    }
+  const auto side = [](int r, const Begun& begun, const Fingerprint* print) {
+    if (begun.count == 0) return fmt::format("rank {} runs nothing", r);
+    return fmt::format("rank {} {} {}", r, print == &begun.last ? "runs" : "ran",
+                       print->describe());
+  };
+  return fmt::format(
+      "{}: {}, {}{}: the ranks run different operations here, now or before, or use their groups "
+      "in different orders (turn checked mode on)",
+      seen, side(rank, own, mine), side(peer, theirs, other),
+      what.empty() ? std::string() : fmt::format(", which differ in the {}", what));
+}
+
 std::optional<std::string> find_disorder(int own_rank, const Fingerprint& own, int their_rank,
                                          const Fingerprint& theirs) {
   if (own.group == theirs.group) return std::nullopt;

@@ -51,6 +51,24 @@ struct Fingerprint {
   std::string describe() const;
 };
 
+/// What a rank began last, and before that: what its peers say of it where they compared nothing.
+/// Plain bytes.
+struct Begun {
+  Fingerprint last, before;
+  std::int64_t count = 0;  // of all that it began
+  void add(const Fingerprint& print) {
+    before = last;
+    last = print;
+    ++count;
+  }
+  bool knows(const Fingerprint* print) const { return count > (print == &last ? 0 : 1); }
+};
+
+/// Why ranks that did not compare cannot go on: what each of the two runs or ran, and in what that
+/// differs. `seen` is how rank `rank` noticed.
+std::string different_operations(const std::string& seen, int rank, const Begun& own, int peer,
+                                 const Begun& theirs);
+
 /// Index i holds what rank ranks[i] of the job is about to do. Nothing when all agree (all_gather_v
 /// counts of ranks may differ, their list may not); else one message, the same on every rank, that
 /// names two sides and what differs.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::comm {
@@ -31,6 +32,7 @@ struct Report {
   std::optional<Clock::duration> stalled{};  // inside a collective: since its last message
   std::optional<BusyReport> busy{};
   int held_by = kNobody;  // inside a collective: the busy rank that it waits for
+  Begun begun_prints{};   // what it runs
   static constexpr int kNobody = -1;
 };
 

@@ -30,16 +30,12 @@ class MessageTag {
     return (turn << 1 & ((std::uint64_t{1} << bits_) - 1)) | 1;
   }
 
-  /// What `peer` sent under this tag, and what this rank runs: the reason that ends the run.
-  static std::string stray(int peer, std::uint64_t tag, int rank, const std::string& own) {
-    const auto call = to_index(tag >> 1 & 7);
+  /// What `peer` sent to `rank` under this tag, which no receive of that rank awaits.
+  static std::string stray(int peer, std::uint64_t tag, int rank) {
     const bool compares = (tag & 1) != 0;
-    const std::string sent = compares ? "the comparison of checked mode"
-                                      : "part of a collective of another kind, " + article(call);
-    return "rank " + std::to_string(rank) + " runs " + own + ", and rank " + std::to_string(peer) +
-           " sent it " + sent +
-           ": the ranks run different operations here, now or before, or use their groups in "
-           "different orders (turn checked mode on)";
+    return "rank " + std::to_string(peer) + " sent rank " + std::to_string(rank) + " " +
+           (compares ? "the comparison of checked mode"
+                     : "part of another collective, " + article(to_index(tag >> 1 & 7)));
   }
 
  private:

@@ -215,6 +215,10 @@ void C10dChannel::fail(const std::string& reason) {
   throw CommError(fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), counted));
 }
 
+void C10dChannel::fail_with(int peer, const std::string& seen) {
+  fail(beats_.different_operations(seen, peer));
+}
+
 void C10dChannel::give_up(const std::string& reason) {
   beats_.end_run(reason);
   abandon();

@@ -43,6 +43,7 @@ class C10dChannel final : public Transport {
   bool can_read_peers() const override { return false; }
   bool read(int, std::uint64_t, void*, std::size_t) override { return false; }
   [[noreturn]] void fail(const std::string& reason) override;
+  [[noreturn]] void fail_with(int peer, const std::string& seen) override;
 
   void submitted(std::span<const int> members) override { beats_.submitted(members); }
   void abort(const std::string& reason) override { beats_.end_run(reason); }

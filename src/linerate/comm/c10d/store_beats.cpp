@@ -53,7 +53,7 @@ struct StoreBeats::Head {
   std::int32_t left = 0;
   std::int32_t compares = 0, spare = 0;
   std::array<char, 64> busy_what{};
-  std::array<char, 256> description{};  // of the collective that it is in
+  Begun prints;  // what it runs
 };
 
 StoreBeats::StoreBeats(C10dGroup& group, Clock::duration timeout, Clock::duration start,
@@ -110,7 +110,7 @@ void StoreBeats::submitted(std::span<const int> members) {
 void StoreBeats::begin(const Purpose& purpose, const Turns& turns) {
   const std::lock_guard lock(mutex_);
   members_.assign(purpose.members.begin(), purpose.members.end());
-  description_ = purpose.print->describe();
+  prints_.add(*purpose.print);
   for (const int r : members_) {
     Line& line = lines_[to_index(r)];
     line.begun = turns.begun(r);
@@ -185,6 +185,12 @@ std::string StoreBeats::ended_by_or(const std::string& problem) {
   return ended_by(problem);
 }
 
+std::string StoreBeats::different_operations(const std::string& seen, int peer) {
+  const std::lock_guard lock(mutex_);
+  return comm::different_operations(seen, rank_, prints_, peer,
+                                    liveness_.report(peer).begun_prints);
+}
+
 void StoreBeats::leave() {
   std::unique_lock lock(mutex_);
   left_ = dirty_ = true;
@@ -250,10 +256,10 @@ void StoreBeats::publish() {
     head.beat = ++last_beat_[to_index(rank_)];
     head.left = left_ ? 1 : 0;
     head.compares = compares_ ? 1 : 0;
+    head.prints = prints_;
     if (inside_) {
       head.stalled_ns = std::chrono::nanoseconds(now - liveness_.stuck_since()).count();
       head.held_by = liveness_.held_by();
-      copy_words(head.description, description_);
     }
     if (busy_) {
       head.busy_ns = Head::kEndless;
@@ -297,11 +303,8 @@ std::optional<std::string> StoreBeats::find_other_operation(int peer, const Head
     return std::nullopt;
   }
   if (now - since < 2 * period_) return std::nullopt;
-  return fmt::format(
-      "rank {} runs {}, and rank {} {}: the ranks run different operations here, now or before, or "
-      "use their groups in different orders (turn checked mode on)",
-      rank_, description_, peer,
-      inside ? "runs " + std::string(head.description.data()) : "did something else");
+  const std::string seen = fmt::format("rank {} and rank {} began different ones", rank_, peer);
+  return comm::different_operations(seen, rank_, prints_, peer, head.prints);
 }
 
 void StoreBeats::look_at_peers() {
@@ -328,7 +331,10 @@ void StoreBeats::look_at_peers() {
       if (text.size() < sizeof(Head) + lines_.size() * sizeof(Line)) continue;
       std::memcpy(&head, text.data(), sizeof(Head));
       std::memcpy(&line, text.data() + sizeof(Head) + to_index(rank_) * sizeof(Line), sizeof(Line));
-      Report report{.submitted = line.submitted, .begun = line.begun, .left = head.left != 0};
+      Report report{.submitted = line.submitted,
+                    .begun = line.begun,
+                    .left = head.left != 0,
+                    .begun_prints = head.prints};
       if (head.stalled_ns >= 0) report.stalled = std::chrono::nanoseconds(head.stalled_ns);
       report.held_by = head.held_by;
       if (head.busy_ns >= 0) {

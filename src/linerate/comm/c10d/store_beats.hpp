@@ -55,6 +55,8 @@ class StoreBeats {
   std::string ended_by(const std::string& reason);
   /// The same after a moment, in which a better reason than what this rank saw may arrive.
   std::string ended_by_or(const std::string& problem);
+  /// What this rank runs, and what `peer` last said that it does.
+  std::string different_operations(const std::string& seen, int peer);
   /// Takes part in nothing more. When it returns, that has been said.
   void leave();
 
@@ -86,7 +88,7 @@ class StoreBeats {
   std::condition_variable wake_, said_;
   std::vector<Line> lines_;  // by rank: what it is told
   std::vector<int> members_;
-  std::string description_;
+  Begun prints_;
   bool inside_ = false, compares_ = false, left_ = false, stopping_ = false;
   std::uint64_t published_ = 0;  // reports
   bool dirty_ = false;

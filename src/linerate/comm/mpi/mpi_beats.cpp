@@ -122,8 +122,9 @@ void MpiBeats::submitted(std::span<const int> members) {
   for (const int r : members) submitted_[to_index(r)].fetch_add(1, std::memory_order_relaxed);
 }
 
-void MpiBeats::begin(std::span<const int> members, Clock::time_point now) {
-  for (const int r : members) ++begun_[to_index(r)];
+void MpiBeats::begin(const Purpose& purpose, Clock::time_point now) {
+  for (const int r : purpose.members) ++begun_[to_index(r)];
+  prints_.add(*purpose.print);
   inside_ = true;
   liveness_.stuck_since(now);
 }
@@ -162,6 +163,7 @@ void MpiBeats::read(int from, Clock::time_point now) {
   Report report{incoming_.submitted, incoming_.begun, incoming_.state != State::taking_part, {}};
   if (incoming_.stalled_ns >= 0) report.stalled = std::chrono::nanoseconds(incoming_.stalled_ns);
   report.held_by = incoming_.held_by;
+  report.begun_prints = incoming_.prints;
   if (incoming_.busy_ns >= 0) {
     report.busy = BusyReport{incoming_.busy_what.data()};
     if (incoming_.busy_ns != Beat::kEndless)
@@ -192,6 +194,7 @@ void MpiBeats::send(Clock::time_point now) {
     peer.outgoing.state = state_;
     peer.outgoing.failed = failure_ ? 1 : 0;
     if (failure_) copy_text(peer.outgoing.reason, *failure_);
+    peer.outgoing.prints = prints_;
     peer.outgoing.held_by = inside_ ? liveness_.held_by() : Report::kNobody;
     say_busy(peer.outgoing, now);
     check_mpi(MPI_Isend(&peer.outgoing, sizeof(Beat), MPI_BYTE, r, kTag, comm_, &peer.request),

@@ -33,8 +33,10 @@ class MpiBeats {
 
   /// One more collective with these ranks. Any thread, one at a time.
   void submitted(std::span<const int> members);
-  /// This rank waits inside a collective of these ranks from now on, until end().
-  void begin(std::span<const int> members, Clock::time_point now);
+  /// This rank waits inside this collective from now on, until end().
+  void begin(const Purpose& purpose, Clock::time_point now);
+  /// What it has begun.
+  const Begun& prints() const { return prints_; }
   void end() { inside_ = false; }
   void set_state(State state);
   /// Any thread.
@@ -65,8 +67,9 @@ class MpiBeats {
     std::int32_t held_by = Report::kNobody;
     State state = State::taking_part;
     std::int32_t failed = 0;
-    std::array<char, 400> reason{};
+    std::array<char, 900> reason{};
     std::array<char, 64> busy_what{};
+    Begun prints;
     static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
   };
   struct PeerLine {
@@ -96,6 +99,7 @@ class MpiBeats {
   std::vector<std::uint64_t> begun_;                   // by rank
   std::mutex busy_mutex_;
   std::optional<BusyNote> busy_;
+  Begun prints_;
   bool inside_ = false;
   State state_ = State::taking_part;
   std::optional<std::string> failure_;

@@ -123,7 +123,7 @@ void MpiChannel::begin(const Purpose& purpose) {
   comparing_ = false;
   idle_ = kFirstIdle;
   turns_.begin(purpose_.members, purpose_.print->kind());
-  beats_->begin(purpose_.members, Clock::now());
+  beats_->begin(purpose_, Clock::now());
   hear_abort();
   if (beats_->failure()) fail(*beats_->failure());
 }
@@ -165,21 +165,18 @@ bool MpiChannel::test() {
   const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
                                 finished_.data(), statuses_.data());
   if (count == MPI_UNDEFINED || (code == MPI_SUCCESS && count == 0)) return false;
-  bool mismatch = code != MPI_SUCCESS;
+  std::optional<int> mismatch;  // the peer
   for (int i = 0; i < count && !mismatch; ++i) {
     const Pending& pending = pending_[to_index(finished_[to_index(i)])];
     pending.transfer->done = true;
     if (!pending.receiving) continue;
     int bytes = 0;
     MPI_Get_count(&statuses_[to_index(i)], MPI_BYTE, &bytes);
-    mismatch = to_index(bytes) != pending.bytes;
+    if (to_index(bytes) != pending.bytes || code != MPI_SUCCESS) mismatch = pending.peer;
   }
   keep_unfinished();
-  if (mismatch) {
-    fail(
-        "a message of another size arrived than was expected: the ranks run different operations "
-        "here (turn checked mode on)");
-  }
+  if (mismatch) fail_with(*mismatch, "a message of another size arrived than was expected");
+  if (code != MPI_SUCCESS) fail("MPI refuses a message");
   return true;
 }
 
@@ -252,6 +249,21 @@ void MpiChannel::blame(const std::string& problem) {
   fail(beats_->failure().value_or(problem));
 }
 
+/// The peer's next beat says what it runs, unless it has failed or died meanwhile.
+void MpiChannel::fail_with(int peer, const std::string& seen) {
+  const Clock::time_point start = Clock::now();
+  const Clock::duration patience = std::min<Clock::duration>(2 * beats_->period(), timeout_ / 10);
+  const Liveness& liveness = beats_->liveness();
+  while (liveness.last_heard(peer) <= start && !beats_->failure() &&
+         Clock::now() - start < patience) {
+    hear_abort();
+    serve_beats(Clock::now());
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  fail(different_operations(seen, rank_, beats_->prints(), peer,
+                            liveness.report(peer).begun_prints));
+}
+
 void MpiChannel::abort(const std::string& reason) {
   const std::lock_guard lock(abort_mutex_);
   if (aborted_) return;
@@ -301,8 +313,7 @@ bool MpiChannel::look_for_strays(Clock::time_point now) {
     if (found == 0 || status.MPI_TAG == tag(peer)) continue;
     if (comparing_ && status.MPI_TAG == payload_tag(peer)) continue;  // it has compared already
     if (is_stray(peer, status.MPI_TAG, now))
-      fail(MessageTag::stray(peer, static_cast<std::uint64_t>(status.MPI_TAG), rank_,
-                             purpose_.print->describe()));
+      fail_with(peer, MessageTag::stray(peer, static_cast<std::uint64_t>(status.MPI_TAG), rank_));
   }
   return false;
 }

@@ -38,6 +38,7 @@ class MpiChannel final : public Transport {
   bool can_read_peers() const override { return memory_.has_value(); }
   bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) override;
   [[noreturn]] void fail(const std::string& reason) override;
+  [[noreturn]] void fail_with(int peer, const std::string& seen) override;
 
   void submitted(std::span<const int> members) override { beats_->submitted(members); }
   void abort(const std::string& reason) override;

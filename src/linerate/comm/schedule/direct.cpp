@@ -207,9 +207,7 @@ class Direct {
     wait(channel_, p.places_received);
     if (p.theirs.part_bytes != own_.bytes ||
         p.theirs.whole_bytes != job_.blocks[index(other)].bytes)
-      channel_.fail(
-          "an array of another size was announced than is expected: the ranks run "
-          "different operations here (turn checked mode on)");
+      channel_.fail_with(other, "an array of another size was announced than is expected");
   }
 
   /// Learns where `other` has what it adds to this rank's block; of no use if reading is denied.

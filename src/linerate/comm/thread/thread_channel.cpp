@@ -74,6 +74,7 @@ struct ThreadWorld::Mailbox {
   std::atomic<bool> left{false};
   std::atomic<int> held_by{Report::kNobody};
   std::optional<BusyNote> busy;  // under the mutex
+  Begun prints;                  // likewise: what its rank runs
 
   static constexpr Clock::rep kNotInside = -1;
   explicit Mailbox(int ranks)
@@ -140,6 +141,7 @@ class ThreadChannel final : public Transport {
     return true;
   }
   [[noreturn]] void fail(const std::string& reason) override;
+  [[noreturn]] void fail_with(int peer, const std::string& seen) override;
 
   void submitted(std::span<const int> members) override {
     for (const int r : members) {
@@ -169,6 +171,10 @@ class ThreadChannel final : public Transport {
   }
 
  private:
+  struct Stray {
+    int from;
+    std::string seen;
+  };
   struct Match {
     Envelope envelope;
     Posted into;
@@ -191,7 +197,7 @@ class ThreadChannel final : public Transport {
   void copy(const Match& match);
   void give_back(const Envelope& envelope);
   std::optional<std::string> judge();
-  std::optional<std::string> find_stray();
+  std::optional<Stray> find_stray();
   void abandon();
 
   ThreadWorld& world_;
@@ -214,6 +220,10 @@ void ThreadChannel::begin(const Purpose& purpose) {
   comparing_ = false;
   moved();
   turns_.begin(purpose_.members, purpose_.print->kind());
+  {
+    const std::lock_guard lock(own_.mutex);
+    own_.prints.add(*purpose_.print);
+  }
   for (const int r : purpose_.members)
     own_.begun[to_index(r)].store(turns_.begun(r), std::memory_order_release);
   if (const auto reason = world_.failure()) fail(*reason);
@@ -229,7 +239,7 @@ std::uint64_t ThreadChannel::payload_tag(int peer) const {
 
 /// A message that will never meet a receive. Ranks send in order, so it is one of a rank whose
 /// awaited message is another, or of a rank that has come no further than this one.
-std::optional<std::string> ThreadChannel::find_stray() {
+std::optional<ThreadChannel::Stray> ThreadChannel::find_stray() {
   const std::lock_guard lock(own_.mutex);
   for (const int r : purpose_.members) {
     const auto first = std::find_if(own_.arrived.begin(), own_.arrived.end(),
@@ -239,7 +249,7 @@ std::optional<std::string> ThreadChannel::find_stray() {
     const bool awaited =
         std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.from == r; });
     if (awaited || box(r).begun[to_index(rank_)] <= turns_.begun(r))
-      return MessageTag::stray(r, first->tag, rank_, purpose_.print->describe());
+      return Stray{r, MessageTag::stray(r, first->tag, rank_)};
   }
   return std::nullopt;
 }
@@ -329,10 +339,9 @@ bool ThreadChannel::take_arrived() {
   for (const Match& match : matches) copy(match);
   for (const auto& [envelope, into] : matches) {
     if (envelope.bytes == into.bytes) continue;
-    fail(
-        fmt::format("rank {} sent a message of {} bytes where {} were expected: the "
-                    "ranks run different operations here (turn checked mode on)",
-                    envelope.from, envelope.bytes, into.bytes));
+    fail_with(envelope.from,
+              fmt::format("rank {} sent a message of {} bytes where {} were expected",
+                          envelope.from, envelope.bytes, into.bytes));
   }
   return sent || !matches.empty();
 }
@@ -361,7 +370,7 @@ bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
     if (take_arrived()) return true;
     fail(*reason);
   }
-  if (const auto stray = find_stray()) fail(*stray);
+  if (const auto stray = find_stray()) fail_with(stray->from, stray->seen);
   std::unique_lock lock(own_.mutex);
   own_.asleep = Asleep{&posted_, awaited};
   if (!is_awake()) own_.changed.wait_for(lock, look_again);
@@ -425,6 +434,15 @@ void ThreadChannel::abandon() {
   }
   const std::lock_guard lock(own_.mutex);
   own_.sent.clear();
+}
+
+void ThreadChannel::fail_with(int peer, const std::string& seen) {
+  const auto prints_of = [this](int r) {
+    const std::lock_guard lock(box(r).mutex);  // one after the other: the peer may do the same
+    return box(r).prints;
+  };
+  const Begun own = prints_of(rank_), theirs = prints_of(peer);
+  fail(different_operations(seen, rank_, own, peer, theirs));
 }
 
 void ThreadChannel::fail(const std::string& reason) {

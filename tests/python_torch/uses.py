@@ -1310,11 +1310,11 @@ def kfac_of_language_models():
                     x, y = batch(step, rank if ranks else 0, positions, ignored)
                     if how == "slice":  # a position that the loss is not of
                         x = nn.functional.pad(x, (0, 0, 0, 1), value=0.7)
-                    out = (one if ranks else model)(x)[:, :positions]
                     index = -100 if ignored is None else ignored
-                    show(one.kfac if ranks else one, out, y, index)
                     if ranks:
                         one.set_batch((y != index).sum())
+                    out = (one if ranks else model)(x)[:, :positions]
+                    show(one.kfac if ranks else one, out, y, index)
                     nn.functional.cross_entropy(out.flatten(0, 1), y.flatten(), ignore_index=index).backward()
                     one.step(opt)
                     opt.zero_grad()

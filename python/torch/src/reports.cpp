@@ -114,8 +114,8 @@ void add_report(py::module_& m, const char* name, const char* says,
            [values, name](const Report& r) {
              std::string text;
              for (const auto& [key, value] : values(r))
-               text += (text.empty() ? "" : ", ") + py::str(key).cast<std::string>() + "=" +
-                       py::repr(value).cast<std::string>();
+               text += (text.empty() ? "" : ", ") + std::string(py::str(key)) + "=" +
+                       std::string(py::repr(value));
              return name + ("(" + text) + ")";
            })
       .def("_repr_html_",
@@ -123,8 +123,8 @@ void add_report(py::module_& m, const char* name, const char* says,
              const py::object escape = py::module_::import("html").attr("escape");
              std::string rows;
              for (const auto& [key, value] : values(r))
-               rows += "<tr><td>" + py::str(key).cast<std::string>() + "</td><td>" +
-                       escape(py::str(value)).cast<std::string>() + "</td></tr>";
+               rows += "<tr><td>" + std::string(py::str(key)) + "</td><td>" +
+                       std::string(py::str(escape(py::str(value)))) + "</td></tr>";
              return "<table><tbody>" + rows + "</tbody></table>";
            })
       .def("__eq__",

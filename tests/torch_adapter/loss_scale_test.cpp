@@ -45,6 +45,7 @@ class Training {
   /// Gradients of the loss times `scale`, if there is one, of which the last rank's have an
   /// infinity if the step overflows; the optimizer divides by it, or leaves out the step.
   void step(int number, Loop loop, std::optional<double> scale, bool overflows) {
+    if (scale && is_half()) scale = std::min(*scale, 4096.0);  // 1.5 of it fits f16
     if (scale) job_.parallel.set_loss_scale(scale);
     if (loop == Loop::with_samples) job_.parallel.set_batch(1 + job_.communicator.rank());
     for (auto& [name, tensor] : job_.parameters) tensor.mutable_grad().reset();
@@ -74,16 +75,16 @@ class Training {
   }
 
  private:
+  bool is_half() const { return rounding(job_.strategy) > 0x1p-20; }
   std::string title(int number) const { return fmt::format("{}, step {}", job_.strategy, number); }
   /// Of magnitudes that f16 holds as normal numbers: so its rounding is that of any scale. Ranks
   /// leave out a parameter that the two-phase exchange does not cut, except of 16 bits, where what
   /// is owed would travel alone.
   void backward(int number, double times, float spoilt) {
     const int rank = job_.communicator.rank();
-    const bool is_half = rounding(job_.strategy) > 0x1p-20;
     at::Tensor loss = torch::zeros({}, at::kFloat);
     for (std::size_t p = 0; p < job_.size(); ++p) {
-      if (p == 2 && !is_half && (number % 4 == 1 || (number % 4 == 2 && rank == 0))) continue;
+      if (p == 2 && !is_half() && (number % 4 == 1 || (number % 4 == 2 && rank == 0))) continue;
       at::Tensor factor = job_.gradient(number, rank, p);
       factor = (factor + factor.sign() * 0.5) * times;
       if (rank == job_.communicator.size() - 1) factor = factor + spoilt;

@@ -289,27 +289,26 @@ void ParameterExchange::run_to_end() {
   runner_->end_step();
   if (streams_) tensors_.agree(communicator_, label_ + ": flags");
   if (!tensors_.accepted()) runner_->drain();
-  require_same_scale();
-  keep_or_drop(tensors_.accepted());
+  std::exception_ptr differs;  // the step ends all the same
+  try {
+    require_same_scale();
+  } catch (const std::exception&) {
+    differs = std::current_exception();
+    runner_->drain();
+  }
+  keep_or_drop(tensors_.accepted() && !differs);
   // The rest of the step is the caller's.
   runner_->report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
   runner_->report_all(doc::TaskKind::update);
   runner_->report_all(doc::TaskKind::host);
+  if (differs) std::rethrow_exception(differs);
 }
 
 /// Gathers of "dear" may be under way; ranks would begin them and this comparison in any order.
 void ParameterExchange::require_same_scale() {
-  if (!tensors_.accepted()) return;
-  try {
-    if (tensors_.compresses() && !streams_ &&
-        memory_.only(doc::Content::flags).max().item<int>() > 1)
-      runner_->drain();
-    tensors_.require_same_scale(communicator_, label_);
-  } catch (const std::exception&) {
-    runner_->drain();
-    keep_or_drop(false);
-    throw;
-  }
+  if (!tensors_.accepted() || !tensors_.compresses()) return;
+  if (!streams_ && memory_.only(doc::Content::flags).max().item<int>() > 1) runner_->drain();
+  tensors_.require_same_scale(communicator_, label_);
 }
 
 void ParameterExchange::keep_or_drop(bool counts) {

@@ -58,7 +58,8 @@ class Ordinary(nn.Module):
 def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataParallel):
     """The weights after the steps; without a scaler those that overflow are left out. `way`: how a scaled step ends."""
     model = build(make)
-    scaler = torch.amp.GradScaler("cpu", init_scale=SCALES[0], growth_interval=10**6, enabled=scaled)
+    scales = [min(s, 4096.0) if make is Weights else s for s in SCALES]
+    scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**6, enabled=scaled)
     dp = wrap(model, strategy=strategy, **({"scaler": scaler} if way == "given" else {}))
     opt = torch.optim.SGD(model.parameters(), 0.05)
     for step in range(steps):
@@ -83,8 +84,8 @@ def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataP
             scaler.update()
             opt.zero_grad()
         if scaled:
-            assert (scaler.get_scale() < SCALES[step % len(SCALES)]) == (step in OVERFLOWS), f"{strategy}, {way}, step {step}: {scaler.get_scale()}"
-            scaler.update(SCALES[(step + 1) % len(SCALES)])
+            assert (scaler.get_scale() < scales[step % len(scales)]) == (step in OVERFLOWS), f"{strategy}, {way}, step {step}: {scaler.get_scale()}"
+            scaler.update(scales[(step + 1) % len(scales)])
     dp.require_same_weights()
     dp.close()
     return list(model.named_parameters())

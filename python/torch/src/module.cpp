@@ -25,6 +25,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"

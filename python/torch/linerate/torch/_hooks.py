@@ -137,8 +137,8 @@ def ddp_hook(strategy, process_group=None):
 
     What is kept between steps is in units of the loss: the hook takes the scale of a loss that torch.amp.GradScaler.scale() has scaled. It
     cannot know another way to scale a loss, and not whether the step counts: a bucket whose gradients overflow on some rank is NaN on all
-    and keeps nothing of the step, but the other buckets' compressors have sent theirs, which a step that the scaler skips loses. When DDP
-    makes its buckets anew, after the first step, what that step owes is dropped."""
+    and keeps nothing of the step, but the other buckets' compressors have sent theirs, which a step that the scaler skips loses. The
+    first step travels as it is, since DDP makes its buckets anew after it."""
     return HookState(strategy, process_group), _hook
 
 

@@ -10,6 +10,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/cost/fitted.hpp"
+#include "linerate/doc/validate.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -48,6 +49,27 @@ TEST(QuickProbe, RefusesNoKindAndOneThatNobodyTimes) {
     EXPECT_THROW(quick_probe(comm, 1 << 20, {}), UsageError);
     EXPECT_THROW(quick_probe(comm, 1 << 20, {Collective::barrier}), UsageError);
   });
+}
+
+/// Whatever was timed, planning takes the Cluster: no line falls below zero, and all go through the
+/// samples.
+TEST(QuickProbe, NoSegmentHasANegativeTime) {
+  const std::vector<std::vector<doc::CostSample>> tables = {
+      {{4096, 1e-6, 0, 0}, {16384, 9e-6, 0, 0}, {65536, 2e-5, 0, 0}},  // falls to -1.7 us at 0
+      {{4096, 1e-5, 0, 0}, {16384, 1e-5, 0, 0}},
+      {{4096, 1e-5, 0, 0}, {16384, 2e-5, 0, 0}, {65536, 1e-4, 0, 0}},
+      {{4096, 0.3, 0, 0}}};
+  for (const std::vector<doc::CostSample>& samples : tables) {
+    doc::CollectiveCost cost;
+    cost.collective = Collective::all_reduce, cost.ranks = 2;
+    cost.samples = samples, cost.segments = segments_between(samples);
+    doc::Cluster cluster;
+    cluster.ranks = 2, cluster.collectives = {cost};
+    EXPECT_NO_THROW(doc::validate(cluster));
+    for (const doc::CostSample& s : samples)
+      EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-9 * s.seconds);
+    EXPECT_LE(cost::evaluate(cost, 2048).seconds, samples[0].seconds);
+  }
 }
 
 /// 1 ms a MB and 0.1 ms to start; the 4 MB call was timed 3 % too long.

@@ -21,35 +21,6 @@ double measure(comm::Communicator& communicator, CallTrain& train, const Call& c
   return seconds[0];
 }
 
-/// Straight from sample to sample; the last line goes on. If the first one falls below zero, the
-/// cost of smaller sizes is cost::evaluate's: half the bytes never take less than half the time.
-std::vector<doc::CostSegment> joined(const std::vector<doc::CostSample>& samples) {
-  constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
-  std::vector<doc::CostSegment> segments;
-  std::int64_t from = 0;
-  for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
-    const doc::CostSample &a = samples[i], &b = samples[i + 1];
-    const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
-    const bool last = i + 2 == samples.size();
-    const std::int64_t to = last ? kNoEnd : static_cast<std::int64_t>(b.bytes);
-    segments.push_back({.from_bytes = from,
-                        .to_bytes = to,
-                        .alpha_s = a.seconds - beta * a.bytes,
-                        .beta_s_per_byte = beta,
-                        .low = 0.5,
-                        .high = 2});
-    from = to;
-  }
-  if (segments.empty())  // a link so slow that the smallest size already takes long
-    segments.push_back({.from_bytes = 0,
-                        .to_bytes = kNoEnd,
-                        .alpha_s = 0,
-                        .beta_s_per_byte = samples[0].seconds / samples[0].bytes,
-                        .low = 0.5,
-                        .high = 2});
-  return segments;
-}
-
 doc::CollectiveCost probe(comm::Communicator& communicator, CallTrain& train, Collective kind,
                           std::int64_t largest) {
   doc::CollectiveCost cost;
@@ -66,7 +37,7 @@ doc::CollectiveCost probe(comm::Communicator& communicator, CallTrain& train, Co
     if (seconds > kLongest) break;
   }
   bound_start_ups(cost.samples);
-  cost.segments = joined(cost.samples);
+  cost.segments = segments_between(cost.samples);
   return cost;
 }
 
@@ -80,6 +51,30 @@ void bound_start_ups(std::vector<doc::CostSample>& samples) {
     const double start_up = samples.front().seconds;
     part.seconds = std::min(part.seconds, (whole.seconds + (parts - 1) * start_up) / parts);
   }
+}
+
+std::vector<doc::CostSegment> segments_between(const std::vector<doc::CostSample>& samples) {
+  constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
+  std::vector<doc::CostSegment> segments;
+  const auto add = [&segments](std::int64_t to, double alpha_s, double beta) {
+    segments.push_back({.from_bytes = segments.empty() ? 0 : segments.back().to_bytes,
+                        .to_bytes = to,
+                        .alpha_s = alpha_s,
+                        .beta_s_per_byte = beta,
+                        .low = 0.5,
+                        .high = 2});
+  };
+  for (std::size_t i = 0; i + 1 < samples.size(); ++i) {
+    const doc::CostSample &a = samples[i], &b = samples[i + 1];
+    const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
+    const double alpha_s = a.seconds - beta * a.bytes;
+    if (i == 0 && alpha_s < 0) add(static_cast<std::int64_t>(a.bytes), 0, a.seconds / a.bytes);
+    const bool last = i + 2 == samples.size();
+    add(last ? kNoEnd : static_cast<std::int64_t>(b.bytes), alpha_s, beta);
+  }
+  if (segments.empty())  // a link so slow that the smallest size already takes long
+    add(kNoEnd, 0, samples[0].seconds / samples[0].bytes);
+  return segments;
 }
 
 doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,

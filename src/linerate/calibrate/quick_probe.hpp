@@ -25,4 +25,8 @@ doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_
 /// costs would merge everything.
 void bound_start_ups(std::vector<doc::CostSample>& samples);
 
+/// Straight from sample to sample; the last line goes on. If the first line falls below zero, sizes
+/// before its sample take the time of that sample in proportion. No segment has a negative time.
+std::vector<doc::CostSegment> segments_between(const std::vector<doc::CostSample>& samples);
+
 }  // namespace linerate::calibrate

@@ -188,13 +188,14 @@ at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
   return values_[to_index(encoded)];
 }
 
-/// Infinities and NaNs stay what they are. On the CPU the rare case is looked for first.
-void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks) {
+/// Infinities and NaNs stay what they are. Where values may be read the rare case is looked for
+/// first.
+void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks, bool may_read) {
   const at::Tensor& values = values_[to_index(bucket)];
   at::Tensor& encoded = encoded_values(bucket);
   if (ranks && encoded.scalar_type() == at::kHalf) {
     const double limit = compress::half_limit(DType::f16, *ranks) / static_cast<double>(*ranks);
-    if (!values.is_cpu() || largest_magnitude(values) > limit)
+    if (!may_read || largest_magnitude(values) > limit)
       values.copy_(at::where(at::isfinite(values), values.clamp(-limit, limit), values));
   }
   encoded.copy_(values);

@@ -68,8 +68,9 @@ class PayloadMemory : public exec::Payloads {
   bool is_sent_as_is(std::int32_t position) const { return is_sent_as_is_[to_index(position)]; }
 
   /// A bucket's values in its encoded payload's type, and back. With a number of ranks finite
-  /// values are cut off where the sum of so many would not fit the type.
-  void encode(std::int32_t bucket, std::optional<int> ranks);
+  /// values are cut off where the sum of so many would not fit the type; `may_read`: by whether
+  /// some are beyond that.
+  void encode(std::int32_t bucket, std::optional<int> ranks, bool may_read);
   void decode(std::int32_t bucket);
 
   /// A payload of the step's variant, [padded].

@@ -110,7 +110,7 @@ void StepTensors::register_with(exec::StepRunner& runner) {
   add("scale", [this](const doc::TaskGraph&, const doc::Task& t) { collect(t); });
   add("cast", [this](const doc::TaskGraph&, const doc::Task& t) {
     if (t.kind == doc::TaskKind::encode)
-      memory_.encode(t.first, loss_scale_ ? std::nullopt : std::optional(ranks_));
+      memory_.encode(t.first, loss_scale_ ? std::nullopt : std::optional(ranks_), !enqueued_);
     else
       memory_.decode(t.first);
   });

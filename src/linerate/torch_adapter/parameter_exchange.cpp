@@ -301,7 +301,9 @@ void ParameterExchange::run_to_end() {
   runner_->report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
   runner_->report_all(doc::TaskKind::update);
   runner_->report_all(doc::TaskKind::host);
-  if (differs) std::rethrow_exception(differs);
+  if (!differs) return;
+  runner_->drain();  // of what these have let go
+  std::rethrow_exception(differs);
 }
 
 /// Gathers of "dear" may be under way; ranks would begin them and this comparison in any order.

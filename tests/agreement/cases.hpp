@@ -53,7 +53,8 @@ inline std::vector<Setting> settings() {
   Setting matrices{"matrices",
                    workload_of({64, 64 * 64, 10, 640 * 64, 33 * 7, 1, 128 * 1024}, 2e-3), false};
   const std::vector<std::int64_t> rows = {1, 64, 1, 640, 33, 1, 128};
-  for (std::size_t i = 0; i < rows.size(); ++i) matrices.workload.gradients[i].rows = rows[i];
+  for (doc::Gradient& g : matrices.workload.gradients)
+    g.rows = rows[static_cast<std::size_t>(g.registration)];
   all.push_back(matrices);
   Setting unequal = layers;
   unequal.name = "unequal ranks";

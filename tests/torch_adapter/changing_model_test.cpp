@@ -206,7 +206,7 @@ TEST(ChangingModel, BuffersOfAnotherNormFollowRankZero) {
 TEST(ChangingModel, ALayerThatKfacPreconditionsIsNotReplaced) {
   ranks(2, [](Communicator& c) {
     ChangingNet net;
-    KFAC kfac(net, {.loss_average = LossAverage{}});
+    KFAC kfac(net, {.loss_average = LossAverage{}, .learning_rate = [](auto) { return 0.01; }});
     DataParallel parallel(net, c, {.strategy = "ddp+kfac(spd)", .preconditioner = &kfac});
     torch::optim::SGD optimizer(net.parameters(), 0.01);
     const auto backward = [&] {

@@ -14,6 +14,8 @@
 #include <stdexcept>
 
 #include "linerate/core/error.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/torch_streams/late_answer.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
@@ -62,10 +64,14 @@ struct Net : torch::nn::Module {
   }
 };
 
-std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::Module& model) {
+/// SGD without momentum where the strategy's compressor has its own.
+std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::Module& model,
+                                                          const std::string& strategy) {
   if (adam) return std::make_unique<torch::optim::Adam>(model.parameters(), 0.01);
+  const auto asked = plan::asked_of_optimizer(doc::parse_strategy(strategy)).momentum;
+  const double momentum = asked == compress::Momentum::optimizers ? 0.9 : 0;
   return std::make_unique<torch::optim::SGD>(model.parameters(),
-                                             torch::optim::SGDOptions(0.05).momentum(0.9));
+                                             torch::optim::SGDOptions(0.05).momentum(momentum));
 }
 
 struct Trained {
@@ -82,7 +88,7 @@ Trained train(Communicator& communicator, const std::string& strategy, at::Scala
   DataParallel parallel(
       model, communicator,
       {.strategy = strategy, .measured_steps = measured_steps, .device_group = device_group});
-  const auto optimizer = momentum_or_adam(adam, model);
+  const auto optimizer = momentum_or_adam(adam, model, strategy);
   Trained result;
   for (int step = 0; step < kStreamedSteps; ++step) {
     const int rank = communicator.rank();

@@ -100,7 +100,7 @@ TEST(Advise, SaysWhetherCompressionPays) {
   // 5 % of 60 ms for the last bucket, of 25 MB or less, which takes up to 30 ms.
   EXPECT_THAT(said(10),
               testing::ContainsRegex(
-                  "ddp comes within 5 % of one rank's step with payloads [2-9](\\.[0-9])? x"));
+                  "ddp comes within 5 % of one rank's step with payloads [2-9](\\.[0-9]+)? x"));
 }
 
 TEST(Advise, ACodecWithoutStepsToTargetIsNotRankedHoweverFast) {

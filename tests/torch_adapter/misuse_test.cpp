@@ -743,7 +743,7 @@ TEST(Options, AClusterOfOnesOwnIsHeldToTheRulesOfItsFileOnEveryRank) {
     options.cluster->network = {.bandwidth_bytes_per_s = 1e9,
                                 .latency_s = communicator.rank() == 1 ? -1.0 : 1e-5};
     EXPECT_THAT(thrown_by<InputError>([&] { DataParallel(model, communicator, options); }),
-                AllOf(HasSubstr("DataParallelOptions::cluster: /network/latency_s: "),
+                AllOf(HasSubstr("option cluster: /network/latency_s: "),
                       HasSubstr("found -1")));
   });
 }

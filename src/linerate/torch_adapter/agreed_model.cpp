@@ -19,7 +19,7 @@ ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buff
   }
   comm::require_no_problem(communicator, who, wrong);
   comm::require_success(communicator, who, [&] {
-    if (options.cluster) validate(*options.cluster, who + ": DataParallelOptions::cluster");
+    if (options.cluster) validate(*options.cluster, who + ": option cluster");
   });
   comm::require_same(communicator, who + ": model", describe(parameters, buffers));
   comm::require_same(

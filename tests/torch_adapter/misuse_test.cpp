@@ -743,8 +743,7 @@ TEST(Options, AClusterOfOnesOwnIsHeldToTheRulesOfItsFileOnEveryRank) {
     options.cluster->network = {.bandwidth_bytes_per_s = 1e9,
                                 .latency_s = communicator.rank() == 1 ? -1.0 : 1e-5};
     EXPECT_THAT(thrown_by<InputError>([&] { DataParallel(model, communicator, options); }),
-                AllOf(HasSubstr("option cluster: /network/latency_s: "),
-                      HasSubstr("found -1")));
+                AllOf(HasSubstr("option cluster: /network/latency_s: "), HasSubstr("found -1")));
   });
 }
 

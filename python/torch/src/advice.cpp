@@ -1,4 +1,5 @@
-// linerate.torch._core.calibrate(), advise() and save_timeline(): the verbs' own code, on a group that is there.
+// linerate.torch._core.calibrate(), advise() and save_timeline(): the verbs' own code, on a group
+// that is there.
 #include "advice.hpp"
 
 #include <memory>

@@ -22,13 +22,17 @@ std::string name_of_kind(const testing::TestParamInfo<FullDocument>& info) {
   return info.param.kind;
 }
 
-std::string refusal(const FullDocument& document, const Json& changed) {
+std::string refusal(const FullDocument& document, const std::string& text) {
   try {
-    document.reread(changed.dump());
+    document.reread(text);
   } catch (const InputError& e) {
     return e.what();
   }
   return "";
+}
+
+std::string refusal(const FullDocument& document, const Json& changed) {
+  return refusal(document, changed.dump());
 }
 
 /// The pointers to `json` and to all that it holds and `wanted` holds for.
@@ -87,6 +91,22 @@ TEST_P(EveryDocument, LooksAtEachKeyThatItHas) {
       const std::string key = (place / item.key()).to_string();
       EXPECT_THAT(refusal(GetParam(), wrong), HasSubstr("file: " + key)) << key;
     }
+}
+
+TEST_P(EveryDocument, HasEachKeyOnce) {
+  const Json whole = Json::parse(GetParam().text);
+  for (const Pointer& place : objects_of(whole)) {
+    if (whole[place].empty()) continue;
+    const std::string key = whole[place].items().begin().key();
+    Json more = whole;
+    more[place]["zzzzzzzzzzzz"] = 1;
+    std::string text = more.dump();
+    text.replace(text.find("zzzzzzzzzzzz"), 12, key);
+    const std::string path = place.empty() ? "/" : place.to_string();
+    EXPECT_THAT(
+        refusal(GetParam(), text),
+        HasSubstr(fmt::format("file: {}: expected each key once, found \"{}\" twice", path, key)));
+  }
 }
 
 TEST_P(EveryDocument, SaysItsSchemaAndRefusesANewerOneByName) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
@@ -150,12 +151,76 @@ void expect_text(const std::string& text, const std::string& place) {
     throw InputError(place, "expected JSON, found data that are no text");
 }
 
+/// Goes over a text and throws InputError where an object has a key twice: of such keys a Json
+/// keeps the last value alone.
+class KeysOnce : public nlohmann::json_sax<Json> {
+ public:
+  explicit KeysOnce(const std::string& place) : place_(place) {}
+
+  bool null() override { return value(); }
+  bool boolean(bool) override { return value(); }
+  bool number_integer(Json::number_integer_t) override { return value(); }
+  bool number_unsigned(Json::number_unsigned_t) override { return value(); }
+  bool number_float(Json::number_float_t, const std::string&) override { return value(); }
+  bool string(std::string&) override { return value(); }
+  bool binary(Json::binary_t&) override { return value(); }
+  bool start_object(std::size_t) override { return open({.is_list = false}); }
+  bool start_array(std::size_t) override { return open({.is_list = true}); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    if (!around_.back().keys.insert(name).second) refuse(name);
+    around_.back().last = name;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+
+ private:
+  /// An object or a list around the present value.
+  struct Around {
+    bool is_list;
+    std::size_t items = 0;
+    std::set<std::string> keys = {};
+    std::string last = {};  // key
+  };
+
+  bool value() {
+    if (!around_.empty()) ++around_.back().items;
+    return true;
+  }
+  bool open(const Around& around) {
+    around_.push_back(around);
+    return true;
+  }
+  bool close() {
+    around_.pop_back();
+    return value();
+  }
+  [[noreturn]] void refuse(const std::string& name) const {
+    std::string path;
+    for (std::size_t i = 0; i + 1 < around_.size(); ++i)
+      path += "/" + (around_[i].is_list ? std::to_string(around_[i].items) : around_[i].last);
+    throw InputError(place_,
+                     fmt::format("{}: expected each key once, found \"{}\" twice; leave one "
+                                 "out",
+                                 path.empty() ? "/" : path, name));
+  }
+
+  const std::string& place_;
+  std::vector<Around> around_;
+};
+
 }  // namespace
 
 Json parse_json(const std::string& text, const std::string& place) {
   expect_text(text, place);
   try {
-    return Json::parse(text);
+    Json json = Json::parse(text);
+    KeysOnce keys(place);
+    Json::sax_parse(text, &keys);
+    return json;
   } catch (const Json::parse_error& e) {
     const std::size_t at = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
     const auto line =

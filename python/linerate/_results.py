@@ -144,20 +144,20 @@ class Predictions(Result, Sequence[Prediction]):
 
 
 class CollectiveTimes(Result):
-    """The time of one collective over several sizes."""
+    """The time of one collective over several rank counts and sizes."""
 
     __slots__ = ()
     _calls = (("to_json",), ("to_text",))
 
     predictions: tuple[Record, ...]
-    """size_bytes, time_s, interval_s (90 %; None if nothing was measured), extrapolated"""
+    """ranks, size_bytes, time_s, interval_s (90 %; None if nothing was measured), extrapolated"""
 
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(self._keys().get("notes", ()))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row a size."""
+        """A row a rank count and size."""
         return _frame(self.to_dict()["predictions"])
 
 

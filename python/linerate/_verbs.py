@@ -127,7 +127,7 @@ def whatif_collective(
     collective: str,
     cluster: Cluster | Path,
     *,
-    ranks: int | None = None,
+    ranks: int | Iterable[int] | None = None,
     size: Quantities | None = None,
     bandwidth: Quantity | None = None,
     latency: Quantity | None = None,

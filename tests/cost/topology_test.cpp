@@ -217,9 +217,9 @@ TEST(SharedCores, MoreRanksThanCoresIsSaid) {
   doc::Cluster c;
   c.ranks = 2, c.cores = 2;
   c.network.bandwidth_bytes_per_s = 1e9;
-  EXPECT_THAT(collective_times(c, Collective::all_reduce, {Bytes{8}}, 4).notes,
+  EXPECT_THAT(collective_times(c, Collective::all_reduce, {Bytes{8}}, {4}).notes,
               ElementsAre(HasSubstr("4 ranks share 2 cores")));
-  EXPECT_THAT(collective_times(c, Collective::all_reduce, {Bytes{8}}, 2).notes, IsEmpty());
+  EXPECT_THAT(collective_times(c, Collective::all_reduce, {Bytes{8}}, {2}).notes, IsEmpty());
 }
 
 }  // namespace

@@ -91,8 +91,8 @@ CASES = {
     ],
     "all-reduce": [
         ({"cluster": "@cluster", "size": ["1MiB", 4096]}, ["-c", "@cluster", "--size", "1MiB,4KiB"]),
-        ({"cluster": "@cluster", "size": "64KiB", "ranks": 4, "bandwidth": 1.25e9, "latency": 1e-5},
-         ["-c", "@cluster", "--size", "64KiB", "--ranks", "4", "--bandwidth", "10Gbit/s", "--latency", "10us"]),
+        ({"cluster": "@cluster", "size": "64KiB", "ranks": [2, 4], "bandwidth": 1.25e9, "latency": 1e-5},
+         ["-c", "@cluster", "--size", "64KiB", "--ranks", "2,4", "--bandwidth", "10Gbit/s", "--latency", "10us"]),
     ],
     # These write a file: what is compared is in it, and for calibrate what --json prints as well.
     "import": [

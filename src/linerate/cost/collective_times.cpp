@@ -37,26 +37,26 @@ std::vector<std::string> shared_core_notes(const doc::Cluster& cluster, int rank
 }
 
 CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collective,
-                                 const std::vector<Bytes>& sizes, std::optional<int> ranks,
+                                 const std::vector<Bytes>& sizes, const std::vector<int>& ranks,
                                  const CostOptions& options) {
-  CollectiveTimes all;
-  all.collective = collective;
-  all.ranks = ranks.value_or(cluster.ranks);
-  if (all.ranks < 1) throw UsageError("--ranks: the Cluster does not say how many; give --ranks N");
-  if (sizes.empty() && collective != Collective::barrier)
+  const std::vector<int> counts = ranks.empty() ? std::vector{cluster.ranks} : ranks;
+  if (counts.front() < 1)
+    throw UsageError("--ranks: the Cluster does not say how many; give --ranks N");
+  const bool barrier = collective == Collective::barrier;
+  if (sizes.empty() && !barrier)
     throw UsageError("--size: expected a size such as 64MiB, found none");
   const CostModel model(cluster, options);
-  all.fitted = model.fitted(collective, all.ranks);
-  all.notes = shared_core_notes(cluster, all.ranks);
-  if (std::string note = about_source(model, collective, all.ranks); !note.empty())
-    all.notes.push_back(std::move(note));
-  const auto add = [&](Bytes size) {
-    all.times.push_back({size, model.collective(collective, size.value, all.ranks)});
-  };
-  if (collective == Collective::barrier)
-    add(Bytes{0});
-  else
-    for (const Bytes size : sizes) add(size);
+  CollectiveTimes all;
+  all.collective = collective;
+  for (const int n : counts) {
+    std::vector<std::string> notes = shared_core_notes(cluster, n);
+    if (std::string note = about_source(model, collective, n); !note.empty())
+      notes.push_back(counts.size() == 1 ? note : fmt::format("{} ranks: {}", n, note));
+    all.notes.insert(all.notes.end(), notes.begin(), notes.end());
+    const bool fitted = model.fitted(collective, n);
+    for (const Bytes size : barrier ? std::vector{Bytes{0}} : sizes)
+      all.times.push_back({n, size, fitted, model.collective(collective, size.value, n)});
+  }
   return all;
 }
 

@@ -1,7 +1,6 @@
-// The time of one collective over several sizes.
+// The time of one collective over several rank counts and sizes.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,25 +13,25 @@
 namespace linerate::cost {
 
 struct CollectiveTime {
-  Bytes size;  // core/collective.hpp
+  int ranks = 1;
+  Bytes size;           // core/collective.hpp
+  bool fitted = false;  // from measurements; else the interval is unknown
   Estimate time;
 };
 
 struct CollectiveTimes {
   Collective collective = Collective::all_reduce;
-  int ranks = 1;
-  bool fitted = false;  // from measurements; else the intervals are unknown
-  std::vector<CollectiveTime> times;
+  std::vector<CollectiveTime> times;    // of each rank count all sizes
   std::vector<std::string> notes = {};  // what the times are based on, besides their marks
 };
 
 /// Notes of a prediction for so many ranks about cores that they share; empty: none.
 std::vector<std::string> shared_core_notes(const doc::Cluster& cluster, int ranks);
 
-/// Absent `ranks`: the Cluster's. A barrier has one time, of no bytes, whatever the sizes. Throws
+/// No `ranks`: the Cluster's. A barrier has one time, of no bytes, whatever the sizes. Throws
 /// UsageError if the Cluster does not say how many ranks there are.
 CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collective,
-                                 const std::vector<Bytes>& sizes, std::optional<int> ranks,
+                                 const std::vector<Bytes>& sizes, const std::vector<int>& ranks,
                                  const CostOptions& options = {});
 
 }  // namespace linerate::cost

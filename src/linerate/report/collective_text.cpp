@@ -12,36 +12,54 @@
 namespace linerate::report {
 namespace {
 
-std::vector<std::string> row_of(const cost::CollectiveTime& t, const cost::CollectiveTimes& all) {
+bool has_one_rank_count(const cost::CollectiveTimes& all) {
+  return std::all_of(all.times.begin(), all.times.end(), [&](const cost::CollectiveTime& t) {
+    return t.ranks == all.times.front().ranks;
+  });
+}
+
+std::vector<std::string> row_of(const cost::CollectiveTime& t, Collective collective) {
   const auto bytes = static_cast<double>(t.size.value);
   const bool moves = bytes > 0 && t.time.seconds > 0;
   const double rate = moves ? bytes / t.time.seconds : 0;
-  return {format_size(bytes),
+  return {std::to_string(t.ranks),
+          format_size(bytes),
           format_time(t.time.seconds),
-          all.fitted ? time_range(t.time.low, t.time.high) : "n/a",
+          t.fitted ? time_range(t.time.low, t.time.high) : "n/a",
           moves ? format_rate(rate) : "-",
-          moves ? format_rate(rate * bus_factor(all.collective, all.ranks)) : "-",
+          moves ? format_rate(rate * bus_factor(collective, t.ranks)) : "-",
           t.time.extrapolated ? "extrapolated" : ""};
+}
+
+std::string table_of(const cost::CollectiveTimes& all) {
+  std::vector<TextColumn> columns = {{"ranks", true},
+                                     {"size", true},
+                                     {"time", true},
+                                     {"90 % interval", true},
+                                     {"algbw", true},
+                                     {"busbw", true},
+                                     {""}};
+  std::vector<std::vector<std::string>> rows;
+  for (const cost::CollectiveTime& t : all.times) rows.push_back(row_of(t, all.collective));
+  if (!has_one_rank_count(all))
+    return fmt::format("{}\n{}", name_of(all.collective), text_table(columns, rows));
+  columns.erase(columns.begin());
+  for (std::vector<std::string>& row : rows) row.erase(row.begin());
+  const int ranks = all.times.front().ranks;
+  return fmt::format("{} on {} rank{}\n{}", name_of(all.collective), ranks, ranks == 1 ? "" : "s",
+                     text_table(columns, rows));
 }
 
 }  // namespace
 
 std::string to_text(const cost::CollectiveTimes& all) {
-  std::vector<std::vector<std::string>> rows;
-  for (const cost::CollectiveTime& t : all.times) rows.push_back(row_of(t, all));
-  std::string text = fmt::format("{} on {} rank{}\n", name_of(all.collective), all.ranks,
-                                 all.ranks == 1 ? "" : "s") +
-                     text_table({{"size", true},
-                                 {"time", true},
-                                 {"90 % interval", true},
-                                 {"algbw", true},
-                                 {"busbw", true},
-                                 {""}},
-                                rows);
-  if (std::any_of(all.times.begin(), all.times.end(),
-                  [](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
+  std::string text = table_of(all);
+  const auto any = [&all](auto holds) {
+    return std::any_of(all.times.begin(), all.times.end(), holds);
+  };
+  if (any([](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
     text += "extrapolated: outside the measured sizes or rank counts, by the collective's law.\n";
-  if (!all.fitted && all.ranks > 1)
+  if (any([](const cost::CollectiveTime& t) { return !t.fitted && t.ranks > 1; }))
     text +=
         "n/a: a closed form over links that were given, not measured; its error is unknown. "
         "linerate calibrate measures it.\n";
@@ -52,11 +70,12 @@ std::string to_text(const cost::CollectiveTimes& all) {
 std::string to_json(const cost::CollectiveTimes& all) {
   doc::Json list = doc::Json::array();
   for (const cost::CollectiveTime& t : all.times) {
-    list.push_back({{"size_bytes", t.size.value},
+    list.push_back({{"ranks", t.ranks},
+                    {"size_bytes", t.size.value},
                     {"time_s", t.time.seconds},
                     {"interval_s", nullptr},
                     {"extrapolated", t.time.extrapolated}});
-    if (all.fitted) list.back()["interval_s"] = {t.time.low, t.time.high};
+    if (t.fitted) list.back()["interval_s"] = {t.time.low, t.time.high};
   }
   doc::Json json = {{"predictions", list}};
   if (!all.notes.empty()) json["notes"] = all.notes;

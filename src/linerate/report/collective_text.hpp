@@ -8,8 +8,8 @@
 namespace linerate::report {
 
 std::string to_text(const cost::CollectiveTimes& times);
-/// {"predictions": [{"size_bytes", "time_s", "interval_s", "extrapolated"}, ...]}; an interval is
-/// null if nothing was measured: its error is unknown, not of width 0.
+/// {"predictions": [{"ranks", "size_bytes", "time_s", "interval_s", "extrapolated"}, ...]}; an
+/// interval is null if nothing was measured: its error is unknown, not of width 0.
 std::string to_json(const cost::CollectiveTimes& times);
 
 }  // namespace linerate::report

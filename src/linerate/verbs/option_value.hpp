@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "linerate/core/collective.hpp"
 #include "linerate/core/duration.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -56,6 +58,13 @@ inline Duration parse_timeout(const std::string& text) {
   if (!(seconds >= kLeast_s && seconds <= kMost_s))
     throw UsageError(fmt::format("expected a time from 1ms to 1e9s, found {}", text));
   return to_duration({seconds});
+}
+
+inline int parse_ranks(const std::string& text) {
+  const std::int64_t ranks = parse_integer(text);
+  if (ranks < 1 || ranks > kMostRanks)
+    throw UsageError(fmt::format("expected 1 to {} ranks, found {}", kMostRanks, text));
+  return static_cast<int>(ranks);
 }
 
 /// More than 0.

@@ -4,20 +4,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "linerate/core/collective.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
 namespace {
-
-int parse_ranks(const std::string& text) {
-  const std::int64_t ranks = parse_integer(text);
-  if (ranks < 1 || ranks > kMostRanks)
-    throw UsageError(fmt::format("expected 1 to {} ranks, found {}", kMostRanks, text));
-  return static_cast<int>(ranks);
-}
 
 double parse_ratio(const std::string& text) {
   const double ratio = parse_number(text);
@@ -31,7 +24,7 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
   add_workload_options(verb, a.workload);
   verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
   verb.add_option("--preset", a.preset, "A paper's model: zhang2020 or agarwal2021.")
-      ->check(CLI::IsMember({"zhang2020", "agarwal2021"}));
+      ->check(one_of({"zhang2020", "agarwal2021"}));
   verb.add_option("--strategy", a.strategies,
                   "Strategies, such as ddp or dear+codec(ratio=8); repeated, or with commas.")
       ->allow_extra_args(false);
@@ -70,7 +63,7 @@ std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
                                                  const Caller& caller) {
   if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
   if (question.bandwidths.empty())
-    throw UsageError("what network? give -c cluster.json or --bandwidth");
+    throw UsageError("-c: expected a Cluster, or --bandwidth, found neither; give one of them");
   return std::make_shared<doc::Cluster>();
 }
 

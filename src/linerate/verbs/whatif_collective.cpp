@@ -9,8 +9,9 @@ namespace linerate::verbs {
 
 void add_options(CLI::App& verb, CollectiveOptions& o) {
   verb.add_option("-c,--cluster", o.cluster, "A Cluster, as calibrate writes it.")->required();
-  verb.add_option("--ranks", o.ranks, "Ranks that take part; absent: those of the Cluster.")
-      ->check(CLI::Range(1, kMostRanks));
+  verb.add_option("--ranks", o.ranks,
+                  "Ranks that take part, one count or several, such as 72,144; absent: those of "
+                  "the Cluster.");
   if (o.collective != Collective::barrier)
     verb.add_option("--size", o.sizes,
                     "One or several, such as 1MiB,64MiB; the total array of a gather or scatter.")
@@ -29,7 +30,8 @@ cost::CollectiveTimes whatif_collective(const CollectiveOptions& o, const Caller
     options.bandwidth = parse_option("--bandwidth", o.bandwidth, parse_bandwidth);
   if (!o.latency.empty()) options.latency = parse_option("--latency", o.latency, parse_time);
   return cost::collective_times(*cluster_of(o.cluster, caller), o.collective,
-                                parse_option_list("--size", o.sizes, parse_size), o.ranks, options);
+                                parse_option_list("--size", o.sizes, parse_size),
+                                parse_option_list("--ranks", o.ranks, parse_ranks), options);
 }
 
 }  // namespace linerate::verbs

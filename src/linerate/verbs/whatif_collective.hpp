@@ -1,7 +1,6 @@
 // linerate whatif all-reduce | all-gather | ...: the time of one collective.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "linerate/core/collective.hpp"
@@ -16,8 +15,7 @@ namespace linerate::verbs {
 
 struct CollectiveOptions {
   Collective collective = Collective::all_reduce;
-  std::string cluster, sizes, bandwidth, latency;
-  std::optional<int> ranks;
+  std::string cluster, ranks, sizes, bandwidth, latency;
 };
 
 /// All but the collective: its name is the verb's.

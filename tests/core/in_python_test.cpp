@@ -34,8 +34,10 @@ TEST(InPython, ValuesFollowTheirKeyword) {
        {"--preset agarwal2021: the paper", "preset=\"agarwal2021\": the paper"},
        {"or as --strategy ddp+topk(density=0.01).", "or as strategy=\"ddp+topk(density=0.01)\"."},
        {"--steps-to-target \"topk=1.1\" says", "steps_to_target=\"topk=1.1\" says"},
-       {"what network? give -c cluster.json or --bandwidth",
-        "what network? give cluster=\"cluster.json\" or bandwidth="},
+       {"-c: expected a Cluster, or --bandwidth, found",
+        "cluster=: expected a Cluster, or bandwidth=, found"},
+       {"give -c cluster.json or", "give cluster=\"cluster.json\" or"},
+       {"give --ranks TEXT: Rank counts", "give ranks=TEXT: Rank counts"},
        {"of the zoo (-w zoo:resnet50), or", "of the zoo (workload=\"zoo:resnet50\"), or"},
        {"-w zoo:lenet: a model", "workload=\"zoo:lenet\": a model"}});
 }

@@ -38,6 +38,7 @@ TEST(ParseSize, AsksForTheUnitAndNamesWhatWasFound) {
 TEST(ParseRate, BitsAreAnEighthOfBytes) {
   EXPECT_DOUBLE_EQ(parse_rate("10Gbit/s").value, 1.25e9);
   EXPECT_DOUBLE_EQ(parse_rate("10Gbps").value, 1.25e9);
+  EXPECT_DOUBLE_EQ(parse_rate("10Gb/s").value, 1.25e9);
   EXPECT_DOUBLE_EQ(parse_rate("12.5GB/s").value, 12.5e9);
 }
 

@@ -67,7 +67,8 @@ TEST(Cluster, AWrongUnitNamesThePlace) {
         R"({"document": "cluster", "schema": 1, "network": {"bandwidth": "100 Gbit"}})", "c.json"));
     FAIL();
   } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("c.json: /network/bandwidth: unknown unit \"Gbit\""));
+    EXPECT_THAT(e.what(), testing::HasSubstr("c.json: /network/bandwidth: expected a rate such as "
+                                             "10Gbit/s, found the unknown unit \"Gbit\""));
   }
 }
 

@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/progress_line.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/report/cluster_text.hpp"
 #include "linerate/verbs/option_value.hpp"
 
@@ -19,8 +19,7 @@ void run_calibrate(const CalibrateArguments& a, const verbs::TorchProbes& probes
   progress.clear();
   if (!found.is_first) return;
   doc::save(found.cluster, a.output);
-  if (!a.json)
-    for (const std::string& note : found.notes) log::warning(note);
+  if (!a.json) print_notes(found.notes);
   fmt::print("{}", a.json ? report::summary_json(found.cluster, found.notes)
                           : report::to_text(found.cluster));
 }

@@ -42,23 +42,23 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
                   "Of the baselines and of compressors; its bucket size is tuned.")
       ->capture_default_str();
   verb.add_option("--wire", a.contest.wire, "Of the 16-bit baseline: fp16 or bf16.")
-      ->check(CLI::IsMember({"fp16", "bf16"}))
+      ->check(verbs::one_of({"fp16", "bf16"}))
       ->capture_default_str();
   verb.add_option("--rounds", a.contest.rounds, "In which all strategies take turns.")
-      ->check(CLI::Range(1, 10'000))
+      ->check(verbs::count(1, 10'000))
       ->capture_default_str();
   verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
       ->check(verbs::count())
       ->capture_default_str();
   verb.add_option("--tuning-rounds", a.contest.tuning_rounds, "In which bucket sizes take turns.")
-      ->check(CLI::Range(1, 10'000))
+      ->check(verbs::count(1, 10'000))
       ->capture_default_str();
   verb.add_option("--seeds", a.seeds, "Trainings of each strategy; 0: step times alone.")
-      ->check(CLI::Range(0, 1000))
+      ->check(verbs::count(0, 1000))
       ->capture_default_str();
   verb.add_option("--target-accuracy", a.target_accuracy,
                   "0 to 1; absent: fp32's last less its spread over seeds.")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(verbs::between(0.0, 1.0));
   verb.add_flag("--no-equal-time", a.no_equal_time, "Leave out trainings within fp32's time.");
 }
 
@@ -120,7 +120,9 @@ void check_together(const EvaluateArguments& a) {
     throw UsageError(
         "--step-time and --scale are for a rehearsal: add --rehearse with -w, or leave them out");
   if (!a.rehearse && a.models.empty())
-    throw UsageError("what is evaluated? give --models, or --rehearse with -w and -c");
+    throw UsageError(
+        "--models: expected networks, or --rehearse with -w and -c, found neither; give one of "
+        "them");
   if (a.append && a.output.empty())
     throw UsageError("--append: expected -o with the file to add to");
   verbs::refuse_input_as_output("--output", a.output, {a.workload, a.cluster});

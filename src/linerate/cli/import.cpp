@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
@@ -22,7 +23,7 @@ struct ImportArguments {
 void run_import(const ImportArguments& a) {
   verbs::refuse_input_as_output("--output", a.output, a.options.inputs());
   const trace::Imported imported = verbs::import_files(a.options);
-  for (const std::string& note : imported.notes) fmt::print(stderr, "note: {}\n", note);
+  print_notes(imported.notes);
   if (imported.timeline) return doc::save(*imported.timeline, a.output);
   const doc::Workload& w = *imported.workload;
   doc::save(w, a.output);

@@ -1,10 +1,12 @@
-// Where the library's records go: warnings to stderr, always; the rest only on a terminal.
+// What goes to stderr: the library's warnings, always; its other records only on a terminal; the
+// notes of results that have no place for them.
 #pragma once
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <string>
+#include <vector>
 
 #include "linerate/core/log.hpp"
 
@@ -17,6 +19,10 @@ inline void print_log_records() {
     else if (isatty(STDERR_FILENO))
       fmt::print(stderr, "{}\n", message);
   });
+}
+
+inline void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
 }
 
 }  // namespace linerate::cli

@@ -7,9 +7,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/plan/make_plan.hpp"
 #include "linerate/report/plan_dot.hpp"
 #include "linerate/report/plan_text.hpp"
@@ -35,7 +35,7 @@ void run_plan(const PlanArguments& a) {
   verbs::refuse_input_as_output("--output", a.output, a.options.question.inputs());
   const whatif::Planned planned = verbs::plan(a.options);
   if (!a.output.empty()) doc::save(planned.plan, a.output);
-  for (const std::string& note : planned.notes) log::warning(note);
+  print_notes(planned.notes);
   if (a.json)
     fmt::print("{}", doc::to_json(planned.plan));
   else if (a.dot)

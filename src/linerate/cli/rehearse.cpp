@@ -10,15 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/progress_line.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/rehearse/rehearse.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 #include "linerate/verbs/workload_argument.hpp"
 
@@ -53,7 +54,8 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
         "--plan holds workload, strategy and scale already; leave out -w, --strategy and --scale, "
         "or let linerate plan -o write another one");
   if (!given && strategies == 0)
-    throw UsageError("what is rehearsed? give -w and --strategy, or --plan");
+    throw UsageError(
+        "-w: expected a Workload and --strategy, or --plan, found neither; give one of them");
   if (strategies > 1 && (!o.output.empty() || !o.predicted.empty()))
     throw UsageError("-o and --predicted hold one Timeline; give one strategy");
   if (!o.budget.empty() && (given || !o.cluster.empty()))
@@ -92,7 +94,7 @@ void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
   std::set<std::string> said;
   for (const rehearse::Rehearsed& r : all)
     for (const std::string& note : r.notes)
-      if (said.insert(note).second) log::warning(note);
+      if (said.insert(note).second) print_notes({note});
 }
 
 void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOptions& o) {
@@ -183,15 +185,15 @@ void setup_rehearse(CLI::App& app) {
       ->allow_extra_args(false);
   verb->add_option("--plan", o->plan, "A Plan that linerate plan -o wrote, in place of -w.");
   verb->add_option("--steps", o->rehearsal.steps, "Recorded steps; absent: 20.")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(verbs::count(1, 1'000'000));
   verb->add_option("--warm-up", o->rehearsal.warm_up,
                    "Steps before them; absent: 3, besides the strategy's own first step.")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(verbs::count(1, 1'000'000));
   verb->add_option("--real", o->real,
                    "codec: casts and compressors run; absent: they wait as long as they cost.")
-      ->check(CLI::IsMember({"codec"}));
+      ->check(verbs::one_of({"codec"}));
   verb->add_option("--budget", o->budget, "Time that probing may take; absent: 6s.");
-  verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(CLI::Range(2, kMostRanks));
+  verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(verbs::count(2, kMostRanks));
   verb->add_option("-o,--output", o->output, "Save the rehearsed Timeline.");
   verb->add_option("--predicted", o->predicted, "Also save the predicted Timeline.");
   verb->add_flag("--json", o->json, "Print the results as JSON.");

@@ -17,7 +17,7 @@
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/verbs/usage_message.hpp"
+#include "linerate/verbs/parse_words.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -59,24 +59,20 @@ int succeed() {
   return fail(InputError(no_room(errno)));
 }
 
-/// Also --help and --version, which CLI11 throws.
-int stop(const CLI::App& app, const CLI::ParseError& e) {
-  if (e.get_exit_code() == 0) {
-    if (comm::launcher_rank().value_or(0) == 0) app.exit(e);
-    return succeed();
-  }
-  say(verbs::usage_message(app, e));
-  return 2;
+/// --help and --version.
+int answer(const CLI::App& app, const CLI::Success& question) {
+  if (comm::launcher_rank().value_or(0) == 0) app.exit(question);
+  return succeed();
 }
 
 }  // namespace
 
 int run_program(CLI::App& app, int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    verbs::parse_words(app, {argv + 1, argv + argc});
     return succeed();
-  } catch (const CLI::ParseError& e) {
-    return stop(app, e);
+  } catch (const CLI::Success& question) {
+    return answer(app, question);
   } catch (const Error& e) {
     return fail(e);
   } catch (const std::system_error& e) {  // fmt prints

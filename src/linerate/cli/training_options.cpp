@@ -30,7 +30,7 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
   verb.add_option("--lr", t.rate, "Largest learning rate; 0.05 for sgd, 0.001 for adam.")
       ->check(positive);
   verb.add_option("--momentum", t.momentum, "Of sgd.")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(verbs::between(0.0, 1.0))
       ->capture_default_str();
   verb.add_option("--weight-decay", t.weight_decay)
       ->check(verbs::from_zero())

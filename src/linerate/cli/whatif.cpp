@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <memory>
 
+#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/cli/whatif_collective.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/report/prediction_text.hpp"
 #include "linerate/verbs/command_line.hpp"
@@ -65,8 +65,7 @@ void run_whatif(const WhatifArguments& a, const std::string& command) {
                            : report::to_text(answer));
   if (a.plot) fmt::print("{}", report::to_curves(answer, locale_name()));
   // CSV has no place for them.
-  if (a.csv)
-    for (const std::string& note : answer.notes) log::warning(note);
+  if (a.csv) print_notes(answer.notes);
 }
 
 }  // namespace

@@ -25,11 +25,13 @@ constexpr std::array kSizes = {Unit{"B", 1},         Unit{"KB", 1e3},
                                Unit{"KiB", 1024},    Unit{"MiB", 1 << 20},
                                Unit{"GiB", 1 << 30}, Unit{"TiB", 1099511627776.0}};
 constexpr std::array kRates = {
-    Unit{"bit/s", 0.125},  Unit{"kbit/s", 125},    Unit{"Kbit/s", 125},   Unit{"Mbit/s", 125e3},
-    Unit{"Gbit/s", 125e6}, Unit{"Tbit/s", 125e9},  Unit{"bps", 0.125},    Unit{"kbps", 125},
-    Unit{"Mbps", 125e3},   Unit{"Gbps", 125e6},    Unit{"B/s", 1},        Unit{"kB/s", 1e3},
-    Unit{"KB/s", 1e3},     Unit{"MB/s", 1e6},      Unit{"GB/s", 1e9},     Unit{"TB/s", 1e12},
-    Unit{"KiB/s", 1024},   Unit{"MiB/s", 1 << 20}, Unit{"GiB/s", 1 << 30}};
+    Unit{"bit/s", 0.125},  Unit{"kbit/s", 125},   Unit{"Kbit/s", 125}, Unit{"Mbit/s", 125e3},
+    Unit{"Gbit/s", 125e6}, Unit{"Tbit/s", 125e9}, Unit{"bps", 0.125},  Unit{"kbps", 125},
+    Unit{"Mbps", 125e3},   Unit{"Gbps", 125e6},   Unit{"Tbps", 125e9}, Unit{"b/s", 0.125},
+    Unit{"kb/s", 125},     Unit{"Mb/s", 125e3},   Unit{"Gb/s", 125e6}, Unit{"Tb/s", 125e9},
+    Unit{"B/s", 1},        Unit{"kB/s", 1e3},     Unit{"KB/s", 1e3},   Unit{"MB/s", 1e6},
+    Unit{"GB/s", 1e9},     Unit{"TB/s", 1e12},    Unit{"KiB/s", 1024}, Unit{"MiB/s", 1 << 20},
+    Unit{"GiB/s", 1 << 30}};
 constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1e-6},
                                Unit{"ms", 1e-3}, Unit{"s", 1},     Unit{"min", 60},
                                Unit{"h", 3600}};
@@ -59,8 +61,9 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, const
   std::vector<std::string> names(units.size());
   std::transform(units.begin(), units.end(), names.begin(),
                  [](const Unit& u) { return std::string(u.name); });
-  throw UsageError(fmt::format("unknown unit \"{}\" in \"{}\"; {} has one of: {}", unit, text, what,
-                               join(names, " ")));
+  throw UsageError(fmt::format(
+      "expected {} such as {}, found the unknown unit \"{}\" in \"{}\"; {} has one of: {}", what,
+      example, unit, text, what, join(names, " ")));
 }
 
 std::string format_scaled(double value, std::span<const Unit> ascending) {

@@ -44,7 +44,8 @@ void replace_step(const WorkloadSource& source, doc::Workload& w) {
 }  // namespace
 
 doc::Workload load_workload(const WorkloadSource& source) {
-  if (source.reference.empty()) throw UsageError("-w: give a Workload file or zoo:NAME");
+  if (source.reference.empty())
+    throw UsageError("-w: expected a Workload, found none; give a file or zoo:NAME");
   if (source.step_time && !(source.step_time->value > 0))
     throw UsageError("--step-time: expected more than 0 s");
   if (const auto name = zoo_name(source.reference)) return from_zoo(*name, source);

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "linerate/core/error.hpp"
-#include "linerate/verbs/usage_message.hpp"
+#include "linerate/verbs/parse_words.hpp"
 
 namespace linerate::python {
 
@@ -29,12 +27,7 @@ class VerbParser {
   /// Throws UsageError.
   void parse(Words words) {
     words.insert(words.begin(), verb_.begin(), verb_.end());
-    std::reverse(words.begin(), words.end());  // as CLI11 takes a list
-    try {
-      app_.parse(std::move(words));
-    } catch (const CLI::ParseError& e) {
-      throw UsageError(verbs::usage_message(app_, e));
-    }
+    verbs::parse_words(app_, words);
   }
   const CLI::App& verb() const { return *last_; }
 

@@ -10,6 +10,7 @@
 #include "linerate/advise/search_space.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
@@ -40,7 +41,7 @@ void add_options(CLI::App& verb, AdviseOptions& a) {
   add_workload_options(verb, a.workload);
   verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
   verb.add_option("--ranks", a.ranks, "Ranks of the job; absent: the Cluster's.")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(count(1, kMostRanks));
   verb.add_option("--bandwidth", a.bandwidth,
                   "Line rate of the network, per direction: 10Gbit/s; absent: the Cluster's.")
       ->type_name(kRate);
@@ -60,14 +61,14 @@ void add_options(CLI::App& verb, AdviseOptions& a) {
       ->allow_extra_args(false);
   verb.add_option("--least-gain", a.least_gain_percent,
                   "Percent below which no change is worth it.")
-      ->check(CLI::Range(0.0, 99.0))
+      ->check(between(0.0, 99.0))
       ->capture_default_str();
 }
 
 doc::Advice advise(const AdviseOptions& a, const Caller& caller) {
   advise::AdviseOptions options = library_options(a);
   if (a.cluster.empty() && a.bandwidth.empty())
-    throw UsageError("what network? give -c cluster.json or --bandwidth");
+    throw UsageError("-c: expected a Cluster, or --bandwidth, found neither; give one of them");
   const doc::Workload workload = read_workload(a.workload, caller);
   if (a.current.empty() && !workload.current.empty())
     options.current = doc::parse_strategy(workload.current);

@@ -196,10 +196,10 @@ void add_options(CLI::App& verb, CalibrateOptions& o) {
                   "log, such as 2,4; ranks expected when probing.");
   verb.add_option("--ranks-per-node", o.ranks_per_node,
                   "Ranks that share a node, where the logs do not list their hosts or list less.")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(count(1, kMostRanks));
   verb.add_option("--cores", o.cores,
                   "CPU cores that all ranks compute on together; absent: probes count them.")
-      ->check(CLI::Range(1, kMostRanks));
+      ->check(count(1, kMostRanks));
   verb.add_option("--codecs", o.codecs,
                   "Time compressors here too: \"topk,powersgd(rank=4)\"; without names: all.")
       ->expected(0, 1);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "linerate/doc/timeline.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {
 
@@ -17,7 +18,7 @@ void add_options(CLI::App& verb, CompareOptions& o) {
                   "A second run of the same: its difference is the noise floor. "
                   "Absent: interleaved halves of the measured run.");
   verb.add_option("--warm-up", o.warm_up, "Measured steps to drop; absent: a tenth, at least two.")
-      ->check(CLI::Range(0, 1'000'000));
+      ->check(count(0, 1'000'000));
 }
 
 compare::Comparison compare(const CompareOptions& o, const Caller& caller) {

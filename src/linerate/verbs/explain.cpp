@@ -11,6 +11,7 @@
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/one_rank_step.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {
 namespace {
@@ -42,15 +43,15 @@ void add_options(CLI::App& verb, ExplainOptions& o) {
       "absent: from the job's traces, as an interval.");
   verb.add_option("--data-idle", o.thresholds.data_idle,
                   "Input-bound above this share of the step idle while data is loaded.")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(between(0.0, 1.0))
       ->capture_default_str();
   verb.add_option("--host-idle", o.thresholds.host_idle,
                   "Host-bound above this idle share of the step.")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(between(0.0, 1.0))
       ->capture_default_str();
   verb.add_option("--exposed", o.thresholds.exposed,
                   "Compute-bound below this exposed share of the step.")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(between(0.0, 1.0))
       ->capture_default_str();
 }
 

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
@@ -29,7 +30,7 @@ void add_options(CLI::App& verb, ImportOptions& o) {
       ->type_name(kTime);
   verb.add_option("--step-time-covers", o.covers,
                   "What --step-time covers: step or forward_backward.")
-      ->check(CLI::IsMember({"step", "forward_backward"}))
+      ->check(one_of({"step", "forward_backward"}))
       ->capture_default_str();
   verb.add_flag("--timeline", o.timeline, "Write the Timeline of the trace instead of a Workload.");
 }

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace linerate::verbs {
 
@@ -10,6 +12,10 @@ namespace linerate::verbs {
 CLI::Validator above_zero();
 /// "expected a number from 0, found -1"
 CLI::Validator from_zero();
+/// "expected a number from 0 to 1, found 2"
+CLI::Validator between(double least, double most);
+/// "expected fp16 or bf16, found fp61; did you mean fp16?"
+CLI::Validator one_of(const std::vector<std::string>& words);
 
 /// Of steps, samples, ranks: no product of two of them leaves 64 bits.
 inline constexpr std::int64_t kMostCounted = 1'000'000'000;

@@ -1,45 +1,23 @@
-#include "linerate/verbs/usage_message.hpp"
+#include "linerate/verbs/parse_words.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <vector>
+#include <algorithm>
+#include <utility>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::verbs {
 namespace {
 
-const CLI::App& deepest_verb(const CLI::App& app) {
-  const CLI::App* verb = &app;
-  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
-  return *verb;
-}
-
-// "; did you mean --bandwidth?" for the first unknown option that is near a known one.
-std::string suggestion(const CLI::App& verb) {
-  std::vector<std::string> known;
-  for (const CLI::Option* option : verb.get_options()) known.push_back(option->get_name());
-  for (const std::string& word : verb.remaining()) {
-    const std::string near = word.starts_with("--") ? nearest(word, known) : "";
-    if (!near.empty()) return "; did you mean " + near + "?";
-  }
-  return "";
-}
-
-// About an unknown sub-verb; empty if none is required or given.
-std::string unknown_word(const CLI::App& verb) {
-  if (verb.get_require_subcommand_min() == 0) return "";
-  std::vector<std::string> known;
-  for (const CLI::App* sub : verb.get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(sub->get_name());
-  for (const std::string& word : verb.remaining()) {
-    if (word.starts_with("-")) continue;
-    const std::string near = nearest(word, known);
-    return fmt::format("unknown \"{}\"{} Known: {}", word,
-                       near.empty() ? ";" : "; did you mean \"" + near + "\"?", join(known, ", "));
-  }
-  return "";
+// From the program down to the verb, or its sub-verb, that was named.
+std::vector<const CLI::App*> named_verbs(const CLI::App& app) {
+  std::vector<const CLI::App*> verbs = {&app};
+  while (!verbs.back()->get_subcommands().empty())
+    verbs.push_back(verbs.back()->get_subcommands().front());
+  return verbs;
 }
 
 std::string full_name(const CLI::App& verb) {
@@ -47,16 +25,165 @@ std::string full_name(const CLI::App& verb) {
   return parent ? full_name(*parent) + " " + verb.get_name() : verb.get_name();
 }
 
-}  // namespace
+std::vector<std::string> names_of_subverbs(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : verb.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  return names;
+}
+
+std::vector<std::string> names_of_options(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options())
+    if (!option->get_positional()) names.push_back(option->get_name());
+  return names;
+}
+
+bool looks_like_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
+
+bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
+
+// "; did you mean --bandwidth?"
+std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
+// What the words after `verb` may be.
+std::string expected_word(const CLI::App& verb, const std::vector<std::string>& subverbs) {
+  if (subverbs.empty()) return "no further word";
+  const std::string one_of = "one of " + join(subverbs, ", ");
+  return verb.get_require_subcommand_min() > 0 ? one_of : "an option, or " + one_of;
+}
+
+// About the first option that `verb` does not know; empty if it knows all.
+std::string unknown_option(const CLI::App& verb) {
+  const std::vector<std::string> unknown = verb.remaining();
+  const auto at = std::find_if(unknown.begin(), unknown.end(), looks_like_option);
+  if (at == unknown.end()) return "";
+  const std::string name = at->substr(0, at->find('='));
+  return fmt::format("expected one of its options, found {}{}", name,
+                     suggestion(name, names_of_options(verb)));
+}
+
+// The same of a word that is no option. An unknown option's value would be one.
+std::string unknown_word(const CLI::App& verb) {
+  const std::vector<std::string> unknown = verb.remaining();
+  if (unknown.empty()) return "";
+  const std::vector<std::string> subverbs = names_of_subverbs(verb);
+  return fmt::format("expected {}, found \"{}\"{}", expected_word(verb, subverbs), unknown.front(),
+                     suggestion(unknown.front(), subverbs));
+}
+
+// "give --ranks TEXT: Rank counts, such as 16,32,64."
+std::string how_to_give(const CLI::Option& option) {
+  const std::string type = option.get_positional() ? "" : " " + option.get_type_name();
+  return fmt::format("give {}{}: {}", option.get_name(), type, option.get_description());
+}
+
+bool is_extra(const CLI::ParseError& e) { return e.get_name() == "ExtrasError"; }
+
+// CLI11's errors hold no option, but their text names one; a flag without its dashes.
+const CLI::Option* option_named_in(const CLI::App& verb, const std::string& text) {
+  for (std::size_t end, at = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find_first_of(" :", at), text.size());
+    const std::string word = text.substr(at, end - at);
+    for (const std::string& name : {word, "--" + word})
+      if (const CLI::Option* option = verb.get_option_no_throw(name)) return option;
+  }
+  return nullptr;
+}
+
+std::string about_count(const CLI::Option& option) {
+  const std::size_t found = option.count();
+  if (is_flag(option)) return "expected no value, found one; leave out what follows its name";
+  if (found == 0) return "expected a value, found none; " + how_to_give(option);
+  return fmt::format("expected one value, found {}: \"{}\"; {}", found,
+                     join(option.results(), "\", \""), how_to_give(option));
+}
+
+std::string about_type(const CLI::Option& option) {
+  const bool whole = option.get_type_name().find("INT") != std::string::npos;
+  return fmt::format("expected {}, found {}", whole ? "a whole number" : "a number",
+                     join(option.results(), ", "));
+}
+
+// About an option: what CLI11 refuses, with place, expected and found.
+std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::ParseError& e) {
+  const std::string name = full_name(verb);
+  if (e.get_name() == "RequiredError")
+    return fmt::format("{}: expected {}, found nothing; {}", name, option.get_name(),
+                       how_to_give(option));
+  const std::string place = option.get_positional() ? name : option.get_name();
+  if (e.get_name() == "ArgumentMismatch") return place + ": " + about_count(option);
+  if (e.get_name() == "ConversionError") return place + ": " + about_type(option);
+  return option.get_positional() ? fmt::format("{}: {}", place, e.what()) : e.what();
+}
 
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
-  const CLI::App& verb = deepest_verb(app);
-  std::string said = unknown_word(verb);
-  if (said.empty()) said = e.what() + suggestion(verb);
-  // Of what is missing or too much CLI11 says the name alone.
-  const bool names_place = said.starts_with("-") || said.starts_with("unknown");
-  if (!names_place && e.get_name() != "ExtrasError") said = full_name(verb) + ": " + said;
-  return fmt::format("{}\n{} --help says what it takes", said, full_name(verb));
+  const std::vector<const CLI::App*> verbs = named_verbs(app);
+  const CLI::App& last = *verbs.back();
+  const auto with_help = [](const CLI::App& verb, const std::string& said) {
+    return fmt::format("{}\n{} --help says what it takes", said, full_name(verb));
+  };
+  for (const auto unknown : {unknown_option, unknown_word}) {
+    for (const CLI::App* verb : verbs)
+      if (const std::string said = unknown(*verb); !said.empty())
+        return with_help(*verb, full_name(*verb) + ": " + said);
+    if (const CLI::Option* option = option_named_in(last, e.what()); option && !is_extra(e))
+      return with_help(last, said_of(last, *option, e));
+  }
+  return with_help(last, fmt::format("{}: expected one of {}, found nothing", full_name(last),
+                                     join(names_of_subverbs(last), ", ")));
+}
+
+// Flags take no value, and others one that is there: CLI11 takes whatever follows an option, the
+// next option too.
+void require_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (is_flag(*option)) {
+      option->disable_flag_override();
+      continue;
+    }
+    const bool named = !option->get_positional();
+    const auto complaint = [named](const std::string& value) -> std::string {
+      if (value.empty()) return "expected a value, found an empty text";
+      return named && value.starts_with("--") ? "expected a value, found " + value : "";
+    };
+    option->transform(CLI::Validator(complaint, ""));  // before the option's own checks
+  }
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    require_values(*sub);
+}
+
+// "--name=" and "-n=value" as two words: CLI11 takes the next word for the value of the one, and
+// "=value" for that of the other.
+std::vector<std::string> with_values_apart(const std::vector<std::string>& words) {
+  std::vector<std::string> apart;
+  const auto options_end = std::find(words.begin(), words.end(), "--");
+  for (auto word = words.begin(); word != options_end; ++word) {
+    const std::size_t equals = word->find('=');
+    const bool split = word->starts_with("--") ? equals == word->size() - 1
+                                               : word->starts_with('-') && equals == 2;
+    apart.push_back(split ? word->substr(0, equals) : *word);
+    if (split) apart.push_back(word->substr(equals + 1));
+  }
+  apart.insert(apart.end(), options_end, words.end());
+  return apart;
+}
+
+}  // namespace
+
+void parse_words(CLI::App& app, const std::vector<std::string>& words) {
+  require_values(app);
+  std::vector<std::string> backwards = with_values_apart(words);  // as CLI11 takes a list
+  std::reverse(backwards.begin(), backwards.end());
+  try {
+    app.parse(std::move(backwards));
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) throw;
+    throw UsageError(usage_message(app, e));
+  }
 }
 
 }  // namespace linerate::verbs

@@ -4,16 +4,17 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {
 void add_options(CLI::App& verb, WhatifOptions& o) {
   add_question_options(verb, o.question);
   verb.add_option("--gamma", o.gamma,
                   "agarwal2021: slowdown of backward under overlap; absent: 1.07.")
-      ->check(CLI::Range(1.0, 10.0));
+      ->check(between(1.0, 10.0));
   verb.add_option("--epsilon", o.epsilon,
                   "agarwal2021: tolerated loss against backward alone; absent: 0.05.")
-      ->check(CLI::Range(1e-6, 10.0));
+      ->check(between(1e-6, 10.0));
 }
 
 whatif::Question question_of(const WhatifOptions& o) {

@@ -5,6 +5,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
@@ -18,15 +19,14 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
   verb.add_option("-w,--workload", a.source.reference, "A Workload file, or zoo:NAME.");
   verb.add_option("--input", a.source.input, "zoo: shape of one sample, such as 3x32x32.");
   verb.add_option("--classes", a.source.classes, "zoo: classes of the head.")
-      ->check(CLI::Range(1, kMostCount));
-  verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")
-      ->check(CLI::Range(1, kMostCount));
+      ->check(count(1, kMostCount));
+  verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")->check(count(1, kMostCount));
   verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.")
       ->type_name(kTime);
   verb.add_option("--scale", a.scale,
                   "Gradients and computation so many times as large: 0.1; absent: 1.");
   verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
-      ->check(CLI::IsMember({"step", "forward_backward"}));
+      ->check(one_of({"step", "forward_backward"}));
 }
 
 doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {

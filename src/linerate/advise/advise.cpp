@@ -18,6 +18,7 @@
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/sim/predicted_step.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -73,7 +74,7 @@ std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_
     text += fmt::format("{} of communication, {} exposed with {}", communication, exposed, why);
   else
     text += fmt::format("{} of {} of communication exposed", exposed, communication);
-  if (has_coding(outcome.plan))
+  if (sim::has_coding(outcome.plan))
     text += fmt::format(", with the coding {} more than one rank alone",
                         format_time(std::max(0.0, beyond_s)));
   return text;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "linerate/plan/planner.hpp"
+#include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::advise {
@@ -25,14 +26,6 @@ std::size_t workers_for(const doc::Workload& workload) {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// Every rank codes at about the same time, each on the one thread that it was measured on.
-doc::Plan with_slower_coding(doc::Plan plan, double times) {
-  for (doc::TaskGraph& graph : plan.variants)
-    for (doc::Task& task : graph.tasks)
-      if (is_coding(task)) task.seconds *= times;
-  return plan;
-}
-
 class CountedRun {
  public:
   explicit CountedRun(Progress& progress) : progress_(progress) {}
@@ -45,21 +38,6 @@ class CountedRun {
 };
 
 }  // namespace
-
-bool is_coding(const doc::Task& task) {
-  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
-         task.seconds > 0;
-}
-
-bool has_coding(const doc::Plan& plan) {
-  const std::vector<doc::Task>& tasks = plan.variants.back().tasks;
-  return std::any_of(tasks.begin(), tasks.end(), is_coding);
-}
-
-double Evaluator::ranks_per_core() const {
-  const std::optional<int>& cores = cluster().cores;
-  return cores ? std::max(1.0, static_cast<double>(ranks_) / *cores) : 1;
-}
 
 Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
                      std::optional<Seconds> latency, OnProgress on_progress)
@@ -95,13 +73,11 @@ void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwid
                          std::size_t worker) {
   const cost::CostModel model = model_at(bandwidth);
   const sim::SimResult result = simulators_[worker].simulate(outcome.plan, model);
-  outcome.step_s = result.step();
+  const sim::PredictedStep predicted =
+      sim::predicted_step(result, outcome.plan, workload_, model, simulators_[worker]);
+  outcome.step_s = predicted.step_s;
+  outcome.crowded_s = predicted.crowded_s;
   outcome.communication_s = result.communication_s;
-  if (ranks_per_core() <= 1 || !has_coding(outcome.plan)) return;
-  const doc::Plan crowded = with_slower_coding(outcome.plan, ranks_per_core());
-  const doc::Bounded step = simulators_[worker].simulate(crowded, model).step();
-  outcome.crowded_s = step.value;
-  outcome.step_s.high = std::max(outcome.step_s.high_or_value(), step.high_or_value());
 }
 
 double Evaluator::exposed_communication_s(const Outcome& outcome,

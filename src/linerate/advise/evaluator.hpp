@@ -26,17 +26,10 @@ struct Outcome {
   double communication_s = 0;  // network time a step, hidden or not
   doc::Plan plan;
   plan::Traits traits;
-  // With coding as much slower as ranks share cores; absent: they do not, or nothing is coded. The
-  // high end of `step_s` is no shorter.
-  std::optional<double> crowded_s;
-  std::vector<std::string> notes;  // on its compressor (Planner::coding_caveats)
-  bool coding_is_bound = false;    // Planner::coding_is_bound()
+  std::optional<double> crowded_s;  // sim/predicted_step.hpp
+  std::vector<std::string> notes;   // on its compressor (Planner::coding_caveats)
+  bool coding_is_bound = false;     // Planner::coding_is_bound()
 };
-
-/// Encoding or decoding that takes time: a cast that is free is none.
-bool is_coding(const doc::Task& task);
-/// Whether this strategy's steady step has coding.
-bool has_coding(const doc::Plan& plan);
 
 /// Borrows the Workload. Pure: the same question has the same answer, whichever worker is asked.
 class Evaluator {
@@ -65,8 +58,6 @@ class Evaluator {
   std::optional<Seconds> latency() const { return latency_; }
   /// What prices the collectives at this bandwidth; absent: the Cluster's.
   cost::CostModel model_at(std::optional<BytesPerSecond> bandwidth) const;
-  /// How many ranks a core of the Cluster has, at least 1.
-  double ranks_per_core() const;
   /// The network's line, per direction; 0: unknown.
   double line_bytes_per_s() const { return model_.line_bytes_per_s(); }
 

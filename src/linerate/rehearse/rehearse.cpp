@@ -7,6 +7,7 @@
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 
@@ -17,6 +18,14 @@ doc::Cluster without_contention(doc::Cluster cluster) {
   cluster.contention.reset();
   cluster.rank_speeds.clear();
   return cluster;
+}
+
+/// As whatif and advise price what nobody measured.
+cost::CostOptions prices_at(std::optional<BytesPerSecond> bandwidth) {
+  cost::CostOptions options;
+  options.all_reduce = cost::kRingOrTree;
+  options.bandwidth = bandwidth;
+  return options;
 }
 
 void predict(const PricedPlan& priced, Rehearsed& r) {
@@ -51,7 +60,7 @@ doc::Cluster probe_network(comm::Communicator& communicator,
 
 PricedPlan with_prices(doc::Plan plan, const std::optional<doc::Cluster>& cluster) {
   PricedPlan priced{std::make_shared<const doc::Plan>(std::move(plan)), {}, {}};
-  if (cluster) priced.model.emplace(without_contention(*cluster));
+  if (cluster) priced.model.emplace(without_contention(*cluster), prices_at({}));
   return priced;
 }
 
@@ -60,9 +69,7 @@ PricedPlan plan_strategy(comm::Communicator& communicator, const doc::Workload& 
                          std::optional<BytesPerSecond> bandwidth) {
   PricedPlan planned;
   comm::require_success(communicator, "planning", [&] {
-    cost::CostOptions options;
-    options.bandwidth = bandwidth;
-    planned.model.emplace(without_contention(cluster), std::move(options));
+    planned.model.emplace(without_contention(cluster), prices_at(bandwidth));
     const plan::Planner planner(strategy, planned.model->cluster());
     planned.plan = std::make_shared<const doc::Plan>(
         planner.plan(workload, *planned.model, communicator.size(), {}));

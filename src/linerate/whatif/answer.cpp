@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -19,6 +18,7 @@
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/plan_series.hpp"
+#include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/prices.hpp"
 #include "linerate/sim/simulate.hpp"
@@ -314,7 +314,7 @@ class Asking {
                 std::vector<std::string>& notes, doc::Prediction& p) const {
     const doc::Plan& plan = planning.plan(model, p.ranks);
     const sim::SimResult result = worker.simulator.simulate_exposure(plan, model);
-    p.step_s = with_interval_of_t1(result.step());
+    p.step_s = sim::predicted_step(result, plan, workload_, model, worker.simulator).step_s;
     p.communication_s = result.communication_s;
     p.exposed_communication_s = result.exposed_communication_s;
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, worker.simulator);
@@ -328,16 +328,6 @@ class Asking {
     if (question_.preset == Preset::none) worker.priced.add_closed_form(model, p.ranks);
     for (std::string& text : cost::extrapolation_notes(model, p.ranks))
       notes.push_back(std::move(text));
-  }
-
-  /// Its interval is of the collectives alone; T_1 has one of its own, and they are independent.
-  doc::Bounded with_interval_of_t1(doc::Bounded step_s) const {
-    if (!step_s.has_interval() || !workload_.step_low_s || !workload_.step_high_s) return step_s;
-    const double below = *one_rank_s_ - *workload_.step_low_s,
-                 above = *workload_.step_high_s - *one_rank_s_;
-    step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
-    step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
-    return step_s;
   }
 
   void note_rank_speeds() {

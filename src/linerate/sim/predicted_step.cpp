@@ -1,0 +1,57 @@
+#include "linerate/sim/predicted_step.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace linerate::sim {
+namespace {
+
+/// At least 1.
+double ranks_per_core(const doc::Cluster& cluster, int ranks) {
+  return cluster.cores ? std::max(1.0, static_cast<double>(ranks) / *cluster.cores) : 1;
+}
+
+bool takes_coding_time(const doc::Task& task) {
+  return (task.kind == doc::TaskKind::encode || task.kind == doc::TaskKind::decode) &&
+         task.seconds > 0;
+}
+
+/// Every rank codes at about the same time, each on the one thread that it was measured on.
+doc::Plan with_slower_coding(doc::Plan plan, double times) {
+  for (doc::TaskGraph& graph : plan.variants)
+    for (doc::Task& task : graph.tasks)
+      if (takes_coding_time(task)) task.seconds *= times;
+  return plan;
+}
+
+/// Without an interval of the collectives, T_1's alone would look like all that is not known.
+doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workload) {
+  if (!step_s.has_interval() || !workload.step_low_s || !workload.step_high_s) return step_s;
+  const double alone = workload.one_rank_step_s();
+  const double below = alone - *workload.step_low_s, above = *workload.step_high_s - alone;
+  step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
+  step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
+  return step_s;
+}
+
+}  // namespace
+
+bool has_coding(const doc::Plan& plan) {
+  const std::vector<doc::Task>& tasks = plan.variants.back().tasks;
+  return std::any_of(tasks.begin(), tasks.end(), takes_coding_time);
+}
+
+PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
+                             const doc::Workload& workload, const cost::CostModel& model,
+                             Simulator& simulator) {
+  PredictedStep predicted{with_interval_of_t1(result.step(), workload), {}};
+  const double times = ranks_per_core(model.cluster(), plan.ranks);
+  if (times <= 1 || !has_coding(plan)) return predicted;
+  const SimResult crowded = simulator.simulate(with_slower_coding(plan, times), model);
+  predicted.crowded_s = crowded.step_s;
+  predicted.step_s.high = std::max(predicted.step_s.high_or_value(),
+                                   with_interval_of_t1(crowded.step(), workload).high_or_value());
+  return predicted;
+}
+
+}  // namespace linerate::sim

@@ -193,7 +193,8 @@ def test_what_is_said_speaks_python(results, documents, tmp_path):
                 lambda: linerate.whatif(small, made["cluster"], gamma=1.1), lambda: linerate.whatif(small, made["cluster"], ranks=2, preset="x"),
                 lambda: linerate.advise(small, made["cluster"], memory="1B"), lambda: linerate.advise(small, made["cluster"], steps_to_target="x"),
                 lambda: linerate.calibrate([made["workload"]]), lambda: linerate.calibrate(cluster=made["cluster"]),
-                lambda: linerate.whatif(small, made["cluster"], step_time="1us"), lambda: linerate.explain(LATE, alone=LATE)):
+                lambda: linerate.whatif(small, made["cluster"], step_time="0s"), lambda: linerate.whatif(small, made["cluster"], device_speed="x"),
+                lambda: linerate.explain(LATE, alone=LATE)):
         with pytest.raises(linerate.Error) as caught:
             ask()
         errors.append(str(caught.value))
@@ -203,7 +204,8 @@ def test_what_is_said_speaks_python(results, documents, tmp_path):
     for text in said:
         text = re.sub(r"<style>.*?</style>|&lt;style&gt;.*?&lt;/style&gt;", "", text, flags=re.S)
         assert not options & set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)), text[:2000]
-    assert any("step_time=" in text for text in errors) and any("bandwidth=" in text for text in errors)
+    for keyword in ("step_time=", "bandwidth=", "device_speed="):
+        assert any(keyword in text for text in errors)
 
 
 def test_documents_are_the_command_s():

@@ -43,8 +43,9 @@ CASES = {
              "--strategy", "ddp+codec", "--latency", "20us", "--compression-ratio", "1,2.5"],
         ),
         (
-            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring", "scale": 0.5},
-            [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model", "ring", "--scale", "0.5"],
+            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring", "scale": 0.5, "device_speed": 2},
+            [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model", "ring", "--scale", "0.5",
+             "--device-speed", "2x"],
         ),
         (
             {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward", "bandwidth": "10Gbit/s", "ranks": [4, 8],
@@ -59,10 +60,10 @@ CASES = {
         ({"workload": "@workload", "cluster": "@cluster", "strategy": "dear"},
          ["-w", "@workload", "-c", "@cluster", "--strategy", "dear"]),
         (
-            {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "cluster": "@cluster", "ranks": 4,
+            {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "device_speed": "0.5x", "cluster": "@cluster", "ranks": 4,
              "bandwidth": 1.25e9, "latency": 1e-5, "strategy": "ddp+codec", "compression_ratio": 8,
              "cost_model": "ring", "preset": None},
-            [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2", "-c", "@cluster", "--ranks", "4",
+            [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2", "--device-speed", "0.5x", "-c", "@cluster", "--ranks", "4",
              "--bandwidth", "10Gbit/s", "--latency", "10us", "--strategy", "ddp+codec", "--compression-ratio", "8",
              "--cost-model", "ring"],
         ),
@@ -74,11 +75,11 @@ CASES = {
     "advise": [
         ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
         (
-            {**ZOO, "classes": 10, "scale": 4, "step_time_covers": "step", "cluster": "@cluster", "ranks": 8,
+            {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step", "cluster": "@cluster", "ranks": 8,
              "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk", "codec": "codec(ratio=8, encode=10GB/s)",
              "strategy": ["dear", "ddp+topk(density=0.01)"], "memory": 2**30, "steps_to_target": "codec(ratio=8)=1.1[1.05,1.2]",
              "least_gain": 5},
-            [*ZOO_WORDS, "--classes", "10", "--scale", "4", "--step-time-covers", "step", "-c", "@cluster", "--ranks", "8",
+            [*ZOO_WORDS, "--classes", "10", "--scale", "4", "--device-speed", "2.5", "--step-time-covers", "step", "-c", "@cluster", "--ranks", "8",
              "--bandwidth", "2Gbit/s", "--latency", "20us", "--current", "bulk", "--codec", "codec(ratio=8, encode=10GB/s)",
              "--strategy", "dear", "--strategy", "ddp+topk(density=0.01)", "--memory", "1GiB",
              "--steps-to-target", "codec(ratio=8)=1.1[1.05,1.2]", "--least-gain", "5"],

@@ -17,6 +17,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/rehearse/rehearse.hpp"
 #include "linerate/verbs/option_checks.hpp"
@@ -49,10 +50,11 @@ std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
 void check_options(const RehearseOptions& o, std::size_t strategies) {
   const bool given = !o.plan.empty();
   if (given &&
-      (strategies > 0 || !o.workload.source.reference.empty() || !o.workload.scale.empty()))
+      (strategies > 0 || !o.workload.source.reference.empty() || !o.workload.scale.empty() ||
+       !o.workload.step_time.empty() || !o.workload.device_speed.empty()))
     throw UsageError(
-        "--plan holds workload, strategy and scale already; leave out -w, --strategy and --scale, "
-        "or let linerate plan -o write another one");
+        "--plan holds workload, strategy and times already; leave out -w, --strategy, --scale, "
+        "--step-time and --device-speed, or let linerate plan -o write another one");
   if (!given && strategies == 0)
     throw UsageError(
         "-w: expected a Workload and --strategy, or --plan, found neither; give one of them");
@@ -144,7 +146,9 @@ void run_rehearse(const RehearseOptions& o) {
   std::optional<doc::Plan> plan;
   if (!o.plan.empty()) plan = doc::load_plan(o.plan);
   std::optional<doc::Cluster> cluster;
-  if (!o.cluster.empty()) cluster = doc::load_cluster(o.cluster);
+  if (!o.cluster.empty())
+    cluster = *verbs::at_device_speed(std::make_shared<doc::Cluster>(doc::load_cluster(o.cluster)),
+                                      o.workload);
   const doc::Workload workload = plan ? doc::Workload{} : verbs::read_workload(o.workload);
 
   comm::WorldOptions world;
@@ -159,6 +163,8 @@ void run_rehearse(const RehearseOptions& o) {
     all.push_back(rehearse_one(*communicator, o, rehearse::with_prices(std::move(*plan), cluster)));
   } else {
     if (!cluster) cluster = probe_network(*communicator, o);
+    // What waits takes as long as whatif says; what runs, as long as it takes here.
+    if (o.real.empty()) cluster = plan::with_known_codecs(*cluster);
     for (const doc::Strategy& strategy : strategies)
       all.push_back(rehearse_one(
           *communicator, o, rehearse::plan_strategy(*communicator, workload, *cluster, strategy)));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
@@ -20,7 +19,6 @@ constexpr std::int64_t kMostDimension = 10'000'000;  // times groups: triangles 
 constexpr std::int64_t kMostGroups = 100'000;
 constexpr int kMostAccumulation = 1'000'000;
 constexpr double kRounding = 1 - 1e-9;
-constexpr double kMostScale = 1000;
 
 void check_rows(const JsonReader& r, const Gradient& g) {
   if (g.rows && g.elements % *g.rows != 0)
@@ -89,13 +87,6 @@ void check_size(const JsonReader& r, const Workload& w) {
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       if ((left -= packed_elements(b, side)) < 0)
         r.at("blocks").fail(fmt::format("expected at most {} elements in all", kMostElements));
-}
-
-/// A matrix keeps its rows if it has an element for each.
-std::int64_t whole_rows(std::int64_t elements, std::optional<std::int64_t>& rows) {
-  if (!rows) return elements;
-  if (elements < *rows) rows = 1;
-  return (elements + *rows / 2) / *rows * *rows;
 }
 
 }  // namespace
@@ -195,35 +186,6 @@ std::string step_in_words(const Workload& w) {
   if (w.step_low_s && w.step_high_s)
     text += fmt::format(" ({} to {})", format_time(*w.step_low_s), format_time(*w.step_high_s));
   return w.step_origin.empty() ? text : text + ": " + w.step_origin;
-}
-
-Workload scaled(Workload w, double factor) {
-  if (!(factor > 0 && factor <= kMostScale))
-    throw UsageError(
-        fmt::format("expected a factor above 0 and at most {}, found {:g}", kMostScale, factor));
-  validate(w);
-  if (factor == 1) return w;
-  const auto times = [factor](auto& value) { value *= factor; };
-  const auto known_times = [factor](std::optional<double>& value) {
-    if (value) *value *= factor;
-  };
-  const auto count = [factor](std::int64_t n) {
-    return n == 0 ? 0 : std::max<std::int64_t>(1, std::llround(static_cast<double>(n) * factor));
-  };
-  for (Layer& layer : w.layers)
-    known_times(layer.forward_s), known_times(layer.backward_s), times(layer.flops);
-  for (Gradient& g : w.gradients) {
-    g.elements = whole_rows(count(g.elements), g.rows);
-    times(g.ready_s);
-  }
-  for (Block& block : w.blocks) block = scaled(block, factor);
-  times(w.backward_s);
-  for (std::optional<double>* part :
-       {&w.forward_s, &w.update_s, &w.tail_s, &w.step_s, &w.step_low_s, &w.step_high_s})
-    known_times(*part);
-  w.buffer_bytes = count(w.buffer_bytes);
-  w.name += fmt::format(" x {:g}", factor);
-  return w;
 }
 
 std::string to_json(const Workload& w) { return written_document(kWorkloadDocument, w); }

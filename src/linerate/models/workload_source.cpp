@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/models/workload.hpp"
 
@@ -26,19 +29,22 @@ doc::Workload from_zoo(const std::string& name, const WorkloadSource& source) {
   return w;
 }
 
-void replace_step(const WorkloadSource& source, doc::Workload& w) {
-  const double step_s = source.step_time->value;
-  if (step_s < w.backward_s)
+/// A step that is known is scaled, with all its parts; one that is not is completed.
+doc::Workload with_step(doc::Workload w, double step_s, bool covers_step) {
+  const bool known = w.step_s || w.forward_s;
+  const doc::OneRankParts parts = parts_of(w);
+  const double recorded_s = covers_step ? w.one_rank_step_s() : parts.forward_s + parts.backward_s;
+  if (known && recorded_s > 0) {
+    w = doc::with_times(std::move(w), step_s / recorded_s);
+  } else if (step_s < w.backward_s) {
     throw UsageError(fmt::format("--step-time: {} is less than the Workload's backward pass of {}",
                                  format_time(step_s), format_time(w.backward_s)));
+  } else {
+    (covers_step ? w.step_s : w.forward_s) = covers_step ? step_s : step_s - w.backward_s;
+  }
   w.step_low_s.reset(), w.step_high_s.reset();
   w.step_origin = "as --step-time says";
-  if (source.step_time_covers_step) {
-    w.step_s = step_s;
-  } else {
-    w.forward_s = step_s - w.backward_s;
-    w.step_s.reset();
-  }
+  return w;
 }
 
 }  // namespace
@@ -52,8 +58,8 @@ doc::Workload load_workload(const WorkloadSource& source) {
   if (!source.input.empty() || source.classes > 0 || source.batch > 0)
     throw UsageError("--input, --classes and --batch go with -w zoo:NAME; a file has its own");
   doc::Workload w = source.held ? *source.held : doc::load_workload(source.reference);
-  if (source.step_time) replace_step(source, w);
-  return w;
+  if (!source.step_time) return w;
+  return with_step(std::move(w), source.step_time->value, source.step_time_covers_step);
 }
 
 }  // namespace linerate::models

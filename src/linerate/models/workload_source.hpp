@@ -22,8 +22,8 @@ struct WorkloadSource {
   bool step_time_covers_step = true;          // else forward and backward alone
 };
 
-/// A file's step time is replaced by the one given. Throws UsageError for options that conflict,
-/// InputError for a file that cannot be read.
+/// A file's step is scaled to the time given, or completed by it if it is unknown. Throws
+/// UsageError for options that conflict, InputError for a file that cannot be read.
 doc::Workload load_workload(const WorkloadSource& source);
 
 }  // namespace linerate::models

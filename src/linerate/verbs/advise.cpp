@@ -72,8 +72,9 @@ doc::Advice advise(const AdviseOptions& a, const Caller& caller) {
   const doc::Workload workload = read_workload(a.workload, caller);
   if (a.current.empty() && !workload.current.empty())
     options.current = doc::parse_strategy(workload.current);
-  const auto cluster =
-      a.cluster.empty() ? std::make_shared<const doc::Cluster>() : cluster_of(a.cluster, caller);
+  const auto cluster = a.cluster.empty()
+                           ? std::make_shared<const doc::Cluster>()
+                           : at_device_speed(cluster_of(a.cluster, caller), a.workload);
   options.on_progress = [&caller](std::size_t done, std::size_t total) {
     caller.show(fmt::format("{} of at most {} simulations", done, total));
   };

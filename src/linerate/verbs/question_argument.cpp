@@ -61,7 +61,7 @@ whatif::Question question_of(const QuestionArgument& a) {
 std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
                                                  const whatif::Question& question,
                                                  const Caller& caller) {
-  if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
+  if (!a.cluster.empty()) return at_device_speed(cluster_of(a.cluster, caller), a.workload);
   if (question.bandwidths.empty())
     throw UsageError("-c: expected a Cluster, or --bandwidth, found neither; give one of them");
   return std::make_shared<doc::Cluster>();

@@ -1,10 +1,14 @@
 #include "linerate/verbs/workload_argument.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <string_view>
 #include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
@@ -12,6 +16,26 @@ namespace linerate::verbs {
 namespace {
 
 constexpr int kMostCount = 100'000'000;  // of classes, of samples in a batch: beyond is a typo
+
+/// 2x, or 2.
+double parse_speed(const std::string& text) {
+  std::string_view number = trim(text);
+  if (number.ends_with('x')) number.remove_suffix(1);
+  try {
+    return parse_number(number);
+  } catch (const UsageError&) {
+    throw UsageError(
+        fmt::format("expected how many times as fast, such as 2x or 0.5x, found \"{}\"", text));
+  }
+}
+
+/// On a device of the speed asked for.
+template <typename Document>
+Document at_speed(Document document, const std::string& speed) {
+  return parse_option("--device-speed", speed, [&document](const std::string& text) {
+    return doc::on_device(std::move(document), parse_speed(text));
+  });
+}
 
 }  // namespace
 
@@ -21,10 +45,13 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
   verb.add_option("--classes", a.source.classes, "zoo: classes of the head.")
       ->check(count(1, kMostCount));
   verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")->check(count(1, kMostCount));
-  verb.add_option("--step-time", a.step_time, "One-device step as its source measured it: 128ms.")
+  verb.add_option("--step-time", a.step_time,
+                  "One-device step: 128ms. A Workload's own step is scaled to it, host gaps too.")
       ->type_name(kTime);
   verb.add_option("--scale", a.scale,
                   "Gradients and computation so many times as large: 0.1; absent: 1.");
+  verb.add_option("--device-speed", a.device_speed,
+                  "The device so many times as fast, such as 2x, the host as before; absent: 1x.");
   verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
       ->check(one_of({"step", "forward_backward"}));
 }
@@ -37,10 +64,17 @@ doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
   if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);
   source.step_time_covers_step = a.covers.value_or("step") == "step";
   doc::Workload w = models::load_workload(source);
-  if (a.scale.empty()) return w;
-  return parse_option("--scale", a.scale, [&w](const std::string& text) {
-    return doc::scaled(std::move(w), parse_number(text));
-  });
+  if (!a.scale.empty())
+    w = parse_option("--scale", a.scale, [&w](const std::string& text) {
+      return doc::scaled(std::move(w), parse_number(text));
+    });
+  return a.device_speed.empty() ? w : at_speed(std::move(w), a.device_speed);
+}
+
+std::shared_ptr<const doc::Cluster> at_device_speed(std::shared_ptr<const doc::Cluster> cluster,
+                                                    const WorkloadArgument& a) {
+  if (a.device_speed.empty()) return cluster;
+  return std::make_shared<doc::Cluster>(at_speed(*cluster, a.device_speed));
 }
 
 }  // namespace linerate::verbs

@@ -26,7 +26,7 @@ struct GradientRuns : PreparedWorkload {
 // By position: what is left of the forward pass and the updates in it when this gradient's
 // parameter is first needed.
 std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
-  const StepParts parts = parts_of(w);
+  const doc::OneRankParts parts = parts_of(w);
   std::vector<double> left;
   left.reserve(w.gradients.size());
   if (every_layer_timed(w) && gradients_know_layers(w)) {

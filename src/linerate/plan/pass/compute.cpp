@@ -65,25 +65,6 @@ bool gradients_know_layers(const doc::Workload& workload) {
                      [](const doc::Gradient& g) { return g.layer >= 0; });
 }
 
-StepParts parts_of(const doc::Workload& w) {
-  StepParts parts;
-  parts.backward_s =
-      w.gradients.empty() ? w.backward_s : std::max(w.backward_s, w.gradients.back().ready_s);
-  const double outside = std::max(0.0, w.one_rank_step_s() - parts.backward_s);
-  const double known = w.forward_s.value_or(0) + w.update_s.value_or(0) + w.tail_s.value_or(0);
-  const double shrink = known > outside ? outside / known : 1;
-  const double rest = std::max(0.0, outside - known);
-  parts.update_s = w.update_s.value_or(0) * shrink;
-  parts.tail_s = w.tail_s.value_or(0) * shrink;
-  if (w.forward_s) {
-    parts.forward_s = *w.forward_s * shrink;
-    parts.tail_s += rest;
-  } else {
-    parts.forward_s = rest;
-  }
-  return parts;
-}
-
 doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds) {
   doc::Task task;
   task.kind = kind;
@@ -95,7 +76,7 @@ doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double secon
 }
 
 void add_compute(const doc::Workload& workload, bool in_training, StepDraft& step) {
-  const StepParts parts = parts_of(workload);
+  const doc::OneRankParts parts = parts_of(workload);
   add_forward(workload, parts.forward_s, step);
   add_backward(workload, in_training, step);
   if (parts.tail_s > 0)

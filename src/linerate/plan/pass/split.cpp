@@ -114,7 +114,7 @@ class Updates {
 
   const PassInput& input_;
   StepDraft& step_;
-  StepParts parts_;
+  doc::OneRankParts parts_;
   std::int16_t optimizer_;
   std::int64_t total_ = 0;
 };

@@ -1,0 +1,44 @@
+// The step that one rank takes alone: its parts, and the same job with other times.
+#pragma once
+
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/workload.hpp"
+
+namespace linerate::doc {
+
+/// The parts of T_1. Measured parts are kept if they fit into the measured step; what T_1 holds
+/// beyond them is `tail`; parts that add up to more than T_1 are shrunk alike, so that forward +
+/// backward + update + tail = T_1 always. An unknown forward pass gets what nothing else claims.
+struct OneRankParts {
+  double forward_s = 0;
+  double backward_s = 0;
+  double update_s = 0;
+  double tail_s = 0;
+};
+OneRankParts parts_of(const Workload& workload);
+
+/// Every time of a step that the device takes, but for those of `blocks`: change(double&).
+template <typename Change>
+void each_device_time(Workload& w, const Change& change) {
+  const auto known = [&change](std::optional<double>& s) {
+    if (s) change(*s);
+  };
+  for (Layer& layer : w.layers) known(layer.forward_s), known(layer.backward_s);
+  for (Gradient& g : w.gradients) change(g.ready_s);
+  change(w.backward_s), known(w.forward_s), known(w.update_s);
+}
+
+/// The same step, `factor` times as long in all its parts, those of the host too. What describes
+/// the device (add_cost) stays.
+Workload with_times(Workload workload, double factor);
+
+/// The same job on a device `speed` times as fast: forward, backward, update, factors and add_cost
+/// take less. What the host takes (tail, and T_1 beyond the known parts) stays. Throws UsageError
+/// for a speed that is not above 0.
+Workload on_device(Workload workload, double speed);
+/// What this Cluster's own devices were measured to take: factors, inverses and directions of
+/// K-FAC, and codecs that code on the device that computes. Codecs on processors of their own,
+/// those measured elsewhere and the network stay. Throws as above.
+Cluster on_device(Cluster cluster, double speed);
+
+}  // namespace linerate::doc

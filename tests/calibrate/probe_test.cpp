@@ -61,6 +61,8 @@ TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
     EXPECT_GE(c.compute_slowdown, 1);
     EXPECT_GE(c.communication_slowdown, 1);
     EXPECT_GE(c.coding_slowdown, 1);
+    EXPECT_GE(c.message_s, 0);
+    EXPECT_LT(c.message_s, 1);
   });
 }
 

@@ -80,6 +80,47 @@ TEST(Fluid, OnlyTheOverlappedPartIsSlowed) {
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, alone);
 }
 
+TEST(Fluid, AMessageTakesOfTheComputationOverItAlone) {
+  // Two exchanges of 2 s. The first begins under the last 6 s of backward and takes half a second
+  // of them; the second comes when nothing is left to compute: 14 - 2 + 0.5.
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  doc::Cluster c = support::two_rank_cluster(1, 0.125);
+  c.contention = doc::Contention{1, 1, 1, 0.5};
+  const auto step_s = [&](const char* strategy) {
+    return simulate(plan::make_plan(w, c, doc::parse_strategy(strategy), 2), cost::CostModel(c))
+        .step_s;
+  };
+  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)"), 12.5);
+  const double bulk = step_s("bulk");
+  c.contention.reset();
+  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)"), 12);
+  EXPECT_DOUBLE_EQ(step_s("bulk"), bulk);
+}
+
+// The more messages and halves, the more processor: no strategy gets shorter, and one gets longer
+// by at most what all of its messages take.
+TEST(Fluid, NoMessageCostsMoreThanItTakes) {
+  const doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
+  for (const std::string& strategy : kStrategies) {
+    doc::Cluster c = support::two_rank_cluster(1e-4, 1e-10);
+    const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy(strategy), 2);
+    double messages = 0;
+    for (const doc::Task& task : plan.variants.back().tasks)
+      messages += doc::is_communication(task.kind);
+    const double free = simulate(plan, cost::CostModel(c)).step_s;
+    c.contention = doc::Contention{1, 1, 1, 1e-4};
+    const double step = simulate(plan, cost::CostModel(c)).step_s;
+    EXPECT_GE(step, free * (1 - 1e-9)) << strategy;
+    EXPECT_LE(step, free + messages * 1e-4 * (1 + 1e-9)) << strategy;
+    // What is measured twice and differs by half of it is known no better.
+    c.noise_floor = 0.5;
+    const cost::CostModel model(c);
+    const Prices low(model, 2, Bound::low), high(model, 2, Bound::high);
+    EXPECT_DOUBLE_EQ(high.contention().message_s, 1.5e-4);
+    EXPECT_DOUBLE_EQ(low.contention().message_s, 1e-4 / 1.5);
+  }
+}
+
 TEST(Fluid, MoreContentionNeverMakesAStepFaster) {
   doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
   doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);

@@ -14,7 +14,8 @@ namespace linerate::sim {
 /// What a Plan takes in virtual time.
 struct SimResult {
   double step_s = 0;  // steady state, mean over the plan's cycle of variants
-  // All collectives at their low, at their high; absent if the cost model states no error.
+  // All collectives and contention at their low, at their high; absent if the cost model states no
+  // error.
   std::optional<double> low_s, high_s;
   // Network time a step of the rank that communicates most, were nothing else going on.
   double communication_s = 0;

@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSleepTrials = 20;
 constexpr int kMostRounds = 200;
+constexpr Bytes kMessage = KiB(4);  // as good as no bytes: what is left is waking and handing over
 constexpr std::size_t kCodedElements = 1 << 20;  // a bucket of 4 MiB
 
 double seconds_between(Clock::time_point a, Clock::time_point b) {
@@ -50,7 +51,7 @@ class ContentionProber {
   ContentionProber(comm::Communicator& communicator, ComputeLoad& load,
                    const ContentionProbeOptions& options)
       : communicator_(communicator), load_(load), options_(options) {
-    std::int64_t most = 0;
+    std::int64_t most = kMessage.value;
     for (const Bytes b : options.exchange) most = std::max(most, b.value);
     buffer_.assign(to_index(most / 4), 0.0f);
   }
@@ -59,6 +60,7 @@ class ContentionProber {
     const Clock::time_point start = Clock::now();
     shorten_exchange();
     std::vector<double> compute, communication, coded;
+    Slices small;
     for (int round = 0; round < kMostRounds; ++round) {
       const double elapsed = agreed_max(seconds_between(start, Clock::now()));
       if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.count()));
@@ -68,13 +70,18 @@ class ContentionProber {
       const Together both = exchange(true);
       compute.push_back(rate_alone / both.slices_per_second);
       communication.push_back(both.seconds / exchange_alone);
-      const Coding coding;
-      coded.push_back(rate_alone / slices_per_second(exchange_alone));
+      {
+        const Coding coding;
+        coded.push_back(rate_alone / slices_per_second(exchange_alone));
+      }
+      send_small(small);
     }
-    std::array<double, 3> mean = {median(compute), median(communication), median(coded)};
+    std::array<double, 4> mean = {median(compute), median(communication), median(coded), 0};
+    mean[3] = small.lost_s(std::max(1.0, mean[0]));
     communicator_.all_reduce(comm::buffer(mean), comm::Reduce::sum, "contention")->wait();
-    for (double& m : mean) m = std::max(1.0, m / communicator_.size());
-    return {mean[0], mean[1], mean[2]};
+    for (double& m : mean) m /= communicator_.size();
+    for (int k = 0; k < 3; ++k) mean[to_index(k)] = std::max(1.0, mean[to_index(k)]);
+    return {mean[0], mean[1], mean[2], std::max(0.0, mean[3])};
   }
 
  private:
@@ -82,6 +89,36 @@ class ContentionProber {
     double seconds;            // of the exchange, first message to last result
     double slices_per_second;  // meanwhile; 0 if nothing was computed
   };
+
+  /// A slice alone and a slice under a message, in turn.
+  struct Slices {
+    std::vector<double> alone_s, under_s;
+    std::vector<double> overlap_s;  // of a slice and its message, at most
+
+    /// What a message takes of the slice over it, less what `slowdown` explains.
+    double lost_s(double slowdown) const {
+      return median(under_s) - median(alone_s) - median(overlap_s) * (1 - 1 / slowdown);
+    }
+  };
+
+  double slice_s() {
+    const Clock::time_point start = Clock::now();
+    load_.run_slice();
+    return seconds_between(start, Clock::now());
+  }
+
+  void send_small(Slices& slices) {
+    for (int m = 0; m < options_.messages; ++m) {
+      slices.alone_s.push_back(slice_s());
+      const comm::WorkPtr work = communicator_.all_reduce(
+          {buffer_.data(), {kMessage.value / 4}, DType::f32}, comm::Reduce::sum, "calibrate");
+      slices.under_s.push_back(slice_s());
+      work->wait();
+      const auto transfer_ns = work->times().end_ns - work->times().start_ns;
+      slices.overlap_s.push_back(
+          std::min(static_cast<double>(transfer_ns) * 1e-9, slices.under_s.back()));
+    }
+  }
 
   double agreed_max(double value) {
     communicator_.all_reduce(comm::buffer(value), comm::Reduce::max, "agree")->wait();

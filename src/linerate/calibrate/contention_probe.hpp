@@ -16,6 +16,7 @@ struct ContentionProbeOptions {
   std::vector<Bytes> exchange = {MiB(1), MiB(8), MiB(16)};
   Duration budget{4};
   int fewest_rounds = 3;
+  int messages = 20;  // small all-reduces of one round, each under a slice of its own
   Progress progress = {};
 };
 
@@ -24,6 +25,8 @@ struct ContentionProbeOptions {
 ///   flight communication_slowdown = time of the exchange while all ranks compute / its time while
 ///   they sleep
 ///   coding_slowdown = slices a second alone / slices a second while a thread of each rank casts
+///   message_s = a slice over a small all-reduce - a slice alone, less what the slowdown explains
+///   in the time that it takes
 /// Medians over rounds, mean over ranks, at least 1. Computation "alone" has all ranks computing:
 /// cores shared by ranks are no cost of communication. Collective; every rank returns the same.
 doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,

@@ -151,6 +151,7 @@ void fields(auto& v, Is<Contention> auto& c) {
   v.required("compute_slowdown", c.compute_slowdown, positive);
   v.required("communication_slowdown", c.communication_slowdown, positive);
   v.optional("coding_slowdown", c.coding_slowdown, positive);
+  v.written_if(c.message_s != 0, "message_s", c.message_s, seconds);
 }
 
 void fields(auto& v, Is<RankSpeed> auto& s) {

@@ -96,6 +96,9 @@ std::string probes_of(const doc::Cluster& c) {
         "coding and computing by {:.2f} while both run\n",
         c.contention->compute_slowdown, c.contention->communication_slowdown,
         c.contention->coding_slowdown);
+  if (c.contention && c.contention->message_s > 0)
+    text += fmt::format("a collective takes {} of the computation over it, however small it is\n",
+                        format_time(c.contention->message_s));
   if (c.progress_sleep_s)
     text +=
         fmt::format("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
@@ -146,7 +149,8 @@ std::string summary_json(const doc::Cluster& cluster, const std::vector<std::str
   if (cluster.contention)
     json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
                           {"communication_slowdown", cluster.contention->communication_slowdown},
-                          {"coding_slowdown", cluster.contention->coding_slowdown}};
+                          {"coding_slowdown", cluster.contention->coding_slowdown},
+                          {"message_s", cluster.contention->message_s}};
   json["network"] = {{"bandwidth_bytes_per_s", cluster.network.bandwidth_bytes_per_s},
                      {"line_rate_bytes_per_s", cluster.network.line_rate_bytes_per_s},
                      {"line_rate_assumed", cluster.network.line_rate_assumed}};

@@ -196,6 +196,7 @@ class Fluid {
   void board(std::int32_t f, std::size_t c, Lane& lane) {
     Flight& flight = flights_[to_index(f)];
     lane.flight = f;
+    states_[c].owed_s += contention_.message_s;
     flight.computing += static_cast<int>(states_[c].was_computing);
     run(lane, c, flight.time.own_s);
     touch(c);
@@ -245,6 +246,7 @@ class Fluid {
     transfer.computing = 0;
     for_part(transfer, [&](std::size_t c, Lane& lane, std::uint32_t) {
       lane.transfer = static_cast<std::int32_t>(t);
+      states_[c].owed_s += contention_.message_s;
       transfer.computing += static_cast<int>(states_[c].was_computing);
       touch(c);
     });
@@ -273,6 +275,7 @@ class Fluid {
     for (const std::size_t c : touched_) {
       states_[c].touched = false;
       note_computing(states_[c]);
+      states_[c].pay(now_);
       set_class_rates(c);
     }
     touched_.clear();

@@ -27,6 +27,11 @@ struct Progress {
   bool active = false;
 
   double end() const { return active ? since + left / rate : kNever; }
+  /// More work, from now on.
+  void add(double now, double seconds) {
+    left = std::max(0.0, left - (now - since) * rate) + seconds;
+    since = now;
+  }
   void set_rate(double now, double new_rate) {
     if (rate == new_rate) return;
     left = std::max(0.0, left - (now - since) * rate);
@@ -62,6 +67,7 @@ struct Lane {
 struct ClassState {
   std::array<Lane, kResources> lanes;
   bool was_computing = false, touched = false;
+  double owed_s = 0;  // Contention::message_s of collectives under way, not yet taken
 
   Lane& lane(doc::Resource r) { return lanes[to_index(r)]; }
   const Lane& lane(doc::Resource r) const { return lanes[to_index(r)]; }
@@ -79,6 +85,14 @@ struct ClassState {
     const Lane& network = lane(doc::Resource::network);
     return network.running.active || network.transfer != kNoTransfer ||
            network.flight != kNoTransfer;
+  }
+  /// Computation pays for the collectives that it runs under; one under which none runs is free.
+  void pay(double now) {
+    Lane& compute = lane(doc::Resource::compute);
+    if (!communicating()) owed_s = 0;
+    if (owed_s == 0 || !compute.running.active || compute.delayed()) return;
+    compute.running.add(now, owed_s);
+    owed_s = 0;
   }
 };
 

@@ -54,6 +54,18 @@ double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
   return bound_ == Bound::low ? e.low : e.high;
 }
 
+doc::Contention Prices::contention() const {
+  const doc::Cluster& cluster = model_.cluster();
+  doc::Contention c = cluster.contention.value_or(doc::Contention{});
+  if (bound_ == Bound::expected) return c;
+  const double apart = 1 + cluster.noise_floor.value_or(0);
+  const double times = bound_ == Bound::low ? 1 / apart : apart;
+  for (double* factor : {&c.compute_slowdown, &c.communication_slowdown, &c.coding_slowdown})
+    if (*factor > 1) *factor = 1 + (*factor - 1) * times;
+  c.message_s *= times;
+  return c;
+}
+
 bool Prices::has_known_error() const {
   const auto known = [](const Line& l) { return l.curve.has_known_error(); };
   return !(lines_.empty() && part_lines_.empty()) &&

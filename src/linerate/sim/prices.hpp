@@ -5,6 +5,7 @@
 
 #include "linerate/cost/cost_curve.hpp"
 #include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/sim/broadcast_reach.hpp"
 
@@ -48,6 +49,9 @@ class Prices {
   double start_delay_s(const doc::Task& task) const { return start_delay_s(task, ranks_); }
 
   const cost::CostModel& model() const { return model_; }
+  /// The Cluster's. What a bound is of has what it takes beyond nothing as much lower or higher as
+  /// one measurement of the Cluster lies from the next (doc::Cluster::noise_floor).
+  doc::Contention contention() const;
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.
   bool has_known_error() const;

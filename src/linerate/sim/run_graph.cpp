@@ -37,7 +37,7 @@ double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& pri
   if (!contended && cluster.rank_speeds.empty() && is_whole(plan, graph))
     return sweep(graph, prices, times, starts);
   const RankClasses classes = classes_of(plan, graph, cluster);
-  if (contended) return run_fluid(graph, prices, classes, step_begins, *cluster.contention, times);
+  if (contended) return run_fluid(graph, prices, classes, step_begins, prices.contention(), times);
   return sweep(graph, prices, classes, step_begins, times);
 }
 

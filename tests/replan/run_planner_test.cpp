@@ -102,12 +102,14 @@ doc::Cluster network(int ranks, double bandwidth, double latency_s) {
 
 struct Chosen {
   explicit Chosen(comm::Communicator& c, double bandwidth, double latency_s,
-                  double replan_above = 0.2, const std::string& strategy = "auto")
+                  double replan_above = 0.2, const std::string& strategy = "auto",
+                  double most_above_ddp = std::numeric_limits<double>::infinity())
       : planner(c, four(),
                 {.strategy = doc::parse_strategy(strategy),
                  .cluster = network(c.size(), bandwidth, latency_s),
                  .measured_steps = 2,
-                 .replan_above = replan_above}) {}
+                 .replan_above = replan_above,
+                 .most_above_ddp = most_above_ddp}) {}
   bool step(double step_s) {
     return planner.after_step(
         {.ready_s = {3e-3, 2e-3, 1e-3, 0}, .step_s = step_s, .before_s = 4e-3});
@@ -190,6 +192,36 @@ TEST(Auto, KeepsWhatFollowsTheExchangeAndRefusesOptions) {
       EXPECT_THAT(e.what(), HasSubstr("ddp+auto(topk)"));
     }
   });
+}
+
+/// Whatever was predicted: what steps refute does not run, and is not chosen again.
+TEST(Auto, WhatItChoosesHasToBeatDdp) {
+  int tried = 0;
+  for (const bool longer : {true, false})
+    for (const auto& [bandwidth, latency_s] : {std::pair{1e7, 1e-7}, {4e6, 1e-5}, {1e9, 1e-3}})
+      comm::run_ranks(2, [&, bandwidth = bandwidth, latency_s = latency_s](comm::Communicator& c) {
+        Chosen free(c, bandwidth, latency_s);
+        Chosen run(c, bandwidth, latency_s, 0.2, "auto", 0.01);
+        for (Chosen* one : {&free, &run}) one->step(1), one->window(1);
+        const std::string choice = free.planner.plan()->strategy;
+        const auto step_s = [&] {
+          return run.planner.plan()->strategy == "ddp" ? 1 : longer ? 1.02 : 0.98;
+        };
+        for (int i = 0; i < 12; ++i) run.step(step_s());
+        ASSERT_EQ(run.planner.trial().has_value(), choice != "ddp") << choice;
+        if (choice == "ddp") return;
+        if (c.rank() == 0) ++tried;
+        EXPECT_EQ(run.planner.plan()->strategy, longer ? "ddp" : choice);
+        EXPECT_EQ(run.planner.gave_up(), longer);
+        EXPECT_DOUBLE_EQ(*run.planner.predicted_step_s(), longer ? 1 : 0.98);
+        EXPECT_EQ(run.planner.measured_plans(), 2);
+        EXPECT_FALSE(run.planner.settled());
+        run.window(5), run.window(5);
+        if (longer) {
+          EXPECT_NE(run.planner.plan()->strategy, choice);
+        }
+      });
+  EXPECT_GE(tried, 2);
 }
 
 // ---- a trial against ddp ----

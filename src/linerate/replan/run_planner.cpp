@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "linerate/calibrate/compute_load.hpp"
+#include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/calibrate/quick_probe.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
@@ -115,10 +117,25 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
   if (chooses) add_candidates();
 }
 
+bool RunPlanner::tries() const {
+  return std::isfinite(options_.most_above_ddp) && !options_.second_order &&
+         communicator_.size() > 1 && options_.measured_steps >= 1;
+}
+
 bool RunPlanner::is_to_be_tried() const {
-  if (!std::isfinite(options_.most_above_ddp) || options_.second_order) return false;
-  if (communicator_.size() == 1 || options_.measured_steps < 1) return false;
-  return plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost;
+  return tries() &&
+         plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost;
+}
+
+/// What "auto" has chosen, unless it is ddp or has won its trial before.
+void RunPlanner::try_choice() {
+  const bool has_won =
+      tried_ && !gave_up_ && doc::to_text(*tried_) == doc::to_text(options_.strategy);
+  if (!tries() || has_won || options_.strategy.exchange.name == "ddp") return;
+  tried_ = options_.strategy;
+  options_.strategy = with_ddp(options_.strategy);
+  trial_.emplace(options_.measured_steps);
+  make_plan();
 }
 
 /// Every exchange without options that can be planned with the extras as they are.
@@ -184,6 +201,10 @@ void RunPlanner::probe() {
     options_.cluster->collectives = std::move(found.collectives);
   else
     options_.cluster = std::move(found);
+  if (candidates_.empty()) return;
+  calibrate::EmulatedTraining load(calibrate::threads_per_rank(communicator_.size()));
+  options_.cluster->contention = calibrate::probe_contention(
+      communicator_, load, {.exchange = {KiB(256), MiB(1), MiB(4)}, .budget = Duration{0}});
 }
 
 /// Of a trial: the other's turn, or the verdict.
@@ -196,11 +217,23 @@ bool RunPlanner::end_block() {
     takes_ddp = trial_result_->strategy_s > trial_result_->ddp_s * (1 + options_.most_above_ddp);
     gave_up_ = takes_ddp;
     trial_.reset();
-    settled_ = true;
+    settled_ = candidates_.empty();
+    if (!settled_) keep_result();
   }
   options_.strategy = takes_ddp ? with_ddp(*tried_) : *tried_;
   make_plan();
   return true;
+}
+
+/// "auto" goes on from what the trial has measured, and chooses no more what it has refuted.
+void RunPlanner::keep_result() {
+  predicted_s_ = gave_up_ ? trial_result_->ddp_s : trial_result_->strategy_s;
+  bias_ = 1;
+  ++measured_plans_;
+  if (gave_up_)
+    std::erase_if(candidates_, [this](const doc::Strategy& candidate) {
+      return doc::to_text(candidate) == doc::to_text(*tried_);
+    });
 }
 
 std::string RunPlanner::trial_in_words() const {
@@ -227,6 +260,7 @@ bool RunPlanner::end_window() {
       if (planned) probe();
     }
     plan_on_rank_0();
+    if (!candidates_.empty()) try_choice();
     if (planned && measured_s > 0 && *predicted_s_ > 0) bias_ = measured_s / *predicted_s_;
   }
   window_.clear();

@@ -67,14 +67,15 @@ struct StepTimes {
 ///   what was measured then.
 /// "auto" in the place of the exchange is "ddp" until the first window is full. From then on a plan
 /// is that of the exchange, of all that are registered and can train, whose step is predicted
-/// shortest; the one in force stays unless another gains kLeastGain. Collectives are probed for the
-/// first window, unless a Cluster was given, and again after each departure.
-/// With a finite `most_above_ddp`, an exchange that plans by cost is tried before its plan is
-/// final: after the first step ddp, with the strategy's wire format and extras, and the strategy
-/// run in turn (Trial), `measured_steps` and one more a block. Both are planned by the times of
-/// ddp's first block. If the strategy's steps are longer by more than that share, ddp stays. The
-/// ranks decide together. Each has variants for the first step, which sends after backward, and for
-/// the others. What ranks exchange to agree on a plan belongs to no step.
+/// shortest; the one in force stays unless another gains kLeastGain. Collectives, and what they
+/// cost the processors that compute, are probed for the first window, unless a Cluster was given,
+/// and again after each departure. With a finite `most_above_ddp`, an exchange that plans by cost
+/// is tried before its plan is final, and of "auto" any that it chooses, which is not chosen again
+/// if it loses: after the first step ddp, with the strategy's wire format and extras, and the
+/// strategy run in turn (Trial), `measured_steps` and one more a block. Both are planned by the
+/// times of ddp's first block. If the strategy's steps are longer by more than that share, ddp
+/// stays. The ranks decide together. Each has variants for the first step, which sends after
+/// backward, and for the others. What ranks exchange to agree on a plan belongs to no step.
 class RunPlanner {
  public:
   /// Share of the predicted step for which "auto" takes another exchange.
@@ -87,8 +88,8 @@ class RunPlanner {
     std::int64_t buffer_bytes = 0;  // broadcast after each step; 0: none
     std::optional<SecondOrder> second_order = {};
     double replan_above = 0.2;  // share of the predicted step
-    /// Share of ddp's step; infinity: the strategy runs, whatever it costs. Not with "auto", which
-    /// chooses by itself, and not with K-FAC, whose steps are of several kinds.
+    /// Share of ddp's step; infinity: the strategy runs, whatever it costs. Not with K-FAC, whose
+    /// steps are of several kinds.
     double most_above_ddp = std::numeric_limits<double>::infinity();
   };
 
@@ -114,7 +115,8 @@ class RunPlanner {
   std::string trial_in_words() const;
   /// Plans made from measured steps, so far.
   int measured_plans() const { return measured_plans_; }
-  /// Of the plan in force, made from a window of measured steps; absent before.
+  /// Of the plan in force, made from a window of measured steps, or as a trial has measured it;
+  /// absent before.
   std::optional<double> predicted_step_s() const { return predicted_s_; }
   /// Steps seen: the number of the next one.
   std::int64_t steps() const { return steps_; }
@@ -131,7 +133,10 @@ class RunPlanner {
   bool measures_curvature() const {
     return options_.second_order && options_.second_order->measured;
   }
+  bool tries() const;
   bool is_to_be_tried() const;
+  void try_choice();
+  void keep_result();
   bool end_block();
   void add_candidates();
   void probe();

@@ -176,8 +176,19 @@ class Advice(Result):
     best: str
     """what to use, a strategy's text; while inconclusive, the fastest"""
     sentence: str
+    measured_step_s: float | None
+    """T_n of the job with the strategy in use, where it was measured"""
+    confidence: str
+    """unchecked: no step was measured. checked: it lies in the interval of its prediction. low: it does not, and nothing
+    is advised as certain"""
+    present: str
+    """measured and predicted step of the strategy in use, in words; empty: not measured"""
+    framework: str
+    """whose strategies are candidates: pytorch; empty: linerate's"""
+    beyond: str
+    """with a framework: what linerate's other strategies would gain"""
     candidates: tuple[Record, ...]
-    """best first: strategy, standing, step_s {value, low, high}, over_current, memory_bytes, reason, ..."""
+    """best first: strategy, named (with a framework), standing, step_s {value, low, high}, over_current, memory_bytes, reason, ..."""
     ceilings: tuple[Record, ...]
     """remedy, step_s (no such remedy gives a shorter one), reason"""
     turning_points: tuple[Record, ...]
@@ -210,7 +221,8 @@ class Advice(Result):
         return self._held.to_html()
 
     def __repr__(self) -> str:
-        return f"<linerate.Advice {self.verdict}: {self.best}>"
+        low = ", confidence low" if self.confidence == "low" else ""
+        return f"<linerate.Advice {self.verdict}: {self.best}{low}>"
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row a candidate, best first, with the values of its intervals."""

@@ -194,12 +194,17 @@ def advise(
     current: str | None = None,
     codec: Texts | None = None,
     strategy: Texts | None = None,
+    framework: str | None = None,
     memory: Quantity | None = None,
     steps_to_target: Texts | None = None,
     least_gain: float | None = None,
     progress: Progress = None,
 ) -> Advice:
-    """Ranks strategies for a job and a network, or says: do nothing."""
+    """Ranks strategies for a job and a network, or says: do nothing.
+
+    strategy: considered besides those searched. framework: "pytorch" considers only what DistributedDataParallel, its
+    communication hooks and its options can do, and names it in their words.
+    """
     return Advice(call("advise", locals(), progress, _core.advise))
 
 

@@ -25,6 +25,7 @@ inline Workload full_workload() {
               {1, BlockKind::kronecker, 2, 2, 5, 8, 8, 1e-3, 2e-3}};
   w.batch_per_rank = 8, w.buffer_bytes = 24, w.accumulation = 2, w.current = "ddp";
   w.step_low_s = 0.45, w.step_high_s = 0.6, w.step_origin = "from two recordings";
+  w.recorded = RecordedStep{0.7, 4};
   w.split_by_flops = true;
   return w;
 }
@@ -50,7 +51,7 @@ inline Cluster full_cluster() {
   c.second_order = SecondOrderCost{1e-4, 1e-12, {{64, 1e-4}}, 1e-5, 1e12, 1e-9, 2e-9, 1e-6, 2e12};
   c.second_order->batches = {{64, 4, 4e-4, 1e-4}};
   c.second_order->device = "cuda";
-  c.contention = Contention{1.1, 1.2, 1.3};
+  c.contention = Contention{1.1, 1.2, 1.3, 1e-4};
   c.rank_speeds = {{1, 1.5, 0.01}};
   c.reduce_s_per_byte = 1e-10, c.tensor_s = 1e-6, c.memory_bytes = 1e9, c.progress_sleep_s = 1e-4;
   c.noise_floor = 0.05, c.half_sum_s_per_byte = 2e-10, c.cores = 8, c.start_delay_s = 1e-5;
@@ -97,6 +98,7 @@ inline Predictions full_predictions() {
 inline Advice full_advice() {
   const Bounded bounded{1, 0.9, 1.1};
   const Candidate candidate{.strategy = "ddp",
+                            .named = "DDP(model)",
                             .family = "ddp of any bucket",
                             .standing = Standing::does_not_fit,
                             .step_s = bounded,
@@ -117,6 +119,11 @@ inline Advice full_advice() {
           .verdict = AdviceVerdict::inconclusive,
           .best = "bulk",
           .sentence = "a sentence",
+          .measured_step_s = 0.2,
+          .confidence = Confidence::low,
+          .present = "a sentence",
+          .framework = "pytorch",
+          .beyond = "a sentence",
           .candidates = {candidate},
           .ceilings = {{"a remedy", 0.1, "a reason"}},
           .turning_points = {{"bandwidth_bit_per_s", 1e9, 2e9, "bulk", "ddp"}},

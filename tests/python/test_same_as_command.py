@@ -74,6 +74,8 @@ CASES = {
     ],
     "advise": [
         ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
+        ({"workload": "@workload", "cluster": "@cluster", "framework": "pytorch"},
+         ["-w", "@workload", "-c", "@cluster", "--framework", "pytorch"]),
         (
             {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step", "cluster": "@cluster", "ranks": 8,
              "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk", "codec": "codec(ratio=8, encode=10GB/s)",
@@ -374,6 +376,9 @@ def test_texts_are_those_of_the_command_in_python_s_words(documents, files):
     advice = linerate.advise(made["workload"], made["cluster"])
     typed = ["advise", "-w", files["workload"], "-c", files["cluster"]]
     assert advice.to_text(all=True) == in_python(run(*typed, "--all").stdout)
+    for framework in (None, "pytorch"):
+        text = linerate.advise(made["workload"], made["cluster"], framework=framework, steps_to_target="topk=2").to_text(all=True)
+        assert not re.search(r"(?<![\w-])--[a-z]|wire=f16", text), text
     compared = linerate.compare(made["predicted"], made["timeline"])
     assert compared.to_text(tasks=True) == in_python(run("compare", files["predicted"], files["timeline"], "--tasks").stdout)
 

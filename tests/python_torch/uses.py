@@ -1608,7 +1608,15 @@ def advice_in_the_words_of_the_script():
     # Whatever was measured: what sleeps is in a rank's own time, and a step that exchanges is no shorter.
     assert 0.01 < document["one_rank_step_s"] <= (1 + 1e-9) * current["step_s"]["value"], (document["one_rank_step_s"], current)
     assert advice.verdict in ("change", "do nothing", "inconclusive")
-    assert 'strategy="ddp"' in advice.text.splitlines()[0] and "in DataParallel(...)" in advice.text, advice.text
+    first, second, *_ = advice.text.splitlines()
+    assert first.startswith("Present strategy ddp: measured ") and document["present"].startswith("Present strategy ddp: "), first
+    assert 'strategy="ddp" in DataParallel(...)' in second, advice.text
+    assert advice.confidence == document["confidence"] in ("checked", "low") and document["measured_step_s"] > 0.01, document
+    assert advice.confidence == "checked" or advice.verdict != "change" and "confidence low" in repr(advice), advice
+    torchs = dp.advise(framework="pytorch")
+    assert all(c["named"].startswith("DDP(model") for c in torchs.to_dict()["candidates"]), torchs.text
+    assert "linerate.torch " in torchs.text and "register_comm_hook" in torchs.text, torchs.text
+    refused(lambda: dp.advise(framework="jax"), "known: pytorch")
     calibrated = dict(module._calibrations)
     far = dp.advise(bandwidth="20kbit/s", strategy="bulk")
     assert module._calibrations == calibrated, "measured twice"

@@ -17,9 +17,14 @@ namespace linerate::doc {
 /// reason says why.
 enum class Standing { ranked, unranked, does_not_fit, failed };
 
+/// How far predictions may be trusted. unchecked: the step of the strategy in use was not measured.
+/// checked: it was, and lies in the interval of its prediction. low: it was, and does not.
+enum class Confidence { unchecked, checked, low };
+
 /// One strategy that was considered.
 struct Candidate {
   std::string strategy;  // canonical text
+  std::string named;     // in the words of Advice::framework; empty: linerate's, `strategy`
   std::string family;    // the same for settings of one exchange, wire type and compression
   Standing standing = Standing::ranked;   // in the ranking
   std::optional<Bounded> step_s;          // predicted
@@ -77,18 +82,27 @@ struct Advice {
   double one_rank_step_s = 0;                         // T_1
   std::string current;                                // the strategy in use
   AdviceVerdict verdict = AdviceVerdict::do_nothing;  // what to do
-  std::string best;      // what to use; while inconclusive, the fastest
-  std::string sentence;  // the same in words
+  std::string best;                               // what to use; while inconclusive, the fastest
+  std::string sentence;                           // the same in words
+  std::optional<double> measured_step_s = {};     // T_n of the job, where it was measured
+  Confidence confidence = Confidence::unchecked;  // low: nothing is advised as certain
+  std::string present = {};    // measured and predicted step in words; empty: not measured
+  std::string framework = {};  // whose strategies are candidates; empty: linerate's
+  std::string beyond = {};     // what linerate's other strategies would gain, a sentence
   // ranked first, best first; then unranked, does_not_fit, failed
   std::vector<Candidate> candidates;
   std::vector<Ceiling> ceilings;             // one a remedy
   std::vector<TurningPoint> turning_points;  // by quantity, ascending
   std::vector<std::string> notes;            // what was not known and what it means
   std::vector<Straggler> stragglers = {};    // slowest first
+
+  /// A strategy as its candidate is named; canonical where it is none.
+  std::string named(const std::string& strategy) const;
 };
 
 [[nodiscard]] std::string_view name_of(Standing);
 [[nodiscard]] std::string_view name_of(AdviceVerdict);  // "do nothing", "change", "inconclusive"
+[[nodiscard]] std::string_view name_of(Confidence);
 [[nodiscard]] std::string to_json(const Advice&);
 /// Throws InputError with the JSON path of what is wrong.
 [[nodiscard]] Advice advice_from_json(const std::string& text, const std::string& place);

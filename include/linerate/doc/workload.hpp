@@ -47,6 +47,12 @@ struct AddCost {
   double seconds = 0;  // to add them
 };
 
+/// The step of the job that a Workload was made from, with its exchange (T_n).
+struct RecordedStep {
+  double step_s = 0;  // median; unit of Workload::step_s
+  int ranks = 0;      // of the job
+};
+
 /// Schema 1. Unknown is absent, never 0.
 struct Workload {
   std::string name;                 // for messages
@@ -66,6 +72,7 @@ struct Workload {
   std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
   int accumulation = 1;  // backward passes that add up before one exchange; step_s holds them all
   std::string current;   // the strategy that its source shows in use; empty: unknown
+  std::optional<RecordedStep> recorded{};  // that step as measured, under `current`
   // The times of forward, backward and layers are one total shared out, 1 : 2 and by FLOPs.
   bool split_by_flops = false;
 

@@ -42,6 +42,8 @@ struct Question {
   std::string bandwidth;
   std::vector<std::string> more, steps;  // strategies, steps to a target
   double least_gain = 0.02;
+  std::string framework;
+  std::vector<std::string> refuted;  // strategies that the job has tried
 };
 
 /// The Advice as JSON, and as the command prints it: the best of each exchange, and all settings.
@@ -56,6 +58,8 @@ std::tuple<std::string, std::string, std::string> advised(const Question& q) {
     for (advise::StepsToTarget& one : advise::read_steps_to_target(text))
       options.steps.push_back(std::move(one));
   options.least_gain = q.least_gain;
+  if (!q.framework.empty()) options.framework = advise::parse_framework(q.framework);
+  for (const std::string& text : q.refuted) options.refuted.push_back(doc::parse_strategy(text));
   const doc::Advice advice =
       advise::advise(doc::workload_from_json(q.workload, "the run"),
                      doc::cluster_from_json(q.cluster, "the calibration"), options);
@@ -72,9 +76,10 @@ void add_advice(py::module_& m) {
       "advise",
       [](std::string workload, std::string cluster, std::string current, int ranks,
          std::string bandwidth, std::vector<std::string> more, std::vector<std::string> steps,
-         double least_gain) {
+         double least_gain, std::string framework, std::vector<std::string> refuted) {
         return advised({std::move(workload), std::move(cluster), std::move(current), ranks,
-                        std::move(bandwidth), std::move(more), std::move(steps), least_gain});
+                        std::move(bandwidth), std::move(more), std::move(steps), least_gain,
+                        std::move(framework), std::move(refuted)});
       },
       Unlocked());
   m.def(

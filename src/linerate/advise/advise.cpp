@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "linerate/advise/ceilings.hpp"
+#include "linerate/advise/framework.hpp"
 #include "linerate/advise/notes.hpp"
+#include "linerate/advise/present.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
 #include "linerate/advise/stragglers.hpp"
@@ -114,6 +116,11 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
       return fmt::format("Do nothing: {} would gain {:.1f} %, less than the {:g} % worth a change.",
                          fastest.strategy, 100 * std::max(0.0, gain), 100 * least_gain);
     case doc::AdviceVerdict::inconclusive:
+      if (a.confidence == doc::Confidence::low)
+        return fmt::format(
+            "Inconclusive: {} may be faster, by {:.1f} % of {}'s step if predictions held; measure "
+            "it, and keep what runs until then.",
+            fastest.strategy, 100 * gain, a.current);
       return fmt::format(
           "Inconclusive: {} is predicted {:.1f} % faster than {}, but may take {:.1f} % longer "
           "within "
@@ -155,6 +162,8 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
     return;
   }
   a.verdict = verdict_of(in_use, fastest, least_gain);
+  if (a.verdict == doc::AdviceVerdict::change && a.confidence == doc::Confidence::low)
+    a.verdict = doc::AdviceVerdict::inconclusive;
   a.best = a.verdict == doc::AdviceVerdict::change       ? simplest
            : a.verdict == doc::AdviceVerdict::do_nothing ? a.current
                                                          : fastest.strategy;
@@ -215,6 +224,19 @@ AdviseOptions with_steps_of_current(AdviseOptions options,
   return options;
 }
 
+// What the job has tried and found slower is not advised, whatever is predicted.
+void leave_out(const doc::Strategy& tried, SearchSpace& space) {
+  space.strategies.erase(std::remove_if(space.strategies.begin() + 1, space.strategies.end(),
+                                        [&](const doc::Strategy& s) {
+                                          return s.exchange.name == tried.exchange.name;
+                                        }),
+                         space.strategies.end());
+  space.notes.push_back(fmt::format(
+      "Not considered: {}, which this job has tried in turn with the strategy in use and found "
+      "slower.",
+      tried.exchange.name));
+}
+
 // The strategy in use, with which the others are compared.
 Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   Judged judged = judge(evaluator, options.current, options.bandwidth, options);
@@ -228,15 +250,21 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
 
 /// Runs of the Evaluator, at most.
 struct Work {
-  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0, full_use = 0;
+  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0, full_use = 0, beyond = 0;
 
-  std::size_t all() const { return candidates + ceilings + bandwidths + ratios + full_use; }
+  std::size_t all() const {
+    return candidates + ceilings + bandwidths + ratios + full_use + beyond;
+  }
 };
 
-Work work_of(const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
-  return {strategies.size(), most_ceiling_runs(strategies, options.current),
-          most_bandwidth_runs(strategies, options), most_ratio_runs(strategies, options),
-          most_full_use_runs()};
+Work work_of(const std::vector<doc::Strategy>& strategies, const std::vector<doc::Strategy>& beyond,
+             const AdviseOptions& options) {
+  return {strategies.size(),
+          most_ceiling_runs(strategies, options.current),
+          most_bandwidth_runs(strategies, options),
+          most_ratio_runs(strategies, options),
+          most_full_use_runs(),
+          beyond.size()};
 }
 
 // In search order, which has the one in use first.
@@ -276,8 +304,10 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   Evaluator evaluator(workload, cluster, ranks, asked.latency, asked.on_progress);
   SearchSpace space =
       search_space(asked.current, asked.codecs, asked.more, cluster, workload.knows_shapes());
+  for (const doc::Strategy& tried : asked.refuted) leave_out(tried, space);
+  const std::vector<doc::Strategy> beyond = restrict_to(asked.framework, asked, space);
   const AdviseOptions options = with_steps_of_current(asked, space.strategies, space.notes);
-  const Work work = work_of(space.strategies, options);
+  const Work work = work_of(space.strategies, beyond, options);
   evaluator.progress().expect(work.all());
   const Judged in_use = judge_current(evaluator, options);
 
@@ -302,6 +332,7 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
     j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options, cluster);
     a.candidates.push_back(j.candidate);
   }
+  compare_present(a, in_use.candidate, a.candidates.front(), evaluator, options);
   conclude(a, in_use.candidate, simplest, options.least_gain);
   say_bound(a, judged);
   {
@@ -327,6 +358,10 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   a.stragglers = stragglers(evaluator, *in_use.outcome, options);
   lead_with_stragglers(a, in_use.candidate, options.least_gain);
   add_notes(a, judged, options, evaluator);
+  {
+    const Stage stage(evaluator.progress(), work.beyond);
+    put_into_words(asked.framework, evaluator, beyond, options, a);
+  }
   return a;
 }
 

@@ -133,9 +133,10 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
       fmt::format("all {} of communication behind {} of computation{}, or the reverse",
                   format_time(sent), format_time(busy),
                   evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank"));
-  for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
-    add("zero encode cost", f.step_s,
-        f.strategy + " with its codec for nothing, steps to target not counted");
+  if (options.framework == Framework::linerate)
+    for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
+      add("zero encode cost", f.step_s,
+          f.strategy + " with its codec for nothing, steps to target not counted");
   doc::Cluster cluster = evaluator.cluster();
   if (!cluster.rank_speeds.empty()) {
     cluster.rank_speeds.clear();

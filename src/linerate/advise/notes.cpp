@@ -20,13 +20,6 @@ void add_once(std::vector<std::string>& names, std::string name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
 }
 
-// The compression that changes its steps, without settings.
-std::string compression_of(const doc::Strategy& s) {
-  if (!s.extras.empty()) return doc::to_text(s.extras.front());
-  const std::string* wire = s.exchange.find("wire");
-  return "wire=" + (wire ? *wire : "");
-}
-
 /// A codec, a compressor or a narrower wire: K-FAC alone changes convergence, too.
 bool compresses(const doc::Strategy& s) {
   return s.exchange.find("wire") != nullptr ||
@@ -76,6 +69,12 @@ void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
 }
 
 }  // namespace
+
+std::string compression_of(const doc::Strategy& s) {
+  if (!s.extras.empty()) return doc::to_text(s.extras.front());
+  const std::string* wire = s.exchange.find("wire");
+  return wire ? "wire=" + *wire : "";
+}
 
 std::vector<std::string> about_compression(const std::vector<Judged>& judged,
                                            const doc::Candidate& dense,

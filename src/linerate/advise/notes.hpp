@@ -12,6 +12,9 @@
 
 namespace linerate::advise {
 
+/// The compression that changes its steps, without settings of the exchange; empty: none.
+std::string compression_of(const doc::Strategy& strategy);
+
 /// Whether compression pays: how many of the compressors and casts that were judged have a shorter
 /// step than `dense`, the best that takes the steps of an uncompressed run; and the ratio that
 /// would be enough. `full_use`: ratio_for_full_use().

@@ -62,11 +62,11 @@ void lead_with_stragglers(doc::Advice& a, const doc::Candidate& current, double 
   const double gain = 1 - without / now;
   if (gain < least_gain || gain <= by_strategy) return;
   a.sentence = fmt::format(
-      "First {}: as fast as the others, {} takes {} instead of {}, {:.1f} % less time, more than "
-      "any "
+      "First {}: as fast as the others, {} {} {} instead of {}, {:.1f} % less time, more than any "
       "strategy gains. {}",
-      names_of(a.stragglers), a.current, format_time(without), format_time(now), 100 * gain,
-      a.sentence);
+      names_of(a.stragglers), a.current,
+      a.confidence == doc::Confidence::low ? "may take" : "takes", format_time(without),
+      format_time(now), 100 * gain, a.sentence);
 }
 
 }  // namespace linerate::advise

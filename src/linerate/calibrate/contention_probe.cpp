@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <thread>
 
 #include "linerate/compress/cast.hpp"
@@ -18,11 +19,19 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kSleepTrials = 20;
 constexpr int kMostRounds = 200;
+constexpr auto kRest = std::chrono::milliseconds(1);
 constexpr Bytes kMessage = KiB(4);  // as good as no bytes: what is left is waking and handing over
 constexpr std::size_t kCodedElements = 1 << 20;  // a bucket of 4 MiB
 
 double seconds_between(Clock::time_point a, Clock::time_point b) {
   return std::chrono::duration<double>(b - a).count();
+}
+
+/// Of all threads of this process, so far.
+double processor_s() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 /// While it lives, a thread of this rank works as a codec's lane: it reads and writes a few
@@ -59,8 +68,7 @@ class ContentionProber {
   doc::Contention run() {
     const Clock::time_point start = Clock::now();
     shorten_exchange();
-    std::vector<double> compute, communication, coded;
-    Slices small;
+    std::vector<double> compute, communication, coded, messages;
     for (int round = 0; round < kMostRounds; ++round) {
       const double elapsed = agreed_max(seconds_between(start, Clock::now()));
       if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.count()));
@@ -74,10 +82,10 @@ class ContentionProber {
         const Coding coding;
         coded.push_back(rate_alone / slices_per_second(exchange_alone));
       }
-      send_small(small);
+      messages.push_back(message_s());
     }
-    std::array<double, 4> mean = {median(compute), median(communication), median(coded), 0};
-    mean[3] = small.lost_s(std::max(1.0, mean[0]));
+    std::array<double, 4> mean = {median(compute), median(communication), median(coded),
+                                  median(messages)};
     communicator_.all_reduce(comm::buffer(mean), comm::Reduce::sum, "contention")->wait();
     for (double& m : mean) m /= communicator_.size();
     for (int k = 0; k < 3; ++k) mean[to_index(k)] = std::max(1.0, mean[to_index(k)]);
@@ -90,34 +98,22 @@ class ContentionProber {
     double slices_per_second;  // meanwhile; 0 if nothing was computed
   };
 
-  /// A slice alone and a slice under a message, in turn.
-  struct Slices {
-    std::vector<double> alone_s, under_s;
-    std::vector<double> overlap_s;  // of a slice and its message, at most
-
-    /// What a message takes of the slice over it, less what `slowdown` explains.
-    double lost_s(double slowdown) const {
-      return median(under_s) - median(alone_s) - median(overlap_s) * (1 - 1 / slowdown);
-    }
-  };
-
-  double slice_s() {
-    const Clock::time_point start = Clock::now();
-    load_.run_slice();
-    return seconds_between(start, Clock::now());
-  }
-
-  void send_small(Slices& slices) {
+  /// What a message takes of this rank's processors: their time over one less that over as long a
+  /// rest. Time on the clock would not tell: who else runs on the machine is in it.
+  double message_s() {
+    std::vector<double> resting, sending;
     for (int m = 0; m < options_.messages; ++m) {
-      slices.alone_s.push_back(slice_s());
+      double begin = processor_s();
+      std::this_thread::sleep_for(kRest);
+      resting.push_back(processor_s() - begin);
+      begin = processor_s();
       const comm::WorkPtr work = communicator_.all_reduce(
           {buffer_.data(), {kMessage.value / 4}, DType::f32}, comm::Reduce::sum, "calibrate");
-      slices.under_s.push_back(slice_s());
+      std::this_thread::sleep_for(kRest);
       work->wait();
-      const auto transfer_ns = work->times().end_ns - work->times().start_ns;
-      slices.overlap_s.push_back(
-          std::min(static_cast<double>(transfer_ns) * 1e-9, slices.under_s.back()));
+      sending.push_back(processor_s() - begin);
     }
+    return median(sending) - median(resting);
   }
 
   double agreed_max(double value) {

@@ -16,7 +16,7 @@ struct ContentionProbeOptions {
   std::vector<Bytes> exchange = {MiB(1), MiB(8), MiB(16)};
   Duration budget{4};
   int fewest_rounds = 3;
-  int messages = 20;  // small all-reduces of one round, each under a slice of its own
+  int messages = 20;  // small all-reduces of one round
   Progress progress = {};
 };
 

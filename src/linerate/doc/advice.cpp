@@ -12,6 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kStandings = {"ranked", "unranked", "does not fit",
                                                         "failed"};
 constexpr std::array<std::string_view, 3> kVerdicts = {"do nothing", "change", "inconclusive"};
+constexpr std::array<std::string_view, 3> kConfidences = {"unchecked", "checked", "low"};
 
 constexpr DocumentKind kAdviceDocument{"advice"};
 
@@ -19,6 +20,13 @@ constexpr DocumentKind kAdviceDocument{"advice"};
 
 std::string_view name_of(Standing s) { return kStandings[to_index(s)]; }
 std::string_view name_of(AdviceVerdict v) { return kVerdicts[to_index(v)]; }
+std::string_view name_of(Confidence c) { return kConfidences[to_index(c)]; }
+
+std::string Advice::named(const std::string& strategy) const {
+  for (const Candidate& c : candidates)
+    if (c.strategy == strategy && !c.named.empty()) return c.named;
+  return strategy;
+}
 
 void fields(auto& v, Is<Bounded> auto& b) {
   v.required("value", b.value);
@@ -28,6 +36,7 @@ void fields(auto& v, Is<Bounded> auto& b) {
 
 void fields(auto& v, Is<Candidate> auto& c) {
   v.required("strategy", c.strategy);
+  v.written_if(!c.named.empty(), "named", c.named);
   v.defaulted("family", c.family, c.strategy);
   v.required("standing", c.standing, kStandings);
   v.optional("step_s", c.step_s);
@@ -72,6 +81,11 @@ void fields(auto& v, Is<Advice> auto& a) {
   v.required("verdict", a.verdict, kVerdicts);
   v.required("best", a.best);
   v.required("sentence", a.sentence);
+  v.optional("measured_step_s", a.measured_step_s, seconds);
+  v.defaulted("confidence", a.confidence, Confidence::unchecked, kConfidences);
+  v.optional("present", a.present);
+  v.optional("framework", a.framework);
+  v.optional("beyond", a.beyond);
   v.required("candidates", a.candidates);
   v.required("ceilings", a.ceilings);
   v.required("turning_points", a.turning_points);

@@ -57,6 +57,7 @@ Workload with_times(Workload w, double factor) {
   for (Block& b : w.blocks) times(b.factor_a_s, factor), times(b.factor_g_s, factor);
   for (std::optional<double>* s : {&w.tail_s, &w.step_s, &w.step_low_s, &w.step_high_s})
     times(*s, factor);
+  w.recorded.reset();  // of another step
   return w;
 }
 
@@ -100,6 +101,7 @@ Workload on_device(Workload w, double speed) {
     w.step_origin += fmt::format("{}{} of a device {:g} x as fast, {} of its host as before",
                                  w.step_origin.empty() ? "" : "; ", format_time(device_s / speed),
                                  speed, format_time(parts.tail_s));
+  w.recorded.reset();
   w.name += fmt::format(", device {:g}x", speed);
   return w;
 }

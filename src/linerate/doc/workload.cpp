@@ -130,6 +130,11 @@ void fields(auto& v, Is<Block> auto& b, const Workload& w) {
   v.written_if(b.factor_g_s.has_value(), "factor_g_s", b.factor_g_s, seconds);
 }
 
+void fields(auto& v, Is<RecordedStep> auto& r) {
+  v.required("step_s", r.step_s, seconds);
+  v.required("ranks", r.ranks, Range{1, kMostRanks});
+}
+
 void fields(auto& v, Is<Workload> auto& w) {
   const auto of_workload = [&w](auto& item, auto& x) { fields(item, x, std::as_const(w)); };
   v.optional("name", w.name);
@@ -152,6 +157,7 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.hold(check_forward_order, w);
   v.optional("accumulation", w.accumulation, Range{1, kMostAccumulation});
   v.written_if(!w.current.empty(), "current", w.current, StrategyText{});
+  v.written_if(w.recorded.has_value(), "recorded", w.recorded);
   v.written_if(w.split_by_flops, "split_by_flops", w.split_by_flops);
   v.hold(check_times, w);
   v.hold(check_size, w);

@@ -26,7 +26,7 @@ RowChart chart_of(const doc::Advice& advice) {
   bool weighted = false;
   for (const doc::Candidate& c : advice.candidates) {
     if (c.standing != doc::Standing::ranked || !c.target_s) continue;
-    chart.rows.push_back({c.strategy,
+    chart.rows.push_back({advice.named(c.strategy),
                           c.target_s->value,
                           c.target_s->low,
                           c.target_s->high,
@@ -44,20 +44,20 @@ Table table_of(const doc::Advice& advice) {
           {},
           {false, false, true, true, true, false, false}};
   for (const doc::Candidate& c : advice.candidates)
-    t.rows.push_back({c.strategy, std::string(name_of(c.standing)), text_of(c.step_s),
+    t.rows.push_back({advice.named(c.strategy), std::string(name_of(c.standing)), text_of(c.step_s),
                       c.steps_to_target ? fmt::format("× {:.3g}", c.steps_to_target->value) : "–",
                       format_size(c.memory_bytes), c.trains ? "yes" : "no", c.reason});
   return t;
 }
 
-std::string sentence_of(const doc::TurningPoint& t) {
+std::string sentence_of(const doc::TurningPoint& t, const doc::Advice& a) {
   if (t.of_bandwidth())
     return fmt::format("The answer changes at a bandwidth {}: {} below, {} above.", bracket_of(t),
-                       t.below, t.above);
+                       a.named(t.below), a.named(t.above));
   return fmt::format(
       "{} has a shorter step than {} from a compression ratio {} on; the steps it takes are not "
       "counted.",
-      t.above, t.below, bracket_of(t));
+      a.named(t.above), a.named(t.below), bracket_of(t));
 }
 
 }  // namespace
@@ -67,9 +67,8 @@ Section section_of(const doc::Advice& advice) {
   section.title = fmt::format("Advice for {} on {} ranks at {}: {}", advice.workload, advice.ranks,
                               format_bit_rate(advice.bandwidth_bit_per_s / kBitsPerByte),
                               name_of(advice.verdict));
-  section.paragraphs.push_back(advice.sentence);
-  for (const doc::TurningPoint& t : advice.turning_points)
-    section.paragraphs.push_back(sentence_of(t));
+  if (advice.confidence == doc::Confidence::low) section.title += ", confidence low";
+  section.paragraphs = paragraphs_of(advice);
   for (const doc::Straggler& s : advice.stragglers)
     section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
   section.figures.push_back(
@@ -82,7 +81,9 @@ Section section_of(const doc::Advice& advice) {
       ceilings.rows.push_back({c.remedy, format_time(c.step_s), c.reason});
     section.table = std::move(ceilings);
   }
-  section.notes = advice.notes;
+  for (const doc::TurningPoint& t : advice.turning_points)
+    section.notes.push_back(sentence_of(t, advice));
+  section.notes.insert(section.notes.end(), advice.notes.begin(), advice.notes.end());
   return section;
 }
 

@@ -40,7 +40,7 @@ struct Extras {
 
 std::vector<std::string> row_of(const doc::Candidate& c, const doc::Advice& a,
                                 const Extras& extras) {
-  std::vector<std::string> row = {(c.strategy == a.current ? "* " : "  ") + c.strategy,
+  std::vector<std::string> row = {(c.strategy == a.current ? "* " : "  ") + a.named(c.strategy),
                                   time_of(c.step_s), interval_of(c.step_s)};
   if (extras.weighted && c.steps_to_target)
     row.insert(row.end(), {fmt::format("x {:.3g}", c.steps_to_target->value), time_of(c.target_s),
@@ -95,7 +95,7 @@ std::string late_ranks_of(const doc::Advice& a) {
   for (const doc::Straggler& s : a.stragglers)
     rows.push_back(
         {fmt::format("rank {}", s.rank), format_time(s.late_s), format_time(s.step_s), s.reason});
-  return "\nWho holds the others up, with " + a.current + "\n" +
+  return "\nWho holds the others up, with " + a.named(a.current) + "\n" +
          text_table({{"rank"}, {"late", true}, {"step without", true}, {"reason"}}, rows, "  ");
 }
 
@@ -106,14 +106,22 @@ std::string ceilings_of(const doc::Advice& a) {
   return text_table({{"remedy"}, {"step", true}, {"reason"}}, rows, "  ");
 }
 
-std::string turning_of(const doc::TurningPoint& t) {
+std::string turning_of(const doc::TurningPoint& t, const doc::Advice& a) {
   if (t.of_bandwidth())
-    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t), t.below, t.above);
+    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t), a.named(t.below),
+                       a.named(t.above));
   return fmt::format("  ratio {}: from there on {} has a shorter step than {}\n", bracket_of(t),
-                     t.above, t.below);
+                     a.named(t.above), a.named(t.below));
 }
 
 }  // namespace
+
+std::vector<std::string> paragraphs_of(const doc::Advice& a) {
+  std::vector<std::string> all;
+  for (const std::string* text : {&a.present, &a.sentence, &a.beyond})
+    if (!text->empty()) all.push_back(*text);
+  return all;
+}
 
 std::string bracket_of(const doc::TurningPoint& t) {
   if (!t.of_bandwidth()) return fmt::format("between {:.4g} and {:.4g}", t.low, t.high);
@@ -124,17 +132,19 @@ std::string bracket_of(const doc::TurningPoint& t) {
 }
 
 std::string to_text(const doc::Advice& a, bool all) {
-  std::string out = a.sentence + "\n\n";
+  std::string out;
+  for (const std::string& line : paragraphs_of(a)) out += line + "\n";
+  out += "\n";
   out += fmt::format("{} on {} ranks", a.workload.empty() ? "workload" : a.workload, a.ranks);
   if (a.bandwidth_bit_per_s > 0)
     out += fmt::format(" at {}", format_bit_rate(a.bandwidth_bit_per_s / kBitsPerByte));
   out += fmt::format(", one rank alone {}\n", format_time(a.one_rank_step_s));
   out += candidates_of(a, all);
   out += late_ranks_of(a);
-  out += "\nCeiling of each remedy, from " + a.current + "\n";
+  out += "\nCeiling of each remedy, from " + a.named(a.current) + "\n";
   out += ceilings_of(a);
   out += "\nWhere the answer changes\n";
-  for (const doc::TurningPoint& t : a.turning_points) out += turning_of(t);
+  for (const doc::TurningPoint& t : a.turning_points) out += turning_of(t, a);
   if (a.turning_points.empty()) out += "  nowhere within a factor of 1000 of this bandwidth\n";
   for (const std::string& note : a.notes) out += "note: " + note + "\n";
   return out;

@@ -2,10 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "linerate/doc/advice.hpp"
 
 namespace linerate::report {
+
+/// What is answered: the present strategy measured and predicted, what to do, what linerate's own
+/// strategies would add.
+std::vector<std::string> paragraphs_of(const doc::Advice& advice);
 
 /// "between 1.006 and 1.012 Gbit/s": brackets are 1 % wide, which takes four digits to show.
 std::string bracket_of(const doc::TurningPoint& turning_point);

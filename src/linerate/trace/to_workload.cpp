@@ -217,6 +217,8 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
   }
   set_step(alone, w, notes);
   if (b.buckets) w.current = b.buckets->strategy;
+  const int ranks = std::max(b.world_size, static_cast<int>(job.ranks.size()));
+  if (b.step_s && alone.time && ranks > 1) w.recorded = doc::RecordedStep{*b.step_s, ranks};
   if (!job.ranks.empty() && !job.ranks.front().steps.empty()) {
     std::int64_t broadcast = 0;
     for (const Communication& c : job.ranks.front().communications)

@@ -22,6 +22,8 @@ advise::AdviseOptions library_options(const AdviseOptions& a) {
   if (!a.bandwidth.empty()) o.bandwidth = parse_option("--bandwidth", a.bandwidth, parse_bandwidth);
   if (!a.latency.empty()) o.latency = parse_option("--latency", a.latency, parse_time);
   if (!a.current.empty()) o.current = parse_option("--current", a.current, doc::parse_strategy);
+  if (!a.framework.empty())
+    o.framework = parse_option("--framework", a.framework, advise::parse_framework);
   for (const std::string& text : a.codecs)
     o.codecs.push_back(parse_option("--codec", text, advise::parse_codec));
   for (const std::string& text : a.strategies)
@@ -53,6 +55,8 @@ void add_options(CLI::App& verb, AdviseOptions& a) {
       ->allow_extra_args(false);
   verb.add_option("--strategy", a.strategies, "Strategies to consider besides those searched.")
       ->allow_extra_args(false);
+  verb.add_option("--framework", a.framework,
+                  "pytorch: only what DDP, its hooks and its options can do, in their words.");
   verb.add_option("--memory", a.memory, "What the exchange may use on each rank: 8GiB.")
       ->type_name(kSize);
   verb.add_option(
@@ -72,6 +76,7 @@ doc::Advice advise(const AdviseOptions& a, const Caller& caller) {
   const doc::Workload workload = read_workload(a.workload, caller);
   if (a.current.empty() && !workload.current.empty())
     options.current = doc::parse_strategy(workload.current);
+  options.current_is_known = !a.current.empty() || !workload.current.empty();
   const auto cluster = a.cluster.empty()
                            ? std::make_shared<const doc::Cluster>()
                            : at_device_speed(cluster_of(a.cluster, caller), a.workload);

@@ -16,7 +16,7 @@ namespace linerate::verbs {
 struct AdviseOptions {
   WorkloadArgument workload;
   std::string cluster, bandwidth, latency, memory;
-  std::string current;
+  std::string current, framework;
   std::vector<std::string> codecs, strategies, steps;
   int ranks = 0;
   double least_gain_percent = 2;

@@ -71,6 +71,9 @@ void save_measurement(const Measurement::Result& result, const TrainOptions& opt
   timeline.strategy = options.strategy;
   doc::Workload workload = result.workload;
   workload.source = options.source;
+  workload.current = options.strategy;
+  if (timeline.ranks > 1)
+    workload.recorded = doc::RecordedStep{result.recorded_step_s, timeline.ranks};
   std::filesystem::path beside = options.record;
   beside.replace_extension(".workload.json");
   save(timeline, options.record);

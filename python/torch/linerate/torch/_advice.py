@@ -15,25 +15,34 @@ class Advice:
     """What to do, the same on every rank.
 
     `best`: a strategy's text, for DataParallel(..., strategy=best); while the verdict is "inconclusive", the fastest. `verdict`:
-    "change", "do nothing" or "inconclusive". `text`: that in the words of the script, and what the command `linerate advise` prints.
+    "change", "do nothing" or "inconclusive". `confidence`: "checked" where the measured step lies in the interval of its prediction,
+    "low" where it does not, and then nothing is advised as certain; "unchecked" for another job than this one. `text`: measured and
+    predicted step, what to do in the words of the script, and what the command `linerate advise` prints.
     """
 
     def __init__(self, document, table, whole_table):
         self._document, self._whole_table = document, whole_table
         self.verdict, self.best, self.current = document["verdict"], document["best"], document["current"]
-        self.text = f"{self._in_the_script()}\n\n{table}"
+        self.confidence = document["confidence"]
+        self.text = self._with_script(table)
+
+    def _with_script(self, table):
+        """What to do in the script, after the measured and predicted step that a table may begin with."""
+        present, rest = table.split("\n", 1) if self._document["present"] else ("", table)
+        return "\n".join(filter(None, (present, f"{self._in_the_script()}\n\n{rest}")))
 
     def _in_the_script(self):
-        now, best = f'strategy="{self.current}"', f'strategy="{self.best}"'
+        in_words = {c["strategy"]: c.get("named") for c in self._document["candidates"]}
+        now, best = (in_words.get(s) or f'strategy="{s}" in DataParallel(...)' for s in (self.current, self.best))
         if self.verdict == "change":
-            return f"Change {now} to {best} in DataParallel(...)."
+            return f"Change {now} to {best}."
         if self.verdict == "do nothing" or self.best == self.current:
-            return f"Leave {now} in DataParallel(...)."
-        return f"Leave {now} in DataParallel(...), or try {best}: what was measured does not tell which is faster."
+            return f"Leave {now}."
+        return f"Leave {now}, or try {best}: what was measured does not tell which is faster."
 
     def to_text(self, all=False):
         """`text`; with `all` every setting tried, not the best of each exchange."""
-        return f"{self._in_the_script()}\n\n{self._whole_table}" if all else self.text
+        return self._with_script(self._whole_table) if all else self.text
 
     def to_dict(self):
         """The Advice, as `linerate advise --json` writes it."""
@@ -43,7 +52,8 @@ class Advice:
         return self.text
 
     def __repr__(self):
-        return f"<linerate.torch.Advice {self.verdict}: {self.best}>"
+        low = ", confidence low" if self.confidence == "low" else ""
+        return f"<linerate.torch.Advice {self.verdict}: {self.best}{low}>"
 
     def _repr_html_(self):
         return f"<pre>{html.escape(self.text)}</pre>"
@@ -69,26 +79,29 @@ def workload_of(dp):
     if not all(every):
         raise _core.UsageError("DataParallel.advise: no step was recorded yet. Steps are once the plan is final, "
                                "as plan_is_final says, and if record= is not 0: train about 30 more steps first")
-    forward_s, backward_s, outside_s = (statistics.fmean(part) for part in zip(*every))
+    forward_s, backward_s, outside_s, step_s = (statistics.fmean(part) for part in zip(*every))
     # Ready times count from the first gradient, which the recorded backward pass begins before.
     lead_s = max(backward_s - workload["backward_s"], 0.0)
     for gradient in workload["gradients"]:
         gradient["ready_s"] += lead_s
-    workload.update(forward_s=forward_s, backward_s=workload["backward_s"] + lead_s, tail_s=outside_s)
+    workload.update(forward_s=forward_s, backward_s=workload["backward_s"] + lead_s, tail_s=outside_s,
+                    recorded={"step_s": step_s, "ranks": dp._world.size})
     return workload
 
 
-def advise(dp, ranks, bandwidth, strategy, steps_to_target, least_gain, codecs, budget):
+def advise(dp, ranks, bandwidth, strategy, framework, steps_to_target, least_gain, codecs, budget):
     dp.settle()
     world = dp._world
     workload = workload_of(dp)
     cluster = calibration(world, 4 * sum(g["elements"] for g in workload["gradients"]), codecs, budget)
     more, steps = ([texts] if isinstance(texts, str) else list(texts) for texts in (strategy, steps_to_target))
+    now = dp._core.strategy()
+    refuted = [dp.strategy] if dp.trial and now != dp.strategy else []
     answer = {}
     if world.rank == 0:  # one rank computes it, so that no rounding can make two of it
         try:
-            document, *tables = _core.advise(json.dumps(workload), cluster, dp._core.strategy(), ranks or world.size,
-                                             bandwidth or "", more, steps, least_gain)
+            document, *tables = _core.advise(json.dumps(workload), cluster, now, ranks or world.size, bandwidth or "", more,
+                                             steps, least_gain, framework or "", refuted)
             answer = {"document": json.loads(document), "tables": tables}
         except _core.Error as error:
             answer = {"error": str(error)}

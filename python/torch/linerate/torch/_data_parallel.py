@@ -90,7 +90,8 @@ class DataParallel(torch.nn.Module):
         self._record, self._recorded, self._steps, self._start = record, 0, 0, None
         self._recording, self._computed, self._ended_at = False, None, None
         self._enqueues = device_group is not None
-        self._plans, self._parts = 0, []  # parts: seconds of forward, backward and what is outside, by recorded step; if those are the host's
+        # parts: seconds of forward, backward, what is outside, and the step with its exchange, by recorded step; if those are the host's
+        self._plans, self._parts = 0, []
         self._forward_ns = self._backward_ns = 0
         self._join, self._problem = None, ""
         self._said_compiled = False
@@ -370,14 +371,17 @@ class DataParallel(torch.nn.Module):
         """The recorded Timeline of all ranks. Collective."""
         return Report(self._core.timeline_json(), self._world.rank, self._core.strategy(), self.trial)
 
-    def advise(self, *, ranks=None, bandwidth=None, strategy=(), steps_to_target=(), least_gain=0.02, codecs=False, budget=3.0):
+    def advise(self, *, ranks=None, bandwidth=None, strategy=(), framework=None, steps_to_target=(), least_gain=0.02, codecs=False,
+               budget=3.0):
         """What to change in this script, after some measured steps: Advice, from the times of the recorded steps and a calibration
         of the live group, which is measured once in a program, in about `budget` seconds. `codecs`: compressors are timed, too
         (some seconds more); else what they cost is taken from another machine. The others are the options of `linerate advise`:
         `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those searched, how many times the steps of
-        an uncompressed run they take ("topk=1.1"), the least gain that is worth a change. Collective."""
+        an uncompressed run they take ("topk=1.1"), the least gain that is worth a change; framework="pytorch" for only what
+        DistributedDataParallel can do, in its words. It begins with the measured step and the predicted one: where they disagree,
+        nothing is advised as certain. What the trial against "ddp" refuted (`most_above_ddp`) is not advised. Collective."""
         from ._advice import advise
-        return advise(self, ranks, bandwidth, strategy, steps_to_target, least_gain, codecs, float(budget))
+        return advise(self, ranks, bandwidth, strategy, framework, steps_to_target, least_gain, codecs, float(budget))
 
     def _ended(self, report):
         self.last_report = report
@@ -388,7 +392,7 @@ class DataParallel(torch.nn.Module):
             self._recorded += 1
             if not self._enqueues:
                 self._parts.append((max(self._forward_ns * 1e-9 - report.held_s, 0.0), self._backward_ns * 1e-9,
-                                    max(start - self._ended_at, 0) * 1e-9))
+                                    max(start - self._ended_at, 0) * 1e-9, (now - min(start, self._ended_at)) * 1e-9))
         self._forward_ns = self._backward_ns = 0
         self._ended_at = now
         self._steps += 1

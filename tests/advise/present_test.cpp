@@ -1,0 +1,72 @@
+#include <gmock/gmock.h>
+
+#include "advise/advise_jobs.hpp"
+#include "linerate/advise/advise.hpp"
+#include "linerate/plan/registry.hpp"
+#include "linerate/report/advice_text.hpp"
+
+namespace linerate::advise {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+doc::Workload recorded(double step_s, int ranks = 4) {
+  doc::Workload w = workload();
+  w.recorded = doc::RecordedStep{step_s, ranks};
+  return w;
+}
+
+// Whatever strategy was measured, on networks with and without a known error: a step as predicted
+// changes no advice, a step beyond the interval makes none certain.
+TEST(Present, AStepOutsideItsPredictionLowersTheVoice) {
+  int changes = 0;
+  for (const auto& line : plan::exchanges().lines())
+    for (const doc::Cluster& c : {measured(1, 0.1), measured(10, 0.1), cluster(10)}) {
+      AdviseOptions options;
+      options.current = doc::parse_strategy(line.name);
+      const doc::Advice unmeasured = advise(workload(), c, options);
+      EXPECT_EQ(unmeasured.confidence, doc::Confidence::unchecked);
+      EXPECT_EQ(unmeasured.present, "");
+      const doc::Bounded step = *find(unmeasured, std::string(line.name)).step_s;
+      const doc::Advice good = advise(recorded(step.value), c, options);
+      EXPECT_EQ(good.confidence, doc::Confidence::checked);
+      EXPECT_EQ(good.sentence, unmeasured.sentence);
+      EXPECT_EQ(good.verdict, unmeasured.verdict);
+      EXPECT_THAT(report::to_text(good, false),
+                  StartsWith("Present strategy " + std::string(line.name) + ": measured "));
+      changes += good.verdict == doc::AdviceVerdict::change;
+      for (const double times : {0.2, 5.0}) {
+        const doc::Advice missed = advise(recorded(step.value * times), c, options);
+        EXPECT_EQ(missed.confidence, doc::Confidence::low);
+        EXPECT_NE(missed.verdict, doc::AdviceVerdict::change);
+        EXPECT_THAT(report::to_text(missed, true),
+                    AllOf(StartsWith("Present strategy "), Not(HasSubstr("Change "))));
+        EXPECT_THAT(missed.present, HasSubstr("misses what was measured"));
+        EXPECT_EQ(missed.measured_step_s, step.value * times);
+      }
+    }
+  EXPECT_GT(changes, 3);
+}
+
+TEST(Present, AnotherJobThanTheRecordedOneIsNotComparedWithIt) {
+  AdviseOptions other;
+  other.ranks = 8;
+  EXPECT_EQ(advise(recorded(1), cluster(10), other).present, "");
+  other = {};
+  other.bandwidth = BytesPerSecond{kGbit};
+  EXPECT_EQ(advise(recorded(1), cluster(10), other).present, "");
+  EXPECT_FALSE(doc::scaled(recorded(1), 2).recorded.has_value());
+}
+
+TEST(Present, AnUnknownStrategyIsNotTakenForDdp) {
+  AdviseOptions options;
+  options.current_is_known = false;
+  EXPECT_THAT(advise(recorded(1), cluster(10), options).present,
+              StartsWith("Present strategy unknown: measured 1.00 s. "));
+}
+
+}  // namespace
+}  // namespace linerate::advise

@@ -177,7 +177,7 @@ class Advice(Result):
     """what to use, a strategy's text; while inconclusive, the fastest"""
     sentence: str
     measured_step_s: float | None
-    """T_n of the job with the strategy in use, where it was measured"""
+    """T_n of the job with the strategy in use, if it was measured"""
     confidence: str
     """unchecked: no step was measured. checked: it lies in the interval of its prediction. low: it does not, and nothing
     is advised as certain"""

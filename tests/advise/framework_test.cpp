@@ -31,7 +31,7 @@ TEST(Framework, StrategiesAreInTheWordsOfDdpOrAreNoneOfIts) {
 }
 
 // Over networks, strategies in use and what the Cluster knows of codecs: the advice has no word of
-// linerate's but where it says what linerate.torch adds.
+// linerate's but in saying what linerate.torch adds.
 TEST(Framework, PytorchNamesOnlyWhatDdpCanDo) {
   for (const double gbit : {1.0, 10.0, 1000.0})
     for (const char* current : {"ddp", "ddp(bucket_cap_mb=25)", "ddp(wire=fp16)"}) {

@@ -84,7 +84,7 @@ struct Advice {
   AdviceVerdict verdict = AdviceVerdict::do_nothing;  // what to do
   std::string best;                               // what to use; while inconclusive, the fastest
   std::string sentence;                           // the same in words
-  std::optional<double> measured_step_s = {};     // T_n of the job, where it was measured
+  std::optional<double> measured_step_s = {};     // T_n of the job, if it was measured
   Confidence confidence = Confidence::unchecked;  // low: nothing is advised as certain
   std::string present = {};    // measured and predicted step in words; empty: not measured
   std::string framework = {};  // whose strategies are candidates; empty: linerate's
@@ -96,7 +96,7 @@ struct Advice {
   std::vector<std::string> notes;            // what was not known and what it means
   std::vector<Straggler> stragglers = {};    // slowest first
 
-  /// A strategy as its candidate is named; canonical where it is none.
+  /// A strategy as its candidate is named; canonical if it is none.
   std::string named(const std::string& strategy) const;
 };
 

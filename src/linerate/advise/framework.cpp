@@ -125,7 +125,7 @@ std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, do
   return fmt::format("linerate.torch {} add strategy=\"{}\": {}, {:.1f} % less time than {}{}.",
                      is_sure ? "would" : "may", best->strategy, format_time(best->step_s->value),
                      100 * gain, own.named.empty() ? own.strategy : own.named,
-                     best->trains ? "" : ", where it can train");
+                     best->trains ? "" : ", and is simulated only");
 }
 
 void add_unpriced_options(const doc::Workload& workload, doc::Advice& a) {

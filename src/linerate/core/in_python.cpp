@@ -15,7 +15,7 @@ namespace {
 using Pair = std::pair<std::string_view, std::string_view>;
 
 // Options that are keywords of a function in Python, in the order of the alphabet.
-constexpr std::array<std::string_view, 43> kKeywords = {"add-cost",
+constexpr std::array<std::string_view, 44> kKeywords = {"add-cost",
                                                         "alone",
                                                         "bandwidth",
                                                         "batch",

@@ -129,9 +129,9 @@ bool RunPlanner::is_to_be_tried() const {
 
 /// What "auto" has chosen, unless it is ddp or has won its trial before.
 void RunPlanner::try_choice() {
-  const bool has_won =
-      tried_ && !gave_up_ && doc::to_text(*tried_) == doc::to_text(options_.strategy);
-  if (!tries() || has_won || options_.strategy.exchange.name == "ddp") return;
+  const std::string choice = doc::to_text(options_.strategy);
+  const bool has_won = tried_ && !gave_up_ && doc::to_text(*tried_) == choice;
+  if (!tries() || has_won || choice == doc::to_text(with_ddp(options_.strategy))) return;
   tried_ = options_.strategy;
   options_.strategy = with_ddp(options_.strategy);
   trial_.emplace(options_.measured_steps);

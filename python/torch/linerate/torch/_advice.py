@@ -15,8 +15,8 @@ class Advice:
     """What to do, the same on every rank.
 
     `best`: a strategy's text, for DataParallel(..., strategy=best); while the verdict is "inconclusive", the fastest. `verdict`:
-    "change", "do nothing" or "inconclusive". `confidence`: "checked" where the measured step lies in the interval of its prediction,
-    "low" where it does not, and then nothing is advised as certain; "unchecked" for another job than this one. `text`: measured and
+    "change", "do nothing" or "inconclusive". `confidence`: "checked" if the measured step lies in the interval of its prediction,
+    "low" if it does not, and then nothing is advised as certain; "unchecked" for another job than this one. `text`: measured and
     predicted step, what to do in the words of the script, and what the command `linerate advise` prints.
     """
 

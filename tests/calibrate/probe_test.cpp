@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <ctime>
 
+#include "faults/interposed_communicator.hpp"
 #include "linerate/calibrate/contention_probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
@@ -63,6 +65,32 @@ TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
     EXPECT_GE(c.coding_slowdown, 1);
     EXPECT_GE(c.message_s, 0);
     EXPECT_LT(c.message_s, 1);
+  });
+}
+
+/// Each message keeps a processor busy for at least so long.
+struct Costly final : faults::Interposer {
+  double seconds = 0;
+  void before(const std::string&, comm::Buffer&) override {
+    const auto used = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+    for (const double begin = used(); used() - begin < seconds;) {
+    }
+  }
+  bool spoils(const std::string&) override { return false; }
+};
+
+// The one rank of this process: what messages take of others' is no time of its processor.
+TEST(ContentionProbe, AMessageTakesTheProcessorTimeThatItNeeds) {
+  run_ranks(1, [](Communicator& inner) {
+    for (const double seconds : {1e-3, 4e-3}) {
+      Costly costly;
+      costly.seconds = seconds;
+      faults::InterposedCommunicator comm(inner, costly);
+      CountingLoad load;
+      const doc::Contention c = probe_contention(
+          comm, load, {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 1});
+      EXPECT_GE(c.message_s, 0.99 * seconds);
+    }
   });
 }
 

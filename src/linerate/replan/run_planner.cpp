@@ -204,7 +204,7 @@ void RunPlanner::probe() {
   if (candidates_.empty()) return;
   calibrate::EmulatedTraining load(calibrate::threads_per_rank(communicator_.size()));
   options_.cluster->contention = calibrate::probe_contention(
-      communicator_, load, {.exchange = {KiB(256), MiB(1), MiB(4)}, .budget = Duration{0}});
+      communicator_, load, {.exchange = {MiB(1), MiB(4)}, .budget = Duration{0.4}});
 }
 
 /// Of a trial: the other's turn, or the verdict.

@@ -83,6 +83,32 @@ TEST(PeriodsOfTime, ALoaderThatIsSlowEveryFewStepsRepeats) {
   EXPECT_EQ(once.path.irregular.size(), 1u);
 }
 
+TEST(PeriodsOfTime, InversesOfKfacEveryFewStepsBelongToTheStep) {
+  // 20 ms of kernels in each step, 8 ms of factorisations in every fourth one, 2 ms of a sum.
+  for (const int every : {3, 4, 5}) {
+    std::vector<std::string> events;
+    double at = 0;
+    for (int s = 0; s < 3 * every; ++s) {
+      const double begin = at;
+      events.push_back(kernel("gemm", at, 18'000));
+      at += 18'000;
+      events.push_back(kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at, 2'000,
+                              collective("allreduce", 1'000'000, 2), 20));
+      at += 2'000;
+      if (s % every == 1) events.push_back(kernel("potrf_cholesky", at, 8'000)), at += 8'000;
+      events.push_back(kernel("update", at, 2'000));
+      at += 2'000;
+      events.push_back(step(s, begin, at - begin));
+    }
+    const Explanation e = explained(job_of_ranks({trace_of(0, 2, events), trace_of(1, 2, events)}));
+    EXPECT_EQ(e.breakdown.updates, every);
+    EXPECT_THAT(e.breakdown.path.irregular, IsEmpty());
+    const double step_s = 22e-3 + 8e-3 / every;
+    EXPECT_NEAR(*e.breakdown.step_s, step_s, 1e-6);
+    EXPECT_NEAR(e.breakdown.one_rank->step_s.value, step_s - 2e-3, 1e-6);
+  }
+}
+
 TEST(PeriodsOfTime, AFactorAboveOneIsReplacedByTheReason) {
   Job job = job_of(SyntheticJob{}, Recorded::gpu);
   job.one_rank = OneRankTime{{0.060, 0.058, 0.062}, "of another day"};  // the step takes 42 ms
@@ -95,7 +121,7 @@ TEST(PeriodsOfTime, AFactorAboveOneIsReplacedByTheReason) {
 
 TEST(EmptyMarks, AreNoStepsForAnyNumber) {
   for (const int steps : {1, 2, 4})
-    for (const Recorded how : {Recorded::gpu, Recorded::cpu}) {
+    for (const Recorded how : {Recorded::kernels, Recorded::gpu, Recorded::cpu}) {
       SyntheticJob made;
       made.steps = steps;
       Job plain = job_of(made, how);

@@ -332,10 +332,21 @@ class Analysis {
       for (const StepRow& s : out_.steps) out_.marks_s.push_back(s.duration_s);
   }
 
-  /// No rank is faster among others than alone.
+  /// No rank is faster among others than alone, and none trains without computation.
   void relate_to_one_rank() {
-    constexpr double kRounding = 1e-3;
+    constexpr double kRounding = 1e-3, kLeastComputation_s = 20e-6;  // a handful of kernels
     const doc::Bounded& alone = job_.one_rank->step_s;
+    double computed_s = 0;
+    for (const StepRow& s : out_.steps) computed_s = std::max(computed_s, s.busy.compute_s);
+    if (out_.computation_unknown || computed_s < kLeastComputation_s) {
+      out_.notes.push_back(fmt::format(
+          "no scaling factor: {} recorded in a step, so that what a rank takes alone is not known. "
+          "Record the device's activity, and leave no kernel out",
+          out_.computation_unknown
+              ? std::string("no activity of a device is")
+              : fmt::format("{} of computation are", format_time(computed_s))));
+      return;
+    }
     if (alone.low_or_value() <= (1 + kRounding) * *out_.step_s) {
       out_.scaling_factor = alone.value / *out_.step_s;
       return;

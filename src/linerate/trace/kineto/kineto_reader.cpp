@@ -42,14 +42,12 @@ void mark_updates(KinetoTrace& t) {
 }
 
 /// What each mark holds: operators, annotations of communication and optimizers, and launches of
-/// what ran on the device; if no launch was recorded, what ran there meanwhile. All 0 without a
-/// record of the host: it may be steps ahead.
+/// what ran on the device; if no launch was recorded, what ran there meanwhile.
 std::vector<double> work_of_marks(const KinetoTrace& t) {
   std::vector<std::pair<Span, std::size_t>> marks;
   for (std::size_t i = 0; i < t.steps.size(); ++i) marks.emplace_back(t.steps[i].span, i);
   std::sort(marks.begin(), marks.end());
   std::vector<double> work(marks.size(), 0);
-  if (t.ops.empty() && t.launches.empty()) return work;
   const auto count = [&](std::int64_t time) {
     const auto after =
         std::upper_bound(marks.begin(), marks.end(), std::pair(Span{time, INT64_MAX}, SIZE_MAX));
@@ -70,13 +68,19 @@ std::vector<double> work_of_marks(const KinetoTrace& t) {
 }
 
 /// step() after the last pass of a loop leaves a mark in which nothing of a step runs, or an
-/// operator or two of what comes after the loop.
+/// operator or two of what comes after the loop. Without a record of the host, which may be steps
+/// ahead, it has to be short, too.
 void find_empty_marks(KinetoTrace& t) {
   constexpr double kNothing = 0.02;  // of what the median mark holds
   const std::vector<double> work = work_of_marks(t);
   if (work.empty() || *std::max_element(work.begin(), work.end()) == 0) return;
   const double least = std::floor(kNothing * median(work));
-  for (std::size_t i = 0; i < work.size(); ++i) t.steps[i].nothing_ran = work[i] <= least;
+  const bool host = !t.ops.empty() || !t.launches.empty();
+  std::vector<double> lengths;
+  for (const StepSpan& s : t.steps) lengths.push_back(static_cast<double>(s.span.length()));
+  const double most = host ? HUGE_VAL : kNothing * median(lengths);
+  for (std::size_t i = 0; i < work.size(); ++i)
+    t.steps[i].nothing_ran = work[i] <= least && lengths[i] <= most;
 }
 
 /// A thread is worth its while for this much text.

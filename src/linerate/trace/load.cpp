@@ -98,6 +98,8 @@ Job job_of_files(std::vector<ReadFile> files) {
   find_typical_step(job);
   for (std::string& note : accumulation_in_words(job)) job.notes.push_back(std::move(note));
   job.sharding = sharding_of(job);
+  if (std::string none = job.sharding.empty() ? no_exchange_in_words(job) : ""; !none.empty())
+    job.notes.push_back(std::move(none));
   if (job.sharding.empty() && !job.sharding_names.empty())
     job.notes.push_back(fmt::format(
         "{} sums whole gradients over all ranks and splits nothing: this is data parallelism, as "

@@ -7,6 +7,8 @@
 #include <map>
 
 #include "linerate/core/index.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/trace/job/dense_bytes.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 
 namespace linerate::trace {
@@ -87,6 +89,33 @@ std::vector<std::string> accumulation_in_words(const Job& job) {
         "them once",
         count, passes_text(exchange)));
   return notes;
+}
+
+std::string no_exchange_in_words(const Job& job) {
+  if (job.world_size < 2 || !job.strategy.empty() || job.communication_unknown ||
+      job.gradients.empty())
+    return "";
+  double others = 0, bytes = 0, steps = 0;
+  for (const RankActivity& r : job.ranks) {
+    std::map<std::int32_t, std::int64_t> sent;  // by step
+    for (const Communication& c : r.communications) {
+      if (c.step < 0 || c.group_size == 1) continue;
+      if (c.gradients && carries_gradients(c.op)) return "";
+      sent[c.step] += std::clamp<std::int64_t>(c.bytes, 0, std::int64_t{1} << 40);
+    }
+    steps += static_cast<double>(r.steps.size());
+    for (const auto& [step, of_step] : sent) ++others, bytes += static_cast<double>(of_step);
+  }
+  if (others == 0) return "";
+  const bool parameters = 2 * bytes / others >= static_cast<double>(dense_bytes(job));
+  return fmt::format(
+      "gradients are never exchanged: {}. Predictions of whatif and advise are of a job that sums "
+      "gradients in every step, not of this one",
+      parameters
+          ? fmt::format("the ranks average {} of parameters after the optimizer, in one of {:.3g} "
+                        "steps (local SGD)",
+                        format_size(bytes / others), steps / others)
+          : "what the ranks send is no sum of what a backward pass made");
 }
 
 }  // namespace linerate::trace

@@ -12,4 +12,8 @@ namespace linerate::trace {
 /// last one alone. Needs Job::accumulation.
 std::vector<std::string> accumulation_in_words(const Job& job);
 
+/// For people: that no step of a job of several ranks exchanges gradients, and what it sends
+/// instead, as parameters that are averaged (local SGD). Empty: some does, or nothing is known.
+std::string no_exchange_in_words(const Job& job);
+
 }  // namespace linerate::trace

@@ -28,6 +28,12 @@ inline std::string gradient(long elements, double ts) {
          host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1,
                     fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements));
 }
+/// The same recorded without shapes.
+inline std::string gradient(double ts) {
+  return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 5, 4) + ",\n" +
+         op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ts - 1, 3) +
+         ",\n" + op("torch::autograd::AccumulateGrad", ts, 1);
+}
 inline std::string optimizer_step(double ts) {
   return host_event("user_annotation", "Optimizer.step#SGD.step", ts, 10);
 }

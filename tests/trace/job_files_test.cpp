@@ -138,7 +138,7 @@ TEST(Sharding, IsNamedRefusedForAWorkloadAndExplained) {
   EXPECT_THAT(b.notes, Contains(HasSubstr("FSDP2")));
   EXPECT_FALSE(b.buckets);
   EXPECT_EQ(b.collectives.size(), 2u);
-  EXPECT_THAT(import_refusal(sharded({sum}, "FullyShardedDataParallel.forward")),
+  EXPECT_THAT(import_refusal(sharded({sum, gather}, "FullyShardedDataParallel.forward")),
               HasSubstr("FSDP (FullyShardedDataParallel)"));
   EXPECT_THAT(import_refusal(sharded({gather, scatter})), HasSubstr("FSDP, ZeRO"));
   EXPECT_THAT(import_refusal(sharded({sum, "ncclDevKernel_SendRecv"})), HasSubstr("pipeline"));

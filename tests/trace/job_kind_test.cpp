@@ -2,10 +2,12 @@
 // recording, and annotations of libraries that split nothing.
 #include <gmock/gmock.h>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/one_rank_step.hpp"
 #include "trace/gloo_text.hpp"
 #include "trace/synthetic_job.hpp"
@@ -131,7 +133,7 @@ TEST(KernelsFromBefore, BelongToNoStep) {
 }
 
 /// An FSDP job over Gloo: what it asks for in each step, besides the sum of both gradients.
-Job fsdp_with(const std::string& other) {
+Job fsdp_with(const std::string& other, bool shapes = true) {
   std::vector<std::string> events;
   for (int s = 0; s < 3; ++s) {
     const double at = 1000.0 * s;
@@ -145,8 +147,8 @@ Job fsdp_with(const std::string& other) {
           ",\n" +
           host_event("user_annotation", other, at + 20, 30,
                      R"("Input Dims":[[1500]],"Input type":["float"])", 50));
-    events.push_back(gradient(1000, at + 110));
-    events.push_back(gradient(500, at + 210));
+    for (const auto& [elements, ready] : {std::pair(1000L, 110), std::pair(500L, 210)})
+      events.push_back(shapes ? gradient(elements, at + ready) : gradient(at + ready));
     events.push_back(gloo_all_reduce(1500, at + 220, at + 230, 100));
     events.push_back(optimizer_step(at + 900));
   }
@@ -160,8 +162,9 @@ TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
   const ImportedJob imported = import_job(whole);
   EXPECT_EQ(imported.workload.gradient_bytes(), 6000);
   EXPECT_EQ(imported.workload.current, "ddp");
-  const Job split = fsdp_with("gloo:all_gather");
-  EXPECT_THAT(split.sharding, HasSubstr("FSDP2 (fully_shard)"));
+  EXPECT_EQ(fsdp_with("", false).sharding, "");
+  for (const bool shapes : {true, false})
+    EXPECT_THAT(fsdp_with("gloo:all_gather", shapes).sharding, HasSubstr("FSDP2 (fully_shard)"));
 }
 
 /// Three steps with gradients of 300,000 and 200,000 floats; sums as (elements, when they are asked
@@ -211,6 +214,162 @@ TEST(Sharding, ByTensorsSumsInForward) {
   EXPECT_THAT(tensors.sharding, HasSubstr("tensor parallelism"));
   // A loss, or statistics of a norm layer, are summed in forward of data parallelism, too.
   EXPECT_EQ(job_with_sums({{2'000, 50}, {300'000, 215}, {200'000, 315}}).sharding, "");
+}
+
+/// Two ranks that train models of so many floats a gradient in turn, in three steps: forward of
+/// 50 us, 100 us a gradient, an exchange for each bucket (by number of gradients) behind it, an
+/// update.
+struct InTurn {
+  struct Model {
+    std::vector<long> gradients;
+    std::vector<std::size_t> buckets;
+  };
+  std::vector<Model> models;
+  bool updates_between = true, shapes = true;
+
+  Job job() const {
+    std::vector<std::string> events;
+    for (int s = 0; s < 3; ++s) {
+      const double begin = 10'000.0 * s;
+      double at = begin + 10;
+      for (std::size_t m = 0; m < models.size(); ++m) {
+        events.push_back(op("aten::linear", at, 50));
+        at += 60;
+        std::size_t next = 0;
+        for (const std::size_t in_bucket : models[m].buckets) {
+          long sum = 0;
+          for (std::size_t i = 0; i < in_bucket; ++i, at += 100) {
+            sum += models[m].gradients[next];
+            events.push_back(shapes ? gradient(models[m].gradients[next], at + 95)
+                                    : gradient(at + 95));
+            ++next;
+          }
+          events.push_back(gloo_all_reduce(sum, at - 3, at + 2, 40));
+        }
+        at += 45;
+        if (updates_between || m + 1 == models.size()) events.push_back(optimizer_step(at));
+        at += 20;
+      }
+      events.push_back(step(s, begin, 9'990));
+    }
+    return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  }
+};
+
+TEST(ModelsInTurn, AreCheckedByThemselves) {
+  // A bucket closes at 1 MiB, then at 25 MiB: each model has one of 1.2 MB, and what is left.
+  const InTurn::Model a{{300'000, 200'000, 1'000}, {1, 2}}, b{{10'000, 290'000, 7'000}, {2, 1}};
+  const InTurn::Model small{{30'000, 1'000}, {2}}, large{{10'000'000, 300'000}, {1, 1}};
+  for (const std::vector<InTurn::Model>& models : std::vector<std::vector<InTurn::Model>>{
+           {a, b}, {b, a}, {a, a}, {small, large}, {small, small}, {a, b, small}}) {
+    const InTurn in_turn{models};
+    const Job job = in_turn.job();
+    const auto plan = check_buckets(job);
+    ASSERT_TRUE(plan);
+    EXPECT_TRUE(plan->matches_rule);
+    EXPECT_THAT(plan->verdict,
+                HasSubstr(fmt::format("{} models are trained in turn", models.size())));
+    EXPECT_THAT(plan->verdict, HasSubstr("each exactly DDP's rule: 1 MiB, then 25 MiB"));
+    EXPECT_EQ(plan->strategy, "ddp");
+    EXPECT_EQ(job.accumulation.passes, 1);
+    std::vector<std::pair<int, std::int64_t>> expected, found;
+    for (std::size_t m = 0; m < models.size(); ++m)
+      for (const long n : models[m].gradients) expected.emplace_back(static_cast<int>(m), n);
+    for (const GradientRecord& g : job.gradients) found.emplace_back(g.turn, g.elements);
+    EXPECT_EQ(found, expected);
+    // Exchanges know their turn without shapes, too.
+    InTurn unknown = in_turn;
+    unknown.shapes = false;
+    for (const Job& one : {job, unknown.job()}) {
+      EXPECT_EQ(turns_of(one), static_cast<int>(models.size()));
+      EXPECT_THROW(static_cast<void>(import_job(one)), InputError);
+    }
+  }
+}
+
+TEST(ModelsInTurn, HaveOneCapIfOneFitsAll) {
+  // 4 MiB for the first bucket, too: the second model is one bucket, as under any cap.
+  const InTurn in_turn{{{{600'000, 500'000, 1'000}, {2, 1}}, {{30'000}, {1}}}};
+  const auto plan = check_buckets(in_turn.job());
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->strategy, "ddp(bucket_cap_mb=4)");
+}
+
+TEST(ModelsInTurn, AreNeitherAccumulationNorUpdatesWithinBackward) {
+  // One model, whose passes add up: nothing is updated between them.
+  const InTurn::Model a{{300'000, 200'000}, {1, 1}};
+  const Job passes = InTurn{.models = {a, a}, .updates_between = false}.job();
+  EXPECT_EQ(passes.accumulation.passes, 2);
+  EXPECT_EQ(turns_of(passes), 1);
+  // An optimizer for each parameter, run as soon as its gradient is there.
+  std::vector<std::string> events;
+  for (int s = 0; s < 3; ++s) {
+    const double at = 1'000.0 * s;
+    events.push_back(step(s, at, 990));
+    for (const double ready : {110., 210., 310.}) {
+      events.push_back(gradient(1'000, at + ready));
+      events.push_back(gloo_all_reduce(1'000, at + ready + 1, at + ready + 3, 5));
+      events.push_back(op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+                          at + ready + 9, 20));
+      events.push_back(optimizer_step(at + ready + 9.5));
+    }
+  }
+  const Job within = job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  EXPECT_EQ(turns_of(within), 1);
+}
+
+TEST(ModelsInTurn, OfOneBackwardPassAreTwoWhereOneRuleFitsNeither) {
+  // Each has a bucket of 1.2 MB and the rest, which no one rule cuts so.
+  const InTurn both{
+      .models = {{{300'000, 100'000, 100'000, 50'000, 250'000, 100'000, 100'000, 100'000, 50'000},
+                  {1, 2, 2, 4}}},
+      .updates_between = false};
+  const auto plan = check_buckets(both.job());
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(plan->verdict, HasSubstr("two models in one backward pass, of 3 and 6 gradients"));
+  EXPECT_EQ(plan->strategy, "");
+}
+
+TEST(LocalSgd, IsNoDataParallelExchangeOfGradients) {
+  // 2 MB of parameters are summed after the optimizer's step, or a loss alone.
+  const Job local = job_with_sums({{500'000, 950}}), apart = job_with_sums({{25, 950}});
+  for (const Job* job : {&local, &apart}) {
+    const ImportedJob imported = import_job(*job);
+    EXPECT_NE(imported.note_with("gradients are never exchanged"), "");
+    EXPECT_EQ(imported.workload.current, "");
+    EXPECT_THAT(explain(*job).breakdown.notes, Contains(HasSubstr("are never exchanged")));
+  }
+  EXPECT_THAT(local.notes, Contains(HasSubstr("average 2.00 MB of parameters")));
+  EXPECT_EQ(import_job(job_with_sums({{300'000, 215}, {200'000, 315}, {25, 950}}))
+                .note_with("never exchanged"),
+            "");
+}
+
+TEST(ScalingFactor, NeedsComputationThatWasRecorded) {
+  std::vector<std::string> few, none, enough;
+  for (int i = 0; i < 3; ++i) {
+    for (auto* events : {&few, &none, &enough}) events->push_back(step(i, 1'000 * i, 1'000));
+    none.push_back(op("aten::linear", 1'000 * i, 500));
+    few.push_back(kernel("gemm", 1'000 * i, 4));
+    enough.push_back(kernel("gemm", 1'000 * i, 500));
+    for (auto* events : {&few, &enough})
+      events->push_back(kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1'000 * i + 500, 400,
+                               collective("allreduce", 1'000'000, 2), 20));
+  }
+  const auto explained = [](const std::vector<std::string>& events) {
+    Job job = job_of_ranks({trace_of(0, 2, events), trace_of(1, 2, events)});
+    find_one_rank_time(job, std::nullopt);
+    return explain(job).breakdown;
+  };
+  EXPECT_TRUE(explained(enough).scaling_factor);
+  EXPECT_FALSE(explained(few).scaling_factor);
+  EXPECT_THAT(explained(few).notes,
+              Contains(HasSubstr("no scaling factor: 4.00 us of computation are recorded")));
+  Job host = job_from(trace_of(0, 1, none));
+  find_one_rank_time(host, std::nullopt);
+  const Breakdown b = break_down(host);
+  EXPECT_FALSE(b.scaling_factor);
+  EXPECT_THAT(b.notes, Contains(HasSubstr("no scaling factor: no activity of a device")));
 }
 
 }  // namespace

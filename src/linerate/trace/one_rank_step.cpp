@@ -19,10 +19,11 @@ namespace linerate::trace {
 namespace {
 
 bool exchanges_gradients(const Job& job) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankActivity& r) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&job](const RankActivity& r) {
     return std::any_of(r.communications.begin(), r.communications.end(),
-                       [](const Communication& c) {
-                         return c.gradients && carries_gradients(c.op) && c.group_size != 1;
+                       [&job](const Communication& c) {
+                         return c.gradients && c.group_size != 1 &&
+                                (carries_gradients(c.op) || !job.strategy.empty());
                        });
   });
 }
@@ -61,9 +62,10 @@ class Alone {
   AloneSteps steps() const {
     AloneSteps out{.job = without_shares(job_, left_out_, overlap_.during_transfers),
                    .time = time()};
-    // Backward waits for exchanges under a hook, and they for each other: no gradient is ready
-    // later for that.
-    if (out.time && exchanges_gradients(job_) && (!none(hook_) || job_.gradients.empty()))
+    // Backward waits for exchanges under a hook or of the turn before, and they for each other: no
+    // gradient is ready later for that.
+    if (out.time && exchanges_gradients(job_) &&
+        (!none(hook_) || job_.gradients.empty() || job_.gradients.back().turn > 0))
       out.job = without(out.job, {{exposed_communication_of(out.job), 1}});
     if (!out.time) return out;
     find_typical_step(out.job);
@@ -276,7 +278,11 @@ void check_alone(const Job& job, const Job& alone) {
 
 }  // namespace
 
-AloneSteps alone_steps(const Job& job) { return Alone(job).steps(); }
+AloneSteps alone_steps(const Job& job) {
+  AloneSteps steps = Alone(job).steps();
+  if (job.one_rank) steps.time = job.one_rank, steps.notes.clear();
+  return steps;
+}
 
 AloneSteps alone_steps(const Job& job, const Job& alone) {
   check_alone(job, alone);

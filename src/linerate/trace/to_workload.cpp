@@ -12,6 +12,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/one_rank_step.hpp"
@@ -63,7 +64,7 @@ void from_records(const Job& job, doc::Workload& w) {
     out.layer = layers - 1 - g.layer;
     out.registration = static_cast<int>(job.gradients.size() - 1 - i);
     out.ready_s = seconds(g.ready_ns);
-    out.rows = g.rows;
+    if (g.rows > 0) out.rows = g.rows;
     w.gradients.push_back(out);
   }
   w.backward_s = w.gradients.back().ready_s;
@@ -98,7 +99,7 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
 /// Buckets instead of gradients: an exchange starts when its bucket is full. Medians over the steps
 /// of a rank that exchange as most do, typical of ranks.
 bool from_buckets(const Job& job, doc::Workload& w) {
-  std::map<std::vector<std::pair<std::int64_t, DType>>, int> counts;
+  std::map<decltype(Buckets::sizes), int> counts;
   for (const RankActivity& r : job.ranks)
     for (const auto& [step, buckets] : buckets_of(r)) ++counts[buckets.sizes];
   if (counts.empty()) return false;
@@ -142,6 +143,13 @@ bool from_buckets(const Job& job, doc::Workload& w) {
   w.backward_s =
       std::max(w.gradients.back().ready_s, compute.empty() ? 0 : typical_of_ranks(compute));
   return true;
+}
+
+/// Does a Timeline say that what it sends is not the gradients, byte for byte?
+bool sends_other_bytes(const Job& job) {
+  if (job.strategy.empty()) return false;
+  const doc::Strategy strategy = doc::parse_strategy(job.strategy);
+  return !strategy.extras.empty() || strategy.exchange.find("wire") != nullptr;
 }
 
 /// Parameters without a gradient in the recording, which DDP sends all the same: unused ones.
@@ -190,6 +198,13 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
                           "computes of a whole model, and whatif and advise plan exchanges of its "
                           "whole gradients; linerate explain says where this job's time goes",
                           job.sharding));
+  if (const int turns = turns_of(job); turns > 1)
+    throw InputError(
+        name, fmt::format("a step that trains {} models in turn, or one so many times, each with a "
+                          "backward pass, exchanges and an update of its own. A Workload is one of "
+                          "them: mark a step of the profiler for each, or record them by "
+                          "themselves; linerate explain says where this job's time goes",
+                          turns));
   const Breakdown b = break_down(job);
   notes.insert(notes.end(), b.notes.begin(), b.notes.end());
   doc::Workload w;
@@ -200,11 +215,25 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
     from_records(alone.job, w);
     say_unknown_factors(alone.job, notes);
     say_unrecorded(job, w, notes);
+  } else if (sends_other_bytes(job)) {
+    throw InputError(
+        name, fmt::format("a Timeline under {} without the sizes of the gradients, and what it "
+                          "sends is not as large: no Workload can be made. Give the Workload that "
+                          "it was planned for, or the one that linerate train --record writes "
+                          "next to a Timeline",
+                          job.strategy));
   } else if (from_buckets(alone.job, w)) {
-    notes.push_back(
-        "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
-        "stands for one gradient, and its start for the moment it was ready; powersgd, acpsgd and "
-        "kfac need the parameters' shapes: record with record_shapes=True");
+    if (!job.strategy.empty())
+      notes.push_back(
+          "the Timeline has no sizes of gradients: each exchange stands for one, and its start for "
+          "the moment it was ready; the Workload that it was planned for, or the one that linerate "
+          "train --record writes next to a Timeline, has all of them");
+    else
+      notes.push_back(
+          "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
+          "stands for one gradient, and its start for the moment it was ready; powersgd, acpsgd "
+          "and "
+          "kfac need the parameters' shapes: record with record_shapes=True");
   } else if (job.computation_unknown) {
     throw InputError(name,
                      "it records communication alone, and no computation: no Workload can be made; "
@@ -222,7 +251,9 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
   if (!job.ranks.empty() && !job.ranks.front().steps.empty()) {
     std::int64_t broadcast = 0;
     for (const Communication& c : job.ranks.front().communications)
-      if (c.op == CommOp::broadcast && c.bytes > 0 && c.step >= 0) broadcast += c.bytes;
+      if (c.op == CommOp::broadcast && c.bytes > 0 && c.step >= 0 &&
+          (job.strategy.empty() || !c.gradients))
+        broadcast += c.bytes;
     w.buffer_bytes = broadcast / static_cast<std::int64_t>(job.ranks.front().steps.size());
   }
   return w;

@@ -17,7 +17,7 @@ struct BucketPlan {
   std::vector<std::int64_t> bytes;  // one step's gradient exchanges, in order of issue
   std::int64_t step = -1;           // number of the step that shows it; -1: none
   std::string verdict;              // one sentence
-  bool matches_rule = false;        // sizes are those of PyTorch's rule
+  bool matches_rule = false;        // sizes are those of PyTorch's rule; not asked of Timelines
   /// The strategy that exchanges so, as linerate writes it: "ddp(bucket_cap_mb=10)"; empty: none
   /// that linerate knows, or unknown.
   std::string strategy;

@@ -39,6 +39,7 @@ struct Communication {
   std::uint64_t comms_id = 0;   // of this one collective, equal on all ranks; 0: absent
   std::int64_t bus_bytes = -1;  // of an uneven all-to-all: what crosses the network; -1: even
   std::int32_t step = -1;       // position in RankActivity::steps of the launch
+  int turn = 0;                 // of its step: GradientRecord::turn
   std::int64_t issued = -1;     // its place in the order in which the host issued them; -1: unknown
   std::optional<DType> dtype = {};  // of what was sent; absent: unknown
   /// When the rank finished the work before it: span starts then, or later because others of this
@@ -85,7 +86,10 @@ struct GradientRecord {
   DType dtype = DType::f32;   // element type
   std::int64_t ready_ns = 0;  // since the start of backward, never decreasing
   int layer = 0;              // index into the layers of the pass
-  std::int64_t rows = 1;      // its first dimension if it has two or more
+  std::int64_t rows = 1;      // its first dimension if it has two or more; 0: unknown
+  /// A step may hold several backward passes that do not add up, each with an exchange and an
+  /// update of its own: two models that are trained in turn. Counts from 0.
+  int turn = 0;
 };
 /// An autograd node that made gradients ready, in backward order.
 struct LayerRecord {
@@ -165,6 +169,7 @@ struct Job {
   std::vector<std::string> may_communicate = {};  // names of kernels that sound so
   bool cpu_device = false;  // no accelerator in it: CPU operations stand for the device
   std::string device;       // its type, if a Timeline of linerate's says it: "cuda"
+  std::string strategy;     // that its steps exchange by, if a Timeline says it; empty: unknown
   bool cycle = false;       // predicted steps that repeat: what lies outside them is of other steps
   int updates = 1;          // of the parameters in each of its steps: more in whole periods of them
   // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).

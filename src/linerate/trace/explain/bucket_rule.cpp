@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string_view>
 
 #include "linerate/core/bucket_limits.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/trace/job/bucket_limits_found.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
+#include "linerate/trace/job/typical_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -20,20 +22,33 @@ constexpr std::int64_t kDdpFirst = 1 << 20, kDdpCap = 25 << 20;
 struct Exchange {
   std::int64_t bytes = -1;
   std::optional<DType> dtype;  // as sent
+  int turn = 0;                // of the step
 };
 
 /// What one step of a rank exchanged.
 struct StepExchanges {
   std::vector<Exchange> gradients;  // all-reduces that may carry some, as the host issued them
-  /// Elements of the largest all-reduce of whole numbers; 0: none. Under find_unused_parameters DDP
-  /// sums a flag for each parameter after the last bucket.
-  std::int64_t flags = 0;
+  std::vector<Exchange> counts;     // all-reduces of whole numbers
 
   void add(const Exchange& e) {
     if (may_be_gradients(e.dtype))
       gradients.push_back(e);
     else if (e.dtype == DType::i32)
-      flags = std::max(flags, e.bytes / size_of(DType::i32));
+      counts.push_back(e);
+  }
+  /// Elements of the largest all-reduce of whole numbers; 0: none. Under find_unused_parameters DDP
+  /// sums a flag for each parameter after the last bucket.
+  std::int64_t flags() const {
+    std::int64_t most = 0;
+    for (const Exchange& e : counts) most = std::max(most, e.bytes / size_of(DType::i32));
+    return most;
+  }
+  StepExchanges of_turn(int turn) const {
+    StepExchanges mine;
+    for (const auto* all : {&gradients, &counts})
+      for (const Exchange& e : *all)
+        if (e.turn == turn) mine.add(e);
+    return mine;
   }
 };
 
@@ -42,10 +57,11 @@ std::map<std::int32_t, StepExchanges> exchanges_of(const RankActivity& r) {
   std::map<std::int32_t, StepExchanges> steps;
   for (const auto& [step, positions] : all_reduces_by_step(r))
     for (const std::size_t i : positions)
-      steps[step].add({r.communications[i].bytes, r.communications[i].dtype});
+      steps[step].add(
+          {r.communications[i].bytes, r.communications[i].dtype, r.communications[i].turn});
   for (const Communication& c : r.communications)
     if (c.step >= 0 && c.op == CommOp::all_reduce && c.bytes > 0 && !may_be_gradients(c.dtype))
-      steps[c.step].add({c.bytes, c.dtype});
+      steps[c.step].add({c.bytes, c.dtype, c.turn});
   if (r.communications.empty())
     for (const Announced& a : r.announced)
       if (a.step >= 0 && a.op == CommOp::all_reduce && a.bytes > 0)
@@ -248,44 +264,144 @@ bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
   return true;
 }
 
-void check_against(BucketPlan& plan, const StepExchanges& step, const Job& job) {
-  Trial t{.exchanges = step.gradients, .ready = {}, .dtype = job.gradients.front().dtype};
-  std::int64_t total = 0;
-  for (const GradientRecord& g : job.gradients) {
-    t.ready.push_back(g.elements * size_of(g.dtype));
-    total += t.ready.back();
+/// Two models in one backward pass, each wrapped by itself: the gradients part in one place so that
+/// both parts follow DDP's own limits. No strategy cuts so.
+bool follows_with_two_models(BucketPlan& plan, const Trial& t) {
+  for (std::size_t at = 1; at < t.ready.size(); ++at) {
+    const std::span<const std::int64_t> all = t.ready;
+    const std::vector<std::int64_t> sent = t.sent();
+    std::vector<std::size_t> kept, kept_then;
+    const auto first = limits_of(all.first(at), sent, kept);
+    if (!first || ddp_options(*first) != "") continue;
+    const auto then =
+        limits_of(all.subspan(at), std::span(sent).subspan(kept.back() + 1), kept_then);
+    if (!then || ddp_options(*then) != "") continue;
+    plan.matches_rule = true;
+    plan.verdict =
+        fmt::format("two models in one backward pass, of {} and {} gradients, each by itself: {}",
+                    at, t.ready.size() - at, says("", wire_of(t.exchanges, t.dtype), 0));
+    return true;
   }
+  return false;
+}
+
+std::vector<std::int64_t> bytes_of(std::span<const GradientRecord> gradients) {
+  std::vector<std::int64_t> bytes;
+  for (const GradientRecord& g : gradients) bytes.push_back(g.elements * size_of(g.dtype));
+  return bytes;
+}
+
+void check_against(BucketPlan& plan, const StepExchanges& step,
+                   std::span<const GradientRecord> gradients) {
+  const Trial t{
+      .exchanges = step.gradients, .ready = bytes_of(gradients), .dtype = gradients.front().dtype};
+  const std::int64_t total = std::accumulate(t.ready.begin(), t.ready.end(), std::int64_t{0});
   // Flags for all parameters prove that option; without them it is assumed only if nothing else
   // fits.
-  const bool flagged = step.flags == std::ssize(t.ready);
+  const bool flagged = step.flags() == std::ssize(t.ready);
   if ((flagged && follows_registration(plan, t, kUnusedFlags)) || follows_ready_order(plan, t) ||
       follows_registration(plan, t, kSmallLast))
     return say_single(plan, total);
   const std::vector<std::int64_t> sent = t.sent();
   const std::int64_t more = std::accumulate(sent.begin(), sent.end(), std::int64_t{0}) - total;
-  if (step.flags > std::ssize(t.ready) && more > 0) return say_unused(plan, t, step.flags);
+  if (step.flags() > std::ssize(t.ready) && more > 0) return say_unused(plan, t, step.flags());
   if (more > 0 && sent.size() > 1 && follows_with_unused(plan, t, more)) return;
+  if (more == 0 && follows_with_two_models(plan, t)) return;
   plan.verdict =
       "not DDP's rule for this trace's gradients, whatever its limits: a hook, or exchanges of "
       "other tensors";
 }
 
+/// When the last pass of each turn of the step ended; empty: the trace does not say.
+std::map<int, std::int64_t> ends_of_turns(const RankActivity& r, std::int32_t step) {
+  std::map<int, std::int64_t> ends;
+  for (const BackwardPass& p : r.passes)
+    if (p.step == step)
+      for (const GradientRecord& g : p.gradients) ends[g.turn] = p.span.start_ns + g.ready_ns;
+  return ends;
+}
+
 /// DDP asks for its buckets while backward goes on, all but the last one. Were all of several that
 /// carry gradients asked for after it? False if the trace does not say.
 bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t step) {
-  std::int64_t end = INT64_MIN;  // the last pass of the step
-  for (const BackwardPass& p : r.passes)
-    if (p.step == step) end = std::max(end, p.span.end_ns);
-  if (end == INT64_MIN) return false;
+  const std::map<int, std::int64_t> ends = ends_of_turns(r, step);
   const auto carried = gradients_of_exchanges(job, r);
   std::size_t exchanges = 0;
-  for (std::size_t i = 0; i < carried.size(); ++i) {
+  for (std::size_t i = 0; i < carried.size() && !ends.empty(); ++i) {
     const Communication& c = r.communications[i];
     if (c.step != step || !carried[i]) continue;
-    if (c.ready_ns == kNotReady || c.ready_ns < end) return false;
+    const auto end = ends.find(job.gradients[to_index(carried[i]->last)].turn);
+    if (end == ends.end() || c.ready_ns == kNotReady || c.ready_ns < end->second) return false;
     ++exchanges;
   }
-  return exchanges > 1;
+  return exchanges > ends.size();
+}
+
+/// A step of several turns: the buckets of each are checked by themselves, and limits that fit all
+/// of them are the answer.
+void check_turns(BucketPlan& plan, const StepExchanges& step, const Job& job, int turns) {
+  std::vector<BucketPlan> plans;
+  LimitRanges both;
+  bool ready_order = true;
+  for (int turn = 0; turn < turns; ++turn) {
+    const StepExchanges mine = step.of_turn(turn);
+    BucketPlan& one = plans.emplace_back();
+    take_buckets(one, mine.gradients);
+    if (job.gradients.empty()) {
+      check_limits(one);
+      continue;
+    }
+    const auto of_turn = std::ranges::equal_range(job.gradients, turn, {}, &GradientRecord::turn);
+    check_against(one, mine, of_turn);
+    std::vector<std::size_t> kept;
+    const auto limits =
+        limits_of(bytes_of(of_turn), carried(mine.gradients, job.gradients.front().dtype), kept);
+    ready_order &= limits.has_value();
+    if (!limits) continue;
+    for (const auto part : {&LimitRanges::first, &LimitRanges::rest})
+      (both.*part) = {std::max((both.*part).low, ((*limits).*part).low),
+                      std::min((both.*part).high, ((*limits).*part).high)};
+  }
+  const BucketPlan& first = plans.front();
+  const auto alike = [&first](const BucketPlan& p) { return p.strategy == first.strategy; };
+  plan.matches_rule =
+      std::all_of(plans.begin(), plans.end(), [](const BucketPlan& p) { return p.matches_rule; });
+  plan.verdict = fmt::format(
+      "{} models are trained in turn, or one so many times, each with an update of its own: ",
+      turns);
+  const auto options = plan.matches_rule && ready_order ? ddp_options(both) : std::nullopt;
+  if (!std::all_of(plans.begin(), plans.end(), alike) && options && !job.gradients.empty()) {
+    const auto wire = wire_of(step.gradients, job.gradients.front().dtype);
+    plan.strategy = strategy_text(*options, wire);
+    plan.verdict += "each " + says(*options, wire, 0);
+  } else if (std::all_of(plans.begin(), plans.end(), alike)) {
+    plan.strategy = first.strategy;
+    plan.verdict += "each " + first.verdict;
+  } else {
+    for (int turn = 0; turn < turns; ++turn)
+      plan.verdict +=
+          fmt::format("{}{}: {}", turn == 0 ? "" : "; ", turn + 1, plans[to_index(turn)].verdict);
+  }
+}
+
+/// A Timeline that says its strategy is asked for no rule. Of a collective in two halves the first
+/// one counts; payloads that are gathered have but one.
+std::optional<BucketPlan> as_stated(const Job& job) {
+  for (const RankActivity& r : job.ranks) {
+    std::map<std::int32_t, std::vector<std::int64_t>> sent, gathered;  // by step
+    for (const Communication& c : r.communications)
+      if (c.step >= 0 && c.gradients && c.bytes > 0 && c.op != CommOp::broadcast)
+        (c.op == CommOp::all_gather ? gathered : sent)[c.step].push_back(c.bytes);
+    const auto& steps = sent.empty() ? gathered : sent;
+    if (steps.empty()) continue;
+    BucketPlan plan;
+    plan.bytes = steps.rbegin()->second;
+    plan.step = r.steps[to_index(steps.rbegin()->first)].number;
+    plan.strategy = job.strategy;
+    plan.verdict = fmt::format("{}, as the Timeline says", job.strategy);
+    return plan;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -307,6 +423,7 @@ std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_byt
 
 std::optional<BucketPlan> check_buckets(const Job& job) {
   if (!job.sharding.empty()) return std::nullopt;
+  if (!job.strategy.empty()) return as_stated(job);
   for (const RankActivity& r : job.ranks) {
     const auto steps = exchanges_of(r);
     if (steps.empty()) continue;
@@ -330,10 +447,12 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
           "{} exchanges, all asked for after the backward pass: nothing overlaps. "
           "DistributedDataParallel sends buckets while backward goes on",
           plan.bytes.size());
+    else if (const int turns = turns_of(job); turns > 1)
+      check_turns(plan, exchanged, job, turns);
     else if (job.gradients.empty())
       check_limits(plan);
     else
-      check_against(plan, exchanged, job);
+      check_against(plan, exchanged, job.gradients);
     return plan;
   }
   return std::nullopt;

@@ -62,23 +62,26 @@ Sent sent_in_steps(const Job& job) {
 }
 
 /// What FSDP does over a mesh of (N, 1), or without sharding: nothing is gathered or scattered, and
-/// all ranks sum gradients as large as backward made them.
+/// all ranks sum gradients as large as backward made them; of unknown sizes, sums after forward.
 bool sums_whole_gradients(const Job& job, const Sent& sent) {
   constexpr double kWhole = 0.9;
   const bool parts = std::any_of(sent.times.begin(), sent.times.end(), [](const auto& times) {
     return times.first != CommOp::all_reduce && times.first != CommOp::broadcast &&
            times.first != CommOp::barrier;
   });
+  if (parts || !sent.any(CommOp::all_reduce) || sent.summed_in_part > 0) return false;
+  const std::int64_t summed = sent.of(CommOp::all_reduce);
+  if (job.gradients.empty()) return 2 * sent.summed_in_forward <= summed;
   std::size_t steps = 0;
   for (const RankActivity& r : job.ranks) steps += r.steps.size();
-  return !parts && sent.summed_in_part == 0 && !job.gradients.empty() &&
-         static_cast<double>(sent.of(CommOp::all_reduce)) >=
-             kWhole * static_cast<double>(dense_bytes(job)) * static_cast<double>(steps);
+  return static_cast<double>(summed) >=
+         kWhole * static_cast<double>(dense_bytes(job)) * static_cast<double>(steps);
 }
 
 }  // namespace
 
 std::string sharding_of(const Job& job) {
+  if (!job.strategy.empty()) return "";  // every strategy is of whole gradients on every rank
   const Sent sent = sent_in_steps(job);
   if (!job.sharding_names.empty() && !sums_whole_gradients(job, sent))
     return fmt::format("{} (its own annotations)", job.sharding_names.front());

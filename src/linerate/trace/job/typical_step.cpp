@@ -25,12 +25,13 @@ int passes_to_an_update(const Job& job) {
   return passes.empty() ? job.accumulation.marks : std::max(1, most_common(passes) / job.updates);
 }
 
-/// Elements, type, layer, rows.
-using Signature = std::vector<std::tuple<std::int64_t, DType, int, std::int64_t>>;
+/// Elements, type, layer, rows, turn.
+using Signature = std::vector<std::tuple<std::int64_t, DType, int, std::int64_t, int>>;
 
 Signature signature_of(const std::vector<GradientRecord>& gradients) {
   Signature s;
-  for (const GradientRecord& g : gradients) s.emplace_back(g.elements, g.dtype, g.layer, g.rows);
+  for (const GradientRecord& g : gradients)
+    s.emplace_back(g.elements, g.dtype, g.layer, g.rows, g.turn);
   return s;
 }
 
@@ -55,6 +56,15 @@ std::int64_t typical(const std::vector<std::vector<const BackwardPass*>>& ranks,
 }
 
 }  // namespace
+
+int turns_of(const Job& job) {
+  if (!job.gradients.empty()) return job.gradients.back().turn + 1;
+  int last = 0;
+  for (const RankActivity& r : job.ranks)
+    for (const Communication& c : r.communications)
+      if (c.step >= 0 && c.gradients && carries_gradients(c.op)) last = std::max(last, c.turn);
+  return last + 1;
+}
 
 std::string layer_name(const Job& job, int layer) {
   return fmt::format("layer{}", static_cast<int>(job.layers.size()) - 1 - layer);

@@ -28,6 +28,10 @@ Key most_common(const std::map<Key, int>& counts) {
 /// The last pass of each of its steps, over the job's typical gradients.
 std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank);
 
+/// How many backward passes with an update of their own a step has (GradientRecord::turn): as its
+/// gradients say, or without them its exchanges.
+int turns_of(const Job& job);
+
 /// What the layers and gradients of Job are called, as traces know no names, in Workload and
 /// Timeline alike: "layer3", in forward order, and "layer3.gradient7", in ready order.
 std::string layer_name(const Job& job, int layer);

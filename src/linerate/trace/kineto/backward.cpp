@@ -53,8 +53,8 @@ std::span<const CpuOp* const> within(const Ops& ops, Span window) {
 
 class BackwardReader {
  public:
-  explicit BackwardReader(const KinetoTrace& t)
-      : t_(t), clock_(t, LaunchTimes(t), {INT64_MIN, INT64_MAX}) {
+  BackwardReader(const KinetoTrace& t, const GradientCalls& calls)
+      : t_(t), calls_(calls), clock_(t, LaunchTimes(t), {INT64_MIN, INT64_MAX}) {
     for (const CpuOp& op : t.ops) {
       if (is_gradient(op) || is_node(op)) nodes_.push_back(&op);
       if (t.names[op.name].layer != LayerOperator::none) operators_.push_back(&op);
@@ -67,14 +67,42 @@ class BackwardReader {
     const Span window = t_.steps[to_index(step)].span;
     const std::span<const CpuOp* const> nodes = within(nodes_, window);
     if (!all_gradients_have_sizes(nodes)) return;
-    for (const Ops& part : passes_in(nodes)) {
-      BackwardPass pass = pass_of(part);
+    const std::vector<Ops> turns = in_turns(window, nodes);
+    const bool several = turns.size() > 1;
+    for (const Ops& part :
+         several ? std::vector<Ops>(1, last_passes_of(turns)) : passes_in(nodes)) {
+      BackwardPass pass = pass_of(part, several ? window.start_ns : INT64_MAX);
       pass.step = step;
       if (!pass.gradients.empty()) passes.push_back(std::move(pass));
     }
   }
 
  private:
+  /// Nodes by the turn of the step that they are of, if each of several has gradients.
+  std::vector<Ops> in_turns(Span step, std::span<const CpuOp* const> nodes) const {
+    std::vector<Ops> turns(1);
+    for (const CpuOp* op : nodes) {
+      const auto turn = to_index(calls_.turn_of(step.start_ns, op->span.start_ns));
+      if (turn >= turns.size()) turns.resize(turn + 1);
+      turns[turn].push_back(op);
+    }
+    const bool all = std::all_of(turns.begin(), turns.end(), [this](const Ops& ops) {
+      return std::any_of(ops.begin(), ops.end(),
+                         [this](const CpuOp* op) { return is_gradient(*op); });
+    });
+    return all ? turns : std::vector<Ops>{Ops(nodes.begin(), nodes.end())};
+  }
+
+  /// What adds up within a turn is exchanged after its last pass.
+  Ops last_passes_of(const std::vector<Ops>& turns) {
+    Ops all;
+    for (const Ops& turn : turns) {
+      const Ops last = passes_in(turn).back();
+      all.insert(all.end(), last.begin(), last.end());
+    }
+    return all;
+  }
+
   bool is_gradient(const CpuOp& op) const {
     return t_.names[op.name].kind == NameKind::accumulate_grad;
   }
@@ -159,7 +187,8 @@ class BackwardReader {
     return within(operators_, window);
   }
 
-  BackwardPass pass_of(const Ops& nodes) const {
+  /// Turns count from `turns_from`; after all nodes: there are none.
+  BackwardPass pass_of(const Ops& nodes, std::int64_t turns_from) const {
     BackwardPass pass;
     std::string kind;
     bool fresh = false;
@@ -193,7 +222,8 @@ class BackwardReader {
                                 .dtype = op->dtype,
                                 .ready_ns = ready - begin,
                                 .layer = static_cast<int>(pass.layers.size()) - 1,
-                                .rows = rows_of(shape)});
+                                .rows = rows_of(shape),
+                                .turn = calls_.turn_of(turns_from, op->span.start_ns)});
     }
     pass.span = {begin, node_begin};
     weights.describe(pass.layers, pass.gradients);
@@ -201,6 +231,7 @@ class BackwardReader {
   }
 
   const KinetoTrace& t_;
+  const GradientCalls& calls_;
   DeviceClock clock_;
   Ops nodes_;      // of autograd, with the gradients between them
   Ops operators_;  // that tell the shapes of layers
@@ -209,13 +240,13 @@ class BackwardReader {
 
 }  // namespace
 
-std::vector<BackwardPass> backward_passes(const KinetoTrace& trace) {
+std::vector<BackwardPass> backward_passes(const KinetoTrace& trace, const GradientCalls& calls) {
   std::vector<BackwardPass> passes;
   const bool any = std::any_of(trace.ops.begin(), trace.ops.end(), [&](const CpuOp& op) {
     return trace.names[op.name].kind == NameKind::accumulate_grad;
   });
   if (!any || trace.steps.empty()) return passes;
-  BackwardReader reader(trace);
+  BackwardReader reader(trace, calls);
   for (std::size_t s = 0; s < trace.steps.size(); ++s)
     reader.add_step(static_cast<std::int32_t>(s), passes);
   return passes;

@@ -1,19 +1,43 @@
 #include "linerate/trace/kineto/gradient_calls.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace linerate::trace {
 
 GradientCalls::GradientCalls(const KinetoTrace& t) {
-  std::vector<Span> steps;
+  std::map<std::int64_t, std::vector<Span>> steps, nodes;  // by thread
   for (const CpuOp& op : t.ops) {
     const NameInfo& name = t.names[op.name];
-    if (name.kind == NameKind::evaluate) backward_.push_back(op.span.start_ns);
+    if (name.kind == NameKind::evaluate)
+      backward_.push_back(op.span.start_ns), nodes[op.tid].push_back(op.span);
     if (name.kind == NameKind::optimizer && name.text.starts_with("Optimizer.step#"))
-      steps.push_back(op.span);
+      steps[op.tid].push_back(op.span);
   }
   std::sort(backward_.begin(), backward_.end());
-  optimizer_ = union_of(std::move(steps));  // one may wrap another
+  for (auto& [tid, spans] : steps) {
+    optimizer_.insert(optimizer_.end(), spans.begin(), spans.end());
+    const SpanSet own = difference_of(union_of(std::move(spans)), union_of(nodes[tid]));
+    updates_.insert(updates_.end(), own.begin(), own.end());
+  }
+  optimizer_ = union_of(std::move(optimizer_));  // one may wrap another
+  updates_ = union_of(std::move(updates_));
+}
+
+bool GradientCalls::backward_in(Span window) const {
+  const auto node = std::lower_bound(backward_.begin(), backward_.end(), window.start_ns);
+  return node != backward_.end() && *node <= window.end_ns;
+}
+
+int GradientCalls::turn_of(std::int64_t step_began_ns, std::int64_t called_ns) const {
+  int turn = 0;
+  std::int64_t since = step_began_ns;
+  for (auto update =
+           std::lower_bound(updates_.begin(), updates_.end(), Span{step_began_ns, INT64_MIN});
+       update != updates_.end() && update->end_ns <= called_ns; ++update)
+    if (backward_in({since, update->start_ns}) && backward_in({update->end_ns, called_ns}))
+      ++turn, since = update->end_ns;
+  return turn;
 }
 
 bool GradientCalls::may_carry(std::int64_t called_ns) const {
@@ -23,8 +47,7 @@ bool GradientCalls::may_carry(std::int64_t called_ns) const {
   if (after == optimizer_.begin()) return backward_.front() <= called_ns;
   const Span& last = *(after - 1);
   if (called_ns < last.end_ns) return true;  // asked for by the optimizer itself
-  const auto node = std::lower_bound(backward_.begin(), backward_.end(), last.end_ns);
-  return node != backward_.end() && *node <= called_ns;
+  return backward_in({last.end_ns, called_ns});
 }
 
 }  // namespace linerate::trace

@@ -1,4 +1,5 @@
-// Private: which communications may carry gradients, by when the host asked for them.
+// Private: which communications may carry gradients, and what turn of a step they belong to, by when
+// the host asked for them.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,16 @@ class GradientCalls {
 
   /// True if the trace has no backward pass or no optimizer.
   bool may_carry(std::int64_t called_ns) const;
+  /// How many updates since the step began have a backward pass before them and another one after
+  /// them, up to this call: models that are trained in turn, or one twice.
+  int turn_of(std::int64_t step_began_ns, std::int64_t called_ns) const;
 
  private:
+  bool backward_in(Span window) const;
+
   std::vector<std::int64_t> backward_;  // begins of autograd's nodes, ascending
   std::vector<Span> optimizer_;         // steps of it: disjoint, by start
+  std::vector<Span> updates_;           // of these, not within the backward pass
 };
 
 }  // namespace linerate::trace

@@ -116,7 +116,7 @@ class RankBuilder {
     add_exchange_work();
     add_phases();
     add_announced();
-    rank_.passes = backward_passes(t_);
+    rank_.passes = backward_passes(t_, calls_);
     for (std::string& note : uneven_.notes()) job_.notes.push_back(std::move(note));
     sort_by_start(rank_.communications);
     note_absences(t_, rank_, job_);
@@ -127,6 +127,10 @@ class RankBuilder {
   }
 
  private:
+  int turn_of(std::int32_t step, std::int64_t called_ns) const {
+    return step < 0 ? 0 : calls_.turn_of(t_.steps[to_index(step)].span.start_ns, called_ns);
+  }
+
   void add_device_events() {
     const LaunchJoin join(t_);
     const DeviceClock clock(t_, launches_, {INT64_MIN, INT64_MAX});
@@ -194,6 +198,7 @@ class RankBuilder {
     else if (!before.holds(e))
       c.step = step_.on_device(e.span.start_ns);
     c.gradients &= origin.launch == nullptr || calls_.may_carry(origin.launch->start_ns);
+    if (origin.launch != nullptr) c.turn = turn_of(c.step, origin.launch->start_ns);
     // A communication stream waits for the work that was launched before, not for the host.
     if (origin.launch != nullptr)
       c.ready_ns =
@@ -219,6 +224,7 @@ class RankBuilder {
       if (h.called_ns >= 0) c.ready_ns = std::min(h.called_ns, c.span.start_ns);
       c.step = step_.of_host(h.mark->span.start_ns);
       c.gradients &= h.called_ns < 0 || calls_.may_carry(h.called_ns);
+      if (h.called_ns >= 0) c.turn = turn_of(c.step, h.called_ns);
       rank_.communications.push_back(c);
     }
     if (rank_.communications.empty() && !runs_on_cpu(t_)) return;

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/exposed_communication.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 
@@ -90,9 +92,12 @@ std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
 }
 
 std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number) {
-  const auto found = std::find_if(steps.begin(), steps.end(),
-                                  [number](const StepSpan& s) { return s.number == number; });
-  return found == steps.end() ? -1 : static_cast<std::int32_t>(found - steps.begin());
+  const auto found =
+      std::lower_bound(steps.begin(), steps.end(), number,
+                       [](const StepSpan& s, std::int64_t n) { return s.number < n; });
+  return found == steps.end() || found->number != number
+             ? -1
+             : static_cast<std::int32_t>(found - steps.begin());
 }
 
 /// Distinct values, numbered in the order in which they came.
@@ -176,10 +181,61 @@ void keep_cycle(RankActivity& rank) {
     if (c.span.end_ns > end_ns) c.bytes = -1;
 }
 
+/// What a recorded training step says of its gradients: backward by layer, and the copy of each
+/// gradient into its bucket, which has its size.
+struct StepGradients {
+  struct Copied {
+    std::int64_t ready_ns = 0, bytes = 0;
+    std::int32_t parameter = 0;
+  };
+  std::vector<Copied> copies;
+  std::vector<std::pair<Span, std::int32_t>> layers;  // backward, set of parameters
+
+  void add(const doc::Timeline& t, const doc::Event& e) {
+    if (e.kind == doc::TaskKind::backward)
+      layers.push_back({{e.start_ns, e.end_ns}, e.set});
+    else if (e.kind == doc::TaskKind::copy && e.set >= 0 && e.bytes > 0 &&
+             t.parameter_sets[to_index(e.set)].size() == 1)
+      copies.push_back({e.ready_ns >= 0 ? e.ready_ns : e.start_ns, e.bytes,
+                        t.parameter_sets[to_index(e.set)].front()});
+  }
+
+  /// No gradients unless every parameter has a copy. Documents say no element type: f32.
+  BackwardPass pass(const doc::Timeline& t, std::int32_t step) {
+    BackwardPass pass{.step = step, .span = {}, .gradients = {}, .layers = {}};
+    std::stable_sort(copies.begin(), copies.end(),
+                     [](const Copied& a, const Copied& b) { return a.ready_ns < b.ready_ns; });
+    std::sort(layers.begin(), layers.end());
+    if (layers.empty()) return pass;
+    pass.span = {layers.front().first.start_ns, layers.back().first.end_ns};
+    std::map<std::int32_t, int> layer_of;
+    for (const auto& [span, set] : layers) {
+      if (set < 0) continue;
+      pass.layers.push_back({.kind = "", .backward_ns = span.length()});
+      for (const std::int32_t p : t.parameter_sets[to_index(set)])
+        layer_of.try_emplace(p, static_cast<int>(pass.layers.size()) - 1);
+    }
+    std::set<std::int32_t> seen;
+    for (const Copied& c : copies) {
+      const auto layer = layer_of.find(c.parameter);
+      if (layer == layer_of.end() || !seen.insert(c.parameter).second) continue;
+      pass.gradients.push_back({.elements = c.bytes / size_of(DType::f32),
+                                .ready_ns = std::max<std::int64_t>(
+                                    pass.gradients.empty() ? 0 : pass.gradients.back().ready_ns,
+                                    c.ready_ns - pass.span.start_ns),
+                                .layer = layer->second,
+                                .rows = 0});
+    }
+    if (seen.size() != layer_of.size()) pass.gradients.clear();
+    return pass;
+  }
+};
+
 }  // namespace
 
 Job job_of(const doc::Timeline& t) {
   Job job;
+  job.strategy = t.strategy;
   job.world_size = t.ranks;
   job.origin_ns = t.origin_ns;
   if (t.device != "cpu") job.device = t.device;
@@ -200,15 +256,21 @@ Job job_of(const doc::Timeline& t) {
     std::sort(activity.steps.begin(), activity.steps.end(),
               [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
   std::map<std::int32_t, std::vector<PhaseSpan>> work;
+  std::map<std::pair<std::int32_t, std::int32_t>, StepGradients> gradients;  // by rank and step
   for (const doc::Event& e : t.events) {
     RankActivity& r = ranks[e.rank];
     const Span span{e.start_ns, e.end_ns};
+    if (const std::int32_t step = position_of(r.steps, e.step); step >= 0)
+      gradients[{e.rank, step}].add(t, e);
     if (doc::is_communication(e.kind)) {
       static const std::string kNone;
       const std::string& name = e.name >= 0 ? t.names[to_index(e.name)] : kNone;
       Communication c{
           .span = span, .op = op_of(e.kind, name), .group_size = t.ranks, .bytes = e.bytes};
-      c.gradients = e.set >= 0 || !names_parameters;
+      // What K-FAC broadcasts comes of gradients, by whatever it is called; buffers do not.
+      const bool of_kfac = e.kind == doc::TaskKind::broadcast && t.mode != "imported" &&
+                           name.find(doc::name_of(doc::Content::buffers)) == std::string::npos;
+      c.gradients = e.set >= 0 || !names_parameters || of_kfac;
       if (e.ready_ns != -1) c.ready_ns = e.ready_ns;
       if (e.group >= 0) {
         const doc::RankGroup& group = t.groups[to_index(e.group)];
@@ -225,6 +287,9 @@ Job job_of(const doc::Timeline& t) {
       work[e.rank].push_back({span, phase_of(e.kind)});
     }
   }
+  for (auto& [at, step] : gradients)
+    if (BackwardPass pass = step.pass(t, at.second); !pass.gradients.empty())
+      ranks[at.first].passes.push_back(std::move(pass));
   for (auto& [rank, activity] : ranks) {
     activity.rank = rank;
     activity.source = t.source;

@@ -64,8 +64,27 @@ TEST(Present, AnotherJobThanTheRecordedOneIsNotComparedWithIt) {
 TEST(Present, AnUnknownStrategyIsNotTakenForDdp) {
   AdviseOptions options;
   options.current_is_known = false;
-  EXPECT_THAT(advise(recorded(1), cluster(10), options).present,
-              StartsWith("Present strategy unknown: measured 1.00 s. "));
+  const double ddp_s = find(advise(workload(), cluster(10), options), "ddp")->step_s->value;
+  // The recorded step is what others are compared with: what changes is judged by it, and not by
+  // what ddp would take.
+  int changes = 0;
+  for (const double times : {0.1, 2.0}) {
+    const double step_s = times * ddp_s;
+    const doc::Advice a = advise(recorded(step_s), cluster(10), options);
+    EXPECT_EQ(a.current, "the exchange as recorded");
+    EXPECT_EQ(a.confidence, doc::Confidence::unchecked);
+    EXPECT_THAT(a.present, StartsWith("No strategy of linerate's is known to exchange as the job"));
+    const double best_s = a.candidates.front().step_s->value;
+    EXPECT_EQ(a.verdict == doc::AdviceVerdict::change, best_s < 0.98 * step_s);
+    EXPECT_NEAR(a.candidates.front().over_current->value, best_s / step_s, 1e-9);
+    EXPECT_THAT(a.sentence, StartsWith(a.verdict == doc::AdviceVerdict::change
+                                           ? "Change the exchange as recorded to "
+                                           : "Do nothing: "));
+    changes += a.verdict == doc::AdviceVerdict::change;
+    EXPECT_EQ(report::to_text(a, true).find("from ddp"), std::string::npos);
+    EXPECT_TRUE(a.ceilings.empty());
+  }
+  EXPECT_EQ(changes, 1);
 }
 
 }  // namespace

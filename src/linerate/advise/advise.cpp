@@ -167,7 +167,8 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
   a.best = a.verdict == doc::AdviceVerdict::change       ? simplest
            : a.verdict == doc::AdviceVerdict::do_nothing ? a.current
                                                          : fastest.strategy;
-  a.sentence = sentence_of(a, in_use, fastest, named(a, a.best), least_gain);
+  const bool change = a.verdict == doc::AdviceVerdict::change;
+  a.sentence = sentence_of(a, in_use, fastest, change ? named(a, a.best) : fastest, least_gain);
 }
 
 using JudgedList = std::vector<Judged>;  // best first
@@ -323,21 +324,23 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   a.bandwidth_bit_per_s =
       kBitsPerByte * (options.bandwidth ? options.bandwidth->value : evaluator.line_bytes_per_s());
   a.one_rank_step_s = workload.one_rank_step_s();
-  a.current = in_use.candidate.strategy;
+  const std::optional<doc::Candidate> recorded = as_recorded(evaluator, options);
+  const doc::Candidate present = recorded.value_or(in_use.candidate);
+  a.current = present.strategy;
   a.notes = std::move(space.notes);
   set_exposed(evaluator, judged, options);
   for (Judged& j : judged) {
-    if (j.candidate.target_s && in_use.candidate.target_s)
-      j.candidate.over_current = over(j.candidate, in_use.candidate);
-    j.candidate.reason = reason_of(j, in_use.candidate, dense, a.one_rank_step_s, options, cluster);
+    if (j.candidate.target_s && present.target_s)
+      j.candidate.over_current = over(j.candidate, present);
+    j.candidate.reason = reason_of(j, present, dense, a.one_rank_step_s, options, cluster);
     a.candidates.push_back(j.candidate);
   }
-  compare_present(a, in_use.candidate, a.candidates.front(), evaluator, options);
-  conclude(a, in_use.candidate, simplest, options.least_gain);
+  compare_present(a, present, a.candidates.front(), evaluator, options);
+  conclude(a, present, simplest, options.least_gain);
   say_bound(a, judged);
   {
     const Stage stage(evaluator.progress(), work.ceilings);
-    a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
+    if (!recorded) a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
   }
   {
     const Stage stage(evaluator.progress(), work.bandwidths);
@@ -355,8 +358,8 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
          about_compression(judged, dense, ratio_for_full_use(evaluator, options), options))
       a.notes.push_back(std::move(note));
   }
-  a.stragglers = stragglers(evaluator, *in_use.outcome, options);
-  lead_with_stragglers(a, in_use.candidate, options.least_gain);
+  if (!recorded) a.stragglers = stragglers(evaluator, *in_use.outcome, options);
+  lead_with_stragglers(a, present, options.least_gain);
   add_notes(a, judged, options, evaluator);
   {
     const Stage stage(evaluator.progress(), work.beyond);

@@ -16,6 +16,11 @@ bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& f
   return std::abs(measured_s - step.value) > std::max(0.0, gain_s);
 }
 
+bool was_measured_so(const Evaluator& evaluator, const AdviseOptions& options) {
+  const auto& recorded = evaluator.workload().recorded;
+  return recorded && recorded->ranks == evaluator.ranks() && !options.bandwidth && !options.latency;
+}
+
 std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_known) {
   std::string predicted = format_time(step.value);
   if (step.has_interval())
@@ -23,9 +28,9 @@ std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_kno
   const std::string measured = format_time(*a.measured_step_s);
   if (!is_known)
     return fmt::format(
-        "Present strategy unknown: measured {}. No prediction of it could be held against that, so "
-        "what follows is not to be trusted; {}, with which others are compared, is predicted {}.",
-        measured, a.current, predicted);
+        "No strategy of linerate's is known to exchange as the job does: others are compared with "
+        "its step as recorded, {}, and no prediction of it could be held against that.",
+        measured);
   return fmt::format("Present strategy {}: measured {}, predicted {}.", a.current, measured,
                      predicted) +
          (a.confidence == doc::Confidence::low
@@ -37,15 +42,22 @@ std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_kno
 
 }  // namespace
 
+std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator,
+                                          const AdviseOptions& options) {
+  if (options.current_is_known || !was_measured_so(evaluator, options)) return std::nullopt;
+  doc::Candidate c;
+  c.strategy = "the exchange as recorded";
+  c.step_s = c.target_s = doc::Bounded{evaluator.workload().recorded->step_s};
+  return c;
+}
+
 void compare_present(doc::Advice& a, const doc::Candidate& in_use, const doc::Candidate& fastest,
                      const Evaluator& evaluator, const AdviseOptions& options) {
-  const doc::Workload& workload = evaluator.workload();
-  if (!workload.recorded || workload.recorded->ranks != evaluator.ranks()) return;
-  if (options.bandwidth || options.latency) return;
-  a.measured_step_s = workload.recorded->step_s;
-  const bool is_low =
-      !options.current_is_known || misses(*a.measured_step_s, *in_use.step_s, fastest);
-  a.confidence = is_low ? doc::Confidence::low : doc::Confidence::checked;
+  if (!was_measured_so(evaluator, options)) return;
+  a.measured_step_s = evaluator.workload().recorded->step_s;
+  if (options.current_is_known)
+    a.confidence = misses(*a.measured_step_s, *in_use.step_s, fastest) ? doc::Confidence::low
+                                                                       : doc::Confidence::checked;
   a.present = in_words(a, *in_use.step_s, options.current_is_known);
 }
 

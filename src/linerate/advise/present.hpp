@@ -1,16 +1,22 @@
 // The step of the strategy in use as it was measured, next to its prediction.
 #pragma once
 
+#include <optional>
+
 #include "linerate/advise/advise_options.hpp"
 #include "linerate/advise/evaluator.hpp"
 #include "linerate/doc/advice.hpp"
 
 namespace linerate::advise {
 
+/// The recorded step in place of a strategy, for others to be compared with: if the Workload's
+/// source measured the job so, and exchanged as no strategy does, or nothing says by which.
+std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator, const AdviseOptions& options);
+
 /// If the Workload's source measured the job on as many ranks, over a network that the options
 /// leave as it is: sets measured_step_s, present and confidence. The prediction misses if what was
 /// measured lies outside its interval; where the Cluster states none, if it is further off than
-/// `fastest` is predicted to gain; and if nothing says which strategy that was.
+/// `fastest` is predicted to gain. Without a strategy in use nothing can be checked.
 void compare_present(doc::Advice& advice, const doc::Candidate& in_use,
                      const doc::Candidate& fastest, const Evaluator& evaluator,
                      const AdviseOptions& options);

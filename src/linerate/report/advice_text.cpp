@@ -141,8 +141,8 @@ std::string to_text(const doc::Advice& a, bool all) {
   out += fmt::format(", one rank alone {}\n", format_time(a.one_rank_step_s));
   out += candidates_of(a, all);
   out += late_ranks_of(a);
-  out += "\nCeiling of each remedy, from " + a.named(a.current) + "\n";
-  out += ceilings_of(a);
+  if (!a.ceilings.empty())
+    out += "\nCeiling of each remedy, from " + a.named(a.current) + "\n" + ceilings_of(a);
   out += "\nWhere the answer changes\n";
   for (const doc::TurningPoint& t : a.turning_points) out += turning_of(t, a);
   if (a.turning_points.empty()) out += "  nowhere within a factor of 1000 of this bandwidth\n";

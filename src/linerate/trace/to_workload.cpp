@@ -248,6 +248,11 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
   if (b.buckets) w.current = b.buckets->strategy;
   const int ranks = std::max(b.world_size, static_cast<int>(job.ranks.size()));
   if (b.step_s && alone.time && ranks > 1) w.recorded = doc::RecordedStep{*b.step_s, ranks};
+  if (w.recorded && w.current.empty())
+    notes.push_back(fmt::format(
+        "the Workload has no current, since no strategy of linerate's exchanges as this "
+        "job does: whatif and advise begin from its step as recorded, {} on {} ranks",
+        format_time(w.recorded->step_s), ranks));
   if (!job.ranks.empty() && !job.ranks.front().steps.empty()) {
     std::int64_t broadcast = 0;
     for (const Communication& c : job.ranks.front().communications)

@@ -97,6 +97,11 @@ class Asking {
           "the Workload does not know its one-rank step, so step times and scaling factors are "
           "unknown; give --step-time");
     if (!workload_.step_origin.empty()) note(doc::step_in_words(workload_));
+    if (workload_.recorded && workload_.current.empty())
+      note(fmt::format(
+          "no strategy of linerate's exchanges as the job did when it was recorded: its "
+          "step took {} on {} ranks, and predictions are to be compared with that",
+          format_time(workload_.recorded->step_s), workload_.recorded->ranks));
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
     predict_all();
     return std::move(answer_);

@@ -1,5 +1,5 @@
-// Private: which communications may carry gradients, and what turn of a step they belong to, by when
-// the host asked for them.
+// Private: which communications may carry gradients, and what turn of a step they belong to, by
+// when the host asked for them.
 #pragma once
 
 #include <cstdint>

@@ -1491,13 +1491,25 @@ def auto_is_ddp_bit_for_bit_through_new_plans():
 @use
 def auto_stays_with_its_plan_while_steps_are_as_predicted():
     model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"))
+    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"), most_above_ddp=float("inf"))
     loop(dp, sgd(model.parameters()), 12)
     assert dp.plan_number == 1, dp.plan_number
     if dist.get_rank() == 0:
         assert len(json.loads(dp.report().to_json())["steps"]) == 9 * dist.get_world_size()
     else:
         dp.report()
+    dp.close()
+
+
+@use
+def auto_does_not_stay_with_what_a_trial_refutes():
+    """Where a message takes a second, one bucket is predicted shorter than ddp's two; on these links it saves nothing like that."""
+    model = nn.Sequential(nn.Linear(10, 60_000), nn.Tanh(), nn.Linear(60_000, 5))
+    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"), most_above_ddp=-1,
+                         cluster=CLUSTER % (dist.get_world_size(), "16 Mbit/s", "1 s"))
+    loop(dp, sgd(model.parameters()), 18, data=lambda step: rows_like(model, step))
+    assert "was tried in turn with ddp" in dp.trial and dp.trial.endswith("ddp runs"), dp.trial
+    assert dp.plan()["strategy"] == "ddp" and dp.plan_number == 2 and not dp.plan_is_final
     dp.close()
 
 

@@ -219,6 +219,9 @@ TEST(Auto, WhatItChoosesHasToBeatDdp) {
         run.window(5), run.window(5);
         if (longer) {
           EXPECT_NE(run.planner.plan()->strategy, choice);
+          // Of a trial that is under way there is no result, not even that of the one before.
+          EXPECT_EQ(run.planner.trial().has_value(),
+                    run.planner.trial_in_words().find(choice + " was tried") != std::string::npos);
         }
       });
   EXPECT_GE(tried, 2);

@@ -133,6 +133,7 @@ void RunPlanner::try_choice() {
   const bool has_won = tried_ && !gave_up_ && doc::to_text(*tried_) == choice;
   if (!tries() || has_won || choice == doc::to_text(with_ddp(options_.strategy))) return;
   tried_ = options_.strategy;
+  trial_result_.reset();
   options_.strategy = with_ddp(options_.strategy);
   trial_.emplace(options_.measured_steps);
   make_plan();

@@ -23,16 +23,16 @@ class Advice:
     def __init__(self, document, table, whole_table):
         self._document, self._whole_table = document, whole_table
         self.verdict, self.best, self.current = document["verdict"], document["best"], document["current"]
-        self.confidence = document["confidence"]
+        self.confidence = document.get("confidence", "unchecked")
         self.text = self._with_script(table)
 
     def _with_script(self, table):
         """What to do in the script, after the measured and predicted step that a table may begin with."""
-        present, rest = table.split("\n", 1) if self._document["present"] else ("", table)
+        present, rest = table.split("\n", 1) if self._document.get("present") else ("", table)
         return "\n".join(filter(None, (present, f"{self._in_the_script()}\n\n{rest}")))
 
     def _in_the_script(self):
-        in_words = {c["strategy"]: c.get("named") for c in self._document["candidates"]}
+        in_words = {c["strategy"]: c.get("named") for c in self._document.get("candidates", ())}
         now, best = (in_words.get(s) or f'strategy="{s}" in DataParallel(...)' for s in (self.current, self.best))
         if self.verdict == "change":
             return f"Change {now} to {best}."

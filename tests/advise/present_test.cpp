@@ -64,7 +64,8 @@ TEST(Present, AnotherJobThanTheRecordedOneIsNotComparedWithIt) {
 TEST(Present, AnUnknownStrategyIsNotTakenForDdp) {
   AdviseOptions options;
   options.current_is_known = false;
-  const double ddp_s = find(advise(workload(), cluster(10), options), "ddp")->step_s->value;
+  const doc::Advice unmeasured = advise(workload(), cluster(10), options);
+  const double ddp_s = find(unmeasured, "ddp").step_s->value;
   // The recorded step is what others are compared with: what changes is judged by it, and not by
   // what ddp would take.
   int changes = 0;

@@ -7,6 +7,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/element_type.hpp"
 
 namespace linerate::zoo {
@@ -71,9 +72,11 @@ void save_measurement(const Measurement::Result& result, const TrainOptions& opt
   timeline.strategy = options.strategy;
   doc::Workload workload = result.workload;
   workload.source = options.source;
-  workload.current = options.strategy;
-  if (timeline.ranks > 1)
+  // A run with K-FAC has no strategy that others are to be compared with: they take other steps.
+  if (timeline.ranks > 1 && !plan::kfac_of(doc::parse_strategy(options.strategy))) {
+    workload.current = options.strategy;
     workload.recorded = doc::RecordedStep{result.recorded_step_s, timeline.ranks};
+  }
   std::filesystem::path beside = options.record;
   beside.replace_extension(".workload.json");
   save(timeline, options.record);

@@ -316,6 +316,18 @@ TEST(ModelsInTurn, AreNeitherAccumulationNorUpdatesWithinBackward) {
   }
   const Job within = job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
   EXPECT_EQ(turns_of(within), 1);
+  // An optimizer that runs backward itself, as LBFGS does; recorded without shapes.
+  events.clear();
+  for (int s = 0; s < 3; ++s) {
+    const double at = 1'000.0 * s;
+    events.push_back(step(s, at, 990));
+    events.push_back(host_event("user_annotation", "Optimizer.step#LBFGS.step", at + 5, 900));
+    for (const double ready : {110., 310., 510.}) {
+      events.push_back(gradient(at + ready));
+      events.push_back(gloo_all_reduce(1'000, at + ready + 1, at + ready + 3, 5));
+    }
+  }
+  EXPECT_EQ(turns_of(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)})), 1);
 }
 
 TEST(ModelsInTurn, OfOneBackwardPassAreTwoWhereOneRuleFitsNeither) {

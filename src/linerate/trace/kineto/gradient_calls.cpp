@@ -17,8 +17,9 @@ GradientCalls::GradientCalls(const KinetoTrace& t) {
   std::sort(backward_.begin(), backward_.end());
   for (auto& [tid, spans] : steps) {
     optimizer_.insert(optimizer_.end(), spans.begin(), spans.end());
-    const SpanSet own = difference_of(union_of(std::move(spans)), union_of(nodes[tid]));
-    updates_.insert(updates_.end(), own.begin(), own.end());
+    const SpanSet backward = union_of(nodes[tid]);
+    for (const Span& step : union_of(std::move(spans)))
+      if (clipped(backward, step).empty() && !backward_in(step)) updates_.push_back(step);
   }
   optimizer_ = union_of(std::move(optimizer_));  // one may wrap another
   updates_ = union_of(std::move(updates_));

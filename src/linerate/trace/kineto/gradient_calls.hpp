@@ -27,7 +27,7 @@ class GradientCalls {
 
   std::vector<std::int64_t> backward_;  // begins of autograd's nodes, ascending
   std::vector<Span> optimizer_;         // steps of it: disjoint, by start
-  std::vector<Span> updates_;           // of these, not within the backward pass
+  std::vector<Span> updates_;           // of these, without a backward pass in or around them
 };
 
 }  // namespace linerate::trace

@@ -177,9 +177,10 @@ std::vector<doc::Strategy> restrict_to(Framework framework, const AdviseOptions&
   for (const doc::Strategy& asked : options.more)
     if (!in_pytorch(asked))
       throw UsageError(fmt::format(
-          "--strategy {}: PyTorch's DDP cannot do it. --framework pytorch takes ddp, "
-          "ddp(bucket_cap_mb=MB), both with wire=fp16 or wire=bf16, and ddp+powersgd(rank=R); "
-          "leave --framework out to have it considered",
+          "--strategy \"{}\": PyTorch's DDP cannot do it, but ddp, ddp(bucket_cap_mb=MB), both "
+          "with "
+          "wire=fp16 or wire=bf16, and ddp+powersgd(rank=R); leave --framework out to have it "
+          "considered",
           doc::to_text(asked)));
   doc::Component exchange = options.current.exchange;
   if (exchange.name != kDdp) exchange = {std::string(kDdp), {}};

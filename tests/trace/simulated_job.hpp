@@ -49,7 +49,9 @@ constexpr Remedy remedy_of(Fault f) {
 /// Microseconds.
 class SimulatedJob {
  public:
-  SimulatedJob(std::uint64_t seed, Fault fault) : seed_(seed), fault_(fault) {
+  /// `slow_host`: the host of the rank at fault is a little slower than its device, all the time.
+  SimulatedJob(std::uint64_t seed, Fault fault, bool slow_host = false)
+      : seed_(seed), fault_(fault), slow_host_(slow_host) {
     std::uint64_t drawn = 0;
     const auto between = [&](double low, double high) {
       return low + (high - low) * random_unit(seed, drawn++);
@@ -152,6 +154,7 @@ class SimulatedJob {
 
   std::uint64_t seed_;
   Fault fault_;
+  bool slow_host_;
   int layers_ = 0, buckets_ = 0, at_fault_ = 0;
   bool synced_ = false;  // the host waits for the device after each step (prints the loss)
   double layer_us_ = 0, launch_us_ = 0, transfer_us_ = 0, delay_us_ = 0, noise_ = 0;
@@ -210,7 +213,9 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
       }
       pause(sleeps(Fault::late_rank, Fault::shared_pause, rank));
       const auto work = [&](const char* op, double us) {
-        const double from = r.host, call = noisy(launch_us_, rank, step, ++what);
+        const bool slow = slow_host_ && rank == at_fault_;
+        const double from = r.host;
+        const double call = noisy(slow ? 1.2 * us : launch_us_, rank, step, ++what);
         // At most a step ahead: the queue of launches is full.
         const double room = step >= 2 ? r.done[static_cast<std::size_t>(step - 2)] : 0;
         r.host = std::max(from + call, room);

@@ -20,8 +20,9 @@ class SimulatedJobs : public testing::TestWithParam<Fault> {
  protected:
   static constexpr std::uint64_t kJobs = 10;
   static Explanation explained(std::uint64_t seed,
-                               const std::vector<SimulatedJob::Recorded>& recorded = {}) {
-    Job job = job_of_ranks(SimulatedJob(seed, GetParam()).traces(recorded));
+                               const std::vector<SimulatedJob::Recorded>& recorded = {},
+                               bool slow_host = false) {
+    Job job = job_of_ranks(SimulatedJob(seed, GetParam(), slow_host).traces(recorded));
     find_one_rank_time(job, std::nullopt);  // as the command does
     return explain(job);
   }
@@ -42,6 +43,23 @@ TEST_P(SimulatedJobs, NoCeilingIsBelowWhatRemovalGainsAndNoneIsEverything) {
       EXPECT_GE(e.verdict.ceilings[r].value(), e.verdict.gains[r].value()) << seed;
     }
   }
+}
+
+// Also where the late rank is slower in other things: what is said of it is one time.
+TEST_P(SimulatedJobs, ACauseGainsNoMoreThanItsTime) {
+  constexpr double kRounding = 1e-6;
+  for (std::uint64_t seed = 1; seed <= kJobs; ++seed)
+    for (const bool slow_host : {false, true}) {
+      const Breakdown b = explained(seed, {}, slow_host).breakdown;
+      double step_s = 0;
+      for (const RankRow& r : b.ranks) step_s = std::max(step_s, r.per_step.window_s);
+      for (const Cause& c : b.path.causes) {
+        EXPECT_LE(c.gain_share.value() * step_s,
+                  c.per_step_s * c.steps_with_it / c.steps + kRounding)
+            << seed << (slow_host ? ", slow host" : "");
+        EXPECT_GE(c.most_share.value(), c.gain_share.value()) << seed;
+      }
+    }
 }
 
 /// Which steps one rank's profiler missed, and which are then in the traces of all.

@@ -32,10 +32,7 @@ Change RemedyGains::change_of(const Removal& removal) const {
   const bool gaps = has(remedies, Remedy::no_host_gaps);
   const auto idle = [&](const OwnTime& own) {
     if (gaps) return own.idle_ns();
-    std::int64_t ns = 0;
-    if (has(remedies, Remedy::no_data_stalls)) ns += own.idle_in(StepPhase::data_loading);
-    if (removal.pauses_in) ns += own.idle_in(*removal.pauses_in);
-    return ns;
+    return has(remedies, Remedy::no_data_stalls) ? own.idle_in(StepPhase::data_loading) : 0;
   };
   for (std::size_t l = 0; l < program_.lanes.size(); ++l)
     for (std::size_t i = 0; i < program_.lanes[l].points.size(); ++i)
@@ -46,8 +43,53 @@ Change RemedyGains::change_of(const Removal& removal) const {
     change.instant_unmatched = true;
     lateness_.cut(change.cuts_ns);
   }
-  for (const std::int32_t lane : removal.late_lanes) lateness_.cut(change.cuts_ns, lane);
+  for (const RemovedCause& cause : removal.causes) leave_out(cause, change.cuts_ns);
   return change;
+}
+
+/// In each step no more than the cause takes there, and in all no more than in the steps that have
+/// it; the longest pieces first, so that a pause goes before the little that its rank is slower in.
+/// What comes before the first step or after the last wait counts beside them: of the delay of a
+/// step that was not recorded whole one rank shows the one, and another the other.
+void RemedyGains::leave_out(const RemovedCause& cause, Cuts& cuts) const {
+  struct Piece {
+    std::int64_t ns = 0;
+    std::size_t point = 0, border = 0;  // the border that it lies before
+  };
+  Cuts whole = cuts;
+  if (cause.late_lane >= 0) lateness_.cut(whole, cause.late_lane);
+  for (std::size_t l = 0; l < cuts.size(); ++l) {
+    const Lane& lane = program_.lanes[l];
+    std::set<std::size_t> left_out;  // borders that such steps end with
+    for (const StepWindow& s : lane.steps)
+      if (left_out_.contains(s.number)) left_out.insert(s.to);
+    std::vector<Piece> pieces;
+    std::size_t border = 0, tail = 0;
+    for (std::size_t i = 0; i < lane.points.size(); ++i) {
+      const Point& point = lane.points[i];
+      if (cause.pauses_in)
+        whole[l][i] = std::max(whole[l][i], point.before.idle_in(*cause.pauses_in));
+      if (whole[l][i] > cuts[l][i] && !left_out.contains(border))
+        pieces.push_back({whole[l][i] - cuts[l][i], i, border});
+      border += point.kind == PointKind::border;
+      if (point.kind == PointKind::wait) tail = i + 1;
+    }
+    if (!cause.per_step_ns) {
+      cuts[l] = whole[l];
+      continue;
+    }
+    std::stable_sort(pieces.begin(), pieces.end(),
+                     [](const Piece& a, const Piece& b) { return a.ns > b.ns; });
+    std::vector<std::int64_t> left_in_step(border + 1, *cause.per_step_ns);
+    std::int64_t left = *cause.per_step_ns * cause.steps;
+    for (const Piece& piece : pieces) {
+      const bool at_end = piece.point == 0 || piece.point >= tail;
+      std::int64_t taken = std::min(piece.ns, left_in_step[piece.border]);
+      if (!at_end) taken = std::min(taken, left);
+      cuts[l][piece.point] += taken, left_in_step[piece.border] -= taken;
+      if (!at_end) left -= taken;
+    }
+  }
 }
 
 /// The longest of the ranks; their sum if none needs another.
@@ -108,13 +150,24 @@ double RemedyGains::share_left(double seconds) const {
 double RemedyGains::share_of(const Removal& removal) const {
   if (has(removal.remedies, Remedy::perfect_overlap)) return overlapped_share(removal, 0);
   const auto after = replay(program_, change_of(removal));
-  return after ? share_left(total_s(*after)) : 0.0;
+  if (!after) return 0;
+  std::optional<double> most_s;  // ranks may pause for longer in different steps
+  for (const RemovedCause& cause : removal.causes)
+    if (cause.per_step_ns)
+      most_s = most_s.value_or(0) + 1e-9 * static_cast<double>(*cause.per_step_ns) * cause.steps;
+  const double share = share_left(total_s(*after));
+  return most_s ? std::min(share, *most_s / total_s(*recorded_)) : share;
 }
 
 double RemedyGains::most_of(const Removal& removal) const {
-  Removal more = removal;  // after a pause the device catches up with its host
-  if (removal.pauses_in || has(removal.remedies, Remedy::no_data_stalls))
-    more.remedies.push_back(Remedy::no_host_gaps);
+  Removal more = removal;
+  bool pauses = has(removal.remedies, Remedy::no_data_stalls);
+  for (RemovedCause& cause : more.causes) {
+    cause.per_step_ns.reset();
+    pauses |= cause.pauses_in.has_value();
+  }
+  // After a pause the device catches up with its host.
+  if (pauses) more.remedies.push_back(Remedy::no_host_gaps);
   const double share = overlapped_share(more, 0);
   return has(removal.remedies, Remedy::infinitely_fast_network)
              ? std::max(share, overlapped_share(more, alone_s_.value_or(0)))

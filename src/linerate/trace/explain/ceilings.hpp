@@ -14,11 +14,21 @@
 
 namespace linerate::trace {
 
-/// What some causes add, to be left out of a replay.
+/// What one cause adds: a late lane, which then comes with the median of the others, or the pauses
+/// of every lane in a phase.
+struct RemovedCause {
+  std::int32_t late_lane = -1;
+  std::optional<StepPhase> pauses_in = {};
+  /// That it takes in so many steps: a lane that is late by a pause may be slower in other things,
+  /// too. Absent: all of it counts.
+  std::optional<std::int64_t> per_step_ns = {};
+  int steps = 0;
+};
+
+/// What is left out of a replay.
 struct Removal {
   std::vector<Remedy> remedies = {};
-  std::vector<std::int32_t> late_lanes = {};  // each comes with the median of the others
-  std::optional<StepPhase> pauses_in = {};    // those of every rank
+  std::vector<RemovedCause> causes = {};
 };
 
 /// Replays, each over all steps but those left out.
@@ -31,12 +41,13 @@ class RemedyGains {
 
   bool known() const { return recorded_.has_value(); }
   /// What the step gains if everything else takes as long as recorded, and waits for what it
-  /// waited for; requires known().
+  /// waited for, and no more than its causes take; requires known().
   double share_of(const Removal& removal) const;
   /// What it could gain at most: no step is shorter than what its busiest rank, or the network, has
   /// left to do. Without the cause other things may become faster too: data moves as fast as it
-  /// ever did, and whatever waited overlaps. Without a network nothing slows computation either,
-  /// and a device has more of a start on its host: the typical rank then takes what it takes alone.
+  /// ever did, whatever waited overlaps, and a cause is all that is slower there. Without a network
+  /// nothing slows computation either, and a device has more of a start on its host: the typical
+  /// rank then takes what it takes alone.
   double most_of(const Removal& removal) const;
   /// Mean step after a change; requires known().
   double step_s(const Change& change) const;
@@ -50,6 +61,7 @@ class RemedyGains {
   using Borders = std::vector<std::vector<std::int64_t>>;
 
   Change change_of(const Removal& removal) const;
+  void leave_out(const RemovedCause& cause, Cuts& cuts) const;
   double total_s(const Borders& borders) const;
   double network_s() const;
   double slowed_s(const Borders& borders, double alone_s) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/explain/causes.hpp"
@@ -58,34 +59,42 @@ std::set<std::int64_t> cut_steps(const Job& job) {
   return cut;
 }
 
-/// What each cause gains. A rank is no cause if its delay gains less than is worth naming, alone
-/// and with all other late ranks on time: by chance one of two is late in some steps.
+RemovedCause removed(const Cause& c, const std::vector<int>& ranks) {
+  RemovedCause removed{.per_step_ns = std::llround(c.per_step_s * 1e9), .steps = c.steps_with_it};
+  if (c.kind != CauseKind::late_rank) {
+    removed.pauses_in = c.where;
+  } else {
+    const auto lane = std::find(ranks.begin(), ranks.end(), c.rank) - ranks.begin();
+    removed.late_lane = static_cast<std::int32_t>(lane);
+  }
+  return removed;
+}
+
+/// What each cause gains: no more than the time that is said of it. A rank is no cause if its delay
+/// gains less than is worth naming, alone and with all other late ranks on time: by chance one of
+/// two is late in some steps.
 void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<int>& ranks) {
   const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
-  const auto lane_of = [&ranks](const Cause& c) {
-    return static_cast<std::int32_t>(std::find(ranks.begin(), ranks.end(), c.rank) - ranks.begin());
-  };
-  std::vector<std::int32_t> late;
+  std::vector<RemovedCause> late;
   for (std::size_t i = 0; i < replayed; ++i)
-    if (path.causes[i].kind == CauseKind::late_rank) late.push_back(lane_of(path.causes[i]));
-  const double all = gains.share_of({.late_lanes = late});
+    if (path.causes[i].kind == CauseKind::late_rank) late.push_back(removed(path.causes[i], ranks));
+  const double all = gains.share_of({.causes = late});
   std::vector<Cause> kept;
   for (std::size_t i = 0; i < path.causes.size(); ++i) {
     Cause c = path.causes[i];
-    Removal removal;
-    if (c.kind != CauseKind::late_rank)
-      removal.pauses_in = c.where;
-    else if (i < replayed)
-      removal.late_lanes = {lane_of(c)};
-    else
+    if (c.kind == CauseKind::late_rank && i >= replayed) {
       kept.push_back(c);
-    if (!removal.pauses_in && removal.late_lanes.empty()) continue;
+      continue;
+    }
+    const Removal removal{.causes = {removed(c, ranks)}};
     c.gain_share = gains.share_of(removal);
     c.most_share = gains.most_of(removal);
     if (c.kind == CauseKind::late_rank) {
-      std::vector<std::int32_t> others = late;
-      std::erase(others, lane_of(c));
-      const double last = others.empty() ? all : all - gains.share_of({.late_lanes = others});
+      std::vector<RemovedCause> others = late;
+      std::erase_if(others, [&](const RemovedCause& other) {
+        return other.late_lane == removal.causes.front().late_lane;
+      });
+      const double last = others.empty() ? all : all - gains.share_of({.causes = others});
       if (std::max(*c.gain_share, last) < kLeastShareOfStep) continue;
     }
     kept.push_back(c);

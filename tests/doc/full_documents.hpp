@@ -64,6 +64,7 @@ inline Timeline full_timeline() {
   t.line_rate_bytes_per_s = 1e9, t.noise_floor = 0.01, t.computation_slowed = false;
   t.notes = {"a note"};
   t.device = "cuda";
+  t.recording = "what others read";
   return t;
 }
 

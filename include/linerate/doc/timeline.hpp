@@ -98,6 +98,9 @@ struct Timeline {
   /// rehearsal, whose computation waits, and for a prediction without contention.
   std::optional<bool> computation_slowed;
   std::vector<std::string> notes;  // what was missing on import, said to the user
+  /// All that linerate keeps of the traces it was imported from, a JSON object as text: what it
+  /// explains instead of the events. Empty: none.
+  std::string recording;
 };
 
 [[nodiscard]] std::string to_json(const Timeline&);

@@ -200,6 +200,7 @@ void fields(auto& v, Is<Timeline> auto& t) {
   v.on_read(check_columns, columns);
   v.required("events", t.events, EventRow{t});
   v.optional("counters", t.counters);
+  v.written_if(!t.recording.empty(), "recording", t.recording);
 }
 
 std::string to_json(const Timeline& t) {

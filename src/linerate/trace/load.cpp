@@ -90,6 +90,7 @@ Job joined_files(std::vector<ReadFile> files) {
 
 Job job_of_files(std::vector<ReadFile> files) {
   Job job = joined_files(std::move(files));
+  if (job.complete) return job;
   std::stable_sort(job.ranks.begin(), job.ranks.end(),
                    [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
   rebase(job);

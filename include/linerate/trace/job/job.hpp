@@ -171,6 +171,7 @@ struct Job {
   std::string device;       // its type, if a Timeline of linerate's says it: "cuda"
   std::string strategy;     // that its steps exchange by, if a Timeline says it; empty: unknown
   bool cycle = false;       // predicted steps that repeat: what lies outside them is of other steps
+  bool complete = false;    // what is found in traces when they are joined was found before
   int updates = 1;          // of the parameters in each of its steps: more in whole periods of them
   // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown

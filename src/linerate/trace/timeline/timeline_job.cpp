@@ -15,6 +15,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/timeline/recording.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -234,17 +235,18 @@ struct StepGradients {
 }  // namespace
 
 Job job_of(const doc::Timeline& t) {
-  Job job;
+  Job job = t.recording.empty() ? Job() : job_of_recording(t.recording);
+  job.origin_ns = t.origin_ns;
+  job.counters = t.counters;
+  job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
+  job.notes = t.notes;
+  if (job.complete) return job;
   job.strategy = t.strategy;
   job.world_size = t.ranks;
-  job.origin_ns = t.origin_ns;
   if (t.device != "cpu") job.device = t.device;
   job.cpu_device = t.mode != "imported" && job.device.empty();
   job.cycle = t.mode == "predicted";
-  job.counters = t.counters;
-  job.line_rate_bytes_per_s = t.line_rate_bytes_per_s;
   if (t.one_rank_step_s) job.one_rank = {{*t.one_rank_step_s}, "as the Timeline says"};
-  job.notes = t.notes;
   // If collectives name the parameters that they are about, those without carry none.
   const bool names_parameters =
       std::any_of(t.events.begin(), t.events.end(),
@@ -312,6 +314,7 @@ doc::Timeline timeline_of(const Job& job, const std::string& source) {
   t.line_rate_bytes_per_s = job.line_rate_bytes_per_s;
   if (job.one_rank) t.one_rank_step_s = job.one_rank->step_s.value;
   t.notes = job.notes;
+  t.recording = recording_of(job);
   Numbered<std::string> names;
   Numbered<std::pair<std::string, int>> groups;
   Numbered<std::vector<std::int32_t>> sets;

@@ -52,8 +52,8 @@ void expect_same(const doc::Bounded& one, const doc::Bounded& other) {
   EXPECT_NEAR(one.value, other.value, close);
   ASSERT_EQ(one.low.has_value(), other.low.has_value());
   ASSERT_EQ(one.high.has_value(), other.high.has_value());
-  if (one.low) EXPECT_NEAR(*one.low, *other.low, close);
-  if (one.high) EXPECT_NEAR(*one.high, *other.high, close);
+  EXPECT_NEAR(one.low_or_value(), other.low_or_value(), close);
+  EXPECT_NEAR(one.high_or_value(), other.high_or_value(), close);
 }
 
 class OnePrediction : public testing::TestWithParam<support::Setting> {};

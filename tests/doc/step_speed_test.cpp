@@ -54,9 +54,10 @@ TEST(StepSpeed, ADeviceIsFasterInAllOfItsPartsAndTheHostInNone) {
       const Workload back = on_device(other, 1 / speed);
       EXPECT_NEAR(back.one_rank_step_s(),
                   was.forward_s + was.backward_s + was.update_s + was.tail_s, 1e-12);
-      if (w.blocks[0].factor_a_s)
+      if (w.blocks[0].factor_a_s) {
         EXPECT_THAT(other.blocks[0].factor_a_s,
                     Optional(DoubleNear(*w.blocks[0].factor_a_s / speed, 1e-15)));
+      }
     }
   }
 }

@@ -253,6 +253,12 @@ class Workload(Document):
     step_s: float | None
     """one-device step (T_1); between step_low_s and step_high_s"""
 
+    @property
+    def other_collectives(self) -> tuple[Record, ...]:
+        """What the job sends besides gradients, as SyncBatchNorm and ZeRO do: collective, bytes, per_rank, group (ranks; 0:
+        all), place (forward, backward, update), at_s (seconds), every (steps). to_dict() has the key only if there is any."""
+        return self._keys().get("other_collectives", ())
+
     def __repr__(self) -> str:
         return f"<linerate.Workload {self.name}: {len(self.gradients)} gradients>"
 

@@ -56,6 +56,19 @@ inline std::vector<Setting> settings() {
   for (doc::Gradient& g : matrices.workload.gradients)
     g.rows = rows[static_cast<std::size_t>(g.registration)];
   all.push_back(matrices);
+  // In every place of a step, within a task and between two, for all ranks and for pairs.
+  Setting others = layers;
+  others.name = "other collectives";
+  const double end_s = others.workload.backward_s;
+  others.workload.other_collectives = {
+      {Collective::all_gather, 2056, true, 2, doc::StepPlace::forward, 0, 1},
+      {Collective::all_gather, 2056, true, 0, doc::StepPlace::forward, 0.0205, 1},
+      {Collective::all_reduce, 1024, false, 0, doc::StepPlace::backward, 0, 1},
+      {Collective::all_reduce, 1024, false, 0, doc::StepPlace::backward, 5e-3, 1},
+      {Collective::reduce_scatter, 999, false, 0, doc::StepPlace::backward, end_s, 2},
+      {Collective::broadcast, 100'000, false, 0, doc::StepPlace::update, 0, 1},
+      {Collective::all_to_all, 4096, false, 2, doc::StepPlace::update, 0, 2}};
+  all.push_back(others);
   Setting unequal = layers;
   unequal.name = "unequal ranks";
   unequal.unequal = true;

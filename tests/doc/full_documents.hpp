@@ -27,6 +27,8 @@ inline Workload full_workload() {
   w.step_low_s = 0.45, w.step_high_s = 0.6, w.step_origin = "from two recordings";
   w.recorded = RecordedStep{0.7, 4};
   w.split_by_flops = true;
+  w.other_collectives = {{Collective::all_gather, 2056, true, 2, StepPlace::forward, 0.05, 1},
+                         {Collective::broadcast, 1'000'000, false, 0, StepPlace::update, 0, 4}};
   return w;
 }
 

@@ -31,6 +31,7 @@ Workload any_workload(std::mt19937& random) {
   }
   w.blocks = {{.layer = 0, .a = 4, .g = 3, .factor_a_s = perhaps(0.001)}};
   w.add_cost = {{1e6, 1e-4}};
+  w.other_collectives = {{.bytes = 8, .place = StepPlace::backward, .at_s = w.backward_s}};
   return w;
 }
 
@@ -50,6 +51,7 @@ TEST(StepSpeed, ADeviceIsFasterInAllOfItsPartsAndTheHostInNone) {
                   1e-12);
       EXPECT_DOUBLE_EQ(other.gradients[0].ready_s, w.gradients[0].ready_s / speed);
       EXPECT_DOUBLE_EQ(other.add_cost[0].seconds, w.add_cost[0].seconds / speed);
+      EXPECT_DOUBLE_EQ(other.other_collectives[0].at_s, w.other_collectives[0].at_s / speed);
       EXPECT_EQ(other.gradients[0].elements, w.gradients[0].elements);
       const Workload back = on_device(other, 1 / speed);
       EXPECT_NEAR(back.one_rank_step_s(),

@@ -87,7 +87,23 @@ TEST(Validate, AWorkload) {
        {"/batch_per_rank: ", [](W& w) { w.batch_per_rank = -1; }},
        {"/buffer_bytes: ", [](W& w) { w.buffer_bytes = -1; }},
        {"/accumulation: ", [](W& w) { w.accumulation = 0; }},
-       {"/current: ", [](W& w) { w.current = "ddp("; }}});
+       {"/current: ", [](W& w) { w.current = "ddp("; }},
+       {"/other_collectives/0/collective: ",
+        [](W& w) { w.other_collectives[0].collective = Collective::barrier; }},
+       {"/other_collectives/0/bytes: ", [](W& w) { w.other_collectives[0].bytes = 0; }},
+       {"/other_collectives/1/group: ", [](W& w) { w.other_collectives[1].group = -1; }},
+       {"/other_collectives/1/group: ", [](W& w) { w.other_collectives[1].group = 1; }},
+       {"/other_collectives/0/at_s: ", [](W& w) { w.other_collectives[0].at_s = kNaN; }},
+       {"/other_collectives/0/at_s: ",
+        [](W& w) { w.other_collectives[0].place = StepPlace::update; }},
+       {"/other_collectives/0/at_s: ",
+        [](W& w) {
+          w.other_collectives[0].place = StepPlace::backward;
+          w.other_collectives[0].at_s = 0.3;
+        }},
+       {"/other_collectives/1/every: ", [](W& w) { w.other_collectives[1].every = 0; }},
+       {"/other_collectives/1/every: ",
+        [](W& w) { w.other_collectives[0].every = 999, w.other_collectives[1].every = 998; }}});
 }
 
 TEST(Validate, ACluster) {

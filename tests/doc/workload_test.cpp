@@ -58,6 +58,37 @@ TEST(Workload, KeepsAccumulationAndTheStrategyInUseWhichOlderDocumentsDoNotHave)
   EXPECT_THAT(workload_error(older + R"([], "current": "ddp("})"), HasSubstr("w.json: /current"));
 }
 
+TEST(Workload, KeepsOtherCollectivesWhichOlderDocumentsDoNotHave) {
+  const std::string older = to_json(small());
+  EXPECT_THAT(older, testing::Not(HasSubstr("other_collectives")));
+  EXPECT_TRUE(workload_from_json(older, "w.json").other_collectives.empty());
+  // As one writes it by hand: what has a default may be left out.
+  const auto with = [&](const std::string& list) {
+    return older.substr(0, older.rfind('}')) + ", \"other_collectives\": [" + list + "]}";
+  };
+  const std::string by_hand =
+      with(R"({"collective": "all-gather", "bytes": 8000, "place": "update"})");
+  const Workload w = workload_from_json(by_hand, "w.json");
+  ASSERT_EQ(w.other_collectives.size(), 1u);
+  const OtherCollective& o = w.other_collectives.front();
+  EXPECT_EQ(o.collective, Collective::all_gather);
+  EXPECT_EQ(o.place, StepPlace::update);
+  EXPECT_FALSE(o.per_rank);
+  EXPECT_EQ(o.group, 0);
+  EXPECT_EQ(o.every, 1);
+  EXPECT_EQ(to_json(workload_from_json(to_json(w), "w.json")), to_json(w));
+  EXPECT_EQ(scaled(w, 0.5).other_collectives.front().bytes, 4000);
+  EXPECT_THAT(workload_error(with(R"({"collective": "barrier", "bytes": 1, "place": "update"})")),
+              HasSubstr("w.json: /other_collectives/0/collective: expected one of all-reduce"));
+  EXPECT_THAT(workload_error(with(R"({"collective": "broadcast", "bytes": 1, "place": "after"})")),
+              HasSubstr("w.json: /other_collectives/0/place: expected one of forward"));
+  EXPECT_THAT(
+      workload_error(
+          with(R"({"collective": "broadcast", "bytes": 1, "place": "update", "at_s": 1})")),
+      HasSubstr(
+          "/other_collectives/0/at_s: expected none, as it runs after the update, found number 1"));
+}
+
 TEST(Workload, UnknownStaysUnknown) {
   const Workload w = workload_from_json(to_json(small()), "w.json");
   EXPECT_FALSE(w.layers[1].forward_s.has_value());

@@ -25,7 +25,10 @@ const char* const kWorkload = R"({"document": "workload", "schema": 1, "name": "
                 "ready_s": 0.2}],
  "add_cost": [{"bytes": 1024, "seconds": 1e-6}],
  "blocks": [{"layer": 0, "kind": "kronecker", "a": 3, "g": 4, "groups": 1, "factor_a_s": 1e-4},
-            {"layer": 1, "a": 2, "g": 2}]})";
+            {"layer": 1, "a": 2, "g": 2}],
+ "other_collectives": [{"collective": "all-gather", "bytes": 2056, "per_rank": true, "group": 2,
+                        "place": "forward", "at_s": 0.05, "every": 2},
+                       {"collective": "broadcast", "bytes": 1000, "place": "update"}]})";
 
 const char* const kCluster = R"({"document": "cluster", "schema": 1, "name": "c", "source": "s",
  "ranks": 4, "ranks_per_node": 2, "cores": 8, "memory_bytes": 1e9,

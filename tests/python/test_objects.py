@@ -35,6 +35,18 @@ def test_documents_are_saved_loaded_copied_and_pickled(name, documents, tmp_path
     assert pickle.loads(pickle.dumps(document)).notes == document.notes
 
 
+def test_other_collectives_of_a_workload_cost_time(documents):
+    workload, cluster = documents[0]["workload"], documents[0]["cluster"]
+    assert workload.other_collectives == ()
+    gather = {"collective": "all-gather", "bytes": 4_000_000, "place": "update", "every": 2}
+    more = linerate.Workload.from_dict({**workload.to_dict(), "other_collectives": [gather]})
+    assert more.other_collectives[0].place == "update" and more.other_collectives[0].every == 2
+    steps = [linerate.whatif(w, cluster)[0].step_s for w in (workload, more)]
+    assert steps[1] > steps[0]
+    with pytest.raises(linerate.InputError, match="/other_collectives/0/place: expected one of forward"):
+        linerate.Workload.from_dict({**workload.to_dict(), "other_collectives": [{**gather, "place": "later"}]})
+
+
 def test_predictions_and_advice_are_saved_and_loaded(documents, tmp_path):
     for name, kind in (("predictions", linerate.Predictions), ("advice", linerate.Advice)):
         documents[0][name].save(tmp_path / "d.json")

@@ -163,5 +163,42 @@ TEST_F(RecordedResNet50, WithoutShapesTheyAreRefused) {
   }
 }
 
+// What a job sends besides gradients (SyncBatchNorm, ZeRO) is in its step as recorded: without it
+// the interval misses, or the prediction is further off.
+TEST(RecordedOtherCollectives, AreInThePrediction) {
+  const std::filesystem::path wild = "../shared/wild";
+  if (!std::filesystem::exists(wild)) GTEST_SKIP() << wild << " is absent";
+  struct Recording {
+    const char* files;
+    double step_ms;    // explain's median step
+    std::size_t held;  // collectives a step
+    double most_off;   // of the step
+  };
+  for (const Recording& r :
+       {Recording{"made/I_other_collectives/syncbn.rank{}.json", 13.1, 16, 0.1},
+        Recording{"made/I_other_collectives/zero1gpu.rank{}.json", 12.6, 1, 0.02},
+        Recording{"recorded/syncfwd.rank{}.json.gz", 48.4, 8, 0.25},
+        Recording{"recorded/zero1.rank{}.json.gz", 65.7, 10, 0.25}}) {
+    std::vector<std::filesystem::path> files;
+    std::vector<calibrate::LogFile> logs;
+    for (const int rank : {0, 1}) {
+      files.push_back(wild / fmt::format(fmt::runtime(r.files), rank));
+      logs.push_back({files.back()});
+    }
+    doc::Workload w = *trace::import_files(files).workload;
+    EXPECT_EQ(w.other_collectives.size(), r.held) << r.files;
+    std::vector<std::string> notes;
+    const doc::Cluster cluster = calibrate::calibrate_from_logs(logs, {}, &notes);
+    const doc::Bounded with = *ask(w, cluster, {}).predictions.front().step_s;
+    EXPECT_NEAR(1e3 * with.value / r.step_ms, 1, r.most_off) << r.files;
+    EXPECT_LE(1e3 * *with.low, r.step_ms) << r.files;
+    EXPECT_GE(1e3 * *with.high, r.step_ms) << r.files;
+    w.other_collectives.clear();
+    const doc::Bounded without = *ask(w, cluster, {}).predictions.front().step_s;
+    EXPECT_LT(std::abs(1e3 * with.value - r.step_ms), std::abs(1e3 * without.value - r.step_ms))
+        << r.files;
+  }
+}
+
 }  // namespace
 }  // namespace linerate::whatif

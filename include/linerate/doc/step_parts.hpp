@@ -12,7 +12,7 @@ namespace linerate::doc {
 /// parts sum to the step (Shi, Zhang & Li 2021, how their tables were measured).
 enum class StepPart : std::uint8_t {
   forward_backward,        // and whatever else one rank does alone: update, tail
-  gradient_communication,  // with coding and copies of gradients
+  gradient_communication,  // with coding and copies of gradients, and other collectives
   factor_computation,      // with packing and averaging
   factor_communication,
   inverse_computation,   // with preconditioning and the KL clip

@@ -3,12 +3,15 @@
 // Thread safety: values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/doc/block.hpp"
 
@@ -53,6 +56,33 @@ struct RecordedStep {
   int ranks = 0;      // of the job
 };
 
+/// The part of a step in which a collective that is not of gradients runs.
+enum class StepPlace : std::uint8_t { forward, backward, update };
+/// What name_of() gives, by value.
+inline constexpr std::array<std::string_view, 3> kStepPlaceNames = {"forward", "backward",
+                                                                    "update"};
+[[nodiscard]] constexpr std::string_view name_of(StepPlace p) {
+  return kStepPlaceNames[static_cast<std::size_t>(p)];
+}
+
+/// A collective of the job that is not of gradients, as SyncBatchNorm's sums of statistics or
+/// ZeRO's gathers of parameters: the computation waits for it.
+struct OtherCollective {
+  Collective collective = Collective::all_reduce;  // neither reduce nor barrier
+  std::int64_t bytes = 0;  // S of core/collective.hpp; with per_rank of one rank's part
+  /// S is `bytes` times the ranks of the group: gathered statistics. False: S is the same on any
+  /// number of ranks.
+  bool per_rank = false;
+  /// So many ranks, neighbours by number, do it together, and those that are left over; 0: all of
+  /// the job. Not 1.
+  int group = 0;                         // ranks
+  StepPlace place = StepPlace::forward;  // the part of the step
+  /// Since the start of the forward or backward pass, of one rank computing alone. An update has
+  /// none: what stands there runs after it.
+  double at_s = 0;
+  int every = 1;  // once in so many steps
+};
+
 /// Schema 1. Unknown is absent, never 0.
 struct Workload {
   std::string name;                 // for messages
@@ -72,7 +102,8 @@ struct Workload {
   std::int64_t buffer_bytes = 0;    // buffers broadcast each forward (batch-norm statistics)
   int accumulation = 1;  // backward passes that add up before one exchange; step_s holds them all
   std::string current;   // the strategy that its source shows in use; empty: unknown
-  std::optional<RecordedStep> recorded{};  // that step as measured, under `current`
+  std::optional<RecordedStep> recorded{};          // that step as measured, under `current`
+  std::vector<OtherCollective> other_collectives;  // of a place in the order in which they run
   // The times of forward, backward and layers are one total shared out, 1 : 2 and by FLOPs.
   bool split_by_flops = false;
 
@@ -92,8 +123,8 @@ struct Workload {
 [[nodiscard]] std::string step_in_words(const Workload& workload);
 
 /// The same job with gradients and computation `factor` times as large, 0.1 for a tenth: elements
-/// (each gradient keeps at least one), factors, buffers, flops and times. What describes the device
-/// (add_cost) stays. Throws UsageError for a factor that is not above 0.
+/// (each gradient keeps at least one), factors, buffers, other collectives, flops and times. What
+/// describes the device (add_cost) stays. Throws UsageError for a factor that is not above 0.
 [[nodiscard]] Workload scaled(Workload workload, double factor);
 
 [[nodiscard]] std::string to_json(const Workload&);

@@ -75,6 +75,7 @@ Workload scaled(Workload w, double factor) {
   for (Layer& layer : w.layers) layer.flops *= factor;
   for (Gradient& g : w.gradients) g.elements = whole_rows(count(g.elements), g.rows);
   w.buffer_bytes = count(w.buffer_bytes);
+  for (OtherCollective& o : w.other_collectives) o.bytes = count(o.bytes);
   w.name += fmt::format(" x {:g}", factor);
   return w;
 }

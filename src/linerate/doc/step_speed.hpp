@@ -25,6 +25,7 @@ void each_device_time(Workload& w, const Change& change) {
   };
   for (Layer& layer : w.layers) known(layer.forward_s), known(layer.backward_s);
   for (Gradient& g : w.gradients) change(g.ready_s);
+  for (OtherCollective& o : w.other_collectives) change(o.at_s);
   change(w.backward_s), known(w.forward_s), known(w.update_s);
 }
 

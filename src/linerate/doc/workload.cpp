@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
@@ -18,6 +20,8 @@ constexpr std::int64_t kMostElements = 1'000'000'000'000'000;  // sums of bytes 
 constexpr std::int64_t kMostDimension = 10'000'000;  // times groups: triangles stay below 2^63
 constexpr std::int64_t kMostGroups = 100'000;
 constexpr int kMostAccumulation = 1'000'000;
+constexpr std::int64_t kMostMessage = 400'000'000'000;  // times ranks: below 2^63
+constexpr std::int64_t kMostPeriod = 1'000;
 constexpr double kRounding = 1 - 1e-9;
 
 void check_rows(const JsonReader& r, const Gradient& g) {
@@ -77,6 +81,36 @@ void check_times(const JsonReader& r, const Workload& w) {
     r.at("step_high_s").refuse(fmt::format("at least the step, {}", w.one_rank_step_s()));
 }
 
+/// Those of Task: what a Plan can hold.
+constexpr std::array<std::string_view, 5> kPlannedCollectives = {
+    name_of(Collective::all_reduce), name_of(Collective::reduce_scatter),
+    name_of(Collective::all_gather), name_of(Collective::all_to_all),
+    name_of(Collective::broadcast)};
+
+void check_other_group(const JsonReader& r, const OtherCollective& o) {
+  if (o.group == 1) r.at("group").refuse("0 for all ranks, or 2 or more that do it together");
+}
+
+void check_other_place(const JsonReader& r, const OtherCollective& o, const Workload& w) {
+  if (o.place == StepPlace::update && o.at_s != 0)
+    r.at("at_s").refuse("none, as it runs after the update");
+  if (o.place == StepPlace::backward && o.at_s > w.backward_s / kRounding)
+    r.at("at_s").refuse(fmt::format("at most backward_s, {}", w.backward_s));
+}
+
+/// Steps have a kind for each set of collectives that run in them.
+void check_periods(const JsonReader& r, const Workload& w) {
+  std::int64_t period = 1;
+  for (std::size_t i = 0; i < w.other_collectives.size(); ++i)
+    if ((period = std::lcm(period, std::int64_t{w.other_collectives[i].every})) > kMostPeriod)
+      r.at("other_collectives")
+          .item(i)
+          .at("every")
+          .refuse(
+              fmt::format("numbers of steps that repeat together within {} steps, as 2, 4 and 8 do",
+                          kMostPeriod));
+}
+
 void check_size(const JsonReader& r, const Workload& w) {
   std::int64_t left = kMostElements;
   for (const Gradient& g : w.gradients)
@@ -113,6 +147,18 @@ void fields(auto& v, Is<Gradient> auto& g, const Workload& w) {
 void fields(auto& v, Is<AddCost> auto& a) {
   v.required("bytes", a.bytes, at_least_zero);
   v.required("seconds", a.seconds, seconds);
+}
+
+void fields(auto& v, Is<OtherCollective> auto& o, const Workload& w) {
+  v.required("collective", o.collective, kPlannedCollectives);
+  v.required("bytes", o.bytes, Range{1, kMostMessage});
+  v.optional("per_rank", o.per_rank);
+  v.optional("group", o.group, Range{0, kMostRanks});
+  v.hold(check_other_group, o);
+  v.required("place", o.place, kStepPlaceNames);
+  v.optional("at_s", o.at_s, seconds);
+  v.optional("every", o.every, Range{1, kMostPeriod});
+  v.hold(check_other_place, o, w);
 }
 
 void fields(auto& v, Is<Block> auto& b, const Workload& w) {
@@ -159,6 +205,8 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.written_if(!w.current.empty(), "current", w.current, StrategyText{});
   v.written_if(w.recorded.has_value(), "recorded", w.recorded);
   v.written_if(w.split_by_flops, "split_by_flops", w.split_by_flops);
+  v.written_if(!w.other_collectives.empty(), "other_collectives", w.other_collectives, of_workload);
+  v.hold(check_periods, w);
   v.hold(check_times, w);
   v.hold(check_size, w);
 }

@@ -31,6 +31,7 @@ struct PassInput {
   bool weighted = false;    // ranks' batches differ in size
   int phase = -1;           // of the compressor (CodingInput)
   CurvatureUpdate update = {};
+  std::int64_t in_period = 0;  // the step's number, where other collectives run once in several
 };
 
 /// Where a codec of this cost codes in such a step. Decoupled exchanges reach into the next step,
@@ -134,5 +135,8 @@ void add_inverses(const PassInput& input, StepDraft& step);
 void add_preconditioning(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);
+/// The Workload's other collectives, which the computation waits for; not in training, whose model
+/// sends its own.
+void add_other_collectives(const PassInput& input, StepDraft& step);
 
 }  // namespace linerate::plan

@@ -19,6 +19,14 @@ void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
       join_steps(borders[from], plan.variants[from], borders[to], static_cast<std::int32_t>(to));
 }
 
+/// Once in how many steps the Workload's other collectives run; training sends none.
+std::vector<int> every_of(const doc::Workload& workload, const PlanOptions& options) {
+  std::vector<int> every;
+  if (!options.housekeeping)
+    for (const doc::OtherCollective& o : workload.other_collectives) every.push_back(o.every);
+  return every;
+}
+
 }  // namespace
 
 /// One Plan of the series.
@@ -49,7 +57,10 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
 
 PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
                        const PlanOptions& options)
-    : planner_(planner), workload_(workload), options_(options), kinds_(planner.kinds()) {
+    : planner_(planner),
+      workload_(workload),
+      options_(options),
+      kinds_(planner.kinds(every_of(workload, options))) {
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
@@ -167,10 +178,11 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
                         variant.first_step,
                         variant.weighted,
                         kind.phase,
-                        kind.update};
-  for (const auto pass :
-       {add_collect, add_flags, add_exchanges, split_exchanges, add_codec, add_compression,
-        add_housekeeping, add_damping, add_factors, add_inverses, add_preconditioning, add_update})
+                        kind.update,
+                        kind.in_period};
+  for (const auto pass : {add_collect, add_flags, add_exchanges, split_exchanges, add_codec,
+                          add_compression, add_housekeeping, add_damping, add_factors, add_inverses,
+                          add_preconditioning, add_update, add_other_collectives})
     pass(input, step_);
   if (p.may_send_at_once()) end_s_.push_back(step_end_s(input, step_));
   step_.tasks.linearise(graph);

@@ -112,8 +112,8 @@ std::optional<Curvature> Planner::curvature(const doc::Workload& workload,
   return curvature_of(*kfac_, workload, cost, ranks, text_);
 }
 
-StepKinds Planner::kinds() const {
-  return step_kinds(compression_ ? compression_->phases() : compress::Phases{}, kfac_);
+StepKinds Planner::kinds(const std::vector<int>& every) const {
+  return step_kinds(compression_ ? compression_->phases() : compress::Phases{}, kfac_, every);
 }
 
 std::optional<Compressed> Planner::compressed(const doc::Workload& workload) const {
@@ -198,6 +198,10 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
         "{}: the Workload does not time its layers' forward pass; it is split over the buckets "
         "as backward is",
         text_.substr(0, text_.find_first_of("(+"))));
+  if (!workload.other_collectives.empty() && traits_.plans_by == PlansBy::cost)
+    notes.push_back(fmt::format(
+        "{}: its buckets are chosen for the gradients alone; other_collectives come in between",
+        text_));
   if (!workload.step_s && !workload.forward_s)
     notes.push_back(
         "the Workload knows neither its step nor its forward time: only backward, "

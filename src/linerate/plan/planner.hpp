@@ -70,7 +70,8 @@ class Planner {
   friend class PlanSeries;
   void read_extra(const doc::Component&, const doc::Cluster&);
   std::optional<Curvature> curvature(const doc::Workload&, const cost::CostModel&, int ranks) const;
-  StepKinds kinds() const;
+  /// `every`: of the other collectives.
+  StepKinds kinds(const std::vector<int>& every) const;
   std::string coding_cost_caveat() const;
   bool codes_alone() const;  // at a cost from elsewhere
   /// Whether gradients may leave in one message after backward instead, if that is sooner.

@@ -11,11 +11,12 @@
 
 namespace linerate::plan {
 
-/// A phase of the compressor, and what K-FAC updates.
+/// A phase of the compressor, what K-FAC updates, and which other collectives run.
 struct StepKind {
   std::string name;  // what a variant's name ends with: "warm-up.stale"; empty: there is one kind
   int phase = -1;    // of compress::Phases; -1: it has one
   CurvatureUpdate update = {};
+  std::int64_t in_period = 0;  // of the other collectives: a step in which the same ones run
 };
 
 /// Step s is of kind warm_up[s] while s < warm_up.size(), then of kind
@@ -25,8 +26,10 @@ struct StepKinds {
   std::vector<std::int32_t> warm_up, cycle;
 };
 
-/// From a compressor's phases, K-FAC's intervals, or both: then the cycle is as long as both
-/// together take to repeat.
-StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& kfac);
+/// From a compressor's phases, K-FAC's intervals, and once in how many steps other collectives run
+/// (`every`). The cycle is as long as all together take to repeat. Throws UsageError if that is
+/// longer than any schedule.
+StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& kfac,
+                     const std::vector<int>& every = {});
 
 }  // namespace linerate::plan

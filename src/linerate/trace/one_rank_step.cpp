@@ -13,6 +13,7 @@
 #include "linerate/trace/contention/overlap.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/other_traffic.hpp"
 #include "linerate/trace/typical_steps.hpp"
 
 namespace linerate::trace {
@@ -62,10 +63,11 @@ class Alone {
   AloneSteps steps() const {
     AloneSteps out{.job = without_shares(job_, left_out_, overlap_.during_transfers),
                    .time = time()};
-    // Backward waits for exchanges under a hook or of the turn before, and they for each other: no
-    // gradient is ready later for that.
+    // Backward waits for exchanges under a hook or of the turn before, and they for each other, and
+    // for other collectives: no gradient is ready later for that.
     if (out.time && exchanges_gradients(job_) &&
-        (!none(hook_) || job_.gradients.empty() || job_.gradients.back().turn > 0))
+        (!none(hook_) || job_.gradients.empty() || job_.gradients.back().turn > 0 ||
+         backward_waits(purposes_of(job_))))
       out.job = without(out.job, {{exposed_communication_of(out.job), 1}});
     if (!out.time) return out;
     find_typical_step(out.job);

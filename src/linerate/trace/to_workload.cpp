@@ -16,6 +16,7 @@
 #include "linerate/trace/explain/breakdown.hpp"
 #include "linerate/trace/job/typical_step.hpp"
 #include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/other_traffic.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -81,11 +82,14 @@ const StepSpan& last_mark(const StepSpan& step) {
   return step.marks.empty() ? step : step.marks.back();
 }
 
-std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
+std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r,
+                                           const std::vector<SentFor>& purposes) {
   std::map<std::int32_t, Buckets> steps;
   std::map<std::int32_t, std::int64_t> begin;
-  for (const Communication& c : r.communications) {
+  for (std::size_t i = 0; i < r.communications.size(); ++i) {
+    const Communication& c = r.communications[i];
     if (c.step < 0 || !c.gradients || !carries_gradients(c.op) || c.bytes < 4) continue;
+    if (purposes[i] != SentFor::gradients) continue;
     const StepSpan& step = last_mark(r.steps[to_index(c.step)]);
     const std::int64_t start = step.on_device.value_or(step.span).start_ns;
     const std::int64_t ready = c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
@@ -98,19 +102,23 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r) {
 
 /// Buckets instead of gradients: an exchange starts when its bucket is full. Medians over the steps
 /// of a rank that exchange as most do, typical of ranks.
-bool from_buckets(const Job& job, doc::Workload& w) {
+bool from_buckets(const Job& job, const std::vector<std::vector<SentFor>>& purposes,
+                  doc::Workload& w) {
+  std::vector<std::map<std::int32_t, Buckets>> all;  // by rank
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    all.push_back(buckets_of(job.ranks[r], purposes[r]));
   std::map<decltype(Buckets::sizes), int> counts;
-  for (const RankActivity& r : job.ranks)
-    for (const auto& [step, buckets] : buckets_of(r)) ++counts[buckets.sizes];
+  for (const auto& steps : all)
+    for (const auto& [step, buckets] : steps) ++counts[buckets.sizes];
   if (counts.empty()) return false;
   const auto& sizes =
       std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) {
         return x.second < y.second;
       })->first;
   std::vector<std::vector<double>> medians(sizes.size());  // by bucket, of each rank
-  for (const RankActivity& r : job.ranks) {
+  for (const auto& steps : all) {
     std::vector<std::vector<double>> times(sizes.size());
-    for (const auto& [step, buckets] : buckets_of(r))
+    for (const auto& [step, buckets] : steps)
       for (std::size_t i = 0; i < sizes.size() && buckets.sizes == sizes; ++i)
         times[i].push_back(buckets.ready_s[i]);
     for (std::size_t i = 0; i < sizes.size(); ++i)
@@ -153,12 +161,13 @@ bool sends_other_bytes(const Job& job) {
 }
 
 /// Parameters without a gradient in the recording, which DDP sends all the same: unused ones.
-void say_unrecorded(const Job& job, const doc::Workload& w, std::vector<std::string>& notes) {
+void say_unrecorded(const Job& job, const std::vector<std::vector<SentFor>>& purposes,
+                    const doc::Workload& w, std::vector<std::string>& notes) {
   constexpr double kOfNorms = 0.01;  // sums of norm layers over the ranks are below
   if (job.accumulation.passes > 1) return;
   std::vector<double> sent;  // elements, by rank and step
-  for (const RankActivity& r : job.ranks)
-    for (const auto& [step, buckets] : buckets_of(r)) {
+  for (std::size_t r = 0; r < job.ranks.size(); ++r)
+    for (const auto& [step, buckets] : buckets_of(job.ranks[r], purposes[r])) {
       std::int64_t elements = 0;
       for (const auto& [bytes, dtype] : buckets.sizes) elements += bytes / size_of(dtype);
       sent.push_back(static_cast<double>(elements));
@@ -188,6 +197,20 @@ void set_step(const AloneSteps& alone, doc::Workload& w, std::vector<std::string
   notes.insert(notes.end(), alone.notes.begin(), alone.notes.end());
 }
 
+/// Broadcasts that come before the update, of a mean step of the first rank.
+std::int64_t buffer_bytes_of(const Job& job, const std::vector<std::vector<SentFor>>& purposes) {
+  if (job.ranks.empty() || job.ranks.front().steps.empty()) return 0;
+  const RankActivity& first = job.ranks.front();
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < first.communications.size(); ++i) {
+    const Communication& c = first.communications[i];
+    if (c.op == CommOp::broadcast && c.bytes > 0 && c.step >= 0 &&
+        purposes.front()[i] != SentFor::update && (job.strategy.empty() || !c.gradients))
+      bytes += c.bytes;
+  }
+  return bytes / static_cast<std::int64_t>(first.steps.size());
+}
+
 }  // namespace
 
 doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& notes,
@@ -210,11 +233,12 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
   doc::Workload w;
   w.name = name;
   w.source = fmt::format("trace {}", job.ranks.empty() ? name : job.ranks.front().source);
+  const std::vector<std::vector<SentFor>> purposes = purposes_of(job);
   const AloneSteps alone = alone_recording ? alone_steps(job, *alone_recording) : alone_steps(job);
   if (!alone.job.gradients.empty()) {
     from_records(alone.job, w);
     say_unknown_factors(alone.job, notes);
-    say_unrecorded(job, w, notes);
+    say_unrecorded(job, purposes, w, notes);
   } else if (sends_other_bytes(job)) {
     throw InputError(
         name, fmt::format("a Timeline under {} without the sizes of the gradients, and what it "
@@ -222,7 +246,7 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
                           "it was planned for, or the one that linerate train --record writes "
                           "next to a Timeline",
                           job.strategy));
-  } else if (from_buckets(alone.job, w)) {
+  } else if (from_buckets(alone.job, purposes, w)) {
     if (!job.strategy.empty())
       notes.push_back(
           "the Timeline has no sizes of gradients: each exchange stands for one, and its start for "
@@ -253,14 +277,9 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
         "the Workload has no current, since no strategy of linerate's exchanges as this "
         "job does: whatif and advise begin from its step as recorded, {} on {} ranks",
         format_time(w.recorded->step_s), ranks));
-  if (!job.ranks.empty() && !job.ranks.front().steps.empty()) {
-    std::int64_t broadcast = 0;
-    for (const Communication& c : job.ranks.front().communications)
-      if (c.op == CommOp::broadcast && c.bytes > 0 && c.step >= 0 &&
-          (job.strategy.empty() || !c.gradients))
-        broadcast += c.bytes;
-    w.buffer_bytes = broadcast / static_cast<std::int64_t>(job.ranks.front().steps.size());
-  }
+  w.buffer_bytes = buffer_bytes_of(job, purposes);
+  w.other_collectives = other_collectives_of(
+      job, purposes, alone_recording ? alone_steps(job).job : alone.job, w, notes);
   return w;
 }
 

@@ -103,6 +103,11 @@ class Asking {
           "step took {} on {} ranks, and predictions are to be compared with that",
           format_time(workload_.recorded->step_s), workload_.recorded->ranks));
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
+    if (const auto others = workload_.other_collectives.size();
+        others > 0 && question_.preset != Preset::agarwal2021)
+      note(fmt::format(
+          "the Workload's other_collectives, {}, are in the step: the computation waits for {}",
+          others, others == 1 ? "it" : "each"));
     predict_all();
     return std::move(answer_);
   }
@@ -153,6 +158,9 @@ class Asking {
     }
     doc::Plan plan = planner.plan(workload_, model, ranks_.front(), options);
     std::vector<std::string> notes;
+    if (training && !workload_.other_collectives.empty())
+      notes.emplace_back(
+          "the Workload's other_collectives are left out: in training the model sends its own");
     if (!training) {
       notes = planner.coding_caveats(workload_);
     } else if (std::string dense = planner.left_dense(workload_); !dense.empty()) {

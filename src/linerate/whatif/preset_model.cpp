@@ -80,6 +80,10 @@ std::vector<std::string> left_out(const doc::Workload& workload, const doc::Clus
   add(!cluster.rank_speeds.empty(), "the Cluster's slow ranks");
   add(cluster.start_delay_s > 0, "the Cluster's start delay");
   add(preset == Preset::zhang2020 && cluster.network.latency_s > 0, "the Cluster's latency");
+  if (preset == Preset::agarwal2021 && !workload.other_collectives.empty())
+    notes.push_back(
+        "the Workload's other_collectives have no effect under agarwal2021: that model is of "
+        "gradients alone");
   if (preset == Preset::zhang2020 && workload.add_cost.empty())
     notes.push_back(
         "the Workload does not say what adding gradients costs (add_cost); zhang2020 "

@@ -117,6 +117,8 @@ TEST(PeriodsOfTime, AFactorAboveOneIsReplacedByTheReason) {
   EXPECT_THAT(b.notes, Contains(HasSubstr("measured under different load")));
   job.one_rank->step_s.low = 0.040;
   EXPECT_TRUE(break_down(job).scaling_factor);
+  job.one_rank->step_s = {0.060};
+  EXPECT_THAT(break_down(job).notes, Contains(HasSubstr("T_1, 60.0 ms, is above the step")));
 }
 
 TEST(EmptyMarks, AreNoStepsForAnyNumber) {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -222,6 +223,12 @@ TEST_F(Training, RecordingLeavesNoTraceInTheModel) {
   const doc::Timeline timeline = doc::load_timeline(o.record);
   EXPECT_EQ(timeline.ranks, 2);
   ASSERT_TRUE(timeline.one_rank_step_s.has_value());
+  // Never above 1: on a busy machine a note says why there is none.
+  EXPECT_LE(recorded.scaling_factor.value_or(0), 1.001);
+  EXPECT_EQ(!recorded.scaling_factor.has_value(),
+            std::any_of(recorded.notes.begin(), recorded.notes.end(), [](const std::string& note) {
+              return note.find("measured under different load") != std::string::npos;
+            }));
   int exchanges = 0, forwards = 0, ranks_seen[2] = {0, 0};
   for (const doc::Event& e : timeline.events) {
     exchanges += e.kind == doc::TaskKind::all_reduce;

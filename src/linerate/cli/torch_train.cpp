@@ -100,6 +100,7 @@ doc::Json json_of(const zoo::TrainReport& r, const Options& o,
           {"received_bytes_per_step", r.received_bytes_per_step},
           {"recorded_step_s", doc::json_of(r.recorded_step_s)},
           {"one_rank_step_s", doc::json_of(r.one_rank_step_s)},
+          {"scaling_factor", doc::json_of(r.scaling_factor)},
           {"ended_by", r.ended_by == 0 ? doc::Json() : doc::Json(name_of_signal(r.ended_by))},
           {"weights_hash", fmt::format("{:016x}", r.weights_hash)},
           {"notes", r.notes}};
@@ -111,9 +112,9 @@ void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
                r.losses.size(), format_time(r.median_step_s), r.samples_per_step / r.median_step_s,
                ranks, ranks == 1 ? "" : "s", r.weights_hash);
   if (!r.one_rank_step_s || !r.recorded_step_s) return;
-  fmt::print("recorded step {}; computing alone, nothing sent, T_1 = {}: scaling factor {:.3f}\n",
+  fmt::print("recorded step {}; computing alone, nothing sent, T_1 = {}{}\n",
              format_time(*r.recorded_step_s), format_time(*r.one_rank_step_s),
-             *r.one_rank_step_s / *r.recorded_step_s);
+             r.scaling_factor ? fmt::format(": scaling factor {:.3f}", *r.scaling_factor) : "");
   fmt::print("wrote {} and {}\n", o.train.record.string(),
              std::filesystem::path(o.train.record).replace_extension(".workload.json").string());
 }

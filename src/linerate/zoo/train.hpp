@@ -99,6 +99,7 @@ struct TrainReport {
   std::uint64_t weights_hash = 0;           // over all parameters and buffers
   std::optional<double> one_rank_step_s{};  // recorded runs
   std::optional<double> recorded_step_s{};  // median of the recorded steps
+  std::optional<double> scaling_factor{};   // of these two; absent: above 1, which a note says
   std::int64_t recorded_steps = 0;
   int ended_by = 0;        // the signal of TrainObserver::asks_to_end
   std::string diverged{};  // the reason, if that ended the run

@@ -30,6 +30,7 @@
 #include "linerate/core/keep_memory.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/compression.hpp"
@@ -256,6 +257,10 @@ TrainReport Trainer::run() {
     report.one_rank_step_s = measured_->workload.step_s;
     report.recorded_step_s = measured_->recorded_step_s;
     report.recorded_steps = measured_->steps;
+    const doc::ScalingFactor factor =
+        doc::scaling_factor_of({*measured_->workload.step_s}, measured_->recorded_step_s);
+    report.scaling_factor = factor.value;
+    if (!factor.value) note(factor.why_none);
   }
   report.notes = notes_;
   return report;

@@ -11,6 +11,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/exposed_communication.hpp"
+#include "linerate/doc/scaling_factor.hpp"
 #include "linerate/trace/explain/busy_time.hpp"
 #include "linerate/trace/explain/find_critical_path.hpp"
 #include "linerate/trace/explain/match.hpp"
@@ -332,10 +333,9 @@ class Analysis {
       for (const StepRow& s : out_.steps) out_.marks_s.push_back(s.duration_s);
   }
 
-  /// No rank is faster among others than alone, and none trains without computation.
+  /// None trains without computation.
   void relate_to_one_rank() {
-    constexpr double kRounding = 1e-3, kLeastComputation_s = 20e-6;  // a handful of kernels
-    const doc::Bounded& alone = job_.one_rank->step_s;
+    constexpr double kLeastComputation_s = 20e-6;  // a handful of kernels
     double computed_s = 0;
     for (const StepRow& s : out_.steps) computed_s = std::max(computed_s, s.busy.compute_s);
     if (out_.computation_unknown || computed_s < kLeastComputation_s) {
@@ -347,15 +347,9 @@ class Analysis {
               : fmt::format("{} of computation are", format_time(computed_s))));
       return;
     }
-    if (alone.low_or_value() <= (1 + kRounding) * *out_.step_s) {
-      out_.scaling_factor = alone.value / *out_.step_s;
-      return;
-    }
-    out_.notes.push_back(
-        fmt::format("no scaling factor: T_1, {} or more, is above the step of {}, as if a rank "
-                    "were faster among others than alone. The two were measured under different "
-                    "load; record both again, one after the other",
-                    format_time(alone.low_or_value()), format_time(*out_.step_s)));
+    const doc::ScalingFactor factor = doc::scaling_factor_of(job_.one_rank->step_s, *out_.step_s);
+    out_.scaling_factor = factor.value;
+    if (!factor.value) out_.notes.push_back(factor.why_none);
   }
 
   std::string label_of(std::int64_t step) const {

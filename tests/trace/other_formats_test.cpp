@@ -56,6 +56,37 @@ TEST(Horovod, MembersOfAFusedBatchAreStampedOneAfterTheOther) {
   EXPECT_EQ(all[1].bytes, 4000);
 }
 
+TEST(Horovod, AWriterThatBeginsAnewAppendsItsRun) {
+  // Wherever the first run was cut, the whole exchanges of both count, one run behind the other.
+  const std::string run = "[\n" + reduced(1, 100, 500) + "\n" + reduced(2, 600, 900) + "\n";
+  const std::size_t first = run.find("\n", 2) + 1;  // behind one whole exchange
+  for (std::size_t cut = first; cut <= run.size(); ++cut) {
+    const std::string before = run.substr(0, cut);
+    const std::size_t whole = job_from(before).ranks.at(0).communications.size();
+    const Job job = job_from(before + "\n" + run + R"({"ph":"M","name":"end","pid":1}])");
+    const auto& all = job.ranks.at(0).communications;
+    ASSERT_EQ(all.size(), whole + 2) << before;
+    EXPECT_GE(all[whole].span.start_ns, all[whole - 1].span.end_ns) << before;
+    EXPECT_THAT(job.notes, testing::Contains(HasSubstr("begins anew 1 times"))) << before;
+  }
+  // A list that was closed, and clocks that say how far apart the runs are.
+  const auto at = [&](const char* us) {
+    return std::string(
+               R"([{"ph":"M","name":"start","pid":0,"args":{"start_time_since_epoch_in_micros":)") +
+           us + "}}," + reduced(1, 100, 500) + R"({"ph":"M","name":"end","pid":1}])";
+  };
+  const Job job = job_from(at("1700000000000000") + "\n" + at("1700000009000000"));
+  const auto& all = job.ranks.at(0).communications;
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[1].span.start_ns - all[0].span.start_ns, 9'000'000'000);
+}
+
+TEST(Horovod, AnActivityKeepsItsNameOverALineBreak) {
+  std::string text = "[" + reduced(1, 100, 500);
+  text.insert(text.find("NCCL_ALLREDUCE") + 4, "\n");
+  EXPECT_EQ(job_from(text).ranks.at(0).communications.size(), 1u);
+}
+
 TEST(Horovod, AHierarchicalAllReduceSpansItsActivities) {
   const Job job = job_from(
       R"([{"ph":"B","name":"ALLREDUCE","ts":0,"pid":7},{"ph":"B","name":"NCCL_REDUCESCATTER","ts":10,"pid":7},{"ph":"E","ts":20,"pid":7},

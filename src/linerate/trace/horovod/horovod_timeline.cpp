@@ -48,6 +48,13 @@ bool moves_data(std::string_view activity) {
   return false;
 }
 
+/// A line break within the name of an activity is the file's damage.
+std::string without_blanks(std::string_view name) {
+  std::string plain(name);
+  std::erase(plain, ' ');
+  return plain;
+}
+
 std::int64_t bytes_of(const dom::element& args) {
   std::string_view dtype, shape;
   if (args["dtype"].get(dtype) != simdjson::SUCCESS ||
@@ -78,6 +85,13 @@ class HorovodReader {
  public:
   explicit HorovodReader(const std::string& name) : name_(name) {}
 
+  /// What follows is of the next run, whose stamps begin anew: it is put behind the last one, by
+  /// their clocks if both say when they began.
+  void begin_run() {
+    tensors_.clear();
+    run_ns_ = 0, offset_ns_.reset();
+  }
+
   void event(const dom::element& e) {
     std::string_view phase, label;
     if (e["ph"].get(phase) != simdjson::SUCCESS || phase.empty()) return;
@@ -85,15 +99,19 @@ class HorovodReader {
     if (e["pid"].get(pid) != simdjson::SUCCESS) pid = 0;
     if (e["name"].get(label) != simdjson::SUCCESS) label = {};
     if (phase == "M") return metadata(e);
-    const auto ts = time_of(e);
+    auto ts = time_of(e);
     if (!ts) {
       ++refused_;
       return;
     }
+    if (!offset_ns_)
+      offset_ns_ = epoch_ns_ > 0 && run_ns_ > epoch_ns_ ? run_ns_ - epoch_ns_ : latest_ns_ - *ts;
+    *ts += *offset_ns_;
+    latest_ns_ = std::max(latest_ns_, *ts);
     Tensor& t = tensors_[pid];
     switch (phase.front()) {
       case 'B':
-        if (t.stack.size() < 64) t.stack.push_back({std::string(label), *ts});
+        if (t.stack.size() < 64) t.stack.push_back({without_blanks(label), *ts});
         break;
       case 'X':
         tick(t, label, *ts);
@@ -160,8 +178,10 @@ class HorovodReader {
   void metadata(const dom::element& e) {
     std::int64_t epoch = 0;
     if (e["args"]["start_time_since_epoch_in_micros"].get(epoch) == simdjson::SUCCESS &&
-        epoch > 0 && epoch < INT64_MAX / 4000)
-      epoch_ns_ = epoch * 1000;
+        epoch > 0 && epoch < INT64_MAX / 4000) {
+      run_ns_ = epoch * 1000;
+      if (epoch_ns_ == 0 && latest_ns_ == 0) epoch_ns_ = run_ns_;
+    }
   }
 
   void tick(Tensor& t, std::string_view label, std::int64_t ts) {
@@ -232,7 +252,10 @@ class HorovodReader {
   std::unordered_map<std::int64_t, Tensor> tensors_;
   std::vector<Exchanged> exchanged_;
   std::map<int, int> last_;
-  std::int64_t epoch_ns_ = 0, waits_ = 0;
+  std::int64_t epoch_ns_ = 0;                  // when the first run began; 0: unknown
+  std::int64_t run_ns_ = 0;                    // when the present one did
+  std::optional<std::int64_t> offset_ns_ = 0;  // of its stamps; absent: the next one says
+  std::int64_t latest_ns_ = 0, waits_ = 0;
   int ranks_ = 0, waited_ = 0;
   std::size_t refused_ = 0;
 };
@@ -240,7 +263,12 @@ class HorovodReader {
 Job read_horovod(PaddedText text, const std::string& name) {
   const EventArray events(std::move(text), name, "the array of a Horovod timeline");
   HorovodReader reader(name);
-  events.for_each([&](const dom::element& e) { reader.event(e); });
+  std::size_t at = 0;
+  events.for_each([&](const dom::element& e) {
+    const auto& begins = events.begins_anew();
+    if (std::find(begins.begin(), begins.end(), at++) != begins.end()) reader.begin_run();
+    reader.event(e);
+  });
   Job job = reader.finish();
   if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());
   return job;

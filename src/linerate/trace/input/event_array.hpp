@@ -23,6 +23,8 @@ class EventArray {
     for (const simdjson::dom::element& e : events_)
       if (e.is_object()) action(e);
   }
+  /// At which of its elements a writer began anew in the same file, after a stop.
+  const std::vector<std::size_t>& begins_anew() const { return begins_anew_; }
   /// What was mended; empty: nothing.
   const std::string& repair_note() const { return repair_note_; }
 
@@ -30,6 +32,7 @@ class EventArray {
   PaddedText text_;
   simdjson::dom::parser parser_;
   simdjson::dom::array events_;
+  std::vector<std::size_t> begins_anew_;
   std::string repair_note_;
 };
 

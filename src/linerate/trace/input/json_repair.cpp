@@ -34,7 +34,11 @@ class Mender {
   explicit Mender(PaddedText& text) : text_(text), p_(text.data()), n_(text.size()) {}
 
   Repairs run() {
-    for (std::size_t i = 0; i < n_;) i = p_[i] == '"' ? string(i) : outside(i);
+    for (std::size_t i = 0; i < n_;) {
+      const char c = p_[i];
+      i = c == '"' ? string(i) : outside(i);
+      if (!is_blank(c)) last_ = c;
+    }
     if (!open_.empty() || in_string_) close();
     return repairs_;
   }
@@ -44,11 +48,14 @@ class Mender {
 
   std::size_t outside(std::size_t i) {
     const char c = p_[i];
+    is_list_ = is_list_ || (last_ == '\0' && c == '[');
+    if (c == '[' && begins_anew(i)) return join_to_list(i);
     if (c == '{' || c == '[') {
       open_.push_back(c);
       if (open_.size() > kDeepest) ++repairs_.too_deep;
     } else if (c == '}' || c == ']') {
       if (!open_.empty()) open_.pop_back();
+      elements_ += c == '}' && open_ == "[";
       // The place to cut at: after a whole element of a container no deeper than the array of
       // events.
       if (open_.size() <= 2) good_end_ = i + 1, good_open_ = open_;
@@ -70,6 +77,9 @@ class Mender {
         if (closes(i)) return in_string_ = false, i + 1;
         p_[i++] = '\'';
         ++repairs_.inner_quotes;
+      } else if (c == '\n' && is_list_ && i + 1 < n_ && is_own_line(i + 1)) {
+        in_string_ = false;
+        return join_to_list(i + 1);
       } else if (c < 0x20) {
         p_[i++] = ' ';
         ++repairs_.control_characters;
@@ -91,6 +101,30 @@ class Mender {
     return next == n_ || p_[next] == ',' || p_[next] == ':' || p_[next] == '}' || p_[next] == ']';
   }
 
+  /// At a '[': none can stand there in a list of events, or it begins a line as a writer's does.
+  bool begins_anew(std::size_t i) const {
+    if (!is_list_ || last_ == '\0') return false;
+    if (last_ == ':') return is_own_line(i);
+    return open_.size() <= 1 || (last_ == ',' ? open_.back() == '{' : last_ != '[');
+  }
+  /// A '[' at the beginning of a line, with nothing or an event behind it.
+  bool is_own_line(std::size_t i) const {
+    return i + 1 < n_ && p_[i] == '[' && p_[i - 1] == '\n' &&
+           (p_[i + 1] == '\n' || p_[i + 1] == '\r' || p_[i + 1] == '{');
+  }
+
+  /// What the list was cut in is dropped, and what follows are its elements.
+  std::size_t join_to_list(std::size_t i) {
+    if (good_open_.empty() && good_end_ > 0) --good_end_;  // its end
+    std::memset(p_ + good_end_, ' ', i + 1 - good_end_);
+    const bool event_is_open = good_open_.size() == 2 && good_end_ < i;  // behind its arguments
+    if (event_is_open) p_[good_end_] = '}', ++elements_;
+    if (elements_ > 0) p_[i] = ',';
+    open_ = good_open_ = "[";
+    repairs_.begins_anew.push_back(elements_);
+    return i + 1;
+  }
+
   void close() {
     repairs_.truncated = true;
     std::string tail;
@@ -104,7 +138,9 @@ class Mender {
   PaddedText& text_;
   char* p_;
   std::size_t n_;
-  bool in_string_ = false;
+  bool in_string_ = false, is_list_ = false;
+  char last_ = '\0';          // outside strings, of those that are no blanks
+  std::size_t elements_ = 0;  // whole ones of a list
   std::string open_, good_open_;
   std::size_t good_end_ = 0;
   Repairs repairs_;
@@ -119,6 +155,9 @@ std::string Repairs::text() const {
   if (inner_quotes)
     parts.push_back(fmt::format("{} unescaped quotes inside strings", inner_quotes));
   if (bad_utf8) parts.push_back(fmt::format("{} bytes that are no UTF-8", bad_utf8));
+  if (!begins_anew.empty())
+    parts.push_back(
+        fmt::format("a list that begins anew {} times in the same file", begins_anew.size()));
   if (truncated)
     parts.push_back(fmt::format("the file ends early ({} bytes after the last whole event dropped)",
                                 cut_bytes));

@@ -17,9 +17,13 @@ struct Repairs {
   std::size_t cut_bytes = 0;  // dropped after the last whole element of a file that ends early
   bool truncated = false;
   std::size_t too_deep = 0;  // containers nested beyond any trace
+  /// Of a list of events into which a writer wrote again, after a stop: how many whole elements
+  /// stand before each of its other beginnings, which are elements of the one list now.
+  std::vector<std::size_t> begins_anew = {};
 
   bool any() const {
-    return control_characters + inner_quotes + bad_utf8 + cut_bytes > 0 || truncated;
+    return control_characters + inner_quotes + bad_utf8 + cut_bytes + begins_anew.size() > 0 ||
+           truncated;
   }
   /// One line for people.
   std::string text() const;

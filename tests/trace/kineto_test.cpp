@@ -6,6 +6,7 @@
 #include "linerate/trace/input/decimal.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/rank_in_name.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -199,6 +200,53 @@ TEST(Kineto, CommunicationsThatWereIssuedBeforeTheRecordingAreNoneWithoutSizes) 
   EXPECT_THAT(notes_of(false), testing::Not(HasSubstr("carry no size")));
   EXPECT_THAT(notes_of(true), HasSubstr("2 of 4 communications were issued before the recording"));
   EXPECT_THAT(notes_of(true), HasSubstr("1 of 4 communications carry no size"));
+}
+
+TEST(Kineto, ALaunchOfSeveralCollectivesMovesTheSumOfTheirRecords) {
+  // Two groups; the launch in an annotation comes after the records of its collectives.
+  const auto host = [](const char* cat, const char* name, int ts, int dur,
+                       const std::string& args) {
+    return fmt::format(
+        R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":1,"ts":{},"dur":{},"args":{{{}}}}})",
+        cat, name, ts, dur, args);
+  };
+  const auto sizes_of = [&](const std::vector<const char*>& operations) {
+    std::vector<std::string> events;
+    int ts = 0, elements = 0;
+    for (const int correlation : {7, 8}) {
+      for (const char* operation : operations)
+        events.push_back(host("cpu_op", "record_param_comms", ts += 10, 5,
+                              collective(operation, elements += 1000, 2)));
+      events.push_back(host("user_annotation", "nccl:coalesced", ts += 10, 30, ""));
+      const std::string id = fmt::format(R"("correlation":{})", correlation);
+      events.push_back(host("cuda_runtime", "cudaLaunchKernelExC", ts += 10, 4, id));
+      events.push_back(kernel(kAllReduceKernel, 1000 * correlation, 100, id));
+    }
+    std::vector<std::int64_t> bytes;
+    for (const Communication& c : job_from(trace_of(0, 2, events)).ranks.at(0).communications)
+      bytes.push_back(c.deduced ? -2 : c.bytes);
+    return bytes;
+  };
+  EXPECT_THAT(sizes_of({"allreduce"}), testing::ElementsAre(4000, 8000));
+  EXPECT_THAT(sizes_of({"allreduce", "allreduce", "allreduce"}),
+              testing::ElementsAre(24'000, 60'000));
+  EXPECT_THAT(sizes_of({"allreduce", "broadcast"}), testing::ElementsAre(-1, -1));
+}
+
+TEST(Kineto, OfGraphsItIsSaidThatTheyHideSizes) {
+  std::vector<std::string> events = {step(0, 0, 1000)};
+  for (const char* name : {"gemm", kAllReduceKernel, "gemm", kAllReduceKernel})
+    events.push_back(kernel(name, 100 * static_cast<int>(events.size()), 50, R"("correlation":7)"));
+  const Job job = job_from(trace_of(0, 2, events));
+  EXPECT_THAT(job.notes, testing::Contains(HasSubstr("2 of 2 communications run in CUDA graphs")));
+  EXPECT_THAT(job.notes, testing::Not(testing::Contains(HasSubstr("record_shapes"))));
+  try {
+    std::vector<std::string> notes;
+    static_cast<void>(workload_of(job, "w", notes));
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("its steps run in CUDA graphs"));
+  }
 }
 
 TEST(Kineto, GradientsKeepTheirElementType) {

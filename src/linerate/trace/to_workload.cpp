@@ -262,6 +262,11 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
     throw InputError(name,
                      "it records communication alone, and no computation: no Workload can be made; "
                      "give traces of PyTorch's profiler of the same job");
+  } else if (job.runs_graphs) {
+    throw InputError(name,
+                     "its steps run in CUDA graphs, which record neither gradients nor the sizes "
+                     "of exchanges: no Workload can be made; record some steps without graphs, "
+                     "with record_shapes=True and a step schedule");
   } else {
     throw InputError(name,
                      "neither AccumulateGrad records with shapes nor gradient exchanges of known "

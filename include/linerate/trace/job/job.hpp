@@ -167,12 +167,13 @@ struct Job {
   bool computation_unknown = false;    // formats that record communication alone
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
   std::vector<std::string> may_communicate = {};  // names of kernels that sound so
-  bool cpu_device = false;  // no accelerator in it: CPU operations stand for the device
-  std::string device;       // its type, if a Timeline of linerate's says it: "cuda"
-  std::string strategy;     // that its steps exchange by, if a Timeline says it; empty: unknown
-  bool cycle = false;       // predicted steps that repeat: what lies outside them is of other steps
-  bool complete = false;    // what is found in traces when they are joined was found before
-  int updates = 1;          // of the parameters in each of its steps: more in whole periods of them
+  bool cpu_device = false;   // no accelerator in it: CPU operations stand for the device
+  std::string device;        // its type, if a Timeline of linerate's says it: "cuda"
+  std::string strategy;      // that its steps exchange by, if a Timeline says it; empty: unknown
+  bool runs_graphs = false;  // of the device, whose launches do not say what they send
+  bool cycle = false;     // predicted steps that repeat: what lies outside them is of other steps
+  bool complete = false;  // what is found in traces when they are joined was found before
+  int updates = 1;        // of the parameters in each of its steps: more in whole periods of them
   // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown
   std::vector<LayerRecord> layers;        // of the same pass

@@ -66,6 +66,20 @@ std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
   });
 }
 
+/// Communications of one launch with other kernels: it was a graph's, and says nothing of them.
+std::ptrdiff_t in_graphs(const KinetoTrace& t) {
+  std::unordered_map<std::uint64_t, std::ptrdiff_t> kernels, communications;  // by launch
+  for (const DeviceEvent& e : t.device) {
+    if (e.copy || e.correlation == 0) continue;
+    ++kernels[e.correlation];
+    if (e.args < 0 && is_communication_kernel(t, e)) ++communications[e.correlation];
+  }
+  std::ptrdiff_t found = 0;
+  for (const auto& [launch, count] : communications)
+    if (kernels[launch] > 1) found += count;
+  return found;
+}
+
 void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job) {
   const auto unsized =
       std::count_if(rank.communications.begin(), rank.communications.end(),
@@ -76,12 +90,20 @@ void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job
         "{}: {} of {} communications were issued before the recording began: it does not "
         "say their sizes",
         t.source, cut, rank.communications.size()));
-  if (unsized > cut)
+  const std::size_t all = rank.communications.size();
+  const auto of_graphs = std::min(unsized - cut, in_graphs(t));
+  if (of_graphs > 0) {
+    job.runs_graphs = true;
+    job.notes.push_back(fmt::format(
+        "{}: {} of {} communications run in CUDA graphs, whose launch does not say their sizes: "
+        "their bytes and bandwidths are unknown; a recording without graphs says them",
+        t.source, of_graphs, all));
+  }
+  if (unsized - cut > of_graphs)
     job.notes.push_back(
-        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, without "
-                    "record_shapes, in a CUDA graph, or several in one launch): their bytes and "
-                    "bandwidths are unknown",
-                    t.source, unsized - cut, rank.communications.size()));
+        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
+                    "record_shapes): their bytes and bandwidths are unknown",
+                    t.source, unsized - cut - of_graphs, all));
 }
 
 }  // namespace

@@ -177,8 +177,8 @@ class RankBuilder {
                          const DeviceClock& clock, const LaunchedBefore& before) {
     Communication c{.span = e.span, .op = name.op};
     const KernelOrigin origin = join.origin_of(e);
-    if (origin.args >= 0 && !t_.args[to_index(origin.args)].ignored) {
-      const CollectiveArgs& a = t_.args[to_index(origin.args)];
+    if (origin.args != nullptr && !origin.args->ignored) {
+      const CollectiveArgs& a = *origin.args;
       // Arguments before names: all-to-all shows as SendRecv, a barrier as an all-reduce.
       if (a.op != CommOp::unknown) c.op = a.op;
       c.bytes = bytes_of(a);

@@ -1,7 +1,13 @@
 #include "linerate/trace/kineto/launch_join.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
 #include <unordered_set>
+#include <utility>
+
+#include "linerate/core/index.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -19,11 +25,26 @@ bool starts_before(const CommMark* a, const CommMark* b) {
   return a->span.start_ns < b->span.start_ns;
 }
 
-/// Past the last mark that starts at or before the launch.
-auto end_of_marks_before(const std::vector<const CommMark*>& marks, const Launch& launch) {
+/// Past the last mark that starts at or before a launch.
+auto end_of_marks_before(const std::vector<const CommMark*>& marks, std::int64_t launch_ns) {
   return std::upper_bound(
-      marks.begin(), marks.end(), launch.start_ns,
+      marks.begin(), marks.end(), launch_ns,
       [](std::int64_t time, const CommMark* m) { return time < m->span.start_ns; });
+}
+
+/// Of collectives that are alike; absent: they differ, or a size is not known.
+std::optional<CollectiveArgs> sum_of(const std::vector<const CollectiveArgs*>& parts) {
+  if (parts.empty()) return std::nullopt;
+  CollectiveArgs sum = *parts.front();
+  sum.in_elements = sum.out_elements = 0, sum.splits = -1;
+  for (const CollectiveArgs* part : parts) {
+    const bool alike = part->op == sum.op && part->group == sum.group &&
+                       part->element_bytes == sum.element_bytes && part->bytes() >= 0;
+    if (!alike || part->ignored) return std::nullopt;
+    sum.in_elements += std::max<std::int64_t>(0, part->in_elements);
+    sum.out_elements += std::max<std::int64_t>(0, part->out_elements);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -43,16 +64,43 @@ LaunchJoin::LaunchJoin(const KinetoTrace& t) : trace_(t) {
   }
   for (MarksByThread* threads : {&records_, &marks_})
     for (auto& [tid, marks] : *threads) std::sort(marks.begin(), marks.end(), starts_before);
+  sum_coalesced();
+}
+
+bool LaunchJoin::is_coalesced(const CommMark& mark) const {
+  return trace_.names[mark.name].text.ends_with(":coalesced");
+}
+
+/// One launch, within an annotation "nccl:coalesced", moves what was recorded on its thread since
+/// the launch before it: collectives that are alike, each with a record of its own.
+void LaunchJoin::sum_coalesced() {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> launches;  // by thread and start
+  for (const auto& [correlation, l] : launches_) launches[{l.tid, l.start_ns}] = correlation;
+  for (const auto& [tid, marks] : marks_)
+    for (const CommMark* group : marks) {
+      const auto launch = launches.lower_bound({tid, group->span.start_ns});
+      if (!is_coalesced(*group) || launch == launches.end() || launch->first.first != tid ||
+          launch->first.second > group->span.end_ns)
+        continue;
+      const auto before = launch == launches.begin() ? launches.end() : std::prev(launch);
+      const bool is_first = before == launches.end() || before->first.first != tid;
+      const std::vector<const CommMark*>& records = records_[tid];
+      auto record = is_first ? records.begin() : end_of_marks_before(records, before->first.second);
+      std::vector<const CollectiveArgs*> parts;
+      for (; record != end_of_marks_before(records, launch->first.second); ++record)
+        parts.push_back(at((*record)->args));
+      if (const auto sum = sum_of(parts)) sums_[launch->second] = *sum;
+    }
 }
 
 KernelOrigin LaunchJoin::origin_of(const DeviceEvent& kernel) const {
   KernelOrigin origin{.launch = launch_of(kernel)};
   origin.args = own_args(kernel, origin.launch);
-  origin.deduced = origin.args < 0;
+  origin.deduced = origin.args == nullptr;
   if (origin.launch == nullptr) return origin;
   if (const CommMark* mark = annotation_around(*origin.launch)) {
     origin.marked = trace_.names[mark->name].op;
-    if (origin.deduced) origin.args = mark->args;
+    if (origin.deduced) origin.args = at(mark->args);
   }
   return origin;
 }
@@ -62,21 +110,29 @@ const Launch* LaunchJoin::launch_of(const DeviceEvent& kernel) const {
   return kernel.correlation == 0 || found == launches_.end() ? nullptr : &found->second;
 }
 
+const CollectiveArgs* LaunchJoin::at(std::int32_t args) const {
+  return args < 0 ? nullptr : &trace_.args[to_index(args)];
+}
+
 /// The collective's own metadata: on the kernel, by External id, or of the record_param_comms
-/// operation that the launch lies in (External ids may be correlations).
-std::int32_t LaunchJoin::own_args(const DeviceEvent& kernel, const Launch* launch) const {
-  if (kernel.args >= 0) return kernel.args;
+/// operation that the launch lies in (External ids may be correlations), or of those that it moves
+/// together.
+const CollectiveArgs* LaunchJoin::own_args(const DeviceEvent& kernel, const Launch* launch) const {
+  if (kernel.args >= 0) return at(kernel.args);
   if (const auto found = args_by_id_.find(kernel.external_id);
       kernel.external_id != 0 && found != args_by_id_.end())
-    return found->second;
-  return launch != nullptr ? args_around(*launch) : -1;
+    return at(found->second);
+  if (launch == nullptr) return nullptr;
+  if (const CollectiveArgs* around = at(args_around(*launch))) return around;
+  const auto sum = sums_.find(launch->correlation);
+  return sum == sums_.end() ? nullptr : &sum->second;
 }
 
 std::int32_t LaunchJoin::args_around(const Launch& launch) const {
   const auto thread = records_.find(launch.tid);
   if (thread == records_.end()) return -1;
   constexpr int kNesting = 8;
-  auto at = end_of_marks_before(thread->second, launch);
+  auto at = end_of_marks_before(thread->second, launch.start_ns);
   for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen)
     if (const CommMark* m = *--at; m->span.end_ns >= launch.start_ns) return m->args;
   return -1;
@@ -90,7 +146,7 @@ const CommMark* LaunchJoin::annotation_around(const Launch& launch) const {
   constexpr int kNesting = 64;  // marks nest a few deep; farther back none contains the launch
   const CommMark* innermost = nullptr;
   const CommMark* before = nullptr;
-  auto at = end_of_marks_before(thread->second, launch);
+  auto at = end_of_marks_before(thread->second, launch.start_ns);
   for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen) {
     const CommMark* m = *--at;
     if (trace_.names[m->name].kind != NameKind::comm_mark) continue;
@@ -99,8 +155,7 @@ const CommMark* LaunchJoin::annotation_around(const Launch& launch) const {
     else if (before == nullptr && m->args >= 0)
       before = m;
   }
-  const bool coalesced =
-      innermost != nullptr && trace_.names[innermost->name].text.ends_with(":coalesced");
+  const bool coalesced = innermost != nullptr && is_coalesced(*innermost);
   return coalesced && before != nullptr ? before : innermost;
 }
 

@@ -203,6 +203,23 @@ TEST(NcclTestsLog, HostsSayHowManyRanksShareANode) {
   EXPECT_EQ(read(text).rows[0].ranks_per_node, 0);
 }
 
+TEST(NcclTestsLog, AListOfRanksThatWasCutIsCompletedByItsDevicesOrDoubted) {
+  // 72 ranks on nodes of four, of which one line is left: the last rank's device is its node's
+  // last.
+  for (const int left : {0, 70, 71}) {
+    PrintedLog log = printed_log({.ranks = 72, .ranks_per_node = 4});
+    std::erase_if(log.lines, [left](const std::string& line) {
+      return line.starts_with("#  Rank") && !line.starts_with(fmt::format("#  Rank {:2} ", left));
+    });
+    const CollectiveLog read_back = read(log.text());
+    EXPECT_EQ(read_back.rows[0].ranks, 72);
+    EXPECT_EQ(read_back.rows[0].ranks_per_node, left == 71 ? 4 : 0);
+    EXPECT_THAT(read_back.notes,
+                Contains(testing::AllOf(HasSubstr("1 of 72 ranks is listed"),
+                                        HasSubstr(left == 71 ? "on each node" : "is not known"))));
+  }
+}
+
 TEST(NcclTestsLog, AFileThatQuotesTheWordsIsNoLog) {
   EXPECT_FALSE(is_collective_log("libfabric:77:core:ofi_hook_perf(): algbw and busbw counters\n"));
   EXPECT_FALSE(is_collective_log("run all_reduce_perf and read algbw, then busbw\n"));

@@ -118,6 +118,93 @@ TEST(TableForms, BandwidthsOfAnotherUnitAreAContradiction) {
       HasSubstr("size / time is 1.07 times the algbw"));
 }
 
+TEST(TableForms, ARowThatCannotBeReadIsNamedWithItsReason) {
+  const std::string head = "collective,ranks,bytes,seconds,dtype\n";
+  for (const auto& [row, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"all-reduce,2,1024,-1e-5,f32", "expected a time above 0, found \"-1e-5\""},
+           {"all-reduce,2,1024,soon,f32", "expected a time above 0, found \"soon\""},
+           {"all-reduce,2,much,1e-5,f32", "expected a size, found \"much\""},
+           {"all-reduce,2,1024,1e-5,f33", "expected an element type, found \"f33\""},
+           {"all-reduce,0,1024,1e-5,f32", "expected 1 to 10000000 ranks, found \"0\""},
+           {"all-reduce,-2,1024,1e-5,f32", "expected 1 to 10000000 ranks, found \"-2\""},
+           {"all-reduce,1.5,1024,1e-5,f32", "expected 1 to 10000000 ranks, found \"1.5\""},
+           {"all-reduc,2,1024,1e-5,f32", "found \"all-reduc\"; did you mean all-reduce?"},
+           {"1024,1e-5", "expected 5 cells, found 2"}}) {
+    if (row != "1024,1e-5")
+      EXPECT_THAT(refusal(head + row + "\n"), HasSubstr("line 2: \"" + row + "\": ")) << row;
+    const CollectiveLog log = read(head + "all-reduce,2,2048,1e-5,f32\n" + row + "\n");
+    EXPECT_EQ(log.rows.size(), 1u) << row;
+    if (row != "1024,1e-5") EXPECT_THAT(log.unread, HasSubstr(reason)) << row;
+  }
+}
+
+TEST(TableForms, UnitsMayStandBelowTheNames) {
+  for (const char* text : {"size      time\n(B)       (us)\n1048576   4120.5\n",
+                           "     size        time\n      (B)        (us)\n  1048576      4120.5\n",
+                           "type   size   time\n       (KiB)  (ms)\nfloat  1024   4.1205\n",
+                           "size\ttime\n(B)\t(us)\n1048576\t4120.5\n"})
+    expect_one_mebibyte(text);
+  EXPECT_THAT(refusal("size time\n1048576 4120.5\n"), HasSubstr("expected times with their unit"));
+}
+
+TEST(TableForms, TheSummaryOfHcclDemoSaysWhatRanOnHowManyRanks) {
+  const CollectiveLog log = read(
+      "[SUMMARY REPORT]\n(src!=dst, collective=all_gather, iterations=100)\n"
+      "size          count         type          redop         time          algo_bw       nw_bw\n"
+      "(B)           (elements)                                (us)          (GB/s)        (GB/s)\n"
+      "16777216      4194304       float         none          164.321       102.100       89.338\n"
+      "268435456     67108864      float         none          1853.012      144.865       "
+      "126.757\n");
+  ASSERT_EQ(log.rows.size(), 2u);
+  EXPECT_EQ(log.rows[0].collective, Collective::all_gather);
+  EXPECT_EQ(log.rows[0].ranks, 8);
+  EXPECT_NEAR(log.rows[0].seconds, 164.321e-6, 1e-12);
+}
+
+TEST(DeepSpeedLog, SizesAreOfTheWholeArrayAndTheBandwidthsCountTheRanks) {
+  // As calc_bw_log() computes them on n ranks, of an all-reduce with a factor of 2 or without: KB
+  // is 1024 bytes, a gather states one rank's part.
+  for (const int n : {2, 8, 24})
+    for (const double twice : {2.0, 1.0}) {
+      std::string text =
+          "Comm. Op            Message Size        Count               Total Latency(ms)   "
+          "Avg Latency(ms)     tput_avg (Gbps)     busbw_avg (Gbps)\n";
+      const auto row = [&](const char* size, double bytes, double ms, double tput, double busbw) {
+        const double gbps = bytes * 8e-6 / ms;
+        text +=
+            fmt::format("                    {:<20}{:<20}{:<20.2f}{:<20.2f}{:<20.2f}{:<20.2f}\n",
+                        size, 3, 3 * ms, ms, tput * gbps, busbw * gbps);
+      };
+      const double share = (n - 1.0) / n;
+      text += "broadcast\n";
+      row("50.0 MB", 52428800, 6.61, 1, 1);
+      text += "all_reduce\n";
+      row("0B", 0, 0.25, twice, 2 * share);
+      row("64.0 MB", 67108864, 7.92, twice, 2 * share);
+      text += "[rank0] an interruption\nall_gather_into_tensor\n";
+      row("16.0 MB", 16777216, 12.34, n, n * share);
+      text += "send\n";
+      row("16.0 MB", 16777216, 12.34, 1, 1);
+      const CollectiveLog log = read(text);
+      ASSERT_EQ(log.rows.size(), 3u) << text;
+      for (const CollectiveSample& sample : log.rows) EXPECT_EQ(sample.ranks, n) << text;
+      EXPECT_EQ(log.rows[1].collective, Collective::all_reduce);
+      EXPECT_EQ(log.rows[1].bytes, 67108864);
+      EXPECT_NEAR(log.rows[1].seconds, 7.92e-3, 1e-9);
+      EXPECT_EQ(log.rows[2].collective, Collective::all_gather);
+      EXPECT_EQ(log.rows[2].bytes, n * 16777216);
+    }
+}
+
+TEST(TableForms, WhatFollowsATableIsNoRow) {
+  const CollectiveLog log = read(
+      "     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
+      "    16777216         8388608     bf16         420          39.95          77.40\n"
+      "Avg bus bandwidth:      58.3975GB/s\n");
+  EXPECT_EQ(log.rows.size(), 1u);
+  EXPECT_THAT(log.notes, testing::Not(Contains(HasSubstr("could not be read"))));
+}
+
 TEST(OtherBenchmarks, AreRefusedByName) {
   EXPECT_THAT(refusal("# Benchmarking Allreduce\n# #processes = 4\n"
                       "       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]\n"

@@ -27,10 +27,11 @@ struct CollectiveSample {
 
 /// What was read from one log.
 struct CollectiveLog {
-  std::string source;                       // its file
-  std::string format;                       // "nccl-tests", "nccl-tests JSON", "OSU", "table"
+  std::string source;  // its file
+  std::string format;  // "nccl-tests", "nccl-tests JSON", "OSU", "DeepSpeed", "table"
   std::vector<CollectiveSample> rows = {};  // in the log's order
   std::vector<std::string> notes = {};      // rows refused, assumptions made
+  std::string unread = {};                  // that of them about rows refused; empty: none
 
   /// Adds a note that begins with the source.
   void note(const std::string& text) { notes.push_back(source + ": " + text); }

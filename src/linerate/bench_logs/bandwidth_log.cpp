@@ -57,9 +57,9 @@ std::vector<Rows> ascending_stretches(Rows rows) {
 
 }  // namespace
 
-void BandwidthLog::refuse(const std::string& where) {
+void BandwidthLog::refuse(const std::string& where, const std::string& why) {
   ++refused_;
-  if (first_refused_.empty()) first_refused_ = where;
+  if (first_refused_.empty()) first_refused_ = where + (why.empty() ? "" : ": " + why);
 }
 
 void BandwidthLog::add(BandwidthRun run) {
@@ -115,6 +115,7 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
   const auto& [test, possible] = judge.decide();
   note_other_title(run, *test);
   const int ranks = settled_ranks(run, possible);
+  if (const std::string doubt = run.listed.doubt(ranks); !doubt.empty()) note_once(doubt);
   for (const BandwidthRow& row : rows)
     for (int g = 0; g < 2; ++g)
       if (const Timing& t = row.timings[g]; t.time > 0)
@@ -173,9 +174,11 @@ CollectiveLog BandwidthLog::finish() {
   std::set<std::string> said;
   for (const std::string& why : left_out_)
     if (said.insert(why).second) note("left out: " + why);
-  if (refused_ > 0)
+  if (refused_ > 0) {
     note(fmt::format("{} rows could not be read (interrupted by other output?){}", refused_,
                      first_refused_.empty() ? "" : "; the first is " + first_refused_));
+    log_.unread = log_.notes.back();
+  }
   if (wrong_ > 0 || failed_)
     note(fmt::format("{} rows report wrong results: what was measured did not work", wrong_));
   return std::move(log_);

@@ -2,6 +2,7 @@
 // on how many ranks, follows from the rows' own sizes and bandwidths before any title.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,12 @@ class BandwidthLog {
   const std::string& source() const { return log_.source; }
   const CollectiveLogOptions& options() const { return options_; }
   void note(const std::string& text) { log_.note(text); }
-  /// Counts a row that could not be read; the message quotes the first `where`: quoted_line().
-  void refuse(const std::string& where);
+  void note_once(const std::string& text) {
+    if (said_.insert(text).second) note(text);
+  }
+  /// Counts a row that could not be read; the message quotes the first `where`, quoted_line(), and
+  /// says why it was, if that is known.
+  void refuse(const std::string& where, const std::string& why = "");
   /// Rows whose bandwidths contradict their times are refused; an ambiguous run, or part of one, is
   /// left out with a note. Throws InputError if the caller's options contradict the log.
   void add(BandwidthRun run);
@@ -41,6 +46,7 @@ class BandwidthLog {
   std::size_t refused_ = 0, wrong_ = 0;  // rows
   std::string first_refused_;
   bool failed_ = false;
+  std::set<std::string> said_;
   std::vector<std::string> left_out_;  // why, one entry a run or a part of one
 };
 

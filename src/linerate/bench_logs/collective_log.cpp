@@ -21,6 +21,8 @@ struct LogFormat {
 constexpr std::array kFormats = {LogFormat{is_nccl_tests_json, read_nccl_tests_json},
                                  LogFormat{is_rccl_tests_json, read_rccl_tests_json},
                                  LogFormat{is_collective_table, read_collective_table},
+                                 LogFormat{is_hccl_demo, read_collective_table},
+                                 LogFormat{is_deepspeed, read_deepspeed},
                                  LogFormat{is_osu, read_osu},
                                  LogFormat{is_nccl_tests, read_nccl_tests}};
 
@@ -39,7 +41,6 @@ constexpr std::array kOtherBenchmarks = {
     OtherBenchmark{"nvbandwidth", "nvbandwidth Version"},
     OtherBenchmark{"p2pBandwidthLatencyTest", "P2P Connectivity Matrix"},
     OtherBenchmark{"DeepSpeed's communication benchmarks", "---- Performance of "},
-    OtherBenchmark{"DeepSpeed's communication logger", "Comm. Op"},
     OtherBenchmark{"hccl_demo", "hccl_demo"},
     OtherBenchmark{"PARAM's communication benchmark", "COMMS-RES"},
     OtherBenchmark{"iperf", "[ ID] Interval"},

@@ -105,8 +105,8 @@ constexpr std::array kTimingMeanings = {
     // Least and largest repetition, in the unit of the time.
     TimingColumn{&TimingColumns::low, "min mintime minlatency minlat timemin imin"},
     TimingColumn{&TimingColumns::high, "max maxtime maxlatency maxlat timemax imax"},
-    TimingColumn{&TimingColumns::algbw, "algbw algbandwidth"},
-    TimingColumn{&TimingColumns::busbw, "busbw busbandwidth"},
+    TimingColumn{&TimingColumns::algbw, "algbw algbandwidth algobw"},
+    TimingColumn{&TimingColumns::busbw, "busbw busbandwidth nwbw"},
     TimingColumn{&TimingColumns::wrong, "wrong error errors res"}};
 
 template <typename Owner, std::size_t n>

@@ -1,6 +1,11 @@
 #include "linerate/bench_logs/listed_ranks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "linerate/bench_logs/log_words.hpp"
+#include "linerate/core/collective.hpp"
 
 namespace linerate::bench_logs {
 
@@ -10,6 +15,9 @@ void ListedRanks::add(int rank, int group, std::string_view host, std::string_vi
   ++g.lines;
   if (host.empty()) return;
   ++g.of_host[std::string(host)];
+  const auto number = number_of(device);
+  if (number && rank == highest_rank_ && *number >= 0 && *number < kMostRanks)
+    last_device_ = static_cast<int>(*number);
   if (!device.empty() && !devices_.emplace(host, device).second) one_name_for_several_ = true;
 }
 
@@ -37,7 +45,23 @@ int ListedRanks::ranks_per_node(int ranks) const {
   int most = 0;
   for (const auto& [host, count] : largest->second.of_host) most = std::max(most, count);
   // Holds when lines were lost, too: as many on every host as on the one that is listed whole.
-  return most * static_cast<int>(largest->second.of_host.size()) == ranks ? most : 0;
+  if (most * static_cast<int>(largest->second.of_host.size()) == ranks) return most;
+  const int devices = last_device_.value_or(0) + 1;
+  const bool ends_node = (highest_rank_ + 1) % devices == 0 && ranks % devices == 0;
+  return is_cut(ranks) && devices > 1 && ends_node ? devices : 0;
+}
+
+bool ListedRanks::is_cut(int ranks) const {
+  return !ranks_per_node_ && groups_.size() == 1 && groups_.begin()->second.lines < ranks;
+}
+
+std::string ListedRanks::doubt(int ranks) const {
+  if (!is_cut(ranks)) return "";
+  const int lines = groups_.begin()->second.lines, taken = ranks_per_node(ranks);
+  const std::string listed =
+      fmt::format("{} of {} ranks {} listed", lines, ranks, lines == 1 ? "is" : "are");
+  if (taken == 0) return listed + ": how many share a node is not known; give --ranks-per-node";
+  return fmt::format("{}: taken as {} on each node; else give --ranks-per-node", listed, taken);
 }
 
 }  // namespace linerate::bench_logs

@@ -18,10 +18,14 @@ class ListedRanks {
   void set(int ranks, int ranks_per_node);
   /// Ranks of one communicator; nullopt: nothing is listed.
   std::optional<int> ranks() const;
-  /// 0 if the hosts do not say: absent, uneven, or one name for several machines.
+  /// 0 if the hosts do not say: absent, uneven, or one name for several machines. Of a list that
+  /// was cut the last rank's device may say.
   int ranks_per_node(int ranks) const;
+  /// What ranks_per_node() takes for granted, for people; empty: nothing.
+  std::string doubt(int ranks) const;
 
  private:
+  bool is_cut(int ranks) const;
   struct Group {
     int lines = 0;
     std::map<std::string, int> of_host = {};
@@ -29,6 +33,7 @@ class ListedRanks {
   std::map<int, Group> groups_;
   std::set<std::pair<std::string, std::string>> devices_;  // by host
   int highest_rank_ = -1;
+  std::optional<int> last_device_;  // of the highest rank
   bool one_name_for_several_ = false;
   std::optional<int> ranks_, ranks_per_node_;  // set() outright
 };

@@ -13,10 +13,15 @@ CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOption
 CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
 bool is_rccl_tests_json(std::string_view head);
 CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options);
+/// The summary of DeepSpeed's communication logger.
+bool is_deepspeed(std::string_view head);
+CollectiveLog read_deepspeed(trace::InputFile& input, const CollectiveLogOptions& options);
 bool is_osu(std::string_view head);
 CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& options);
 /// A header that names sizes and times, with separators.
 bool is_collective_table(std::string_view head);
+/// The summary of Gaudi's hccl_demo: a table with blanks.
+bool is_hccl_demo(std::string_view head);
 /// The same with blanks, or no header at all: "bytes,seconds". Other files may look like it, so it
 /// is asked only of files that are given as measured times.
 bool is_plain_table(std::string_view head);

@@ -16,6 +16,7 @@
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
@@ -40,6 +41,36 @@ bool is_header(const Columns& columns) {
 /// "|---|---:|" below the header of a table in a text.
 bool is_rule(std::string_view line) {
   return line.find_first_not_of("|-+=: \t") == std::string_view::npos;
+}
+
+/// "(B)   (elements)   (us)", below the names of the columns.
+bool is_line_of_units(std::string_view line) {
+  const auto words = words_of(line);
+  return !words.empty() && std::all_of(words.begin(), words.end(), [](std::string_view word) {
+    return word.starts_with('(') && word.ends_with(')');
+  });
+}
+
+/// The header with each unit behind the name that it begins or ends with, or is nearest to that.
+std::string with_units(const std::string& header, const std::string& units) {
+  const auto ends_in = [](std::string_view word, const std::string& line) {
+    const auto begin = word.data() - line.data();
+    return std::pair(begin, begin + std::ssize(word));
+  };
+  const auto words = words_of(header);
+  std::vector<std::string> names(words.begin(), words.end());
+  for (const std::string_view unit : words_of(units)) {
+    const auto [begin, end] = ends_in(unit, units);
+    const auto off = [&, from = begin, to = end](std::string_view word) {
+      const auto ends = ends_in(word, header);
+      return std::min(std::abs(ends.first - from), std::abs(ends.second - to));
+    };
+    const auto nearest_word =
+        std::min_element(words.begin(), words.end(),
+                         [&](std::string_view x, std::string_view y) { return off(x) < off(y); });
+    names[to_index(nearest_word - words.begin())] += unit;
+  }
+  return join(names, "  ");
 }
 
 bool is_false(const std::string& cell) {
@@ -81,22 +112,27 @@ class TableReader {
     const std::string plain = plain_blanks(line);
     const std::string_view text = trim(plain);
     if (text.empty() || is_rule(text)) return;
-    if (const Columns header = columns_of_header(text); is_header(header)) {
-      columns_ = header;
-      require_unit(number);
-      note_unit();
+    if (columns_.known() && is_line_of_units(text)) {
+      read_header(with_units(header_, plain), number);
+    } else if (is_header(columns_of_header(text))) {
+      read_header(plain, number);
+    } else if (columns_.known() && lacks_unit()) {
+      refuse_unit();
     } else if (!text.starts_with('#')) {
       const bool first = !columns_.known();
       if (first) columns_ = columns_of_plain_row(text);
       // Lines before a table are no rows of it.
-      if (!columns_.known()) return;
+      if (!columns_.known()) return read_title(text);
       const Cells cells = cells_of(text, columns_.separator);
       if (first) note_plain(cells);
-      if (!add_row(cells)) log_.refuse(quoted_line(number, text));
+      if (!is_row(cells)) return;
+      if (const std::string why = add_row(cells); !why.empty())
+        log_.refuse(quoted_line(number, text), why);
     }
   }
 
   CollectiveLog finish() {
+    if (columns_.known() && lacks_unit()) refuse_unit();
     for (auto& [kind, run] : runs_) {
       name_collective(run);
       log_.add(std::move(run));
@@ -105,13 +141,35 @@ class TableReader {
   }
 
  private:
-  /// Without one the bandwidths must say, as in nccl-tests.
-  void require_unit(std::size_t number) const {
+  void read_header(const std::string& line, std::size_t number) {
+    header_ = line, header_number_ = number;
+    columns_ = columns_of_header(trim(line));
+    note_unit();
+  }
+
+  /// The bandwidths may say it, as in nccl-tests, or the line below.
+  bool lacks_unit() const {
     const bool bandwidths = columns_.timings[0].algbw >= 0 || columns_.timings[1].algbw >= 0;
-    if (!columns_.time_unit_s && !bandwidths)
-      throw InputError(fmt::format("{}:{}", log_.source(), number),
-                       "expected times with their unit, found none in the header; write seconds, "
-                       "time_us or time(ns)");
+    return !columns_.time_unit_s && !bandwidths;
+  }
+
+  [[noreturn]] void refuse_unit() const {
+    throw InputError(fmt::format("{}:{}", log_.source(), header_number_),
+                     "expected times with their unit, found none in the header; write seconds, "
+                     "time_us or time(ns)");
+  }
+
+  /// "collective=all_reduce", above a table.
+  void read_title(std::string_view line) {
+    const std::size_t at = line.find("collective=");
+    if (at != std::string_view::npos) title_ = collective_named_in(line.substr(at));
+  }
+
+  /// What follows a table is no row of it: "Avg bus bandwidth: 58.4GB/s".
+  bool is_row(const Cells& cells) const {
+    const bool sized = to_index(columns_.bytes) < cells.size() &&
+                       number_of(cell_at(cells, columns_.bytes)).has_value();
+    return sized || cells.size() >= columns_.cells;
   }
 
   /// MB is 10^6 bytes, and many who write it mean 2^20.
@@ -159,24 +217,27 @@ class TableReader {
     row.dtype = named_type_.value_or(DType::f32);
   }
 
-  /// False: it cannot be read.
-  bool add_row(const Cells& cells) {
+  /// Why it cannot be read; empty if it was, or says nothing.
+  std::string add_row(const Cells& cells) {
     // Columns without a title, such as those of a script's own, may follow.
-    if (!columns_.known() || cells.size() < columns_.cells) return false;
+    if (cells.size() < columns_.cells)
+      return fmt::format("expected {} cells, found {}", columns_.cells, cells.size());
     const auto row = timed_row(cells);
+    if (!row) return expected_of(cells);
     const double on_node = number_at(cells, columns_.ranks_per_node).value_or(0);
-    auto ranks = number_at(cells, columns_.ranks);
-    if (cell_at(cells, columns_.ranks).empty())
-      ranks = number_at(cells, columns_.nodes).value_or(0) * on_node;
+    const std::string& counted = cell_at(cells, columns_.ranks);
+    auto ranks = number_of(counted);
+    if (counted.empty()) ranks = number_at(cells, columns_.nodes).value_or(0) * on_node;
     // rccl-tests counts processes, each of which may drive several devices.
     const double each = number_at(cells, columns_.gpus_per_rank).value_or(1);
     if (ranks) *ranks *= each;
-    if (!row || !ranks || *ranks < 0 || *ranks > kMostRanks || *ranks != std::floor(*ranks))
-      return false;
-    if (row->bytes <= 0) return true;
+    const double least = counted.empty() ? 0 : 1;
+    if (!ranks || *ranks < least || *ranks > kMostRanks || *ranks != std::floor(*ranks))
+      return fmt::format("expected 1 to {} ranks, found \"{}\"", kMostRanks, counted);
+    if (row->bytes <= 0) return "";
     const std::string& collective = cell_at(cells, columns_.collective);
     const BandwidthTest* test = test_in_cell(collective);
-    if (!collective.empty() && !test) return false;
+    if (!collective.empty() && !test) return unknown_collective(collective);
     const double per_node = on_node * each;
     BandwidthRun& run = runs_[{plain_word(collective), *ranks, per_node}];
     if (run.rows.empty()) {
@@ -187,7 +248,27 @@ class TableReader {
       if (test) run.titles.emplace_back(TitleStrength::statement, test);
     }
     run.rows.push_back(*row);
-    return true;
+    return "";
+  }
+
+  /// Of a row whose size, type or time cannot be read.
+  std::string expected_of(const Cells& cells) const {
+    if (!row_of(cells, columns_)) {
+      const std::string& type = cell_at(cells, columns_.dtype);
+      if (!type.empty() && !dtype_of_log(type))
+        return fmt::format("expected an element type, found \"{}\"", type);
+      return fmt::format("expected a size, found \"{}\"", cell_at(cells, columns_.bytes));
+    }
+    const TimingColumns* groups = columns_.timings;
+    const int time = groups[0].time >= 0 ? groups[0].time : groups[1].time;
+    return fmt::format("expected a time above 0, found \"{}\"", cell_at(cells, time));
+  }
+
+  static std::string unknown_collective(const std::string& name) {
+    const std::vector<std::string> known(kCollectiveNames.begin(), kCollectiveNames.end());
+    const std::string near = nearest(name, known);
+    return fmt::format("expected one of {}, found \"{}\"{}", join(known, ", "), name,
+                       near.empty() ? "" : "; did you mean " + near + "?");
   }
 
   /// A table that names no collective is of what its own columns allow, of what the file is named
@@ -195,7 +276,7 @@ class TableReader {
   void name_collective(BandwidthRun& run) {
     if (!run.titles.empty() || log_.options().collective) return;
     const std::string file = std::filesystem::path(log_.source()).filename().string();
-    const auto named = collective_named_in(file);
+    const auto named = title_ ? title_ : collective_named_in(file);
     if (named) run.titles.emplace_back(TitleStrength::command, test_of(*named));
     run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
     const BandwidthRow& row = run.rows.back();
@@ -207,6 +288,9 @@ class TableReader {
   }
 
   Columns columns_;
+  std::string header_;  // the line of it
+  std::size_t header_number_ = 0;
+  std::optional<Collective> title_;  // above the table
   std::optional<DType> named_type_;
   std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
   bool said_collective_ = false;
@@ -218,6 +302,10 @@ class TableReader {
 bool is_collective_table(std::string_view head) {
   const Columns columns = columns_of_header(next_line_of(head));
   return is_header(columns) && columns.separator != '\0';
+}
+
+bool is_hccl_demo(std::string_view head) {
+  return head.find("[SUMMARY REPORT]") != std::string_view::npos && is_plain_table(head);
 }
 
 bool is_plain_table(std::string_view head) {

@@ -102,6 +102,18 @@ TracedJob calibrate_job(const std::vector<std::filesystem::path>& traces,
   return calibrate_from_trace(job, source, notes);
 }
 
+/// What a log does not hold may be in rows that could not be read.
+doc::Cluster fit_rows(const std::vector<doc::CollectiveCost>& measured, const FitOptions& options,
+                      const std::vector<bench_logs::CollectiveLog>& logs,
+                      std::vector<std::string>& notes) try {
+  return fit_cluster(measured, options, &notes);
+} catch (const InputError& e) {
+  std::string said = e.what();
+  for (const bench_logs::CollectiveLog& log : logs)
+    if (!log.unread.empty()) said += "; " + log.unread;
+  throw InputError(said);
+}
+
 }  // namespace
 
 doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOptions& fitting,
@@ -129,7 +141,7 @@ doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files, const FitOpt
   FitOptions options = fitting;
   // The buckets of a job are few; their own repetitions say how far they scatter.
   options.fewest_sizes = traces.empty() ? fitting.fewest_sizes : 1;
-  doc::Cluster cluster = fit_cluster(measured, options, &said);
+  doc::Cluster cluster = fit_rows(measured, options, logs, said);
   assume_line_rate(cluster.network);
   cluster.contention = job.contention;
   cluster.start_delay_s = job.start_delay_s;

@@ -198,7 +198,7 @@ def main():
     if verb == "train" and not (program.parent / "linerate-torch").exists():
         raise SystemExit(77)
     wrong = check_misuse(program, verb, int(every or 1)) + check_streams(program, verb)
-    raise SystemExit("\n".join(wrong))
+    raise SystemExit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":

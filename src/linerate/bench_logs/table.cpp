@@ -51,7 +51,7 @@ bool is_line_of_units(std::string_view line) {
   });
 }
 
-/// The header with each unit behind the name that it begins or ends with, or is nearest to that.
+/// The header with each unit after the name that it begins or ends with, or is nearest to that.
 std::string with_units(const std::string& header, const std::string& units) {
   const auto ends_in = [](std::string_view word, const std::string& line) {
     const auto begin = word.data() - line.data();

@@ -85,7 +85,7 @@ class HorovodReader {
  public:
   explicit HorovodReader(const std::string& name) : name_(name) {}
 
-  /// What follows is of the next run, whose stamps begin anew: it is put behind the last one, by
+  /// What follows is of the next run, whose stamps begin anew: it is put after the last one, by
   /// their clocks if both say when they began.
   void begin_run() {
     tensors_.clear();

@@ -107,7 +107,7 @@ class Mender {
     if (last_ == ':') return is_own_line(i);
     return open_.size() <= 1 || (last_ == ',' ? open_.back() == '{' : last_ != '[');
   }
-  /// A '[' at the beginning of a line, with nothing or an event behind it.
+  /// A '[' at the beginning of a line, with nothing or an event after it.
   bool is_own_line(std::size_t i) const {
     return i + 1 < n_ && p_[i] == '[' && p_[i - 1] == '\n' &&
            (p_[i + 1] == '\n' || p_[i + 1] == '\r' || p_[i + 1] == '{');
@@ -117,7 +117,7 @@ class Mender {
   std::size_t join_to_list(std::size_t i) {
     if (good_open_.empty() && good_end_ > 0) --good_end_;  // its end
     std::memset(p_ + good_end_, ' ', i + 1 - good_end_);
-    const bool event_is_open = good_open_.size() == 2 && good_end_ < i;  // behind its arguments
+    const bool event_is_open = good_open_.size() == 2 && good_end_ < i;  // after its arguments
     if (event_is_open) p_[good_end_] = '}', ++elements_;
     if (elements_ > 0) p_[i] = ',';
     open_ = good_open_ = "[";

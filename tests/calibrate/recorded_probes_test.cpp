@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "cost/agreement.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/size_search.hpp"
 
@@ -39,6 +40,19 @@ TEST(RecordedProbe, RunsOnAnEmptiedLinkAreForeseenWithinTenPercent) {
   ASSERT_EQ(tables.size(), 3u);
   for (const auto& [kind, table] : tables)
     EXPECT_LT(fit_collective(table, {}).error_mean, 0.10) << kind;
+}
+
+TEST(RecordedProbe, CostsOfAllCollectivesAgreeOnAnyNumberOfRanks) {
+  for (const char* name : {"runs_2ranks_1Gbit.csv", "single_calls_2ranks_200Mbit.csv"}) {
+    doc::Cluster cluster;
+    for (const auto& [kind, table] : read_tables(name))
+      cluster.collectives.push_back(fit_collective(table, {}));
+    cost::Agreement agreement;
+    agreement.check(cost::CostModel(cluster), name, cost::sizes_around(cluster),
+                    cost::kRanksAround);
+    EXPECT_THAT(agreement.broken, testing::IsEmpty());
+    EXPECT_GT(agreement.cases, 1000);
+  }
 }
 
 TEST(RecordedProbe, WhereATokenBucketEndsTheNextSizeIsAskedFor) {

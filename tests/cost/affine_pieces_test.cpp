@@ -66,18 +66,20 @@ doc::CollectiveCost table() {
   return cost;
 }
 
+CostCurve curve_of(const TableLaw& law, int ranks, const FittedMove& move) {
+  CostCurve curve;
+  curve.fitted = FittedPart({Anchor(law, Collective::all_reduce)}, Collective::all_reduce, ranks);
+  curve.fitted.set_move(move);
+  return curve;
+}
+
 TEST(AffinePieces, OfFittedCostsFollowTheirJumpsAndBends) {
   const doc::CollectiveCost cost = table();
-  CostCurve curve;
-  curve.fitted.table = &cost;
-  for (const int ranks : {1, 2, 4, 7, 64}) {
-    curve.fitted.ranks = ranks;
-    for (const FittedMove& move : {FittedMove{}, FittedMove{0.5, -1e-5, 0.25, 1e-9, true},
-                                   FittedMove{2, 3e-5, 3, 0, true}}) {
-      curve.fitted.move = move;
-      expect_equal(curve);
-    }
-  }
+  const TableLaw law(cost);
+  for (const int ranks : {1, 2, 4, 7, 64})
+    for (const FittedMove& move :
+         {FittedMove{}, FittedMove{-1e-5, 0.25, 1e-9, true}, FittedMove{3e-5, 3, 0, true}})
+      expect_equal(curve_of(law, ranks, move));
 }
 
 /// A line far slower than the measured one makes rounding large next to the start-up: where it
@@ -90,11 +92,9 @@ TEST(AffinePieces, OfACostMovedToAnyBandwidthAreFew) {
   cost.segments = {{0, 1024, start, 2.3018406389977494e-10, 1, 1},
                    {1024, 32768, later, 0, 1, 1},
                    {32768, 65536, -0.0002258681745763984, 1.1761165093799467e-08, 1, 1}};
-  CostCurve curve;
-  curve.fitted.table = &cost;
-  curve.fitted.ranks = 2;
+  const TableLaw law(cost);
   for (double slower = 1; slower < 1e8; slower *= std::sqrt(2.0)) {
-    curve.fitted.move = {1, 0, slower, 4e-10 * slower, true};
+    const CostCurve curve = curve_of(law, 2, {0, slower, 4e-10 * slower, true});
     EXPECT_LE(affine_pieces(curve, 65536).size(), 4 * cost.segments.size()) << slower;
     expect_equal(curve);
   }

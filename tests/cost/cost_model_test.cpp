@@ -6,6 +6,7 @@
 #include "linerate/cost/add_table.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/model_curve.hpp"
+#include "linerate/cost/outliers.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -205,6 +206,67 @@ TEST(CostModel, SaysWhichMeasurementAnswers) {
 TEST(CostModel, UnmeasuredHalvesComeFromTheAllReduce) {
   EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::reduce_scatter), 5.5e-4, 1e-12);
   EXPECT_NEAR(seconds(fitted(1e9), {}, Collective::all_gather), 5.5e-4, 1e-12);
+  EXPECT_TRUE(CostModel(fitted(1e9)).collective(Collective::all_gather, 1000, 2).extrapolated);
+}
+
+// 32 bytes gathered in 30 us and sums of 26 MB: 25 MiB are gathered as half of a sum, and what lies
+// between is no more than a straight line from one to the other.
+TEST(CostModel, ATableAnswersWithinThreeDoublingsOfItsSizes) {
+  doc::Cluster c = fitted(1e9);
+  c.collectives[0].samples = {{26e6, 26.1e-3}, {52e6, 52.1e-3}};
+  doc::CollectiveCost gather;
+  gather.collective = Collective::all_gather;
+  gather.ranks = 2;
+  gather.samples = {{32, 30e-6}};
+  gather.segments = {{0, 64, 0, 30e-6 / 32, 0.5, 2}};
+  c.collectives.push_back(gather);
+  const CostModel model(c);
+  const auto gathered = [&](std::int64_t bytes) {
+    return model.collective(Collective::all_gather, bytes, 2).seconds;
+  };
+  EXPECT_NEAR(gathered(32), 30e-6, 1e-12);
+  EXPECT_NEAR(gathered(26'214'400), (100e-6 + 26'214'400e-9) / 2, 1e-9);
+  EXPECT_NEAR(gathered(13'000'016), (30e-6 + 13.05e-3) / 2, 1e-9);
+  EXPECT_TRUE(model.collective(Collective::all_gather, 13'000'000, 2).extrapolated);
+}
+
+TEST(CostModel, NothingIsFree) {
+  // Half of an all-reduce's two steps.
+  EXPECT_NEAR(CostModel(fitted(1e9)).collective(Collective::barrier, 0, 2).seconds, 50e-6, 1e-12);
+  // No start-up was seen, but the network has a latency.
+  doc::Cluster c = flat(1e9, 20e-6);
+  c.collectives = {fitted(1e9).collectives[0]};
+  c.collectives[0].segments = {{0, 1'000'000, 0, 1e-9, 0.9, 1.1}};
+  EXPECT_NEAR(CostModel(c).collective(Collective::all_reduce, 0, 2).seconds, 40e-6, 1e-12);
+  // As links alone have it: 6 steps on 64 ranks.
+  EXPECT_NEAR(CostModel(flat(1e9, 20e-6)).collective(Collective::barrier, 0, 64).seconds, 120e-6,
+              1e-12);
+}
+
+TEST(CostModel, ALineThatCarriesNothingIsRefused) {
+  CostOptions options;
+  options.bandwidth = BytesPerSecond{1e-300};
+  EXPECT_THROW(CostModel(flat(1e9, 0), options), UsageError);
+  EXPECT_THROW(CostModel(flat(1e-300, 0)), InputError);
+}
+
+// Two ranks, a reduce-scatter slower than the all-reduce that holds it.
+TEST(CostModel, AMeasurementThatOthersContradictIsNamed) {
+  doc::Cluster c = fitted(1e9);
+  doc::CollectiveCost& whole = c.collectives[0];
+  for (double bytes = 1 << 20; bytes < 1e9; bytes *= 2)
+    whole.samples.push_back({bytes, 1e-4 + 1e-9 * bytes});
+  EXPECT_TRUE(outlier_notes(CostModel(c)).empty());
+  doc::CollectiveCost half = whole;
+  half.collective = Collective::reduce_scatter;
+  half.samples = {{1 << 22, 8e-3}};
+  half.segments = {{0, 1 << 23, 0, 8e-3 / (1 << 22), 0.9, 1.1}};
+  c.collectives.push_back(half);
+  const CostModel model(c);
+  EXPECT_THAT(outlier_notes(model),
+              testing::ElementsAre(testing::HasSubstr(
+                  "reduce-scatter of 4.19 MB on 2 ranks, 8.00 ms against 4.29 ms")));
+  EXPECT_NEAR(model.collective(Collective::reduce_scatter, 1 << 22, 2).seconds, 4.294e-3, 1e-6);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "linerate/cost/fitted.hpp"
+#include "linerate/cost/cost_curve.hpp"
 
 #include <gmock/gmock.h>
 
@@ -15,6 +15,11 @@ doc::CollectiveCost two_segments() {
   cost.segments = {{100, 1000, 10e-6, 1e-9, 0.9, 1.1}, {1000, 10000, 9e-6, 2e-9, 0.8, 1.2}};
   cost.samples = {{100, 10.1e-6}, {1000, 11e-6}, {10000, 29e-6}};
   return cost;
+}
+
+Estimate on_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
+  const TableLaw law(cost);
+  return FittedPart({Anchor(law, cost.collective)}, cost.collective, ranks).estimate(bytes);
 }
 
 TEST(Fitted, AnswersFromTheSegmentThatHoldsTheSize) {
@@ -39,17 +44,19 @@ TEST(Fitted, FarOutsideTheLowEndIsSmallButNeverZero) {
   EXPECT_LT(e.low, e.seconds);
 }
 
-TEST(Fitted, NeverFallsFasterThanTheBytesBelowTheSmallestSize) {
-  doc::CollectiveCost cost = two_segments();
+TEST(Fitted, NeverFallsFasterThanTheBytesBelowTheSmallestSizeAndNotToNothing) {
+  doc::CollectiveCost cost;
+  cost.ranks = 4;
   // A secant with alpha < 0: -5 us + 100 ns/B is 5 us at 100 B and negative at 25 B.
-  cost.segments.front() = {100, 1000, -5e-6, 100e-9, 0.9, 1.1};
+  cost.segments = {{100, 1000, -5e-6, 100e-9, 0.9, 1.1}};
   EXPECT_DOUBLE_EQ(evaluate(cost, 25).seconds, 5e-6 / 4);
+  EXPECT_DOUBLE_EQ(evaluate(cost, 0).seconds, 5e-6 / 8);
 }
 
 TEST(Fitted, MovesToOtherRankCountsByTheRingsLaw) {
   // 10000 B: 29 us, of it 10 us latency. 4 -> 8 ranks: steps 7/3, bytes per link (14/8) / (6/4) =
   // 7/6.
-  const Estimate e = parts_at_ranks(two_segments(), 10000, 8).estimate();
+  const Estimate e = on_ranks(two_segments(), 10000, 8);
   EXPECT_NEAR(e.seconds, 10e-6 * 7 / 3 + 19e-6 * 7 / 6, 1e-15);
   EXPECT_TRUE(e.extrapolated);
   // A tree needs log2(8)/log2(4) = 3/2 of the latency: the interval reaches down to it, on by the
@@ -59,15 +66,55 @@ TEST(Fitted, MovesToOtherRankCountsByTheRingsLaw) {
 }
 
 TEST(Fitted, IsExactAtTheMeasuredRankCountAndFreeOnOneRank) {
-  EXPECT_FALSE(parts_at_ranks(two_segments(), 2000, 4).estimate().extrapolated);
-  EXPECT_EQ(parts_at_ranks(two_segments(), 2000, 1).estimate().seconds, 0);
+  EXPECT_FALSE(on_ranks(two_segments(), 2000, 4).extrapolated);
+  EXPECT_EQ(on_ranks(two_segments(), 2000, 1).seconds, 0);
 }
 
 TEST(Fitted, ABroadcastPassesATreeOfRanks) {
   doc::CollectiveCost cost = two_segments();
   cost.collective = Collective::broadcast;
   // 4 -> 16 ranks: log2(16)/log2(4) = 2 latencies, the bytes per link stay.
-  EXPECT_NEAR(parts_at_ranks(cost, 10000, 16).estimate().seconds, 2 * 10e-6 + 19e-6, 1e-15);
+  EXPECT_NEAR(on_ranks(cost, 10000, 16).seconds, 2 * 10e-6 + 19e-6, 1e-15);
+}
+
+// 2 ranks: 8 us up to 32 KiB, by another schedule than the ring's 220 us + 1 ns/B above.
+TEST(Fitted, EachRegimeHasAStartUpOfItsOwn) {
+  doc::CollectiveCost cost;
+  cost.ranks = 2;
+  cost.segments = {{0, 32768, 8e-6, 0, 0.9, 1.1}, {32768, 1 << 30, 220e-6, 1e-9, 0.9, 1.1}};
+  EXPECT_NEAR(on_ranks(cost, 32768, 64).seconds, 63 * 8e-6, 1e-12);
+  // 63 times the message steps, 2 * 63 / 64 the bytes per link.
+  EXPECT_NEAR(on_ranks(cost, 247000, 64).seconds, 63 * 220e-6 + 247e-6 * 126 / 64, 1e-9);
+  // The same where samples show the switch only as a bracket.
+  cost.segments = {{1024, 32768, 8e-6, 0, 0.9, 1.1},
+                   {32768, 65536, -277.536e-6, 8.713867e-9, 0.9, 1.1},  // to 293.536 us
+                   {65536, 1 << 30, 228e-6, 1e-9, 0.9, 1.1}};
+  cost.switches = {{32768, 65536}};
+  EXPECT_NEAR(on_ranks(cost, 247000, 64).seconds, 63 * 228e-6 + 247e-6 * 126 / 64, 1e-6);
+}
+
+// Far from the measured ranks and sizes less is known: the interval widens, its low end never falls
+// with more ranks and its high end never rises on fewer.
+TEST(Fitted, IntervalsGrowAwayFromWhatWasMeasured) {
+  const doc::CollectiveCost cost = two_segments();
+  constexpr double kRounding = 1 + 1e-12;
+  for (const double bytes : {10.0, 300.0, 10000.0, 1e9}) {
+    Estimate before = on_ranks(cost, bytes, 4);
+    for (int ranks = 5; ranks < 3000; ++ranks) {
+      const Estimate e = on_ranks(cost, bytes, ranks);
+      EXPECT_GE(e.low * kRounding, before.low) << ranks;
+      EXPECT_GE(e.high / e.low * kRounding, before.high / before.low) << ranks;
+      before = e;
+    }
+    EXPECT_LE(on_ranks(cost, bytes, 2).high, on_ranks(cost, bytes, 3).high * kRounding);
+    EXPECT_LE(on_ranks(cost, bytes, 3).high, on_ranks(cost, bytes, 4).high * kRounding);
+  }
+  Estimate before = evaluate(cost, 10000);
+  for (double bytes = 10100; bytes < 1e12; bytes *= 1.5) {
+    const Estimate e = evaluate(cost, bytes);
+    EXPECT_GT(e.high / e.low, before.high / before.low) << bytes;
+    before = e;
+  }
 }
 
 }  // namespace

@@ -148,13 +148,18 @@ TEST(Optimal, EqualsTheWholeRecurrenceForLongNoisyTables) {
   }
 }
 
+cost::FittedPart on_ranks(const cost::TableLaw& law, int ranks) {
+  return {{cost::Anchor(law, Collective::all_reduce)}, Collective::all_reduce, ranks};
+}
+
 TEST(Optimal, EqualsBruteForceForFittedTablesWithAJump) {
   doc::CollectiveCost fitted;
   fitted.ranks = 4;
-  fitted.segments = {{0, 6, 1, 0.5, 1, 1}, {6, 1000, 0.2, 0.3, 1, 1}};  // T(6) falls from 4 to 2
+  fitted.segments = {{0, 6, 1, 0.1, 1, 1}, {6, 1000, 3, 0.3, 1, 1}};  // from 1.6 to 4.8 at 6
+  const cost::TableLaw law(fitted);
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     Instance in = random_instance(seed);
-    in.curve.fitted = {.table = &fitted, .ranks = fitted.ranks};
+    in.curve.fitted = on_ranks(law, fitted.ranks);
     EXPECT_NEAR(in.least_s(), brute_force(in), 1e-12 * brute_force(in)) << "seed " << seed;
   }
 }
@@ -186,9 +191,9 @@ TEST(Optimal, EqualsTheWholeRecurrenceForFittedTablesAndWhatMovesThem) {
       in.bytes.push_back(std::floor(std::pow(10, 1.5 + 4 * unit())));
     }
     const doc::CollectiveCost fitted = random_table(seed);
-    in.curve.fitted.table = &fitted;
-    in.curve.fitted.ranks = seed % 3 == 0 ? 16 : 4;
-    if (seed % 2 == 0) in.curve.fitted.move = {0.7, 1e-6, 0.5, 1e-9, true};
+    const cost::TableLaw law(fitted);
+    in.curve.fitted = on_ranks(law, seed % 3 == 0 ? 16 : 4);
+    if (seed % 2 == 0) in.curve.fitted.set_move({1e-6, 0.5, 1e-9, true});
     const double expected = every_pair(in);
     EXPECT_NEAR(in.least_s(), expected, 1e-12 * expected) << "seed " << seed;
     in.cap = 3e5;

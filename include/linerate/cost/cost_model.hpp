@@ -33,6 +33,9 @@ enum class PriceSource {
   composed       // of measurements inside a node and what is known between nodes
 };
 
+/// A slower line than 1 bit/s is a typo; its steps would take ages that no clock counts.
+inline constexpr BytesPerSecond kLeastBandwidth{0.125};
+
 /// What a what-if assumes instead of what the Cluster says.
 struct CostOptions {
   std::optional<BytesPerSecond> bandwidth;  // of the network link, per direction
@@ -77,14 +80,18 @@ class CostModel {
 
  private:
   friend CostCurve cost_curve(const CostModel&, Collective, int ranks, DType);
-  CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options);
+  struct Laws;
+  CostModel(std::shared_ptr<const doc::Cluster> cluster, std::shared_ptr<const Laws> laws,
+            CostOptions options);
   void check() const;
   [[nodiscard]] CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
   using AllReduceForm = Line (*)(int ranks, const LinkCost&);
   struct Tables;
   Tables tables_for(Collective collective, int ranks, DType dtype) const;
-  FittedPart nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
-                            int ranks_per_node) const;
+  FittedPart nearest_tables(Collective measured, Collective collective, int ranks, DType dtype,
+                            bool inside, int ranks_per_node) const;
+  [[nodiscard]] CostCurve by_itself(Collective collective, int ranks, DType dtype) const;
+  void bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const;
   [[nodiscard]] CostCurve composed(const Tables& tables, Collective collective, int ranks) const;
   /// Consecutive ranks fill the nodes.
   bool is_inside(int ranks) const;
@@ -99,11 +106,11 @@ class CostModel {
   Line between_form(Collective collective, int ranks) const;
   double half_sum(Collective collective, int ranks, DType dtype, const FittedPart& from) const;
   double floor_of(Collective collective, int ranks) const;
-  FittedMove move_of(const doc::CollectiveCost& cost, Collective collective, int ranks,
-                     bool inside) const;
+  FittedMove move_of(Collective collective, int ranks, bool inside) const;
   void move(FittedPart& part, Collective collective, bool inside) const;
 
   std::shared_ptr<const doc::Cluster> cluster_;
+  std::shared_ptr<const Laws> laws_;
   CostOptions options_;
   AllReduceForm all_reduce_ = nullptr;
 };

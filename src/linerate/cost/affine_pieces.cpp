@@ -36,7 +36,9 @@ class Stretch {
       pieces_.push_back(whole);
       return;
     }
-    const AffinePiece left = tangent(begin, begin + near), right = tangent(to - near, to);
+    // A thousandth of it: what is rounded of shorter ones moves the bend.
+    const double base = (to - from) / (1 << 10);
+    const AffinePiece left = tangent(begin, begin + base), right = tangent(to - base, to);
     double bend = (right.alpha_s - left.alpha_s) / (left.beta_s_per_byte - right.beta_s_per_byte);
     if (!(bend > begin && bend < to)) bend = from + (to - from) / 2;
     split(from, bend, bends + 1);

@@ -14,6 +14,10 @@ double steps_of_tree(int ranks) {
 double share(int ranks) { return ranks <= 1 ? 0 : static_cast<double>(ranks - 1) / ranks; }
 double others(int ranks) { return ranks <= 1 ? 0 : ranks - 1; }
 
+LinkCost shared_by(int ranks, const LinkCost& link) {
+  return {link.alpha_s, link.beta_s_per_byte * ranks, link.gamma_s_per_byte};
+}
+
 Line default_double_tree(int ranks, const LinkCost& link) {
   return double_tree_all_reduce(ranks, link);
 }
@@ -78,9 +82,14 @@ Line reduce_scatter_half(AllReduceForm form, int ranks, const LinkCost& link) {
 }
 
 Line all_reduce_between_nodes(int nodes, int g, const LinkCost& between, AllReduceForm form) {
-  const LinkCost shared{between.alpha_s, between.beta_s_per_byte * g, between.gamma_s_per_byte};
-  const Line whole = form(nodes, shared);
+  const Line whole = form(nodes, shared_by(g, between));
   return {whole.alpha_s, whole.beta_s_per_byte / g};
+}
+
+Line half_between_nodes(HalfOfForm half, AllReduceForm form, int nodes, int g,
+                        const LinkCost& between) {
+  const Line part = half(form, nodes, shared_by(g, between));
+  return {part.alpha_s, part.beta_s_per_byte / g};
 }
 
 Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,

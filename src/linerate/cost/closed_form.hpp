@@ -54,6 +54,11 @@ Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& insi
 Line all_reduce_between_nodes(int nodes, int ranks_per_node, const LinkCost& between,
                               AllReduceForm form);
 
+/// A half of that: `half` is reduce_scatter_half or all_gather_half.
+using HalfOfForm = Line (*)(AllReduceForm form, int ranks, const LinkCost& link);
+Line half_between_nodes(HalfOfForm half, AllReduceForm form, int nodes, int ranks_per_node,
+                        const LinkCost& between);
+
 /// The same two trees with the whole message as their chunk: 2 ceil(log2 n) (alpha + S beta), for
 /// messages shorter than a chunk.
 Line short_double_tree_all_reduce(int ranks, const LinkCost& link);

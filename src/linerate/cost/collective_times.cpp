@@ -4,6 +4,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/cost/cost_model.hpp"
+#include "linerate/cost/outliers.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -57,6 +58,7 @@ CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collect
     for (const Bytes size : barrier ? std::vector{Bytes{0}} : sizes)
       all.times.push_back({n, size, fitted, model.collective(collective, size.value, n)});
   }
+  for (std::string& note : outlier_notes(model)) all.notes.push_back(std::move(note));
   return all;
 }
 

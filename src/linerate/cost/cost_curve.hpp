@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,31 +16,73 @@
 
 namespace linerate::cost {
 
-/// How a fitted cost is moved to another collective, bandwidth or latency (CostModel decides the
-/// numbers).
+/// How a fitted cost is moved to another bandwidth or latency (CostModel decides the numbers).
 struct FittedMove {
-  double start_factor = 1;  // on the start-up: message steps of this collective / of the measured
-  double added_s = 0;       // message steps * change of latency
-  double bulk_factor = 1;   // on the part that grows with the size, intervals included
+  double added_s = 0;                // message steps * change of latency
+  double bulk_factor = 1;            // on the part that grows with the size, intervals included
   double least_beta_s_per_byte = 0;  // no faster than this: host or line
   bool moved = false;                // then the answer is marked extrapolated
 };
 
-/// A measured cost at one rank count. With `above`, between two measured counts: both are brought
-/// to `ranks` by the collective's law and weighted.
-struct FittedPart {
-  const doc::CollectiveCost* table = nullptr;
-  const doc::CollectiveCost* above = nullptr;  // measured on more ranks than `table`
-  double above_weight = 0;
-  int ranks = 1;
-  RankLaw law{}, law_above{};  // from the ranks of either to these
-  FittedMove move{};
-  double share = 1;  // of the bytes asked
+/// A table as a cost of the collective that is asked for, at the table's rank count.
+struct Anchor {
+  const TableLaw* law = nullptr;
+  double start_factor = 1, bulk_factor = 1;
 
-  explicit operator bool() const { return table != nullptr; }
-  FittedParts parts(double bytes) const;
-  /// The sum of parts(), without the interval.
+  Anchor(const TableLaw& table, Collective asked);
+  int ranks() const { return law->table().ranks; }
+  FittedSplit at(double bytes) const { return law->at(bytes).times(start_factor, bulk_factor); }
+};
+
+/// Measured costs of one collective as they are at one rank count. Between two measured counts
+/// start-up and bulk each lie on a straight line, over message steps and over bytes per link; so
+/// what follows the law at both counts follows it in between. On more ranks nothing takes less
+/// time: a count that took longer than a larger one counts as that.
+class FittedPart {
+ public:
+  FittedPart() = default;
+  /// `anchors` ascend in ranks: the one of at most `ranks`, or else the first, and those above it.
+  FittedPart(std::vector<Anchor> anchors, Collective collective, int ranks);
+
+  explicit operator bool() const { return !anchors_.empty(); }
+  int ranks() const { return ranks_; }
+  /// The measurement that answers: the nearest of at most these ranks.
+  const TableLaw& law() const { return *anchors_.front().law; }
+  bool is_between() const { return between_; }
+  /// On a move, and on a share of the bytes asked.
+  void set_move(const FittedMove& move);
+  void set_share(double share);
+  double share() const { return share_; }
+
   double seconds(double bytes) const;
+  Estimate estimate(double bytes) const;
+  /// Ends of straight pieces, of the bytes asked.
+  void add_joints(std::vector<double>& sizes) const;
+
+ private:
+  FittedSplit own(std::size_t anchor, double bytes) const;
+  FittedSplit split(double bytes) const;
+  FittedSplit moved(const FittedSplit& split, double bytes) const;
+  Estimate from_one(double bytes) const;
+  Estimate from_two(double bytes) const;
+  void find_floors();
+  double floor_at(double asked) const;
+
+  std::vector<Anchor> anchors_;
+  Collective collective_ = Collective::all_reduce;
+  int ranks_ = 1;
+  bool between_ = false;  // two measured rank counts
+  RankLaw law_{};         // from the first anchor's ranks to these
+  FittedSplit weight_{};  // of the second anchor's start-up and bulk
+  double weight_log_ = 0;
+  FittedMove move_{};
+  double share_ = 1;
+  // After a size (of those asked) no less than so many seconds: a regime that starts later but
+  // moves more may end below the one before it, once a move weighs the two.
+  struct Floor {
+    double after_bytes, seconds;
+  };
+  std::vector<Floor> floors_;
 };
 
 /// Borrows what it is made from: valid as long as its CostModel.
@@ -53,9 +96,21 @@ struct CostCurve {
   double add_steps = 0;
   double add_share = 0;
   FittedPart fitted;
-  FittedPart between;           // nodes, on top of `fitted` inside them
+  FittedPart between;  // nodes, on top of `fitted` inside them
+  // Of an all-reduce: its halves. It takes no longer than both in turn, as it can be made of them;
+  // and if it is, no half takes longer than `whole`, the all-reduce that holds it (Traeff, Gropp
+  // & Thakur 2010, self-consistent performance guidelines). Disturbances make times longer, so the
+  // longer one gives way.
+  std::shared_ptr<const std::array<CostCurve, 2>> halves;
+  bool is_sum_of_halves = false;           // not measured itself
+  std::shared_ptr<const CostCurve> whole;  // of a half
+  double made_of_halves_above = -1;
+  Estimate least_above{};                     // there at least: what a half takes up to that size
+  std::shared_ptr<const CostCurve> one_node;  // the same on one node: more nodes take no less
+  double beyond_node_s = 0;                   // and so much more, whatever the size
   bool has_links = false;       // part of it is a closed form over links that were given
   double floor_s_per_byte = 0;  // what the line takes at least
+  double least_s = 0;           // what its latency takes if the tables show no start-up
 
   /// Whether it is `line` and nothing else.
   bool is_line() const { return !fitted && !trees && !add; }
@@ -67,6 +122,12 @@ struct CostCurve {
   }
   /// Closed forms answer low = seconds = high: their error is unknown, not zero.
   Estimate estimate(double bytes) const;
+  /// Of an all-reduce: whether it is a reduce-scatter and an all-gather in turn at this size, and
+  /// so takes at least the longer of the two. Trees, NVLS and SHARP, and small messages by another
+  /// schedule are not.
+  bool is_made_of_halves(double bytes) const {
+    return bytes > (trees ? tree_up_to() : made_of_halves_above);
+  }
   /// The sizes at which the seconds may jump, ascending: a size itself is of the stretch that ends
   /// there. Between them they are continuous and straight except for a few bends.
   std::vector<double> joints() const;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/cost/closed_form.hpp"
@@ -24,36 +26,125 @@ Line double_tree_in_chunks(int ranks, const LinkCost& link) {
   return double_tree_all_reduce(ranks, link);
 }
 
-double message_steps(Collective collective, int ranks) {
-  const double others = std::max(0, ranks - 1);
-  return collective == Collective::all_reduce ? 2 * others
-         : collective == Collective::broadcast || collective == Collective::reduce
-             ? std::ceil(std::log2(std::max(1, ranks)))
-             : others;
+/// How many ranks of a node a measurement had together: the table's word before the Cluster's.
+bool was_inside_node(const doc::Cluster& cluster, const doc::CollectiveCost& cost) {
+  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : cluster.ranks_per_node;
+  return per_node > 1 && cost.ranks <= per_node;
+}
+
+std::shared_ptr<const doc::Cluster> validated(doc::Cluster cluster) {
+  validate(cluster);
+  return std::make_shared<const doc::Cluster>(std::move(cluster));
+}
+
+bool is_half(Collective c) {
+  return c == Collective::reduce_scatter || c == Collective::all_gather;
+}
+bool is_ring(Collective c) { return c == Collective::all_reduce || is_half(c); }
+
+Estimate larger_of(const Estimate& a, const Estimate& b) {
+  return {std::max(a.seconds, b.seconds), std::max(a.low, b.low), std::max(a.high, b.high), false};
+}
+
+/// Up to which size all-reduces of `whole` are no two halves in turn: the end of the last regime in
+/// most of whose sizes they took less than the half alone, by more than a measurement may be off.
+double another_schedule_up_to(const TableLaw& whole, const TableLaw& half) {
+  const std::vector<double>& begins = whole.regimes();
+  double up_to = -1;
+  for (std::size_t r = 0; r < begins.size(); ++r) {
+    const double end = r + 1 < begins.size() ? begins[r + 1] : INFINITY;
+    std::size_t quicker = 0, all = 0;
+    for (const doc::CostSample& sample : whole.table().samples) {
+      const double s = sample.bytes;
+      if (s < std::max(begins[r], half.sizes().from) || s >= end || s > half.sizes().to) continue;
+      ++all;
+      quicker += whole.at(s).seconds() * tolerance_at(s) < half.at(s).seconds();
+    }
+    if (2 * quicker > all + 1) up_to = end;  // one alone may be off
+  }
+  return up_to;
 }
 
 }  // namespace
 
-CostModel::CostModel(doc::Cluster cluster, CostOptions options)
-    : CostModel(std::make_shared<const doc::Cluster>(std::move(cluster)), std::move(options)) {
-  validate(*cluster_);
+/// What prices are made of, once per Cluster.
+struct CostModel::Laws {
+  std::vector<TableLaw> tables;        // of Cluster::collectives, going on beyond their sizes
+  double another_schedule_up_to = -1;  // of all-reduces; negative: at no size
+
+  explicit Laws(const doc::Cluster& cluster);
+};
+
+// Beyond its reach a table is worth less than others: of the same collective on other ranks, of
+// all-reduces and their halves, next to the network or inside a node like itself.
+CostModel::Laws::Laws(const doc::Cluster& cluster) {
+  const auto& all = cluster.collectives;
+  for (const doc::CollectiveCost& cost : all)
+    if (!cost.segments.empty() && cost.ranks >= 2) tables.emplace_back(cost);
+  const std::vector<TableLaw> measured = tables;
+  const auto alike = [&](const doc::CollectiveCost& a, const doc::CollectiveCost& b) {
+    return was_inside_node(cluster, a) == was_inside_node(cluster, b) &&
+           (a.ranks_per_node == b.ranks_per_node || a.ranks_per_node == 0 || b.ranks_per_node == 0);
+  };
+  for (TableLaw& law : tables) {
+    const doc::CollectiveCost& own = law.table();
+    if (own.collective == Collective::barrier) continue;
+    std::vector<const TableLaw*> others;
+    for (const TableLaw& other : measured)
+      if (&other.table() != &own && alike(own, other.table()) &&
+          (other.table().collective == own.collective || is_ring(other.table().collective)))
+        others.push_back(&other);
+    const auto rank = [&](const TableLaw* other) {
+      const doc::CollectiveCost& t = other->table();
+      return std::tuple(t.collective != own.collective, t.dtype != own.dtype,
+                        std::abs(std::log2(t.ranks) - std::log2(own.ranks)), t.collective);
+    };
+    std::stable_sort(others.begin(), others.end(),
+                     [&](const TableLaw* a, const TableLaw* b) { return rank(a) < rank(b); });
+    for (const TableLaw* other : others)
+      if (law.is_beyond_reach(*other)) law.go_on_with(other->moved_to(own.collective, own.ranks));
+  }
+  for (const TableLaw& whole : measured) {
+    if (whole.table().collective != Collective::all_reduce) continue;
+    for (const TableLaw& half : measured)
+      if (is_half(half.table().collective) && half.table().ranks == whole.table().ranks &&
+          half.table().dtype == whole.table().dtype && alike(whole.table(), half.table()))
+        another_schedule_up_to =
+            std::max(another_schedule_up_to, cost::another_schedule_up_to(whole, half));
+  }
 }
 
-CostModel::CostModel(std::shared_ptr<const doc::Cluster> cluster, CostOptions options)
-    : cluster_(std::move(cluster)), options_(std::move(options)) {
+CostModel::CostModel(doc::Cluster cluster, CostOptions options)
+    : CostModel(validated(std::move(cluster)), nullptr, std::move(options)) {
+  laws_ = std::make_shared<const Laws>(*cluster_);
+}
+
+CostModel::CostModel(std::shared_ptr<const doc::Cluster> cluster, std::shared_ptr<const Laws> laws,
+                     CostOptions options)
+    : cluster_(std::move(cluster)), laws_(std::move(laws)), options_(std::move(options)) {
   static const AllReduceForm ring = all_reduce_forms().at("ring");
   all_reduce_ = options_.all_reduce == "ring" ? ring : all_reduce_forms().at(options_.all_reduce);
   check();
 }
 
-CostModel CostModel::with(CostOptions options) const { return {cluster_, std::move(options)}; }
+CostModel CostModel::with(CostOptions options) const {
+  return {cluster_, laws_, std::move(options)};
+}
 
 void CostModel::check() const {
   if (!(options_.compression_ratio >= 1))
     throw UsageError(fmt::format("compression ratio: expected at least 1, found {}",
                                  options_.compression_ratio));
-  if (options_.bandwidth && !(options_.bandwidth->value > 0))
-    throw UsageError("bandwidth: expected more than 0 bit/s");
+  if (options_.bandwidth && !(options_.bandwidth->value >= kLeastBandwidth.value))
+    throw UsageError(fmt::format("bandwidth: expected at least 1 bit/s, found {:g} bit/s",
+                                 8 * options_.bandwidth->value));
+  for (const double rate : {cluster_->network.bandwidth_bytes_per_s,
+                            cluster_->node ? cluster_->node->bandwidth_bytes_per_s : 0})
+    if (rate > 0 && rate < kLeastBandwidth.value)
+      throw InputError(cluster_->name.empty() ? "cluster" : cluster_->name,
+                       fmt::format("bandwidth: expected 0 (unknown) or at least 1 bit/s, found "
+                                   "{:g} bit/s",
+                                   8 * rate));
 }
 
 bool CostModel::is_inside(int ranks) const {
@@ -61,8 +152,7 @@ bool CostModel::is_inside(int ranks) const {
 }
 
 bool CostModel::was_inside(const doc::CollectiveCost& cost) const {
-  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : cluster_->ranks_per_node;
-  return per_node > 1 && cost.ranks <= per_node;
+  return was_inside_node(*cluster_, cost);
 }
 
 int CostModel::nodes_of(int ranks) const {
@@ -70,53 +160,50 @@ int CostModel::nodes_of(int ranks) const {
   return (ranks + per_node - 1) / per_node;
 }
 
-// On a log scale the measured rank counts next to the one asked; the asked dtype first, since bytes
-// decide and an f32 table is the best guess for f16 traffic. The reverse holds only if there is no
-// table of the type: 16-bit sums may be slow. Tables of one placement only: inside nodes, or across
-// them with so many ranks a node (0: any).
-FittedPart CostModel::nearest_tables(Collective collective, int ranks, DType dtype, bool inside,
-                                     int ranks_per_node) const {
-  const doc::CollectiveCost *below = nullptr, *above = nullptr;
-  const auto distance = [&](const doc::CollectiveCost& cost) {
-    return std::abs(std::log2(ranks) - std::log2(cost.ranks)) + (cost.dtype == dtype ? 0 : 1e-6);
-  };
-  const auto answers = [&](const doc::CollectiveCost& cost) {
-    if (cost.collective != collective || cost.segments.empty() || cost.ranks < 2) return false;
-    if (was_inside(cost) != inside) return false;
-    return ranks_per_node == 0 || cost.ranks_per_node == 0 || cost.ranks_per_node == ranks_per_node;
-  };
-  const auto& all = cluster_->collectives;
-  const bool f32_alone = dtype == DType::f32 &&
-                         std::any_of(all.begin(), all.end(), [&](const doc::CollectiveCost& cost) {
-                           return answers(cost) && cost.dtype == DType::f32;
-                         });
-  for (const doc::CollectiveCost& cost : all) {
-    if (!answers(cost) || (f32_alone && cost.dtype != DType::f32)) continue;
-    const doc::CollectiveCost*& side = cost.ranks <= ranks ? below : above;
-    if (!side || distance(cost) < distance(*side)) side = &cost;
+// The measured rank counts next to the one asked, and all above; of each the asked dtype first,
+// since bytes decide and an f32 table is the best guess for f16 traffic. The reverse holds only if
+// there is no table of the type: 16-bit sums may be slow. Tables of one placement only: inside
+// nodes, or across them with so many ranks a node (0: any). They are those of `measured`.
+FittedPart CostModel::nearest_tables(Collective measured, Collective collective, int ranks,
+                                     DType dtype, bool inside, int ranks_per_node) const {
+  std::vector<const TableLaw*> found;
+  bool has_f32 = false;
+  for (const TableLaw& law : laws_->tables) {
+    const doc::CollectiveCost& cost = law.table();
+    if (cost.collective != measured || was_inside(cost) != inside) continue;
+    if (ranks_per_node != 0 && cost.ranks_per_node != 0 && cost.ranks_per_node != ranks_per_node)
+      continue;
+    found.push_back(&law);
+    has_f32 |= cost.dtype == DType::f32;
   }
-  FittedPart part;
-  part.ranks = ranks;
-  part.table = below ? below : above;
-  if (part.table) part.law = law_of(*part.table, ranks);
-  if (below && above && below->ranks < ranks) {
-    part.above = above;
-    part.law_above = law_of(*above, ranks);
-    part.above_weight = (std::log2(ranks) - std::log2(below->ranks)) /
-                        (std::log2(above->ranks) - std::log2(below->ranks));
+  if (dtype == DType::f32 && has_f32)
+    std::erase_if(found, [](const TableLaw* law) { return law->table().dtype != DType::f32; });
+  std::stable_sort(found.begin(), found.end(), [&](const TableLaw* a, const TableLaw* b) {
+    return std::pair(a->table().ranks, a->table().dtype != dtype) <
+           std::pair(b->table().ranks, b->table().dtype != dtype);
+  });
+  std::vector<Anchor> anchors;
+  for (const TableLaw* law : found) {
+    if (!anchors.empty() && anchors.back().ranks() == law->table().ranks) continue;
+    if (law->table().ranks <= ranks) anchors.clear();
+    anchors.emplace_back(*law, collective);
   }
-  return part;
+  return anchors.empty() ? FittedPart() : FittedPart(std::move(anchors), collective, ranks);
 }
 
-// Collectives that were never measured go by the all-reduce's table: its ring is a reduce-scatter
-// and an all-gather of the same size, one after the other. A measurement inside a node says nothing
-// of the network between nodes; one across nodes bounds the inside if nothing else is known.
+// Collectives that were never measured go by the all-reduce's table, or else by those of its
+// halves: its ring is a reduce-scatter and an all-gather of the same size, one after the other. A
+// measurement inside a node says nothing of the network between nodes; one across nodes bounds the
+// inside if nothing else is known.
 CostModel::Tables CostModel::tables_for(Collective collective, int ranks, DType dtype) const {
   Tables tables;
   if (cluster_->collectives.empty() || ranks <= 1) return tables;
   const auto nearest = [&](int n, bool inside, int per_node) {
-    const FittedPart own = nearest_tables(collective, n, dtype, inside, per_node);
-    return own ? own : nearest_tables(Collective::all_reduce, n, dtype, inside, per_node);
+    for (const Collective measured :
+         {collective, Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+      if (FittedPart part = nearest_tables(measured, collective, n, dtype, inside, per_node); part)
+        return part;
+    return FittedPart();
   };
   const int per_node = cluster_->ranks_per_node;
   if (is_inside(ranks)) {
@@ -190,9 +277,9 @@ Line CostModel::between_form(Collective collective, int ranks) const {
     case Collective::all_reduce:
       return all_reduce_between_nodes(nodes, g, between, all_reduce_);
     case Collective::reduce_scatter:
-      return reduce_scatter_half(all_reduce_, nodes, between);
+      return half_between_nodes(reduce_scatter_half, all_reduce_, nodes, g, between);
     case Collective::all_gather:
-      return all_gather_half(all_reduce_, nodes, between);
+      return half_between_nodes(all_gather_half, all_reduce_, nodes, g, between);
     case Collective::all_to_all: {
       const double outside = ranks > 0 ? static_cast<double>(ranks - g) / ranks : 0;
       return {(ranks - g) * between.alpha_s, outside * g * between.beta_s_per_byte};
@@ -220,9 +307,11 @@ Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form
       return two_levels ? hierarchical_all_reduce(ranks, g, inside, between, form)
                         : form(ranks, between);
     case Collective::reduce_scatter:
-      return sum(ring_reduce_scatter(g, inside), reduce_scatter_half(all_reduce_, nodes, between));
+      return sum(ring_reduce_scatter(g, inside),
+                 half_between_nodes(reduce_scatter_half, form, nodes, g, between));
     case Collective::all_gather:
-      return sum(ring_all_gather(g, inside), all_gather_half(all_reduce_, nodes, between));
+      return sum(ring_all_gather(g, inside),
+                 half_between_nodes(all_gather_half, form, nodes, g, between));
     case Collective::all_to_all:
       if (!two_levels || nodes <= 1) return pairwise_all_to_all(ranks, inside);
       return sum(
@@ -232,21 +321,16 @@ Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form
     case Collective::reduce:
       return sum(binomial_broadcast(g, inside), binomial_broadcast(nodes, between));
     case Collective::barrier:
-      return {binomial_broadcast(ranks, between).alpha_s, 0};
+      return {binomial_broadcast(g, inside).alpha_s + binomial_broadcast(nodes, between).alpha_s,
+              0};
   }
   return {};
 }
 
 // Latency is added per message step; of the bulk only the network's part scales, by line rates: a
 // collective is taken to use any line equally well.
-FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collective, int ranks,
-                              bool inside) const {
+FittedMove CostModel::move_of(Collective collective, int ranks, bool inside) const {
   FittedMove move;
-  if (cost.collective != collective) {
-    move.moved = true;
-    move.start_factor = message_steps(collective, ranks) / message_steps(cost.collective, ranks);
-    move.bulk_factor = bus_factor(collective, ranks) / bus_factor(cost.collective, ranks);
-  }
   const doc::Link& network = cluster_->network;
   const double measured = network.line_rate_bytes_per_s > 0 ? network.line_rate_bytes_per_s
                                                             : network.bandwidth_bytes_per_s;
@@ -277,7 +361,7 @@ FittedMove CostModel::move_of(const doc::CollectiveCost& cost, Collective collec
 }
 
 void CostModel::move(FittedPart& part, Collective collective, bool inside) const {
-  if (part) part.move = move_of(*part.table, collective, part.ranks, inside);
+  if (part) part.set_move(move_of(collective, part.ranks(), inside));
 }
 
 // A rank adds what arrives, (n-1)/n of the array over all steps of a ring.
@@ -286,7 +370,7 @@ double CostModel::half_sum(Collective collective, int ranks, DType dtype,
   const bool adds = collective == Collective::all_reduce ||
                     collective == Collective::reduce_scatter || collective == Collective::reduce;
   const bool half = dtype == DType::f16 || dtype == DType::bf16;
-  const bool known = from && from.table->dtype == dtype;
+  const bool known = from && from.law().table().dtype == dtype;
   return adds && half && !known
              ? cluster_->half_sum_s_per_byte * static_cast<double>(ranks - 1) / ranks
              : 0;
@@ -313,17 +397,26 @@ CostCurve CostModel::composed(const Tables& tables, Collective collective, int r
   const bool to_all = collective == Collective::all_to_all;
   curve.fitted = tables.fitted;
   curve.between = tables.between;
-  if (to_all) curve.fitted.share = static_cast<double>(g) / ranks, curve.between.share = g;
+  const int nodes = nodes_of(ranks);
   move(curve.fitted, collective, true);
   move(curve.between, collective, false);
+  if (to_all && curve.between) curve.between.set_share(g);
+  if (to_all && curve.fitted) {
+    // As on whole nodes: inside each goes its share, the rest over its line.
+    FittedMove part = move_of(collective, ranks, true);
+    part.bulk_factor /= nodes;
+    part.moved = true;
+    curve.fitted.set_move(part);
+  }
   const auto add = [&curve](const Line& line) {
     curve.line.alpha_s += line.alpha_s, curve.line.beta_s_per_byte += line.beta_s_per_byte;
     curve.has_links = true;
   };
   if (!curve.between) {
     require_bandwidth(ranks);
-    add(between_form(collective, ranks));
+    add(between_form(collective, to_all ? nodes * g : ranks));
   }
+  curve.beyond_node_s = curve.line.alpha_s + (curve.between ? curve.between.seconds(0) : 0);
   if (!curve.fitted) {
     // Only the network was measured.
     if (cluster_->node) add(closed_form(collective, g, all_reduce_));
@@ -332,7 +425,48 @@ CostCurve CostModel::composed(const Tables& tables, Collective collective, int r
   return curve;
 }
 
+// What holds between measured costs, whoever measured them: no bytes are not free, and across nodes
+// nothing takes less than on one of them.
+void CostModel::bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const {
+  curve.floor_s_per_byte = floor_of(collective, ranks);
+  if (!(curve.seconds(0) > 0))
+    curve.least_s = message_steps(collective, nodes_of(ranks)) * between_nodes().alpha_s;
+  const int per_node = cluster_->ranks_per_node;
+  if (per_node > 1 && ranks > per_node && can_price(collective, per_node))
+    curve.one_node = std::make_shared<const CostCurve>(by_itself(collective, per_node, dtype));
+}
+
+// All-reduces and their halves (cost_curve.hpp). Those that go by each other's tables agree anyway.
 CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const {
+  CostCurve curve = by_itself(collective, ranks, dtype);
+  if (!curve.fitted || !is_ring(collective)) return curve;
+  const auto has = [&](bool (*kind)(Collective)) {
+    return std::any_of(laws_->tables.begin(), laws_->tables.end(),
+                       [&](const TableLaw& law) { return kind(law.table().collective); });
+  };
+  const bool has_whole = has([](Collective c) { return c == Collective::all_reduce; });
+  if (!has(is_half)) return curve;
+  curve.made_of_halves_above = laws_->another_schedule_up_to;
+  const double above = curve.made_of_halves_above;
+  const bool is_bound = above >= 0 && std::isfinite(above);
+  if (is_half(collective)) {
+    if (is_bound) curve.least_above = curve.estimate(above);
+    if (has_whole)
+      curve.whole =
+          std::make_shared<const CostCurve>(by_itself(Collective::all_reduce, ranks, dtype));
+    return curve;
+  }
+  auto halves = std::make_shared<const std::array<CostCurve, 2>>(
+      std::array{by_itself(Collective::reduce_scatter, ranks, dtype),
+                 by_itself(Collective::all_gather, ranks, dtype)});
+  if (is_bound)
+    curve.least_above = larger_of((*halves)[0].estimate(above), (*halves)[1].estimate(above));
+  curve.is_sum_of_halves = !has_whole;
+  curve.halves = std::move(halves);
+  return curve;
+}
+
+CostCurve CostModel::by_itself(Collective collective, int ranks, DType dtype) const {
   CostCurve curve;
   if (ranks <= 1) return curve;
   const Tables tables = tables_for(collective, ranks, dtype);
@@ -353,7 +487,7 @@ CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const 
   if (curve.trees)
     for (Line& tree : *curve.trees) tree.beta_s_per_byte += half_s_per_byte;
   if (curve.fitted) {
-    curve.floor_s_per_byte = floor_of(collective, ranks);
+    bound(curve, collective, ranks, dtype);
     return curve;
   }
   if (options_.add_table && !options_.add_table->empty() &&
@@ -373,15 +507,16 @@ Estimate CostModel::collective(Collective collective, std::int64_t bytes, int ra
 std::optional<int> CostModel::measured_ranks(Collective collective, int ranks) const {
   const Tables tables = tables_for(collective, ranks, DType::f32);
   const FittedPart& part = tables.fitted ? tables.fitted : tables.between;
-  return part ? std::optional(part.table->ranks) : std::nullopt;
+  return part ? std::optional(part.law().table().ranks) : std::nullopt;
 }
 
 PriceSource CostModel::source(Collective collective, int ranks) const {
   const Tables tables = tables_for(collective, ranks, DType::f32);
   if (!tables.fitted && !tables.between) return PriceSource::links;
   if (tables.composed) return PriceSource::composed;
-  if (tables.fitted.above) return PriceSource::interpolated;
-  return tables.fitted.table->ranks == ranks ? PriceSource::measured : PriceSource::other_ranks;
+  if (tables.fitted.is_between()) return PriceSource::interpolated;
+  return tables.fitted.law().table().ranks == ranks ? PriceSource::measured
+                                                    : PriceSource::other_ranks;
 }
 
 bool CostModel::fitted(Collective collective, int ranks) const {

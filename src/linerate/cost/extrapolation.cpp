@@ -6,6 +6,7 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
+#include "linerate/cost/outliers.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -22,9 +23,8 @@ std::string about_ranks(const CostModel& model, int ranks) {
   switch (model.source(Collective::all_reduce, ranks)) {
     case PriceSource::interpolated:
       return fmt::format(
-          "Interpolated: collectives were measured on {} ranks; between two counts both are "
-          "brought "
-          "to {} by the collective's law.",
+          "Interpolated: collectives were measured on {} ranks; {} lie between two of them, by the "
+          "collective's law.",
           measured_rank_counts(cluster), ranks);
     case PriceSource::other_ranks:
       return fmt::format(
@@ -112,6 +112,7 @@ std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks) 
   for (std::string note :
        {about_ranks(model, ranks), about_line(model), about_bandwidth(model), about_latency(model)})
     if (!note.empty()) notes.push_back(std::move(note));
+  for (std::string& note : outlier_notes(model)) notes.push_back(std::move(note));
   return notes;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "linerate/core/error.hpp"
 
@@ -13,22 +14,10 @@ namespace {
 // Stated, not measured: ring, tree and channel count change with the ranks in ways one table cannot
 // show.
 constexpr double kLawErrorPerDoubling = 0.10;
+constexpr double kJump = 1.10;  // more between two touching segments is another regime
 
-double at(const doc::CostSegment& segment, double bytes) {
-  return segment.alpha_s + segment.beta_s_per_byte * bytes;
-}
-
-/// The first segment that ends at or above `bytes`; the last one beyond.
-const doc::CostSegment& segment_of(const doc::CollectiveCost& cost, double bytes) {
-  LINERATE_CHECK(!cost.segments.empty(), fmt::format("{} on {} ranks has no segments",
-                                                     name_of(cost.collective), cost.ranks));
-  // std::lower_bound without its branches: which segment comes out is hard to foresee.
-  const doc::CostSegment* found = cost.segments.data();
-  for (std::size_t left = cost.segments.size(); left > 1; left -= left / 2)
-    found += static_cast<double>(found[left / 2 - 1].to_bytes) < bytes
-                 ? static_cast<std::ptrdiff_t>(left / 2)
-                 : 0;
-  return *found;
+double seconds_of(const doc::CostSegment& segment, double bytes) {
+  return std::max(0.0, segment.alpha_s + segment.beta_s_per_byte * bytes);
 }
 
 /// Doublings between the measured sizes and `bytes`; 0 inside.
@@ -38,39 +27,66 @@ double doublings_outside(const MeasuredSizes& range, double bytes) {
   return 0;
 }
 
-bool is_rooted(Collective c) { return c == Collective::broadcast || c == Collective::reduce; }
-
-double tree_steps(int ranks, int measured) { return std::log2(ranks) / std::log2(measured); }
-
-/// How many times more message steps. A broadcast or reduction passes through a tree of ranks; the
-/// others through rings.
-double step_factor(Collective collective, int ranks, int measured) {
-  if (ranks == measured) return 1;
-  return is_rooted(collective) ? tree_steps(ranks, measured)
-                               : static_cast<double>(ranks - 1) / static_cast<double>(measured - 1);
+bool is_tree(Collective c) {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::barrier;
 }
 
-/// As measured.
-FittedSplit split(const doc::CollectiveCost& cost, const doc::CostSegment& segment,
-                  const MeasuredSizes& range, double bytes) {
-  // A secant that falls towards small sizes must not reach zero: half the bytes never take less
-  // than half the time.
-  const double floor =
-      bytes < range.from && range.from > 0 ? at(segment, range.from) * bytes / range.from : 0;
-  const double measured = at(segment, bytes), seconds = std::max(measured, floor);
-  const double start = std::min(std::max(0.0, cost.segments.front().alpha_s), seconds);
-  // Not the difference of two start-ups: a bandwidth a million times lower makes its rounding
-  // large.
-  if (measured >= floor)
-    return {start, std::max(0.0, segment.alpha_s - start + segment.beta_s_per_byte * bytes)};
-  return {start, seconds - start};
-}
-
-FittedSplit moved(const FittedSplit& measured, const RankLaw& law) {
-  return {measured.start * law.start, measured.bulk * law.bulk};
+/// Values that ascend, with the least sum of absolute changes: neighbours in the wrong order are
+/// pooled into a block, which takes their (lower) median, until no block exceeds the next. A value
+/// that is off moves nothing but itself. Source: Robertson & Waltman 1968, isotonic medians.
+void make_ascending(std::vector<double>& values) {
+  struct Block {
+    std::size_t begin, end;
+    double median;
+  };
+  std::vector<Block> blocks;
+  std::vector<double> members;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    blocks.push_back({i, i + 1, values[i]});
+    while (blocks.size() > 1 && blocks[blocks.size() - 2].median > blocks.back().median) {
+      const std::size_t end = blocks.back().end;
+      blocks.pop_back();
+      Block& block = blocks.back();
+      block.end = end;
+      members.assign(values.begin() + static_cast<std::ptrdiff_t>(block.begin),
+                     values.begin() + static_cast<std::ptrdiff_t>(end));
+      const auto middle = members.begin() + static_cast<std::ptrdiff_t>((members.size() - 1) / 2);
+      std::nth_element(members.begin(), middle, members.end());
+      block.median = *middle;
+    }
+  }
+  for (const Block& block : blocks)
+    std::fill(values.begin() + static_cast<std::ptrdiff_t>(block.begin),
+              values.begin() + static_cast<std::ptrdiff_t>(block.end), block.median);
 }
 
 }  // namespace
+
+double tolerance_at(double bytes) { return bytes >= 1 << 20 ? 1.1 : 2; }
+
+double message_steps(Collective collective, int ranks) {
+  const double others = std::max(0, ranks - 1);
+  if (is_tree(collective)) return std::ceil(std::log2(std::max(1, ranks)));
+  return collective == Collective::all_reduce ? 2 * others : others;
+}
+
+RankLaw law_of(Collective collective, int from, int to) {
+  RankLaw law;
+  if (to == from) return law;
+  law.moved = true;
+  if (to <= 1 || from <= 1) {
+    law.start = law.start_least = law.start_most = law.bulk = 0;
+    return law;
+  }
+  const double tree = std::log2(to) / std::log2(from);
+  const double ring = static_cast<double>(to - 1) / static_cast<double>(from - 1);
+  law.start = is_tree(collective) ? tree : ring;
+  law.start_least = std::min(law.start, tree);
+  law.start_most = std::max(law.start, tree);
+  law.bulk = bus_factor(collective, to) / bus_factor(collective, from);
+  law.interval = 1 + kLawErrorPerDoubling * std::abs(std::log2(to) - std::log2(from));
+  return law;
+}
 
 MeasuredSizes measured_sizes(const doc::CollectiveCost& cost) {
   if (!cost.samples.empty()) return {cost.samples.front().bytes, cost.samples.back().bytes};
@@ -78,46 +94,230 @@ MeasuredSizes measured_sizes(const doc::CollectiveCost& cost) {
           static_cast<double>(cost.segments.back().to_bytes)};
 }
 
-RankLaw law_of(const doc::CollectiveCost& cost, int ranks) {
-  RankLaw law;
-  if (ranks == cost.ranks) return law;
-  law.moved = true;
-  if (ranks <= 1 || cost.ranks <= 1) {
-    law.start = law.start_least = law.start_most = law.bulk = 0;
-    return law;
+TableLaw::TableLaw(const doc::CollectiveCost& table) : table_(&table) {
+  LINERATE_CHECK(!table.segments.empty(), fmt::format("{} on {} ranks has no segments",
+                                                      name_of(table.collective), table.ranks));
+  sizes_ = measured_sizes(table);
+  const doc::CostSegment& last = table.segments.back();
+  end_s_per_byte_ = std::max(0.0, last.beta_s_per_byte);
+  end_low_ = last.low, end_high_ = last.high;
+  draw_measured();
+  split_by_regime();
+  add_below();
+  settle();
+}
+
+/// The segments within the measured sizes, as totals that ascend.
+void TableLaw::draw_measured() {
+  std::vector<double> seconds;
+  const auto add = [&](double bytes, double value, const doc::CostSegment& segment) {
+    const bool same = !nodes_.empty() && nodes_.back().bytes == bytes &&
+                      std::abs(seconds.back() - value) <= 1e-9 * value;
+    if (same) return;
+    nodes_.push_back({bytes, {}, segment.low, segment.high, table_, true});
+    seconds.push_back(value);
+  };
+  double from = sizes_.from;
+  for (const doc::CostSegment& segment : table_->segments) {
+    const bool is_last = &segment == &table_->segments.back();
+    const double to =
+        is_last ? sizes_.to : std::min(sizes_.to, static_cast<double>(segment.to_bytes));
+    if (to < from || (to == from && !(is_last && nodes_.empty()))) continue;
+    add(from, seconds_of(segment, from), segment);
+    add(to, seconds_of(segment, to), segment);
+    from = to;
   }
-  const double ring = step_factor(cost.collective, ranks, cost.ranks);
-  const double tree = tree_steps(ranks, cost.ranks);
-  law.start = ring;
-  law.start_least = std::min(ring, tree);
-  law.start_most = std::max(ring, tree);
-  law.bulk = bus_factor(cost.collective, ranks) / bus_factor(cost.collective, cost.ranks);
-  law.interval = 1 + kLawErrorPerDoubling * std::abs(std::log2(ranks) - std::log2(cost.ranks));
-  return law;
+  make_ascending(seconds);
+  for (std::size_t i = 0; i < nodes_.size(); ++i) nodes_[i].split.bulk = seconds[i];
 }
 
-FittedSplit split_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law) {
-  return moved(split(cost, segment_of(cost, bytes), measured_sizes(cost), bytes), law);
+/// The start-up of a regime is what its line from end to end leaves at no bytes; up to the first
+/// size that was measured in the next one it goes on. A later regime starts no quicker than an
+/// earlier one: else it would serve small messages too.
+void TableLaw::split_by_regime() {
+  const auto total = [&](std::size_t i) { return nodes_[i].split.bulk; };
+  auto next = table_->switches.begin();
+  // The start-up that the table states counts for a single size too, which has no line of its own.
+  double start = std::clamp(table_->segments.front().alpha_s, 0.0, total(0));
+  std::vector<double> starts(nodes_.size());
+  for (std::size_t begin = 0; begin < nodes_.size();) {
+    std::size_t end = begin + 1;
+    std::size_t last = begin;  // that is not within the next switch
+    while (next != table_->switches.end() &&
+           static_cast<double>(next->before_bytes) <= nodes_[begin].bytes)
+      ++next;
+    for (; end < nodes_.size(); ++end) {
+      const double bytes = nodes_[end].bytes;
+      const bool jumps = nodes_[end - 1].bytes == bytes && total(end) > kJump * total(end - 1);
+      const bool is_next = next != table_->switches.end();
+      if (jumps || (is_next && bytes >= static_cast<double>(next->before_bytes))) break;
+      if (!is_next || bytes <= static_cast<double>(next->after_bytes)) last = end;
+    }
+    if (const double width = nodes_[last].bytes - nodes_[begin].bytes; width > 0) {
+      const double slope = (total(last) - total(begin)) / width;
+      start = std::max(start, total(begin) - slope * nodes_[begin].bytes);
+    }
+    std::fill(starts.begin() + static_cast<std::ptrdiff_t>(begin),
+              starts.begin() + static_cast<std::ptrdiff_t>(end), start);
+    regimes_.push_back(begin == 0 ? 0 : nodes_[begin].bytes);
+    begin = end;
+  }
+  std::vector<Node> all;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node node = nodes_[i];
+    if (i > 0 && starts[i] > starts[i - 1] && nodes_[i - 1].bytes < node.bytes) {
+      all.push_back(node);  // the regime before ends here
+      all.back().split = {starts[i - 1], total(i) - starts[i - 1]};
+    }
+    node.split = {starts[i], total(i) - starts[i]};
+    all.push_back(node);
+  }
+  nodes_ = std::move(all);
 }
 
-FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law) {
-  const doc::CostSegment& segment = segment_of(cost, bytes);
-  const MeasuredSizes range = measured_sizes(cost);
-  const FittedSplit measured = split(cost, segment, range, bytes);
-  const double distance = doublings_outside(range, bytes);
-  FittedParts parts;
-  parts.split = moved(measured, law);
-  parts.start_least = measured.start * law.start_least;
-  parts.start_most = measured.start * law.start_most;
+/// Half the bytes never take less than half the time, down to an eighth of the smallest size.
+void TableLaw::add_below() {
+  const Node first = nodes_.front();
+  if (!(first.bytes > 0)) return;
+  const double start = first.split.start, all = first.split.seconds();
+  const double least = std::max(start, all / kReach);
+  const doc::CostSegment& segment = table_->segments.front();
+  const auto node = [&](double bytes) {
+    return Node{bytes, {start, least - start}, segment.low, segment.high, table_, true};
+  };
+  std::vector<Node> below{node(0)};
+  if (least > start) below.push_back(node(first.bytes * (least - start) / (all - start)));
+  nodes_.front().low = segment.low, nodes_.front().high = segment.high;
+  nodes_.insert(nodes_.begin(), below.begin(), below.end());
+}
+
+void TableLaw::settle() {
+  pieces_.clear(), falls_.clear();
+  // No bytes are a piece of their own.
+  pieces_.push_back({nodes_.front().bytes, nodes_.front().bytes, nodes_.front().split, 0});
+  for (std::size_t i = 1; i < nodes_.size(); ++i) {
+    const Node &a = nodes_[i - 1], &b = nodes_[i];
+    const double width = b.bytes - a.bytes;
+    if (width > 0)
+      pieces_.push_back({b.bytes, a.bytes, a.split, (b.split.bulk - a.split.bulk) / width});
+    else if (b.split.start < a.split.start || b.split.bulk < a.split.bulk)
+      falls_.push_back(a.bytes);
+  }
+  pieces_.push_back({std::numeric_limits<double>::infinity(), nodes_.back().bytes,
+                     nodes_.back().split, end_s_per_byte_});
+}
+
+std::size_t TableLaw::index_of(double bytes) const {
+  // std::lower_bound without its branches: which piece comes out is hard to foresee.
+  const Piece* found = pieces_.data();
+  for (std::size_t left = pieces_.size(); left > 1; left -= left / 2)
+    found += found[left / 2 - 1].to < bytes ? static_cast<std::ptrdiff_t>(left / 2) : 0;
+  return static_cast<std::size_t>(found - pieces_.data());
+}
+
+FittedSplit TableLaw::at(double bytes) const {
+  const Piece& piece = pieces_[index_of(bytes)];
+  return {piece.at_from.start, piece.at_from.bulk + piece.bulk_s_per_byte * (bytes - piece.from)};
+}
+
+TableLaw::Interval TableLaw::interval_at(double bytes) const {
+  const auto node = std::lower_bound(nodes_.begin(), nodes_.end(), bytes,
+                                     [](const Node& n, double b) { return n.bytes < b; });
+  const bool beyond = node == nodes_.end();
+  const double low = beyond ? end_low_ : node->low, high = beyond ? end_high_ : node->high;
+  const double distance = doublings_outside(sizes_, bytes);
   // Below, the excess of 1 / low grows as that of high does above: a time never reaches 0.
-  parts.low = segment.low / (segment.low + (1 - segment.low) * (1 + distance)) / law.interval;
-  parts.high = (1 + (segment.high - 1) * (1 + distance)) * law.interval;
-  parts.extrapolated = distance > 0 || law.moved;
-  return parts;
+  return {low / (low + (1 - low) * (1 + distance)), 1 + (high - 1) * (1 + distance),
+          distance > 0 || beyond || !node->measured};
+}
+
+const doc::CollectiveCost& TableLaw::source_at(double bytes) const {
+  const auto node = std::lower_bound(nodes_.begin(), nodes_.end(), bytes,
+                                     [](const Node& n, double b) { return n.bytes < b; });
+  return node == nodes_.end() ? *nodes_.back().source : *node->source;
+}
+
+std::vector<double> TableLaw::ends() const {
+  std::vector<double> sizes;
+  for (std::size_t i = 0; i + 1 < pieces_.size(); ++i) sizes.push_back(pieces_[i].to);
+  return sizes;
+}
+
+TableLaw TableLaw::moved_to(Collective collective, int ranks) const {
+  TableLaw there = *this;
+  const int here = table_->ranks;
+  const RankLaw law = law_of(collective, here, ranks);
+  const double start =
+      law.start * message_steps(collective, here) / message_steps(table_->collective, here);
+  const double bulk =
+      law.bulk * bus_factor(collective, here) / bus_factor(table_->collective, here);
+  for (Node& node : there.nodes_) {
+    node.split = node.split.times(start, bulk);
+    node.measured = false;
+  }
+  there.end_s_per_byte_ = bulk * end_s_per_byte_;
+  there.settle();
+  return there;
+}
+
+void TableLaw::go_on_with(const TableLaw& other) {
+  const double above = sizes_.to * kReach, below = sizes_.from / kReach;
+  // The line has the start-up of its beginning.
+  const auto add_join = [](std::vector<Node>& all, const Node& to) {
+    Node end = to;
+    end.split.start = all.back().split.start;
+    end.split.bulk = std::max(all.back().split.bulk, to.split.seconds() - end.split.start);
+    end.measured = false;
+    all.push_back(end);
+    all.push_back(to);
+  };
+  const auto node_at = [&other](double bytes) {
+    const Interval interval = other.interval_at(bytes);
+    return Node{bytes,         other.at(bytes),         interval.low,
+                interval.high, &other.source_at(bytes), false};
+  };
+  if (other.sizes_.to > above) {
+    const double least = nodes_.back().split.seconds();
+    const double begin = std::max(above, other.sizes_.from);
+    const auto raised = [&](Node node) {
+      node.split.bulk = std::max(node.split.bulk, least - node.split.start);
+      return node;
+    };
+    add_join(nodes_, raised(node_at(begin)));
+    for (const Node& node : other.nodes_)
+      if (node.bytes >= begin) nodes_.push_back(raised(node));
+    end_s_per_byte_ = other.end_s_per_byte_;
+    end_low_ = other.end_low_, end_high_ = other.end_high_;
+    sizes_.to = other.sizes_.to;
+  }
+  if (other.sizes_.from < below) {
+    const auto own = std::find_if(nodes_.begin(), nodes_.end(),
+                                  [&](const Node& n) { return n.bytes >= sizes_.from; });
+    const double most = own->split.seconds();
+    const double end = std::min(below, other.sizes_.to);
+    const auto lowered = [&](Node node) {
+      node.split.start = std::min(node.split.start, most);
+      node.split.bulk = std::min(node.split.bulk, most - node.split.start);
+      return node;
+    };
+    std::vector<Node> all;
+    for (const Node& node : other.nodes_)
+      if (node.bytes < end) all.push_back(lowered(node));
+    all.push_back(lowered(node_at(end)));
+    own->source = all.back().source, own->measured = false;
+    add_join(all, *own);
+    all.insert(all.end(), own + 1, nodes_.end());
+    nodes_ = std::move(all);
+    sizes_.from = other.sizes_.from;
+  }
+  settle();
 }
 
 Estimate evaluate(const doc::CollectiveCost& cost, double bytes) {
-  return parts_at_ranks(cost, bytes, RankLaw{}).estimate();
+  const TableLaw law(cost);
+  const double seconds = law.at(bytes).seconds();
+  const TableLaw::Interval interval = law.interval_at(bytes);
+  return {seconds, interval.low * seconds, interval.high * seconds, interval.extrapolated};
 }
 
 }  // namespace linerate::cost

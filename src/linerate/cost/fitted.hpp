@@ -1,25 +1,25 @@
-// Evaluates the fitted cost of a collective: bytes -> seconds with an interval, at the measured
-// rank count or, by the collective's law, at another.
+// A measured table as prices use it: bytes -> seconds that grow with the bytes, apart into start-up
+// and bulk, with an interval; and the laws that move it to another collective or rank count.
 #pragma once
 
+#include <vector>
+
+#include "linerate/core/collective.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::cost {
 
-/// `bytes` in the convention of core/collective.hpp. Outside the measured sizes the end segment
-/// goes on, the interval widens by its own width (as a ratio, both ways) per doubling of the
-/// distance, and the answer is marked extrapolated. Throws InternalError when the cost has no
-/// segments.
-Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
+/// A table answers for sizes within so many times its own.
+inline constexpr double kReach = 8;
 
-/// The range of measured sizes; segments may go further.
-struct MeasuredSizes {
-  double from, to;
-};
-MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
+/// How far a measurement may be off before its size is an outlier: 10 % from 1 MiB on, twice below.
+double tolerance_at(double bytes);
 
-/// The factors that move a measurement to another rank count; at its own all are 1.
+/// Message steps of a ring (2 (n-1) of an all-reduce, n-1 of its halves) or of a tree of ranks.
+double message_steps(Collective collective, int ranks);
+
+/// The factors that move a cost to another rank count; at its own all are 1.
 struct RankLaw {
   double start = 1;                        // message steps, of a ring
   double start_least = 1, start_most = 1;  // of a ring and a tree, the fewer and the more
@@ -27,38 +27,97 @@ struct RankLaw {
   double interval = 1;                     // on either side
   bool moved = false;
 };
-RankLaw law_of(const doc::CollectiveCost& cost, int ranks);
+RankLaw law_of(Collective collective, int from, int to);
 
-/// An Estimate taken apart: what bandwidth and compression scale (bulk) and what they do not
-/// (start).
+/// A time taken apart: what bandwidth and compression scale (bulk) and what they do not (start).
 struct FittedSplit {
   double start = 0, bulk = 0;  // seconds
 
   double seconds() const { return start + bulk; }
-};
-FittedSplit split_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law);
-
-/// The same with its interval.
-struct FittedParts {
-  FittedSplit split;
-  double start_least = 0, start_most = 0;  // between the laws of a ring and of a tree
-  double low = 1, high = 1;                // 90 % interval as factors of either end
-  bool extrapolated = false;
-
-  Estimate estimate() const {
-    return {split.seconds(), low * (start_least + split.bulk), high * (start_most + split.bulk),
-            extrapolated};
+  FittedSplit times(double start_factor, double bulk_factor) const {
+    return {start * start_factor, bulk * bulk_factor};
   }
 };
 
-/// The same collective on `ranks` ranks that the measurement did not cover. The latency part goes
-/// with the number of message steps, n-1 for a ring and log2 n for a tree, the rest with the bytes
-/// per link (bus_factor). Which of the two a library picks there is unknown: the ring is the
-/// answer, the interval spans both and 10 % more per doubling of the ranks. Assumes the same kind
-/// of link; a step from one node to several needs a measurement of that link.
-FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, const RankLaw& law);
-inline FittedParts parts_at_ranks(const doc::CollectiveCost& cost, double bytes, int ranks) {
-  return parts_at_ranks(cost, bytes, law_of(cost, ranks));
-}
+/// The range of measured sizes; segments may go further.
+struct MeasuredSizes {
+  double from, to;
+};
+MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
+
+/// Made once from a table, which it borrows. Costs grow with the bytes: sizes that took longer than
+/// larger ones are pooled (fitted.cpp). Each regime, from one switch of algorithm to the next, has
+/// a start-up of its own. No bytes cost the start-up, or an eighth of the smallest size if the
+/// table shows none.
+class TableLaw {
+ public:
+  /// Throws InternalError if the table has no segments.
+  explicit TableLaw(const doc::CollectiveCost& table);
+
+  const doc::CollectiveCost& table() const { return *table_; }
+  /// At the table's own rank count.
+  FittedSplit at(double bytes) const;
+  /// Ends of a 90 % interval as factors. Outside the measured sizes they widen by their own width
+  /// (as a ratio, both ways) per doubling of the distance.
+  struct Interval {
+    double low = 1, high = 1;
+    bool extrapolated = false;
+  };
+  Interval interval_at(double bytes) const;
+  /// The table that answers for a size: this one, or the one that goes on from it.
+  const doc::CollectiveCost& source_at(double bytes) const;
+  /// What is measured, by this table or by those that go on from it.
+  const MeasuredSizes& sizes() const { return sizes_; }
+
+  /// The same as a cost of another collective on another number of ranks.
+  TableLaw moved_to(Collective collective, int ranks) const;
+  /// Whether `other`, of whatever collective, measured sizes beyond its reach.
+  bool is_beyond_reach(const TableLaw& other) const {
+    return other.sizes_.to > sizes_.to * kReach || other.sizes_.from < sizes_.from / kReach;
+  }
+  /// Beyond its reach, what `other` measured there goes on, moved here: a straight line leads from
+  /// the end of one to the beginning of the other.
+  void go_on_with(const TableLaw& other);
+
+  /// Sizes of straight pieces' ends, ascending; the last one goes on.
+  std::vector<double> ends() const;
+  /// Sizes after which start-up or bulk falls, while both together do not. Else, and between
+  /// ends(), the start-up stays and the bulk grows.
+  const std::vector<double>& falls() const { return falls_; }
+  /// The sizes at which regimes begin, the first included.
+  const std::vector<double>& regimes() const { return regimes_; }
+
+ private:
+  /// A point of the curve; a size at which it jumps has two. What says how good it is holds for the
+  /// stretch that ends here.
+  struct Node {
+    double bytes = 0;
+    FittedSplit split{};
+    double low = 1, high = 1;
+    const doc::CollectiveCost* source = nullptr;
+    bool measured = true;  // by a table that covers this stretch
+  };
+  struct Piece {
+    double to = 0, from = 0;
+    FittedSplit at_from{};
+    double bulk_s_per_byte = 0;
+  };
+  void draw_measured();
+  void split_by_regime();
+  void add_below();
+  void settle();
+  std::size_t index_of(double bytes) const;
+
+  const doc::CollectiveCost* table_;
+  MeasuredSizes sizes_{};
+  std::vector<Node> nodes_;    // ascending, from 0 bytes on
+  double end_s_per_byte_ = 0;  // of the bulk, beyond the last
+  double end_low_ = 1, end_high_ = 1;
+  std::vector<Piece> pieces_;
+  std::vector<double> falls_, regimes_;
+};
+
+/// At the table's own rank count. Bytes in the convention of core/collective.hpp.
+Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 
 }  // namespace linerate::cost

@@ -65,15 +65,18 @@ void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
     unmeasured_.insert(collective);
     return;
   }
-  if (curve.fitted.table->collective != collective) derived_.insert(collective);
-  const MeasuredSizes measured = measured_sizes(*curve.fitted.table);
-  const double bytes = static_cast<double>(task.priced_bytes()) * curve.fitted.share;
+  const TableLaw& law = curve.fitted.law();
+  const double bytes = static_cast<double>(task.priced_bytes()) * curve.fitted.share();
+  const Collective source = law.source_at(bytes).collective;
+  if (source != collective) derived_[source].insert(collective);
+  const MeasuredSizes& measured = law.sizes();
   if (bytes >= measured.from && bytes <= measured.to) return;
-  widen(curve.fitted.table->collective, {{bytes, bytes}, {measured.from, measured.to}});
+  widen(source, {{bytes, bytes}, {measured.from, measured.to}});
 }
 
 void PriceNotes::add(const PriceNotes& others) {
-  derived_.insert(others.derived_.begin(), others.derived_.end());
+  for (const auto& [source, derived] : others.derived_)
+    derived_[source].insert(derived.begin(), derived.end());
   unmeasured_.insert(others.unmeasured_.begin(), others.unmeasured_.end());
   if (!others.closed_form_.empty()) closed_form_ = others.closed_form_;
   for (const auto& [ranks, bytes] : others.trees_up_to_) {
@@ -95,11 +98,11 @@ void PriceNotes::widen(Collective measured, const Outside& by) {
 std::vector<std::string> PriceNotes::sentences() const {
   std::vector<std::string> all;
   if (!closed_form_.empty()) all.push_back(closed_form_sentence());
-  if (!derived_.empty())
+  for (const auto& [source, derived] : derived_)
     all.push_back(
-        fmt::format("Derived: {} not measured; the cost of the measured all-reduces stands in, by "
+        fmt::format("Derived: {} not measured; the cost of the measured {}s stands in, by "
                     "message steps and bytes.",
-                    names_of(derived_)));
+                    names_of(derived), name_of(source)));
   if (!unmeasured_.empty())
     all.push_back(
         fmt::format("Not measured: {}; a closed form over the Cluster's link prices it, whose "

@@ -40,7 +40,8 @@ class PriceNotes {
   std::string closed_form_sentence() const;
   void widen(Collective measured, const Outside& by);
 
-  std::set<Collective> derived_, unmeasured_;
+  std::map<Collective, std::set<Collective>> derived_{};  // by what was measured
+  std::set<Collective> unmeasured_;
   std::string closed_form_;                // by name; empty: none prices
   std::map<int, double> trees_up_to_{};    // by ranks: the size up to which a tree is shorter
   std::map<Collective, Outside> outside_;  // by what was measured

@@ -14,6 +14,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/outliers.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
@@ -125,6 +126,8 @@ Calibrated calibrated(const CalibrateOptions& o, comm::Communicator* ranks, cons
     cluster.second_order = calibrate::fit_second_order(
         calibrate::read_second_order_table(*o.second_order, &all.notes));
   if (o.cores) cluster.cores = o.cores;
+  const std::vector<std::string> outliers = cost::outlier_notes(cost::CostModel(cluster));
+  all.notes.insert(all.notes.end(), outliers.begin(), outliers.end());
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include "linerate/core/duration.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/cost/cost_model.hpp"
 
 namespace linerate::verbs {
 
@@ -67,10 +68,11 @@ inline int parse_ranks(const std::string& text) {
   return static_cast<int>(ranks);
 }
 
-/// More than 0.
+/// As a CostModel takes it.
 inline BytesPerSecond parse_bandwidth(const std::string& text) {
   const BytesPerSecond rate = parse_rate(text);
-  if (!(rate.value > 0)) throw UsageError(fmt::format("expected more than 0, found {}", text));
+  if (!(rate.value >= cost::kLeastBandwidth.value))
+    throw UsageError(fmt::format("expected at least 1bit/s, found {}", text));
   return rate;
 }
 

@@ -211,14 +211,15 @@ class Translation {
     const std::string_view verb = name_at(left_.substr(at));
     at += verb.size();
     if (verb == "import" && out_.ends_with("from ")) return false;  // a line of Python
-    const auto function = at == 15 + verb.size() ? std::nullopt : find(kFunctions, verb);
+    std::string function;  // empty: Python has none of it
+    if (at != 15 + verb.size()) function = find(kFunctions, verb).value_or("");
     const bool is_command =
         std::find(kCommandOnly.begin(), kCommandOnly.end(), verb) != kCommandOnly.end();
-    if (!function && !is_command && !left_.starts_with("linerate")) return false;
+    if (function.empty() && !is_command && !left_.starts_with("linerate")) return false;
 
     std::vector<std::string> arguments;
     std::string then;
-    bool known = function.has_value();
+    bool known = !function.empty();
     for (std::size_t end; left_.substr(at).starts_with(' '); at = end) {
       end = at + 1;
       const std::string_view word = word_at(left_.substr(end));
@@ -229,7 +230,7 @@ class Translation {
         if (!arguments.empty() || !left_.starts_with("linerate") || !is_value(word)) break;
         arguments.push_back(as_source(word));
       } else if (option->name == "help" && known) {
-        return put("help(linerate." + std::string(*function) + ")", end);
+        return put("help(linerate." + function + ")", end);
       } else if (option->name == "output") {
         then += ".save(" + (option->value.empty() ? "" : as_source(option->value)) + ")";
       } else if (const auto method = find(kMethods, option->name); method) {
@@ -243,7 +244,7 @@ class Translation {
     }
     if (!known) return copy(at);
     if (arguments.empty() && then.empty() && !left_.starts_with("linerate")) return false;
-    return put("linerate." + std::string(*function) + "(" + join(arguments, ", ") + ")" + then, at);
+    return put("linerate." + function + "(" + join(arguments, ", ") + ")" + then, at);
   }
 
   bool option() {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cmath>
 #include <ctime>
 
 #include "faults/interposed_communicator.hpp"
@@ -65,6 +66,47 @@ TEST(ContentionProbe, ComputesOnlyWhileTheExchangeIsInFlightOrAlone) {
     EXPECT_GE(c.coding_slowdown, 1);
     EXPECT_GE(c.message_s, 0);
     EXPECT_LT(c.message_s, 1);
+  });
+}
+
+/// What is sent is through before the call returns; `open` until the next barrier.
+struct AtOnce final : faults::InterposedCommunicator {
+  using InterposedCommunicator::InterposedCommunicator;
+  comm::WorkPtr all_reduce(comm::Buffer b, comm::Reduce op, std::string name) override {
+    comm::WorkPtr work = InterposedCommunicator::all_reduce(b, op, std::move(name));
+    work->wait();
+    open = true;
+    return work;
+  }
+  comm::WorkPtr barrier(std::string name) override {
+    open = false;
+    return InterposedCommunicator::barrier(std::move(name));
+  }
+  bool open = false;
+};
+
+struct Nothing final : faults::Interposer {
+  void before(const std::string&, comm::Buffer&) override {}
+  bool spoils(const std::string&) override { return false; }
+};
+
+struct SlicesOverMessages final : ComputeLoad {
+  explicit SlicesOverMessages(const AtOnce& comm) : comm(comm) {}
+  void run_slice() override { found += comm.open; }
+  const AtOnce& comm;
+  int found = 0;
+};
+
+// Without a slice its rate was 0, and the slowdown infinite.
+TEST(ContentionProbe, ComputesOverAnExchangeThatIsThroughAtOnce) {
+  run_ranks(1, [](Communicator& inner) {
+    Nothing nothing;
+    AtOnce comm(inner, nothing);
+    SlicesOverMessages load(comm);
+    const doc::Contention c = probe_contention(
+        comm, load, {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 2});
+    EXPECT_GE(load.found, 2);
+    EXPECT_TRUE(std::isfinite(c.compute_slowdown) && std::isfinite(c.communication_slowdown));
   });
 }
 

@@ -77,7 +77,7 @@ class ContentionProber {
       const double rate_alone = slices_per_second(exchange_alone);
       const Together both = exchange(true);
       compute.push_back(rate_alone / both.slices_per_second);
-      communication.push_back(both.seconds / exchange_alone);
+      communication.push_back(exchange_alone > 0 ? both.seconds / exchange_alone : 1);
       {
         const Coding coding;
         coded.push_back(rate_alone / slices_per_second(exchange_alone));
@@ -95,7 +95,7 @@ class ContentionProber {
  private:
   struct Together {
     double seconds;            // of the exchange, first message to last result
-    double slices_per_second;  // meanwhile; 0 if nothing was computed
+    double slices_per_second;  // meanwhile; 0 if nothing is computed
   };
 
   /// What a message takes of this rank's processors: their time over one less that over as long a
@@ -130,7 +130,8 @@ class ContentionProber {
                                                comm::Reduce::sum, "calibrate"));
     const Clock::time_point start = Clock::now();
     double slices = 0;
-    while (computing && !works.back()->done()) load_.run_slice(), slices += 1;
+    // At least one slice, as the exchange may be through before it.
+    while (computing && (slices == 0 || !works.back()->done())) load_.run_slice(), slices += 1;
     const Clock::time_point end = Clock::now();
     for (const comm::WorkPtr& w : works) w->wait();
     const double seconds =

@@ -56,9 +56,16 @@ std::string expected_word(const CLI::App& verb, const std::vector<std::string>& 
   return verb.get_require_subcommand_min() > 0 ? one_of : "an option, or " + one_of;
 }
 
+// What `verb` does not know; "--", before which options end, is nobody's.
+std::vector<std::string> unknown_to(const CLI::App& verb) {
+  std::vector<std::string> unknown = verb.remaining();
+  std::erase(unknown, "--");
+  return unknown;
+}
+
 // About the first option that `verb` does not know; empty if it knows all.
 std::string unknown_option(const CLI::App& verb) {
-  const std::vector<std::string> unknown = verb.remaining();
+  const std::vector<std::string> unknown = unknown_to(verb);
   const auto at = std::find_if(unknown.begin(), unknown.end(), looks_like_option);
   if (at == unknown.end()) return "";
   const std::string name = at->substr(0, at->find('='));
@@ -68,7 +75,7 @@ std::string unknown_option(const CLI::App& verb) {
 
 // The same of a word that is no option. An unknown option's value would be one.
 std::string unknown_word(const CLI::App& verb) {
-  const std::vector<std::string> unknown = verb.remaining();
+  const std::vector<std::string> unknown = unknown_to(verb);
   if (unknown.empty()) return "";
   const std::vector<std::string> subverbs = names_of_subverbs(verb);
   return fmt::format("expected {}, found \"{}\"{}", expected_word(verb, subverbs), unknown.front(),

@@ -211,7 +211,7 @@ class Translation {
     const std::string_view verb = name_at(left_.substr(at));
     at += verb.size();
     if (verb == "import" && out_.ends_with("from ")) return false;  // a line of Python
-    std::string function;  // empty: Python has none of it
+    std::string function;                                           // empty: Python has none of it
     if (at != 15 + verb.size()) function = find(kFunctions, verb).value_or("");
     const bool is_command =
         std::find(kCommandOnly.begin(), kCommandOnly.end(), verb) != kCommandOnly.end();

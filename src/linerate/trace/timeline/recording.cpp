@@ -191,6 +191,7 @@ void fields(auto& v, Is<Job> auto& job) {
   v.required("cpu_device", job.cpu_device);
   v.written_if(!job.device.empty(), "device", job.device);
   v.written_if(!job.strategy.empty(), "strategy", job.strategy);
+  v.written_if(job.runs_graphs, "runs_graphs", job.runs_graphs);
   v.written_if(job.cycle, "cycle", job.cycle);
   v.written_if(job.updates != 1, "updates", job.updates, Range{1, INT32_MAX});
   v.required("gradients", job.gradients);

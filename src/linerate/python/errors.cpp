@@ -46,7 +46,8 @@ void bind_errors(nb::module_& module) {
   for (std::size_t i = std::size(kKinds); i-- > 0;) {
     PyObject* const base =
         i + 1 == std::size(kKinds) ? PyExc_Exception : classes[std::size(kKinds) - 1];
-    const std::string name = std::string("linerate.") + kKinds[i].name;
+    // Of this module, whatever its name is now: the stub leaves out what is of another.
+    const std::string name = nb::cast<std::string>(module.attr("__name__")) + "." + kKinds[i].name;
     classes[i] = PyErr_NewExceptionWithDoc(name.c_str(), kKinds[i].says, base, nullptr);
     if (!classes[i]) throw nb::python_error();
     const nb::object kind = nb::borrow(classes[i]);

@@ -10,6 +10,7 @@
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/outliers.hpp"
 #include "linerate/cost/price_notes.hpp"
 #include "linerate/plan/registry.hpp"
 
@@ -149,6 +150,8 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
         "optimizer state are yours to subtract.");
   for (std::string& note :
        cost::extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
+    a.notes.push_back(std::move(note));
+  for (std::string& note : cost::outlier_notes(evaluator.model_at(options.bandwidth)))
     a.notes.push_back(std::move(note));
   for (const Judged& j : judged)
     if (j.outcome)

@@ -48,6 +48,13 @@ FittedPart::FittedPart(std::vector<Anchor> anchors, Collective collective, int r
                weight_of(bus_factor(collective, first), bus_factor(collective, ranks),
                          bus_factor(collective, second), weight_log_)};
   }
+  const std::int64_t from = first, to = ranks;
+  if (!between_ && to > from)
+    for (std::int64_t n = 2 * from; n < 2 * to; n *= 2)
+      on_the_way_.push_back(law_of(collective, first, static_cast<int>(n)));
+  else if (!between_ && to > 1)
+    for (std::int64_t n = from / 2; n > 0 && 2 * n + 1 > to && to < from; n /= 2)
+      on_the_way_.push_back(law_of(collective, first, static_cast<int>(n)));
   find_floors();
 }
 
@@ -126,7 +133,6 @@ double FittedPart::seconds(double asked) const {
 Estimate FittedPart::from_one(double bytes) const {
   const FittedSplit here = own(0, bytes);
   const TableLaw::Interval at = law().interval_at(bytes);
-  const int measured = law().table().ranks;
   const auto seconds = [&](double start_factor, double bulk_factor) {
     return moved(here.times(start_factor, bulk_factor), bytes).seconds();
   };
@@ -139,21 +145,17 @@ Estimate FittedPart::from_one(double bytes) const {
   Estimate e{
       seconds(law_.start, law_.bulk), low_on(law_), high_on(law_),
       at.extrapolated || law_.moved || move_.moved || law().table().collective != collective_};
-  if (ranks_ > measured) {
-    double before = low_on({}), next = before;
-    for (std::int64_t n = 2 * std::int64_t{measured}; n < 2 * std::int64_t{ranks_}; n *= 2) {
-      before = next;
-      next = std::max(before, low_on(law_of(collective_, measured, static_cast<int>(n))));
-    }
-    e.low = std::max(before, std::min(e.low, next));
-  } else if (ranks_ < measured && ranks_ > 1) {
-    double before = high_on({}), next = before;
-    for (int n = measured / 2; 2 * n + 1 > ranks_ && n > 0; n /= 2) {
-      before = next;
-      next = std::min(before, high_on(law_of(collective_, measured, n)));
-    }
-    e.high = std::min(before, std::max(e.high, next));
+  if (on_the_way_.empty()) return e;
+  const bool is_more = ranks_ > law().table().ranks;
+  double before = is_more ? low_on({}) : high_on({}), next = before;
+  for (const RankLaw& there : on_the_way_) {
+    before = next;
+    next = is_more ? std::max(before, low_on(there)) : std::min(before, high_on(there));
   }
+  if (is_more)
+    e.low = std::max(before, std::min(e.low, next));
+  else
+    e.high = std::min(before, std::max(e.high, next));
   return e;
 }
 

@@ -73,6 +73,8 @@ class FittedPart {
   int ranks_ = 1;
   bool between_ = false;  // two measured rank counts
   RankLaw law_{};         // from the first anchor's ranks to these
+  std::vector<RankLaw>
+      on_the_way_;        // to doublings or halves of its ranks, up to these or past them
   FittedSplit weight_{};  // of the second anchor's start-up and bulk
   double weight_log_ = 0;
   FittedMove move_{};

@@ -6,7 +6,6 @@
 
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
-#include "linerate/cost/outliers.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -112,7 +111,6 @@ std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks) 
   for (std::string note :
        {about_ranks(model, ranks), about_line(model), about_bandwidth(model), about_latency(model)})
     if (!note.empty()) notes.push_back(std::move(note));
-  for (std::string& note : outlier_notes(model)) notes.push_back(std::move(note));
   return notes;
 }
 

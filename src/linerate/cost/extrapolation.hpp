@@ -16,8 +16,8 @@ inline constexpr std::string_view kSplitByFlops =
 
 /// One sentence each for slow ranks that the job does not have, for ranks that share cores, and for
 /// another rank count, another bandwidth and another latency than the Cluster's measurements of
-/// all-reduce have, which of a line's two rates a bandwidth is, and outliers. The latter five are
-/// absent for closed forms.
+/// all-reduce have, and which of a line's two rates a bandwidth is. The latter four are absent for
+/// closed forms.
 std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks);
 
 }  // namespace linerate::cost

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "linerate/core/text.hpp"
 #include "linerate/cost/fitted.hpp"
@@ -26,10 +27,17 @@ std::string sizes(double from, double to) {
 
 void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
   if (model.cluster().collectives.empty()) return;
+  std::map<std::tuple<Collective, int, DType>, CostCurve> curves;
   for (const doc::TaskGraph& variant : plan.variants)
-    for (const doc::Task& task : variant.tasks)
-      if (doc::is_communication(task.kind))
-        add(task, plan.group_of(task).size_of_part(0, plan.ranks), model);
+    for (const doc::Task& task : variant.tasks) {
+      if (!doc::is_communication(task.kind) || task.priced_bytes() <= 0) continue;
+      const int ranks = plan.group_of(task).size_of_part(0, plan.ranks);
+      if (ranks <= 1) continue;
+      const Collective collective = collective_of(task.kind);
+      const auto [found, is_new] = curves.try_emplace({collective, ranks, task.wire});
+      if (is_new) found->second = cost_curve(model, collective, ranks, task.wire);
+      add(collective, static_cast<double>(task.priced_bytes()), found->second);
+    }
 }
 
 void PriceNotes::add_closed_form(const CostModel& model, int ranks) {
@@ -57,16 +65,13 @@ std::string PriceNotes::closed_form_sentence() const {
                     : fmt::format("the tree up to {}, above that the ring", join(trees, ", ")));
 }
 
-void PriceNotes::add(const doc::Task& task, int ranks, const CostModel& model) {
-  const Collective collective = collective_of(task.kind);
-  if (ranks <= 1 || task.priced_bytes() <= 0) return;
-  const CostCurve curve = cost_curve(model, collective, ranks, task.wire);
+void PriceNotes::add(Collective collective, double asked, const CostCurve& curve) {
   if (!curve.fitted) {
     unmeasured_.insert(collective);
     return;
   }
   const TableLaw& law = curve.fitted.law();
-  const double bytes = static_cast<double>(task.priced_bytes()) * curve.fitted.share();
+  const double bytes = asked * curve.fitted.share();
   const Collective source = law.source_at(bytes).collective;
   if (source != collective) derived_[source].insert(collective);
   const MeasuredSizes& measured = law.sizes();

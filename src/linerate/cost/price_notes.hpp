@@ -36,7 +36,7 @@ class PriceNotes {
   struct Outside {
     Sizes sent, measured;
   };
-  void add(const doc::Task& task, int ranks, const CostModel& model);
+  void add(Collective collective, double asked, const CostCurve& curve);
   std::string closed_form_sentence() const;
   void widen(Collective measured, const Outside& by);
 

@@ -13,6 +13,7 @@
 #include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/outliers.hpp"
 #include "linerate/cost/price_notes.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
@@ -259,6 +260,8 @@ class Asking {
                 std::back_inserter(answer_.predictions));
       for (std::string& text : part.notes) note(std::move(text));
     }
+    if (question_.preset != Preset::agarwal2021)
+      for (std::string& text : cost::outlier_notes(base_)) note(std::move(text));
     cost::PriceNotes priced;
     for (const Worker& worker : workers) priced.add(worker.priced);
     for (std::string& text : priced.sentences()) note(std::move(text));

@@ -134,5 +134,22 @@ std::vector<support::Setting> some_settings() {
 INSTANTIATE_TEST_SUITE_P(Registry, OnePrediction, testing::ValuesIn(some_settings()),
                          [](const auto& info) { return std::to_string(info.index); });
 
+// A reduce-scatter of 4 MiB takes twice what the all-reduce that holds it does.
+TEST(MeasurementsThatOthersContradict, AreNamedOnceByWhatifAndAdvise) {
+  const support::Setting setting = support::settings().front();
+  doc::Cluster c = measured(setting);
+  c.collectives[1].samples = {{1 << 22, 9e-3}};
+  c.collectives[1].segments = {{0, 1 << 23, 0, 9e-3 / (1 << 22), 0.9, 1.1}};
+  const auto named = testing::HasSubstr("reduce-scatter of 4.19 MB on 2 ranks");
+  whatif::Question question;
+  question.strategies = {doc::parse_strategy("ddp"), doc::parse_strategy("dear")};
+  question.ranks = {2, 4};
+  question.bandwidths = {BytesPerSecond{1e9}, BytesPerSecond{2e9}};
+  EXPECT_THAT(whatif::ask(timed(setting), c, question).notes, testing::Contains(named).Times(1));
+  advise::AdviseOptions options;
+  options.ranks = 2;
+  EXPECT_THAT(advise::advise(timed(setting), c, options).notes, testing::Contains(named).Times(1));
+}
+
 }  // namespace
 }  // namespace linerate

@@ -46,7 +46,7 @@ void bind_errors(nb::module_& module) {
   for (std::size_t i = std::size(kKinds); i-- > 0;) {
     PyObject* const base =
         i + 1 == std::size(kKinds) ? PyExc_Exception : classes[std::size(kKinds) - 1];
-    // Of this module, whatever its name is now: the stub leaves out what is of another.
+    // A stub leaves out a class of another module, and its maker loads this one as "_core".
     const std::string name = nb::cast<std::string>(module.attr("__name__")) + "." + kKinds[i].name;
     classes[i] = PyErr_NewExceptionWithDoc(name.c_str(), kKinds[i].says, base, nullptr);
     if (!classes[i]) throw nb::python_error();

@@ -107,8 +107,8 @@ struct Contention {
   double compute_slowdown = 1;        // of computation, at least 1
   double communication_slowdown = 1;  // of communication, at least 1
   double coding_slowdown = 1;         // of coding and computing, at least 1
-  // What each collective under which a rank computes takes of its processors besides, however
-  // small it is: threads that wake, call and hand over. A half of an all-reduce is one, too.
+  // Processor time that a collective of any size takes from the computation over it, because
+  // threads wake, call and hand over. A half of an all-reduce is a collective, too.
   double message_s = 0;
 
   /// Whether anything slows.

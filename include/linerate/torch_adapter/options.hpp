@@ -47,9 +47,9 @@ struct DataParallelOptions {
   /// than this share; with a preconditioner the same, for a window of so many updates of factors,
   /// without the probe. Infinity: no more after the first window.
   double replan_above = 0.2;
-  /// If finite: an exchange that plans by cost ("dear", "optimal", "mg-wfbp"), and what "auto"
-  /// chooses, has to show that its steps are not longer than ddp's by more than this share. Both
-  /// run in turn, in two blocks each of `measured_steps` steps and one more; then the ranks decide
+  /// If finite: by how large a share steps may be longer than ddp's, as a trial shows. Exchanges
+  /// that plan by cost ("dear", "optimal", "mg-wfbp") are tried, and any that "auto" chooses. Both
+  /// run in turn, in two blocks each of `measured_steps` steps and one more. Then the ranks decide
   /// together, and ddp, with the same wire format and extras, may stay. Not with K-FAC.
   double most_above_ddp = std::numeric_limits<double>::infinity();
   /// Seed of the compressors' random numbers: the same on every rank.

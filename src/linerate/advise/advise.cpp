@@ -225,7 +225,7 @@ AdviseOptions with_steps_of_current(AdviseOptions options,
   return options;
 }
 
-// What the job has tried and found slower is not advised, whatever is predicted.
+// Advice leaves out an exchange that this job has tried and found slower, whatever is predicted.
 void leave_out(const doc::Strategy& tried, SearchSpace& space) {
   space.strategies.erase(std::remove_if(space.strategies.begin() + 1, space.strategies.end(),
                                         [&](const doc::Strategy& s) {

@@ -23,8 +23,8 @@ std::optional<std::string> in_pytorch(const doc::Strategy& strategy);
 std::vector<doc::Strategy> restrict_to(Framework framework, const AdviseOptions& options,
                                        SearchSpace& space);
 
-/// Names candidates and texts in the framework's words, and says in a sentence what the best of
-/// `beyond` would gain, and in notes which of its options no prediction prices.
+/// Names candidates and texts in the framework's words. A sentence says how much the best of
+/// `beyond` would gain, and notes say which of the framework's options no prediction prices.
 void put_into_words(Framework framework, Evaluator& evaluator,
                     const std::vector<doc::Strategy>& beyond, const AdviseOptions& options,
                     doc::Advice& advice);

@@ -21,14 +21,15 @@ struct ContentionProbeOptions {
 };
 
 /// Every round, on all ranks at once: computation alone, communication alone, both together.
-///   compute_slowdown       = slices a second alone / slices a second while the exchange is in
-///   flight communication_slowdown = time of the exchange while all ranks compute / its time while
-///   they sleep
-///   coding_slowdown = slices a second alone / slices a second while a thread of each rank casts
-///   message_s = a slice over a small all-reduce - a slice alone, less what the slowdown explains
-///   in the time that it takes
-/// Medians over rounds, mean over ranks, at least 1. Computation "alone" has all ranks computing:
-/// cores shared by ranks are no cost of communication. Collective; every rank returns the same.
+///
+/// - compute_slowdown: slices a second alone / slices a second over the exchange.
+/// - communication_slowdown: time of the exchange while all ranks compute / while they sleep.
+/// - coding_slowdown: slices a second alone / slices a second while a thread of each rank casts.
+/// - message_s: processor time of a rank over a small all-reduce, less that over as long a rest.
+///
+/// Medians over rounds, mean over ranks; slowdowns are at least 1. Computation "alone" has all
+/// ranks computing, because cores shared by ranks are no cost of communication. Collective; every
+/// rank returns the same.
 doc::Contention probe_contention(comm::Communicator& communicator, ComputeLoad& load,
                                  const ContentionProbeOptions& options);
 

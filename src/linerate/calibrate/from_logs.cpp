@@ -102,7 +102,7 @@ TracedJob calibrate_job(const std::vector<std::filesystem::path>& traces,
   return calibrate_from_trace(job, source, notes);
 }
 
-/// What a log does not hold may be in rows that could not be read.
+/// Throws with the notes about unread rows, since the missing sizes may be in them.
 doc::Cluster fit_rows(const std::vector<doc::CollectiveCost>& measured, const FitOptions& options,
                       const std::vector<bench_logs::CollectiveLog>& logs,
                       std::vector<std::string>& notes) try {

@@ -1,5 +1,5 @@
-// What goes to stderr: the library's warnings, always; its other records only on a terminal; the
-// notes of results that have no place for them.
+// Records that go to stderr: the library's warnings, always; its other records only on a terminal;
+// the notes of results that have no place for them.
 #pragma once
 
 #include <fmt/format.h>

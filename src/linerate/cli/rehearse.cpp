@@ -163,7 +163,7 @@ void run_rehearse(const RehearseOptions& o) {
     all.push_back(rehearse_one(*communicator, o, rehearse::with_prices(std::move(*plan), cluster)));
   } else {
     if (!cluster) cluster = probe_network(*communicator, o);
-    // What waits takes as long as whatif says; what runs, as long as it takes here.
+    // Emulated coding waits as long as whatif says; real coding takes as long as it takes here.
     if (o.real.empty()) cluster = plan::with_known_codecs(*cluster);
     for (const doc::Strategy& strategy : strategies)
       all.push_back(rehearse_one(

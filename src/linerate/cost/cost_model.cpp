@@ -46,8 +46,9 @@ Estimate larger_of(const Estimate& a, const Estimate& b) {
   return {std::max(a.seconds, b.seconds), std::max(a.low, b.low), std::max(a.high, b.high), false};
 }
 
-/// Up to which size all-reduces of `whole` are no two halves in turn: the end of the last regime in
-/// most of whose sizes they took less than the half alone, by more than a measurement may be off.
+/// Up to which size all-reduces of `whole` are no two halves in turn. In a regime of another
+/// schedule most of them took less than a half alone, by more than a measurement may be off. The
+/// answer is the end of the last such regime.
 double another_schedule_up_to(const TableLaw& whole, const TableLaw& half) {
   const std::vector<double>& begins = whole.regimes();
   double up_to = -1;
@@ -67,7 +68,7 @@ double another_schedule_up_to(const TableLaw& whole, const TableLaw& half) {
 
 }  // namespace
 
-/// What prices are made of, once per Cluster.
+/// The measured tables of a Cluster as prices use them, made once.
 struct CostModel::Laws {
   std::vector<TableLaw> tables;        // of Cluster::collectives, going on beyond their sizes
   double another_schedule_up_to = -1;  // of all-reduces; negative: at no size
@@ -425,8 +426,8 @@ CostCurve CostModel::composed(const Tables& tables, Collective collective, int r
   return curve;
 }
 
-// What holds between measured costs, whoever measured them: no bytes are not free, and across nodes
-// nothing takes less than on one of them.
+// Two rules hold between costs, whoever measured them. No bytes are not free. Across nodes nothing
+// takes less than on one of them.
 void CostModel::bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const {
   curve.floor_s_per_byte = floor_of(collective, ranks);
   if (!(curve.seconds(0) > 0))

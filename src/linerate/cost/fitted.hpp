@@ -88,8 +88,8 @@ class TableLaw {
   const std::vector<double>& regimes() const { return regimes_; }
 
  private:
-  /// A point of the curve; a size at which it jumps has two. What says how good it is holds for the
-  /// stretch that ends here.
+  /// A point of the curve; a size at which it jumps has two. Interval, source and `measured` are
+  /// those of the stretch that ends here.
   struct Node {
     double bytes = 0;
     FittedSplit split{};

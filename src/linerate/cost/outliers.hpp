@@ -8,9 +8,9 @@
 
 namespace linerate::cost {
 
-/// One sentence, or none: which measured sizes are outliers. What sizes, rank counts and
-/// collectives next to one say of it is further off than tolerance_at(), and its price follows
-/// them.
+/// One sentence, or none: which measured sizes are outliers. An outlier is further than
+/// tolerance_at() from the times that sizes, rank counts and collectives next to it allow. Its
+/// price follows them.
 std::vector<std::string> outlier_notes(const CostModel& model);
 
 }  // namespace linerate::cost

@@ -34,11 +34,11 @@ void each_device_time(Workload& w, const Change& change) {
 Workload with_times(Workload workload, double factor);
 
 /// The same job on a device `speed` times as fast: forward, backward, update, factors and add_cost
-/// take less. What the host takes (tail, and T_1 beyond the known parts) stays. Throws UsageError
-/// for a speed that is not above 0.
+/// take less. The host's time (tail, and T_1 beyond the known parts) stays. Throws UsageError for a
+/// speed that is not above 0.
 Workload on_device(Workload workload, double speed);
-/// What this Cluster's own devices were measured to take: factors, inverses and directions of
-/// K-FAC, and codecs that code on the device that computes. Codecs on processors of their own,
+/// The same Cluster with such devices. Factors, inverses and directions of K-FAC take less, and so
+/// do its own codecs that code on the device that computes. Codecs on processors of their own,
 /// those measured elsewhere and the network stay. Throws as above.
 Cluster on_device(Cluster cluster, double speed);
 

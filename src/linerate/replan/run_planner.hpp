@@ -70,12 +70,12 @@ struct StepTimes {
 /// shortest; the one in force stays unless another gains kLeastGain. Collectives, and what they
 /// cost the processors that compute, are probed for the first window, unless a Cluster was given,
 /// and again after each departure. With a finite `most_above_ddp`, an exchange that plans by cost
-/// is tried before its plan is final, and of "auto" any that it chooses, which is not chosen again
-/// if it loses: after the first step ddp, with the strategy's wire format and extras, and the
-/// strategy run in turn (Trial), `measured_steps` and one more a block. Both are planned by the
-/// times of ddp's first block. If the strategy's steps are longer by more than that share, ddp
-/// stays. The ranks decide together. Each has variants for the first step, which sends after
-/// backward, and for the others. What ranks exchange to agree on a plan belongs to no step.
+/// is tried before its plan is final; of "auto" any exchange that it chooses is tried. In a Trial
+/// ddp, with the strategy's wire format and extras, and the strategy run in turn, `measured_steps`
+/// and one more a block. Both are planned by the times of ddp's first block. If the strategy's
+/// steps are longer by more than that share, ddp stays, and "auto" does not choose it again. The
+/// ranks decide together. Each has variants for the first step, which sends after backward, and for
+/// the others. Messages by which ranks agree on a plan belong to no step.
 class RunPlanner {
  public:
   /// Share of the predicted step for which "auto" takes another exchange.

@@ -49,8 +49,8 @@ class Prices {
   double start_delay_s(const doc::Task& task) const { return start_delay_s(task, ranks_); }
 
   const cost::CostModel& model() const { return model_; }
-  /// The Cluster's. What a bound is of has what it takes beyond nothing as much lower or higher as
-  /// one measurement of the Cluster lies from the next (doc::Cluster::noise_floor).
+  /// The Cluster's. In a bound the time that it costs is lower or higher by the share by which
+  /// measurements of the Cluster differ (doc::Cluster::noise_floor).
   doc::Contention contention() const;
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.

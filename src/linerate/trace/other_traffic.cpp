@@ -144,7 +144,7 @@ class PurposeFinder {
            !(alike.mostly(&Counts::inside) && alike.mostly(&Counts::waits));
   }
 
-  /// What else is sent after an update, is of a few numbers or of local SGD.
+  /// Few numbers after an update are no parameters, and sums are of local SGD.
   void keep_updates_of_parameters() {
     double gradients = 0, parameters = 0;
     const auto visit = [&](const auto& see) {

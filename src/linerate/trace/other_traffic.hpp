@@ -30,9 +30,8 @@ std::vector<std::vector<SentFor>> purposes_of(const Job& job);
 bool backward_waits(const std::vector<std::vector<SentFor>>& purposes);
 
 /// For a Workload of `job`: what stands in it at the times of `alone`, the same job as one rank
-/// would run it, whose Workload has these times of passes. What runs neither in every step nor once
-/// in so many is left out. `notes` get what is held and what is not, with its number and exposed
-/// time.
+/// would run it, whose Workload has these times of passes. A collective at no regular interval of
+/// steps is left out. `notes` get numbers and exposed times of those held and of those left out.
 std::vector<doc::OtherCollective> other_collectives_of(
     const Job& job, const std::vector<std::vector<SentFor>>& purposes, const Job& alone,
     const doc::Workload& times, std::vector<std::string>& notes);

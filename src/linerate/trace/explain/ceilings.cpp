@@ -49,8 +49,8 @@ Change RemedyGains::change_of(const Removal& removal) const {
 
 /// In each step no more than the cause takes there, and in all no more than in the steps that have
 /// it; the longest pieces first, so that a pause goes before the little that its rank is slower in.
-/// What comes before the first step or after the last wait counts next to them: of the delay of a
-/// step that was not recorded whole one rank shows the one, and another the other.
+/// Lateness before the first step or after the last wait counts next to them. One rank shows it
+/// there and another here, if a step was not recorded whole.
 void RemedyGains::leave_out(const RemovedCause& cause, Cuts& cuts) const {
   struct Piece {
     std::int64_t ns = 0;

@@ -85,8 +85,8 @@ class HorovodReader {
  public:
   explicit HorovodReader(const std::string& name) : name_(name) {}
 
-  /// What follows is of the next run, whose stamps begin anew: it is put after the last one, by
-  /// their clocks if both say when they began.
+  /// The events that follow are of the next run, whose stamps begin anew. They are put after the
+  /// last run, by the clocks of both if both say when they began.
   void begin_run() {
     tensors_.clear();
     run_ns_ = 0, offset_ns_.reset();

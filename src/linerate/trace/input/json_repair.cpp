@@ -113,7 +113,7 @@ class Mender {
            (p_[i + 1] == '\n' || p_[i + 1] == '\r' || p_[i + 1] == '{');
   }
 
-  /// What the list was cut in is dropped, and what follows are its elements.
+  /// Drops the event in which the list was cut; the events that follow become its elements.
   std::size_t join_to_list(std::size_t i) {
     if (good_open_.empty() && good_end_ > 0) --good_end_;  // its end
     std::memset(p_ + good_end_, ' ', i + 1 - good_end_);

@@ -93,7 +93,7 @@ class BackwardReader {
     return all ? turns : std::vector<Ops>{Ops(nodes.begin(), nodes.end())};
   }
 
-  /// What adds up within a turn is exchanged after its last pass.
+  /// Passes of a turn add up, so their gradients are exchanged after the last one.
   Ops last_passes_of(const std::vector<Ops>& turns) {
     Ops all;
     for (const Ops& turn : turns) {

@@ -11,7 +11,7 @@ namespace linerate::trace {
 namespace {
 
 /// Numbers of the first and the last common step.
-struct Range {
+struct StepNumbers {
   std::int64_t first = 0, last = 0;
 
   bool holds(std::int64_t number) const { return first <= number && number <= last; }
@@ -30,11 +30,11 @@ std::map<std::int64_t, bool> steps_by_number(const Job& job) {
   return of_all;
 }
 
-std::optional<Range> common_range(const Job& job) {
-  std::optional<Range> range;
+std::optional<StepNumbers> common_range(const Job& job) {
+  std::optional<StepNumbers> range;
   for (const auto& [number, of_all] : steps_by_number(job)) {
     if (!of_all) continue;
-    if (!range) range = Range{number, number};
+    if (!range) range = StepNumbers{number, number};
     range->last = number;
   }
   return range;
@@ -70,7 +70,7 @@ void keep_begun_within(RankActivity& rank, const Span& window) {
   });
 }
 
-void cut_to(RankActivity& rank, const Range& range) {
+void cut_to(RankActivity& rank, const StepNumbers& range) {
   const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
   const auto first = std::find_if(rank.steps.begin(), rank.steps.end(), inside);
   const auto end = std::find_if_not(first, rank.steps.end(), inside);
@@ -112,7 +112,7 @@ std::set<std::int64_t> steps_of_some(const Job& job) {
 }
 
 std::optional<Job> common_part(const Job& job) {
-  const std::optional<Range> range = common_range(job);
+  const std::optional<StepNumbers> range = common_range(job);
   if (!range) return std::nullopt;
   const bool same = std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankActivity& r) {
     return r.steps.empty() ||

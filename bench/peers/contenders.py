@@ -31,6 +31,7 @@ class Contender:
     exact: bool = False  # its weights have to be DDP's
     period: int = 1  # steps after which kinds of steps come again: times are means over whole periods
     settles: int = 1  # steps until the plan is final, after four
+    strategy: str | None = None  # of linerate: the one that has to run when it is measured; None: whatever its users get
 
 
 class NotHere(Exception):
@@ -84,11 +85,11 @@ def linerate():
     return linerate.torch
 
 
-def over_group(strategy):
+def over_group(strategy, **options):
     """linerate's wrapper over PyTorch's process group."""
     def wrap(model):
         import torch.distributed as dist
-        return linerate().DataParallel(model, strategy=strategy, process_group=dist.group.WORLD)
+        return linerate().DataParallel(model, strategy=strategy, process_group=dist.group.WORLD, **options)
     return wrap
 
 
@@ -156,7 +157,8 @@ PERIOD = 10
 
 
 def on_gpu(strategy, *against, **more):
-    return {f"linerate {strategy}": Contender(over_group(strategy), against, **more)}
+    """The strategy itself: without a trial, after which "ddp" might run under its name."""
+    return {f"linerate {strategy}": Contender(over_group(strategy, most_above_ddp=float("inf")), against, settles=4, strategy=strategy, **more)}
 
 
 ON_GPUS = {

@@ -36,6 +36,15 @@ def why_left_out(error, name, device):
     return "failed", f"{type(error).__name__}: {reason}"
 
 
+def why_not_itself(strategy, parallel):
+    """Why what `parallel` runs now is not the strategy that is to be measured; None if it is. With K-FAC no plan is the last."""
+    if parallel.kfac is None and not parallel.plan_is_final:
+        return f"after the warm-up the plan of {strategy} is not final: more --loss-steps, or Contender.settles"
+    runs = parallel.plan()["strategy"]
+    exchanges = [re.match(r"[\w-]+", s)[0] for s in (strategy, runs)]
+    return None if exchanges[0] == exchanges[1] else f"{runs} runs in the place of {strategy}: {parallel.trial or 'planned so'}"
+
+
 class Training:
     """A contender's model, wrapped, with its optimizer and batch."""
 
@@ -125,10 +134,15 @@ class Comparison:
         torch.backends.cudnn.deterministic = False
 
     def warm_up(self):
-        """Until plans are final, in whole periods; the loss after that is compared where all have taken as many steps (`loss_steps`)."""
-        for name, t in self.trainings.items():
+        """Until plans are final, in whole periods; the loss after that is compared where all have taken as many steps (`loss_steps`). A
+        contender that is not itself by then is left out."""
+        for name, t in list(self.trainings.items()):
             steps = max(t.line.settles + CHECKED, self.job["loss_steps"])
             t.run(-(-steps // t.line.period) * t.line.period - t.taken)
+            if t.line.strategy and (why := why_not_itself(t.line.strategy, t.parallel)):
+                self.left_out[name] = ("failed", why)
+                del self.trainings[name]
+                continue
             if t.taken == self.job["loss_steps"]:
                 self.losses[name] = statistics.mean(self.gathered(t.loss.item()))
 
@@ -163,10 +177,17 @@ class Comparison:
     def write(self, alone):
         """On rank 0, to the file that the job names."""
         rows = {name: {"blocks": t.blocks, "loss": self.losses.get(name), "difference": self.difference.get(name),
-                       "endured": t.endured, "plan": t.parallel.plan()["strategy"] if t.of_linerate else None} for name, t in self.trainings.items()}
+                       "endured": t.endured, **running(t)} for name, t in self.trainings.items()}
         result = {"rows": rows, "left_out": self.left_out, "alone": alone, "versions": versions(), "device": name_of(self.device)}
         if dist.get_rank() == 0:
             pathlib.Path(self.job["result"]).write_text(json.dumps(result))
+
+
+def running(training):
+    """What a contender of linerate's runs, and what a trial has found of it."""
+    if not training.of_linerate:
+        return {"plan": None, "trial": None}
+    return {"plan": training.parallel.plan()["strategy"], "trial": training.parallel.trial}
 
 
 def largest_difference(model, other):

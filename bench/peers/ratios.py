@@ -39,7 +39,7 @@ def row_of(name, contender, result, rate):
     blocks = found["blocks"]
     row = {"contender": name, "status": "measured", "step_s": statistics.median(blocks["step"]), "blocks_s": blocks["step"],
            "processor_s": statistics.median(blocks["processor"]), "loss": found["loss"], "weights_from_ddp": found["difference"],
-           "endured_steps": found["endured"], "plan": found["plan"], "ratios": ratios_of(name, contender, result["rows"], rate)}
+           "endured_steps": found["endured"], "plan": found["plan"], "trial": found["trial"], "ratios": ratios_of(name, contender, result["rows"], rate)}
     if "second_order" in blocks:
         row["second_order_s"] = statistics.median(blocks["second_order"])
     return row

@@ -2,6 +2,7 @@
 import csv
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ sys.path.insert(0, str(ROOT / "bench/peers"))
 from contenders import ON_GPUS  # noqa: E402
 
 KFAC = next(name for name in ON_GPUS if "kfac(" in name)
-NAMES = ["DDP", "DDP powerSGD_hook", "linerate ddp", "linerate dear", "linerate ddp+powersgd(rank=4)", "KAISA fraction 1", KFAC]
+NAMES = ["DDP", "DDP powerSGD_hook", "linerate ddp", "linerate optimal", "linerate dear", "linerate ddp+powersgd(rank=4)", "KAISA fraction 1", KFAC]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,27 @@ def test_each_contender_has_its_row_in_order(document, job):
             assert row["status"] == "measured" and len(row["blocks_s"]) == 2 and row["step_s"] > 0
             assert all(r["at_most"] is None for r in row["ratios"]), "the bounds are not stated for this model on CPUs"
     assert "second_order_s" in rows[-1] and "second_order_s" not in rows[0]
+
+
+def test_what_is_measured_is_the_strategy_itself(document):
+    """No trial, which would run "ddp" in turn with it; nothing else under its name."""
+    rows = [row for row in document["jobs"][0]["rows"] if row["contender"].startswith("linerate ")]
+    assert len(rows) == 5
+    for row in rows:
+        assert row["trial"] == "" and row["plan"].startswith(re.match(r"linerate ([a-z-]+)", row["contender"])[1]), row
+
+
+def test_what_runs_in_anothers_place_is_not_measured():
+    from types import SimpleNamespace
+
+    from peers_rank import why_not_itself
+
+    def parallel(runs, is_final=True):
+        return SimpleNamespace(kfac=None, plan_is_final=is_final, plan=lambda: {"strategy": runs}, trial="dear was tried")
+    assert why_not_itself("dear", parallel("ddp")) == "ddp runs in the place of dear: dear was tried"
+    assert why_not_itself("dear", parallel("dear(bucket=4MiB)")) is None and "not final" in why_not_itself("dear", parallel("dear", False))
+    lines = {name: line for name, line in ON_GPUS.items() if name.startswith("linerate ")}
+    assert [line.strategy for line in lines.values()] == [name.removeprefix("linerate ") for name in lines]
 
 
 def test_weights_and_losses_are_compared(document):

@@ -203,7 +203,7 @@ class Calibration(Bare):
 
 
 def measured(**blocks):
-    return {"blocks": blocks, "loss": None, "difference": None, "endured": 0, "plan": None}
+    return {"blocks": blocks, "loss": None, "difference": None, "endured": 0, "plan": None, "trial": None}
 
 
 class Table(unittest.TestCase):

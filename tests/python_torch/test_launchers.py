@@ -82,3 +82,35 @@ def test_mpirun_over_several_hosts_says_what_is_missing(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
     with pytest.raises(lt.UsageError, match="set MASTER_ADDR to rank 0's host"):
         _world._meeting_point(2)
+
+
+ON_ACCELERATORS = """
+import sys, torch, torch.distributed as dist, linerate.torch as lt
+accelerator, current = torch.accelerator, [2]
+accelerator.current_accelerator = lambda check_available=False: torch.device("privateuseone")
+accelerator.device_count, accelerator.current_device_index, accelerator.set_device_index = lambda: 4, lambda: current[-1], current.append
+dist.Backend.register_backend("fakeccl", dist.ProcessGroupGloo, devices=["privateuseone"])
+print("before", lt.device())
+{init}
+print("after", lt.device(), "current", current[-1], "bound to", dist.group.WORLD.bound_device_id)
+"""
+
+
+@pytest.mark.parametrize("init,place,chosen", (
+    ("lt.init()", {"LOCAL_RANK": "1"}, 1),
+    ("lt.init()", {"LOCAL_RANK": "7"}, 3),  # more ranks than devices
+    ("lt.init()", {}, 2),  # no launcher: the device that is current
+    ("lt.init('fakeccl')", {"LOCAL_RANK": "0"}, 0),
+    ("lt.init('gloo')", {"LOCAL_RANK": "1"}, None),  # which would carry it through the host
+    ("dist.init_process_group('cpu:gloo,privateuseone:fakeccl', rank=0, world_size=1, store=dist.HashStore())", {"LOCAL_RANK": "1"}, 1),
+))
+def test_device_is_the_accelerator_of_the_local_rank(init, place, chosen):
+    """Four devices that are none: what is current and bound to the process group is looked at, not used."""
+    launched = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", **place} if place else {}
+    done = subprocess.run([sys.executable, "-c", ON_ACCELERATORS.format(init=init)], env=environment(**launched), text=True, timeout=120,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    before, after = re.findall(r"(?:before|after) .*", done.stdout)
+    usual = f"privateuseone:{int(place.get('LOCAL_RANK', 2)) % 4}"
+    found = usual if chosen is not None else "cpu"
+    own = init.startswith("dist") or chosen is None  # the program's group is its own matter
+    assert before == f"before {usual}" and after == f"after {found} current {2 if own else chosen} bound to {None if own else found}", done.stdout

@@ -60,12 +60,33 @@ def _meeting_point(size):
         os.environ["MASTER_PORT"] = str(29500 + int(job) % 1000)
 
 
+def _accelerator():
+    """This rank's, by its place on its host, or the current one if no launcher says that; None without one. Ranks share those that are too few."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    if found is None:
+        return None
+    place = _from_launcher()
+    return torch.device(found.type, torch.accelerator.current_device_index() if place is None else place[2] % torch.accelerator.device_count())
+
+
+def _carries(backends, device):
+    """Whether back ends, as PyTorch names them, exchange a device's memory where it lies; gloo copies it to the host."""
+    return dist.distributed_c10d.BackendConfig(dist.Backend(backends)).get_device_backend_map().get(device.type, "gloo") != "gloo"
+
+
+def _usual_backends(accelerator):
+    """gloo, and the accelerator's own, if this torch has it."""
+    own = None if accelerator is None else dist.Backend.default_device_backend_map.get(accelerator.type)
+    return f"cpu:gloo,{accelerator.type}:{own}" if own not in (None, "gloo") and dist.is_backend_available(own) else "gloo"
+
+
 def init(backend=None, *, timeout=300.0, checked=False):
     """Joins the job's ranks. Collective; before any DataParallel.
 
     Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program has; alone it makes a job
-    of one rank. `backend`: gloo, and with a GPU that torch can use "cpu:gloo,cuda:nccl"; "mpi" is linerate's own over MPI, which
-    needs mpirun and no process group. `timeout`: seconds after which a silent or late rank ends the job with an error that names
+    of one rank. `backend`: gloo, and with an accelerator that torch can use its own next to it, as "cpu:gloo,cuda:nccl"; "mpi" is
+    linerate's own over MPI, which needs mpirun and no process group. If the back ends exchange an accelerator's memory, device() becomes
+    the current device, and the one that the process group is bound to (`device_id`). `timeout`: seconds after which a silent or late rank ends the job with an error that names
     it. `checked`: ranks compare each collective before it runs.
     """
     _settings.update(timeout=float(timeout), checked=bool(checked))
@@ -77,20 +98,28 @@ def init(backend=None, *, timeout=300.0, checked=False):
         return
     if dist.is_initialized():
         return
-    place = _from_launcher()
+    place, accelerator = _from_launcher(), _accelerator()
     if backend is None:
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-    limit = datetime.timedelta(seconds=_settings["timeout"])
+        backend = _usual_backends(accelerator)
+    options = {"timeout": datetime.timedelta(seconds=_settings["timeout"])}
+    if accelerator is not None and _carries(backend, accelerator):
+        torch.accelerator.set_device_index(accelerator.index)
+        options["device_id"] = accelerator  # else newer NCCL back ends take the device by the rank among all
     if place is None:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=limit)
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, **options)
         return
     _meeting_point(place[1])
-    dist.init_process_group(backend, rank=place[0], world_size=place[1], timeout=limit)
+    dist.init_process_group(backend, rank=place[0], world_size=place[1], **options)
 
 
 def device():
-    """Where the model goes: the CPU. Elsewhere steps are enqueued, which has not run on a GPU (DataParallel's device_group)."""
-    return torch.device("cpu")
+    """Where the model goes: this rank's accelerator, LOCAL_RANK's on its host, if there is one and the ranks exchange its memory (init's
+    `backend`, or that of the program's own process group); else the CPU. Steps on an accelerator have not run on a GPU yet (docs/devices.md)."""
+    accelerator = None if None in _worlds else _accelerator()
+    if accelerator is not None and dist.is_initialized() and dist.group.WORLD.bound_device_id is not None:
+        return dist.group.WORLD.bound_device_id
+    backends = dist.get_backend_config() if dist.is_initialized() else _usual_backends(accelerator)
+    return accelerator if accelerator is not None and _carries(backends, accelerator) else torch.device("cpu")
 
 
 def rank():

@@ -191,8 +191,8 @@ def check_torch_sources(problems):
         problems.append(f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves or through a header; "
                         f"most_sources is {MOST_TORCH_SOURCES}")
     for p in sources:
-        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in ("torch_adapter", "torch_codecs", "zoo"):
-            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter, tests/torch_codecs and tests/zoo")
+        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in ("torch_adapter", "torch_codecs", "simulated_device", "zoo"):
+            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter, tests/torch_codecs, tests/simulated_device and tests/zoo")
     for p in sorted(f for folder in ("src", "tests", "bench") for f in ROOT.glob(f"{folder}/**/*.[ch]pp")):
         if "#include <torch/torch.h>" in p.read_text() and not p.is_relative_to(ROOT / "tests/package"):
             problems.append(f"{p.relative_to(ROOT)}: <torch/torch.h> is for examples; include what is used, as <torch/nn/modules/linear.h>")

@@ -102,14 +102,19 @@ class CommunicatorBackend final : public ::c10d::Backend {
 
 }  // namespace
 
-GroupOverCommunicator::GroupOverCommunicator(std::string name, comm::Communicator& communicator,
-                                             GroupFaults faults)
+GroupOverCommunicator::GroupOverCommunicator(
+    std::string name, comm::Communicator& communicator, GroupFaults faults,
+    const std::function<BackendPointer(BackendPointer)>& for_devices)
     : name_(std::move(name)) {
   ::c10d::set_thread_isolation_mode(true);  // a registry for each rank
   auto group = c10::make_intrusive<::c10d::ProcessGroup>(c10::make_intrusive<::c10d::HashStore>(),
                                                          communicator.rank(), communicator.size());
-  group->setBackend(c10::DeviceType::CPU, ::c10d::ProcessGroup::BackendType::CUSTOM,
-                    c10::make_intrusive<CommunicatorBackend>(communicator, std::move(faults)));
+  BackendPointer backend =
+      c10::make_intrusive<CommunicatorBackend>(communicator, std::move(faults));
+  if (for_devices) backend = for_devices(std::move(backend));
+  for (const auto type : {c10::DeviceType::CPU, c10::DeviceType::PrivateUse1})
+    if (type == c10::DeviceType::CPU || for_devices)
+      group->setBackend(type, ::c10d::ProcessGroup::BackendType::CUSTOM, backend);
   ::c10d::register_process_group(name_, group);
   group_ = std::make_shared<decltype(group)>(std::move(group));
 }

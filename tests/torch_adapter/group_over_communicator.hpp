@@ -1,6 +1,8 @@
 // A process group of PyTorch's whose ranks are those of a Communicator: threads, say.
 #pragma once
 
+#include <c10/util/intrusive_ptr.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +11,9 @@
 
 namespace at {
 class Tensor;
+}
+namespace c10d {
+class Backend;
 }
 
 namespace linerate::torch_adapter {
@@ -20,13 +25,16 @@ struct GroupFaults {
   bool has_no_parts = false;
 };
 
+using BackendPointer = c10::intrusive_ptr<::c10d::Backend>;
+
 /// While it lives, the calling thread finds a group of this name, whose collectives exchange CPU
-/// memory in the communicator's order and rounding. One for each rank.
+/// memory in the communicator's order and rounding. One for each rank. What `for_devices` makes of
+/// the back end for the CPU stands for it, and exchanges memory of PrivateUse1, too.
 class GroupOverCommunicator {
  public:
   /// `communicator` outlives this object.
-  GroupOverCommunicator(std::string name, comm::Communicator& communicator,
-                        GroupFaults faults = {});
+  GroupOverCommunicator(std::string name, comm::Communicator& communicator, GroupFaults faults = {},
+                        const std::function<BackendPointer(BackendPointer)>& for_devices = {});
   ~GroupOverCommunicator();
   GroupOverCommunicator(const GroupOverCommunicator&) = delete;
   GroupOverCommunicator& operator=(const GroupOverCommunicator&) = delete;

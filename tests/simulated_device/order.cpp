@@ -4,15 +4,31 @@
 
 namespace linerate::simulated {
 
+namespace {
+
+void raise_to(std::vector<std::int64_t>& places, const std::vector<std::int64_t>& others) {
+  if (places.size() < others.size()) places.resize(others.size());
+  for (std::size_t i = 0; i < others.size(); ++i) places[i] = std::max(places[i], others[i]);
+}
+
+}  // namespace
+
 void Clock::set(int stream, std::int64_t at) {
   const auto index = static_cast<std::size_t>(stream);
-  if (at_.size() <= index) at_.resize(index + 1);
-  at_[index] = at;
+  for (auto* const places : {&at_, &would_be_at_}) {
+    if (places->size() <= index) places->resize(index + 1);
+    (*places)[index] = at;
+  }
 }
 
 void Clock::learn(const Clock& other) {
-  if (at_.size() < other.at_.size()) at_.resize(other.at_.size());
-  for (std::size_t i = 0; i < other.at_.size(); ++i) at_[i] = std::max(at_[i], other.at_[i]);
+  raise_to(at_, other.at_);
+  raise_to(would_be_at_, other.would_be_at_);
+}
+
+void Clock::miss(const Clock& other) {
+  raise_to(would_be_at_, other.would_be_at_);
+  at_.resize(would_be_at_.size());
 }
 
 bool Clock::knows(const Clock& other) const {
@@ -43,6 +59,7 @@ std::vector<Conflict> Order::work(int stream, std::string name, std::string task
                                   const std::vector<Range>& writes) {
   Clock& clock = of(stream);
   clock.learn(host_);
+  worked_without_ = worked_without_ || clock.misses_something();
   clock.set(stream, clock[stream] + 1);
   const auto now =
       std::make_shared<const Work>(Work{stream, clock[stream], std::move(name), std::move(task)});
@@ -50,6 +67,12 @@ std::vector<Conflict> Order::work(int stream, std::string name, std::string task
   for (const Range& range : reads) read(range, now, found);
   for (const Range& range : writes) write(range, now, found);
   return found;
+}
+
+void Order::mend() {
+  for (Clock& stream : streams_) stream.mend();
+  host_.mend();
+  worked_without_ = false;
 }
 
 void Order::split_at(std::size_t byte) {

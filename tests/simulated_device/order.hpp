@@ -12,7 +12,8 @@
 
 namespace linerate::simulated {
 
-/// How far each stream has come, in works.
+/// How far each stream has come, in works: as far as is known, and as far as would be known if no
+/// wait had been left out.
 class Clock {
  public:
   std::int64_t operator[](int stream) const {
@@ -21,10 +22,15 @@ class Clock {
   }
   void set(int stream, std::int64_t at);
   void learn(const Clock& other);
+  /// Of a wait that is left out.
+  void miss(const Clock& other);
   bool knows(const Clock& other) const;
+  bool misses_something() const { return at_ != would_be_at_; }
+  /// As if no wait had been left out.
+  void mend() { at_ = would_be_at_; }
 
  private:
-  std::vector<std::int64_t> at_;
+  std::vector<std::int64_t> at_, would_be_at_;  // as many
 };
 
 /// Bytes, from `begin` to before `end`.
@@ -56,6 +62,13 @@ class Order {
   /// Of an event that is recorded now.
   Clock event(int stream);
   void stream_learns(int stream, const Clock& event) { of(stream).learn(event); }
+  /// This wait is left out.
+  void stream_misses(int stream, const Clock& event) { of(stream).miss(event); }
+  /// Whether something was done by a stream that lacked what a wait that was left out had told it,
+  /// itself or through others, and no later wait had.
+  bool worked_without() const { return worked_without_; }
+  /// As if no wait had been left out until now.
+  void mend();
   void host_learns(const Clock& event) { host_.learn(event); }
   bool stream_knows(int stream, const Clock& event) { return of(stream).knows(event); }
   bool host_knows(int stream, std::int64_t at) const { return host_[stream] >= at; }
@@ -85,6 +98,7 @@ class Order {
   std::vector<Clock> streams_;
   Clock host_;
   Uses uses_;
+  bool worked_without_ = false;
 };
 
 }  // namespace linerate::simulated

@@ -66,7 +66,7 @@ void stream_waits(int device, int stream, int first, const Clock& event, std::in
   State& d = state(device);
   const auto number = static_cast<std::int64_t>(d.asked.waits.size());
   d.asked.waits.push_back({stream, first, d.order.stream_knows(stream, event), of_thread().task()});
-  if (number == d.left_out) return;
+  if (number == d.left_out) return d.order.stream_misses(stream, event);
   d.order.stream_learns(stream, event);
   d.ns_of(stream) = std::max(d.ns_of(stream), event_ns);
 }
@@ -81,7 +81,9 @@ c10::Stream current_stream(int index) {
 Asked asked_of(int device) {
   State& d = state(device);
   const Lock lock(d.mutex);
-  return d.asked;
+  Asked asked = d.asked;
+  asked.worked_without = d.order.worked_without();
+  return asked;
 }
 
 void forget(int device) {
@@ -89,6 +91,7 @@ void forget(int device) {
   const Lock lock(d.mutex);
   d.asked = {};
   d.left_out = -1;
+  d.order.mend();
 }
 
 void finish_all(int device) {

@@ -50,6 +50,9 @@ struct Asked {
   /// In words: what was not ordered. Empty: all was.
   std::map<std::string, std::int64_t> conflicts;
   std::vector<AskedWait> waits;
+  /// Whether something was done that the wait that is left out comes before, and nothing else says
+  /// so. If not, a later wait says the same before it matters.
+  bool worked_without = false;
   std::int64_t events = 0, timed_events = 0, queries = 0;
 
   std::int64_t all_launches() const;
@@ -61,7 +64,8 @@ struct Asked {
 
 /// A copy: the device may be in use.
 Asked asked_of(int device);
-/// Nothing has been asked. No wait is left out from now on.
+/// Nothing has been asked. No wait is left out from now on, nor was any: streams know all that they
+/// were to wait for.
 void forget(int device);
 /// As if the host had waited for all, and nobody noticed: late copies arrive, and what used which
 /// memory no longer matters. Between two tests.

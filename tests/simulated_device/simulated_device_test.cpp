@@ -307,5 +307,24 @@ TEST_F(SimulatedDevice, KnowsWhichWaitsChangeNothing) {
   EXPECT_TRUE(waits[1].is_known);
 }
 
+/// It does not matter if a later one says the same before its stream, or one that waits for that,
+/// does anything.
+TEST_F(SimulatedDevice, KnowsWhatWasDoneWithoutAWait) {
+  for (const bool is_said_later : {true, false}) {
+    static_cast<void>(at::zeros({1}, device_));
+    forget(0);
+    leave_out_wait(0, 0);
+    wait(first_, current_stream(0));
+    if (is_said_later) wait(first_, current_stream(0));
+    wait(then_, first_);
+    EXPECT_FALSE(asked_of(0).worked_without);
+    {
+      const c10::StreamGuard in_then(then_);
+      static_cast<void>(at::zeros({1}, device_));
+    }
+    EXPECT_EQ(asked_of(0).worked_without, !is_said_later);
+  }
+}
+
 }  // namespace
 }  // namespace linerate::simulated

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "linerate/calibrate/curve.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/rng.hpp"
 #include "linerate/cost/fitted.hpp"
@@ -38,21 +39,68 @@ TEST(Fit, ALineIsFoundExactlyAtEverySize) {
   EXPECT_TRUE(cost.switches.empty());
 }
 
-// A shaper lets 0.6 MB pass at once whenever its line was idle.
-double shaped(double s) { return std::max(40e-6 + s / 20e9, (s - 6e5) / 1e9); }
+/// With ranks, the seconds at every size of a table and half way between.
+std::vector<std::pair<double, cost::Estimate>> prices(const doc::CollectiveCost& cost) {
+  std::vector<std::pair<double, cost::Estimate>> all;
+  const std::vector<doc::CostSample>& samples = cost.samples;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    for (const double bytes : {samples[i].bytes, 1.4 * samples[i].bytes})
+      all.emplace_back(bytes, cost::evaluate(cost, bytes));
+  return all;
+}
 
-TEST(Fit, AheadOfAnIdleWireCountsAsWhatTheWireSustains) {
-  doc::CollectiveCost measured = table(20, 28, shaped);
-  const doc::CollectiveCost cost = fit_collective(measured, {});
-  for (const double bytes : {9e6, 12e6, 40e6, 200e6})
-    EXPECT_NEAR(cost::evaluate(cost, bytes).seconds, bytes / 1e9, 0.002 * bytes / 1e9) << bytes;
-  EXPECT_EQ(cost.samples.front().seconds, measured.samples.front().seconds);  // as measured
-  // Far ahead: another regime, which what is small enough meets in a step, too.
-  EXPECT_NEAR(cost::evaluate(cost, 1 << 20).seconds, shaped(1 << 20), 1e-9);
-  // No wire inside a node.
-  measured.ranks_per_node = 8;
-  const doc::CollectiveCost inside = fit_collective(measured, {});
-  EXPECT_NEAR(cost::evaluate(inside, 1 << 24).seconds, shaped(1 << 24), 1e-9);
+/// Tables to break: a line, a line with 2 % of noise, one that changes its algorithm.
+std::vector<doc::CollectiveCost> tables_to_break() {
+  doc::CollectiveCost noisy = table(12, 29, line);
+  for (std::size_t i = 0; i < noisy.samples.size(); ++i)
+    noisy.samples[i].seconds *= 0.98 + 0.04 * random_unit(3, i);
+  return {table(12, 29, line), noisy, table(14, 30, with_switch)};
+}
+
+TEST(Fit, OneOutlierMovesNoNeighbour) {
+  for (const doc::CollectiveCost& truth : tables_to_break()) {
+    const doc::CollectiveCost whole = fit_collective(truth, {});
+    for (std::size_t i = 1; i + 1 < truth.samples.size(); ++i) {
+      const double at = truth.samples[i].bytes;
+      // Within two sizes of its switch a table cannot tell which of its regimes a size belongs to.
+      const bool beside_switch = !whole.switches.empty() && at >= 4 * kMiB && at <= 128 * kMiB;
+      if (at < kMiB || beside_switch) continue;
+      for (const double factor : {0.7, 1.3, 3.0}) {
+        doc::CollectiveCost broken = truth;
+        broken.samples[i].seconds *= factor;
+        const doc::CollectiveCost cost = fit_collective(broken, {});
+        EXPECT_TRUE(find_outliers(cost.samples)[i]) << at << " times " << factor;
+        for (const auto& [bytes, price] : prices(whole))
+          EXPECT_NEAR(cost::evaluate(cost, bytes).seconds, price.seconds, 0.05 * price.seconds)
+              << bytes << " with " << at << " times " << factor;
+      }
+    }
+  }
+}
+
+TEST(Fit, FromOneMebibyteOnPricesAreWhatWasMeasuredAndNoOutlier) {
+  for (const doc::CollectiveCost& truth : tables_to_break()) {
+    const doc::CollectiveCost cost = fit_collective(truth, {});
+    for (const doc::CostSample& s : cost.samples)
+      if (s.bytes >= kMiB && cost.switches.empty())
+        EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 0.02 * s.seconds) << s.bytes;
+  }
+}
+
+TEST(Fit, NoSingleSampleMovesAPriceOutOfItsInterval) {
+  for (const doc::CollectiveCost& truth : tables_to_break()) {
+    const doc::CollectiveCost whole = fit_collective(truth, {});
+    for (std::size_t i = 0; i < truth.samples.size(); ++i) {
+      doc::CollectiveCost less = truth;
+      less.samples.erase(less.samples.begin() + static_cast<std::ptrdiff_t>(i));
+      const doc::CollectiveCost cost = fit_collective(less, {});
+      for (const auto& [bytes, price] : prices(whole)) {
+        const double seconds = cost::evaluate(cost, bytes).seconds;
+        EXPECT_GE(seconds, price.low * (1 - 1e-9)) << bytes << " without " << i;
+        EXPECT_LE(seconds, price.high * (1 + 1e-9)) << bytes << " without " << i;
+      }
+    }
+  }
 }
 
 TEST(Fit, OneLineHoldsAnIntervalForEachGap) {
@@ -117,6 +165,7 @@ TEST(Fit, ANewMeasurementOnANoisyClusterLiesInsideTheInterval) {
     }
   }
   EXPECT_GE(inside, 0.85 * all);
+  RecordProperty("inside_of_2000", std::to_string(inside));
 }
 
 /// Sizes of 1 to 256 KiB scatter by tens of percent, those of 1 to 128 MiB by 0.3 %.
@@ -224,6 +273,20 @@ TEST(FitCluster, LeavesOutWhatIsTooShortAndDescribesTheLink) {
   EXPECT_NEAR(cluster.network.bandwidth_bytes_per_s, 17.5e9, 1e4);
   EXPECT_THROW(fit_cluster({table(20, 21, line)}, {}), InputError);
   EXPECT_THROW(fit_cluster({}, {}), InputError);
+}
+
+TEST(FitCluster, TheLargestMessagesShowTheLink) {
+  doc::CollectiveCost tiny = table(5, 7, [](double) { return 60e-6; });
+  tiny.collective = Collective::all_gather;
+  doc::CollectiveCost half = table(13, 30, [](double s) { return 15e-6 + s / 20e9; });
+  half.collective = Collective::reduce_scatter;
+  const doc::CollectiveCost whole = table(13, 30, line);
+  for (const std::vector<doc::CollectiveCost>& tables :
+       {std::vector{tiny, whole}, std::vector{whole, tiny}, std::vector{half, tiny, whole}}) {
+    const doc::Cluster cluster = fit_cluster(tables, {});
+    EXPECT_NEAR(cluster.network.bandwidth_bytes_per_s, 17.5e9, 1e4);
+    EXPECT_NEAR(cluster.network.latency_s, 30e-6 / 14, 1e-10);
+  }
 }
 
 }  // namespace

@@ -44,26 +44,26 @@ TEST(RelativeLine, KeepsBothCoefficientsNonNegative) {
 
 TEST(Regimes, OneLineIsOneRun) {
   const Samples samples = powers_of_two(10, 30, [](double s) { return 30e-6 + s / 10e9; });
-  const Structure structure(samples);
-  EXPECT_EQ(structure.runs.size(), 1u);
-  EXPECT_TRUE(structure.switches.empty());
+  const Curve curve(samples);
+  EXPECT_EQ(curve.runs.size(), 1u);
+  EXPECT_TRUE(curve.switches.empty());
 }
 
 TEST(Regimes, BracketsAJumpOfTheTime) {
   // Above 16 MiB the library goes over to an algorithm that takes 0.6 of the time.
   const Samples samples = powers_of_two(
       20, 30, [](double s) { return (40e-6 + s / 8e9) * (s > 16 * 1048576.0 ? 0.6 : 1); });
-  const Structure structure(samples);
-  ASSERT_EQ(structure.switches.size(), 1u);
-  EXPECT_EQ(samples[structure.switches[0].after].bytes, 16 * 1048576.0);
-  EXPECT_EQ(samples[structure.switches[0].after + 1].bytes, 32 * 1048576.0);
+  const Curve curve(samples);
+  ASSERT_EQ(curve.switches.size(), 1u);
+  EXPECT_EQ(samples[curve.switches[0].after].bytes, 16 * 1048576.0);
+  EXPECT_EQ(samples[curve.switches[0].after + 1].bytes, 32 * 1048576.0);
 }
 
 TEST(Regimes, TimingNoiseIsNoSwitch) {
   Samples samples = powers_of_two(13, 33, [](double s) { return 60e-6 + s / 9e9; });
   for (std::size_t i = 0; i < samples.size(); ++i)
     samples[i].seconds *= 0.98 + 0.04 * random_unit(7, i);
-  EXPECT_TRUE(Structure(samples).switches.empty());
+  EXPECT_TRUE(Curve(samples).switches.empty());
 }
 
 // Normal noise of relative deviation 0.1 by twelve uniform numbers.
@@ -94,7 +94,7 @@ TEST(Regimes, ANoisyClusterHasNoMoreSwitchesThanAQuietOne) {
   Samples samples = powers_of_two(3, 33, [](double s) { return 60e-6 + s / 9e9; });
   for (std::size_t i = 0; i < samples.size(); ++i)
     samples[i].seconds = noisy(samples[i].seconds, i);
-  EXPECT_TRUE(Structure(samples).switches.empty());
+  EXPECT_TRUE(Curve(samples).switches.empty());
 }
 
 }  // namespace

@@ -2,134 +2,135 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "linerate/core/index.hpp"
+#include "linerate/cost/fitted.hpp"
 
 namespace linerate::calibrate {
 namespace {
 
 using SampleSpan = std::span<const doc::CostSample>;
 
-constexpr double kPiecesPerDoubling = 8;
 constexpr std::size_t kSamplesAtEnd = 4;
+constexpr std::size_t kFewestToJudge = 4;  // samples: one may be an outlier
+constexpr std::size_t kSamplesBeside = 4;
+constexpr double kLeastInNoise = 2;
+constexpr double kMostNoise = 0.10;  // more is a table of few sizes with outliers
 
-struct Point {
-  double bytes, seconds;
-};
+double on_line(const doc::CostSample& a, const doc::CostSample& b, double bytes) {
+  return a.seconds + (b.seconds - a.seconds) / (b.bytes - a.bytes) * (bytes - a.bytes);
+}
 
-/// Appends the straight piece from one point to the next.
-void join(std::vector<doc::CostSegment>& segments, Point a, Point b) {
+/// How far sample i is off all that the sizes next to it say, as a share of what is allowed: above
+/// 1 it is an outlier. Off the join of its neighbours by more than `allowed`, and off the lines of
+/// up to four samples on either side by more than half of that, all in one direction. A sample at a
+/// change of algorithm agrees with one side, an outlier with none. A lone sample on a side says
+/// that the time stays or grows with the bytes.
+double excess(SampleSpan samples, const RelativeLines& lines, std::size_t i, double allowed) {
+  const doc::CostSample &before = samples[i - 1], &here = samples[i], &after = samples[i + 1];
+  double least = INFINITY, sign = 0;
+  const auto compare = [&](double expected, double tolerance) {
+    const double off = std::log(here.seconds / expected);
+    if (sign * off < 0) least = 0;
+    sign = off;
+    least = std::min(least, std::abs(off) / tolerance);
+  };
+  compare(on_line(before, after, here.bytes), allowed);
+  // A side is as long as one line explains it: a change of algorithm may be near.
+  const auto compare_side = [&](std::size_t most, const auto& line_of) {
+    std::size_t n = std::min(most, kSamplesBeside);
+    Line line = line_of(n);
+    while (n > 2 && std::sqrt(line.squared_error / static_cast<double>(n)) > allowed / 2)
+      line = line_of(--n);
+    compare(line.at(here.bytes), allowed / 2);
+  };
+  compare_side(i, [&](std::size_t n) { return lines.fit(i - n, i); });
+  compare_side(samples.size() - 1 - i, [&](std::size_t n) { return lines.fit(i + 1, i + 1 + n); });
+  if (i == 1) compare(before.seconds, allowed / 2);
+  return least;
+}
+
+/// Appends the straight piece from one sample to the next.
+void join(std::vector<doc::CostSegment>& segments, const doc::CostSample& a,
+          const doc::CostSample& b) {
   const double beta = (b.seconds - a.seconds) / (b.bytes - a.bytes);
   segments.push_back(
       {std::llround(a.bytes), std::llround(b.bytes), a.seconds - beta * a.bytes, beta, 1, 1});
 }
 
-/// Slopes of the monotone cubic through (x, y). Source: Fritsch and Butland 1984, weighted harmonic
-/// mean.
-std::vector<double> monotone_slopes(const std::vector<double>& x, const std::vector<double>& y) {
-  const std::size_t n = x.size();
-  std::vector<double> slope(n, 0.0);
-  const auto secant = [&](std::size_t i) { return (y[i + 1] - y[i]) / (x[i + 1] - x[i]); };
-  for (std::size_t i = 1; i + 1 < n; ++i) {
-    const double before = secant(i - 1), after = secant(i);
-    if (before * after <= 0) continue;  // a local extremum stays one
-    const double h0 = x[i] - x[i - 1], h1 = x[i + 1] - x[i];
-    slope[i] = 3 * (h0 + h1) / ((2 * h1 + h0) / before + (h1 + 2 * h0) / after);
-  }
-  slope.front() = secant(0);
-  slope.back() = secant(n - 2);
-  return slope;
-}
-
-/// The regime samples[first, last) as points on a curve: the relative line times exp(cubic of the
-/// log deviation).
-std::vector<Point> smooth_points(SampleSpan regime, const Line& line) {
-  std::vector<double> x, y;
-  for (const doc::CostSample& s : regime) {
-    x.push_back(std::log(s.bytes));
-    y.push_back(std::log(s.seconds / line.at(s.bytes)));
-  }
-  const std::vector<double> slope = monotone_slopes(x, y);
-  std::vector<Point> points{{regime.front().bytes, regime.front().seconds}};
-  for (std::size_t i = 0; i + 1 < regime.size(); ++i) {
-    const double h = x[i + 1] - x[i];
-    const int pieces =
-        std::max(1, static_cast<int>(std::lround(kPiecesPerDoubling * h / std::log(2.0))));
-    for (int k = 1; k < pieces; ++k) {
-      const double t = static_cast<double>(k) / pieces, s = 1 - t;
-      const double deviation = (1 + 2 * t) * s * s * y[i] + t * s * s * h * slope[i] +
-                               t * t * (3 - 2 * t) * y[i + 1] - t * t * s * h * slope[i + 1];
-      // Cut at whole bytes: a document's segments touch exactly.
-      const double bytes = std::round(std::exp(x[i] + t * h));
-      if (bytes > points.back().bytes && bytes < regime[i + 1].bytes)
-        points.push_back({bytes, line.at(bytes) * std::exp(deviation)});
-    }
-    points.push_back({regime[i + 1].bytes, regime[i + 1].seconds});
-  }
-  return points;
-}
-
-std::vector<Point> points_of(SampleSpan samples, const Structure& structure, CurveShape shape) {
-  std::vector<Point> points;
-  if (shape == CurveShape::lines) {
-    for (const Run& run : structure.runs) {
-      const Line line = structure.lines.fit(run.first, run.last);
-      // Cut at the sizes: each gap between two has an interval of its own.
-      for (std::size_t i = run.first; i < run.last; ++i)
-        points.push_back({samples[i].bytes, line.at(samples[i].bytes)});
-    }
-    return points;
-  }
-  std::size_t first = 0;
-  for (std::size_t k = 0; k <= structure.switches.size(); ++k) {
-    const std::size_t last =
-        k < structure.switches.size() ? structure.switches[k].after + 1 : samples.size();
-    const SampleSpan regime = samples.subspan(first, last - first);
-    if (shape == CurveShape::smooth && regime.size() > 2) {
-      const std::vector<Point> curve = smooth_points(regime, structure.lines.fit(first, last));
-      points.insert(points.end(), curve.begin(), curve.end());
-    } else {
-      for (const doc::CostSample& s : regime) points.push_back({s.bytes, s.seconds});
-    }
-    first = last;
-  }
-  return points;
-}
-
 /// The piece below the smallest size: half the bytes never take less than half the time, so alpha
 /// >= 0.
-doc::CostSegment before_first(Point first, const Line& line) {
+doc::CostSegment before_first(const doc::CostSample& first, const Line& line) {
   const double beta = std::min(line.beta_s_per_byte, first.seconds / first.bytes);
   return {0, std::llround(first.bytes), first.seconds - beta * first.bytes, beta, 1, 1};
 }
 
-doc::CostSegment after_last(Point last, const Line& line) {
+doc::CostSegment after_last(const doc::CostSample& last, const Line& line) {
   const double beta = line.beta_s_per_byte;
-  return {std::llround(last.bytes),
-          2 * std::llround(last.bytes),
-          last.seconds - beta * last.bytes,
-          beta,
-          1,
-          1};
+  const std::int64_t bytes = std::llround(last.bytes);
+  return {bytes, 2 * bytes, last.seconds - beta * last.bytes, beta, 1, 1};
+}
+
+std::vector<doc::CostSample> without_outliers(SampleSpan samples) {
+  const std::vector<bool> outliers = find_outliers(samples);
+  std::vector<doc::CostSample> kept;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    if (!outliers[i]) kept.push_back(samples[i]);
+  return kept;
 }
 
 }  // namespace
 
-Structure::Structure(SampleSpan samples)
-    : lines(samples),
-      runs(find_runs(samples, lines)),
-      switches(find_switches(samples, lines, runs)) {}
+// The one that is furthest off goes first, because it makes its neighbours look wrong; then all are
+// judged anew. Two neighbours that are off alike are no chance but a regime of their own, and stay.
+std::vector<bool> find_outliers(SampleSpan samples) {
+  std::vector<bool> is_outlier(samples.size(), false);
+  const auto large = std::find_if(samples.begin(), samples.end(), [](const doc::CostSample& s) {
+    return cost::tolerance_at(s.bytes) < cost::tolerance_at(0);
+  });
+  const double noise = noise_of(samples.subspan(to_index(large - samples.begin())));
+  const double least = kLeastInNoise * std::min(noise, kMostNoise);
+  std::vector<doc::CostSample> left(samples.begin(), samples.end());
+  std::vector<std::size_t> number(samples.size());
+  std::iota(number.begin(), number.end(), std::size_t{0});
+  while (left.size() > kFewestToJudge) {
+    const RelativeLines lines(left);
+    std::size_t worst = 0;
+    double most = 0;
+    for (std::size_t i = 1; i + 1 < left.size(); ++i) {
+      const double allowed = std::max(std::log(cost::tolerance_at(left[i].bytes)), least);
+      const double off = excess(left, lines, i, allowed);
+      if (off > 1 && off * allowed > most) most = off * allowed, worst = i;
+    }
+    if (worst == 0) break;
+    is_outlier[number[worst]] = true;
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(worst));
+    number.erase(number.begin() + static_cast<std::ptrdiff_t>(worst));
+  }
+  for (std::size_t i = 1; i < samples.size(); ++i)
+    if (is_outlier[i] && is_outlier[i - 1]) is_outlier[i] = is_outlier[i - 1] = false;
+  return is_outlier;
+}
 
-std::vector<doc::CostSegment> draw(SampleSpan samples, const Structure& structure,
-                                   CurveShape shape) {
-  const std::vector<Point> points = points_of(samples, structure, shape);
-  const std::size_t n = samples.size();
-  const Line first_line =
-      structure.lines.fit(0, std::min(structure.runs.front().last, kSamplesAtEnd));
-  const Line last_line =
-      structure.lines.fit(std::max(structure.runs.back().first, n - std::min(n, kSamplesAtEnd)), n);
-  std::vector<doc::CostSegment> segments{before_first(points.front(), first_line)};
-  for (std::size_t i = 0; i + 1 < points.size(); ++i) join(segments, points[i], points[i + 1]);
-  segments.push_back(after_last(points.back(), last_line));
-  return segments;
+Curve::Curve(SampleSpan samples)
+    : kept(without_outliers(samples)),
+      lines(kept),
+      runs(find_runs(kept, lines, noise_of(samples))),
+      switches(find_switches(kept, lines, runs, noise_of(samples))) {
+  const std::size_t n = kept.size();
+  const Line first = lines.fit(0, std::min(runs.front().last, kSamplesAtEnd));
+  const Line last = lines.fit(std::max(runs.back().first, n - std::min(n, kSamplesAtEnd)), n);
+  segments.push_back(before_first(kept.front(), first));
+  for (std::size_t i = 0, k = 0; i + 1 < samples.size(); ++i) {
+    const doc::CostSample &from = kept[k], &to = kept[k + 1];
+    const auto at = [&](const doc::CostSample& s) {
+      return doc::CostSample{s.bytes, on_line(from, to, s.bytes)};
+    };
+    join(segments, at(samples[i]), at(samples[i + 1]));
+    if (samples[i + 1].bytes >= to.bytes) ++k;
+  }
+  segments.push_back(after_last(kept.back(), last));
 }
 
 }  // namespace linerate::calibrate

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "linerate/calibrate/curve.hpp"
-#include "linerate/calibrate/interval.hpp"
 #include "linerate/calibrate/relative_line.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -71,60 +70,36 @@ void check_line_rate(const doc::CollectiveCost& cost, double line_rate) {
   }
 }
 
-/// The relative errors of one shape at the left-out samples.
-struct Score {
-  std::vector<HeldOutError> errors;
-  double mean = 0, max = 0;
-};
-
-std::vector<std::size_t> left_out_indices(std::size_t n) {
-  std::vector<std::size_t> indices;
-  const std::size_t inner = n - 2, count = std::min(inner, kMostLeftOut);
-  for (std::size_t k = 0; k < count; ++k) indices.push_back(1 + k * inner / count);
-  return indices;
-}
-
 /// Of all ranks on one node, as the log or else its reader says.
 bool is_inside_node(const doc::CollectiveCost& cost, int ranks_per_node) {
   const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node;
   return per_node > 1 && cost.ranks <= per_node;
 }
 
-/// What the samples say of collectives that follow each other, as those of a step do. One that
-/// finds its wire idle is ahead by what buffers and shapers hold: a size less than a tenth faster
-/// than what the largest ones sustain counts as that. More is another regime (regimes.hpp).
-Samples on_busy_wire(Samples samples, bool inside_node) {
-  constexpr double kMostAhead = 0.10;
-  if (inside_node) return samples;
-  const double sustained = sustained_s_per_byte(samples);
-  for (doc::CostSample& s : samples)
-    if (const double busy = sustained * s.bytes; s.seconds > (1 - kMostAhead) * busy)
-      s.seconds = std::max(s.seconds, busy);
-  return samples;
-}
+/// The fit anew without a sample, for both ends and up to 64 of the inner ones.
+struct LeftOut {
+  std::vector<HeldOutError> errors;  // ascending; not of ends and outliers
+  std::vector<doc::CollectiveCost> tables;
+};
 
-std::array<Score, kCurveShapes.size()> leave_one_out(const doc::CollectiveCost& cost,
-                                                     bool inside_node) {
-  std::array<Score, kCurveShapes.size()> scores;
-  for (const std::size_t left_out : left_out_indices(cost.samples.size())) {
-    doc::CollectiveCost without = cost;
-    without.samples.erase(without.samples.begin() + static_cast<std::ptrdiff_t>(left_out));
-    const Samples drawn = on_busy_wire(without.samples, inside_node);
-    const Structure structure(drawn);
-    const doc::CostSample& truth = cost.samples[left_out];
-    for (std::size_t s = 0; s < kCurveShapes.size(); ++s) {
-      without.segments = draw(drawn, structure, kCurveShapes[s]);
-      const double error = cost::evaluate(without, truth.bytes).seconds / truth.seconds - 1;
-      scores[s].errors.push_back({left_out, error});
-    }
+LeftOut leave_one_out(const doc::CollectiveCost& cost) {
+  LeftOut all;
+  const std::vector<bool> is_outlier = find_outliers(cost.samples);
+  const std::size_t last = cost.samples.size() - 1, count = std::min(last - 1, kMostLeftOut);
+  std::vector<std::size_t> indices{0};
+  for (std::size_t k = 0; k < count; ++k) indices.push_back(1 + k * (last - 1) / count);
+  indices.push_back(last);
+  for (const std::size_t i : indices) {
+    if (is_outlier[i]) continue;
+    doc::CollectiveCost& without = all.tables.emplace_back(cost);
+    without.samples.erase(without.samples.begin() + static_cast<std::ptrdiff_t>(i));
+    without.segments = Curve(without.samples).segments;
+    if (i == 0 || i == last) continue;
+    const doc::CostSample& truth = cost.samples[i];
+    const double error = cost::evaluate(without, truth.bytes).seconds / truth.seconds - 1;
+    all.errors.push_back({i, error});
   }
-  for (Score& score : scores) {
-    for (const HeldOutError& e : score.errors) {
-      score.mean += std::abs(e.relative_error) / static_cast<double>(score.errors.size());
-      score.max = std::max(score.max, std::abs(e.relative_error));
-    }
-  }
-  return scores;
+  return all;
 }
 
 int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
@@ -191,30 +166,35 @@ Fit fit_few(doc::CollectiveCost cost) {
   return {std::move(cost), {}};
 }
 
-/// The link inside a node, and that between nodes, as the tables measured them.
-class Links {
- public:
-  explicit Links(int ranks_per_node) : ranks_per_node_(ranks_per_node) {}
-
-  void add(const doc::CollectiveCost& cost) {
-    if (cost.samples.empty() || !(bus_factor(cost.collective, cost.ranks) > 0)) return;
-    const doc::CollectiveCost*& link = is_inside_node(cost, ranks_per_node_) ? inside_ : between_;
-    const bool better = !link || (cost.collective == Collective::all_reduce && !cost.in_place &&
-                                  link->collective != Collective::all_reduce);
-    if (better) link = &cost;
+/// The table that shows a link: of those whose largest message is within cost::kReach of the
+/// largest of all, because latency alone makes small ones slow, the first all-reduce out of place,
+/// or else the first. Null if none shows it.
+const doc::CollectiveCost* shows_link(const std::vector<doc::CollectiveCost>& tables,
+                                      int ranks_per_node, bool inside) {
+  const auto shows = [&](const doc::CollectiveCost& cost) {
+    return !cost.samples.empty() && bus_factor(cost.collective, cost.ranks) > 0 &&
+           is_inside_node(cost, ranks_per_node) == inside;
+  };
+  double largest = 0;
+  for (const doc::CollectiveCost& cost : tables)
+    if (shows(cost)) largest = std::max(largest, cost.samples.back().bytes);
+  const doc::CollectiveCost* found = nullptr;
+  for (const doc::CollectiveCost& cost : tables) {
+    if (!shows(cost) || cost.samples.back().bytes * cost::kReach < largest) continue;
+    const bool better = cost.collective == Collective::all_reduce && !cost.in_place;
+    if (!found || (better && found->collective != Collective::all_reduce)) found = &cost;
   }
+  return found;
+}
 
-  void put_into(doc::Cluster& cluster, std::optional<double> line_rate) const {
-    if (between_) cluster.network = link_of(*between_);
-    if (inside_) cluster.node = link_of(*inside_);
-    doc::Link& slowest = between_ || !cluster.node ? cluster.network : *cluster.node;
-    slowest.line_rate_bytes_per_s = line_rate.value_or(0);
-  }
-
- private:
-  int ranks_per_node_;
-  const doc::CollectiveCost *inside_ = nullptr, *between_ = nullptr;
-};
+void put_links(doc::Cluster& cluster, std::optional<double> line_rate) {
+  const auto* between = shows_link(cluster.collectives, cluster.ranks_per_node, false);
+  const auto* inside = shows_link(cluster.collectives, cluster.ranks_per_node, true);
+  if (between) cluster.network = link_of(*between);
+  if (inside) cluster.node = link_of(*inside);
+  doc::Link& slowest = between || !cluster.node ? cluster.network : *cluster.node;
+  slowest.line_rate_bytes_per_s = line_rate.value_or(0);
+}
 
 /// Seconds a byte that 16-bit sums take beyond those of f32: from tables of both types, otherwise
 /// alike, at the larger half of their common sizes. 0 if none are alike.
@@ -262,21 +242,19 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   if (options.line_rate_bytes_per_s) check_line_rate(cost, *options.line_rate_bytes_per_s);
   if (cost.samples.size() < kFewestSizes) return fit_few(std::move(cost));
 
-  const bool inside_node = is_inside_node(cost, options.ranks_per_node);
-  const std::array<Score, kCurveShapes.size()> scores = leave_one_out(cost, inside_node);
-  const auto best = std::min_element(
-      scores.begin(), scores.end(), [](const Score& a, const Score& b) { return a.mean < b.mean; });
-  const CurveShape shape = kCurveShapes[to_index(best - scores.begin())];
-  const Samples drawn = on_busy_wire(cost.samples, inside_node);
-  const Structure structure(drawn);
-  cost.segments = draw(drawn, structure, shape);
-  set_intervals(cost, best->errors, structure.switches);
-  for (const Switch& s : structure.switches)
+  const Curve curve(cost.samples);
+  cost.segments = curve.segments;
+  for (const Switch& s : curve.switches)
     cost.switches.push_back(
-        {std::llround(cost.samples[s.after].bytes), std::llround(cost.samples[s.after + 1].bytes)});
-  cost.error_mean = best->mean;
-  cost.error_max = best->max;
-  return {std::move(cost), best->errors};
+        {std::llround(curve.kept[s.after].bytes), std::llround(curve.kept[s.after + 1].bytes)});
+  LeftOut left_out = leave_one_out(cost);
+  set_intervals(cost, curve, left_out.errors, left_out.tables);
+  for (const HeldOutError& e : left_out.errors) {
+    const double error = std::abs(e.relative_error);
+    cost.error_mean += error / static_cast<double>(left_out.errors.size());
+    cost.error_max = std::max(cost.error_max, error);
+  }
+  return {std::move(cost), std::move(left_out.errors)};
 }
 
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options,
@@ -308,9 +286,7 @@ doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const F
     cluster.ranks_per_node = std::max(cluster.ranks_per_node, cost.ranks_per_node);
   }
   if (options.ranks_per_node > 0) cluster.ranks_per_node = options.ranks_per_node;
-  Links links(cluster.ranks_per_node);
-  for (const doc::CollectiveCost& cost : cluster.collectives) links.add(cost);
-  links.put_into(cluster, options.line_rate_bytes_per_s);
+  put_links(cluster, options.line_rate_bytes_per_s);
   cluster.half_sum_s_per_byte = half_sum_of(cluster.collectives);
   cluster.source = tables.front().source;
   return cluster;

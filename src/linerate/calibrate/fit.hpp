@@ -12,14 +12,14 @@
 
 namespace linerate::calibrate {
 
-/// Fits `measured.samples` (any order; repeated sizes become their median). Chosen by leave-one-out
-/// among relative alpha-beta lines per regime, straight joins of the samples and a smooth curve.
-/// error_mean and error_max are the relative leave-one-out errors over the inner sizes (all of them
-/// up to 64, else 64 spread evenly). The interval of a segment is 2.13 (Student's t, 90 %, four
-/// degrees of freedom) times the root mean square of the leave-one-out errors of the two sizes on
-/// either side, and between the sizes that bracket a switch it also holds both regimes. Throws
-/// InputError, naming `measured.source`: fewer than three sizes, no rank count, times that no link
-/// could reach. A barrier has no sizes: the median of its times, with their spread.
+/// Fits `measured.samples` (any order; repeated sizes become their median). The curve joins the
+/// samples by straight lines, except outliers (curve.hpp). error_mean and error_max are the
+/// relative leave-one-out errors over the inner sizes (all of them up to 64, else 64 spread
+/// evenly). The interval of a segment is Student's t (90 %) times the root mean square of the
+/// leave-one-out errors next to it; it also holds every curve that lacks one sample, and between
+/// the sizes that bracket a switch both regimes. Throws InputError, naming `measured.source`: fewer
+/// than three sizes, no rank count, times that no link could reach. A barrier has no sizes: the
+/// median of its times, with their spread.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
 
 /// A fitted cost and the errors of its error_mean.
@@ -32,8 +32,8 @@ struct Fit {
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options);
 
 /// Every table of a log. A table that is too short is left out, unless none remains, and a note
-/// says so; without `notes` a warning. The Cluster's network is the line of the first all-reduce
-/// (or other ring) measured across nodes, its node link that of the first inside one, if the ranks
+/// says so; without `notes` a warning. The Cluster's network is the line of the largest messages
+/// between nodes, those of an all-reduce before others; its node link that inside one, if the ranks
 /// of a node are known: alpha per message step, bytes/s per link. The line rate stays with its own
 /// link.
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options,

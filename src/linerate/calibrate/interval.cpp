@@ -10,6 +10,7 @@
 #include "linerate/core/collective.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/cost/fitted.hpp"
 
 namespace linerate::calibrate {
 namespace {
@@ -111,10 +112,27 @@ void hold_both(doc::CostSegment& piece, const Switch& s) {
   }
 }
 
+/// Both curves are straight within a segment, so their ratio is extreme at its ends.
+void hold_all(doc::CollectiveCost& cost, std::span<const doc::CollectiveCost> without) {
+  const cost::TableLaw whole(cost);
+  for (const doc::CollectiveCost& other : without) {
+    const cost::TableLaw law(other);
+    for (doc::CostSegment& segment : cost.segments)
+      for (const std::int64_t end : {segment.from_bytes, segment.to_bytes}) {
+        const auto bytes = static_cast<double>(end);
+        const double seconds = whole.at(bytes).seconds();
+        if (!(seconds > 0)) continue;
+        const double ratio = law.at(bytes).seconds() / seconds;
+        segment.low = std::min(segment.low, ratio), segment.high = std::max(segment.high, ratio);
+      }
+  }
+}
+
 }  // namespace
 
-void set_intervals(doc::CollectiveCost& cost, std::span<const HeldOutError> errors,
-                   std::span<const Switch> switches) {
+void set_intervals(doc::CollectiveCost& cost, const Curve& curve,
+                   std::span<const HeldOutError> errors,
+                   std::span<const doc::CollectiveCost> without) {
   std::vector<double> sizes_of_errors;
   for (const HeldOutError& e : errors) sizes_of_errors.push_back(std::abs(e.relative_error));
   const double typical = median(sizes_of_errors) / kMedianOfNormal;
@@ -132,18 +150,22 @@ void set_intervals(doc::CollectiveCost& cost, std::span<const HeldOutError> erro
         std::max(half_width(errors, typical * scatter[gap], gap), wider_spread(cost.samples, gap));
     // Symmetric in the ratio: twice and half are equally far off.
     segment.low = 1 / (1 + half), segment.high = 1 + half;
-    const auto in_bracket = std::find_if(switches.begin(), switches.end(),
-                                         [&](const Switch& s) { return s.after == gap; });
-    if (in_bracket == switches.end() || past != gap + 1) {
+    const auto bracket =
+        std::find_if(curve.switches.begin(), curve.switches.end(), [&](const Switch& s) {
+          return std::llround(curve.kept[s.after].bytes) <= segment.from_bytes &&
+                 segment.to_bytes <= std::llround(curve.kept[s.after + 1].bytes);
+        });
+    if (bracket == curve.switches.end()) {
       segments.push_back(segment);
       continue;
     }
     for (doc::CostSegment& piece : pieces_of(segment)) {
-      hold_both(piece, *in_bracket);
+      hold_both(piece, *bracket);
       segments.push_back(piece);
     }
   }
   cost.segments = std::move(segments);
+  hold_all(cost, without);
 }
 
 doc::Link link_of(const doc::CollectiveCost& cost) {

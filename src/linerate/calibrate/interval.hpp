@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "linerate/calibrate/regimes.hpp"
+#include "linerate/calibrate/curve.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
@@ -16,11 +16,12 @@ struct HeldOutError {
   double relative_error = 0;
 };
 
-/// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Segments inside
-/// the bracket of a switch are cut in four, and each also holds what the regimes on both sides
-/// would take there.
-void set_intervals(doc::CollectiveCost& cost, std::span<const HeldOutError> errors,
-                   std::span<const Switch> switches);
+/// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Every segment
+/// also holds what the tables `without` a sample say there. Segments inside the bracket of a switch
+/// of `curve` are cut in four, and each also holds what the regimes on both sides would take there.
+void set_intervals(doc::CollectiveCost& cost, const Curve& curve,
+                   std::span<const HeldOutError> errors,
+                   std::span<const doc::CollectiveCost> without);
 
 /// The link under a ring of cost.ranks ranks: latency a message step from the smallest sizes,
 /// bandwidth from the largest (cost/closed_form.hpp's ring, solved for alpha and beta).

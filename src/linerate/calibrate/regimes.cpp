@@ -52,11 +52,11 @@ double noise_of(std::span<const doc::CostSample> samples) {
   return std::max(kLeastNoise, std::min(median(once), median(twice)) / kMedianOfNormal);
 }
 
-std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines) {
+std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines,
+                           double noise) {
   const std::size_t n = samples.size();
   if (n < 2 * kFewestSamples) return {{0, n}};
   const double penalty = 4 * std::log(static_cast<double>(n));
-  const double noise = noise_of(samples);
   std::vector<double> best(n + 1, std::numeric_limits<double>::infinity());
   std::vector<std::size_t> start(n + 1, 0);
   best[0] = 0;
@@ -75,9 +75,10 @@ std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const Relat
 }
 
 std::vector<Switch> find_switches(std::span<const doc::CostSample> samples,
-                                  const RelativeLines& lines, std::span<const Run> runs) {
+                                  const RelativeLines& lines, std::span<const Run> runs,
+                                  double noise) {
   std::vector<Switch> found;
-  const double least_jump = std::max(kLeastJump, kLeastJumpInNoise * noise_of(samples));
+  const double least_jump = std::max(kLeastJump, kLeastJumpInNoise * noise);
   for (std::size_t r = 0; r + 1 < runs.size(); ++r) {
     const std::size_t border = runs[r].last;
     const std::size_t left_first =

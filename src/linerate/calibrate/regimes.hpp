@@ -34,12 +34,14 @@ double noise_of(std::span<const doc::CostSample> samples);
 /// samples (two would fit any noise exactly). Source: Bellman and Roth 1969, "Curve fitting by
 /// segmented straight lines"; the penalty is 4 ln n, a Bayesian information criterion over alpha,
 /// beta and the breakpoint, rounded up.
-std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines);
+std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines,
+                           double noise);
 
 /// Boundaries of runs at which the lines of at most four samples on either side differ by more than
 /// 10 %, and more than twice the noise, in the middle of the gap. Slower bends are no switch: they
 /// get more runs, not a wider interval.
 std::vector<Switch> find_switches(std::span<const doc::CostSample> samples,
-                                  const RelativeLines& lines, std::span<const Run> runs);
+                                  const RelativeLines& lines, std::span<const Run> runs,
+                                  double noise);
 
 }  // namespace linerate::calibrate

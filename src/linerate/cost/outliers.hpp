@@ -9,8 +9,7 @@
 namespace linerate::cost {
 
 /// One sentence, or none: which measured sizes are outliers. An outlier is further than
-/// tolerance_at() from the times that sizes, rank counts and collectives next to it allow. Its
-/// price follows them.
+/// tolerance_at() from its price, which follows the sizes, rank counts and collectives next to it.
 std::vector<std::string> outlier_notes(const CostModel& model);
 
 }  // namespace linerate::cost

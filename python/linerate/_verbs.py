@@ -98,6 +98,7 @@ def whatif(
     workload: Workload | Path,
     cluster: Cluster | Path | None = None,
     *,
+    network: str | None = None,
     input: str | None = None,
     classes: int | None = None,
     batch: int | None = None,
@@ -118,7 +119,8 @@ def whatif(
 ) -> Predictions:
     """Predicts the step of every combination of strategies, rank counts, bandwidths and compression ratios.
 
-    workload: a Workload, its file, or zoo:NAME. bandwidth as a number: bytes per second.
+    workload: a Workload, its file, zoo:NAME or params:SIZE. bandwidth as a number: bytes per second. network: one by its kind,
+    if nothing was measured (networks()).
     """
     return Predictions(call("whatif", locals(), progress, _core.whatif))
 
@@ -126,8 +128,9 @@ def whatif(
 @with_options("all-reduce")
 def whatif_collective(
     collective: str,
-    cluster: Cluster | Path,
+    cluster: Cluster | Path | None = None,
     *,
+    network: str | None = None,
     ranks: int | Iterable[int] | None = None,
     size: Quantities | None = None,
     bandwidth: Quantity | None = None,
@@ -154,6 +157,7 @@ def plan(
     workload: Workload | Path,
     cluster: Cluster | Path | None = None,
     *,
+    network: str | None = None,
     input: str | None = None,
     classes: int | None = None,
     batch: int | None = None,
@@ -181,6 +185,7 @@ def advise(
     workload: Workload | Path,
     cluster: Cluster | Path | None = None,
     *,
+    network: str | None = None,
     input: str | None = None,
     classes: int | None = None,
     batch: int | None = None,
@@ -268,3 +273,8 @@ def cost_models() -> Listing:
 def models() -> Listing:
     """Networks for zoo:NAME: `linerate list models`."""
     return Listing(_core.models_json())
+
+
+def networks() -> Listing:
+    """Kinds of networks for network=, and what is known of them: `linerate list networks`."""
+    return Listing(_core.networks_json())

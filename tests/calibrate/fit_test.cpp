@@ -255,6 +255,18 @@ TEST(Fit, TimesAboveTheLineRateAreRejected) {
   }
 }
 
+// Two nodes of 4 have to send 2 * 1/2 of the data over their lines: 80 Gbit/s, whatever the ranks.
+TEST(Fit, BetweenNodesOnlyWhatNodesHaveToSendCountsAgainstTheLine) {
+  doc::CollectiveCost measured = table(20, 30, line);
+  measured.ranks_per_node = 4;
+  EXPECT_NO_THROW(fit_collective(measured, {.line_rate_bytes_per_s = 10e9}));
+  EXPECT_THROW(fit_collective(measured, {.line_rate_bytes_per_s = 9e9}), InputError);
+  measured.ranks_per_node = 0;  // as the caller says
+  EXPECT_NO_THROW(fit_collective(measured, {.ranks_per_node = 4, .line_rate_bytes_per_s = 10e9}));
+  measured.ranks_per_node = 8;  // one node: its own links
+  EXPECT_THROW(fit_collective(measured, {.line_rate_bytes_per_s = 10e9}), InputError);
+}
+
 TEST(Fit, RankCountsMustBeKnownAndAgree) {
   doc::CollectiveCost unknown = table(20, 24, line);
   unknown.ranks = 0;

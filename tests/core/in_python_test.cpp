@@ -59,7 +59,7 @@ TEST(InPython, VerbsAreFunctions) {
 TEST(InPython, OtherProgramsAndVerbsOfTheCommandAloneStay) {
   for (const char* text :
        {"srun --mpi=list shows", "mpirun -n 4 --oversubscribe",
-        "linerate-torch calibrate --device cuda", "linerate evaluate --network --ranks 4",
+        "linerate-torch calibrate --device cuda", "linerate evaluate --label --ranks 4",
         "leave out --real codec", "iconv -f UTF-16 -t UTF-8", "linerate train refuses it",
         "no option", "", "--", "a--ranks", "one of -s, 0 and +s", "from linerate import torch"})
     EXPECT_EQ(in_python(text), text);

@@ -65,6 +65,28 @@ TEST(Fitted, MovesToOtherRankCountsByTheRingsLaw) {
   EXPECT_NEAR(e.high, 1.2 * e.seconds * 1.1, 1e-15);
 }
 
+// Two nodes of 4, 1 GiB, as logs of GH200 nodes have them. At 162 GB/s of bus bandwidth no ring
+// through PCIe did it: nodes count. 2 (N - 1) / N is 1 on two nodes, 3/2 on 4, 31/16 on 32.
+TEST(Fitted, TablesQuickerThanARingThroughPcieGoByNodes) {
+  doc::CollectiveCost cost;
+  cost.ranks = 8, cost.ranks_per_node = 4;
+  cost.segments = {{1 << 20, 1ll << 32, 60e-6, 1 / 93e9, 0.99, 1.01}};
+  cost.samples = {{1 << 20, 71.3e-6}, {1ll << 32, 46.24e-3}};
+  const double bytes = 1ll << 30, bulk = bytes / 93e9;
+  EXPECT_NEAR(on_ranks(cost, bytes, 16).seconds, 60e-6 * 3 / 2 + 1.5 * bulk, 1e-9);
+  EXPECT_NEAR(on_ranks(cost, bytes, 128).seconds, 60e-6 * 6 / 2 + 1.9375 * bulk, 1e-9);
+  // Others measured 22.0, 22.8 and 24.6 ms on 4, 8 and 16 of such nodes.
+  for (const auto& [ranks, seconds] : {std::pair{16, 22.0e-3}, {32, 22.8e-3}, {256, 24.6e-3}}) {
+    const Estimate e = on_ranks(cost, bytes, ranks);
+    EXPECT_LT(e.low, seconds) << ranks;
+    EXPECT_GT(e.high, seconds) << ranks;
+  }
+  // A tenth as quick it may be one ring: 2 (n - 1) / n, 7/4 and 15/8.
+  cost.segments[0].beta_s_per_byte *= 10;
+  for (doc::CostSample& sample : cost.samples) sample.seconds *= 10;
+  EXPECT_NEAR(on_ranks(cost, bytes, 16).seconds, 60e-6 * 15 / 7 + 10 * bulk * 15 / 14, 1e-9);
+}
+
 TEST(Fitted, IsExactAtTheMeasuredRankCountAndFreeOnOneRank) {
   EXPECT_FALSE(on_ranks(two_segments(), 2000, 4).extrapolated);
   EXPECT_EQ(on_ranks(two_segments(), 2000, 1).seconds, 0);

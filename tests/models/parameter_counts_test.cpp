@@ -21,8 +21,8 @@ TEST_P(PublishedCount, IsThatOfTheTable) {
 }
 
 // torchvision 0.24 (resnets, vgg16_bn, densenet201), timm (inception_v4), transformers
-// (bert-base-uncased with pooler and without a language-model head, gpt2). LeNet-5: 156 + 2416 +
-// 48120 + 10164 + 850. MLP: 785*512 + 513*256 + 257*10.
+// (bert-base-uncased and bert-large-uncased with pooler and without a language-model head, gpt2).
+// LeNet-5: 156 + 2416 + 48120 + 10164 + 850. MLP: 785*512 + 513*256 + 257*10.
 INSTANTIATE_TEST_SUITE_P(
     Models, PublishedCount,
     testing::Values(Published{"mlp", 535818}, Published{"lenet", 61706},
@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Published{"resnet101", 44549160}, Published{"resnet152", 60192808},
                     Published{"vgg16", 138365992}, Published{"densenet201", 20013928},
                     Published{"inception-v4", 42679816}, Published{"bert-base", 109482240},
-                    Published{"gpt-small", 124439808}),
+                    Published{"bert-large", 335141888}, Published{"gpt-small", 124439808}),
     [](const auto& one) {
       std::string name = one.param.name;
       std::replace(name.begin(), name.end(), '-', '_');

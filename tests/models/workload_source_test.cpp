@@ -31,6 +31,45 @@ doc::Workload loaded(doc::Workload w, double step_s, bool covers_step = true) {
   return load_workload(source);
 }
 
+doc::Workload of_size(const std::string& reference, double step_s = 0.3) {
+  WorkloadSource source;
+  source.reference = reference;
+  source.step_time = Seconds{step_s};
+  return load_workload(source);
+}
+
+TEST(WorkloadSource, ASizeAloneSpreadsItsGradientsOverBackward) {
+  struct Case {
+    const char* reference;
+    std::int64_t elements;
+    DType dtype;
+  };
+  for (const auto& [reference, elements, dtype] :
+       {Case{"params:30.8M", 30'800'000, DType::f32},
+        Case{"params:7B,bf16", 7'000'000'000, DType::bf16},
+        Case{"params:30846720", 30'846'720, DType::f32}, Case{"params:3", 3, DType::f32},
+        Case{"params:1K, f16", 1000, DType::f16}}) {
+    const doc::Workload w = of_size(reference);
+    std::int64_t sum = 0;
+    double before = 0;
+    for (const doc::Gradient& g : w.gradients) {
+      sum += g.elements;
+      EXPECT_EQ(g.dtype, dtype) << reference;
+      EXPECT_NEAR(g.ready_s - before, 0.2 / static_cast<double>(w.gradients.size()), 1e-12);
+      before = g.ready_s;
+    }
+    EXPECT_EQ(sum, elements) << reference;
+    EXPECT_DOUBLE_EQ(before, w.backward_s) << reference;
+    EXPECT_THAT(w.step_s, Optional(DoubleEq(0.3)));
+  }
+}
+
+TEST(WorkloadSource, ASizeThatIsNoneIsRefused) {
+  for (const char* reference : {"params:", "params:0", "params:-3M", "params:7X", "params:7B,f99",
+                                "params:1e30", "params:nan"})
+    EXPECT_THROW((void)of_size(reference), UsageError) << reference;
+}
+
 // Its gap of 2 ms, too; shorter than its backward pass or longer.
 TEST(WorkloadSource, AStepTimeScalesAllOfARecordedStep) {
   const doc::OneRankParts was = parts_of(recorded());

@@ -65,6 +65,8 @@ class CostModel {
   bool can_price(Collective collective, int ranks) const;
   /// True when answers carry a measured error.
   bool fitted(Collective collective, int ranks) const;
+  /// True when nothing was measured and answers carry the spread of a kind of network.
+  bool has_spread() const { return cluster_->nominal && cluster_->collectives.empty(); }
   /// The rank count of the measurement that answers; absent: none does.
   std::optional<int> measured_ranks(Collective collective, int ranks) const;
   /// Where the answer for this collective on so many ranks comes from.
@@ -98,6 +100,9 @@ class CostModel {
   bool was_inside(const doc::CollectiveCost& cost) const;
   int nodes_of(int ranks) const;
 
+  void price_by_links(CostCurve& curve, Collective collective, int ranks) const;
+  enum class End { low, expected, high };
+  Line nominal_form(Collective collective, int ranks, End end) const;
   bool has_bandwidth(int ranks) const;
   void require_bandwidth(int ranks) const;
   LinkCost between_nodes() const;

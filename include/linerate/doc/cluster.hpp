@@ -12,6 +12,7 @@
 
 #include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
+#include "linerate/doc/nominal_network.hpp"
 #include "linerate/doc/second_order_cost.hpp"
 
 namespace linerate::doc {
@@ -156,6 +157,9 @@ struct Cluster {
   // From the end of a collective's predecessors on a rank until it starts, if no other one is under
   // way (threads wake, launches); it passes unnoticed during another one.
   double start_delay_s = 0;
+  // Of a network that is known by its kind: what prices collectives that nobody measured. Absent:
+  // closed forms over the links, of unknown error.
+  std::optional<NominalNetwork> nominal;
 };
 
 [[nodiscard]] std::string to_json(const Cluster&);

@@ -17,6 +17,7 @@
 #include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
+#include "linerate/cost/network_kinds.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
@@ -327,7 +328,9 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   const std::optional<doc::Candidate> recorded = as_recorded(evaluator, options);
   const doc::Candidate present = recorded.value_or(in_use.candidate);
   a.current = present.strategy;
-  a.notes = std::move(space.notes);
+  if (std::string note = cost::nominal_note(cluster, ranks); !note.empty())
+    a.notes.push_back(std::move(note));
+  a.notes.insert(a.notes.end(), space.notes.begin(), space.notes.end());
   set_exposed(evaluator, judged, options);
   for (Judged& j : judged) {
     if (j.candidate.target_s && present.target_s)

@@ -56,16 +56,22 @@ Samples merged(const Samples& rows) {
 }
 
 /// A link that carries `line_rate` makes no algorithm quicker than busbw = line_rate
-/// (docs/units.md).
-void check_line_rate(const doc::CollectiveCost& cost, double line_rate) {
+/// (docs/units.md), where busbw between N nodes of several ranks counts nodes: each has to send
+/// 2 (N - 1) / N of the data of an all-reduce, whoever of its ranks does.
+void check_line_rate(const doc::CollectiveCost& cost, double line_rate, int ranks_per_node) {
+  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : std::max(1, ranks_per_node);
+  const int nodes = cost::nodes_for(cost.ranks, per_node);
+  const bool crosses = per_node > 1 && nodes > 1;
   for (const doc::CostSample& s : cost.samples) {
-    const double bus = s.bytes * bus_factor(cost.collective, cost.ranks) / s.seconds;
+    const double bus =
+        s.bytes * bus_factor(cost.collective, crosses ? nodes : cost.ranks) / s.seconds;
     if (bus <= line_rate * 1.05) continue;
     throw InputError(
         cost.source,
-        fmt::format("{}: {} in {} is a bus bandwidth of {}, above the line rate of {}; check the "
+        fmt::format("{}: {} in {} is a bus bandwidth{} of {}, above the line rate of {}; check the "
                     "units of the log, its rank count ({}) and --line-rate",
-                    title(cost), format_size(s.bytes), format_time(s.seconds), format_bit_rate(bus),
+                    title(cost), format_size(s.bytes), format_time(s.seconds),
+                    crosses ? fmt::format(" between {} nodes", nodes) : "", format_bit_rate(bus),
                     format_bit_rate(line_rate), cost.ranks));
   }
 }
@@ -239,7 +245,8 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
         fmt::format("{}: {} usable sizes, a fit with an error needs at least {}; measure "
                     "more sizes, powers of two from 1 KiB to 1 GiB do well",
                     title(cost), cost.samples.size(), fewest));
-  if (options.line_rate_bytes_per_s) check_line_rate(cost, *options.line_rate_bytes_per_s);
+  if (options.line_rate_bytes_per_s)
+    check_line_rate(cost, *options.line_rate_bytes_per_s, options.ranks_per_node);
   if (cost.samples.size() < kFewestSizes) return fit_few(std::move(cost));
 
   const Curve curve(cost.samples);

@@ -179,8 +179,9 @@ doc::Link link_of(const doc::CollectiveCost& cost) {
   // Times that do not grow with size bound nothing: the largest sample's own bus bandwidth then
   // stands for the link.
   const doc::CostSample& last = cost.samples.back();
+  const int sharers = cost::nodes_for(cost.ranks, cost::by_node_of(cost, 1));
   link.bandwidth_bytes_per_s =
-      bus_factor(cost.collective, cost.ranks) / (beta > 0 ? beta : last.seconds / last.bytes);
+      bus_factor(cost.collective, sharers) / (beta > 0 ? beta : last.seconds / last.bytes);
   return link;
 }
 

@@ -26,14 +26,15 @@ struct AdviseArguments {
 void save_page(const AdviseArguments& a, const doc::Advice& advice, const std::string& command) {
   report::Inputs inputs;
   inputs.files = {a.options.workload.source.reference};
-  if (!a.options.cluster.empty()) inputs.files.push_back(a.options.cluster);
+  if (const std::string& cluster = a.options.network.cluster; !cluster.empty())
+    inputs.files.push_back(cluster);
   inputs.advice = {advice};
   report::save_page(inputs, command, std::string(kVersion), a.html);
 }
 
 void run_advise(const AdviseArguments& a, const std::string& command) {
   verbs::refuse_input_as_output("--html", a.html,
-                                {a.options.workload.source.reference, a.options.cluster});
+                                {a.options.workload.source.reference, a.options.network.cluster});
   ProgressLine progress;
   const doc::Advice advice = verbs::advise(a.options, progress.caller());
   progress.clear();

@@ -66,7 +66,7 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--bandwidth", a.bandwidth,
                   "Line rate of this launch's network: 1Gbit/s. A label; rehearsed plans are made "
                   "for it.");
-  verb.add_option("--network", a.network, "Its name; absent: the line rate, or host.");
+  verb.add_option("--label", a.label, "The name of the network; absent: the line rate, or host.");
   verb.add_flag("--rehearse", a.rehearse,
                 "Computation waits, as in linerate rehearse: step times of -w alone.");
   verb.add_option("-w,--workload", a.workload,
@@ -94,7 +94,7 @@ doc::Setup network_of(const EvaluateArguments& a) {
     setup.line_rate_bytes_per_s = line_rate.value;
     setup.network = format_bit_rate(line_rate.value);
   }
-  if (!a.network.empty()) setup.network = a.network;
+  if (!a.label.empty()) setup.network = a.label;
   return setup;
 }
 

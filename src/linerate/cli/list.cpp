@@ -7,7 +7,10 @@
 
 #include "linerate/cli/verb.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 #include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/network_kinds.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/verbs/list.hpp"
@@ -75,6 +78,52 @@ void list_models(bool json) {
   json ? fmt::print("{}", verbs::models_json()) : print_lines(models::catalogue());
 }
 
+std::string times_of(double spread) {
+  return spread > 1 ? fmt::format("x 1/{0:.3g} .. {0:.3g}", spread) : "-";
+}
+
+/// The share of a line that collectives get, and the most of any.
+std::string share_of(const cost::NetworkKind& k) {
+  if (!k.between && !(k.line_bytes_per_s > 0)) return "-";
+  std::string text = fmt::format("{:.0f} %", 100 * k.level.efficiency);
+  if (k.line_bytes_per_s > 0) text += fmt::format(" of {}", format_bit_rate(k.line_bytes_per_s));
+  if (k.level.most_bytes_per_s > 0)
+    text += fmt::format(", at most {}", format_bit_rate(k.level.most_bytes_per_s));
+  return text;
+}
+
+std::string start_up_of(const cost::NetworkKind& k) {
+  if (!(k.start_up_s(2) > 0)) return "-";
+  return fmt::format("{}, {}, {}", format_time(k.start_up_s(2)), format_time(k.start_up_s(8)),
+                     format_time(k.start_up_s(32)));
+}
+
+void list_networks(bool json) {
+  if (json) return fmt::print("{}", verbs::networks_json());
+  std::vector<std::vector<std::string>> rows;
+  for (const cost::NetworkKind& k : cost::network_kinds())
+    rows.push_back(
+        {k.name, k.between ? "between nodes" : "inside a node",
+         k.between ? "-" : std::string(doc::kNetworkLawNames[static_cast<std::size_t>(k.law)]),
+         share_of(k), start_up_of(k),
+         k.between ? "-" : fmt::format("{:.3g} (1 .. {:.3g})", k.slowdown, k.slowdown_high),
+         times_of(k.level.transfer_spread), times_of(k.level.start_spread),
+         std::to_string(k.level.measurements)});
+  fmt::print("{}", text_table({{"kind"},
+                               {"where"},
+                               {"law"},
+                               {"collectives get"},
+                               {"start-up on 2, 8, 32 ranks"},
+                               {"computing slows"},
+                               {"spread of bytes"},
+                               {"of start-ups"},
+                               {"measurements", true}},
+                              rows));
+  fmt::print("Spreads hold 90 % of the kind.\n");
+  for (const cost::NetworkKind& k : cost::network_kinds())
+    fmt::print("{}: {} ({})\n", k.name, k.says, join(k.sources, "; "));
+}
+
 }  // namespace
 
 void setup_list(CLI::App& app) {
@@ -90,6 +139,7 @@ void setup_list(CLI::App& app) {
   add("strategies", "Exchanges for --strategy, and what may come after '+'.", list_strategies);
   add("compressors", "Compressors: what may come after an exchange and '+'.", list_compressors);
   add("cost-models", "Prices of an all-reduce if nothing was measured.", list_cost_models);
+  add("networks", "Kinds of networks for --network, and what is known of them.", list_networks);
   add("models", "Networks for --model and zoo:NAME.", list_models);
 }
 

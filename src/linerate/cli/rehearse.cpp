@@ -20,6 +20,7 @@
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/rehearse/rehearse.hpp"
+#include "linerate/verbs/network_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 #include "linerate/verbs/workload_argument.hpp"
@@ -29,7 +30,8 @@ namespace {
 
 struct RehearseOptions {
   verbs::WorkloadArgument workload;
-  std::string cluster, plan, output, predicted, real, budget;
+  verbs::NetworkArgument network;
+  std::string plan, output, predicted, real, budget;
   std::vector<std::string> strategies;
   std::optional<int> ranks;
   exec::RehearsalOptions rehearsal;
@@ -60,11 +62,13 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
         "-w: expected a Workload and --strategy, or --plan, found neither; give one of them");
   if (strategies > 1 && (!o.output.empty() || !o.predicted.empty()))
     throw UsageError("-o and --predicted hold one Timeline; give one strategy");
-  if (!o.budget.empty() && (given || !o.cluster.empty()))
-    throw UsageError("--budget is the time to probe the network: leave out -c and --plan");
-  if (!o.predicted.empty() && given && o.cluster.empty())
-    throw UsageError("--predicted: nothing prices the plan's collectives; give -c cluster.json");
-  std::vector<std::string> inputs = {o.workload.source.reference, o.cluster, o.plan};
+  if (!o.budget.empty() && (given || o.network.is_given()))
+    throw UsageError(
+        "--budget is the time to probe the network: leave out -c, --network and --plan");
+  if (!o.predicted.empty() && given && !o.network.is_given())
+    throw UsageError(
+        "--predicted: nothing prices the plan's collectives; give -c cluster.json or --network");
+  std::vector<std::string> inputs = {o.workload.source.reference, o.network.cluster, o.plan};
   verbs::refuse_input_as_output("--output", o.output, inputs);
   verbs::refuse_input_as_output("--predicted", o.predicted, inputs);
 }
@@ -146,9 +150,8 @@ void run_rehearse(const RehearseOptions& o) {
   std::optional<doc::Plan> plan;
   if (!o.plan.empty()) plan = doc::load_plan(o.plan);
   std::optional<doc::Cluster> cluster;
-  if (!o.cluster.empty())
-    cluster = *verbs::at_device_speed(std::make_shared<doc::Cluster>(doc::load_cluster(o.cluster)),
-                                      o.workload);
+  if (o.network.is_given())
+    cluster = *verbs::at_device_speed(verbs::read_network(o.network, false, {}), o.workload);
   const doc::Workload workload = plan ? doc::Workload{} : verbs::read_workload(o.workload);
 
   comm::WorldOptions world;
@@ -183,8 +186,9 @@ void setup_rehearse(CLI::App& app) {
   CLI::App* verb = app.add_subcommand(
       "rehearse", "Run a Plan under mpirun: real communication, computation that waits.");
   verbs::add_workload_options(*verb, o->workload);
-  verb->add_option("-c,--cluster", o->cluster,
-                   "The Cluster to plan and predict with; absent: the network is probed first.");
+  verbs::add_network_options(*verb, o->network);
+  verb->get_option("--cluster")
+      ->description("The Cluster to plan and predict with; absent: the network is probed first.");
   verb->add_option(
           "--strategy", o->strategies,
           "Strategies, such as ddp or dear, one after the other; repeated, or with commas.")

@@ -15,7 +15,7 @@ namespace {
 using Pair = std::pair<std::string_view, std::string_view>;
 
 // Options that are keywords of a function in Python, in the order of the alphabet.
-constexpr std::array<std::string_view, 44> kKeywords = {"add-cost",
+constexpr std::array<std::string_view, 45> kKeywords = {"add-cost",
                                                         "alone",
                                                         "bandwidth",
                                                         "batch",
@@ -44,6 +44,7 @@ constexpr std::array<std::string_view, 44> kKeywords = {"add-cost",
                                                         "least-gain",
                                                         "line-rate",
                                                         "memory",
+                                                        "network",
                                                         "noise",
                                                         "preset",
                                                         "ranks",
@@ -82,13 +83,14 @@ constexpr std::array<Pair, 9> kFunctions = {{{"advise", "advise"},
 // Verbs of the command alone: what is typed after them stays.
 constexpr std::array<std::string_view, 3> kCommandOnly = {"evaluate", "rehearse", "train"};
 // Of linerate whatif and linerate advise: files that are called after what wrote them.
-constexpr std::array<Pair, 7> kPhrases = {
+constexpr std::array<Pair, 8> kPhrases = {
     {{"whatif --json", "Predictions.save()"},
      {"advise --json", "Advice.save()"},
      {"linerate list strategies", "linerate.strategies()"},
      {"linerate list compressors", "linerate.compressors()"},
      {"linerate list cost-models", "linerate.cost_models()"},
      {"linerate list models", "linerate.models()"},
+     {"linerate list networks", "linerate.networks()"},
      {"mpirun -n 2 linerate calibrate ...", "mpirun -n 2 python program.py"}}};
 constexpr std::array<Pair, 3> kLetters = {{{"c", "cluster"}, {"o", "output"}, {"w", "workload"}}};
 

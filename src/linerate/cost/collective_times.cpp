@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "linerate/core/error.hpp"
 #include "linerate/cost/cost_model.hpp"
+#include "linerate/cost/network_kinds.hpp"
 #include "linerate/cost/outliers.hpp"
 
 namespace linerate::cost {
@@ -49,12 +52,15 @@ CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collect
   const CostModel model(cluster, options);
   CollectiveTimes all;
   all.collective = collective;
+  if (std::string note = nominal_note(cluster, *std::max_element(counts.begin(), counts.end()));
+      !note.empty())
+    all.notes.push_back(note.substr(0, note.size() - 1));  // the report ends its sentences
   for (const int n : counts) {
     std::vector<std::string> notes = shared_core_notes(cluster, n);
     if (std::string note = about_source(model, collective, n); !note.empty())
       notes.push_back(counts.size() == 1 ? note : fmt::format("{} ranks: {}", n, note));
     all.notes.insert(all.notes.end(), notes.begin(), notes.end());
-    const bool fitted = model.fitted(collective, n);
+    const bool fitted = model.fitted(collective, n) || (n > 1 && model.has_spread());
     for (const Bytes size : barrier ? std::vector{Bytes{0}} : sizes)
       all.times.push_back({n, size, fitted, model.collective(collective, size.value, n)});
   }

@@ -15,7 +15,7 @@ namespace linerate::cost {
 struct CollectiveTime {
   int ranks = 1;
   Bytes size;           // core/collective.hpp
-  bool fitted = false;  // from measurements; else the interval is unknown
+  bool fitted = false;  // from measurements, or by the network's kind; else the error is unknown
   Estimate time;
 };
 

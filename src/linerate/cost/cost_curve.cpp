@@ -38,12 +38,13 @@ Anchor::Anchor(const TableLaw& table, Collective asked) : law(&table) {
 FittedPart::FittedPart(std::vector<Anchor> anchors, Collective collective, int ranks)
     : anchors_(std::move(anchors)), collective_(collective), ranks_(ranks) {
   const int first = anchors_.front().ranks();
-  law_ = law_of(collective, first, ranks);
+  const TableLaw& nearest = *anchors_.front().law;
+  law_ = nearest.law_to(collective, ranks);
   between_ = anchors_.size() > 1 && first < ranks;
   if (between_) {
     const int second = anchors_[1].ranks();
     weight_log_ = weight_of(std::log2(first), std::log2(ranks), std::log2(second), 0);
-    const double steps = law_of(collective, first, second).start;
+    const double steps = nearest.law_to(collective, second).start;
     weight_ = {weight_of(1, law_.start, steps, weight_log_),
                weight_of(bus_factor(collective, first), bus_factor(collective, ranks),
                          bus_factor(collective, second), weight_log_)};
@@ -51,10 +52,10 @@ FittedPart::FittedPart(std::vector<Anchor> anchors, Collective collective, int r
   const std::int64_t from = first, to = ranks;
   if (!between_ && to > from)
     for (std::int64_t n = 2 * from; n < 2 * to; n *= 2)
-      on_the_way_.push_back(law_of(collective, first, static_cast<int>(n)));
+      on_the_way_.push_back(nearest.law_to(collective, static_cast<int>(n)));
   else if (!between_ && to > 1)
     for (std::int64_t n = from / 2; n > 0 && 2 * n + 1 > to && to < from; n /= 2)
-      on_the_way_.push_back(law_of(collective, first, static_cast<int>(n)));
+      on_the_way_.push_back(nearest.law_to(collective, static_cast<int>(n)));
   find_floors();
 }
 
@@ -164,7 +165,7 @@ Estimate FittedPart::from_two(double bytes) const {
   const TableLaw::Interval a = anchors_[0].law->interval_at(bytes);
   const TableLaw::Interval b = anchors_[1].law->interval_at(bytes);
   const FittedSplit here = split(bytes);
-  const RankLaw back = law_of(collective_, anchors_[1].ranks(), ranks_);
+  const RankLaw back = anchors_[1].law->law_to(collective_, ranks_);
   const double up = own(0, bytes).times(law_.start, law_.bulk).seconds();
   const double down = own(1, bytes).times(back.start, back.bulk).seconds();
   const double all = here.seconds(), w = weight_log_, middle = 4 * w * (1 - w);
@@ -208,7 +209,8 @@ double CostCurve::fitted_seconds(double bytes) const {
 Estimate CostCurve::estimate(double bytes) const {
   if (!fitted) {
     const double t = seconds(bytes);
-    return {t, t, t, false};
+    if (!ends) return {t, t, t, false};
+    return {t, std::min(t, (*ends)[0](bytes)), std::max(t, (*ends)[1](bytes)), false};
   }
   const auto larger = [](double a, double b) { return std::max(a, b); };
   const auto smaller = [](double a, double b) { return std::min(a, b); };

@@ -93,6 +93,8 @@ struct CostCurve {
   // Other closed forms: a double tree, in chunks and in one. The shortest counts. Not with a fitted
   // part.
   std::optional<std::array<Line, 2>> trees;
+  // Closed forms that the interval reaches down and up to; absent: the error is unknown.
+  std::optional<std::array<Line, 2>> ends;
   // Zhang et al. 2020: add_steps * AddEst(bytes * add_share) on top of the line.
   const AddTable* add = nullptr;
   double add_steps = 0;
@@ -122,7 +124,7 @@ struct CostCurve {
     if (trees) t = std::min({t, (*trees)[0](bytes), (*trees)[1](bytes)});
     return add ? t + add_steps * add->seconds(bytes * add_share) : t;
   }
-  /// Closed forms answer low = seconds = high: their error is unknown, not zero.
+  /// Closed forms without `ends` answer low = seconds = high: their error is unknown, not zero.
   Estimate estimate(double bytes) const;
   /// Of an all-reduce: whether it is a reduce-scatter and an all-gather in turn at this size, and
   /// so takes at least the longer of the two. Trees, NVLS and SHARP, and small messages by another
@@ -135,8 +137,8 @@ struct CostCurve {
   std::vector<double> joints() const;
   /// Up to which size a tree is shorter than the ring; 0: at none, infinite: at all.
   double tree_up_to() const;
-  /// Every part of the answer was measured.
-  bool has_known_error() const { return fitted && !has_links; }
+  /// Every part of the answer was measured, or the spread of its kind of network is known.
+  bool has_known_error() const { return fitted ? !has_links : ends.has_value(); }
 
  private:
   double fitted_seconds(double bytes) const;

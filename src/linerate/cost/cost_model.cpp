@@ -37,6 +37,11 @@ std::shared_ptr<const doc::Cluster> validated(doc::Cluster cluster) {
   return std::make_shared<const doc::Cluster>(std::move(cluster));
 }
 
+/// Its network is known by its kind.
+bool is_of_a_kind(const doc::Cluster& cluster) {
+  return cluster.nominal && !cluster.nominal->name.empty();
+}
+
 bool is_half(Collective c) {
   return c == Collective::reduce_scatter || c == Collective::all_gather;
 }
@@ -81,7 +86,8 @@ struct CostModel::Laws {
 CostModel::Laws::Laws(const doc::Cluster& cluster) {
   const auto& all = cluster.collectives;
   for (const doc::CollectiveCost& cost : all)
-    if (!cost.segments.empty() && cost.ranks >= 2) tables.emplace_back(cost);
+    if (!cost.segments.empty() && cost.ranks >= 2)
+      tables.emplace_back(cost, cluster.ranks_per_node);
   const std::vector<TableLaw> measured = tables;
   const auto alike = [&](const doc::CollectiveCost& a, const doc::CollectiveCost& b) {
     return was_inside_node(cluster, a) == was_inside_node(cluster, b) &&
@@ -248,12 +254,15 @@ void CostModel::require_bandwidth(int ranks) const {
 }
 
 double CostModel::network_bytes_per_s() const {
-  return options_.bandwidth ? options_.bandwidth->value : cluster_->network.bandwidth_bytes_per_s;
+  if (!options_.bandwidth) return cluster_->network.bandwidth_bytes_per_s;
+  const double line = options_.bandwidth->value;
+  return is_of_a_kind(*cluster_) ? cluster_->nominal->between.goodput(line) : line;
 }
 
 double CostModel::line_bytes_per_s() const {
+  if (options_.bandwidth) return options_.bandwidth->value;
   const double line = cluster_->network.line_rate_bytes_per_s;
-  return options_.bandwidth || !(line > 0) ? network_bytes_per_s() : line;
+  return line > 0 ? line : network_bytes_per_s();
 }
 
 LinkCost CostModel::between_nodes() const {
@@ -326,6 +335,65 @@ Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form
               0};
   }
   return {};
+}
+
+// A network of a kind follows its law. Of one that is known by its bandwidth alone the closed forms
+// are the least that it takes; the most is what a ring takes over the slowest kind.
+void CostModel::price_by_links(CostCurve& curve, Collective collective, int ranks) const {
+  if (is_of_a_kind(*cluster_)) {
+    curve.line = nominal_form(collective, ranks, End::expected);
+    curve.ends = {nominal_form(collective, ranks, End::low),
+                  nominal_form(collective, ranks, End::high)};
+    return;
+  }
+  curve.line = closed_form(collective, ranks, all_reduce_);
+  if (collective == Collective::all_reduce && options_.all_reduce == kRingOrTree)
+    curve.trees = {closed_form(collective, ranks, double_tree_in_chunks),
+                   closed_form(collective, ranks, short_double_tree_all_reduce)};
+  if (cluster_->nominal)
+    curve.ends = {Line{INFINITY, 0}, nominal_form(collective, ranks, End::high)};
+}
+
+// One ring over all ranks takes a message step over the line in each of its steps, and as long a
+// byte as its slowest link. By node, every node reduces inside, then nodes exchange in trees or
+// rail by rail; chunks follow one another, so that the slower of the two levels counts.
+Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
+  const doc::NominalNetwork& nominal = *cluster_->nominal;
+  const auto at_end = [end](double spread) {
+    return end == End::expected ? 1 : end == End::low ? 1 / spread : spread;
+  };
+  const int nodes = nodes_of(ranks);
+  const int g = std::min(ranks, std::max(1, cluster_->ranks_per_node));
+  const bool by_node = nominal.law == doc::NetworkLaw::by_node && g > 1;
+  const bool is_any = nominal.name.empty();
+  double line_s_per_byte = between_nodes().beta_s_per_byte;
+  if (is_any && line_s_per_byte > 0)
+    line_s_per_byte = 1 / nominal.between.goodput(1 / line_s_per_byte);
+  line_s_per_byte *= at_end(nominal.between.transfer_spread);
+  const double inside_s_per_byte =
+      inside_node().beta_s_per_byte * at_end(nominal.inside.transfer_spread);
+  const auto start_up = [&](const doc::NominalLevel& level, double steps_s) {
+    return at_end(level.start_spread) * (level.start_s + steps_s);
+  };
+  const double inside_s = inside_node().alpha_s, between_s = between_nodes().alpha_s;
+  if (nodes == 1 && cluster_->node)
+    return {start_up(nominal.inside, message_steps(collective, ranks) * inside_s),
+            bus_factor(collective, ranks) * inside_s_per_byte};
+  // Of an all-to-all a rank's parts for other nodes leave over the line that it shares.
+  const bool to_all = collective == Collective::all_to_all;
+  const double over_line = to_all ? g * static_cast<double>(ranks - g) / ranks
+                                  : bus_factor(collective, by_node ? nodes : ranks);
+  const double over_node = to_all    ? static_cast<double>(g - 1) / ranks
+                           : by_node ? bus_factor(collective, g)
+                                     : bus_factor(collective, ranks);
+  const double bulk = std::max(over_line * line_s_per_byte,
+                               cluster_->node && g > 1 ? over_node * inside_s_per_byte : 0);
+  if (!by_node)
+    return {start_up(nominal.between, message_steps(collective, ranks) * between_s), bulk};
+  const double hops = std::ceil(std::log2(nodes));
+  const double steps = collective == Collective::all_reduce ? 2 * hops : to_all ? ranks - g : hops;
+  return {start_up(nominal.between, message_steps(collective, g) * inside_s + steps * between_s),
+          bulk};
 }
 
 // Latency is added per message step; of the bulk only the network's part scales, by line rates: a
@@ -478,10 +546,7 @@ CostCurve CostModel::by_itself(Collective collective, int ranks, DType dtype) co
     move(curve.fitted, collective, is_inside(ranks));
   } else {
     require_bandwidth(ranks);
-    curve.line = closed_form(collective, ranks, all_reduce_);
-    if (collective == Collective::all_reduce && options_.all_reduce == kRingOrTree)
-      curve.trees = {closed_form(collective, ranks, double_tree_in_chunks),
-                     closed_form(collective, ranks, short_double_tree_all_reduce)};
+    price_by_links(curve, collective, ranks);
   }
   const double half_s_per_byte = half_sum(collective, ranks, dtype, tables.fitted);
   curve.line.beta_s_per_byte += half_s_per_byte;

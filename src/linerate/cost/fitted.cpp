@@ -14,7 +14,8 @@ namespace {
 // Stated, not measured: ring, tree and channel count change with the ranks in ways one table cannot
 // show.
 constexpr double kLawErrorPerDoubling = 0.10;
-constexpr double kJump = 1.10;  // more between two touching segments is another regime
+constexpr double kPairOfNodes = 1.3;  // besides, to or from two nodes, where a tree is one pair
+constexpr double kJump = 1.10;        // more between two touching segments is another regime
 
 double seconds_of(const doc::CostSegment& segment, double bytes) {
   return std::max(0.0, segment.alpha_s + segment.beta_s_per_byte * bytes);
@@ -70,7 +71,7 @@ double message_steps(Collective collective, int ranks) {
   return collective == Collective::all_reduce ? 2 * others : others;
 }
 
-RankLaw law_of(Collective collective, int from, int to) {
+RankLaw law_of(Collective collective, int from, int to, int ranks_per_node) {
   RankLaw law;
   if (to == from) return law;
   law.moved = true;
@@ -85,6 +86,14 @@ RankLaw law_of(Collective collective, int from, int to) {
   law.start_most = std::max(law.start, tree);
   law.bulk = bus_factor(collective, to) / bus_factor(collective, from);
   law.interval = 1 + kLawErrorPerDoubling * std::abs(std::log2(to) - std::log2(from));
+  if (ranks_per_node <= 1 || is_tree(collective)) return law;
+  const int nodes = nodes_for(from, ranks_per_node), others = nodes_for(to, ranks_per_node);
+  if (nodes <= 1 || others <= 1) return law;
+  law.start = (1 + std::log2(others)) / (1 + std::log2(nodes));
+  law.start_least = std::min(law.start_least, law.start);
+  law.start_most = std::max(law.start_most, law.start);
+  law.bulk = bus_factor(collective, others) / bus_factor(collective, nodes);
+  if (nodes == 2 || others == 2) law.interval *= kPairOfNodes;
   return law;
 }
 
@@ -94,7 +103,17 @@ MeasuredSizes measured_sizes(const doc::CollectiveCost& cost) {
           static_cast<double>(cost.segments.back().to_bytes)};
 }
 
-TableLaw::TableLaw(const doc::CollectiveCost& table) : table_(&table) {
+int by_node_of(const doc::CollectiveCost& cost, int ranks_per_node) {
+  constexpr double kFastestRing = 63e9;  // bytes/s
+  const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : ranks_per_node;
+  if (per_node <= 1 || cost.ranks <= per_node || cost.samples.empty()) return 1;
+  const doc::CostSample& last = cost.samples.back();
+  const double rate = last.bytes * bus_factor(cost.collective, cost.ranks) / last.seconds;
+  return rate > kFastestRing ? per_node : 1;
+}
+
+TableLaw::TableLaw(const doc::CollectiveCost& table, int ranks_per_node) : table_(&table) {
+  by_node_of_ = cost::by_node_of(table, ranks_per_node);
   LINERATE_CHECK(!table.segments.empty(), fmt::format("{} on {} ranks has no segments",
                                                       name_of(table.collective), table.ranks));
   sizes_ = measured_sizes(table);
@@ -246,7 +265,7 @@ std::vector<double> TableLaw::ends() const {
 TableLaw TableLaw::moved_to(Collective collective, int ranks) const {
   TableLaw there = *this;
   const int here = table_->ranks;
-  const RankLaw law = law_of(collective, here, ranks);
+  const RankLaw law = law_to(collective, ranks);
   const double start =
       law.start * message_steps(collective, here) / message_steps(table_->collective, here);
   const double bulk =

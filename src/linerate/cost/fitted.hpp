@@ -27,7 +27,9 @@ struct RankLaw {
   double interval = 1;                     // on either side
   bool moved = false;
 };
-RankLaw law_of(Collective collective, int from, int to);
+/// `ranks_per_node` above 1: nodes exchange in trees, or rail by rail, so that nodes count and not
+/// ranks. Two nodes are one pair, which may be quicker than the law of more.
+RankLaw law_of(Collective collective, int from, int to, int ranks_per_node = 1);
 
 /// A time taken apart: what bandwidth and compression scale (bulk) and what they do not (start).
 struct FittedSplit {
@@ -45,6 +47,15 @@ struct MeasuredSizes {
 };
 MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
 
+/// Ranks a node, if a table goes by nodes (law_of); 1: one ring over all ranks. It goes by nodes if
+/// it crossed them quicker than one ring can: none passes PCI Express 5 faster than its 16 lanes
+/// carry. `ranks_per_node`: where the table does not say its own.
+int by_node_of(const doc::CollectiveCost& cost, int ranks_per_node);
+/// So many nodes hold these ranks.
+inline int nodes_for(int ranks, int ranks_per_node) {
+  return ranks_per_node > 1 ? (ranks + ranks_per_node - 1) / ranks_per_node : ranks;
+}
+
 /// Made once from a table, which it borrows. Costs grow with the bytes: sizes that took longer than
 /// larger ones are pooled (fitted.cpp). Each regime, from one switch of algorithm to the next, has
 /// a start-up of its own. No bytes cost the start-up, or an eighth of the smallest size if the
@@ -52,9 +63,14 @@ MeasuredSizes measured_sizes(const doc::CollectiveCost& cost);
 class TableLaw {
  public:
   /// Throws InternalError if the table has no segments.
-  explicit TableLaw(const doc::CollectiveCost& table);
+  /// `ranks_per_node`: the Cluster's, where the table does not say its own.
+  explicit TableLaw(const doc::CollectiveCost& table, int ranks_per_node = 1);
 
   const doc::CollectiveCost& table() const { return *table_; }
+  /// From the table's rank count to another one.
+  RankLaw law_to(Collective collective, int ranks) const {
+    return law_of(collective, table_->ranks, ranks, by_node_of_);
+  }
   /// At the table's own rank count.
   FittedSplit at(double bytes) const;
   /// Ends of a 90 % interval as factors. Outside the measured sizes they widen by their own width
@@ -109,6 +125,7 @@ class TableLaw {
   std::size_t index_of(double bytes) const;
 
   const doc::CollectiveCost* table_;
+  int by_node_of_ = 1;  // ranks a node, if it goes by nodes
   MeasuredSizes sizes_{};
   std::vector<Node> nodes_;    // ascending, from 0 bytes on
   double end_s_per_byte_ = 0;  // of the bulk, beyond the last

@@ -41,6 +41,8 @@ void PriceNotes::add(const doc::Plan& plan, const CostModel& model) {
 }
 
 void PriceNotes::add_closed_form(const CostModel& model, int ranks) {
+  const auto& nominal = model.cluster().nominal;
+  if (nominal && !nominal->name.empty()) return;  // its law is part of the kind
   if (ranks <= 1 || !model.can_price(Collective::all_reduce, ranks)) return;
   const CostCurve curve = cost_curve(model, Collective::all_reduce, ranks);
   if (curve.fitted) return;

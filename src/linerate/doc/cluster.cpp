@@ -43,6 +43,12 @@ void check_second_order(const JsonReader& r, const SecondOrderCost& c) {
   check_ascending(r, "batches", c.batches);
 }
 
+double spread_factor(const JsonReader& r) {
+  const double x = r.number();
+  if (!(x >= 1)) r.refuse("at least 1");
+  return x;
+}
+
 void check_network(const JsonReader& r, const Cluster& c) {
   if (!r.has("network") && c.collectives.empty())
     r.fail(
@@ -160,6 +166,24 @@ void fields(auto& v, Is<RankSpeed> auto& s) {
   v.optional("delay_s", s.delay_s, seconds);
 }
 
+void fields(auto& v, Is<NominalLevel> auto& l) {
+  v.required("efficiency", l.efficiency, positive);
+  v.written_if(l.most_bytes_per_s != 0, "most_bytes_per_s", l.most_bytes_per_s, at_least_zero);
+  v.optional("start_s", l.start_s, seconds);
+  v.optional("start_spread", l.start_spread, spread_factor);
+  v.optional("transfer_spread", l.transfer_spread, spread_factor);
+  v.optional("measurements", l.measurements, Range{0, INT32_MAX});
+}
+
+void fields(auto& v, Is<NominalNetwork> auto& n) {
+  v.optional("name", n.name);
+  v.optional("law", n.law, kNetworkLawNames);
+  v.optional("inside", n.inside);
+  v.optional("between", n.between);
+  v.optional("slowdown_high", n.slowdown_high, spread_factor);
+  v.optional("step_spread", n.step_spread, at_least_zero);
+}
+
 void fields(auto& v, Is<Cluster> auto& c) {
   v.optional("name", c.name);
   v.optional("source", c.source);
@@ -182,6 +206,7 @@ void fields(auto& v, Is<Cluster> auto& c) {
                at_least_zero);
   v.written_if(c.cores.has_value(), "cores", c.cores, Range{1, kMostRanks});
   v.written_if(c.start_delay_s != 0, "start_delay_s", c.start_delay_s, seconds);
+  v.written_if(c.nominal.has_value(), "nominal", c.nominal);
 }
 
 std::string to_json(const Cluster& c) { return written_document(kClusterDocument, c); }

@@ -31,7 +31,7 @@ void require_new(const doc::Setup& setup, const doc::Evaluation& held,
                   [&](const doc::Setup& s) { return doc::title_of(s) == title; }))
     throw UsageError(
         fmt::format("{}: expected a new setup, found {} in it; give this network another "
-                    "--network, or another file",
+                    "--label, or another file",
                     path.string(), title));
 }
 

@@ -15,6 +15,7 @@ Description make_vgg16(const Request&);
 Description make_densenet201(const Request&);
 Description make_inception_v4(const Request&);
 Description make_bert_base(const Request&);
+Description make_bert_large(const Request&);
 Description make_gpt_small(const Request&);
 
 }  // namespace linerate::models

@@ -1,4 +1,5 @@
-// Where a Workload comes from when a user names one: a file, or a network of the catalogue.
+// Where a Workload comes from when a user names one: a file, a network of the catalogue, or
+// its size alone.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace linerate::models {
 
-/// -w FILE or -w zoo:NAME, and what the user says about it. 0 and empty: not said.
+/// -w FILE, -w zoo:NAME or -w params:7B,bf16, and what the user says about it. 0 and empty: not
+/// said.
 struct WorkloadSource {
   std::string reference;
   std::shared_ptr<const doc::Workload> held;  // what a file would hold; absent: it is read

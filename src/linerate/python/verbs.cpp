@@ -343,6 +343,7 @@ void bind_verbs(nb::module_& module) {
   module.def("compressors_json", verbs::compressors_json);
   module.def("cost_models_json", verbs::cost_models_json);
   module.def("models_json", verbs::models_json);
+  module.def("networks_json", verbs::networks_json);
 }
 
 }  // namespace linerate::python

@@ -7,6 +7,7 @@
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/network_kinds.hpp"
 #include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
@@ -31,6 +32,8 @@ cost::CostOptions prices_at(std::optional<BytesPerSecond> bandwidth) {
 void predict(const PricedPlan& priced, Rehearsed& r) {
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *priced.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
+  if (std::string note = cost::nominal_note(priced.model->cluster(), r.plan->ranks); !note.empty())
+    r.notes.insert(r.notes.begin(), std::move(note));
   for (std::string& note : cost::extrapolation_notes(*priced.model, r.plan->ranks))
     r.notes.push_back(std::move(note));
 }

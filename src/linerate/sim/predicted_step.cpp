@@ -25,10 +25,22 @@ doc::Plan with_slower_coding(doc::Plan plan, double times) {
 }
 
 /// Without an interval of the collectives, T_1's alone would look like all that is not known.
-doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workload) {
-  if (!step_s.has_interval() || !workload.step_low_s || !workload.step_high_s) return step_s;
+/// What T_1 is known by has the spread of the kind of network, if nothing else says how it differs
+/// between runs; where a bandwidth alone is known, only upwards.
+doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workload,
+                                 const cost::CostModel& model) {
+  if (!step_s.has_interval()) return step_s;
   const double alone = workload.one_rank_step_s();
-  const double below = alone - *workload.step_low_s, above = *workload.step_high_s - alone;
+  double below = 0, above = 0;
+  if (workload.step_low_s && workload.step_high_s) {
+    below = alone - *workload.step_low_s, above = *workload.step_high_s - alone;
+  } else if (model.has_spread()) {
+    const doc::NominalNetwork& nominal = *model.cluster().nominal;
+    above = alone * nominal.step_spread;
+    below = nominal.name.empty() ? 0 : above;
+  } else {
+    return step_s;
+  }
   step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
   step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
   return step_s;
@@ -44,13 +56,14 @@ bool has_coding(const doc::Plan& plan) {
 PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
                              const doc::Workload& workload, const cost::CostModel& model,
                              Simulator& simulator) {
-  PredictedStep predicted{with_interval_of_t1(result.step(), workload), {}};
+  PredictedStep predicted{with_interval_of_t1(result.step(), workload, model), {}};
   const double times = ranks_per_core(model.cluster(), plan.ranks);
   if (times <= 1 || !has_coding(plan)) return predicted;
   const SimResult crowded = simulator.simulate(with_slower_coding(plan, times), model);
   predicted.crowded_s = crowded.step_s;
-  predicted.step_s.high = std::max(predicted.step_s.high_or_value(),
-                                   with_interval_of_t1(crowded.step(), workload).high_or_value());
+  predicted.step_s.high =
+      std::max(predicted.step_s.high_or_value(),
+               with_interval_of_t1(crowded.step(), workload, model).high_or_value());
   return predicted;
 }
 

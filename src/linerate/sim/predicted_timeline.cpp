@@ -136,7 +136,7 @@ doc::Timeline predicted_timeline(const doc::Plan& plan, const doc::Workload& wor
   out.ranks = plan.ranks;
   if (const double line = model.line_bytes_per_s(); line > 0) out.line_rate_bytes_per_s = line;
   out.one_rank_step_s = workload.one_rank_step_s();
-  out.computation_slowed = contends(model.cluster());
+  out.computation_slowed = contends(Prices(model, plan.ranks));
 
   const SteadyCycle cycle = steady_cycle(plan, model);
   Writer writer(plan, cycle, out);

@@ -58,6 +58,10 @@ doc::Contention Prices::contention() const {
   const doc::Cluster& cluster = model_.cluster();
   doc::Contention c = cluster.contention.value_or(doc::Contention{});
   if (bound_ == Bound::expected) return c;
+  if (model_.has_spread()) {
+    c.compute_slowdown = bound_ == Bound::low ? 1 : cluster.nominal->slowdown_high;
+    return c;
+  }
   const double apart = 1 + cluster.noise_floor.value_or(0);
   const double times = bound_ == Bound::low ? 1 / apart : apart;
   for (double* factor : {&c.compute_slowdown, &c.communication_slowdown, &c.coding_slowdown})

@@ -26,14 +26,12 @@ bool are_alike(const Unrolled& steps, const doc::Cluster& cluster) {
   return true;
 }
 
-bool contends(const doc::Cluster& cluster) {
-  return cluster.contention && cluster.contention->any();
-}
+bool contends(const Prices& prices) { return prices.contention().any(); }
 
 double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                  std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts) {
   const doc::Cluster& cluster = prices.model().cluster();
-  const bool contended = contends(cluster);
+  const bool contended = contends(prices);
   if (!contended && cluster.rank_speeds.empty() && is_whole(plan, graph))
     return sweep(graph, prices, times, starts);
   const RankClasses classes = classes_of(plan, graph, cluster);
@@ -43,7 +41,7 @@ double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& pri
 
 double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times, bool starts) {
   const doc::Cluster& cluster = prices.model().cluster();
-  if (!contends(cluster) && are_alike(steps, cluster)) return sweep(steps, prices, times, starts);
+  if (!contends(prices) && are_alike(steps, cluster)) return sweep(steps, prices, times, starts);
   join(steps);
   return run_graph(*steps.plan, steps.graph(), prices, steps.begins, times, starts);
 }

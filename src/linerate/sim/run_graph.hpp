@@ -12,7 +12,7 @@
 namespace linerate::sim {
 
 /// Whether computation and communication slow each other down.
-bool contends(const doc::Cluster& cluster);
+bool contends(const Prices& prices);
 
 /// Uses one sweep if ranks are alike and nothing contends, a sweep over classes if ranks differ in
 /// speed or groups, events if the Cluster says that computation and communication slow each other

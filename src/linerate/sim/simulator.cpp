@@ -60,7 +60,7 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
 
 // The same from a run that is longer: without contention steps do not depend on those after them.
 std::optional<double> settled_period(const SteadyCycle& run, const Prices& prices) {
-  if (contends(prices.model().cluster()) || run.first_step == 0) return std::nullopt;
+  if (contends(prices) || run.first_step == 0) return std::nullopt;
   const std::size_t length = run.steps();
   for (std::size_t cycles = kFewestCycles; cycles * length <= run.unrolled.begins.size();
        cycles *= 2)

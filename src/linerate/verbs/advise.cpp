@@ -41,7 +41,7 @@ advise::AdviseOptions library_options(const AdviseOptions& a) {
 
 void add_options(CLI::App& verb, AdviseOptions& a) {
   add_workload_options(verb, a.workload);
-  verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
+  add_network_options(verb, a.network);
   verb.add_option("--ranks", a.ranks, "Ranks of the job; absent: the Cluster's.")
       ->check(count(1, kMostRanks));
   verb.add_option("--bandwidth", a.bandwidth,
@@ -71,15 +71,12 @@ void add_options(CLI::App& verb, AdviseOptions& a) {
 
 doc::Advice advise(const AdviseOptions& a, const Caller& caller) {
   advise::AdviseOptions options = library_options(a);
-  if (a.cluster.empty() && a.bandwidth.empty())
-    throw UsageError("-c: expected a Cluster, or --bandwidth, found neither; give one of them");
+  const auto network = read_network(a.network, !a.bandwidth.empty(), caller);
   const doc::Workload workload = read_workload(a.workload, caller);
   if (a.current.empty() && !workload.current.empty())
     options.current = doc::parse_strategy(workload.current);
   options.current_is_known = !a.current.empty() || !workload.current.empty();
-  const auto cluster = a.cluster.empty()
-                           ? std::make_shared<const doc::Cluster>()
-                           : at_device_speed(cluster_of(a.cluster, caller), a.workload);
+  const auto cluster = at_device_speed(network, a.workload);
   options.on_progress = [&caller](std::size_t done, std::size_t total) {
     caller.show(fmt::format("{} of at most {} simulations", done, total));
   };

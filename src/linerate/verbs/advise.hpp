@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "linerate/verbs/caller.hpp"
+#include "linerate/verbs/network_argument.hpp"
 #include "linerate/verbs/workload_argument.hpp"
 
 namespace CLI {
@@ -15,7 +16,8 @@ namespace linerate::verbs {
 
 struct AdviseOptions {
   WorkloadArgument workload;
-  std::string cluster, bandwidth, latency, memory;
+  NetworkArgument network;
+  std::string bandwidth, latency, memory;
   std::string current, framework;
   std::vector<std::string> codecs, strategies, steps;
   int ranks = 0;

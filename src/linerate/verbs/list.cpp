@@ -4,6 +4,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/network_kinds.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/registry.hpp"
@@ -65,6 +66,29 @@ std::string compressors_json() {
 }
 
 std::string cost_models_json() { return text_of("cost_models", json_of(cost::all_reduce_forms())); }
+
+// Start-ups of an all-reduce on 2, 8 and 32 ranks say how it grows.
+std::string networks_json() {
+  doc::Json list = doc::Json::array();
+  for (const cost::NetworkKind& k : cost::network_kinds()) {
+    doc::Json json = {{"name", k.name},
+                      {"where", k.between ? "between nodes" : "inside a node"},
+                      {"line", k.says}};
+    if (!k.between) json["law"] = doc::kNetworkLawNames[static_cast<std::size_t>(k.law)];
+    if (k.line_bytes_per_s > 0) json["line_bytes_per_s"] = k.line_bytes_per_s;
+    json["efficiency"] = k.level.efficiency;
+    if (k.level.most_bytes_per_s > 0) json["most_bytes_per_s"] = k.level.most_bytes_per_s;
+    for (const int ranks : {2, 8, 32})
+      json["start_up_s"][std::to_string(ranks)] = k.start_up_s(ranks);
+    json["start_spread"] = k.level.start_spread;
+    json["transfer_spread"] = k.level.transfer_spread;
+    if (!k.between) json["slowdown"] = {1, k.slowdown, k.slowdown_high};
+    json["measurements"] = k.level.measurements;
+    json["sources"] = k.sources;
+    list.push_back(std::move(json));
+  }
+  return text_of("networks", std::move(list));
+}
 
 std::string models_json() { return text_of("models", json_of(models::catalogue())); }
 

@@ -1,4 +1,4 @@
-// linerate list strategies|compressors|cost-models|models: the registries as JSON.
+// linerate list strategies|compressors|cost-models|models|networks: the registries as JSON.
 #pragma once
 
 #include <string>
@@ -14,5 +14,7 @@ std::string compressors_json();
 std::string cost_models_json();
 /// {"models": [{"name", "line", "source"}]}
 std::string models_json();
+/// {"networks": [{"name", "where", "law", "efficiency", "start_up_s", ..., "sources"}]}
+std::string networks_json();
 
 }  // namespace linerate::verbs

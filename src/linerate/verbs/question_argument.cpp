@@ -22,7 +22,7 @@ double parse_ratio(const std::string& text) {
 
 void add_question_options(CLI::App& verb, QuestionArgument& a) {
   add_workload_options(verb, a.workload);
-  verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
+  add_network_options(verb, a.network);
   verb.add_option("--preset", a.preset, "A paper's model: zhang2020 or agarwal2021.")
       ->check(one_of({"zhang2020", "agarwal2021"}));
   verb.add_option("--strategy", a.strategies,
@@ -61,10 +61,7 @@ whatif::Question question_of(const QuestionArgument& a) {
 std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
                                                  const whatif::Question& question,
                                                  const Caller& caller) {
-  if (!a.cluster.empty()) return at_device_speed(cluster_of(a.cluster, caller), a.workload);
-  if (question.bandwidths.empty())
-    throw UsageError("-c: expected a Cluster, or --bandwidth, found neither; give one of them");
-  return std::make_shared<doc::Cluster>();
+  return at_device_speed(read_network(a.network, !question.bandwidths.empty(), caller), a.workload);
 }
 
 }  // namespace linerate::verbs

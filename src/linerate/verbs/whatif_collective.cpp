@@ -8,7 +8,7 @@
 namespace linerate::verbs {
 
 void add_options(CLI::App& verb, CollectiveOptions& o) {
-  verb.add_option("-c,--cluster", o.cluster, "A Cluster, as calibrate writes it.")->required();
+  add_network_options(verb, o.network);
   verb.add_option("--ranks", o.ranks,
                   "Ranks that take part, one count or several, such as 72,144; absent: those of "
                   "the Cluster.");
@@ -29,8 +29,8 @@ cost::CollectiveTimes whatif_collective(const CollectiveOptions& o, const Caller
   if (!o.bandwidth.empty())
     options.bandwidth = parse_option("--bandwidth", o.bandwidth, parse_bandwidth);
   if (!o.latency.empty()) options.latency = parse_option("--latency", o.latency, parse_time);
-  return cost::collective_times(*cluster_of(o.cluster, caller), o.collective,
-                                parse_option_list("--size", o.sizes, parse_size),
+  return cost::collective_times(*read_network(o.network, options.bandwidth.has_value(), caller),
+                                o.collective, parse_option_list("--size", o.sizes, parse_size),
                                 parse_option_list("--ranks", o.ranks, parse_ranks), options);
 }
 

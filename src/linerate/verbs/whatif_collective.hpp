@@ -6,6 +6,7 @@
 #include "linerate/core/collective.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/verbs/caller.hpp"
+#include "linerate/verbs/network_argument.hpp"
 
 namespace CLI {
 class App;
@@ -15,7 +16,8 @@ namespace linerate::verbs {
 
 struct CollectiveOptions {
   Collective collective = Collective::all_reduce;
-  std::string cluster, ranks, sizes, bandwidth, latency;
+  NetworkArgument network;
+  std::string ranks, sizes, bandwidth, latency;
 };
 
 /// All but the collective: its name is the verb's.

@@ -40,11 +40,13 @@ Document at_speed(Document document, const std::string& speed) {
 }  // namespace
 
 void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
-  verb.add_option("-w,--workload", a.source.reference, "A Workload file, or zoo:NAME.");
+  verb.add_option("-w,--workload", a.source.reference,
+                  "A Workload file, zoo:NAME, or a size alone: params:7B,bf16.");
   verb.add_option("--input", a.source.input, "zoo: shape of one sample, such as 3x32x32.");
   verb.add_option("--classes", a.source.classes, "zoo: classes of the head.")
       ->check(count(1, kMostCount));
-  verb.add_option("--batch", a.source.batch, "zoo: samples per rank.")->check(count(1, kMostCount));
+  verb.add_option("--batch", a.source.batch, "zoo, params: samples per rank.")
+      ->check(count(1, kMostCount));
   verb.add_option("--step-time", a.step_time,
                   "One-device step: 128ms. A Workload's own step is scaled to it, host gaps too.")
       ->type_name(kTime);

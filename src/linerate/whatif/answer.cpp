@@ -13,6 +13,7 @@
 #include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/network_kinds.hpp"
 #include "linerate/cost/outliers.hpp"
 #include "linerate/cost/price_notes.hpp"
 #include "linerate/doc/validate.hpp"
@@ -83,6 +84,7 @@ class Asking {
 
   doc::Predictions run() {
     describe();
+    note_nominal();
     note_cost_model();
     note_rank_speeds();
     if (divides_transfers() && std::any_of(ratios_.begin(), ratios_.end(),
@@ -171,6 +173,9 @@ class Asking {
       if (std::string left = plan::too_large(*kfac, workload_); !left.empty())
         notes.push_back(std::move(left));
     }
+    if (std::string text = cost::nominal_note(model.cluster(), ranks_.front());
+        !text.empty() && !model.cluster().nominal->name.empty())
+      notes.insert(notes.begin(), std::move(text));
     return {std::move(plan), std::move(model), std::move(notes)};
   }
 
@@ -346,6 +351,13 @@ class Asking {
       notes.push_back(std::move(text));
   }
 
+  void note_nominal() {
+    if (question_.preset != Preset::none) return;
+    const int most = *std::max_element(ranks_.begin(), ranks_.end());
+    if (std::string text = cost::nominal_note(base_.cluster(), most); !text.empty())
+      note(std::move(text));
+  }
+
   void note_rank_speeds() {
     if (question_.preset != Preset::none) return;
     const int most = *std::max_element(ranks_.begin(), ranks_.end());
@@ -355,8 +367,11 @@ class Asking {
 
   /// Notes what a chosen closed form prices despite measurements: nothing, or what no table covers.
   void note_cost_model() {
-    if (question_.all_reduce == Question().all_reduce || base_.cluster().collectives.empty())
-      return;
+    if (question_.all_reduce == Question().all_reduce) return;
+    const auto& nominal = base_.cluster().nominal;
+    if (nominal && !nominal->name.empty())
+      note("--cost-model prices nothing here: the law is part of the kind of network");
+    if (base_.cluster().collectives.empty()) return;
     bool prices = false;
     for (const int ranks : ranks_) {
       const cost::PriceSource source = base_.source(Collective::all_reduce, ranks);

@@ -1,0 +1,223 @@
+#include "linerate/cost/network_kinds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/fields.hpp"
+
+namespace linerate::cost {
+
+extern const std::string_view kNetworks;
+
+namespace {
+
+constexpr double kBitsAByte = 8;
+constexpr doc::DocumentKind kKinds{"networks"};
+constexpr std::array<std::string_view, 2> kPlaces = {"inside", "between"};
+
+/// What all kinds have in common, and the kinds.
+struct KnownNetworks {
+  double tensor_s = 0, step_spread = 0;
+  std::vector<NetworkKind> kinds;
+};
+
+NetworkKind kind_from(const doc::JsonReader& r) {
+  NetworkKind k;
+  doc::FieldReader v(r);
+  std::int64_t between = 0;
+  double line = 0, most = 0;
+  v.required("name", k.name);
+  between = static_cast<std::int64_t>(doc::index_in(r.at("where"), kPlaces));
+  v.ignored("where");
+  v.required("says", k.says);
+  v.optional("law", k.law, doc::kNetworkLawNames);
+  v.optional("bit_per_s", line, doc::positive);
+  v.optional("efficiency", k.level.efficiency, doc::positive);
+  v.optional("most_bit_per_s", most, doc::positive);
+  v.optional("start_s", k.level.start_s, doc::seconds);
+  v.optional("step_s", k.step_s, doc::seconds);
+  v.optional("slowdown", k.slowdown, doc::positive);
+  v.optional("slowdown_high", k.slowdown_high, doc::positive);
+  v.optional("start_spread", k.level.start_spread, doc::positive);
+  v.optional("transfer_spread", k.level.transfer_spread, doc::positive);
+  v.optional("measurements", k.level.measurements, doc::Range{0, INT32_MAX});
+  v.required("sources", k.sources);
+  v.require_known_keys();
+  k.between = between == 1;
+  k.line_bytes_per_s = line / kBitsAByte;
+  k.level.most_bytes_per_s = most / kBitsAByte;
+  k.slowdown_high = std::max(k.slowdown, k.slowdown_high);
+  return k;
+}
+
+KnownNetworks networks_from(const std::string& text, const std::string& place) {
+  const doc::Json json = doc::parse_json(text, place);
+  const doc::JsonReader r(json, place);
+  doc::expect_document(r, kKinds);
+  KnownNetworks all;
+  doc::FieldReader v(r);
+  v.required("tensor_s", all.tensor_s, doc::seconds);
+  v.required("step_spread", all.step_spread, doc::at_least_zero);
+  for (const doc::JsonReader& item : r.at("kinds").items()) all.kinds.push_back(kind_from(item));
+  std::stable_partition(all.kinds.begin(), all.kinds.end(),
+                        [](const NetworkKind& k) { return !k.between; });
+  return all;
+}
+
+const KnownNetworks& known_networks() {
+  static const KnownNetworks all = [] {
+    const char* const file = std::getenv("LINERATE_NETWORKS");
+    return file != nullptr && *file != '\0'
+               ? networks_from(read_file(file), file)
+               : networks_from(std::string(kNetworks), "networks.json");
+  }();
+  return all;
+}
+
+const NetworkKind& kind_named(std::string_view name, bool between) {
+  std::vector<std::string> names;
+  for (const NetworkKind& k : network_kinds()) {
+    if (k.between == between && k.name == name) return k;
+    if (k.between == between) names.push_back(k.name);
+  }
+  const std::string near = nearest(std::string(name), names);
+  throw UsageError(fmt::format(
+      "expected {}, one of {}, found \"{}\"{}; linerate list networks "
+      "says what they are",
+      between ? "what joins nodes" : "what joins the ranks of a node", join(names, ", "), name,
+      near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+}
+
+constexpr const char* kForm = "such as 4xpcie3,tcp:10Gbit/s, 8xnvlink4 or tcp:10Gbit/s";
+
+/// "4xpcie3": ranks and the kind; "1x": one.
+std::pair<int, const NetworkKind*> inside_of(std::string_view text) {
+  const std::size_t x = text.find('x');
+  if (x == std::string_view::npos || x == 0)
+    throw UsageError(
+        fmt::format("expected ranks a node and their kind, {}, found \"{}\"", kForm, text));
+  const std::int64_t ranks = parse_integer(text.substr(0, x));
+  if (ranks < 1 || ranks > kMostRanks)
+    throw UsageError(fmt::format("expected 1 to {} ranks a node, found {}", kMostRanks, ranks));
+  const std::string_view kind = text.substr(x + 1);
+  if (kind.empty() && ranks > 1)
+    throw UsageError(fmt::format("expected what joins the {} ranks of a node, {}, found \"{}\"",
+                                 ranks, kForm, text));
+  return {static_cast<int>(ranks), &kind_named(ranks == 1 ? "1x" : kind, false)};
+}
+
+void add_between(std::string_view text, doc::Cluster& cluster) {
+  const std::size_t colon = text.find(':');
+  const NetworkKind& kind = kind_named(text.substr(0, colon), true);
+  if (colon == std::string_view::npos)
+    throw UsageError(
+        fmt::format("expected the line of a node, {}:10Gbit/s, found \"{}\"", kind.name, text));
+  const BytesPerSecond line = parse_rate(text.substr(colon + 1));
+  if (!(line.value >= kLeastBandwidth.value))
+    throw UsageError(fmt::format("expected at least 1bit/s, found {}", text.substr(colon + 1)));
+  cluster.nominal->between = kind.level;
+  cluster.network = {kind.level.goodput(line.value), kind.step_s, line.value};
+}
+
+/// Of a link inside a node.
+doc::Link link_of(const NetworkKind& kind) {
+  const double line = kind.line_bytes_per_s;
+  return {kind.level.goodput(line), kind.step_s, line};
+}
+
+std::string count_of(const doc::NominalLevel& level) {
+  return fmt::format("{} public measurement{}", level.measurements,
+                     level.measurements == 1 ? "" : "s");
+}
+
+}  // namespace
+
+const std::vector<NetworkKind>& network_kinds() { return known_networks().kinds; }
+
+doc::Cluster nominal_cluster(std::string_view text) {
+  const std::vector<std::string> parts = split_outside_parentheses(text, ',');
+  if (parts.size() > 2 || parts.front().empty())
+    throw UsageError(fmt::format("expected a network, {}, found \"{}\"", kForm, text));
+  const bool has_inside = parts.front().find(':') == std::string::npos;
+  if (!has_inside && parts.size() > 1)
+    throw UsageError(fmt::format("expected one line between nodes, {}, found \"{}\"", kForm, text));
+  const auto [ranks, inside] = inside_of(has_inside ? parts.front() : "1x");
+  doc::Cluster cluster;
+  cluster.name = std::string(text);
+  cluster.source = "by its kind; nothing of it was measured";
+  cluster.ranks_per_node = ranks;
+  cluster.tensor_s = known_networks().tensor_s;
+  doc::NominalNetwork& nominal = cluster.nominal.emplace();
+  nominal.name = std::string(text);
+  nominal.law = inside->law;
+  nominal.inside = inside->level;
+  nominal.slowdown_high = inside->slowdown_high;
+  nominal.step_spread = known_networks().step_spread;
+  if (inside->slowdown > 1) cluster.contention = {.compute_slowdown = inside->slowdown};
+  if (ranks > 1) cluster.node = link_of(*inside);
+  if (!has_inside || parts.size() > 1)
+    add_between(parts.back(), cluster);
+  else if (ranks == 1)
+    throw UsageError(fmt::format("expected the line of a node, {}, found \"{}\"", kForm, text));
+  return cluster;
+}
+
+doc::NominalNetwork any_network() {
+  doc::NominalNetwork any;
+  any.step_spread = known_networks().step_spread;
+  doc::NominalLevel& slowest = any.between;
+  for (const NetworkKind& k : network_kinds()) {
+    any.slowdown_high = std::max(any.slowdown_high, k.slowdown_high);
+    if (!k.between || k.name == "wan") continue;
+    const doc::NominalLevel& level = k.level;
+    slowest.efficiency = std::min(slowest.efficiency, level.efficiency);
+    if (level.most_bytes_per_s > 0)
+      slowest.most_bytes_per_s = slowest.most_bytes_per_s > 0
+                                     ? std::min(slowest.most_bytes_per_s, level.most_bytes_per_s)
+                                     : level.most_bytes_per_s;
+    slowest.start_s = std::max(slowest.start_s, level.start_s);
+    slowest.start_spread = std::max(slowest.start_spread, level.start_spread);
+    slowest.transfer_spread = std::max(slowest.transfer_spread, level.transfer_spread);
+    slowest.measurements += level.measurements;
+  }
+  return any;
+}
+
+std::string nominal_note(const doc::Cluster& cluster, int ranks) {
+  if (!cluster.nominal || !cluster.collectives.empty() || ranks <= 1) return "";
+  constexpr const char* kHow =
+      "measure all-reduces of 64 KiB to 256 MiB there (linerate calibrate, or --from a log of "
+      "nccl-tests)";
+  const doc::NominalNetwork& n = *cluster.nominal;
+  if (n.name.empty())
+    return fmt::format(
+        "Nothing of the network was measured, and its kind is not known: the interval "
+        "reaches to the slowest kind at this bandwidth. --network says the kind (linerate list "
+        "networks); then {}.",
+        kHow);
+  const int nodes = (ranks + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
+  const std::string basis =
+      nodes == 1 ? fmt::format("{} of what joins a node's ranks", count_of(n.inside))
+                 : fmt::format(
+                       "{} of what joins nodes{}", count_of(n.between),
+                       cluster.ranks_per_node > 1
+                           ? fmt::format(" and {} of what joins a node's ranks", count_of(n.inside))
+                           : "");
+  return fmt::format(
+      "Nothing of this network was measured: {} is known by its kind alone, from {}. To "
+      "halve the interval first {} on {}.",
+      n.name, basis, kHow,
+      nodes == 1
+          ? fmt::format("{} ranks of a node", ranks)
+          : fmt::format("{} with all their ranks", nodes > 2 ? "2 or more nodes" : "2 nodes"));
+}
+
+}  // namespace linerate::cost

@@ -1,0 +1,33 @@
+#include "linerate/verbs/network_argument.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include "linerate/core/error.hpp"
+#include "linerate/cost/network_kinds.hpp"
+#include "linerate/verbs/option_value.hpp"
+
+namespace linerate::verbs {
+
+void add_network_options(CLI::App& verb, NetworkArgument& a) {
+  verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
+  verb.add_option("--network", a.kind,
+                  "A network by its kind, if nothing was measured: 4xpcie3,tcp:10Gbit/s (linerate "
+                  "list networks).");
+}
+
+std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& a, bool has_bandwidth,
+                                                 const Caller& caller) {
+  if (!a.cluster.empty() && !a.kind.empty())
+    throw UsageError("-c and --network are two networks; give one of them");
+  if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
+  if (!a.kind.empty())
+    return std::make_shared<doc::Cluster>(parse_option("--network", a.kind, cost::nominal_cluster));
+  if (!has_bandwidth)
+    throw UsageError(
+        "-c: expected a Cluster, --network or --bandwidth, found none of them; give one");
+  doc::Cluster cluster;
+  cluster.nominal = cost::any_network();
+  return std::make_shared<doc::Cluster>(std::move(cluster));
+}
+
+}  // namespace linerate::verbs

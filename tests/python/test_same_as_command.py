@@ -22,6 +22,8 @@ GLOO_ALONE = TRACES / "gloo2_alone.rank0.json.gz"  # its model on one rank
 SINGLE = TRACES / "single.rank0.json.gz"  # another model's
 TABLE = TABLES / "runs_2ranks_1Gbit.csv"
 ZOO = {"workload": "zoo:lenet", "input": "1x28x28", "batch": 32, "step_time": 0.01}
+KIND = {"network": "4xpcie3,tcp:10Gbit/s"}
+KIND_WORDS = ["--network", "4xpcie3,tcp:10Gbit/s"]
 ZOO_WORDS = ["-w", "zoo:lenet", "--input", "1x28x28", "--batch", "32", "--step-time", "10ms"]
 
 # verb: [(keywords, words)]. A keyword's value "@name" is the document of that name, its word the document's file.
@@ -55,6 +57,7 @@ CASES = {
         ),
         ({**ZOO, "bandwidth": "1Gbit/s", "ranks": 4, "preset": "zhang2020"},
          [*ZOO_WORDS, "--bandwidth", "1Gbit/s", "--ranks", "4", "--preset", "zhang2020"]),
+        ({**ZOO, **KIND, "ranks": [4, 8]}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "4,8"]),
     ],
     "plan": [
         ({"workload": "@workload", "cluster": "@cluster", "strategy": "dear"},
@@ -71,11 +74,13 @@ CASES = {
          [*ZOO_WORDS, "--bandwidth", "10Gbit/s", "--ranks", "2", "--preset", "zhang2020"]),
         ({"workload": "@workload", "cluster": "@cluster", "ranks": 2, "training": True},
          ["-w", "@workload", "-c", "@cluster", "--ranks", "2", "--training"]),
+        ({**ZOO, **KIND, "ranks": 8}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "8"]),
     ],
     "advise": [
         ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
         ({"workload": "@workload", "cluster": "@cluster", "framework": "pytorch"},
          ["-w", "@workload", "-c", "@cluster", "--framework", "pytorch"]),
+        ({**ZOO, **KIND, "ranks": 8}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "8"]),
         (
             {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step", "cluster": "@cluster", "ranks": 8,
              "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk", "codec": "codec(ratio=8, encode=10GB/s)",
@@ -94,6 +99,7 @@ CASES = {
     ],
     "all-reduce": [
         ({"cluster": "@cluster", "size": ["1MiB", 4096]}, ["-c", "@cluster", "--size", "1MiB,4KiB"]),
+        ({**KIND, "size": "1MiB", "ranks": 8}, [*KIND_WORDS, "--size", "1MiB", "--ranks", "8"]),
         ({"cluster": "@cluster", "size": "64KiB", "ranks": [2, 4], "bandwidth": 1.25e9, "latency": 1e-5},
          ["-c", "@cluster", "--size", "64KiB", "--ranks", "2,4", "--bandwidth", "10Gbit/s", "--latency", "10us"]),
     ],
@@ -344,7 +350,7 @@ def test_every_collective_has_its_time(collective, documents, files):
     assert times.to_dict() == json.loads(run("whatif", collective, "-c", files["cluster"], "--ranks", 4, *words, "--json").stdout)
 
 
-@pytest.mark.parametrize("what", ["strategies", "compressors", "cost-models", "models"])
+@pytest.mark.parametrize("what", ["strategies", "compressors", "cost-models", "networks", "models"])
 def test_lists_are_those_of_the_command(what):
     listing = getattr(linerate, what.replace("-", "_"))()
     assert listing.to_dict() == json.loads(run("list", what, "--json").stdout)

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import linerate.torch as lt
 from linerate.torch import _core
-from uses import Mlp, build, loss_of, refused, require_equal, rows, use
+from uses import KEEPS, STRATEGIES, Mlp, TorchDDP, build, loss_of, refused, require_equal, rows, use
 
 SCALES = (64.0, 64.0, 4096.0, 0.125, 1.0, 65536.0, 2.0, 2.0)
 OVERFLOWS = (0, 3)  # steps in which a rank's gradients are not finite
@@ -99,6 +99,48 @@ def scalers_change_nothing_of_what_compressors_keep():
             plain = train(f"ddp+{codec}", "step", False, micros=micros, make=make)
             for way in ("step", "finish", "given"):
                 require_equal(f"{codec}, {way}, {micros} backward passes", train(f"ddp+{codec}", way, True, micros=micros, make=make), plain)
+
+
+@use
+def dense_strategies_under_a_scaler_are_ddp():
+    """Overflows as f16 has them: the scale begins too high, grows until it overflows again, and one rank has a batch without a
+    number in between. Weights are DDP's after each step and so are scales, by the code for devices and without."""
+    def run(wrap, way):
+        model = build(Mlp)
+        dp = wrap(model)
+        opt = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=2)
+        found = []
+        for step in range(24):
+            x, y = rows(step)
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = loss_of(dp(x), y)
+            spoilt = step == 15 and dist.get_rank() == 1
+            scaler.scale(loss * float("nan") if spoilt else loss).backward()
+            if way == "step":
+                dp.step(opt, scaler=scaler)
+            else:
+                dp.finish()
+                scaler.unscale_(opt)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+                scaler.step(opt)
+                scaler.update()
+                opt.zero_grad(set_to_none=way == "finish")
+            dp.settle()
+            found += [(f"scale after step {step}", torch.tensor(scaler.get_scale()))]
+            found += [(f"{n} after step {step}", p.detach().clone()) for n, p in model.named_parameters()]
+        dp.close()
+        scales = [value.item() for name, value in found if name.startswith("scale")]
+        falls = [step for step in range(1, len(scales)) if scales[step] < scales[step - 1]]
+        assert scales[0] == 2.0**23 and 15 in falls and falls[-1] > 16, scales  # some at first, in between, by growth
+        return found
+
+    for way in ("step", "finish", "finish, to zeros"):
+        want = run(TorchDDP, way)
+        for strategy in STRATEGIES:
+            for group in (None, dist.group.WORLD):
+                got = run(lambda model: lt.DataParallel(model, strategy=strategy, device_group=group, most_above_ddp=KEEPS), way)
+                require_equal(f"{strategy}, {way}, {'on the CPU' if group is None else 'enqueued'}", got, want)
 
 
 @use

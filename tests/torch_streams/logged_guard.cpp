@@ -40,7 +40,8 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device d) const override { return as_stream(d, stream_of(d)); }
   c10::Stream getDefaultStream(c10::Device d) const override { return as_stream(d, 0); }
-  c10::Stream getNewStream(c10::Device d, int) const override {
+  c10::Stream getNewStream(c10::Device d, int priority) const override {
+    guard_log().priorities.push_back(priority);
     return as_stream(d, ++guard_log().streams_made);
   }
   c10::Stream exchangeStream(c10::Stream s) const override {

@@ -40,6 +40,7 @@ struct GuardLog {
   double device_ms = 0;            // on the device's clock; a mark that is set now is over then
   bool marks_wait = false;         // until the host waits for them
   c10::StreamId streams_made = 0;  // on all devices; the default ones exist
+  std::vector<int> priorities;     // of these
 };
 
 /// What was asked since the last forget_guard_calls().

@@ -80,13 +80,18 @@ StreamCall::Kind kind_of(const GuardCall& call) {
 std::vector<Asked> asked_of_device(const std::shared_ptr<const exec::StreamProgram>& program,
                                    c10::DeviceIndex index) {
   forget_guard_calls();
-  torch_streams::TorchStreamDevice device(logged_device(index), program->lanes.count(),
-                                          logged_work(*program->plan));
+  const exec::LaneStreams& lanes = program->lanes;
+  torch_streams::TorchStreamDevice device(logged_device(index), lanes.count(),
+                                          logged_work(*program->plan), lanes.of_network());
   exec::StreamRunner runner(program, device);
   run_steps(runner, *program->plan);
   std::map<c10::StreamId, exec::StreamId> lane_of{{-1, -1}};
-  for (exec::StreamId s = 0; s < static_cast<exec::StreamId>(program->lanes.count()); ++s)
+  for (exec::StreamId s = 0; s < static_cast<exec::StreamId>(lanes.count()); ++s) {
     EXPECT_TRUE(lane_of.emplace(device.stream(s).id(), s).second) << "two lanes in one stream";
+    if (s == exec::LaneStreams::kComputeStream) continue;
+    const bool is_urgent = lanes.name(s).starts_with("network");
+    EXPECT_EQ(guard_log().priorities.at(to_index(s - 1)), is_urgent ? -1 : 0) << lanes.name(s);
+  }
   std::vector<Asked> all;
   Points points;
   for (const GuardCall& c : guard_log().calls) {

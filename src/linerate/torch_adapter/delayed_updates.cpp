@@ -20,6 +20,8 @@ void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
     if (std::find(to.arrivals.begin(), to.arrivals.end(), arrival) == to.arrivals.end())
       to.arrivals.push_back(arrival);
   to.infinite = from.infinite;
+  if (to.arrays.empty() || !to.arrays.back().is_same(from.arrays.at(0)))
+    to.arrays.push_back(from.arrays.at(0));
   to.names.push_back(from.names[k]);
   to.parameters.push_back(from.parameters[k]);
   to.gradients.push_back(from.gradients[k]);
@@ -60,6 +62,7 @@ void DelayedUpdates::begin(exec::StepRunner& runner, std::shared_ptr<PartialUpda
   runner_ = &runner;
   buckets_ = std::move(buckets);
   done_.assign(buckets_.size(), false);
+  dropped_.clear();
   std::vector<std::vector<at::Tensor>> parts;
   memory_.clear();
   for (const ArrivingBucket& bucket : buckets_) {
@@ -152,8 +155,8 @@ void DelayedUpdates::drop_replaced(std::size_t index) {
 
 void DelayedUpdates::drop_infinite(ArrivingBucket& bucket) {
   if (!bucket.infinite.defined()) return;
-  for (at::Tensor& gradient : bucket.gradients)
-    if (gradient.defined()) gradient.masked_fill_(bucket.infinite, 0);
+  for (const at::Tensor& array : bucket.arrays)
+    if (dropped_.insert(array.const_data_ptr()).second) array.masked_fill_(bucket.infinite, 0);
 }
 
 void DelayedUpdates::settle() {

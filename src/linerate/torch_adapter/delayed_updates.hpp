@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct ArrivingBucket {
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
   /// On their device, bool of no dimensions: whether the gradients count as zero. Undefined: no.
   at::Tensor infinite = {};
+  std::vector<at::Tensor> arrays = {};  // then: of which they are views
   /// Between arrival and update; empty: nothing.
   Preparation prepare = {};
 };
@@ -71,7 +73,7 @@ class DelayedUpdates {
   std::int64_t moment() const;
   void end_update(std::size_t bucket, std::int64_t start, std::int64_t end);
   void drop_replaced(std::size_t bucket);
-  static void drop_infinite(ArrivingBucket& bucket);
+  void drop_infinite(ArrivingBucket& bucket);
 
   exec::Recorder* recorder_;
   exec::StepRunner* runner_ = nullptr;
@@ -79,6 +81,7 @@ class DelayedUpdates {
   std::vector<ArrivingBucket> buckets_;
   std::vector<std::vector<const void*>> memory_;  // of their parameters at begin()
   std::vector<bool> done_;
+  std::set<const void*> dropped_;  // arrays of this step that drop_infinite() has seen
   std::atomic<std::size_t> left_ = 0;
   std::exception_ptr failure_;
   std::shared_ptr<PartialUpdates> optimizer_;

@@ -1,16 +1,25 @@
 #include "linerate/torch_adapter/finite_parts.hpp"
 
-#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <limits>
 
 namespace linerate::torch_adapter {
 
+/// The largest magnitude of an array is infinite or NaN if an element is.
+at::Tensor any_infinite(const std::vector<at::Tensor>& arrays) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<at::Tensor> largest;
+  for (const at::Tensor& array : arrays)
+    if (array.numel() > 0) largest.push_back(at::linalg_vector_norm(array, kInfinity));
+  if (largest.empty()) return at::zeros({}, arrays.at(0).options().dtype(at::kBool));
+  return at::stack(largest).lt(kInfinity).all().logical_not();
+}
+
 void FiniteParts::write(const at::Tensor& flags) {
-  at::Tensor finite;
-  for (const at::Tensor& part : parts_) {
-    const at::Tensor here = at::isfinite(part).all();
-    finite = finite.defined() ? finite.logical_and(here) : here;
-  }
-  if (finite.defined()) flags.select(0, 0).copy_(finite.logical_not());
+  if (!parts_.empty()) flags.select(0, 0).copy_(any_infinite(parts_));
   parts_.clear();
 }
 

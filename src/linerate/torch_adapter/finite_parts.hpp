@@ -8,6 +8,10 @@
 
 namespace linerate::torch_adapter {
 
+/// Whether an element of an array is infinite or a NaN: bool, of no dimensions, where the arrays are,
+/// one or more of them, of any real types. Reads each of them once, by one operator.
+at::Tensor any_infinite(const std::vector<at::Tensor>& arrays);
+
 /// Of a decoupled exchange on a device. After the reduce-scatters each rank has its part of every
 /// sum; the step's flags, which travel before anything is gathered, tell the others whether those
 /// are finite. All is enqueued in the current stream, that of the collectives.

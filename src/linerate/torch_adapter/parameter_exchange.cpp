@@ -168,7 +168,7 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
                                                     communicator_.size(), options.seed);
   });
   coding_ = enqueued_.get();
-  tensors_.enqueue_only(*enqueued_);
+  tensors_.enqueue_only(*enqueued_, communicator_.rank(), options.preconditioner != nullptr);
   if (options.preconditioner)
     KfacInside::preconditioner(*options.preconditioner).set_enqueues(true);
 }
@@ -237,6 +237,7 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   tensors_.begin_step(communicator_.size(), samples);
   compression().begin_step();
   compression().begin_dense(plan.variants[to_index(index)], shapes_);
+  if (streams_) streams_->check_sums(tensors_.looks_for_infinite() && !tensors_.compresses());
   if (curvature_) curvature_->begin_round();
   count_.report_again();
   uses_.report_again();
@@ -347,6 +348,7 @@ std::vector<ArrivingBucket> ParameterExchange::arriving() {
     ArrivingBucket& bucket = buckets.emplace_back();
     bucket.arrivals = {runner_->current(i)};
     bucket.infinite = infinite;
+    bucket.arrays = {memory_.values(b)};
     const doc::Payload& payload = graph.payloads[to_index(b)];
     for (std::int32_t m = payload.begin; m < payload.end; ++m) {
       const auto position = to_index(graph.members[to_index(m)]);

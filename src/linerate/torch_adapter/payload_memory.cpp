@@ -3,6 +3,8 @@
 #include <ATen/Dispatch.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/core/DimVector.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
@@ -20,6 +22,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/large_pages.hpp"
 #include "linerate/torch_adapter/element_type.hpp"
+#include "linerate/torch_adapter/finite_parts.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -86,6 +89,7 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
   members_ = graph.members;
   values_.clear();
   slots_.assign(parameter_at.size(), {});
+  bucket_of_.assign(parameter_at.size(), -1);
   for (const doc::Payload& bucket : buckets) {
     const at::Tensor& values =
         values_.emplace_back(zeros(bucket.padded, bucket.dtype, device_of(parameter_at)));
@@ -93,6 +97,7 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
     for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
       const auto position = to_index(members_[to_index(m)]);
       const Parameter& like = *parameter_at[position];
+      bucket_of_[position] = static_cast<std::int32_t>(values_.size()) - 1;
       // Not as_strided(): optimizers detach_() gradients in zero_grad(), which autograd refuses for
       // views.
       slots_[position] = at::zeros({0}, values.options());
@@ -132,12 +137,6 @@ void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, doubl
     at::mul_out(slots_[i], gradient, c10::scalar_to_tensor(scale));
 }
 
-void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient,
-                        const at::Tensor& scale) {
-  sources_[to_index(position)] = {};
-  at::mul_out(slots_[to_index(position)], gradient, scale);
-}
-
 void PayloadMemory::add_zeros(std::int32_t position) {
   sources_[to_index(position)] = {};
   slots_[to_index(position)].zero_();
@@ -159,20 +158,52 @@ at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {
   return own;
 }
 
-at::Tensor PayloadMemory::move_out(std::int32_t position, const at::Tensor& scale) {
-  at::Tensor own = slots_[to_index(position)].clone();
-  slots_[to_index(position)].mul_(scale);
-  return own;
+void PayloadMemory::note(std::int32_t position, const at::Tensor& gradient,
+                         const at::Tensor& scale) {
+  const at::Tensor& slot = view(position);
+  Filling& filling = fillings_[bucket_of_[to_index(position)]];
+  filling.scale = scale;
+  if (!gradient.defined()) return filling.zeros.push_back(slot);
+  if (is_view(position, gradient)) return;
+  const bool is_alike = gradient.scalar_type() == slot.scalar_type() &&
+                        gradient.strides() == slot.strides() && !gradient.is_neg();
+  if (!is_alike) return static_cast<void>(filling.converts.emplace_back(slot, gradient));
+  filling.into.push_back(slot);
+  filling.from.push_back(gradient);
 }
 
-at::Tensor PayloadMemory::drop_infinite(const at::Tensor& too) {
-  at::Tensor infinite = too;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const at::Tensor here = at::isfinite(values_[b]).all().logical_not();
-    infinite = infinite.defined() ? infinite.logical_or(here) : here;
-  }
-  for (std::size_t b = 0; b < buckets_.size(); ++b) values_[b].masked_fill_(infinite, 0);
-  return infinite;
+void PayloadMemory::note_more(std::int32_t position, const at::Tensor& more, double weight) {
+  const at::Tensor& slot = view(position);
+  fillings_[bucket_of_[to_index(position)]].more.push_back({slot, more.view(slot.sizes()), weight});
+}
+
+void PayloadMemory::note_copies(std::int32_t payload, std::vector<at::Tensor> into,
+                                std::vector<at::Tensor> from) {
+  Filling& filling = fillings_[payload];
+  filling.into = std::move(into);
+  filling.from = std::move(from);
+}
+
+/// The gradients' scale multiplies all of the bucket in one pass: elements between and after them
+/// are zeros.
+void PayloadMemory::fill(std::int32_t payload) {
+  const auto at = fillings_.find(payload);
+  if (at == fillings_.end()) return;
+  const Filling filling = std::move(at->second);
+  fillings_.erase(at);
+  if (!filling.into.empty()) at::_foreach_copy_(filling.into, filling.from);
+  for (const auto& [slot, gradient] : filling.converts) slot.copy_(gradient);
+  if (!filling.zeros.empty()) at::_foreach_zero_(filling.zeros);
+  if (filling.scale.defined()) values(payload).mul_(filling.scale);
+  for (const Filling::More& more : filling.more) more.slot.add_(more.values, more.weight);
+}
+
+at::Tensor PayloadMemory::is_infinite() const {
+  return any_infinite({values_.begin(), values_.begin() + std::ssize(buckets_)});
+}
+
+void PayloadMemory::drop_if(const at::Tensor& none) {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) values_[b].masked_fill_(none, 0);
 }
 
 std::int32_t PayloadMemory::encoded_of(std::int32_t bucket) const {
@@ -191,6 +222,7 @@ at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
 /// Infinities and NaNs stay what they are. Where values may be read the rare case is looked for
 /// first.
 void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks, bool may_read) {
+  fill(bucket);
   const at::Tensor& values = values_[to_index(bucket)];
   at::Tensor& encoded = encoded_values(bucket);
   if (ranks && encoded.scalar_type() == at::kHalf) {

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -37,6 +38,7 @@ class PayloadMemory : public exec::Payloads {
   void forget(SlotOrder order) {
     order_ = order;
     graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(), others_.clear();
+    fillings_.clear();
   }
 
   /// Whether a gradient can go into its slot: dense, on its device, of the slot's shape.
@@ -45,21 +47,35 @@ class PayloadMemory : public exec::Payloads {
   /// if the sum reads it in place, and then left unchanged until release(); else written to the
   /// slot in one pass.
   void add(std::int32_t position, const at::Tensor& gradient, double scale);
-  /// The same in one pass, with a scale of no dimensions that may be known on a device alone.
-  void add(std::int32_t position, const at::Tensor& gradient, const at::Tensor& scale);
   void add_zeros(std::int32_t position);
   /// Adds weight * more, f32[elements] row by row, to what was put into the slot in this step.
   void add_more(std::int32_t position, const at::Tensor& more, double weight);
   /// The gradients that were noted down are of no use any more.
-  void release() { sources_.assign(slots_.size(), {}); }
+  void release() { sources_.assign(slots_.size(), {}), fillings_.clear(); }
   /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is
   /// scaled and sent.
   at::Tensor move_out(std::int32_t position, double scale);
-  at::Tensor move_out(std::int32_t position, const at::Tensor& scale);
-  /// Zeros for all gradients if any that has arrived is not finite, or if `too` says so (bool, of
-  /// no dimensions; undefined: no); whether it did that: bool, of no dimensions, where the buckets
+
+  // Where work is enqueued: what goes into a payload is noted down, and fill() puts it there by a
+  // few operators, in the stream of the task that takes the payload: its collective or its encode.
+
+  /// scale * gradient, which fits and is left unchanged until fill() has come to it; undefined:
+  /// zeros; the slot itself: what is in it. The scale, of no dimensions, is that of the bucket, and
+  /// may be known on the device alone; undefined: 1.
+  void note(std::int32_t position, const at::Tensor& gradient, const at::Tensor& scale);
+  /// After note(): what add_more() adds.
+  void note_more(std::int32_t position, const at::Tensor& more, double weight);
+  /// into[k], views of the payload, are to be from[k], of their type and strides.
+  void note_copies(std::int32_t payload, std::vector<at::Tensor> into,
+                   std::vector<at::Tensor> from);
+  /// Enqueues what was noted down for the payload, once; nothing: does nothing.
+  void fill(std::int32_t payload);
+
+  /// Whether any gradient that has arrived is not finite: bool, of no dimensions, where the buckets
   /// are.
-  at::Tensor drop_infinite(const at::Tensor& too);
+  at::Tensor is_infinite() const;
+  /// Zeros for all gradients if `none`, bool of no dimensions, says so.
+  void drop_if(const at::Tensor& none);
   /// The slot in the shape of its parameter; in its strides as well, if slots have the order of
   /// memory.
   const at::Tensor& view(std::int32_t position) const { return slots_[to_index(position)]; }
@@ -92,6 +108,19 @@ class PayloadMemory : public exec::Payloads {
     double scale = 1;
   };
 
+  /// What goes into a payload when it is taken.
+  struct Filling {
+    std::vector<at::Tensor> into, from;                       // of one type, alike in strides
+    std::vector<std::pair<at::Tensor, at::Tensor>> converts;  // into, from: others
+    std::vector<at::Tensor> zeros;
+    at::Tensor scale;  // of all; undefined: 1
+    struct More {
+      at::Tensor slot, values;
+      double weight;
+    };
+    std::vector<More> more;  // added then
+  };
+
   bool has_buckets_of(const doc::TaskGraph& graph) const;
   void make_buckets(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
   /// The payload that encodes a bucket, -1 if none does.
@@ -113,7 +142,9 @@ class PayloadMemory : public exec::Payloads {
   std::vector<at::Tensor> values_;                                   // by payload
   std::map<const doc::TaskGraph*, std::vector<at::Tensor>> others_;  // after the buckets'
   std::vector<at::Tensor> slots_;                                    // by position
+  std::vector<std::int32_t> bucket_of_;                              // by position
   std::vector<Source> sources_;                                      // by position
+  std::map<std::int32_t, Filling> fillings_;                         // by payload
   std::vector<bool> is_sent_as_is_;  // by position: its bucket is not encoded
 };
 

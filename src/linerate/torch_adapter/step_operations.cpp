@@ -1,7 +1,7 @@
 #include "linerate/torch_adapter/step_operations.hpp"
 
 #include <ATen/ScalarOps.h>
-#include <ATen/ops/cat.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
@@ -9,6 +9,7 @@
 #include <ATen/ops/where.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "linerate/comm/agreement.hpp"
@@ -84,6 +85,8 @@ void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
     samples_ = static_cast<double>(*samples);
     memory_.only(doc::Content::samples).fill_(*samples_);
   }
+  share_there_.reset();
+  scale_there_ = {};
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
   accepted_ = changed_ = again_ = infinite_ = false;
@@ -114,7 +117,7 @@ void StepTensors::register_with(exec::StepRunner& runner) {
     else
       memory_.decode(t.first);
   });
-  add("pack", [this](const doc::TaskGraph& g, const doc::Task& t) { pack(payload_of(g, t)); });
+  add("pack", [this](const doc::TaskGraph& g, const doc::Task& t) { pack(g, t); });
   add("unpack", [this](const doc::TaskGraph& g, const doc::Task& t) { unpack(payload_of(g, t)); });
 }
 
@@ -127,18 +130,25 @@ double StepTensors::scale(const doc::Task& task) {
   return (samples_ ? share() * ranks_ : 1) / loss_scale_.value_or(1);
 }
 
-/// The same, by what was summed on the device.
-at::Tensor StepTensors::scale_there(const doc::Task& task) {
-  if (!samples_) return c10::scalar_to_tensor(scale(task));
+/// The same, by what was summed on the device: once in a step.
+const at::Tensor& StepTensors::scale_there(const doc::Task& task) {
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
-  return keeps_units ? share_there().mul(ranks_).div(loss_scale_.value_or(1)) : share_there();
+  at::Tensor& known = scale_there_[keeps_units ? 1 : 0];
+  if (known.defined()) return known;
+  if (!samples_)
+    known = c10::scalar_to_tensor(scale(task));
+  else
+    known = keeps_units ? share_there().mul(ranks_).div(loss_scale_.value_or(1)) : share_there();
+  return known;
 }
 
 at::Tensor StepTensors::share_there() {
   if (!samples_) return c10::scalar_to_tensor(share());
+  if (share_there_.defined()) return share_there_;
   const at::Tensor all = memory_.only(doc::Content::samples).select(0, 0);
   const at::Tensor mine = at::scalar_tensor(*samples_, all.options());
-  return at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
+  share_there_ = at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
+  return share_there_;
 }
 
 double StepTensors::share() {
@@ -147,16 +157,23 @@ double StepTensors::share() {
   return all > 0 ? *samples_ / all : 0.0;
 }
 
-template <typename Scale>
-void StepTensors::put(std::int32_t position, at::Tensor& grad, const Scale& scale) {
-  if (memory_.is_view(position, grad))
-    grad = memory_.move_out(position, scale);
+void StepTensors::put(const doc::Task& task, at::Tensor& grad) {
+  if (memory_.is_view(task.first, grad))
+    grad = memory_.move_out(task.first, scale(task));
   else
-    memory_.add(position, grad, scale);
+    memory_.add(task.first, grad, scale(task));
 }
 
-/// Puts .grad, scaled, into its bucket, or has it read in place. It stays this rank's own: a
-/// later backward pass may add to it while the bucket travels; the step's flags then say so.
+/// Undefined: zeros.
+void StepTensors::note(const doc::Task& task, at::Tensor& grad) {
+  const at::Tensor sent = grad;
+  if (grad.defined() && memory_.is_view(task.first, grad)) grad = grad.clone();
+  memory_.note(task.first, sent, scale_there(task));
+}
+
+/// Puts .grad, scaled, into its bucket, or has it read in place, or copied when the bucket is taken.
+/// It stays this rank's own: a later backward pass may add to it while the bucket travels; the
+/// step's flags then say so.
 void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
   const std::int32_t position = task.first;
@@ -165,6 +182,11 @@ void StepTensors::collect(const doc::Task& task) {
   const bool fits = grad.defined() && memory_.fits(position, grad);
   if (compresses() && !enqueued_ && fits && memory_.is_sent_as_is(position))
     infinite_ = infinite_ || !is_usable(grad, loss_scale_.value_or(1));
+  at::Tensor none;
+  const auto take = [&](at::Tensor& given) {
+    if (enqueued_) return note(task, given);
+    given.defined() ? put(task, given) : memory_.add_zeros(position);
+  };
   if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
       changed_ = true;
@@ -173,13 +195,9 @@ void StepTensors::collect(const doc::Task& task) {
           "the gradient of \"{}\" is sparse; only dense gradients are exchanged: construct its "
           "module without the option sparse",
           parameters_[p].name))));
-    memory_.add_zeros(position);
-  } else if (!grad.defined()) {
-    memory_.add_zeros(position);
-  } else if (enqueued_) {
-    put(position, grad, scale_there(task));
+    take(none);
   } else {
-    put(position, grad, scale(task));
+    take(grad);
   }
   add_owed(task);
   sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
@@ -197,7 +215,9 @@ void StepTensors::add_owed(const doc::Task& task) {
                          at::kFloat);
   if (!owed.defined()) return;
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
-  memory_.add_more(task.first, owed, keeps_units ? 1 : loss_scale_.value_or(1) / ranks_);
+  const double weight = keeps_units ? 1 : loss_scale_.value_or(1) / ranks_;
+  enqueued_ ? memory_.note_more(task.first, owed, weight)
+            : memory_.add_more(task.first, owed, weight);
 }
 
 bool StepTensors::is_as_sent(std::size_t parameter) const {
@@ -220,14 +240,15 @@ bool StepTensors::buffers_fit(const doc::Payload& payload) const {
   return bytes == payload.elements;
 }
 
-void StepTensors::pack(const doc::Payload& payload) {
+void StepTensors::pack(const doc::TaskGraph& graph, const doc::Task& task) {
+  const doc::Payload& payload = payload_of(graph, task);
   if (payload.content != doc::Content::buffers) {
     if (!enqueued_) return pack_flags();  // else agree() tells most of them
     if (compresses()) enqueue_flags_packed(memory_.only(payload.content));
     return;
   }
   if (!buffers_fit(payload)) return;  // a changed model: the step will not count
-  if (enqueued_) return enqueue_buffers_packed();
+  if (enqueued_) return note_buffers(task.first);
   auto* to = static_cast<std::byte*>(memory_.only(payload.content).data_ptr());
   for (const at::Tensor& buffer : buffers_) {
     if (buffer.nbytes() > 0) std::memcpy(to, buffer.const_data_ptr(), buffer.nbytes());
@@ -244,10 +265,31 @@ void StepTensors::enqueue_flags_packed(const at::Tensor& flags) {
   infinite_flag(flags).copy_(enqueued_->found_infinite());
 }
 
-void StepTensors::enqueue_buffers_packed() {
-  std::vector<at::Tensor> parts;
-  for (const at::Tensor& buffer : buffers_) parts.push_back(bytes_in(buffer));
-  at::cat_out(memory_.only(doc::Content::buffers), parts);
+/// Views are kept while what they show lies where it did.
+void StepTensors::view_bytes_of_buffers(const at::Tensor& payload) {
+  std::vector<at::Tensor> used;
+  for (const at::Tensor& buffer : buffers_)
+    if (buffer.nbytes() > 0) used.push_back(buffer);
+  const auto lies_there = [](const at::Tensor& one, const at::Tensor& other) {
+    return one.const_data_ptr() == other.const_data_ptr();
+  };
+  if (!std::equal(used.begin(), used.end(), bytes_of_buffers_.begin(), bytes_of_buffers_.end(),
+                  lies_there)) {
+    bytes_of_buffers_.clear();
+    bytes_in_payload_.clear();
+    for (const at::Tensor& buffer : used) bytes_of_buffers_.push_back(bytes_in(buffer));
+  }
+  if (!bytes_in_payload_.empty() && lies_there(bytes_in_payload_.front(), payload)) return;
+  std::vector<std::int64_t> sizes;
+  for (const at::Tensor& bytes : bytes_of_buffers_) sizes.push_back(bytes.numel());
+  bytes_in_payload_ = payload.split_with_sizes(sizes);
+}
+
+/// Those of the other ranks travel nowhere.
+void StepTensors::note_buffers(std::int32_t payload) {
+  if (rank_ != 0 || buffer_bytes_ == 0) return;
+  view_bytes_of_buffers(memory_.values(payload));
+  memory_.note_copies(payload, bytes_in_payload_, bytes_of_buffers_);
 }
 
 void StepTensors::unpack(const doc::Payload& payload) {
@@ -263,14 +305,9 @@ void StepTensors::unpack(const doc::Payload& payload) {
 
 /// What rank 0 has sent: in a step that counts. Until then buffers are this rank's own.
 void StepTensors::enqueue_buffers_taken() {
-  if (buffer_bytes_ == 0) return;
-  const at::Tensor& from = memory_.only(doc::Content::buffers);
-  std::int64_t offset = 0;
-  for (const at::Tensor& buffer : buffers_) {
-    const auto bytes = static_cast<std::int64_t>(buffer.nbytes());
-    bytes_in(buffer).copy_(from.narrow(0, offset, bytes));
-    offset += bytes;
-  }
+  if (rank_ == 0 || buffer_bytes_ == 0) return;
+  view_bytes_of_buffers(memory_.only(doc::Content::buffers));
+  at::_foreach_copy_(bytes_of_buffers_, bytes_in_payload_);
 }
 
 /// After the step's last gradient is in its bucket: what is said now holds for all of them.
@@ -391,28 +428,39 @@ bool StepTensors::take_means(bool may_wait) {
   return false;
 }
 
+bool StepTensors::looks_for_infinite() const {
+  return enqueued_ && (drops_infinite() || enqueued_->sends_owed());
+}
+
 /// All ranks have the same means and flags, and so the same verdict. A scaler asks for it next, and
 /// waits; so does this host, and takes such a step back as the host's code does.
 bool StepTensors::enqueue_verdict(bool may_wait) {
   at::Tensor infinite;
-  if (compresses()) infinite = infinite_flag(memory_.only(doc::Content::flags)).gt(0);
-  infinite_there_ = memory_.drop_infinite(infinite);
-  if (may_wait && compresses() && loss_scale_ && infinite_there_.item<bool>()) {
+  if (looks_for_infinite()) infinite = memory_.is_infinite();
+  if (compresses())
+    infinite = infinite.logical_or(infinite_flag(memory_.only(doc::Content::flags)));
+  if (drops_infinite()) memory_.drop_if(infinite);
+  if (may_wait && compresses() && loss_scale_ && infinite.item<bool>()) {
     enqueued_->take_back();
     return true;
   }
-  infinite_late_.ask(infinite_there_);
-  enqueued_->settle(infinite_there_);
-  enqueue_buffers_taken();
+  infinite_there_ = settle_there(infinite);
   return false;
 }
 
 /// By the flags: ranks have seen their parts of the sums (FiniteParts).
 at::Tensor StepTensors::take_what_has_arrived() {
-  const at::Tensor infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);
-  infinite_late_.ask(infinite);
+  at::Tensor infinite;
+  if (looks_for_infinite()) infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);
+  return settle_there(infinite);
+}
+
+/// Whether means count as zero; undefined: they do not.
+at::Tensor StepTensors::settle_there(const at::Tensor& infinite) {
   enqueued_->settle(infinite);
   enqueue_buffers_taken();
+  if (!drops_infinite()) return {};
+  infinite_late_.ask(infinite);
   return infinite;
 }
 

@@ -45,8 +45,18 @@ class StepTensors {
 
   /// Payloads lie on a device, or are used as if they did: operations enqueue what they do and read
   /// no values. Before set_plan(); then agree() says what the step's flags say elsewhere, and
-  /// `compression`, which outlives this object, codes in place of the constructor's.
-  void enqueue_only(StreamCompression& compression) { enqueued_ = &compression; }
+  /// `compression`, which outlives this object, codes in place of the constructor's. `preconditions`:
+  /// what is kept of a step is made of its means.
+  void enqueue_only(StreamCompression& compression, int rank, bool preconditions) {
+    enqueued_ = &compression;
+    rank_ = rank;
+    preconditions_ = preconditions;
+  }
+  /// There: whether means that are not finite are taken for zero, since what is kept would carry
+  /// them on; otherwise they pass.
+  bool drops_infinite() const { return compresses() || preconditions_; }
+  /// There, in this step: whether it is looked whether its means are finite.
+  bool looks_for_infinite() const;
   /// Tells the other ranks what this one has to say of the step, and hears them: after its last
   /// gradient, over the CPU. The flags of the Plan's payloads stay zeros, but for the one that says
   /// whether a gradient was not usable: that is known on the device alone. Collective.
@@ -85,12 +95,12 @@ class StepTensors {
   /// Of a step that counts, once all means have arrived: shows them to the compressor, which may
   /// make something else of those that travel dense.
   void pass_dense_means(exec::Compression& compression);
-  /// Whether the means of a step before held values that were not finite, or a rank's gradients
-  /// ones that are not usable, once that is known: where enqueue_only() is, they were taken for
-  /// zero, all of them. Each is told once. Throws CommError if what arrived then was damaged.
+  /// Whether the means of a step before were taken for zero, all of them, as some were not finite
+  /// or a rank's gradients not usable, once that is known: where drops_infinite(). Each is told
+  /// once. Throws CommError if what arrived then was damaged.
   bool take_late_infinite();
   /// Whether all means of this step were taken for zero, there: bool, of no dimensions, where
-  /// enqueue_only() is; after take_means().
+  /// drops_infinite(); after take_means().
   const at::Tensor& infinite_there() const { return infinite_there_; }
   /// Of a step that counts, once all means have arrived: whether all of them are finite.
   bool means_are_finite() const;
@@ -99,7 +109,8 @@ class StepTensors {
   bool take_means(bool may_wait);
   void take_mean(std::size_t parameter);
   /// Where enqueue_only() is, of a step that counts, when all has arrived but its means: rank 0's
-  /// buffers are taken, and whether some mean is not finite is returned: bool, of no dimensions.
+  /// buffers are taken, and whether means are to be taken for zero is returned: bool, of no
+  /// dimensions; undefined: no.
   at::Tensor take_what_has_arrived();
   /// The weight of this rank's batch among those of all ranks.
   double share();
@@ -126,12 +137,12 @@ class StepTensors {
   };
 
   double scale(const doc::Task& task);
-  at::Tensor scale_there(const doc::Task& task);
-  template <typename Scale>
-  void put(std::int32_t position, at::Tensor& grad, const Scale& scale);
+  const at::Tensor& scale_there(const doc::Task& task);
+  void put(const doc::Task& task, at::Tensor& grad);
+  void note(const doc::Task& task, at::Tensor& grad);
   void collect(const doc::Task& task);
   void add_owed(const doc::Task& task);
-  void pack(const doc::Payload& payload);
+  void pack(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack(const doc::Payload& payload);
   void pack_flags();
   void unpack_flags();
@@ -139,9 +150,11 @@ class StepTensors {
   void hear_flags();
   void enqueue_flags_packed(const at::Tensor& flags);
   at::Tensor infinite_flag(const at::Tensor& flags) const;
-  void enqueue_buffers_packed();
+  void note_buffers(std::int32_t payload);
   void enqueue_buffers_taken();
+  void view_bytes_of_buffers(const at::Tensor& payload);
   bool enqueue_verdict(bool may_wait);
+  at::Tensor settle_there(const at::Tensor& infinite);
   void count_unused();
   bool is_used_anywhere(std::size_t parameter) const {
     return flags_[to_index(position_of_[parameter])] > 0;
@@ -152,6 +165,8 @@ class StepTensors {
   const std::vector<Parameter>& parameters_;
   std::vector<at::Tensor> buffers_;
   std::int64_t buffer_bytes_ = 0;
+  /// Where enqueue_only() is: all bytes of each buffer, and their place in the payload.
+  std::vector<at::Tensor> bytes_of_buffers_, bytes_in_payload_;
   GradientCount& count_;
   PayloadMemory& memory_;
   const exec::Compression& compression_;
@@ -161,6 +176,10 @@ class StepTensors {
   std::vector<float> flags_;               // by position, then doc::StepFlag
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   StreamCompression* enqueued_ = nullptr;  // where operations enqueue what they do
+  int rank_ = -1;                          // there
+  bool preconditions_ = false;
+  at::Tensor share_there_;                        // of this step, once it is known
+  std::array<at::Tensor, 2> scale_there_;         // likewise: of means, in gradient units
   torch_streams::LateAnswer infinite_late_;
   at::Tensor infinite_there_;
   int ranks_ = 1;

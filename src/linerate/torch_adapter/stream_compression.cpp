@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "linerate/compress/payload.hpp"
@@ -129,6 +130,7 @@ at::Tensor StreamCompression::found_infinite() const { return infinite_.any(); }
 
 void StreamCompression::settle(const at::Tensor& none) {
   LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
+  if (!none.defined()) return counted_.reset();
   bool sent = false;
   for (const auto& [name, parameter] : buckets_.tensors())
     if (counted_->contains(name))
@@ -177,16 +179,20 @@ void StreamCompression::run(const TaskGraph& graph, const Task& task) {
   const at::Tensor& values = memory_.values(task.first);
   if (task.kind == TaskKind::decode) return decode(bucket, values);
   const int round = buckets_.round_of(task);
+  memory_.fill(task.first);
   if (round == 0)
     encode(bucket, values);
   else
     encode_round(bucket, to_index(round), values);
 }
 
-/// A NaN is not at most anything.
+/// A NaN is not at most anything. A largest magnitude is one operator, and a NaN if an element is.
 void StreamCompression::check_usable(const CodedBucket& bucket, const at::Tensor& values) {
-  const at::Tensor infinite = infinite_.select(0, bucket.bucket);
-  infinite.copy_((values.abs() <= exec::kGreatestGradient).all().logical_not());
+  if (values.numel() == 0) return;
+  at::Tensor infinite = infinite_.select(0, bucket.bucket);
+  const at::Tensor largest =
+      at::linalg_vector_norm(values, std::numeric_limits<double>::infinity());
+  at::logical_not_out(infinite, largest <= exec::kGreatestGradient);
   values.masked_fill_(infinite, 0);
 }
 

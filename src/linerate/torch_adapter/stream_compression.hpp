@@ -48,6 +48,8 @@ class StreamCompression final : public exec::StepCompression {
   std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
   void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
+  /// Whether the step that has begun sends something that is owed.
+  bool sends_owed() const { return !owed_.empty(); }
   /// As exec::Compression's: f32[elements]; undefined: nothing.
   at::Tensor owed(std::int32_t position) const {
     return owed_.empty() ? at::Tensor() : owed_[to_index(position)];
@@ -63,7 +65,8 @@ class StreamCompression final : public exec::StepCompression {
   /// not usable (exec/compression.hpp). They were taken for zero. After the step's last encode.
   at::Tensor found_infinite() const;
   /// All decodes of a step that counts are enqueued: residuals and codecs are those after it, or
-  /// those before it if `none` says that there was nothing in it (bool, of no dimensions).
+  /// those before it if `none` says that there was nothing in it (bool, of no dimensions; may be
+  /// undefined if the step neither encoded nor sent what was owed).
   void settle(const at::Tensor& none);
   /// In place of settle(), of a step that was kept: it counts on no rank.
   void take_back();

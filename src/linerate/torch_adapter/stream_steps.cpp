@@ -108,8 +108,9 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
   make_parts();
   auto program = exec::make_stream_program(plan_, communicator_.rank(), inverses_);
   runner_.reset();
-  device_ = torch_streams::make_tensor_device(lies_on_, program->lanes.count(),
-                                              [this](const exec::StreamWork& work) { run(work); });
+  device_ = torch_streams::make_tensor_device(
+      lies_on_, program->lanes.count(), [this](const exec::StreamWork& work) { run(work); },
+      program->lanes.of_network());
   if (recorder_) {
     follow_device();
     recording_.emplace(*device_, *recorder_, times_, program);
@@ -258,6 +259,7 @@ std::string StreamSteps::title_of(const exec::StreamWork& work) const {
 
 void StreamSteps::exchange(const exec::StreamWork& work) {
   const doc::Task& task = work.task;
+  memory_.fill(task.first);
   const at::Tensor& array = memory_.values(task.first);
   const std::string title = title_of(work);
   const auto bytes = static_cast<std::int64_t>(array.nbytes());
@@ -313,12 +315,11 @@ void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& arr
   group_of(work.task).all_reduce(array, exec::reduction_of(*plan_, work.task), title);
 }
 
-/// Bytes that a compressor made are no parts of means: its means are checked when all are there.
 void StreamSteps::reduce_scatter(const exec::StreamWork& work, const at::Tensor& array,
                                  const std::string& title) {
   comm::TensorGroup& group = group_of(work.task);
   group.reduce_scatter(array, exec::reduction_of(*plan_, work.task), title);
-  if (!array.is_floating_point()) return;
+  if (!checks_sums_) return;
   const std::int64_t block = array.numel() / group.size();
   sums_.add(array.narrow(0, group.rank() * block, block));
 }

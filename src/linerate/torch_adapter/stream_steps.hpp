@@ -65,6 +65,8 @@ class StreamSteps final : public exec::StepRunner {
   bool in_step() const override { return in_step_; }
   const doc::TaskGraph& graph() const override;
 
+  /// Of the next steps: whether the flags of a decoupled exchange tell if a sum is not finite.
+  void check_sums(bool yes) { checks_sums_ = yes; }
   /// How often the host has waited for the device since the step began.
   std::int64_t host_waits() const { return runner_->counts().host_waits - waited_before_; }
 
@@ -107,6 +109,7 @@ class StreamSteps final : public exec::StepRunner {
   std::int64_t step_ = -1;  // of runner_
   std::int32_t variant_ = 0;
   std::string label_;
+  bool checks_sums_ = false;
   FiniteParts sums_;  // this step's
   std::int64_t waited_before_ = 0;
   bool in_step_ = false;

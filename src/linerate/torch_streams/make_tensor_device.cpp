@@ -27,9 +27,10 @@ class ImmediateDevice final : public TensorDevice {
 }  // namespace
 
 std::unique_ptr<TensorDevice> make_tensor_device(c10::Device device, std::size_t streams,
-                                                 TensorDevice::TaskWork work) {
+                                                 TensorDevice::TaskWork work,
+                                                 const std::vector<exec::StreamId>& first) {
   if (device.is_cpu()) return std::make_unique<ImmediateDevice>(std::move(work));
-  return std::make_unique<TorchStreamDevice>(device, streams, std::move(work));
+  return std::make_unique<TorchStreamDevice>(device, streams, std::move(work), first);
 }
 
 }  // namespace linerate::torch_streams

@@ -4,6 +4,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "linerate/core/error.hpp"
@@ -13,6 +14,9 @@
 namespace linerate::torch_streams {
 namespace {
 
+/// As PyTorch counts: what is less is worked off first, and every device has this.
+constexpr int kHighPriority = -1;
+
 /// Of the calling thread.
 c10::Stream current_stream_of(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -20,13 +24,18 @@ c10::Stream current_stream_of(c10::Device device) {
 
 }  // namespace
 
-TorchStreamDevice::TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work)
+TorchStreamDevice::TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work,
+                                     const std::vector<exec::StreamId>& first)
     : work_(std::move(work)) {
   devices_like(device);
   const c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Device here = device.has_index() ? device : guard.getDevice();
   streams_.push_back(guard.getStream(here));
-  while (streams_.size() < streams) streams_.push_back(guard.getNewStream(here));
+  while (streams_.size() < streams) {
+    const auto next = static_cast<exec::StreamId>(streams_.size());
+    const bool is_first = std::find(first.begin(), first.end(), next) != first.end();
+    streams_.push_back(guard.getNewStream(here, is_first ? kHighPriority : 0));
+  }
 }
 
 void TorchStreamDevice::enqueue(exec::StreamId stream, const exec::StreamWork& work) {

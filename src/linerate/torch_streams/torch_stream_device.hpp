@@ -23,9 +23,11 @@ namespace linerate::torch_streams {
 class TorchStreamDevice final : public TensorDevice {
  public:
   /// The compute stream is the one that is current now; `streams` - 1 others are new. A device
-  /// without an index is the current one of its type. Throws DeviceError if it has no streams, or
-  /// this PyTorch does not know it.
-  TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work);
+  /// without an index is the current one of its type. Those in `first` have high priority: as soon
+  /// as a part of the device is free, it goes to their work. Throws DeviceError if it has no
+  /// streams, or this PyTorch does not know it.
+  TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work,
+                    const std::vector<exec::StreamId>& first = {});
 
   c10::Stream stream(exec::StreamId stream) const { return streams_.at(to_index(stream)); }
 

@@ -45,9 +45,9 @@ class DataParallel(torch.nn.Module):
     and `levenberg_marquardt` are lt.KFAC's, and of no use to other strategies.
     `record`: so many steps are kept for report(), once the plan is final.
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
-    itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and gradients that are
-    not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU). `inverses_at_once`: how many
-    inverses of K-FAC of this rank a device computes at once.
+    itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and under a compressor or
+    K-FAC gradients that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
+    `inverses_at_once`: how many inverses of K-FAC of this rank a device computes at once.
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
@@ -181,7 +181,7 @@ class DataParallel(torch.nn.Module):
             self._core.forget_cleared_scale()
 
     def _spoil(self):
-        """Gradients were thrown away, or those of a step before taken for zero: whichever optimizer a scaler steps, it has to hear of it."""
+        """Gradients were thrown away, or under K-FAC those of a step before taken for zero: whichever optimizer a scaler steps, it has to hear of it."""
         for p in self._members.all:
             if p.requires_grad and id(p) in self._members.exchanged:
                 p.grad = torch.full_like(p, float("inf"))

@@ -32,7 +32,10 @@ void LaneStreams::open_lanes(const doc::Plan& plan, std::int32_t rank) {
       const bool sends = task.resource == doc::Resource::network;
       StreamId& stream = sends ? of_group[to_index(task.group)] : of_lane[to_index(task.resource)];
       const std::string lane(name_of(task.resource));
-      if (stream < 0) stream = open(sends ? lane + " " + group.name : lane);
+      if (stream < 0) {
+        stream = open(sends ? lane + " " + group.name : lane);
+        if (sends) of_network_.push_back(stream);
+      }
       of_task.back() = stream;
     }
   }

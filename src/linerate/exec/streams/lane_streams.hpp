@@ -31,6 +31,8 @@ class LaneStreams {
 
   /// Those of the compute lane, its own first.
   const std::vector<StreamId>& of_compute_lane() const { return of_compute_lane_; }
+  /// Those in which collectives are enqueued.
+  const std::vector<StreamId>& of_network() const { return of_network_; }
   bool computes(StreamId stream) const { return stream == kComputeStream || stream >= first_side_; }
   /// InverseRuns::run_of().
   std::int32_t run_of(std::int32_t variant, std::uint32_t task) const {
@@ -48,7 +50,7 @@ class LaneStreams {
   InverseRuns runs_;
   std::vector<std::string> names_;
   StreamId first_side_ = 0;
-  std::vector<StreamId> of_compute_lane_ = {kComputeStream};
+  std::vector<StreamId> of_compute_lane_ = {kComputeStream}, of_network_;
   std::vector<std::vector<StreamId>> of_task_;  // by variant
   /// By variant and stream, from first_side_ on.
   std::vector<std::vector<std::vector<std::uint32_t>>> on_side_;

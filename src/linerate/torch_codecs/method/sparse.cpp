@@ -121,7 +121,8 @@ class MsTopKTensors : public FixedEntryTensors {
   int halvings_;
 };
 
-/// Its places follow from the key alone, which the host has: it draws them, and copies 4 k bytes.
+/// Its places follow from the key alone, which the host has: it draws them, and copies 4 k bytes
+/// from memory that is pinned and of their own type: a copy that converts would wait for itself.
 class RandomKTensors : public TensorCodec {
  public:
   RandomKTensors(const Making& making, const compress::RandomKSettings& settings)
@@ -151,11 +152,12 @@ class RandomKTensors : public TensorCodec {
       return (at::arange(k_, options(at::kLong)) + start).remainder(elements());
     }
     const compress::DistinctIndices scattered(key, n);
-    const at::Tensor index = at::empty({k_}, at::kInt);
+    const at::Tensor index =
+        at::empty({k_}, at::TensorOptions(at::kInt).pinned_memory(!device().is_cpu()));
     auto* to = index.data_ptr<std::int32_t>();
     for (std::int64_t j = 0; j < k_; ++j)
       to[j] = static_cast<std::int32_t>(scattered.at(static_cast<std::uint64_t>(j)));
-    return index.to(device(), at::kLong, true);
+    return index.to(device(), at::kInt, true).to(at::kLong);
   }
 
   compress::Places places_;

@@ -78,7 +78,8 @@ bool StreamCompression::codes(const std::string& compressor) {
 
 void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
   std::size_t most = 0;
-  for (const TaskGraph& graph : plan->variants) most = std::max(most, graph.buckets().size());
+  if (!plan->gradient_shapes.empty())  // else nothing is encoded
+    for (const TaskGraph& graph : plan->variants) most = std::max(most, graph.buckets().size());
   const auto flags = at::TensorOptions().device(device_).dtype(at::kBool);
   infinite_ = at::zeros({static_cast<std::int64_t>(most)}, flags);
   damaged_ = at::zeros_like(infinite_);
@@ -87,8 +88,7 @@ void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
 
 void StreamCompression::begin_step() {
   LINERATE_CHECK(!counted_, "a step begun before the one before it is settled");
-  infinite_.zero_();
-  damaged_.zero_();
+  if (infinite_.numel() > 0) infinite_.zero_(), damaged_.zero_();
   owed_.clear();
 }
 

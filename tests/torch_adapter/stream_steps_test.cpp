@@ -79,8 +79,9 @@ struct Trained {
   std::int64_t host_waits = 0, rounds = 0, unused = 0;
 };
 
-/// Steps with samples that differ, gradients that accumulate, layers that nobody or one rank uses, a
-/// buffer that comes to lie elsewhere, a gradient that changes after it was sent. `device_group`: empty, or kGroup.
+/// Steps with samples that differ, gradients that accumulate, layers that nobody or one rank uses,
+/// a buffer that comes to lie elsewhere, a gradient that changes after it was sent. `device_group`:
+/// empty, or kGroup.
 Trained train(Communicator& communicator, const std::string& strategy, at::ScalarType type,
               bool adam, const std::string& device_group, int measured_steps = 3) {
   Net model;

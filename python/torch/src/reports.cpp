@@ -67,11 +67,12 @@ std::vector<Field<StepReport>> fields_of_a_step() {
       field("infinite", &StepReport::infinite,
             "bool: the strategy compresses, and a gradient of some rank held an infinity, a NaN or "
             "a magnitude above 2^64: the step was skipped on all ranks."),
-      field(
-          "late_infinite", &StepReport::late_infinite,
-          "bool, steps enqueued on a device (device_group=) under a compressor or K-FAC: the means of "
-          "an earlier step held an infinity or a NaN; they were taken for zero on all ranks, and that "
-          "step counted."),
+      field("late_infinite", &StepReport::late_infinite,
+            "bool, steps enqueued on a device (device_group=) under a compressor or K-FAC: the "
+            "means of "
+            "an earlier step held an infinity or a NaN; they were taken for zero on all ranks, and "
+            "that "
+            "step counted."),
       field("host_waits", &StepReport::host_waits,
             "int, steps enqueued on a device: how often the host waited for it."),
   };

@@ -8,8 +8,8 @@
 
 namespace linerate::torch_adapter {
 
-/// Whether an element of an array is infinite or a NaN: bool, of no dimensions, where the arrays are,
-/// one or more of them, of any real types. Reads each of them once, by one operator.
+/// Whether an element of an array is infinite or a NaN: bool, of no dimensions, where the arrays
+/// are, one or more of them, of any real types. Reads each of them once, by one operator.
 at::Tensor any_infinite(const std::vector<at::Tensor>& arrays);
 
 /// Of a decoupled exchange on a device. After the reduce-scatters each rank has its part of every

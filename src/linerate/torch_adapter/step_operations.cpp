@@ -171,9 +171,9 @@ void StepTensors::note(const doc::Task& task, at::Tensor& grad) {
   memory_.note(task.first, sent, scale_there(task));
 }
 
-/// Puts .grad, scaled, into its bucket, or has it read in place, or copied when the bucket is taken.
-/// It stays this rank's own: a later backward pass may add to it while the bucket travels; the
-/// step's flags then say so.
+/// Puts .grad, scaled, into its bucket, or has it read in place, or copied when the bucket is
+/// taken. It stays this rank's own: a later backward pass may add to it while the bucket travels;
+/// the step's flags then say so.
 void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
   const std::int32_t position = task.first;

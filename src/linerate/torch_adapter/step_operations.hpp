@@ -45,8 +45,8 @@ class StepTensors {
 
   /// Payloads lie on a device, or are used as if they did: operations enqueue what they do and read
   /// no values. Before set_plan(); then agree() says what the step's flags say elsewhere, and
-  /// `compression`, which outlives this object, codes in place of the constructor's. `preconditions`:
-  /// what is kept of a step is made of its means.
+  /// `compression`, which outlives this object, codes in place of the constructor's.
+  /// `preconditions`: what is kept of a step is made of its means.
   void enqueue_only(StreamCompression& compression, int rank, bool preconditions) {
     enqueued_ = &compression;
     rank_ = rank;
@@ -178,8 +178,8 @@ class StepTensors {
   StreamCompression* enqueued_ = nullptr;  // where operations enqueue what they do
   int rank_ = -1;                          // there
   bool preconditions_ = false;
-  at::Tensor share_there_;                        // of this step, once it is known
-  std::array<at::Tensor, 2> scale_there_;         // likewise: of means, in gradient units
+  at::Tensor share_there_;                 // of this step, once it is known
+  std::array<at::Tensor, 2> scale_there_;  // likewise: of means, in gradient units
   torch_streams::LateAnswer infinite_late_;
   at::Tensor infinite_there_;
   int ranks_ = 1;

@@ -33,7 +33,7 @@ struct ArrivingBucket {
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
   /// On their device, bool of no dimensions: whether the gradients count as zero. Undefined: no.
   at::Tensor infinite = {};
-  std::vector<at::Tensor> arrays = {};  // then: of which they are views
+  std::vector<at::Tensor> arrays = {};  // then: gradients are views of these
   /// Between arrival and update; empty: nothing.
   Preparation prepare = {};
 };

@@ -265,7 +265,7 @@ void StepTensors::enqueue_flags_packed(const at::Tensor& flags) {
   infinite_flag(flags).copy_(enqueued_->found_infinite());
 }
 
-/// Views are kept while what they show lies where it did.
+/// Views are kept until buffers or payload lie elsewhere.
 void StepTensors::view_bytes_of_buffers(const at::Tensor& payload) {
   std::vector<at::Tensor> used;
   for (const at::Tensor& buffer : buffers_)

@@ -16,6 +16,7 @@ import time
 PREFIX = "linerate-lab-"  # + pid of the run + "-" + role
 NETNS = pathlib.Path("/run/netns")
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "mpirun": "openmpi-bin"}
+LOW_DELAY = 0x10  # IPTOS_LOWDELAY
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -41,6 +42,12 @@ def ip(*args, check=True, namespace=None):
     return done.stdout
 
 
+def tc(namespace, command):
+    """Why it failed; empty if it did not."""
+    done = subprocess.run(["tc", "-n", namespace, *command.split()], capture_output=True, text=True)
+    return done.stderr.strip() if done.returncode != 0 else ""
+
+
 def address(index):
     return f"10.97.{index // 250}.{index % 250 + 1}"
 
@@ -49,10 +56,10 @@ class Links:
     """The namespaces of this run: one a rank, `switch` with the bridge, and if asked for `head`, unshaped, for what starts ranks.
 
     `bits`: of each link, a second and direction; None for as much as it carries. `burst`: of the token bucket in bytes. `queue_ms`: the queue
-    before the link, in ms of its rate."""
+    before the link, in ms of its rate. `hurries`: what is marked for low delay (IP_TOS) passes that queue, if the kernel has htb and u32."""
 
-    def __init__(self, ranks, bits, *, burst=None, queue_ms=20, mtu=1500, with_head=False):
-        self.bits, self.mtu = bits, mtu
+    def __init__(self, ranks, bits, *, burst=None, queue_ms=20, mtu=1500, with_head=False, hurries=False):
+        self.bits, self.mtu, self.hurries = bits, mtu, hurries
         if bits is not None:
             self.burst = burst or max(72 * 1024, int(bits / 8 * 0.5e-3))
             self.queue = int(bits / 8 * queue_ms * 1e-3) + self.burst
@@ -64,11 +71,20 @@ class Links:
         return f"{PREFIX}{self.run}-{role}"
 
     def shape(self, namespace, link):
-        done = subprocess.run(
-            ["tc", "-n", namespace, "qdisc", "add", "dev", link, "root", "tbf", "rate", f"{int(self.bits)}bit",
-             "burst", str(self.burst), "limit", str(self.queue)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise RuntimeError(f"tc tbf: {done.stderr.strip()}")
+        problem = tc(namespace, f"qdisc add dev {link} root handle 1: tbf rate {int(self.bits)}bit burst {self.burst} limit {self.queue}")
+        if problem:
+            raise RuntimeError(f"tc tbf: {problem}")
+        if not self.hurries:
+            return
+        for command in (f"qdisc add dev {link} parent 1:1 handle 2: htb default 2",
+                        f"class add dev {link} parent 2: classid 2:1 htb rate 1000gbit quantum 60000 prio 0",
+                        f"class add dev {link} parent 2: classid 2:2 htb rate 1000gbit quantum 60000 prio 1",
+                        f"qdisc add dev {link} parent 2:2 bfifo limit {self.queue}",
+                        f"filter add dev {link} parent 2: protocol ip u32 match ip tos {LOW_DELAY:#x} 0x1e flowid 2:1"):
+            if tc(namespace, command):  # one queue for all again
+                self.hurries = False
+                tc(namespace, f"qdisc del dev {link} parent 1:1")
+                return
 
     def plug(self, namespace, index, shaped):
         port = f"p{index}"

@@ -118,6 +118,22 @@ def test_codecs_and_kfac_are_calibrated_on_the_device(job, document):
     assert cluster["second_order"]["device"] == "cpu" and cluster["second_order"]["batches"] and cluster["collectives"]
 
 
+def test_what_hosts_tell_each_other_passes_what_devices_exchange():
+    """On shaped links that are full: by the median of 20 collectives of linerate's own, before a DataParallel exchanges by a device_group and after."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    import shaped_links
+    if shaped_links.missing_for_links("ip", "tc", "nsenter"):
+        pytest.skip("no namespaces here")
+    done = subprocess.run([ROOT / "tools/gpu-lab", "run", "--device", "cpu", "--rate", "100Mbit/s", "--", sys.executable, HERE / "full_links.py"],
+                          capture_output=True, text=True, timeout=120)
+    if "no namespaces" in done.stderr or "one queue for all" in done.stdout:
+        pytest.skip(done.stderr + done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, after = map(float, re.search(r"before ([0-9.]+) ms, after ([0-9.]+) ms", done.stdout).groups())
+    assert before > 10, "the links were not full"
+    assert after < before / 2
+
+
 def test_what_a_device_is_refused_for_is_said_so():
     """By linerate's own words about tensors that are on none of the CPU's memory."""
     import linerate.torch as lt

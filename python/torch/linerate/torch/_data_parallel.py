@@ -75,6 +75,8 @@ class DataParallel(torch.nn.Module):
         parameters, held = self._members.parameters, self._members.buffers
         if device_group is None and any(p.device.type not in ("cpu", "meta") for _, p in parameters):
             device_group = _world.group_of(process_group)
+        if device_group is not None:
+            _world.hurry(process_group)
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, accumulate=accumulate, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)

@@ -13,6 +13,7 @@ row), table.txt (what is printed), measured.csv, table_RATE.csv and the traces, 
 
 Then `linerate calibrate --device` times codecs, factors, inverses and directions on the device, alone on it: calibrated.json, a Cluster
 with the unshaped job's table of all-reduces. That needs linerate-torch next to the command, built with a LibTorch for the device.
+--parts does some of this: `--parts predict --out FOLDER` predicts what another machine has measured. --add keeps what the folder has.
 Exit status 1 if a contender fails or weights that have to be DDP's are not. Bounds that are missed are said, and are no failure.
 """
 import csv
@@ -33,6 +34,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BATCHES = {"resnet50": 32, "vgg16-imagenet": 24, "bert": 8}  # samples a rank as ../shared/gpu has them, else 8
 DDP_CONFIGURATION = "ddp bucket_cap_mb=25 gradient_as_bucket_view"  # as measured.csv names contenders.DDP
+PARTS = ("measure", "calibrate", "predict")
 LARGEST_DIFFERENCE = 1e-6  # of weights from DDP's, relative, on more than two ranks; two add the same numbers
 
 
@@ -48,6 +50,9 @@ def add_options(parser):
     parser.add_argument("--kaisa", type=pathlib.Path, default=ROOT.parent / "shared/peers", help="the folder that holds kfac/ of gpauloski/kfac-pytorch")
     parser.add_argument("--linerate", type=pathlib.Path, default=ROOT / "build/release/linerate", help="the command that predicts and calibrates")
     parser.add_argument("--codecs", help="compressors that it calibrates on the device (all; on CPUs fp16)")
+    parser.add_argument("--trace", nargs="+", default=[], metavar="NAME", help="contenders of --only whose steps are recorded at each rate, too")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="what is done (all); without measure, of what --out has")
+    parser.add_argument("--add", action="store_true", help="to the results that --out has")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (bench/results/gpu/DATE_DEVICE; on CPUs build/gpu-lab)")
 
 
@@ -56,9 +61,16 @@ def tag_of(rate):
     return "un" if rate == UNSHAPED else rate.removesuffix("bit/s")
 
 
+def folder_of(devices):
+    """Where results go if nothing is said."""
+    if not devices:
+        return ROOT / "build/gpu-lab"
+    return ROOT / "bench/results/gpu" / f"{datetime.date.today()}_{re.sub(r'[^A-Za-z0-9]+', '-', devices[0]).strip('-').lower()}"
+
+
 def job_of(o, model, rate, lab, folder):
     return {"set": "gpus", "model": model, "device": o.device, "batch": o.batch or BATCHES.get(model, 8), "lr": 0.01, "rounds": o.rounds,
-            "steps": o.steps, "loss_steps": o.loss_steps, "endure": o.endure, "names": o.only, "kaisa": str(o.kaisa), "record": str(folder),
+            "steps": o.steps, "loss_steps": o.loss_steps, "endure": o.endure, "names": o.only, "trace": o.trace, "kaisa": str(o.kaisa), "record": str(folder),
             "tag": tag_of(rate), "bits": lab.place.bits, "result": str(lab.folder / "result.json")}
 
 
@@ -76,7 +88,7 @@ def provenance(result, place):
     """What a row is worth nothing without."""
     return {"device": result["device"], "gpus": len(place.devices), "versions": {**result["versions"], "kernel": platform.release()},
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "commit": output_of("git", "rev-parse", "HEAD") or None, "changed": bool(output_of("git", "status", "--porcelain", "--untracked-files=no"))}
+            "commit": output_of("git", "rev-parse", "HEAD") or os.environ.get("LINERATE_COMMIT"), "changed": bool(output_of("git", "status", "--porcelain", "--untracked-files=no"))}
 
 
 class Results:
@@ -85,11 +97,20 @@ class Results:
     def __init__(self, o):
         self.out, self.document, self.lines, self.measured = o.out, {"format": 1, "jobs": [], "calibration": None, "predictions": []}, [], []
         self.problems, self.missed = [], []
+        if (o.add or "measure" not in o.parts) and o.out and (o.out / "results.json").exists():
+            self.load()
+
+    def load(self):
+        """What a run before this one has written to the folder."""
+        self.document = json.loads((self.out / "results.json").read_text())
+        self.lines = (self.out / "table.txt").read_text().splitlines()
+        with (self.out / "measured.csv").open(newline="") as file:
+            self.measured = list(csv.reader(file))[1:]
+        for job in self.document["jobs"]:
+            self.judge(job)
 
     def folder_for(self, place):
-        if self.out is None:
-            name = re.sub(r"[^A-Za-z0-9]+", "-", place.devices[0]).strip("-").lower() if place.devices else None
-            self.out = ROOT / "bench/results/gpu" / f"{datetime.date.today()}_{name}" if name else ROOT / "build/gpu-lab"
+        self.out = self.out or folder_of(place.devices)
         self.out.mkdir(parents=True, exist_ok=True)
         return self.out.resolve()
 
@@ -100,17 +121,23 @@ class Results:
     def add(self, job, rate, result, place):
         rows = rows_of(result, ON_GPUS, rate if is_stated_for(job, place) else None)
         about = provenance(result, place)
-        where = f"{job['model']}, {rate}"
         self.document["jobs"].append({"model": job["model"], "rate": rate, "ranks": place.ranks, "batch": job["batch"], "rounds": job["rounds"],
-                                      "steps": job["steps"], "place": place.words(), "missing": place.missing, **about, "rows": rows})
-        self.print(f"{where}, batch {job['batch']}, {place.words()}; {about['device']}, torch {about['versions']['torch']}, "
+                                      "steps": job["steps"], "place": place.words(), "missing": place.missing, **about, "rows": rows,
+                                      "traces": result["traces"]})
+        self.print(f"{job['model']}, {rate}, batch {job['batch']}, {place.words()}; {about['device']}, torch {about['versions']['torch']}, "
                    f"commit {(about['commit'] or '?')[:8]}{' and changes' if about['changed'] else ''}, {about['date']}")
         for row in rows:
             for line in lines_of(row, width=max(len(r["contender"]) for r in rows)):
                 self.print(line)
-        self.missed += [f"{where}: {one}" for one in missed(rows)]
-        self.problems += [f"{where}: {one}" for one in unsound(rows, place.ranks)]
+        for name, words in result["traces"].items():
+            self.print(f"  a trace of {name}: {words}")
+        self.judge(self.document["jobs"][-1])
         self.measured += measured_rows(job, rate, result, place.ranks)
+
+    def judge(self, job):
+        where = f"{job['model']}, {job['rate']}"
+        self.missed += [f"{where}: {one}" for one in missed(job["rows"])]
+        self.problems += [f"{where}: {one}" for one in unsound(job["rows"], job["ranks"])]
 
     def write(self):
         (self.out / "results.json").write_text(json.dumps(self.document, indent=1) + "\n")
@@ -175,12 +202,8 @@ def predict(o, results):
         found.unlink()
 
 
-def peers(o, open_lab, tell):
-    """Measures and prints; `open_lab(rate)` makes the Lab of a job. Returns the exit status."""
-    unknown = [name for name in o.only if name not in ON_GPUS]
-    if unknown:
-        sys.exit(f"gpu-lab: --only: expected some of {'; '.join(ON_GPUS)}, found {unknown[0]}")
-    results = Results(o)
+def measure(o, results, open_lab, tell):
+    """A job for each model and rate; what one has measured is written when it ends."""
     for model in o.model:
         for rate in o.rates:
             with open_lab(rate) as lab:
@@ -189,19 +212,40 @@ def peers(o, open_lab, tell):
                     results.print(f"{model}, {rate}: left out: {'; '.join(lab.place.missing)}")
                     continue
                 job = job_of(o, model, rate, lab, results.folder_for(lab.place))
-                status = lab.run([o.python, HERE / "peers_rank.py", json.dumps(job)], o.limit)
-                written = pathlib.Path(job["result"])
-                if written.exists():  # also if it ended badly afterwards
-                    results.add(job, rate, json.loads(written.read_text()), lab.place)
-                if status != 0:
-                    results.problems.append(f"{model}, {rate}: ended with {status}")
-                results.write()
+                status = "a signal"
+                try:
+                    status = lab.run([o.python, HERE / "peers_rank.py", json.dumps(job)], o.limit)
+                finally:  # what it has measured is kept, also if it ended badly or this program is ended
+                    written = pathlib.Path(job["result"])
+                    if written.exists():
+                        results.add(job, rate, json.loads(written.read_text()), lab.place)
+                    if status != 0:
+                        results.problems.append(f"{model}, {rate}: ended with {status}")
+                    results.write()
+
+
+def peers(o, open_lab, tell):
+    """Measures and prints; `open_lab(rate)` makes the Lab of a job. Returns the exit status."""
+    for option, names in (("--only", o.only), ("--trace", o.trace)):
+        unknown = [name for name in names if name not in ON_GPUS]
+        if unknown:
+            sys.exit(f"gpu-lab: {option}: expected some of {'; '.join(ON_GPUS)}, found {unknown[0]}")
+    results = Results(o)
+    if "measure" in o.parts:
+        measure(o, results, open_lab, tell)
+    elif not results.measured:
+        sys.exit(f"gpu-lab: {o.out or '--out'}: expected a folder with results.json that peers has written; name it by --out")
     if results.measured:
-        calibrate(o, results)
-        results.write()
-        predict(o, results)
+        if "calibrate" in o.parts:
+            calibrate(o, results)
+            results.write()
+        if "predict" in o.parts:
+            predict(o, results)
         results.print(f"bounds missed or not told apart: {'; '.join(results.missed) or 'none'}")
         results.print(f"problems: {'; '.join(results.problems) or 'none'}")
         results.write()
         print(f"written: {os.path.relpath(results.out)}")
+    calibrated = results.document["calibration"]
+    if o.parts == ["calibrate"] and (calibrated is None or calibrated["exit"] != 0):
+        return 1
     return 1 if results.problems or not results.measured else 0

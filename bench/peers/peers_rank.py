@@ -105,6 +105,7 @@ class Comparison:
     def __init__(self, job, device):
         self.job, self.device, self.meet = job, device, dist.new_group(backend="gloo")
         self.lines, self.trainings, self.left_out, self.difference, self.losses = SETS[job["set"]], {}, {}, {}, {}
+        self.traces = {}
 
     def gathered(self, value):
         values = [None] * dist.get_world_size()
@@ -153,6 +154,7 @@ class Comparison:
             for t in turns:
                 t.block(self.job["steps"], self.meet)
             turns.append(turns.pop(0))
+            self.write([])  # the job may come to its limit
 
     def endure(self):
         """`endure` steps more of linerate's exact contenders: a job that hangs is ended by its limit."""
@@ -174,13 +176,25 @@ class Comparison:
         recordings.trace(self.trainings[DDP].step, self.device, folder / f"{job['model']}_{tag}_r{rank}.json.gz")
         return recordings.alone(plain.step, self.device, max(4, job["steps"]))
 
+    def trace(self):
+        """Some steps of those that `trace` names, K-FAC's first the one with inverses; what rank 0's trace says of each."""
+        for name in (name for name in self.job["trace"] if name in self.trainings):
+            t = self.trainings[name]
+            t.run((-t.taken - recordings.UNTRACED) % t.line.period)
+            slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+            path = pathlib.Path(self.job["record"]) / f"{self.job['model']}_{self.job['tag']}_{slug}_r{dist.get_rank()}.json.gz"
+            recordings.trace(t.step, self.device, path, steps=3)
+            self.traces[name] = recordings.words_of(path)
+
     def write(self, alone):
         """On rank 0, to the file that the job names."""
         rows = {name: {"blocks": t.blocks, "loss": self.losses.get(name), "difference": self.difference.get(name),
                        "endured": t.endured, **running(t)} for name, t in self.trainings.items()}
-        result = {"rows": rows, "left_out": self.left_out, "alone": alone, "versions": versions(), "device": name_of(self.device)}
+        result = {"rows": rows, "left_out": self.left_out, "alone": alone, "traces": self.traces, "versions": versions(), "device": name_of(self.device)}
         if dist.get_rank() == 0:
-            pathlib.Path(self.job["result"]).write_text(json.dumps(result))
+            part = pathlib.Path(self.job["result"] + ".part")
+            part.write_text(json.dumps(result))
+            part.replace(self.job["result"])  # a whole one at any time
 
 
 def running(training):
@@ -251,8 +265,12 @@ def main():
     comparison.admit_all()
     comparison.warm_up()
     comparison.measure()
-    alone = comparison.record() if job.get("record") else []
-    comparison.write(alone)
+    alone = []
+    if job.get("record"):
+        alone = comparison.record()
+        comparison.write(alone)
+        comparison.trace()
+        comparison.write(alone)
     if job["endure"]:
         comparison.endure()
         comparison.write(alone)

@@ -160,7 +160,7 @@ class Calibration(Bare):
     """Of the device, by a command that says what it was asked for."""
 
     def calibrated(self, device="cuda", command="echo asked: $@", codecs=None, has_table=True, limit=60):
-        results = gpu_peers.Results(types.SimpleNamespace(out=self.bin / "out"))
+        results = gpu_peers.Results(types.SimpleNamespace(out=self.bin / "out", add=False, parts=gpu_peers.PARTS))
         results.out.mkdir()
         if has_table:
             (results.out / "table_un.csv").write_text("bytes,seconds,ranks,collective\n")

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import types
 import unittest
@@ -16,6 +17,7 @@ from unittest import mock
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPU_LAB = ROOT / "tools/gpu-lab"
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "bench/peers")]
+import gpu_kit  # noqa: E402
 import gpu_peers  # noqa: E402
 import ratios  # noqa: E402
 import shaped_links  # noqa: E402
@@ -55,7 +57,7 @@ class Bare(unittest.TestCase):
 
 class MissingPieces(Bare):
     def without_device(self, python, *expected):
-        for verb in (("check",), ("run", "--", "sh", "-c", "echo ran"), ("peers",)):
+        for verb in (("check",), ("run", "--", "sh", "-c", "echo ran"), ("peers",), ("kit", "--run")):
             status, out, err = self.lab(verb[0], "--python", str(python), *verb[1:])
             self.assertEqual((status, out), (77, ""), err)
             for words in expected:
@@ -204,6 +206,82 @@ class Calibration(Bare):
 
 def measured(**blocks):
     return {"blocks": blocks, "loss": None, "difference": None, "endured": 0, "plan": None, "trial": None}
+
+
+class Kit(Bare):
+    """How the stages of `kit --run` are supervised, by stages that are a shell's; what `kit` refuses."""
+
+    def ran(self, *stages, minutes=1.0, only=None):
+        """({stage: outcome}, what results.tgz has, exit status); a stage is (name, limit in seconds, script)."""
+        made = [gpu_kit.Stage(name, limit, "what", lambda s, limit, script=script: ["sh", "-c", script]) for name, limit, script in stages]
+        o = types.SimpleNamespace(out=self.bin / "out", archive=None, stages=only or [s.name for s in made], minutes=minutes, limits=1, device="cpu", model="m", ranks=2,
+                                  kit=self.bin / "none", kaisa=None, python="python")
+        with mock.patch.object(gpu_kit, "STAGES", made), mock.patch.multiple(gpu_kit, PATIENCE_S=0.3, LEAST_S=0.5), mock.patch("builtins.print"):
+            status = gpu_kit.run(o, None, None)
+        with tarfile.open(self.bin / "out/results.tgz") as packed:
+            names = packed.getnames()
+        return {s["name"]: s["outcome"].split(",")[0] for s in json.loads((self.bin / "out/kit-run.json").read_text())["stages"]}, names, status
+
+    def test_a_stage_that_fails_does_not_stop_the_others_and_is_said(self):
+        outcomes, packed, status = self.ran(("a", 20, "echo one; exit 3"), ("b", 20, f"echo two; [ -e {self.bin}/out/results.tgz ] && echo kept"))
+        self.assertEqual((outcomes, status), ({"a": "failed with 3", "b": "done"}, 1))
+        self.assertEqual(packed, ["a.txt", "b.txt", "kit-run.json"])
+        self.assertEqual((self.bin / "out/b.txt").read_text(), "two\nkept\n")
+
+    def test_a_stage_that_hangs_is_ended_with_all_that_it_started(self):
+        outcomes, _, status = self.ran(("a", 1, f"echo begun; trap '' TERM; (echo $$; exec {shutil.which('sleep')} 100) & {shutil.which('sleep')} 100"), ("b", 20, "true"))
+        self.assertEqual((outcomes, status), ({"a": "no end after 1 s", "b": "done"}, 1))
+        self.assertIn("begun", (self.bin / "out/a.txt").read_text())
+
+    def test_stages_for_which_no_time_is_left_are_said(self):
+        outcomes, _, status = self.ran(("a", 20, f"{shutil.which('sleep')} 2"), ("b", 20, "true"), minutes=3 / 60)
+        self.assertEqual((outcomes, status), ({"a": "done", "b": "left out: no time"}, 1))
+
+    def test_stages_are_picked_and_others_are_refused(self):
+        self.assertEqual(self.ran(("a", 20, "true"), ("b", 20, "true"), only=["b"])[0], {"b": "done"})
+        with self.assertRaisesRegex(gpu_kit.Refused, "--stages: expected some of a b, found c"):
+            self.ran(("a", 20, "true"), ("b", 20, "true"), only=["c"])
+
+    def test_all_stages_together_keep_to_their_minutes(self):
+        self.assertLessEqual(gpu_kit.MINUTES, 8.5)
+        page = (ROOT / "docs/gpu-lab.md").read_text()
+        for stage in gpu_kit.STAGES:
+            self.assertIn(f"| `{stage.name}` | {stage.limit_s} |", page)
+
+    def test_contenders_of_stages_are_those_with_bounds(self):
+        plain, kfac = gpu_kit.bounded()
+        stated = {name for name, c in ON_GPUS.items() if any(a.at_most for a in c.against)}
+        self.assertLessEqual(stated, {*plain, *kfac})
+        self.assertEqual((plain[0], kfac[:2]), (DDP, [DDP, KAISA]))
+
+    def test_a_kit_that_is_too_large_is_refused(self):
+        (self.bin / "kit/lib").mkdir(parents=True)
+        for name, size in (("lib/a.so", 30), ("kit.json", 1)):
+            with (self.bin / "kit" / name).open("wb") as file:
+                file.truncate(size * 10**6)
+        with mock.patch("builtins.print") as printed:
+            gpu_kit.check_size(self.bin / "kit")
+            self.assertIn("31.0 MB of at most 40", printed.call_args[0][0])
+            with (self.bin / "kit/lib/b.so").open("wb") as file:
+                file.truncate(35 * 10**6)
+            with self.assertRaisesRegex(gpu_kit.Refused, "66.0 MB, expected at most 40; the largest part is lib/b.so with 35.0 MB"):
+                gpu_kit.check_size(self.bin / "kit")
+
+    def test_another_torch_is_refused(self):
+        python = self.put("python", "echo 3.11 2.13.0+cpu")
+        status, out, err = self.lab("kit", "--python", str(python), "--kit", str(self.bin / "kit"))
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("expected Python 3.12 with torch 2.11.0+cu130, found 3.11 with 2.13.0+cpu; --for-python 3.11 --torch 2.13.0+cpu makes a kit for that", err)
+        self.assertFalse((self.bin / "kit").exists())
+
+    def test_libraries_that_every_machine_with_torch_has_stay(self):
+        self.put("ldd", "printf '\\tlinux-vdso.so.1 (0x1)\\n\\tlibfmt.so.9 => /lib/x/libfmt.so.9 (0x1)\\n\\tlibc.so.6 => /lib/x/libc.so.6 (0x1)\\n"
+                        "\\tlibc10.so => /a/torch/lib/libc10.so (0x1)\\n\\tlibcudart.so.13 => not found\\n'")
+        with mock.patch.dict(os.environ, PATH=str(self.bin)):
+            self.assertEqual(gpu_kit.libraries_of(["x"]), {"libfmt.so.9": "/lib/x/libfmt.so.9"})
+        self.put("ldd", "printf '\\tlibhwy.so.1 => not found\\n'")
+        with mock.patch.dict(os.environ, PATH=str(self.bin)), self.assertRaisesRegex(gpu_kit.Refused, "x needs libhwy.so.1, which is not here"):
+            gpu_kit.libraries_of(["x"])
 
 
 class Table(unittest.TestCase):

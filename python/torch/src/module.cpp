@@ -27,6 +27,7 @@
 #include "linerate/exec/recorder.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/plan/registry.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
@@ -307,6 +308,7 @@ PYBIND11_MODULE(_core, m) {
       return !plan::compressors_in(extra).empty();
     });
   });
+  m.def("exchanges", [] { return plan::exchanges().names(); });
   m.def("compressors", [] { return compress::compressors().names(); });
   m.def("set_scaled_pass",
         [](std::optional<double> scale, std::int64_t scaler) { scaled_pass().set(scale, scaler); });

@@ -22,7 +22,8 @@ class Agreement {
   /// What does not hold, the first of each kind and Cluster.
   std::vector<std::string> broken;
 
-  /// All-reduces lie between their halves and both in turn; costs grow with bytes and with ranks;
+  /// All-reduces lie between their halves and both in turn, and so do the ends of their intervals;
+  /// costs grow with bytes and with ranks;
   /// no bytes cost more than nothing; intervals hold their prices.
   void check(const CostModel& model, const std::string& cluster, const std::vector<double>& sizes,
              const std::vector<int>& ranks) {
@@ -44,13 +45,11 @@ class Agreement {
       scatter = &curves.at(Collective::reduce_scatter);
       gather = &curves.at(Collective::all_gather);
       for (const double s : sizes) {
-        const double all = whole->seconds(s), a = scatter->seconds(s), b = gather->seconds(s);
-        cases += 1;
-        hold(all <= (a + b) * kMore, "more than both halves", Collective::all_reduce, s, n, all,
-             a + b);
-        if (whole->is_made_of_halves(s))
-          hold(all * kMore >= std::max(a, b), "less than a half", Collective::all_reduce, s, n, all,
-               std::max(a, b));
+        const Estimate all = whole->estimate(s), a = scatter->estimate(s), b = gather->estimate(s);
+        const bool is_made = whole->is_made_of_halves(s);
+        check_halves(all.seconds, a.seconds, b.seconds, is_made, "", s, n);
+        check_halves(all.low, a.low, b.low, is_made, ", low end", s, n);
+        check_halves(all.high, a.high, b.high, is_made, ", high end", s, n);
       }
     }
   }
@@ -78,7 +77,17 @@ class Agreement {
     }
   }
 
-  void hold(bool holds, const char* kind, Collective what, double s, int n, double found,
+  void check_halves(double all, double a, double b, bool is_made, const char* end, double s,
+                    int n) {
+    cases += 1;
+    hold(all <= (a + b) * kMore, fmt::format("more than both halves{}", end),
+         Collective::all_reduce, s, n, all, a + b);
+    if (is_made)
+      hold(all * kMore >= std::max(a, b), fmt::format("less than a half{}", end),
+           Collective::all_reduce, s, n, all, std::max(a, b));
+  }
+
+  void hold(bool holds, const std::string& kind, Collective what, double s, int n, double found,
             double bound) {
     if (holds) return;
     const std::string key = fmt::format("{}: {}", cluster_, kind);

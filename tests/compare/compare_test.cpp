@@ -1,5 +1,6 @@
 #include "linerate/compare/comparison.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/compare/step_table.hpp"
@@ -229,11 +230,17 @@ TEST(Compare, NoiseOfASecondRunIsItsDifference) {
 TEST(Compare, ATimelineWithoutStepsIsRefused) {
   doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
   add_step(predicted, 0, 20);
-  try {
-    static_cast<void>(compare(predicted, measured));
-    FAIL() << "accepted";
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("trained.json: no step left to compare"));
+  for (int steps = 0; steps < 8; steps += 7) {
+    for (int s = 0; s < steps; ++s) add_step(measured, s, 20);
+    try {
+      static_cast<void>(compare(predicted, measured, {.warm_up = 100'000}));
+      FAIL() << "accepted";
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(),
+                  HasSubstr(fmt::format("trained.json: no step left to compare: expected more than "
+                                        "the 100000 that --warm-up drops, found {}; record",
+                                        steps)));
+    }
   }
 }
 

@@ -186,9 +186,10 @@ StepTable tabulate(const doc::Timeline& timeline, int warm_up) {
   if (table.step_s.empty())
     throw InputError(
         timeline.source.empty() ? "timeline" : timeline.source,
-        fmt::format("no step left to compare: {} steps, {} of them warm-up; record more steps or "
-                    "lower --warm-up",
-                    table.dropped, table.dropped));
+        fmt::format(
+            "no step left to compare: expected more than the {} that --warm-up drops, found "
+            "{}; record more steps or lower --warm-up (absent: a tenth, at least two)",
+            std::max(0, warm_up), table.dropped));
   return table;
 }
 

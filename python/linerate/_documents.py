@@ -246,7 +246,8 @@ class Workload(Document):
     layers: tuple[Record, ...]
     """in forward order: name, kind, forward_s, backward_s, flops (forward, per sample)"""
     gradients: tuple[Record, ...]
-    """in the order in which backward makes them ready: name, elements, dtype, layer, registration, ready_s, rows"""
+    """in the order in which backward makes them ready: name, elements, dtype, layer, registration, ready_s, rows, turn (of models
+    that a step trains one after the other)"""
     backward_s: float
     forward_s: float | None
     update_s: float | None

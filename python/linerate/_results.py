@@ -190,7 +190,7 @@ class Advice(Result):
     candidates: tuple[Record, ...]
     """best first: strategy, named (with a framework), standing, step_s {value, low, high}, over_current, memory_bytes, reason, ..."""
     ceilings: tuple[Record, ...]
-    """remedy, step_s (no such remedy gives a shorter one), reason"""
+    """remedy, step_s, step_low_s, step_high_s (no such remedy gives a shorter one than the low end, or without it step_s), reason"""
     turning_points: tuple[Record, ...]
     """where the answer changes: quantity, low, high, below, above"""
     stragglers: tuple[Record, ...]

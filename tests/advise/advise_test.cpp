@@ -1,5 +1,6 @@
 #include "linerate/advise/advise.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -280,12 +281,12 @@ TEST(Advise, NoCeilingIsAboveTheCurrentStep) {
   const doc::Advice a = advise(workload(), cluster(1), with_codec());
   const double now = find(a, "ddp").step_s->value;
   ASSERT_GE(a.ceilings.size(), 3u);
-  for (const doc::Ceiling& c : a.ceilings) EXPECT_LE(c.step_s, now * (1 + 1e-9)) << c.remedy;
+  for (const doc::Ceiling& c : a.ceilings) EXPECT_LE(c.step_s.value, now * (1 + 1e-9)) << c.remedy;
   // 78 message steps a ring of 4: with infinite bandwidth only the latency is left, well below a
   // millisecond.
-  EXPECT_NEAR(a.ceilings[0].step_s, 0.060, 0.001);
+  EXPECT_NEAR(a.ceilings[0].step_s.value, 0.060, 0.001);
   // 1.2 s of communication cannot hide behind 60 ms: perfect overlap is the communication itself.
-  EXPECT_NEAR(a.ceilings[1].step_s, 1.2, 0.01);
+  EXPECT_NEAR(a.ceilings[1].step_s.value, 1.2, 0.01);
 }
 
 TEST(Advise, SaysWhenThereIsNoMeasuredError) {
@@ -402,8 +403,45 @@ TEST(Advise, PerfectOverlapHidesNothingBehindLessThanTheSlowestRank) {
   doc::Cluster slow = cluster(100);
   slow.rank_speeds = {{.rank = 2, .compute_factor = 1.5, .delay_s = 0.005}};
   const doc::Advice a = advise(workload(), slow, {});
-  EXPECT_NEAR(ceiling(a, "perfect overlap")->step_s, 0.095, 1e-9);
+  EXPECT_NEAR(ceiling(a, "perfect overlap")->step_s.value, 0.095, 1e-9);
   EXPECT_THAT(ceiling(a, "perfect overlap")->reason, HasSubstr("of the slowest rank"));
+}
+
+// Whatever is planned, computation stands still for them: no strategy has a shorter step.
+TEST(Advise, PerfectOverlapHidesNoCollectiveThatComputationWaitsFor) {
+  for (const double gbit : {0.3, 3.0, 30.0})
+    for (const doc::StepPlace place : {doc::StepPlace::forward, doc::StepPlace::update}) {
+      doc::Workload w = workload();
+      const doc::Advice without = advise(w, measured(gbit, 0.1), {});
+      for (int i = 0; i < 8; ++i)
+        w.other_collectives.push_back({.bytes = 1'000'000, .place = place});
+      const doc::Advice with = advise(w, measured(gbit, 0.1), {});
+      const doc::Ceiling& c = *ceiling(with, "perfect overlap");
+      const double added_s =
+          *find(with, "bulk").communication_s - *find(without, "bulk").communication_s;
+      EXPECT_GT(added_s, 0);
+      EXPECT_NEAR(c.step_s.value, ceiling(without, "perfect overlap")->step_s.value + added_s,
+                  1e-9);
+      EXPECT_THAT(c.reason, HasSubstr("for which computation waits in any case"));
+      for (const doc::Candidate& each : with.candidates)
+        if (each.standing == doc::Standing::ranked) {
+          EXPECT_GE(each.step_s->value, c.step_s.value * (1 - 1e-9)) << each.strategy;
+        }
+    }
+}
+
+// A ceiling keeps its promise at both ends of what T_1 and the network may be.
+TEST(Advise, CeilingsHaveTheIntervalOfWhatTheyAreMadeOf) {
+  doc::Workload w = workload();
+  w.step_s = w.one_rank_step_s(), w.step_low_s = 0.9 * *w.step_s, w.step_high_s = 1.2 * *w.step_s;
+  const doc::Advice a = advise(w, measured(100, 0.1), {});
+  const doc::Ceiling& c = *ceiling(a, "perfect overlap");
+  EXPECT_NEAR(*c.step_s.low, *w.step_low_s, 1e-9);
+  EXPECT_NEAR(*c.step_s.high, *w.step_high_s, 1e-9);
+  const doc::Bounded now = *find(a, "ddp").step_s;
+  const double most = std::max({1 - c.step_s.value / now.value, 1 - *c.step_s.low / *now.low,
+                                1 - *c.step_s.high / *now.high});
+  EXPECT_THAT(c.reason, HasSubstr(fmt::format("at most {:.1f} % of the step.", 100 * most)));
 }
 
 TEST(Advise, PerfectOverlapIsABoundForOtherBucketsToo) {
@@ -414,8 +452,8 @@ TEST(Advise, PerfectOverlapIsABoundForOtherBucketsToo) {
   options.current = doc::parse_strategy("wfbp");
   const doc::Advice a = advise(workload(), far, options);
   const doc::Candidate& bulk = find(a, "bulk");
-  EXPECT_LT(ceiling(a, "perfect overlap")->step_s, *find(a, "wfbp").communication_s);
-  EXPECT_LE(ceiling(a, "perfect overlap")->step_s, bulk.step_s->value);
+  EXPECT_LT(ceiling(a, "perfect overlap")->step_s.value, *find(a, "wfbp").communication_s);
+  EXPECT_LE(ceiling(a, "perfect overlap")->step_s.value, bulk.step_s->value);
 }
 
 TEST(Advise, ZeroEncodeCostIsSaidOnceACodecAndIsNoLongerThanTheCodecItself) {
@@ -424,7 +462,7 @@ TEST(Advise, ZeroEncodeCostIsSaidOnceACodecAndIsNoLongerThanTheCodecItself) {
   int said = 0;
   for (const doc::Ceiling& c : a.ceilings) said += c.remedy == "zero encode cost";
   EXPECT_EQ(said, 1);
-  EXPECT_LE(ceiling(a, "zero encode cost")->step_s,
+  EXPECT_LE(ceiling(a, "zero encode cost")->step_s.value,
             codec_of(a, doc::Standing::unranked)->step_s->value);
 }
 
@@ -437,7 +475,7 @@ TEST(Advise, StragglersAndContentionHaveTheirCeilingsAndNoneExceedsTheStep) {
   EXPECT_NE(ceiling(a, "no contention"), nullptr);
   const double now = find(a, "ddp").step_s->value;
   for (const doc::Ceiling& each : a.ceilings)
-    EXPECT_LE(each.step_s, now * (1 + 1e-9)) << each.remedy;
+    EXPECT_LE(each.step_s.value, now * (1 + 1e-9)) << each.remedy;
 }
 
 TEST(Advise, AtOtherRankCountsThanMeasuredItSaysExtrapolated) {

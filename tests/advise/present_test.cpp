@@ -88,5 +88,71 @@ TEST(Present, AnUnknownStrategyIsNotTakenForDdp) {
   EXPECT_EQ(changes, 1);
 }
 
+// What the recording says stands for the job as it is, of a known strategy or of none.
+TEST(Present, HasTheCeilingOfItsRecording) {
+  doc::Workload w = recorded(0.1);
+  w.recorded->least_s = 0.03;
+  for (const bool known : {true, false}) {
+    AdviseOptions options;
+    options.current_is_known = known;
+    const doc::Advice a = advise(w, cluster(10), options);
+    ASSERT_FALSE(a.ceilings.empty());
+    const doc::Ceiling& c = a.ceilings.front();
+    EXPECT_EQ(c.remedy, "infinitely fast network");
+    EXPECT_EQ(c.step_s.value, 0.03);
+    EXPECT_THAT(c.reason, HasSubstr("at most 70.0 % of the step as recorded"));
+    for (const doc::Ceiling& other : a.ceilings)
+      EXPECT_THAT(other.reason, testing::AnyOf(HasSubstr("as recorded"), HasSubstr("nothing")));
+    options.ranks = 8;
+    for (const doc::Ceiling& other : advise(w, cluster(10), options).ceilings)
+      EXPECT_NE(other.remedy, c.remedy);
+  }
+}
+
+// Processors carry messages while they compute: of a change only what it gains beyond all that may
+// take is certain, whatever strategy and network.
+TEST(Present, UnmeasuredMessagesOfProcessorsLowerTheVoice) {
+  int lowered = 0;
+  for (const auto& line : plan::exchanges().lines())
+    for (const double gbit : {1.0, 10.0}) {
+      AdviseOptions options;
+      options.current = doc::parse_strategy(line.name);
+      doc::Cluster c = measured(gbit, 0.02);
+      const doc::Bounded step =
+          *find(advise(workload(), c, options), std::string(line.name)).step_s;
+      doc::Workload w = recorded(step.value);
+      const doc::Advice on_device = advise(w, c, options);
+      w.recorded->on_cpu = true;
+      const doc::Advice on_cpu = advise(w, c, options);
+      EXPECT_THAT(on_cpu.notes, testing::Contains(HasSubstr("what a message takes")));
+      for (const std::string& note : on_device.notes)
+        EXPECT_THAT(note, Not(HasSubstr("what a message takes")));
+      if (on_device.verdict != doc::AdviceVerdict::change) {
+        EXPECT_EQ(on_cpu.sentence, on_device.sentence);
+        continue;
+      }
+      const doc::Candidate& best = find(on_device, on_device.best);
+      // Without late ranks the step is computation and what is exposed.
+      const double hidden_s =
+          on_device.one_rank_step_s + *best.communication_s - best.step_s->value;
+      const bool is_sure = step.value - best.step_s->value > hidden_s;
+      EXPECT_EQ(on_cpu.verdict,
+                is_sure ? doc::AdviceVerdict::change : doc::AdviceVerdict::inconclusive)
+          << on_cpu.sentence;
+      lowered += !is_sure;
+      // Measured, it is in every prediction already.
+      c.contention = doc::Contention{.message_s = 1e-6};
+      for (const std::string& note : advise(w, c, options).notes)
+        EXPECT_THAT(note, Not(HasSubstr("what a message takes")));
+    }
+  EXPECT_GT(lowered, 0);
+  // What takes ten seconds gains more than messages may take.
+  AdviseOptions unknown;
+  unknown.current_is_known = false;
+  doc::Workload slow = recorded(10);
+  slow.recorded->on_cpu = true;
+  EXPECT_EQ(advise(slow, measured(10, 0.02), unknown).verdict, doc::AdviceVerdict::change);
+}
+
 }  // namespace
 }  // namespace linerate::advise

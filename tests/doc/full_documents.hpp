@@ -18,7 +18,7 @@ inline Workload full_workload() {
   w.name = "w", w.source = "a trace";
   w.layers = {{"a", "linear", 0.1, 0.2, 10}, {"b", "conv2d", 0.2, 0.1, 20}};
   w.gradients = {{"b.weight", 12, DType::f16, 1, 1, 0.1, 3},
-                 {"a.weight", 4, DType::f64, 0, 0, 0.2, 2}};
+                 {"a.weight", 4, DType::f64, 0, 0, 0.2, 2, 1}};
   w.backward_s = 0.2, w.forward_s = 0.1, w.update_s = 0.01, w.tail_s = 0.02, w.step_s = 0.5;
   w.add_cost = {{1024, 1e-6}};
   w.blocks = {{0, BlockKind::embedding, 3, 4, 1, 8, 7, 1e-4, 2e-4},
@@ -128,7 +128,7 @@ inline Advice full_advice() {
           .framework = "pytorch",
           .beyond = "a sentence",
           .candidates = {candidate},
-          .ceilings = {{"a remedy", 0.1, "a reason"}},
+          .ceilings = {{"a remedy", {0.1, 0.05, 0.2}, "a reason"}},
           .turning_points = {{"bandwidth_bit_per_s", 1e9, 2e9, "bulk", "ddp"}},
           .notes = {"a note"},
           .stragglers = {{3, 0.1, 0.2, "a reason"}}};

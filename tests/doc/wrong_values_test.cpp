@@ -22,7 +22,7 @@ const char* const kWorkload = R"({"document": "workload", "schema": 1, "name": "
  "gradients": [{"name": "g", "elements": 12, "dtype": "f32", "layer": 1, "registration": 1,
                 "ready_s": 0.1, "rows": 3},
                {"name": "h", "elements": 4, "dtype": "f32", "layer": 0, "registration": 0,
-                "ready_s": 0.2}],
+                "ready_s": 0.2, "turn": 1}],
  "add_cost": [{"bytes": 1024, "seconds": 1e-6}],
  "blocks": [{"layer": 0, "kind": "kronecker", "a": 3, "g": 4, "groups": 1, "factor_a_s": 1e-4},
             {"layer": 1, "a": 2, "g": 2}],

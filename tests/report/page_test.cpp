@@ -109,7 +109,7 @@ TEST(Page, ItsTextsCanBeChangedBeforeTheyArePrinted) {
   inputs.advice = {advice()};
   inputs.advice[0].sentence = inputs.advice[0].candidates[0].reason = "give --ranks";
   inputs.advice[0].notes = {"give --ranks"};
-  inputs.advice[0].ceilings = {{"a", 1, "give --ranks"}};
+  inputs.advice[0].ceilings = {{"a", {1}, "give --ranks"}};
   Page page = page_of(inputs, "", "");
   for_each_text(page, [](std::string& text) {
     if (text == "give --ranks") text = "changed";

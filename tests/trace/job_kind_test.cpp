@@ -133,7 +133,7 @@ TEST(KernelsFromBefore, BelongToNoStep) {
 }
 
 /// An FSDP job over Gloo: what it asks for in each step, besides the sum of both gradients.
-Job fsdp_with(const std::string& other, bool shapes = true) {
+Job fsdp_with(const std::string& other, bool shapes = true, bool by_module = false) {
   std::vector<std::string> events;
   for (int s = 0; s < 3; ++s) {
     const double at = 1000.0 * s;
@@ -149,7 +149,8 @@ Job fsdp_with(const std::string& other, bool shapes = true) {
                      R"("Input Dims":[[1500]],"Input type":["float"])", 50));
     for (const auto& [elements, ready] : {std::pair(1000L, 110), std::pair(500L, 210)})
       events.push_back(shapes ? gradient(elements, at + ready) : gradient(at + ready));
-    events.push_back(gloo_all_reduce(1500, at + 220, at + 230, 100));
+    if (by_module) events.push_back(gloo_all_reduce(1000, at + 115, at + 120, 50));
+    events.push_back(gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100));
     events.push_back(optimizer_step(at + 900));
   }
   return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
@@ -163,6 +164,10 @@ TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
   EXPECT_EQ(imported.workload.gradient_bytes(), 6000);
   EXPECT_EQ(imported.workload.current, "ddp");
   EXPECT_EQ(fsdp_with("", false).sharding, "");
+  // Each module by itself is no bucket of DDP's, whatever its limits.
+  const auto plan = check_buckets(fsdp_with("", true, true));
+  ASSERT_TRUE(plan);
+  EXPECT_THAT(plan->verdict, HasSubstr(plan->matches_rule ? "DDP's rule" : "one for each module"));
   for (const bool shapes : {true, false})
     EXPECT_THAT(fsdp_with("gloo:all_gather", shapes).sharding, HasSubstr("FSDP2 (fully_shard)"));
 }
@@ -277,13 +282,19 @@ TEST(ModelsInTurn, AreCheckedByThemselves) {
       for (const long n : models[m].gradients) expected.emplace_back(static_cast<int>(m), n);
     for (const GradientRecord& g : job.gradients) found.emplace_back(g.turn, g.elements);
     EXPECT_EQ(found, expected);
-    // Exchanges know their turn without shapes, too.
+    EXPECT_EQ(turns_of(job), static_cast<int>(models.size()));
+    const ImportedJob imported = import_job(job);
+    EXPECT_THAT(imported.note_with("no bucket holds gradients of two"), HasSubstr("in turn"));
+    EXPECT_EQ(imported.workload.current, "ddp");
+    found.clear();
+    for (const doc::Gradient& g : imported.workload.gradients)
+      found.emplace_back(g.turn, g.elements);
+    EXPECT_EQ(found, expected);
+    // Exchanges know their turn without shapes, too, but not what they carry.
     InTurn unknown = in_turn;
     unknown.shapes = false;
-    for (const Job& one : {job, unknown.job()}) {
-      EXPECT_EQ(turns_of(one), static_cast<int>(models.size()));
-      EXPECT_THROW(static_cast<void>(import_job(one)), InputError);
-    }
+    EXPECT_EQ(turns_of(unknown.job()), static_cast<int>(models.size()));
+    EXPECT_THROW(static_cast<void>(import_job(unknown.job())), InputError);
   }
 }
 

@@ -1,5 +1,6 @@
 // One recording has one answer: its Timeline, saved and read again, is explained as its traces are,
 // to the last digit of every number.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/advise/advise.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
@@ -85,6 +87,51 @@ int expect_same_below(const std::filesystem::path& folder) {
 
 TEST(OneRecording, ItsTimelineSaysWhatItsTracesSay) {
   EXPECT_GT(expect_same_below(TRACE_FIXTURES), 10);
+}
+
+/// `explain` says how much of the step an infinitely fast network gains at most; `advise` says the
+/// same of the Workload that `import` makes. Returns how many recordings were compared.
+int expect_one_ceiling_below(const std::filesystem::path& folder) {
+  int compared = 0;
+  for (const auto& [name, files] : jobs_below(folder)) {
+    SCOPED_TRACE(name);
+    std::optional<Job> job;
+    doc::Workload w;
+    try {
+      job = load_job(files);
+      std::vector<std::string> notes;
+      w = workload_of(*job, "job", notes);
+    } catch (const Error&) {  // no traces, or of no job that exchanges gradients
+      continue;
+    }
+    if (!w.recorded || w.recorded->ranks < 2) continue;
+    find_one_rank_time(*job, std::nullopt);
+    const Explanation e = explain(*job);
+    EXPECT_NEAR(w.one_rank_step_s(), job->one_rank->step_s.value, 1e-3 * w.one_rank_step_s());
+    const auto most = share_for(e.verdict.ceilings, Remedy::infinitely_fast_network);
+    if (!most || !w.recorded->least_s) continue;
+    advise::AdviseOptions options;
+    options.current = doc::parse_strategy(w.current.empty() ? "ddp" : w.current);
+    options.current_is_known = !w.current.empty();
+    doc::Cluster cluster;
+    cluster.ranks = w.recorded->ranks;
+    cluster.network = {1.25e9, 1e-5};
+    const doc::Advice advice = advise::advise(w, cluster, options);
+    const doc::Ceiling& ceiling = advice.ceilings.front();
+    EXPECT_EQ(ceiling.remedy, "infinitely fast network");
+    EXPECT_NEAR(1 - ceiling.step_s.value / *advice.measured_step_s, *most, 1e-9);
+    if (*most >= 0.0005) {
+      EXPECT_THAT(ceiling.reason, testing::HasSubstr(fmt::format(
+                                      "at most {:.1f} % of the step as recorded", 100 * *most)));
+    }
+    ++compared;
+  }
+  return compared;
+}
+
+TEST(OneRecording, HasOneCeilingInEveryVerb) {
+  EXPECT_GT(expect_one_ceiling_below(TRACE_FIXTURES), 5);
+  for (const char* folder : {"../shared/gpu", "../shared/wild"}) expect_one_ceiling_below(folder);
 }
 
 TEST(OneRecording, RecordingsOfOthersToo) {

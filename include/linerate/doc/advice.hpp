@@ -46,7 +46,7 @@ struct Candidate {
 /// What the best possible form of one remedy would do for the current strategy.
 struct Ceiling {
   std::string remedy;  // "infinite bandwidth", "zero encode cost", "perfect overlap"
-  double step_s = 0;   // no such remedy can give a shorter one
+  Bounded step_s;      // no such remedy can give a shorter one than its low end
   std::string reason;  // one sentence
 };
 

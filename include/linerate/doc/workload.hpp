@@ -38,6 +38,9 @@ struct Gradient {
   double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
   /// Its first dimension if it has two or more; 1: a vector. Absent: unknown.
   std::optional<std::int64_t> rows{};
+  /// A step may train several models in turn, or one several times, each with a backward pass, an
+  /// exchange and an update of its own: which of these makes it. From 0, never decreasing.
+  int turn = 0;
 
   /// Of the whole tensor.
   std::int64_t bytes() const { return elements * size_of(dtype); }
@@ -54,6 +57,10 @@ struct AddCost {
 struct RecordedStep {
   double step_s = 0;  // median; unit of Workload::step_s
   int ranks = 0;      // of the job
+  /// No faster network makes it shorter: what the ceiling of `linerate explain` leaves of step_s.
+  /// Absent: unknown.
+  std::optional<double> least_s{};
+  bool on_cpu = false;  // the processors that computed carried the messages, too
 };
 
 /// The part of a step in which a collective that is not of gradients runs.
@@ -111,6 +118,8 @@ struct Workload {
   std::string in_words() const;
   /// Of all gradients together.
   std::int64_t gradient_bytes() const;
+  /// How many models a step trains one after the other (Gradient::turn); 1: as usual.
+  int turns() const { return gradients.empty() ? 1 : gradients.back().turn + 1; }
   /// Whether it says of any gradient if it is a matrix, as compressors by factors have to know.
   bool knows_shapes() const;
   /// T_1: step_s if measured, else the sum of the known parts.

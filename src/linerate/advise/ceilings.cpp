@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
+#include "linerate/advise/present.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -19,45 +22,68 @@ bool has_codec(const doc::Strategy& strategy) {
                      [](const doc::Component& c) { return plan::is(c, plan::Extra::codec); });
 }
 
-std::string gain_text(double step_s, double current_s) {
-  const double gain = current_s > 0 ? 1 - step_s / current_s : 0;
-  if (gain < 0.0005) return "gains nothing";
-  return fmt::format("at most {:.1f} % of the step", 100 * gain);
-}
-
-double on_another_cluster(Evaluator& evaluator, doc::Cluster cluster, const AdviseOptions& options,
-                          std::optional<BytesPerSecond> bandwidth) {
+doc::Bounded on_another_cluster(Evaluator& evaluator, doc::Cluster cluster,
+                                const AdviseOptions& options,
+                                std::optional<BytesPerSecond> bandwidth) {
   Evaluator other(evaluator.workload(), cluster, evaluator.ranks(), evaluator.latency());
-  return other.run(options.current, bandwidth).step_s.value;
+  return other.run(options.current, bandwidth).step_s;
 }
 
 // Tables measured on a line of unknown rate cannot be moved to another: only the latency is left.
-double infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& options) {
+doc::Bounded infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& options) {
   doc::Cluster cluster = evaluator.cluster();
   if (cluster.network.bandwidth_bytes_per_s <= 0) cluster.collectives.clear();
   return on_another_cluster(evaluator, std::move(cluster), options, kInfinite);
 }
 
-// What the slowest rank computes; nothing can hide behind less.
-double slowest_rank_s(const Evaluator& evaluator) {
-  const double alone = evaluator.workload().one_rank_step_s();
-  double slowest = alone;
-  for (const doc::RankSpeed& s : evaluator.cluster().rank_speeds)
-    if (s.rank >= 0 && s.rank < evaluator.ranks())
-      slowest = std::max(slowest, alone * s.compute_factor + s.delay_s);
-  return slowest;
+// Where one of two lacks an end, its value stands in.
+template <typename Of>
+doc::Bounded by_ends(const doc::Bounded& a, const doc::Bounded& b, Of of) {
+  doc::Bounded both{of(a.value, b.value)};
+  if (a.low || b.low) both.low = of(a.low_or_value(), b.low_or_value());
+  if (a.high || b.high) both.high = of(a.high_or_value(), b.high_or_value());
+  return both;
 }
 
+double longer(double a, double b) { return std::max(a, b); }
+double shorter(double a, double b) { return std::min(a, b); }
+
 // The lesser of the buckets in use and of a single one for everything, which pays the latency once.
-double least_communication_s(Evaluator& evaluator, const Outcome& current,
-                             const AdviseOptions& options) {
+sim::NetworkTime least_network_time(Evaluator& evaluator, const Outcome& current,
+                                    const AdviseOptions& options) {
   doc::Strategy single{{"bulk", {}}, options.current.extras};
   if (const std::string* wire = options.current.exchange.find("wire"))
     single.exchange.options.emplace_back("wire", *wire);
-  const Judged judged = judge(evaluator, single, options.bandwidth, options);
-  return judged.outcome ? std::min(current.communication_s, judged.outcome->communication_s)
-                        : current.communication_s;
+  const cost::CostModel model = evaluator.model_at(options.bandwidth);
+  sim::NetworkTime least = sim::network_time(current.plan, model);
+  if (const Judged judged = judge(evaluator, single, options.bandwidth, options); judged.outcome)
+    least.overlaps_s = by_ends(least.overlaps_s,
+                               sim::network_time(judged.outcome->plan, model).overlaps_s, shorter);
+  return least;
 }
+
+/// What a remedy gains of the step in use: as it was measured, else as predicted, both at the same
+/// end of what their costs may be.
+struct AtMost {
+  const doc::RecordedStep* measured = nullptr;
+  doc::Bounded predicted_s = {};
+
+  double share(const doc::Bounded& step_s) const {
+    const auto gain = [](double with_s, double now_s) {
+      return now_s > 0 ? 1 - with_s / now_s : 0;
+    };
+    if (measured) return gain(step_s.low_or_value(), measured->step_s);
+    return std::max({gain(step_s.value, predicted_s.value),
+                     gain(step_s.low_or_value(), predicted_s.low_or_value()),
+                     gain(step_s.high_or_value(), predicted_s.high_or_value())});
+  }
+  std::string in_words(const doc::Bounded& step_s) const {
+    const double most = share(step_s);
+    if (most < 0.0005) return "gains nothing";
+    return fmt::format("at most {:.1f} % of the step{}", 100 * most,
+                       measured ? " as recorded" : "");
+  }
+};
 
 // Makes encoding and decoding free; the ratio and the kind of exchange stay.
 doc::Strategy with_free_codec(doc::Strategy strategy) {
@@ -72,7 +98,7 @@ doc::Strategy with_free_codec(doc::Strategy strategy) {
 struct FreeCodec {
   std::string codec;
   std::string strategy;  // the exchange that makes most of it
-  double step_s = 0;
+  doc::Bounded step_s;
 };
 
 // If none is considered, one that leaves nothing to send.
@@ -99,12 +125,12 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
     const Judged& judged = all_judged[i];
     if (!judged.outcome) continue;
     const FreeCodec f{doc::to_text({{"any", {}}, s.extras}), doc::to_text(s),
-                      judged.outcome->step_s.value};
+                      judged.outcome->step_s};
     const auto found = std::find_if(all.begin(), all.end(),
                                     [&](const FreeCodec& g) { return g.codec == f.codec; });
     if (found == all.end())
       all.push_back(f);
-    else if (f.step_s < found->step_s)
+    else if (f.step_s.value < found->step_s.value)
       *found = f;
   }
   return all;
@@ -117,22 +143,38 @@ std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
   return 1 + with_codecs(strategies, current).size();
 }
 
+std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator,
+                                             const AdviseOptions& options) {
+  const doc::RecordedStep* measured = measured_step(evaluator, options);
+  if (!measured || !measured->least_s) return std::nullopt;
+  const doc::Bounded step_s{*measured->least_s};
+  return doc::Ceiling{"infinitely fast network", step_s,
+                      fmt::format("data takes no time: {}.", AtMost{measured}.in_words(step_s))};
+}
+
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options) {
   std::vector<doc::Ceiling> all;
-  const double now = current.step_s.value;
-  const auto add = [&](const std::string& remedy, double step_s, const std::string& what) {
-    all.push_back({remedy, step_s, fmt::format("{}: {}.", what, gain_text(step_s, now))});
+  if (const auto recorded = recorded_ceiling(evaluator, options)) all.push_back(*recorded);
+  const AtMost at_most{measured_step(evaluator, options), current.step_s};
+  const auto add = [&](const std::string& remedy, const doc::Bounded& step_s,
+                       const std::string& what) {
+    all.push_back({remedy, step_s, fmt::format("{}: {}.", what, at_most.in_words(step_s))});
   };
   add("infinite bandwidth", infinite_bandwidth(evaluator, options),
       "a network without a limit, latency as it is");
-  const double busy = slowest_rank_s(evaluator);
-  const double sent = least_communication_s(evaluator, current, options);
-  add("perfect overlap", std::max(busy, sent),
-      fmt::format("all {} of communication behind {} of computation{}, or the reverse",
-                  format_time(sent), format_time(busy),
-                  evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank"));
+  const doc::Bounded busy = slowest_rank_s(evaluator);
+  const sim::NetworkTime sent = least_network_time(evaluator, current, options);
+  const doc::Bounded overlapped = by_ends(busy, sent.overlaps_s, longer);
+  const double waited_s = sent.waited_for_s.value;
+  add("perfect overlap", by_ends(overlapped, sent.waited_for_s, std::plus<double>()),
+      fmt::format("all {} of communication behind {} of computation{}, or the reverse{}",
+                  format_time(sent.overlaps_s.value), format_time(busy.value),
+                  evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank",
+                  waited_s > 0 ? fmt::format(", and {} for which computation waits in any case",
+                                             format_time(waited_s))
+                               : ""));
   if (options.framework == Framework::linerate)
     for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
       add("zero encode cost", f.step_s,

@@ -85,4 +85,19 @@ double Evaluator::exposed_communication_s(const Outcome& outcome,
   return sim::exposed_communication_s(outcome.plan, model_at(bandwidth));
 }
 
+doc::Bounded slowest_rank_s(const Evaluator& evaluator) {
+  const doc::Workload& workload = evaluator.workload();
+  const auto slowest = [&](double alone) {
+    double most = alone;
+    for (const doc::RankSpeed& s : evaluator.cluster().rank_speeds)
+      if (s.rank >= 0 && s.rank < evaluator.ranks())
+        most = std::max(most, alone * s.compute_factor + s.delay_s);
+    return most;
+  };
+  doc::Bounded s{slowest(workload.one_rank_step_s())};
+  if (workload.step_low_s) s.low = slowest(*workload.step_low_s);
+  if (workload.step_high_s) s.high = slowest(*workload.step_high_s);
+  return s;
+}
+
 }  // namespace linerate::advise

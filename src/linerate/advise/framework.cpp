@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "linerate/advise/notes.hpp"
+#include "linerate/advise/present.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -112,7 +113,8 @@ const doc::Candidate* best_of(const std::vector<Judged>& judged, double least_ga
   return best;
 }
 
-std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, double least_gain) {
+std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, double least_gain,
+                            const Evaluator& evaluator) {
   if (!best) return "";
   const doc::Candidate& own = a.candidates.front();
   const double gain = 1 - best->target_s->value / own.target_s->value;
@@ -121,7 +123,8 @@ std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, do
     return fmt::format("linerate.torch would add nothing: its fastest besides, {}, takes {}.",
                        best->strategy, format_time(best->step_s->value));
   const bool is_sure =
-      verdict == doc::AdviceVerdict::change && a.confidence != doc::Confidence::low;
+      verdict == doc::AdviceVerdict::change && a.confidence != doc::Confidence::low &&
+      own.step_s->value - best->step_s->value > unmeasured_messages_s(*best, evaluator).value_or(0);
   return fmt::format("linerate.torch {} add strategy=\"{}\": {}, {:.1f} % less time than {}{}.",
                      is_sure ? "would" : "may", best->strategy, format_time(best->step_s->value),
                      100 * gain, own.named.empty() ? own.strategy : own.named,
@@ -211,7 +214,7 @@ void put_into_words(Framework framework, Evaluator& evaluator,
     c.named = in_pytorch(doc::parse_strategy(c.strategy)).value_or("");
   const std::vector<Judged> judged =
       judge_all(evaluator, rankable(beyond, options), options.bandwidth, options);
-  a.beyond = beyond_in_words(a, best_of(judged, options.least_gain), options.least_gain);
+  a.beyond = beyond_in_words(a, best_of(judged, options.least_gain), options.least_gain, evaluator);
   const Wording wording(a);
   for (std::string* text : {&a.sentence, &a.present}) wording.translate(*text);
   for (std::string& note : a.notes) wording.translate(note);

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "linerate/advise/present.hpp"
 #include "linerate/advise/turning_points.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/extrapolation.hpp"
@@ -162,6 +163,17 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
     if (j.outcome) priced.add(j.outcome->plan, evaluator.model_at(options.bandwidth));
   for (std::string& note : priced.sentences()) a.notes.push_back(std::move(note));
   const doc::Workload& workload = evaluator.workload();
+  if (unmeasured_messages_s(a.candidates.front(), evaluator))
+    a.notes.emplace_back(
+        "The job was recorded on processors, and the Cluster does not say what a message takes of "
+        "them (message_s of contention): predictions take it for nothing, and favour many small "
+        "messages that overlap. linerate calibrate on the job's ranks measures it.");
+  if (workload.turns() > 1)
+    a.notes.push_back(fmt::format(
+        "{} models in turn: each exchanges its own gradients, and the next one's backward pass "
+        "waits for them. Exchanges that reach into the next step, compressors and K-FAC are not "
+        "planned so, and no candidates.",
+        workload.turns()));
   if (workload.split_by_flops) a.notes.emplace_back(cost::kSplitByFlops);
   if (!workload.step_s && !workload.forward_s)
     a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "linerate/core/text.hpp"
@@ -14,11 +15,6 @@ bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& f
     return measured_s < step.low_or_value() || measured_s > step.high_or_value();
   const double gain_s = fastest.target_s ? step.value - fastest.target_s->value : 0;
   return std::abs(measured_s - step.value) > std::max(0.0, gain_s);
-}
-
-bool was_measured_so(const Evaluator& evaluator, const AdviseOptions& options) {
-  const auto& recorded = evaluator.workload().recorded;
-  return recorded && recorded->ranks == evaluator.ranks() && !options.bandwidth && !options.latency;
 }
 
 std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_known) {
@@ -42,19 +38,40 @@ std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_kno
 
 }  // namespace
 
+const doc::RecordedStep* measured_step(const Evaluator& evaluator, const AdviseOptions& options) {
+  const auto& recorded = evaluator.workload().recorded;
+  const bool so =
+      recorded && recorded->ranks == evaluator.ranks() && !options.bandwidth && !options.latency;
+  return so ? &*recorded : nullptr;
+}
+
+std::optional<double> unmeasured_messages_s(const doc::Candidate& c, const Evaluator& evaluator) {
+  const auto& recorded = evaluator.workload().recorded;
+  const auto& contention = evaluator.cluster().contention;
+  if (!recorded || !recorded->on_cpu || (contention && contention->message_s > 0) ||
+      !c.communication_s)
+    return std::nullopt;
+  // Waiting for late ranks is exposed, too, and hides none.
+  const double one_after_the_other_s = slowest_rank_s(evaluator).value + *c.communication_s;
+  return std::max({0.0, *c.communication_s - c.exposed_communication_s.value_or(0),
+                   one_after_the_other_s - c.step_s->value});
+}
+
 std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator,
                                           const AdviseOptions& options) {
-  if (options.current_is_known || !was_measured_so(evaluator, options)) return std::nullopt;
+  const doc::RecordedStep* measured = measured_step(evaluator, options);
+  if (options.current_is_known || !measured) return std::nullopt;
   doc::Candidate c;
   c.strategy = "the exchange as recorded";
-  c.step_s = c.target_s = doc::Bounded{evaluator.workload().recorded->step_s};
+  c.step_s = c.target_s = doc::Bounded{measured->step_s};
   return c;
 }
 
 void compare_present(doc::Advice& a, const doc::Candidate& in_use, const doc::Candidate& fastest,
                      const Evaluator& evaluator, const AdviseOptions& options) {
-  if (!was_measured_so(evaluator, options)) return;
-  a.measured_step_s = evaluator.workload().recorded->step_s;
+  const doc::RecordedStep* measured = measured_step(evaluator, options);
+  if (!measured) return;
+  a.measured_step_s = measured->step_s;
   if (options.current_is_known)
     a.confidence = misses(*a.measured_step_s, *in_use.step_s, fastest) ? doc::Confidence::low
                                                                        : doc::Confidence::checked;

@@ -52,7 +52,9 @@ void fields(auto& v, Is<Candidate> auto& c) {
 
 void fields(auto& v, Is<Ceiling> auto& c) {
   v.required("remedy", c.remedy);
-  v.required("step_s", c.step_s);
+  v.required("step_s", c.step_s.value);
+  v.written_if(c.step_s.low.has_value(), "step_low_s", c.step_s.low, seconds);
+  v.written_if(c.step_s.high.has_value(), "step_high_s", c.step_s.high, seconds);
   v.required("reason", c.reason);
 }
 

@@ -52,6 +52,18 @@ void check_ready_order(const JsonReader& r, const Workload& w) {
                               before));
 }
 
+// Each turn has gradients.
+void check_turns(const JsonReader& r, const Workload& w) {
+  int before = 0;
+  for (std::size_t i = 0; i < w.gradients.size(); before = w.gradients[i++].turn)
+    if (const int least = i == 0 ? 0 : before, most = i == 0 ? 0 : before + 1;
+        w.gradients[i].turn < least || w.gradients[i].turn > most)
+      r.at("gradients")
+          .item(i)
+          .at("turn")
+          .refuse(fmt::format("{} to {} (turns follow each other, from 0)", least, most));
+}
+
 // Forward order, and one block a layer: the gradients of a layer are those of its block.
 void check_forward_order(const JsonReader& r, const Workload& w) {
   for (std::size_t i = 1; i < w.blocks.size(); ++i)
@@ -141,6 +153,7 @@ void fields(auto& v, Is<Gradient> auto& g, const Workload& w) {
   v.defaulted("registration", g.registration, w.gradients.size(), Range{INT32_MIN, INT32_MAX});
   v.required("ready_s", g.ready_s, seconds);
   v.written_if(g.rows.has_value(), "rows", g.rows, Range{1, kMostElements});
+  v.written_if(g.turn > 0, "turn", g.turn, Range{0, INT32_MAX - 1});
   v.hold(check_rows, g);
 }
 
@@ -179,6 +192,8 @@ void fields(auto& v, Is<Block> auto& b, const Workload& w) {
 void fields(auto& v, Is<RecordedStep> auto& r) {
   v.required("step_s", r.step_s, seconds);
   v.required("ranks", r.ranks, Range{1, kMostRanks});
+  v.written_if(r.least_s.has_value(), "least_s", r.least_s, seconds);
+  v.written_if(r.on_cpu, "on_cpu", r.on_cpu);
 }
 
 void fields(auto& v, Is<Workload> auto& w) {
@@ -198,6 +213,7 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.optional("layers", w.layers);
   v.required("gradients", w.gradients, of_workload);
   v.hold(check_ready_order, w);
+  v.hold(check_turns, w);
   v.optional("add_cost", w.add_cost);
   v.written_if(!w.blocks.empty(), "blocks", w.blocks, of_workload);
   v.hold(check_forward_order, w);

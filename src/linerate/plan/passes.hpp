@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "linerate/core/index.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/compression.hpp"
@@ -113,6 +114,14 @@ void add_exchanges(const PassInput& input, StepDraft& step);
 void split_exchanges(const PassInput& input, StepDraft& step);
 /// One block a rank: zeros fill the last one.
 void pad_to_blocks(doc::Payload& payload, int ranks);
+/// Gradient::turn of a bucket's gradients.
+inline int turn_of(const PassInput& input, const StepDraft& step, std::int32_t bucket) {
+  const doc::Payload& payload = step.graph->payloads[to_index(bucket)];
+  return input.workload.gradients[to_index(step.graph->members[to_index(payload.begin)])].turn;
+}
+/// A turn's backward begins once the exchanges of the turns before have arrived: an update lies
+/// between them.
+void add_turns(const PassInput& input, StepDraft& step);
 /// Encode before a bucket's collective, decode after it.
 void add_codec(const PassInput& input, StepDraft& step);
 /// The same with a compressor of the registry: its rounds, and dense what it does not encode.

@@ -6,6 +6,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/plan/fuse_turns.hpp"
 #include "linerate/plan/pass/step_end.hpp"
 #include "linerate/plan/pass/tensor_times.hpp"
 
@@ -64,6 +65,7 @@ PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
+  planner.check_turns(workload);
   prepared_ = planner.exchange_->prepare(workload);
   plan_.strategy = planner.text();
   plan_.workload = workload.name;
@@ -161,10 +163,7 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
   step_.graph = &graph;
   const WireForm cut_by = p.compression_ ? p.compression_->typical_form(workload_) : p.form_;
   const FusionInput fusion{workload_, request.cost, cut_by, request.ranks, prepared_.get()};
-  if (variant.first_step)
-    exchange.fuse_first_step(fusion, {graph, step_.not_before});
-  else
-    exchange.fuse(fusion, {graph, step_.not_before});
+  fuse_turns(exchange, fusion, variant.first_step, {graph, step_.not_before});
   const StepKind& kind = kinds_.kinds[to_index(variant.kind)];
   const PassInput input{workload_,
                         request.cost,
@@ -181,8 +180,8 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
                         kind.update,
                         kind.in_period};
   for (const auto pass : {add_collect, add_flags, add_exchanges, split_exchanges, add_codec,
-                          add_compression, add_housekeeping, add_damping, add_factors, add_inverses,
-                          add_preconditioning, add_update, add_other_collectives})
+                          add_compression, add_turns, add_housekeeping, add_damping, add_factors,
+                          add_inverses, add_preconditioning, add_update, add_other_collectives})
     pass(input, step_);
   if (p.may_send_at_once()) end_s_.push_back(step_end_s(input, step_));
   step_.tasks.linearise(graph);

@@ -112,6 +112,17 @@ std::optional<Curvature> Planner::curvature(const doc::Workload& workload,
   return curvature_of(*kfac_, workload, cost, ranks, text_);
 }
 
+void Planner::check_turns(const doc::Workload& workload) const {
+  const bool decoupled = exchange_->schedule() == Schedule::decoupled;
+  if (workload.turns() == 1 || (!kfac_ && !compression_ && !decoupled)) return;
+  throw UsageError(fmt::format(
+      "strategy {}: {} trains {} models in turn, each updated before the next one's backward pass, "
+      "and {}; expected an exchange such as ddp alone",
+      text_, workload.in_words(), workload.turns(),
+      decoupled ? "this exchange updates in the step that follows"
+                : "compressors and K-FAC are planned for one"));
+}
+
 StepKinds Planner::kinds(const std::vector<int>& every) const {
   return step_kinds(compression_ ? compression_->phases() : compress::Phases{}, kfac_, every);
 }

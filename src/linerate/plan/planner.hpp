@@ -72,6 +72,8 @@ class Planner {
   std::optional<Curvature> curvature(const doc::Workload&, const cost::CostModel&, int ranks) const;
   /// `every`: of the other collectives.
   StepKinds kinds(const std::vector<int>& every) const;
+  /// Throws UsageError for what cannot end within a turn of several.
+  void check_turns(const doc::Workload&) const;
   std::string coding_cost_caveat() const;
   bool codes_alone() const;  // at a cost from elsewhere
   /// Whether gradients may leave in one message after backward instead, if that is sooner.

@@ -78,7 +78,7 @@ Section section_of(const doc::Advice& advice) {
   if (!advice.ceilings.empty()) {
     Table ceilings{{"Remedy at its best", "Step", "What it means"}, {}, {false, true, false}};
     for (const doc::Ceiling& c : advice.ceilings)
-      ceilings.rows.push_back({c.remedy, format_time(c.step_s), c.reason});
+      ceilings.rows.push_back({c.remedy, text_of(c.step_s), c.reason});
     section.table = std::move(ceilings);
   }
   for (const doc::TurningPoint& t : advice.turning_points)

@@ -102,8 +102,8 @@ std::string late_ranks_of(const doc::Advice& a) {
 std::string ceilings_of(const doc::Advice& a) {
   std::vector<std::vector<std::string>> rows;
   for (const doc::Ceiling& c : a.ceilings)
-    rows.push_back({c.remedy, format_time(c.step_s), c.reason});
-  return text_table({{"remedy"}, {"step", true}, {"reason"}}, rows, "  ");
+    rows.push_back({c.remedy, format_time(c.step_s.value), interval_of(c.step_s), c.reason});
+  return text_table({{"remedy"}, {"step", true}, {"90 % interval", true}, {"reason"}}, rows, "  ");
 }
 
 std::string turning_of(const doc::TurningPoint& t, const doc::Advice& a) {

@@ -90,11 +90,13 @@ double steady_step_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
 
 // Network time of one step: what all ranks send together, and on top what the busiest does in parts
 // of them.
-double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices) {
+template <typename Counts>
+double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
+                       Counts counts) {
   double together = 0;
   std::vector<double> of_rank(to_index(plan.ranks));
   for (const doc::Task& task : graph.tasks) {
-    if (!doc::is_communication(task.kind)) continue;
+    if (!doc::is_communication(task.kind) || !counts(task)) continue;
     const auto& parts = plan.group_of(task).parts;
     if (parts.empty()) together += prices.seconds(task);
     for (const auto& part : parts)
@@ -104,7 +106,32 @@ double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Price
   return together + *std::max_element(of_rank.begin(), of_rank.end());
 }
 
+bool is_waited_for(const doc::TaskGraph& graph, const doc::Task& task) {
+  return task.subject == doc::Subject::payloads && task.first >= 0 &&
+         graph.payloads[to_index(task.first)].content == doc::Content::other;
+}
+
+double network_s(const doc::Plan& plan, Prices& prices, bool waited_for) {
+  return mean_over_cycle(plan, [&](const doc::TaskGraph& graph) {
+    return communication_s(plan, graph, prices, [&](const doc::Task& task) {
+      return is_waited_for(graph, task) == waited_for;
+    });
+  });
+}
+
 }  // namespace
+
+NetworkTime network_time(const doc::Plan& plan, const cost::CostModel& model) {
+  Prices prices(model, plan.ranks);
+  Prices low(model, plan.ranks, Bound::low), high(model, plan.ranks, Bound::high);
+  const auto bounded = [&](bool waited_for) {
+    doc::Bounded s{network_s(plan, prices, waited_for)};
+    if (prices.has_known_error())
+      s.low = network_s(plan, low, waited_for), s.high = network_s(plan, high, waited_for);
+    return s;
+  };
+  return {bounded(true), bounded(false)};
+}
 
 SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& model) {
   throw_if_stopped();
@@ -132,8 +159,9 @@ SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostMo
 
 /// Adds the network's time and the interval.
 SimResult Simulator::finish(const doc::Plan& plan, Prices& prices, SimResult result) {
-  result.communication_s = mean_over_cycle(
-      plan, [&](const doc::TaskGraph& graph) { return communication_s(plan, graph, prices); });
+  result.communication_s = mean_over_cycle(plan, [&](const doc::TaskGraph& graph) {
+    return communication_s(plan, graph, prices, [](const doc::Task&) { return true; });
+  });
   if (!prices.has_known_error()) return result;
   Prices low(prices.model(), plan.ranks, Bound::low);
   Prices high(prices.model(), plan.ranks, Bound::high);

@@ -29,4 +29,11 @@ class Simulator {
   SteadyCycle cycle_;
 };
 
+/// SimResult::communication_s in two, each with its interval if its prices have one.
+struct NetworkTime {
+  doc::Bounded waited_for_s;  // other_collectives: computation stands still, whatever is planned
+  doc::Bounded overlaps_s;    // the rest, which computation may hide
+};
+[[nodiscard]] NetworkTime network_time(const doc::Plan& plan, const cost::CostModel& model);
+
 }  // namespace linerate::sim

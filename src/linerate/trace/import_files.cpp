@@ -1,5 +1,7 @@
 #include "linerate/trace/import_files.hpp"
 
+#include <utility>
+
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/importers.hpp"
@@ -24,7 +26,7 @@ Imported import_traces(const std::vector<std::filesystem::path>& paths,
     imported.notes = job.notes;
   } else {
     const std::string name = first.stem().stem().string();
-    imported.workload = workload_of(job, name, imported.notes, alone);
+    imported.workload = workload_of(std::move(job), name, imported.notes, alone);
   }
   return imported;
 }

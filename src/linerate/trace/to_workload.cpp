@@ -66,6 +66,7 @@ void from_records(const Job& job, doc::Workload& w) {
     out.registration = static_cast<int>(job.gradients.size() - 1 - i);
     out.ready_s = seconds(g.ready_ns);
     if (g.rows > 0) out.rows = g.rows;
+    out.turn = g.turn;
     w.gradients.push_back(out);
   }
   w.backward_s = w.gradients.back().ready_s;
@@ -183,9 +184,19 @@ void say_unrecorded(const Job& job, const std::vector<std::vector<SentFor>>& pur
         100 * more));
 }
 
+/// Where a copy of a step runs long before its first kernel, as prefetching does, the times of
+/// buckets count from the copy, in a step that lies over the one before it.
+void begin_with_computation(double step_s, doc::Workload& w) {
+  const double before_s = w.backward_s - step_s;
+  if (before_s <= 0) return;
+  for (doc::Gradient& g : w.gradients) g.ready_s = std::max(0.0, g.ready_s - before_s);
+  w.backward_s = step_s;
+}
+
 void set_step(const AloneSteps& alone, doc::Workload& w, std::vector<std::string>& notes) {
   if (!alone.time) return;
   const doc::Bounded& step_s = alone.time->step_s;
+  if (w.layers.empty()) begin_with_computation(step_s.value, w);
   w.step_s = std::max(step_s.value, w.backward_s);
   if (step_s.has_interval())
     w.step_low_s = std::min(*step_s.low, *w.step_s),
@@ -213,7 +224,7 @@ std::int64_t buffer_bytes_of(const Job& job, const std::vector<std::vector<SentF
 
 }  // namespace
 
-doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& notes,
+doc::Workload workload_of(Job job, const std::string& name, std::vector<std::string>& notes,
                           const std::optional<Job>& alone_recording) {
   if (!job.sharding.empty())
     throw InputError(
@@ -221,20 +232,28 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
                           "computes of a whole model, and whatif and advise plan exchanges of its "
                           "whole gradients; linerate explain says where this job's time goes",
                           job.sharding));
-  if (const int turns = turns_of(job); turns > 1)
-    throw InputError(
-        name, fmt::format("a step that trains {} models in turn, or one so many times, each with a "
-                          "backward pass, exchanges and an update of its own. A Workload is one of "
-                          "them: mark a step of the profiler for each, or record them by "
-                          "themselves; linerate explain says where this job's time goes",
-                          turns));
+  if (const int turns = turns_of(job); turns > 1) {
+    if (job.gradients.empty())
+      throw InputError(
+          name, fmt::format("a step that trains {} models in turn, or one so many times, each with "
+                            "an update of its own, without the sizes of gradients: which of them "
+                            "an exchange carries is not known; record with record_shapes=True, or "
+                            "mark a step of the profiler for each",
+                            turns));
+    notes.push_back(fmt::format(
+        "a step trains {} models in turn, or one so many times, each with a backward pass, "
+        "exchanges and an update of its own: no bucket holds gradients of two, and the next one's "
+        "backward pass waits for the exchanges",
+        turns));
+  }
+  const AloneSteps alone = alone_recording ? alone_steps(job, *alone_recording) : alone_steps(job);
+  job.one_rank = alone.time;
   const Breakdown b = break_down(job);
   notes.insert(notes.end(), b.notes.begin(), b.notes.end());
   doc::Workload w;
   w.name = name;
   w.source = fmt::format("trace {}", job.ranks.empty() ? name : job.ranks.front().source);
   const std::vector<std::vector<SentFor>> purposes = purposes_of(job);
-  const AloneSteps alone = alone_recording ? alone_steps(job, *alone_recording) : alone_steps(job);
   if (!alone.job.gradients.empty()) {
     from_records(alone.job, w);
     say_unknown_factors(alone.job, notes);
@@ -276,7 +295,11 @@ doc::Workload workload_of(const Job& job, const std::string& name, std::vector<s
   set_step(alone, w, notes);
   if (b.buckets) w.current = b.buckets->strategy;
   const int ranks = std::max(b.world_size, static_cast<int>(job.ranks.size()));
-  if (b.step_s && alone.time && ranks > 1) w.recorded = doc::RecordedStep{*b.step_s, ranks};
+  if (b.step_s && alone.time && ranks > 1) {
+    w.recorded = doc::RecordedStep{.step_s = *b.step_s, .ranks = ranks, .on_cpu = job.cpu_device};
+    if (const auto most = share_for(b.path.ceilings, Remedy::infinitely_fast_network))
+      w.recorded->least_s = *b.step_s * (1 - *most);
+  }
   if (w.recorded && w.current.empty())
     notes.push_back(fmt::format(
         "the Workload has no current, since no strategy of linerate's exchanges as this "

@@ -15,7 +15,7 @@ namespace linerate::trace {
 /// one gradient, and `notes` says so. Times are those of a rank that computes alone
 /// (one_rank_step.hpp), recorded if `alone` is there. Throws InputError when the trace holds
 /// neither.
-doc::Workload workload_of(const Job& job, const std::string& name, std::vector<std::string>& notes,
+doc::Workload workload_of(Job job, const std::string& name, std::vector<std::string>& notes,
                           const std::optional<Job>& alone = std::nullopt);
 
 }  // namespace linerate::trace

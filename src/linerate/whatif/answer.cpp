@@ -106,6 +106,11 @@ class Asking {
           "step took {} on {} ranks, and predictions are to be compared with that",
           format_time(workload_.recorded->step_s), workload_.recorded->ranks));
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
+    if (workload_.turns() > 1 && question_.preset != Preset::agarwal2021)
+      note(
+          fmt::format("{} models in turn: each exchanges its own gradients, and the next one's "
+                      "backward pass waits for them",
+                      workload_.turns()));
     if (const auto others = workload_.other_collectives.size();
         others > 0 && question_.preset != Preset::agarwal2021)
       note(fmt::format(

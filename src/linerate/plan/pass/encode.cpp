@@ -28,12 +28,14 @@ class Coder {
   BucketExchange& exchange(std::int32_t b) { return step_.exchanges[to_index(b)]; }
 
   // A bucket's decode waits for the next one's encode: while one bucket travels, the next is
-  // encoded.
+  // encoded. The last one of a turn waits for none: the next turn's gradients come after it.
   void on_a_lane_of_its_own(std::int32_t buckets) {
     const bool decoupled = input_.schedule == Schedule::decoupled;
     for (std::int32_t b = 0; b < buckets; ++b) {
+      const bool begins_turn = b > 0 && turn_of(input_, step_, b) != turn_of(input_, step_, b - 1);
+      if (begins_turn) decode_at_the_end(b - 1);
       if (is_coded(b)) encode(b, step_.tasks.append(task(doc::TaskKind::encode, b)));
-      if (!decoupled && b > 0) decode_at_the_end(b - 1);
+      if (!decoupled && b > 0 && !begins_turn) decode_at_the_end(b - 1);
     }
     if (!decoupled && buckets > 0) decode_at_the_end(buckets - 1);
     for (std::int32_t b = buckets; decoupled && b-- > 0;) decode_at_the_end(b);

@@ -22,10 +22,20 @@ Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
   return step.ready[to_index(last)];
 }
 
-Handle ready_task(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
+// After the last gradient of a turn that another one follows, if the bucket is of such a turn.
+Handle backward_end(const PassInput& input, std::int32_t bucket, const StepDraft& step) {
+  const auto& gradients = input.workload.gradients;
+  const int turn = turn_of(input, step, bucket);
+  if (turn == gradients.back().turn) return step.backward_end;
+  const auto next = std::ranges::upper_bound(gradients, turn, {}, &doc::Gradient::turn);
+  return step.ready[to_index(next - gradients.begin() - 1)];
+}
+
+Handle ready_task(const PassInput& input, std::int32_t b, const StepDraft& step) {
+  const doc::Payload& bucket = step.graph->payloads[to_index(b)];
   if (input.first_step)
-    return input.housekeeping ? collected_last(bucket, step) : step.backward_end;
-  if (input.schedule == Schedule::at_the_end) return step.backward_end;
+    return input.housekeeping ? collected_last(bucket, step) : backward_end(input, b, step);
+  if (input.schedule == Schedule::at_the_end) return backward_end(input, b, step);
   return last_gradient(bucket, step);
 }
 
@@ -77,7 +87,8 @@ void add_exchanges(const PassInput& input, StepDraft& step) {
   for (std::size_t b = 0; b < buckets; ++b) {
     const doc::Payload& bucket = step.graph->payloads[b];
     BucketExchange& exchange = step.exchanges.emplace_back();
-    exchange.ready = bucket.flags > 0 ? step.flags_packed : ready_task(input, bucket, step);
+    exchange.ready = bucket.flags > 0 ? step.flags_packed
+                                      : ready_task(input, static_cast<std::int32_t>(b), step);
     send.wire = input.form.dtype(bucket.dtype);
     send.first = send.last = static_cast<std::int32_t>(b);
     send.bytes = input.form.bytes(bucket.elements, bucket.dtype, input.ranks);

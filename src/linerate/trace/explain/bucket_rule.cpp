@@ -312,6 +312,20 @@ void check_against(BucketPlan& plan, const StepExchanges& step,
       "other tensors";
 }
 
+/// FSDP over a mesh that splits nothing sums each of the modules that it wraps by itself.
+void say_mesh(BucketPlan& plan, const StepExchanges& step, const Job& job) {
+  const auto total = [](const std::vector<std::int64_t>& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  };
+  if (job.sharding_names.empty() || !plan.strategy.empty() ||
+      total(carried(step.gradients, job.gradients.front().dtype)) != total(bytes_of(job.gradients)))
+    return;
+  plan.verdict = fmt::format(
+      "one for each module that {} wraps, whole gradients of each: data parallelism over a mesh "
+      "that splits nothing, not DDP's buckets",
+      job.sharding_names.front());
+}
+
 /// When the last pass of each turn of the step ended; empty: the trace does not say.
 std::map<int, std::int64_t> ends_of_turns(const RankActivity& r, std::int32_t step) {
   std::map<int, std::int64_t> ends;
@@ -451,8 +465,8 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
       check_turns(plan, exchanged, job, turns);
     else if (job.gradients.empty())
       check_limits(plan);
-    else
-      check_against(plan, exchanged, job.gradients);
+    else if (check_against(plan, exchanged, job.gradients); !plan.matches_rule)
+      say_mesh(plan, exchanged, job);
     return plan;
   }
   return std::nullopt;

@@ -69,6 +69,11 @@ std::vector<Conflict> Order::work(int stream, std::string name, std::string task
   return found;
 }
 
+bool Order::is_still_without() const {
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const Clock& stream) { return stream.misses_something(); });
+}
+
 void Order::mend() {
   for (Clock& stream : streams_) stream.mend();
   host_.mend();

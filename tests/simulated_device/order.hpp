@@ -67,6 +67,8 @@ class Order {
   /// Whether something was done by a stream that lacked what a wait that was left out had told it,
   /// itself or through others, and no later wait had.
   bool worked_without() const { return worked_without_; }
+  /// Whether a stream lacks that still.
+  bool is_still_without() const;
   /// As if no wait had been left out until now.
   void mend();
   void host_learns(const Clock& event) { host_.learn(event); }

@@ -83,6 +83,7 @@ Asked asked_of(int device) {
   const Lock lock(d.mutex);
   Asked asked = d.asked;
   asked.worked_without = d.order.worked_without();
+  asked.still_without = d.order.is_still_without();
   return asked;
 }
 

@@ -50,9 +50,9 @@ struct Asked {
   /// In words: what was not ordered. Empty: all was.
   std::map<std::string, std::int64_t> conflicts;
   std::vector<AskedWait> waits;
-  /// Whether something was done that the wait that is left out comes before, and nothing else says
-  /// so. If not, a later wait says the same before it matters.
-  bool worked_without = false;
+  /// Of a wait that is left out: whether something was done without what it says, which no later
+  /// wait had said by then; whether a stream has not been told so yet.
+  bool worked_without = false, still_without = false;
   std::int64_t events = 0, timed_events = 0, queries = 0;
 
   std::int64_t all_launches() const;

@@ -22,12 +22,13 @@ namespace {
 using torch_adapter::GroupOverCommunicator;
 
 /// Why nothing was missing without a wait; empty: something was, or nothing is known to say so.
-/// `without`: of a job that left it out. K-FAC's Plan orders more than memory: a wait for an
-/// inverse of another rank's brings what the stream has done since.
+/// `without`: of a job that left it out. A stream always waits for the ends of its collectives, and
+/// K-FAC's Plan orders more than memory: before what came is used, the user may wait anyway.
 std::string rule_of(const AskedWait& wait, const Asked& without, bool by_curvature) {
   if (wait.is_known) return "all was known";
   if (!without.worked_without) return "a later wait says the same before anything is done";
-  if (by_curvature && without.conflicts.empty() && !without.still_without)
+  const bool is_of_collective = wait.first >= kFirstInner;
+  if ((is_of_collective || by_curvature) && without.conflicts.empty() && !without.still_without)
     return "a later wait says the same before what it is for is used";
   return "";
 }

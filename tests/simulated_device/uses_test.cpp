@@ -445,7 +445,8 @@ std::string name_of(const testing::TestParamInfo<UseOf>& info) {
 bool is_open(const UseOf& one) {
   const auto& [use, strategy, size] = one;
   return strategy == "ddp+kfac(d)" || strategy.starts_with("dear+kfac") ||
-         (strategy == "dear" && use.train == &evaluation_before_the_update);
+         (strategy == "dear" && use.train == &evaluation_before_the_update) ||
+         (strategy != "ddp+topk" && use.train == &scaled_losses);
 }
 
 std::vector<UseOf> all_uses() {

@@ -62,10 +62,14 @@ Launches launches_of(Communicator& communicator, const std::string& strategy) {
   return launches;
 }
 
-/// What `all` has more than `alone`, and how much of it.
-std::string beyond(const Launches& all, const Launches& alone) {
+struct Beyond {
   std::int64_t sum = 0;
-  std::string parts;
+  std::string parts = {};
+};
+
+/// What `all` has more than `alone`.
+Beyond beyond(const Launches& all, const Launches& alone) {
+  auto [sum, parts] = Beyond();
   for (const auto& [name, times] : all) {
     const auto own = alone.find(name);
     const std::int64_t more = times - (own == alone.end() ? 0 : own->second);
@@ -73,22 +77,27 @@ std::string beyond(const Launches& all, const Launches& alone) {
     sum += more;
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", more, name);
   }
-  return fmt::format("{} ({})", sum, parts);
+  return {sum, parts};
 }
 
-/// DDP has about 330: a kernel for each gradient and each buffer, and the collectives.
+/// DDP has about 330: a kernel for each gradient and each buffer, and the collectives. The buckets
+/// of "dear" follow from what a probe measures: its row is one that was found.
 TEST(LaunchesOfResNet50, AreFewMoreThanTheModelsOwn) {
   const std::string page = read_file(DEVICES_PAGE);
   torch_adapter::ranks(2, [&](Communicator& communicator) {
     const torch_adapter::GroupOverCommunicator group(kGroup, communicator, {}, &streamed);
     const c10::DeviceGuard guard(device(communicator.rank()));
     const Launches alone = launches_of(communicator, kAlone);
-    for (const std::string strategy : {"ddp", "dear"}) {
+    for (const auto& [strategy, most] : std::map<std::string, int>{{"ddp", 120}, {"dear", 400}}) {
       const Launches all = launches_of(communicator, strategy);
       if (communicator.rank() != 0) continue;
-      const std::string row = fmt::format("| `{}` | {} |", strategy, beyond(all, alone));
+      const auto [sum, parts] = beyond(all, alone);
+      const std::string row = fmt::format("| `{}` | {} ({}) |", strategy, sum, parts);
       fmt::print("{}\n", row);
-      EXPECT_TRUE(page.find(row) != std::string::npos) << "docs/devices.md has another row";
+      EXPECT_LE(sum, most) << strategy;
+      if (strategy == "ddp") {
+        EXPECT_TRUE(page.find(row) != std::string::npos) << "docs/devices.md has another row";
+      }
     }
   });
 }

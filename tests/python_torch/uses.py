@@ -1981,7 +1981,7 @@ def compressors_and_kfac_enqueued_together():
     for strategy in ("ddp+topk(density=0.3)+kfac(d, factors=1)", "dear+kfac(spd, kl=0, factors=1)",
                      "dear+fp16+kfac(spd, kl=0, factors=1)"):
         model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, device_group=dist.group.WORLD, inverses_at_once=2)
+        dp = lt.DataParallel(model, strategy=strategy, device_group=dist.group.WORLD)
         opt = torch.optim.SGD(model.parameters(), 0.01)
         for step in range(8):
             x, y = rows(step)

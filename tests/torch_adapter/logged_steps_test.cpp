@@ -131,42 +131,6 @@ TEST(LoggedSteps, WaitForOneTaskAlone) {
   });
 }
 
-/// Says in which stream it is done.
-class LoggedOperation final : public exec::Operation {
- public:
-  void run(const doc::TaskGraph&, const doc::Task&) override {
-    guard_log().calls.push_back({.stream = support::current_stream(0).id()});
-  }
-};
-
-/// What they have left is the program's: failures that the host asks for, the new inverses.
-TEST(LoggedSteps, EndAfterInversesAtOnceTheProgramsStream) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    doc::TaskGraph graph;
-    graph.name = "steady";
-    for (int i = 0; i < 2; ++i)
-      graph.add({.kind = doc::TaskKind::inverse,
-                 .origin = doc::Origin::executed,
-                 .resource = doc::Resource::compute,
-                 .operation = 1});
-    LoggedOperation inverse;
-    PayloadMemory memory{false};
-    StreamSteps steps(communicator, memory, support::logged_device(0),
-                      std::make_unique<LoggedGroup>(), nullptr, {.at_once = 2});
-    steps.set_operation("note", inverse);
-    steps.set_plan(exec::plan_of(1, {graph}, 0), 0);
-    taken_calls();
-    steps.begin_variant("steady", "step 0");
-    EXPECT_THAT(taken_calls(), ElementsAre("0:0 records 0", "0:1 waits 0", "0:0 does task 0",
-                                           "0:0 records 0", "0:1 does task 0", "0:1 records 1"));
-    steps.end_step();
-    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 1"));
-    steps.drain();
-    EXPECT_THAT(taken_calls(), ElementsAre());
-  });
-}
-
 /// What is no mark.
 std::vector<std::string> without_marks(std::vector<std::string> lines) {
   std::erase_if(lines, [](const std::string& line) { return line.ends_with("a mark"); });

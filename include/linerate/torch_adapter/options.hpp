@@ -71,14 +71,6 @@ struct DataParallelOptions {
   /// (docs/devices.md). What ranks say to each other besides goes through the communicator. Empty:
   /// parameters are on the CPU, and the communicator exchanges them.
   std::string device_group = {};
-  /// With a device_group, how many of this rank's inverses of K-FAC are under way at once, where
-  /// the Plan has some that follow each other: one in the stream that the program computes in, the
-  /// others on side streams. 1: one after the other. The operators are the same.
-  int inverses_at_once = 4;
-  /// Bytes that inverses on side streams may take together while they are computed, 32 for each
-  /// element of an f32 factor's matrix; the others are computed in that stream. The default has
-  /// room for one of 4608 rows and two of 2304, or for three of 3300.
-  std::int64_t inverse_workspace_bytes = std::int64_t{1} << 30;
   /// Stands in errors and, with the step's number, in the names of collectives. Give one if several
   /// objects share a communicator.
   std::string name = {};

@@ -172,7 +172,7 @@ class Parallel {
 DataParallelOptions options_of(std::string strategy, const std::string& buffers,
                                const std::optional<std::string>& cluster, int measured_steps,
                                double replan_above, double most_above_ddp, std::uint64_t seed,
-                               std::string name, std::string device_group, int inverses_at_once) {
+                               std::string name, std::string device_group) {
   DataParallelOptions options;
   options.strategy = std::move(strategy);
   options.buffers = buffers == "keep" ? torch_adapter::BufferPolicy::keep
@@ -184,7 +184,6 @@ DataParallelOptions options_of(std::string strategy, const std::string& buffers,
   options.seed = seed;
   options.name = std::move(name);
   options.device_group = std::move(device_group);
-  options.inverses_at_once = inverses_at_once;
   return options;
 }
 
@@ -319,11 +318,10 @@ PYBIND11_MODULE(_core, m) {
                        const std::string& buffer_policy, const std::optional<std::string>& cluster,
                        int measured_steps, double replan_above, double most_above_ddp,
                        std::uint64_t seed, std::string name, bool records,
-                       std::shared_ptr<PythonKfac> kfac, std::string device_group,
-                       int inverses_at_once) {
+                       std::shared_ptr<PythonKfac> kfac, std::string device_group) {
              auto options = options_of(std::move(strategy), buffer_policy, cluster, measured_steps,
                                        replan_above, most_above_ddp, seed, std::move(name),
-                                       std::move(device_group), inverses_at_once);
+                                       std::move(device_group));
              const py::gil_scoped_release unlocked;
              return std::make_unique<Parallel>(parameters, buffers, std::move(world),
                                                std::move(options), records, std::move(kfac));
@@ -334,8 +332,7 @@ PYBIND11_MODULE(_core, m) {
            py::arg("replan_above") = DataParallelOptions().replan_above,
            py::arg("most_above_ddp") = DataParallelOptions().most_above_ddp,
            py::arg("seed") = DataParallelOptions().seed, py::arg("name") = "",
-           py::arg("records") = false, py::arg("kfac") = py::none(), py::arg("device_group") = "",
-           py::arg("inverses_at_once") = DataParallelOptions().inverses_at_once)
+           py::arg("records") = false, py::arg("kfac") = py::none(), py::arg("device_group") = "")
       .def("close", &Parallel::close, Unlocked())
       .def("is_open", &Parallel::is_open)
       .def(

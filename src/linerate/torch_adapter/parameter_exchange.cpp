@@ -82,10 +82,6 @@ void require_enqueued(const DataParallelOptions& options) {
         "the CPU without device_group",
         options.strategy, what));
   };
-  if (options.inverses_at_once < 1)
-    throw UsageError(fmt::format(
-        "inverses_at_once: expected 1 or more, found {}; 1 computes one after the other",
-        options.inverses_at_once));
   const doc::Strategy strategy = plan::with_exchange(doc::parse_strategy(options.strategy));
   for (const doc::Component& extra : strategy.extras)
     if (!plan::is(extra, plan::Extra::curvature) && !is_coded_there(extra))
@@ -160,8 +156,7 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
     const c10::Device device = state_.trained.front().tensor.device();
     auto steps = std::make_unique<StreamSteps>(
         communicator_, memory_, device,
-        device_group_of(options.device_group, device, communicator_), options.recorder,
-        exec::InverseStreams{options.inverses_at_once, options.inverse_workspace_bytes});
+        device_group_of(options.device_group, device, communicator_), options.recorder);
     streams_ = steps.get();
     runner_ = std::move(steps);
     enqueued_ = std::make_unique<StreamCompression>(memory_, device, communicator_.rank(),

@@ -28,13 +28,12 @@ using doc::TaskKind;
 
 StreamSteps::StreamSteps(comm::Communicator& communicator, PayloadMemory& memory,
                          c10::Device device, std::unique_ptr<comm::TensorGroup> group,
-                         exec::Recorder* recorder, const exec::InverseStreams& inverses)
+                         exec::Recorder* recorder)
     : communicator_(communicator),
       memory_(memory),
       lies_on_(device),
       group_(std::move(group)),
-      recorder_(recorder),
-      inverses_(inverses) {}
+      recorder_(recorder) {}
 
 /// If an exception unwinds, the other ranks hear of it now: this one will not finish the step. What
 /// is enqueued uses memory that its owner is about to free in the program's stream.
@@ -106,7 +105,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
     names_.emplace_back(*plan_, graph, nullptr);
   }
   make_parts();
-  auto program = exec::make_stream_program(plan_, communicator_.rank(), inverses_);
+  auto program = exec::make_stream_program(plan_, communicator_.rank());
   runner_.reset();
   device_ = torch_streams::make_tensor_device(
       lies_on_, program->lanes.count(), [this](const exec::StreamWork& work) { run(work); },
@@ -223,7 +222,6 @@ std::int64_t StreamSteps::end_step() {
     LINERATE_CHECK(machine.executed_left() == 0,
                    doc::title_of(*plan_, graph(), machine.task(machine.first_left())) +
                        " cannot be enqueued: what it waits for was never reported");
-    runner_->settle_lane();  // the program uses what inverses on side streams have left
     device_->caller_after_compute();
     in_step_ = false;
   });

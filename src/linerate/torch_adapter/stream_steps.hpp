@@ -40,8 +40,7 @@ class StreamSteps final : public exec::StepRunner {
   /// which may be null,
   /// outlives it too, and is told what the device took for each task.
   StreamSteps(comm::Communicator& communicator, PayloadMemory& memory, c10::Device device,
-              std::unique_ptr<comm::TensorGroup> group, exec::Recorder* recorder,
-              const exec::InverseStreams& inverses = {});
+              std::unique_ptr<comm::TensorGroup> group, exec::Recorder* recorder);
   ~StreamSteps() override;
 
   void set_operation(const std::string& name, exec::Operation& operation) override;
@@ -97,7 +96,6 @@ class StreamSteps final : public exec::StepRunner {
   /// none of them.
   std::map<std::vector<std::vector<std::int32_t>>, std::unique_ptr<comm::TensorGroup>> parts_;
   exec::Recorder* const recorder_;
-  const exec::InverseStreams inverses_;
   std::map<std::string, exec::Operation*, std::less<>> operations_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<exec::VariantNames> names_;

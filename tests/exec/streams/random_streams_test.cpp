@@ -1,5 +1,5 @@
 // Random Plans on streams: groups of ranks, warm-up, edges into the next step, payloads that
-// several tasks share, observed tasks, runs of inverses, operations that the host has to look at.
+// several tasks share, observed tasks, many inverses, operations that the host has to look at.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -58,27 +58,22 @@ std::shared_ptr<const doc::Plan> random_stream_plan(std::uint64_t seed, bool hos
   return std::make_shared<const doc::Plan>(std::move(plan));
 }
 
-/// Every fourth computes one inverse after the other, others 2 to 4 at once.
 StreamJob random_job(std::uint64_t seed) {
   return enqueue_steps(random_stream_plan(seed, seed % 4 == 3), kStreamSteps,
-                       seed % 2 ? Order::of_its_own : Order::of_the_plan, seed,
-                       {.at_once = 1 + static_cast<int>(seed / 2 % 4)});
+                       seed % 2 ? Order::of_its_own : Order::of_the_plan, seed);
 }
 
 TEST(RandomStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
   constexpr std::uint64_t kPlans = 10000;
-  std::int64_t tasks = 0, waits = 0, on_sides = 0;
+  std::int64_t tasks = 0, waits = 0;
   for (std::uint64_t seed = 0; seed < kPlans; ++seed) {
     const StreamJob job = random_job(seed);
     const SimulatedDevices devices(job, seed);
     ASSERT_EQ(devices.error(), "") << "seed " << seed;
     tasks += devices.tasks();
-    on_sides += tasks_on_sides(job);
     for (const exec::StreamCounts& counts : job.counts) waits += counts.waits;
   }
-  fmt::print("{} random plans: {} tasks, {} of them on side streams, {} waits of streams\n", kPlans,
-             tasks, on_sides, waits);
-  EXPECT_GE(on_sides, 10000);
+  fmt::print("{} random plans: {} tasks, {} waits of streams\n", kPlans, tasks, waits);
 }
 
 TEST(RandomStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {

@@ -38,7 +38,7 @@ int steps_of(const doc::Plan& plan, std::size_t cycles) {
 
 TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
   int cases = 0;
-  std::int64_t tasks = 0, waits = 0, on_sides = 0;
+  std::int64_t tasks = 0, waits = 0;
   for (const std::string model : {"lenet", "resnet18"}) {
     const Setting setting = zoo_setting(model);
     for (const std::string& strategy : strategies())
@@ -53,7 +53,6 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
         const SimulatedDevices devices(job, seed);
         ASSERT_EQ(devices.error(), "") << model << ", " << strategy << ", " << ranks << " ranks";
         tasks += devices.tasks();
-        on_sides += tasks_on_sides(job);
         for (const exec::StreamCounts& counts : job.counts) {
           waits += counts.waits;
           // The edges of our plans, in their own order, are enough for memory too.
@@ -62,10 +61,8 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
         }
       }
   }
-  fmt::print("{} cases, {} tasks, {} of them on side streams, {} waits of streams\n", cases, tasks,
-             on_sides, waits);
+  fmt::print("{} cases, {} tasks, {} waits of streams\n", cases, tasks, waits);
   EXPECT_GE(cases, 1500);
-  EXPECT_GE(on_sides, 1000);
 }
 
 /// All waits of a rank where there are few of them, else as many, spread over the steps.

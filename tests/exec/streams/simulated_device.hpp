@@ -31,8 +31,7 @@ struct Tampering {
 };
 
 /// Runs the calls of every rank; error() says what went wrong first. It knows the Plan and the
-/// uses of payloads, and which inverses may be computed at once; of streams it knows only what a
-/// device does.
+/// uses of payloads; of streams it knows only what a device does.
 class SimulatedDevices {
  public:
   SimulatedDevices(const StreamJob& job, std::uint64_t seed, Tampering tampering = {})
@@ -80,26 +79,23 @@ class SimulatedDevices {
     double at = std::numeric_limits<double>::infinity();
     std::vector<std::function<void()>> waiting;
   };
+  /// One array of a rank. Each write makes a new version; from its beginning to its end nobody else
+  /// may look.
+  struct Memory {
+    std::int64_t writes_enqueued = 0, writes_begun = 0, writes_ended = 0;
+    std::int64_t reads_enqueued = 0, reads_ended = 0;
+  };
+  /// What a task expects of an array, by the order of enqueuing.
+  struct Expected {
+    std::int32_t array = 0;
+    bool writes = false;
+    std::int64_t writes_before = 0, reads_before = 0;
+  };
   struct Job {
     exec::TaskId id;
     std::int32_t variant = 0;
-    std::int32_t run = -1;  // of inverses and averages that may be computed at once
-    bool has_ended = false;
-    /// Jobs that were enqueued before, and have to be over when it begins: those before it in the
-    /// compute lane, and of the arrays that it uses.
-    std::vector<std::size_t> lane_before;
-    struct Conflict {
-      std::size_t job = 0;
-      std::int32_t array = 0;
-      bool wrote = false;
-    };
-    std::vector<Conflict> memory_before;
+    std::vector<Expected> memory;
     std::optional<exec::TaskId> collective_before;
-  };
-  /// An array's uses that are enqueued and not over.
-  struct Use {
-    std::size_t job = 0;
-    bool writes = false;
   };
   /// What stands in a stream: a task, a point that others wait for, or a wait for one.
   struct Item {
@@ -124,22 +120,7 @@ class SimulatedDevices {
       for (const doc::TaskGraph& graph : job.plan->variants) {
         const doc::VariantIndex index(*job.plan, graph, static_cast<std::int32_t>(r));
         lanes.push_back(index.lanes[static_cast<std::size_t>(doc::Resource::compute)]);
-        runs.push_back(runs_of(*job.plan, graph, lanes.back()));
       }
-    }
-    /// Inverses and averages that follow each other in the lane have a number; -1: other tasks.
-    static std::vector<std::int32_t> runs_of(const doc::Plan& plan, const doc::TaskGraph& graph,
-                                             const std::vector<std::uint32_t>& lane) {
-      std::vector<std::int32_t> runs(graph.tasks.size(), -1);
-      std::int32_t last = 0;
-      for (const std::uint32_t i : lane) {
-        const doc::Task& task = graph.tasks[i];
-        const bool belongs =
-            task.origin == doc::Origin::executed &&
-            (task.kind == doc::TaskKind::inverse || plan.operation_name(task) == "average-factors");
-        belongs ? runs[i] = last : ++last;
-      }
-      return runs;
     }
     bool is_over() const {
       return next == calls->size() &&
@@ -150,11 +131,9 @@ class SimulatedDevices {
     const std::vector<StreamCall>* calls;
     const exec::StreamProgram* program;
     std::vector<std::vector<std::uint32_t>> lanes;  // by variant: tasks of the compute lane
-    std::vector<std::vector<std::int32_t>> runs;    // by variant and task
     std::size_t next = 0;                           // of the host
     std::vector<Queue> streams;
-    std::vector<std::vector<Use>> memory;  // by array
-    std::vector<std::size_t> computing;    // jobs of the compute lane, enqueued and not over
+    std::vector<Memory> memory;
     std::deque<Job> jobs;
     std::deque<Point> points;
     std::map<exec::EventId, std::size_t> recorded;  // the point that an event means now
@@ -264,7 +243,9 @@ class SimulatedDevices {
     Queue& stream = mine.streams[static_cast<std::size_t>(call.stream)];
     if (call.kind == Kind::enqueue) {
       stream.items.push_back({call.kind, mine.jobs.size(), 0});
-      expect(mine, call);
+      mine.jobs.push_back({call.id, call.variant, expected(mine, call), {}});
+      if (is_communication(graph(call.variant).tasks[call.id.task].kind))
+        mine.jobs.back().collective_before = std::exchange(mine.last_collective, call.id);
       Step& step = mine.steps[call.id.step];
       step.variant = call.variant;
       step.ended.resize(graph(call.variant).tasks.size(), false);
@@ -278,40 +259,14 @@ class SimulatedDevices {
     work_off(r, call.stream);
   }
 
-  /// What the job of a call will have to find.
-  void expect(Rank& mine, const StreamCall& call) {
-    const std::size_t number = mine.jobs.size();
-    Job& job = mine.jobs.emplace_back();
-    job.id = call.id, job.variant = call.variant;
-    job.run = mine.runs[static_cast<std::size_t>(call.variant)][call.id.task];
-    const doc::Task& task = graph(call.variant).tasks[call.id.task];
-    if (is_communication(task.kind))
-      job.collective_before = std::exchange(mine.last_collective, call.id);
-    if (task.resource == doc::Resource::compute) {
-      for (const std::size_t before : mine.computing)
-        if (!in_one_run(mine.jobs[before], job)) job.lane_before.push_back(before);
-      mine.computing.push_back(number);
-    }
+  static std::vector<Expected> expected(Rank& mine, const StreamCall& call) {
+    std::vector<Expected> all;
     for (const exec::PayloadUse& use : mine.program->payloads.of(call.variant, call.id.task)) {
-      std::vector<Use>& uses = mine.memory[static_cast<std::size_t>(use.array)];
-      for (const Use& before : uses)
-        if (are_apart(mine, before, job, use.writes))
-          job.memory_before.push_back({before.job, use.array, before.writes});
-      uses.push_back({number, use.writes});
+      Memory& memory = mine.memory[static_cast<std::size_t>(use.array)];
+      all.push_back({use.array, use.writes, memory.writes_enqueued, memory.reads_enqueued});
+      ++(use.writes ? memory.writes_enqueued : memory.reads_enqueued);
     }
-  }
-
-  static bool in_one_run(const Job& one, const Job& other) {
-    return one.run >= 0 && one.run == other.run && one.id.step == other.id.step;
-  }
-  /// Two reads may be at once, and two inverses of a run that write: each has its part.
-  bool are_apart(const Rank& mine, const Use& before, const Job& job, bool writes) const {
-    if (!before.writes || !writes) return before.writes || writes;
-    return !in_one_run(mine.jobs[before.job], job) || !inverts(mine.jobs[before.job]) ||
-           !inverts(job);
-  }
-  bool inverts(const Job& job) const {
-    return graph(job.variant).tasks[job.id.task].kind == doc::TaskKind::inverse;
+    return all;
   }
 
   // ---- a stream ----
@@ -342,7 +297,7 @@ class SimulatedDevices {
     for (auto& act : std::exchange(here.waiting, {})) schedule(0, std::move(act));
   }
 
-  void begin(int r, exec::StreamId s, Job& job) {
+  void begin(int r, exec::StreamId s, const Job& job) {
     rank(r).streams[static_cast<std::size_t>(s)].is_busy = true;
     lasted_[{r, job.id.step, job.id.task}].begin = now_;
     const doc::Task& task = graph(job.variant).tasks[job.id.task];
@@ -356,26 +311,24 @@ class SimulatedDevices {
     return delay(random_key(static_cast<std::uint64_t>(r),
                             (static_cast<std::uint64_t>(id.step) << 32) + id.task));
   }
-  void end(int r, exec::StreamId s, Job& job) {
+  void end(int r, exec::StreamId s, const Job& job) {
     Rank& mine = rank(r);
     ++tasks_;
-    job.has_ended = true;
     lasted_[{r, job.id.step, job.id.task}].end = now_;
     Step& step = mine.steps.at(job.id.step);
     step.ended[job.id.task] = true;
     const auto& lane = mine.lanes[static_cast<std::size_t>(step.variant)];
     while (step.computed < lane.size() && step.ended[lane[step.computed]]) ++step.computed;
-    const auto is_over = [&](std::size_t j) { return mine.jobs[j].has_ended; };
-    std::erase_if(mine.computing, is_over);
-    for (const exec::PayloadUse& use : mine.program->payloads.of(job.variant, job.id.task))
-      std::erase_if(mine.memory[static_cast<std::size_t>(use.array)],
-                    [&](const Use& u) { return is_over(u.job); });
+    for (const Expected& e : job.memory) {
+      Memory& memory = mine.memory[static_cast<std::size_t>(e.array)];
+      ++(e.writes ? memory.writes_ended : memory.reads_ended);
+    }
     free(r, s);
   }
 
   /// A collective begins when the streams of all ranks of its part have come to it. Each stream has
   /// come to one; if they are not the same, it would hang.
-  void meet(int r, exec::StreamId s, Job& job) {
+  void meet(int r, exec::StreamId s, const Job& job) {
     const doc::Task& task = graph(job.variant).tasks[job.id.task];
     const doc::Group& group = plan_.group_of(task);
     const std::int32_t part = group.part_of(r);
@@ -429,8 +382,7 @@ class SimulatedDevices {
     check_step_before(r, job);
     if (job.collective_before && !has_ended(r, *job.collective_before))
       fail(r, fmt::format("{} begins before the collective ahead of it has ended", title(job)));
-    check_lane(r, job);
-    check_memory(r, job);
+    for (const Expected& e : job.memory) check_memory(r, job, e);
   }
 
   void check_step_before(int r, const Job& job) {
@@ -444,21 +396,14 @@ class SimulatedDevices {
                             e.from));
   }
 
-  /// The lane is as if it were one stream, but for the inverses of a run among each other.
-  void check_lane(int r, const Job& job) {
-    for (const std::size_t before : job.lane_before)
-      if (!rank(r).jobs[before].has_ended)
-        return fail(r, fmt::format("{} begins before what was enqueued before it in its lane, {}",
-                                   title(job), title(rank(r).jobs[before])));
-  }
-
-  void check_memory(int r, const Job& job) {
-    for (const Job::Conflict& before : job.memory_before)
-      if (!rank(r).jobs[before.job].has_ended)
-        return fail(r, before.wrote ? fmt::format("{} finds array {} as it was or will be",
-                                                  title(job), before.array)
-                                    : fmt::format("{} writes array {}, which is still read",
-                                                  title(job), before.array));
+  void check_memory(int r, const Job& job, const Expected& e) {
+    Memory& memory = rank(r).memory[static_cast<std::size_t>(e.array)];
+    if (memory.writes_ended != e.writes_before || memory.writes_begun != e.writes_before)
+      return fail(r, fmt::format("{} finds array {} as it was or will be", title(job), e.array));
+    if (!e.writes) return;
+    if (memory.reads_ended < e.reads_before)
+      return fail(r, fmt::format("{} writes array {}, which is still read", title(job), e.array));
+    ++memory.writes_begun;
   }
 
   const StreamJob& job_;
@@ -468,7 +413,7 @@ class SimulatedDevices {
   std::deque<Rank> ranks_;
   std::map<std::tuple<int, std::int64_t, std::uint32_t>, Lasted> lasted_;
   std::map<std::pair<std::int32_t, std::int32_t>, Meeting> meetings_;  // by group and part
-  std::map<std::pair<int, exec::StreamId>, Job*> jobs_here_;
+  std::map<std::pair<int, exec::StreamId>, const Job*> jobs_here_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
   std::uint64_t number_ = 0;
   double now_ = 0;

@@ -63,38 +63,6 @@ TEST(SimulatedDevices, NoticeATaskThatBeginsTooEarly) {
     EXPECT_THAT(error_without(job, wait, 1), HasSubstr("begins before"));
 }
 
-/// Three inverses, then a computation without an edge from any; two steps.
-StreamJob inverses() {
-  doc::Plan plan = empty_plan(1);
-  doc::TaskGraph& graph = plan.variants.front();
-  graph.add(work(doc::Resource::compute, 1));
-  for (int i = 0; i < 3; ++i) {
-    graph.add(work(doc::Resource::compute, 1));
-    graph.tasks.back().kind = doc::TaskKind::inverse;
-  }
-  graph.add(work(doc::Resource::compute, 1));
-  return enqueue_steps(std::make_shared<const doc::Plan>(plan), 2);
-}
-
-TEST(SimulatedDevices, ComputeInversesAtOnce) {
-  const SimulatedDevices devices(inverses(), 1, {0, ~std::size_t{0}, {1, 2}});
-  EXPECT_EQ(devices.error(), "");
-  const double slow_end = devices.lasted(0, {1, 2}).end;
-  EXPECT_GT(slow_end, devices.lasted(0, {1, 1}).end);
-  EXPECT_GT(slow_end, devices.lasted(0, {1, 3}).end);
-  EXPECT_EQ(slow_end, devices.lasted(0, {1, 4}).begin);
-}
-
-/// Two forks and two joins a step.
-TEST(SimulatedDevices, NoticeALaneThatDoesNotKeepItsOrder) {
-  const StreamJob job = inverses();
-  const std::vector<Tampering> waits = waits_of(job, 0);
-  EXPECT_EQ(waits.size(), 8u);
-  for (const Tampering& wait : waits)
-    EXPECT_THAT(error_without(job, wait, 1),
-                HasSubstr("begins before what was enqueued before it"));
-}
-
 TEST(SimulatedDevices, NoticeMemoryThatIsInUse) {
   // The Plan has no edge from the sum to the gradient of the next step, which goes where it is.
   const StreamJob job =

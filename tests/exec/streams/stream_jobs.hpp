@@ -19,8 +19,7 @@ inline void run_step_out_of_order(exec::StreamRunner& runner, exec::StreamDevice
                                   const exec::StreamProgram& program, Random& random) {
   const std::int64_t step = runner.begin_step();
   const doc::Plan& plan = *program.plan;
-  const std::int32_t variant = plan.variant_index_of_step(step);
-  const doc::TaskGraph& graph = plan.variants[static_cast<std::size_t>(variant)];
+  const doc::TaskGraph& graph = plan.variant_of_step(step);
   std::vector<std::uint32_t> left;
   for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
     if (graph.tasks[i].origin == doc::Origin::observed &&
@@ -34,7 +33,7 @@ inline void run_step_out_of_order(exec::StreamRunner& runner, exec::StreamDevice
                  [&](std::uint32_t i) { return runner.can_open(i); });
     const std::uint32_t next = ready.at(random.below(ready.size()));
     runner.open(next);
-    device.enqueue(program.lanes.of(variant, next), {{step, next}, graph, graph.tasks[next]});
+    device.enqueue(program.lanes.of(graph.tasks[next]), {{step, next}, graph, graph.tasks[next]});
     runner.report(next);
     left.erase(std::find(left.begin(), left.end(), next));
   }
@@ -43,12 +42,11 @@ inline void run_step_out_of_order(exec::StreamRunner& runner, exec::StreamDevice
 enum class Order { of_the_plan, of_its_own };
 
 inline StreamJob enqueue_steps(std::shared_ptr<const doc::Plan> plan, int steps,
-                               Order order = Order::of_the_plan, std::uint64_t seed = 0,
-                               const exec::InverseStreams& inverses = {}) {
+                               Order order = Order::of_the_plan, std::uint64_t seed = 0) {
   StreamJob job{plan, {}, {}, {}};
   for (int r = 0; r < plan->ranks; ++r) {
     Random random(random_key(seed, static_cast<std::uint64_t>(r)));
-    job.programs.push_back(exec::make_stream_program(plan, r, inverses));
+    job.programs.push_back(exec::make_stream_program(plan, r));
     RecordedStreams device(*plan);
     exec::StreamRunner runner(job.programs.back(), device);
     for (int step = 0; step < steps; ++step)
@@ -60,17 +58,6 @@ inline StreamJob enqueue_steps(std::shared_ptr<const doc::Plan> plan, int steps,
     job.counts.push_back(runner.counts());
   }
   return job;
-}
-
-/// Enqueued on side streams.
-inline std::int64_t tasks_on_sides(const StreamJob& job) {
-  std::int64_t tasks = 0;
-  for (std::size_t r = 0; r < job.calls.size(); ++r)
-    for (const StreamCall& call : job.calls[r])
-      tasks += call.kind == StreamCall::Kind::enqueue &&
-               call.stream != exec::LaneStreams::kComputeStream &&
-               job.programs[r]->lanes.computes(call.stream);
-  return tasks;
 }
 
 /// The calls of a rank that wait, of streams and of the host.

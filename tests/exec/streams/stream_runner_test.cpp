@@ -43,11 +43,8 @@ std::vector<std::string> lines_of(const std::vector<StreamCall>& calls, const La
 
 /// A rank's calls, by step.
 struct Enqueued {
-  explicit Enqueued(std::shared_ptr<doc::Plan> plan, int rank = 0,
-                    const InverseStreams& inverses = {})
-      : program(make_stream_program(plan, rank, inverses)),
-        device(*plan),
-        runner(program, device) {}
+  explicit Enqueued(std::shared_ptr<doc::Plan> plan, int rank = 0)
+      : program(make_stream_program(plan, rank)), device(*plan), runner(program, device) {}
   std::vector<std::string> step(std::int32_t variant = -1) {
     runner.run_step(variant);
     return taken();
@@ -237,78 +234,6 @@ TEST(StreamRunner, WhatAProgramWritesBeforeAStepIsWaitedForInEveryStream) {
   EXPECT_THAT(e.taken(), ElementsAre("compute records 0", "network whole waits 0"));
   e.runner.fork();  // the event is free again
   EXPECT_THAT(e.taken(), ElementsAre("compute records 0", "network whole waits 0"));
-}
-
-/// An average, so many inverses of it, and what comes after them in the lane. `sent`: each inverse
-/// fills its part of payload 0, which is sent.
-TaskGraph inverse_graph(int inverses, bool sent = false) {
-  TaskGraph g;
-  g.name = "steady";
-  g.members = {0};
-  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
-  doc::Task task = task_at(TaskKind::copy, Resource::compute);
-  task.origin = doc::Origin::executed;
-  task.subject = doc::Subject::none;
-  const auto average = g.add(task);
-  task.kind = TaskKind::inverse;
-  for (int i = 0; i < inverses; ++i) g.add(task, average);
-  if (sent) {
-    const auto broadcast = g.add(task_at(TaskKind::broadcast, Resource::network));
-    for (int i = 0; i < inverses; ++i)
-      g.add_predecessor_to_last(average + 1 + static_cast<std::uint32_t>(i));
-    task.kind = TaskKind::copy;
-    g.add(task, broadcast);
-  } else {
-    task.kind = TaskKind::precondition;
-    g.add(task);
-  }
-  return g;
-}
-
-TEST(StreamRunner, InversesForkFromTheLaneAndJoinIt) {
-  Enqueued e(plan_of(1, {inverse_graph(4)}, 1), 0, {.at_once = 2});
-  // Two in each stream; each event is right after the last task that it is for.
-  const auto expected =
-      ElementsAre("compute: 0", "compute records 0", "compute: 1", "compute side 1 waits 0",
-                  "compute side 1: 2", "compute: 3", "compute side 1: 4",
-                  "compute side 1 records 1", "compute waits 1", "compute: 5");
-  EXPECT_THAT(e.step(), expected);
-  EXPECT_EQ(e.runner.counts().memory_waits, 0);
-}
-
-TEST(StreamRunner, OneInverseAtOnceWaitsForNothing) {
-  for (const int at_once : {1, 4}) {  // one alone has nothing to do with side streams
-    Enqueued e(plan_of(1, {inverse_graph(at_once == 1 ? 3 : 1)}, 1), 0, {.at_once = at_once});
-    e.step();
-    EXPECT_EQ(e.program->lanes.count(), 1u);
-    EXPECT_EQ(e.runner.counts().waits, 0);
-  }
-}
-
-/// Each writes its part of the message, which waits for all of them; the lane, for the message.
-TEST(StreamRunner, InversesOfAMessageDoNotWaitForEachOther) {
-  Enqueued e(plan_of(1, {inverse_graph(3, /*sent=*/true)}, 1), 0, {.at_once = 3});
-  EXPECT_THAT(
-      e.step(),
-      ElementsAre("compute: 0", "compute records 0", "compute: 1", "compute records 1",
-                  "compute side 1 waits 0", "compute side 1: 2", "compute side 1 records 2",
-                  "compute side 2 waits 0", "compute side 2: 3", "compute side 2 records 3",
-                  "network whole waits 1", "network whole waits 2", "network whole waits 3",
-                  "network whole: 4", "network whole records 4", "compute waits 4", "compute: 5"));
-}
-
-/// Nothing of the step comes after them in the lane; what the program enqueues does.
-TEST(StreamRunner, SettlingTheLaneWaitsForInversesAtOnceIt) {
-  TaskGraph g = inverse_graph(3);
-  g.tasks.pop_back();
-  g.pred_begin.pop_back();
-  Enqueued e(plan_of(1, {g}, 1), 0, {.at_once = 3});
-  EXPECT_THAT(e.step(), testing::Not(testing::Contains("compute waits 1")));
-  e.runner.settle_lane();
-  EXPECT_THAT(e.taken(), ElementsAre("compute waits 1", "compute waits 2"));
-  e.runner.settle_lane();
-  EXPECT_THAT(e.taken(), ElementsAre());
-  EXPECT_THAT(e.step()[0], "compute: 0");  // which would have waited for them
 }
 
 TEST(StreamRunner, WhatNoDriverMayDoIsAnError) {

@@ -47,12 +47,11 @@ class DataParallel(torch.nn.Module):
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
     itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and under a compressor or
     K-FAC gradients that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
-    `inverses_at_once`: how many inverses of K-FAC of this rank a device computes at once.
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
                  replan_above=0.2, most_above_ddp=0.01, seed=0, name="", record=_RECORDED, loss_average="batch", accumulate=None,
-                 skip=(), scaler=None, levenberg_marquardt=None, device_group=None, inverses_at_once=4, **others):
+                 skip=(), scaler=None, levenberg_marquardt=None, device_group=None, **others):
         if others:
             raise TypeError(unknown_options(others))
         super().__init__()
@@ -86,8 +85,7 @@ class DataParallel(torch.nn.Module):
                                     measured_steps=measured_steps, replan_above=replan_above,
                                     most_above_ddp=float(most_above_ddp), seed=seed, name=name, records=bool(record),
                                     kfac=self.kfac and self.kfac._core,
-                                    device_group="" if device_group is None else device_group.group_name,
-                                    inverses_at_once=inverses_at_once)
+                                    device_group="" if device_group is None else device_group.group_name)
         # Moments of the recorder: nanoseconds, or what stands for a device's.
         self._record, self._recorded, self._steps, self._start = record, 0, 0, None
         self._recording, self._computed, self._ended_at = False, None, None

@@ -52,11 +52,10 @@ std::vector<std::int32_t> steps_to_try(const doc::Plan& plan) {
 }  // namespace
 
 std::shared_ptr<const StreamProgram> make_stream_program(std::shared_ptr<const doc::Plan> plan,
-                                                         std::int32_t rank,
-                                                         const InverseStreams& inverses) {
+                                                         std::int32_t rank) {
   const doc::Plan& p = *plan;
   const auto program = std::make_shared<StreamProgram>(
-      StreamProgram{std::move(plan), rank, LaneStreams(p, rank, inverses), PayloadUses(p),
+      StreamProgram{std::move(plan), rank, LaneStreams(p, rank), PayloadUses(p),
                     edges_from_before(p, rank), marks_of(p, true)});
   NoDevice device;
   StreamRunner runner(program, device);

@@ -10,7 +10,6 @@ namespace linerate::exec {
 /// Runs the schedule, and each variant that is not in it twice, on no device to see which ends are
 /// waited for.
 std::shared_ptr<const StreamProgram> make_stream_program(std::shared_ptr<const doc::Plan> plan,
-                                                         std::int32_t rank,
-                                                         const InverseStreams& inverses = {});
+                                                         std::int32_t rank);
 
 }  // namespace linerate::exec

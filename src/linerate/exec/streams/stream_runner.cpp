@@ -1,7 +1,6 @@
 #include "linerate/exec/streams/stream_runner.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -38,7 +37,6 @@ std::int64_t StreamRunner::begin_step(std::int32_t variant) {
   close_steps();
   const std::size_t tasks = program_->plan->variants[to_index(variant)].tasks.size();
   steps_.push_back({step_, variant, std::vector<Place>(tasks), std::vector<Place>(tasks)});
-  open_run_ = -1;
   Moves moves;
   machine_.begin_step(variant, moves);
   take(moves);
@@ -108,10 +106,7 @@ void StreamRunner::add(TaskId id) {
   place = {stream, ++known_[to_index(stream)][to_index(stream)], id, steps_.back().variant, -1};
   if (program_->has_event[to_index(place.variant)][id.task]) place.event = record(stream);
   last_[to_index(stream)] = place;
-  if (program_->lanes.computes(stream)) {
-    open_run_ = run_of(id);
-    settle_compute_lane();
-  }
+  if (stream == LaneStreams::kComputeStream) settle_compute_lane();
   use_memory(place);
   if (graph().tasks[id.task].resource == doc::Resource::network) last_collective_ = place;
   if (host_read_of(id) == HostRead::result) let_host_wait(place);
@@ -154,13 +149,6 @@ void StreamRunner::settle(TaskId id) {
   enqueue_waits(LaneStreams::kComputeStream);
 }
 
-void StreamRunner::settle_lane() {
-  begin_waits(LaneStreams::kComputeStream);
-  for (const StreamId s : program_->lanes.of_compute_lane())
-    need(last_[to_index(s)], LaneStreams::kComputeStream, false);
-  enqueue_waits(LaneStreams::kComputeStream);
-}
-
 bool StreamRunner::is_settled(TaskId id) const {
   const Place& place = place_of(id);
   return place.place <= known_[to_index(LaneStreams::kComputeStream)][to_index(place.stream)];
@@ -196,7 +184,6 @@ void StreamRunner::need_predecessors(TaskId id, StreamId stream) {
   for (const std::uint32_t p : graph().predecessors(id.task)) need_task(here, p, stream);
   if (graph().tasks[id.task].resource == doc::Resource::network)
     need(last_collective_, stream, false);
-  if (program_->lanes.computes(stream)) need_lane(id, stream);
   if (steps_.size() < 2) return;
   const auto& edges = program_->from_before[to_index(here.variant)];
   auto e =
@@ -206,47 +193,19 @@ void StreamRunner::need_predecessors(TaskId id, StreamId stream) {
     if (e->variant == steps_.front().variant) need_task(steps_.front(), e->from, stream);
 }
 
-/// So a run forks from the lane and joins it. A caching allocator relies on that: it hands what the
-/// host has freed to the next who asks in the stream that it was allocated in, whoever used it
-/// last. Inverses find nothing that is freed before the join, and get again what they had in an
-/// earlier run after the fork.
-void StreamRunner::need_lane(TaskId id, StreamId stream) {
-  const std::int32_t run = run_of(id);
-  if (run >= 0 && run != open_run_) before_run_ = last_;
-  const std::vector<Place>& before = run >= 0 ? before_run_ : last_;
-  for (const StreamId s : program_->lanes.of_compute_lane())
-    need(before[to_index(s)], stream, false);
-}
-
 void StreamRunner::need_task(const StepPlaces& step, std::uint32_t task, StreamId stream) {
-  const LaneStreams& lanes = program_->lanes;
-  const Place& own = step.tasks[task];
-  if (own.place == 0) return;  // of other ranks
-  if (lanes.computes(stream) || !lanes.computes(own.stream)) return need(own, stream, false);
-  need(step.settled[task], stream, false);
-  for (const StreamId s : lanes.of_compute_lane()) {
-    if (s == LaneStreams::kComputeStream) continue;
-    const std::int64_t last = lanes.last_on_side(step.variant, s, task);
-    if (last >= 0) need(step.tasks[to_index(last)], stream, false);
-  }
+  const bool computes = step.tasks[task].stream == LaneStreams::kComputeStream;
+  need((computes ? step.settled : step.tasks)[task], stream, false);
 }
 
 /// A task reads what was written before it, and writes over what was written and read.
 void StreamRunner::need_memory(TaskId id, StreamId stream) {
   for (const PayloadUse& use : program_->payloads.of(steps_.back().variant, id.task)) {
     const Array& array = arrays_[to_index(use.array)];
-    const bool shares = use.writes && writes_another_part(id, array);
-    for (const Place& place : shares ? array.before : array.written) need(place, stream, true);
+    need(array.written, stream, true);
     if (!use.writes) continue;
     for (const Place& read : array.read) need(read, stream, true);
   }
-}
-
-bool StreamRunner::writes_another_part(TaskId id, const Array& array) const {
-  if (array.written.empty() || array.written.front().id.step != id.step) return false;
-  const TaskId other = array.written.front().id;
-  return run_of(id) >= 0 && run_of(other) == run_of(id) && is_inverse(graph().tasks[id.task]) &&
-         is_inverse(graph().tasks[other.task]);
 }
 
 /// Of the places of one stream the last one is enough.
@@ -329,32 +288,27 @@ void StreamRunner::settle_compute_lane() {
     const Place& own = here.tasks[lane[here.lane_next]];
     if (own.place == 0) return;
     Place& settled = here.settled[lane[here.lane_next]];
-    if (here.lane_next > 0) settled = here.settled[lane[here.lane_next - 1]];
-    if (own.stream == LaneStreams::kComputeStream && own.place > settled.place) settled = own;
+    settled = own;
+    if (here.lane_next == 0) continue;
+    const Place& before = here.settled[lane[here.lane_next - 1]];
+    if (before.place > own.place) settled = before;
   }
-}
-
-void StreamRunner::note(std::vector<Place>& places, const Place& place) {
-  const auto at = std::find_if(places.begin(), places.end(),
-                               [&](const Place& p) { return p.stream == place.stream; });
-  if (at == places.end())
-    places.push_back(place);
-  else if (at->place < place.place)
-    *at = place;
 }
 
 void StreamRunner::use_memory(const Place& by) {
   for (const PayloadUse& use : program_->payloads.of(by.variant, by.id.task)) {
     Array& array = arrays_[to_index(use.array)];
-    if (!use.writes) {
-      note(array.read, by);
+    if (use.writes) {
+      array.written = by;
+      array.read.clear();
       continue;
     }
-    if (!writes_another_part(by.id, array)) {
-      array.before = std::exchange(array.written, {});
-      for (const Place& read : std::exchange(array.read, {})) note(array.before, read);
-    }
-    note(array.written, by);
+    const auto at = std::find_if(array.read.begin(), array.read.end(),
+                                 [&](const Place& read) { return read.stream == by.stream; });
+    if (at == array.read.end())
+      array.read.push_back(by);
+    else
+      *at = by;
   }
 }
 

@@ -29,11 +29,8 @@ struct StreamCounts {
 ///
 /// A task's stream waits for the ends of its predecessors in other streams, in this step and the
 /// one before, and of what comes before those in the compute lane, in whatever order autograd
-/// enqueued them: the Plan counts on that. A task of the compute lane waits for all that was
-/// enqueued there before it, in whichever of its streams, but not for others of its run of inverses
-/// (InverseRuns): so a run forks from the lane and joins it. A collective also waits for the one
-/// before it in the network's lane, whatever its group; and each task for those that used its
-/// arrays, an inverse not for others of its run that wrote other parts of one. Left out is
+/// enqueued them: the Plan counts on that. A collective also waits for the one before it in the
+/// network's lane, whatever its group; and each task for those that used its arrays. Left out is
 /// what the stream knows to be over, from its own order, earlier waits and those of the streams
 /// that it waited for, and what the host knew when it enqueued the task; and what another wait of
 /// the same task implies. In the Plan's order what is left is the transitive reduction of the order
@@ -65,8 +62,6 @@ class StreamRunner {
   /// What is enqueued in the compute stream comes after this task, which is enqueued and of the
   /// last two steps; whether it does by what the stream waits for already.
   void settle(TaskId id);
-  /// What is enqueued in the compute stream comes after all of the compute lane that is enqueued.
-  void settle_lane();
   bool is_settled(TaskId id) const;
 
   const StepMachine& machine() const { return machine_; }
@@ -90,16 +85,14 @@ class StreamRunner {
     std::int64_t number = 0;
     std::int32_t variant = 0;
     std::vector<Place> tasks;
-    /// Of those of the compute lane up to the first that is not enqueued: the last place in the
-    /// compute stream of it and of all before it in the lane.
+    /// Of those of the compute lane up to the first that is not enqueued: the last place of it and
+    /// of all before it in the lane.
     std::vector<Place> settled;
     std::size_t lane_next = 0;
   };
-  /// Of several places in one stream the last.
   struct Array {
-    std::vector<Place> written;  // by one task, or by inverses of a run, each its part
-    std::vector<Place> before;   // uses before these
-    std::vector<Place> read;     // since the first of these
+    Place written;
+    std::vector<Place> read;  // since then
   };
   /// What a task has to wait for in one stream.
   struct Wait {
@@ -118,7 +111,6 @@ class StreamRunner {
   void begin_waits(StreamId stream);
   void enqueue_waits(StreamId stream);
   void need_predecessors(TaskId id, StreamId stream);
-  void need_lane(TaskId id, StreamId stream);
   void need_memory(TaskId id, StreamId stream);
   void need_task(const StepPlaces& step, std::uint32_t task, StreamId stream);
   void need(const Place& on, StreamId stream, bool for_memory);
@@ -133,15 +125,9 @@ class StreamRunner {
   const Place& place_of(TaskId id) const;
   EventId record(StreamId stream);
   void settle_compute_lane();
-  static void note(std::vector<Place>& places, const Place& place);
   void use_memory(const Place& by);
   bool is_recent(const Place& place) const { return place.id.step >= step_ - 1; }
-  StreamId stream_of(TaskId id) const { return program_->lanes.of(steps_.back().variant, id.task); }
-  /// InverseRuns::run_of() of a task of this step.
-  std::int32_t run_of(TaskId id) const {
-    return program_->lanes.run_of(steps_.back().variant, id.task);
-  }
-  bool writes_another_part(TaskId id, const Array& array) const;
+  StreamId stream_of(TaskId id) const { return program_->lanes.of(graph().tasks[id.task]); }
   HostRead host_read_of(TaskId id) const;
   const doc::TaskGraph& graph() const {
     return program_->plan->variants[to_index(steps_.back().variant)];
@@ -154,9 +140,6 @@ class StreamRunner {
   std::deque<StepPlaces> steps_;  // this one and the one before
   std::vector<Places> known_;     // by stream: what is over when its next task begins
   std::vector<Place> last_;       // by stream
-  /// A run of inverses of this step with nothing else of the lane in between so far.
-  std::int32_t open_run_ = -1;
-  std::vector<Place> before_run_;  // what was in each stream when it began
   Places known_by_host_;
   std::vector<Places> over_at_;  // by event
   std::vector<EventId> free_;

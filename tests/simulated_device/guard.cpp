@@ -1,11 +1,15 @@
 // Devices, streams and events, as c10 asks for them.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <atomic>
+
 #include "simulated_device/memory.hpp"
 #include "simulated_device/state.hpp"
 
 namespace linerate::simulated {
 namespace {
+
+std::atomic<bool> captures = false;
 
 /// What a void* of c10 is.
 struct Event {
@@ -44,6 +48,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     of_thread().streams.at(s.device_index()) = static_cast<int>(s.id());
     return before;
   }
+  bool isStreamCapturing(const c10::Stream&) const {
+    return captures;
+  }  // NOLINT: no override before 2.13
   bool queryStream(const c10::Stream& s) const override {
     const auto there = in_use(s.device_index());
     ++there->asked.queries;
@@ -121,4 +128,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 }  // namespace
+void set_capturing(bool on) { captures = on; }
+
 }  // namespace linerate::simulated

@@ -73,4 +73,8 @@ void finish_all(int device);
 /// The wait of this number since forget(), counted from 0, will not happen.
 void leave_out_wait(int device, std::int64_t number);
 
+/// Whether streams say that a graph is captured in them, which LibTorch asks from 2.13 on. What is
+/// enqueued runs all the same.
+void set_capturing(bool on);
+
 }  // namespace linerate::simulated

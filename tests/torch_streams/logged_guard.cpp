@@ -80,6 +80,9 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
     return !guard_log().marks_wait;
   }
 
+  // Of LibTorch from 2.13 on, so no override.
+  bool isStreamCapturing(const c10::Stream&) const { return guard_log().captures; }  // NOLINT
+
   // Nobody should.
   bool queryStream(const c10::Stream& s) const override {
     note(GuardCall::Kind::query, &s, nullptr);

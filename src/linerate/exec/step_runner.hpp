@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -51,6 +52,9 @@ class StepRunner {
   /// Until every executed task of every open step is done. Throws what a task or collective failed
   /// with.
   virtual void drain() = 0;
+  /// Does work of the program's: updates, memory for a step. What a device does of it comes after
+  /// what the calling thread has enqueued, and before what it enqueues next.
+  virtual void compute(const std::function<void()>& work) { work(); }
   /// Until one executed task is done. Throws as drain().
   virtual void wait_for(TaskId id) = 0;
   /// Whether wait_for() has nothing to wait for. Does not wait.

@@ -86,6 +86,9 @@ struct DataParallel::Impl {
   /// Null: nothing is preconditioned.
   CurvatureStep* second_order() const;
   void check_usable() const;
+  /// Whether a graph is captured where the parameters lie.
+  bool captures();
+  void require_no_capture();
 
   /// Call before anything that needs updated weights.
   void settle();

@@ -23,6 +23,7 @@
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/state_broadcast.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
+#include "linerate/torch_streams/named_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -222,7 +223,23 @@ void DataParallel::Impl::check_usable() const {
         fmt::format("{}: an earlier step failed ({}); no further step can run", who, failed));
 }
 
+bool DataParallel::Impl::captures() {
+  const std::vector<Parameter>& trained = x().state().trained;
+  return !trained.empty() && torch_streams::is_capturing(trained.front().tensor.device());
+}
+
+void DataParallel::Impl::require_no_capture() {
+  if (!captures()) return;
+  throw UsageError(fmt::format(
+      "{}: step {}: expected no graph under capture, found one in the current stream; a replay "
+      "would repeat neither what ranks tell each other nor updates: capture layers alone, and call "
+      "settle() before",
+      who, step));
+}
+
 void DataParallel::Impl::settle() {
+  if (!updates.pending()) return;
+  require_no_capture();
   try {
     updates.settle();
   } catch (const std::exception& e) {
@@ -235,6 +252,7 @@ void DataParallel::Impl::set_batch(std::int64_t count) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
   check_usable();
+  require_no_capture();
   settle();
   if (count < 0)
     throw UsageError(

@@ -133,7 +133,7 @@ void DataParallel::Impl::require_finished(std::size_t p, ParameterStep& mine) {
 bool DataParallel::Impl::may_send() {
   if (x().runner().in_step()) return !deferred;
   if (deferred) return false;
-  deferred = !early.take();
+  deferred = captures() || !early.take();
   if (!deferred) x().begin(Sending::scheduled, samples, label());
   return !deferred;
 }
@@ -245,6 +245,7 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
   check_usable();
+  require_no_capture();
   settle();
   const std::int64_t start = steady_ns();
   try {

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/torch_streams/named_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -80,7 +82,11 @@ void DelayedUpdates::before_use(std::size_t bucket) {
   const std::lock_guard lock(mutex_);
   if (failure_ || bucket >= done_.size() || done_[bucket]) return;
   try {
-    update(bucket);
+    if (torch_streams::is_capturing(buckets_[bucket].parameters.front().device()))
+      throw UsageError(
+          "expected updates before a graph is captured, found one that reads their weights; call "
+          "settle() before the capture");
+    runner_->compute([&] { update(bucket); });
   } catch (const std::exception& e) {
     // RecordFunction swallows exceptions: the next call of the DataParallel throws it.
     failure_ = std::current_exception();
@@ -162,8 +168,11 @@ void DelayedUpdates::drop_infinite(ArrivingBucket& bucket) {
 void DelayedUpdates::settle() {
   const std::lock_guard lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (!done_[b]) update(b);
+  if (left_ == 0) return;
+  runner_->compute([this] {
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      if (!done_[b]) update(b);
+  });
 }
 
 std::vector<HeldSpan> DelayedUpdates::take_held() {

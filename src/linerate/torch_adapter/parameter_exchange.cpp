@@ -158,6 +158,7 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
         communicator_, memory_, device,
         device_group_of(options.device_group, device, communicator_), options.recorder);
     streams_ = steps.get();
+    memory_.set_before_freeing([this] { runner_->drain(); });
     runner_ = std::move(steps);
     enqueued_ = std::make_unique<StreamCompression>(memory_, device, communicator_.rank(),
                                                     communicator_.size(), options.seed);
@@ -199,10 +200,10 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
 }
 
 void ParameterExchange::take_plan() {
-  compression().set_plan(planner_->plan());
   for (const std::string& name : exec::Compression::operations_of(*planner_->plan()))
     runner_->set_operation(name, compression());
-  runner_->set_plan(planner_->plan(), planner_->steps());
+  runner_->set_plan(planner_->plan(), planner_->steps());  // nobody uses what the others free
+  compression().set_plan(planner_->plan());
   tensors_.set_plan(planner_->plan(), planner_->order());
   shapes_.clear();
   for (const Parameter* parameter : tensors_.parameters_in_order())
@@ -228,7 +229,8 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   const std::string name = variant(sending, samples.has_value());
   const std::int32_t index = plan.variant_index(name);
   LINERATE_CHECK(index >= 0, fmt::format("strategy {}: no variant \"{}\"", plan.strategy, name));
-  memory_.lay_out(plan.variants[to_index(index)], tensors_.parameters_in_order());
+  runner_->compute(
+      [&] { memory_.lay_out(plan.variants[to_index(index)], tensors_.parameters_in_order()); });
   tensors_.begin_step(communicator_.size(), samples);
   compression().begin_step();
   compression().begin_dense(plan.variants[to_index(index)], shapes_);

@@ -87,6 +87,7 @@ void PayloadMemory::make_buckets(const doc::TaskGraph& graph,
   const auto buckets = graph.buckets();
   buckets_.assign(buckets.begin(), buckets.end());
   members_ = graph.members;
+  before_freeing_();
   values_.clear();
   slots_.assign(parameter_at.size(), {});
   bucket_of_.assign(parameter_at.size(), -1);

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -29,6 +30,8 @@ class PayloadMemory : public exec::Payloads {
  public:
   /// `reads_pieces`: of the communicator that sums the buckets.
   explicit PayloadMemory(bool reads_pieces) : reads_pieces_(reads_pieces) {}
+  /// Called before arrays are freed that a device may still use.
+  void set_before_freeing(std::function<void()> wait) { before_freeing_ = std::move(wait); }
 
   /// Makes the payloads of a variant; parameter_at[i] is the parameter at position i of the plan,
   /// whose shape the gradient's slot has. Buckets that are as before stay where they are. Gradients
@@ -134,6 +137,7 @@ class PayloadMemory : public exec::Payloads {
   void visit_flags(std::size_t count, Visit&& visit);
 
   bool reads_pieces_;
+  std::function<void()> before_freeing_ = [] {};
   SlotOrder order_ = SlotOrder::memory;
   CollapsedPages pages_;  // of gradients that others read
   const doc::TaskGraph* graph_ = nullptr;

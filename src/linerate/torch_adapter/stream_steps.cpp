@@ -222,6 +222,7 @@ std::int64_t StreamSteps::end_step() {
     LINERATE_CHECK(machine.executed_left() == 0,
                    doc::title_of(*plan_, graph(), machine.task(machine.first_left())) +
                        " cannot be enqueued: what it waits for was never reported");
+    device_->compute_after_caller();
     device_->caller_after_compute();
     in_step_ = false;
   });
@@ -234,6 +235,11 @@ void StreamSteps::drain() {
     device_->caller_after_compute();
     in_step_ = false;
   });
+}
+
+void StreamSteps::compute(const std::function<void()>& work) {
+  if (failure_) refuse_after(failure_);
+  device_->compute(work);
 }
 
 void StreamSteps::wait_for(exec::TaskId id) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,6 +57,8 @@ class StreamSteps final : public exec::StepRunner {
 
   std::int64_t end_step() override;
   void drain() override;
+  /// In the stream that the Plan computes in, whichever the caller's is.
+  void compute(const std::function<void()>& work) override;
   void wait_for(exec::TaskId id) override;
   bool is_done(exec::TaskId id) const override { return runner_->is_settled(id); }
   /// Nothing is left to be submitted after a call.

@@ -18,6 +18,7 @@ class ImmediateDevice final : public TensorDevice {
   void host_wait(exec::EventId) override {}
   void compute_after_caller() override {}
   void caller_after_compute() override {}
+  void compute(const std::function<void()>& work) override { work(); }
   std::vector<c10::Stream> streams() const override { return {}; }
 
  private:

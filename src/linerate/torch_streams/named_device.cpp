@@ -20,6 +20,12 @@ c10::Device parsed_device(const std::string& name) {
   }
 }
 
+template <typename Stream>
+bool captures(const Stream& stream) {
+  if constexpr (requires { stream.is_capturing(); }) return stream.is_capturing();
+  return false;
+}
+
 }  // namespace
 
 int devices_like(c10::Device device) {
@@ -49,6 +55,10 @@ c10::Device named_device(const std::string& name, int turn) {
   const int count = devices_like(device);
   if (device.has_index()) return device;
   return c10::Device(device.type(), static_cast<c10::DeviceIndex>(turn % count));
+}
+
+bool is_capturing(c10::Device device) {
+  return !device.is_cpu() && captures(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 
 std::string type_name(c10::Device device) {

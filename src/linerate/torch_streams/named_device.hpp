@@ -16,6 +16,10 @@ int devices_like(c10::Device device);
 /// for what is no device's name, DeviceError for one that is not here.
 c10::Device named_device(const std::string& name, int turn);
 
+/// Whether what the calling thread enqueues there now goes into a graph, to be replayed, instead.
+/// False where this LibTorch cannot tell: before 2.13.
+bool is_capturing(c10::Device device);
+
 /// "cuda", without an index.
 std::string type_name(c10::Device device);
 

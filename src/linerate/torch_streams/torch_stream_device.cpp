@@ -60,7 +60,21 @@ void TorchStreamDevice::compute_after_caller() {
 }
 
 void TorchStreamDevice::caller_after_compute() {
-  order(streams_[0], current_stream_of(streams_[0].device()));
+  const c10::Stream caller = current_stream_of(streams_[0].device());
+  if (caller == streams_[0]) return;
+  caller_ = caller;
+  order(streams_[0], caller);
+}
+
+void TorchStreamDevice::compute(const std::function<void()>& work) {
+  const c10::Stream caller = current_stream_of(streams_[0].device());
+  order(caller, streams_[0]);
+  {
+    const c10::StreamGuard current(streams_[0]);
+    work();
+  }
+  order(streams_[0], caller);
+  if (caller_ && *caller_ != caller) order(streams_[0], *caller_);
 }
 
 void TorchStreamDevice::order(const c10::Stream& first, const c10::Stream& then) {

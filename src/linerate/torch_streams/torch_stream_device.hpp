@@ -6,6 +6,7 @@
 #include <c10/core/Stream.h>
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -39,6 +40,7 @@ class TorchStreamDevice final : public TensorDevice {
   void host_wait(exec::EventId event) override;
   void compute_after_caller() override;
   void caller_after_compute() override;
+  void compute(const std::function<void()>& work) override;
   std::vector<c10::Stream> streams() const override { return streams_; }
 
  private:
@@ -47,6 +49,7 @@ class TorchStreamDevice final : public TensorDevice {
   const c10::Event& recorded(exec::EventId event) const;
 
   std::vector<c10::Stream> streams_;
+  std::optional<c10::Stream> caller_;  // that was to come after the compute stream, and is another
   std::vector<c10::Event> events_;
   std::optional<c10::Event> border_;  // between the program's stream and the compute stream
   TaskWork work_;

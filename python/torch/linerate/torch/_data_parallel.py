@@ -9,7 +9,7 @@ import warnings
 
 import torch
 
-from . import _core, _scaling, _world
+from . import _core, _graphs, _scaling, _world
 from ._from_ddp import unknown_options, why_not_trainable
 from ._kfac import KFAC
 from ._members import Members
@@ -124,12 +124,13 @@ class DataParallel(torch.nn.Module):
         core = self._core
         if self._start is None:
             self._start = self._core.moment()
-        if core.updates_pending() and _compiled_anything():
+        unseen = "compiled code" if _compiled_anything() else "a graph" if _graphs.exist() else None
+        if unseen and core.updates_pending():
             if not self._said_compiled:
                 self._said_compiled = True
-                warnings.warn(f"DataParallel: strategy {self.strategy}: compiled code reads weights unseen, so updates are done before "
+                warnings.warn(f"DataParallel: strategy {self.strategy}: {unseen} reads weights unseen, so updates are done before "
                               "each forward pass: results are right, the exchange does not overlap with it", stacklevel=3)
-            core.settle()
+            self.settle()
         if torch.is_grad_enabled():
             core.renew_hooks()
             if self._join is not None and self.training:
@@ -152,6 +153,7 @@ class DataParallel(torch.nn.Module):
     def finish(self):
         """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
         (clipping, the optimizer)."""
+        self._refuse_capture("finish()")
         scaler = self._tell_scale()
         # A plain backward pass with an optimizer's own step() may follow one that was scaled: then .grad is undefined, as without a scaler.
         hears = _scaling.is_scaling(scaler) and (self._core.knows_loss_scale() or not self._core.gradients_came())
@@ -190,6 +192,7 @@ class DataParallel(torch.nn.Module):
         """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards. With "dear" a weight is updated
         just before it is next used. `scaler`: a torch.amp.GradScaler, which is stepped and updated, too. `closure`: for
         optimizers that compute gradients themselves, as LBFGS."""
+        self._refuse_capture("step()")
         scaled = _scaling.is_scaling(scaler)
         self._require_steppable(optimizer, scaler if scaled else None, closure)
         if closure is not None:
@@ -214,6 +217,9 @@ class DataParallel(torch.nn.Module):
             optimizer.step()
         self._discard()
         return report
+
+    def _refuse_capture(self, act):
+        _graphs.refuse_capture(f"DataParallel: step {self._steps}: {act}")
 
     def _look_at_module(self):
         if self._members.look(self):
@@ -307,16 +313,21 @@ class DataParallel(torch.nn.Module):
 
     def skip_step(self):
         """Instead of finish(), on every rank: throws the step's gradients away."""
+        self._refuse_capture("skip_step()")
         self._core.skip_step()
         self._start = None
 
     def settle(self):
-        """Updates that wait for their weights' next use are done now. Before weights are read past PyTorch's operators."""
+        """Updates that wait for their weights' next use are done now. Before weights are read past PyTorch's operators, and before
+        they are captured into a graph."""
+        if self._core.updates_pending():
+            self._refuse_capture("settle()")
         self._core.settle()
 
     def set_batch(self, samples):
         """Before backward(): this rank's batch holds so many samples, and weighs accordingly. On every rank in a step, or on
         none."""
+        self._refuse_capture("set_batch()")
         self._core.set_batch(int(samples))
 
     @contextlib.contextmanager
@@ -446,6 +457,7 @@ def _settle_all():
 
 
 settle_before_pickling(_settle_all)
+_graphs.settle_before_graphs(_settle_all)
 
 
 class Report:

@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -65,15 +67,24 @@ WorkOfGroup exchange_blocks(Group& group, at::Tensor& arrived, at::Tensor& sent,
 
 /// What a back end's split() changes in its own options, in LibTorch 2.13 and before: a second
 /// split would go by them.
+///
+/// NCCL's also holds the group that is split there (`split_from`), so that this one never ends, and
+/// right after it a color. Its class is in no header of a LibTorch without CUDA, which this may be
+/// built with and run with NCCL all the same. So the two are found in memory: a word of the options
+/// that was 0 and is now this group's address, which has one reference more.
 class KeptOptions {
  public:
-  explicit KeptOptions(c10::intrusive_ptr<::c10d::Backend::Options> options)
-      : options_(std::move(options)),
+  KeptOptions(::c10d::Backend& whole, c10::intrusive_ptr<::c10d::Backend::Options> options)
+      : whole_(whole),
+        references_(c10::raw::intrusive_ptr::use_count(&whole)),
+        options_(std::move(options)),
+        before_(words()),
         timeout_(options_->timeout),
         name_(options_->group_name),
         description_(options_->group_desc),
         ranks_(options_->global_ranks_in_group) {}
   ~KeptOptions() {
+    put_back_group();
     options_->timeout = timeout_;
     options_->group_name = std::move(name_);
     options_->group_desc = std::move(description_);
@@ -83,18 +94,47 @@ class KeptOptions {
   KeptOptions& operator=(const KeptOptions&) = delete;
 
  private:
+  using Word = std::uintptr_t;
+  using Group = c10::intrusive_ptr<::c10d::Backend>;
+  static_assert(sizeof(Group) == sizeof(Word));
+
+  Word* first() const { return static_cast<Word*>(dynamic_cast<void*>(options_.get())); }
+  std::vector<Word> words() const {
+    return {first(), first() + malloc_usable_size(first()) / sizeof(Word)};
+  }
+  void put_back_group() const {
+    const std::vector<Word> now = words();
+    for (std::size_t w = sizeof(::c10d::Backend::Options) / sizeof(Word); w < now.size(); ++w) {
+      if (before_[w] != 0 || now[w] != reinterpret_cast<Word>(&whole_)) continue;
+      if (c10::raw::intrusive_ptr::use_count(&whole_) <= references_) return;
+      reinterpret_cast<Group*>(first() + w)->reset();
+      if (w + 1 < now.size()) std::memcpy(first() + w + 1, &before_[w + 1], sizeof(int));
+      return;
+    }
+  }
+
+  ::c10d::Backend& whole_;
+  std::size_t references_;
   c10::intrusive_ptr<::c10d::Backend::Options> options_;
+  std::vector<Word> before_;
   std::chrono::milliseconds timeout_;
   std::string name_, description_;
   std::vector<std::uint64_t> ranks_;
 };
 
-/// A Work's wait() lets the current stream wait for the group's own, and the host for nothing; on
-/// the CPU it lets the host wait.
+/// Whether the back end's collectives are work of the host, wherever the memory lies: nothing is in
+/// a stream that could be waited for.
+bool works_on_host(::c10d::ProcessGroup& group, c10::Device device) {
+  const std::string name = group.getBackend(device.type())->getBackendName();
+  return device.is_cpu() || name == "gloo" || name == "mpi";
+}
+
+/// On a device the current stream waits for the group's own, and the host for nothing: not even
+/// under TORCH_NCCL_BLOCKING_WAIT, which a Work's wait() goes by.
 class C10dTensorGroup final : public TensorGroup {
  public:
   C10dTensorGroup(c10::intrusive_ptr<::c10d::ProcessGroup> group, c10::Device device)
-      : group_(std::move(group)), device_(device) {}
+      : group_(std::move(group)), device_(device), host_waits_(works_on_host(*group_, device)) {}
 
   int rank() const override { return group_->getRank(); }
   int size() const override { return group_->getSize(); }
@@ -173,7 +213,7 @@ class C10dTensorGroup final : public TensorGroup {
                                                  const std::vector<int>& ranks,
                                                  const std::string& name) const {
     const auto options = whole.getBackendOptions();
-    const KeptOptions kept(options);
+    const KeptOptions kept(whole, options);
     options->group_name = name;
     const c10::intrusive_ptr<::c10d::Store> store =
         c10::make_intrusive<::c10d::PrefixStore>(name + "/", group_->getStore()->clone());
@@ -195,7 +235,11 @@ class C10dTensorGroup final : public TensorGroup {
     const at::DisableRecordFunctionGuard unseen;  // by profilers, and by weight gates
     const c10::NoGradGuard no_grad;
     try {
-      if (!start()->wait()) throw CommError("it was aborted");
+      const WorkOfGroup work = start();
+      if (!host_waits_)
+        work->synchronize();
+      else if (!work->wait())
+        throw CommError("it was aborted");
     } catch (const std::exception& e) {
       throw CommError(fmt::format("rank {}: {} failed: {}", rank(), title, first_line(e.what())));
     }
@@ -203,6 +247,7 @@ class C10dTensorGroup final : public TensorGroup {
 
   c10::intrusive_ptr<::c10d::ProcessGroup> group_;
   c10::Device device_;
+  bool host_waits_;
 };
 
 }  // namespace

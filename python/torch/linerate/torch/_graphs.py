@@ -1,0 +1,52 @@
+"""Graphs of an accelerator (torch.cuda.CUDAGraph and its like). A replay calls no operator, so nobody sees which weights it reads."""
+import functools
+
+import torch
+
+from . import _core
+
+_found = False  # a graph, at any time
+
+
+def _is_capturing():
+    for module in (torch.cuda, getattr(torch, "xpu", None)):
+        asked = getattr(module, "is_current_stream_capturing", None)
+        try:
+            if asked is not None and asked():
+                return True
+        except RuntimeError:  # a PyTorch without that device
+            pass
+    return False
+
+
+def exist():
+    """Whether this process has captured a graph, or is about to."""
+    global _found
+    _found = _found or _is_capturing()
+    return _found
+
+
+def refuse_capture(who):
+    """Raises UsageError if the current stream is under capture."""
+    if _is_capturing():
+        raise _core.UsageError(f"{who}: expected no graph under capture, found one in the current stream; a replay would repeat neither what "
+                               "ranks tell each other nor updates: capture layers alone (torch.cuda.make_graphed_callables), "
+                               "and call settle() before")
+
+
+def _settled(act, settle):
+    @functools.wraps(act)
+    def settled(graph, *arguments, **options):
+        global _found
+        _found = True
+        settle()
+        return act(graph, *arguments, **options)
+    return settled
+
+
+def settle_before_graphs(settle):
+    """`settle()` is called before a graph is captured, and before each replay, wherever it was captured."""
+    for module, name in (("cuda", "CUDAGraph"), ("xpu", "XPUGraph"), ("accelerator", "Graph")):
+        graph = getattr(getattr(torch, module, None), name, None)
+        for act in ("capture_begin", "replay") if graph is not None else ():
+            setattr(graph, act, _settled(getattr(graph, act), settle))

@@ -1,0 +1,284 @@
+// Every strategy and compressor of the registry and every kfac(...) trains on simulated devices:
+// the weights are the CPU's, all that touches memory is ordered, the host waits for nothing that is
+// not named here, and a step has no more launches than docs/launches.md says.
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "linerate/plan/compression.hpp"
+#include "linerate/plan/registry.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "simulated_device/page_table.hpp"
+#include "simulated_device/simulated_device.hpp"
+#include "simulated_device/streamed_backend.hpp"
+#include "torch_adapter/group_over_communicator.hpp"
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/registered_compressors.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::simulated {
+namespace {
+
+using comm::Communicator;
+using torch_adapter::numbers;
+using torch_adapter::this_rank;
+
+constexpr const char* kGroup = "of the devices";
+constexpr int kSteps = 7, kFinal = 4;  // plans are final from this step on
+
+/// Parameters of each kind that a step treats apart, and a layer that no rank uses in some steps.
+struct Net : torch::nn::Module {
+  torch::nn::Conv2d conv{nullptr};
+  torch::nn::BatchNorm2d norm{nullptr};
+  torch::nn::Linear sometimes{nullptr}, head{nullptr};
+  explicit Net(at::ScalarType type) {
+    conv =
+        register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).bias(false)));
+    norm = register_module("norm", torch::nn::BatchNorm2d(8));
+    sometimes = register_module("sometimes",
+                                torch::nn::Linear(torch::nn::LinearOptions(32, 32).bias(false)));
+    head = register_module("head", torch::nn::Linear(32, 5));
+    torch_adapter::set_weights_of_rank(*this);
+    to(type);
+  }
+  at::Tensor forward(at::Tensor x, bool with_all) {
+    x = torch::tanh(norm->forward(conv->forward(x))).flatten(1);
+    if (with_all) x = x + sometimes->forward(x);
+    return head->forward(x);
+  }
+};
+
+struct Strategy {
+  std::string text;
+  bool has(const char* part) const { return text.find(part) != std::string::npos; }
+  bool is_kfac() const { return has("kfac"); }
+  at::ScalarType type() const { return is_kfac() ? at::kDouble : at::kFloat; }
+};
+
+struct Trained {
+  at::Tensor weights;        // and buffers
+  std::vector<Asked> steps;  // of the device
+  std::vector<bool> has_new_plan;
+  std::string conflicts;
+};
+
+/// What a step has done, and nothing is asked from now on.
+void note_step(const at::Device& where, Trained& trained) {
+  if (where.is_cpu()) return;
+  trained.steps.push_back(asked_of(where.index()));
+  trained.conflicts += trained.steps.back().conflicts_in_words();
+  forget(where.index());
+}
+
+struct Trainer {
+  Communicator& communicator;
+  const Strategy& strategy;
+  at::Device where;
+  Net net{strategy.type()};
+  std::unique_ptr<torch::optim::SGD> optimizer;
+  std::unique_ptr<torch_adapter::KFAC> curvature;
+  std::unique_ptr<torch_adapter::DataParallel> parallel;
+
+  Trainer(Communicator& c, const Strategy& s, at::Device w)
+      : communicator(c), strategy(s), where(w) {
+    net.to(where);
+    const bool has_own_momentum =
+        plan::asked_of_optimizer(doc::parse_strategy(strategy.text)).momentum !=
+        compress::Momentum::optimizers;
+    optimizer = std::make_unique<torch::optim::SGD>(
+        net.parameters(), torch::optim::SGDOptions(strategy.has("lm=on") ? 1.0 : 0.05)
+                              .momentum(has_own_momentum || strategy.has("lm=on") ? 0 : 0.9));
+    torch_adapter::DataParallelOptions options{.strategy = strategy.text,
+                                               .measured_steps = 2,
+                                               .device_group = where.is_cpu() ? "" : kGroup};
+    if (strategy.is_kfac()) {
+      curvature = std::make_unique<torch_adapter::KFAC>(net, curvature_options());
+      options.preconditioner = curvature.get();
+    }
+    parallel = std::make_unique<torch_adapter::DataParallel>(net, communicator, options);
+  }
+
+  torch_adapter::KfacOptions curvature_options() const {
+    torch_adapter::KfacOptions options{.loss_average = torch_adapter::LossAverage{}};
+    if (strategy.has("inverse=eigen")) options.method = torch_adapter::InverseMethod::eigen;
+    if (strategy.has("lm=on"))
+      options.levenberg_marquardt =
+          torch_adapter::LevenbergMarquardtOptions{.start = 5, .every = 2};
+    else
+      options.optimizer = optimizer.get(), options.damping = 0.1;
+    return options;
+  }
+
+  at::Tensor pass(const at::Tensor& x, const at::Tensor& y, bool with_all) {
+    const at::Tensor output = net.forward(x, with_all);
+    if (strategy.has("lm=on")) curvature->loss_of(output, torch_adapter::LossKind::squared_error);
+    return (output - y).square().sum() / static_cast<double>(x.size(0));
+  }
+
+  Trained train() {
+    Trained trained;
+    std::vector<std::pair<at::Tensor, at::Tensor>> batches;
+    for (int step = 0; step < kSteps; ++step)
+      batches.emplace_back(numbers({4, 3, 4, 4}, step + 10 * this_rank, strategy.type()).to(where),
+                           numbers({4, 5}, step + 0.5 + this_rank, strategy.type()).to(where));
+    std::uint64_t plan = parallel->plan().hash();
+    if (!where.is_cpu()) forget(where.index());
+    for (int step = 0; step < kSteps; ++step) {
+      const auto& [x, y] = batches[static_cast<std::size_t>(step)];
+      if (!strategy.has("lm=on") && step % 3 == 1) parallel->set_batch(4 + this_rank);
+      const at::Tensor loss = pass(x, y, step % 4 != 3);
+      if (strategy.has("lm=on")) {
+        loss.backward({}, true);
+        parallel->finish();
+        curvature->step();
+        optimizer->step();
+        if (curvature->wants_loss()) {
+          const at::NoGradGuard no_grad;
+          curvature->observe_loss(loss, pass(x, y, step % 4 != 3));
+        }
+        optimizer->zero_grad();
+      } else {
+        loss.backward();
+        if (curvature)
+          parallel->step(*curvature, *optimizer);
+        else
+          parallel->step(*optimizer);
+      }
+      trained.has_new_plan.push_back(std::exchange(plan, parallel->plan().hash()) != plan);
+      note_step(where, trained);
+    }
+    parallel->settle();
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& p : net.parameters())
+      flat.push_back(p.detach().cpu().flatten().to(at::kDouble));
+    for (const at::Tensor& b : net.buffers()) flat.push_back(b.cpu().flatten().to(at::kDouble));
+    trained.weights = at::cat(flat);
+    if (!where.is_cpu()) trained.conflicts += asked_of(where.index()).conflicts_in_words();
+    return trained;
+  }
+};
+
+Trained train(Communicator& communicator, const Strategy& strategy, at::Device where) {
+  if (!where.is_cpu()) finish_all(where.index());
+  return Trainer(communicator, strategy, where).train();
+}
+
+/// Every exchange and options that change its buckets or what it sends, every compressor, every
+/// kfac. On other numbers of ranks than two each compressor by the exchange that it takes itself.
+std::vector<Strategy> strategies(int ranks) {
+  std::vector<std::string> all;
+  for (const auto& line : plan::exchanges().lines())
+    if (line.make.traits.runs.train) all.push_back(line.name);
+  all.insert(all.end(), {"auto", "ddp(first=64B, bucket=512B)", "dear(layers=1)",
+                         "dear(bucket=64B)", "ddp(wire=fp16)", "dear(wire=bf16)"});
+  for (const std::string& name : torch_adapter::registered_compressors()) {
+    const bool says_exchange = name.find("exchange=") != std::string::npos;
+    if (ranks != 2 && says_exchange) continue;
+    all.push_back("ddp(first=64B, bucket=2KiB)+" + name);
+    const doc::Component plain = plan::compressors_in(doc::parse_component(name)).front();
+    if (plan::fits_decoupled(plain)) all.push_back("dear+" + name);
+  }
+  for (const char* kfac :
+       {"d, factors=1, inverses=2", "mpd, factors=1, inverses=2",
+        "mpd, fusion=none, broadcasts=fused, factors=1, inverses=1",
+        "mpd, inverse=eigen, fusion=none, factors=1, inverses=1", "mem, factors=1, inverses=2",
+        "hybrid, factors=1, inverses=2", "spd, factors=1, inverses=1",
+        "spd, fusion=greedy, placement=lbp2021, theta=10, factors=1, inverses=2",
+        "spd, fusion=none, placement=round-robin, factors=1, inverses=2", "dp, inverses=2",
+        "mem, lm=on, factors=1, inverses=2"})
+    all.push_back(fmt::format("ddp+kfac({})", kfac));
+  all.insert(all.end(), {"bulk+kfac(spd, factors=1, inverses=2)",
+                         "dear+kfac(spd, clip=off, factors=1, inverses=2)",
+                         "dear+kfac(mpd, clip=off, fusion=none, factors=1, inverses=2)"});
+  std::vector<Strategy> wrapped;
+  for (std::string& text : all) wrapped.push_back({std::move(text)});
+  return wrapped;
+}
+
+/// What the host may wait for, by strategy; docs/devices.md says why. Copies: a new Plan cuts what
+/// a compressor keeps anew, by way of the host.
+struct NamedWait {
+  const char *strategy, *reason;
+  bool of_a_new_plan = false;
+};
+constexpr NamedWait kNamed[] = {
+    {"inverse=eigen", "_linalg_eigh.eigenvalues [inverse "},
+    {"inverse=eigen", "an event"},
+    {"threshold", "an event"},
+    {"threshold", "copy to pageable memory [all-gather-v "},
+    {"sidco", "an event"},
+    {"sidco", "copy to pageable memory [all-gather-v "},
+    {"sidco", "_local_scalar_dense [encode "},
+    {"sidco", "copy to pageable memory [encode "},
+    {"+", "copy of pageable memory", true},
+    {"+", "copy to pageable memory", true},
+};
+
+bool is_named(const Strategy& strategy, const std::string& wait, bool has_new_plan) {
+  return std::any_of(std::begin(kNamed), std::end(kNamed), [&](const NamedWait& named) {
+    return strategy.has(named.strategy) && wait.starts_with(named.reason) &&
+           (!named.of_a_new_plan || has_new_plan);
+  });
+}
+
+/// Relative to the weights' norm. A sum of two has one order, and elementwise operators give the
+/// same bits on both sides. Products of matrices may not: K-FAC's are f64 here (1e-12 a step,
+/// damping amplifies it at most a thousandfold), those of powersgd and acpsgd f32 (2^-12 of a mean,
+/// as docs/devices.md says, by a rate of 0.05 over the steps). Of three ranks a sum's order is that
+/// of the place in a bucket, and some buckets go by measured times: 1e-6 in f32, and one rounding
+/// of an addition where 16 bits travel.
+double most_between(const Strategy& strategy, int ranks) {
+  if (strategy.is_kfac()) return 1e-9;
+  if (strategy.has("powersgd") || strategy.has("acpsgd")) return 0x1p-12;
+  if (ranks <= 2) return 0;
+  if (strategy.has("fp16")) return 0x1p-11;
+  return strategy.has("bf16") ? 0x1p-8 : 1e-6;
+}
+
+/// The dearest step after plans are final.
+std::int64_t launches_of(const Trained& trained) {
+  std::int64_t most = 0;
+  for (std::size_t step = kFinal; step < trained.steps.size(); ++step)
+    most = std::max(most, trained.steps[step].all_launches());
+  return most;
+}
+
+class Registry : public testing::TestWithParam<int> {};
+
+TEST_P(Registry, TrainsAsOnTheCpu) {
+  const torch_adapter::Warnings quiet;
+  const PageTable table("docs/launches.md", "A small network");
+  torch_adapter::ranks(GetParam(), [&](Communicator& c) {
+    const torch_adapter::GroupOverCommunicator group(kGroup, c, {}, &streamed);
+    const at::Device where = device(c.rank());
+    const c10::DeviceGuard guard(where);
+    for (const Strategy& strategy : strategies(c.size())) {
+      const Trained cpu = train(c, strategy, at::kCPU);
+      const Trained found = train(c, strategy, where);
+      const std::string title = fmt::format("{}, {} ranks", strategy.text, c.size());
+      const double error =
+          ((found.weights - cpu.weights).norm() / cpu.weights.norm()).item<double>();
+      EXPECT_LE(error, most_between(strategy, c.size())) << title;
+      EXPECT_EQ(found.conflicts, "") << title;
+      for (std::size_t step = 0; step < found.steps.size(); ++step)
+        for (const auto& [wait, times] : found.steps[step].host_waits)
+          EXPECT_TRUE(is_named(strategy, wait, found.has_new_plan[step]))
+              << title << ", step " << step << ": " << times << " x " << wait;
+      if (c.rank() == 0 && c.size() == 2) table.hold(strategy.text, {launches_of(found)});
+    }
+  });
+  if (GetParam() == 2) table.expect_no_others();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Registry, testing::Values(1, 2, 3, 4));
+
+}  // namespace
+}  // namespace linerate::simulated

@@ -190,7 +190,9 @@ std::vector<Strategy> strategies(int ranks) {
        {"d, factors=1, inverses=2", "mpd, factors=1, inverses=2",
         "mpd, fusion=none, broadcasts=fused, factors=1, inverses=1",
         "mpd, inverse=eigen, fusion=none, factors=1, inverses=1", "mem, factors=1, inverses=2",
-        "hybrid, factors=1, inverses=2", "spd, factors=1, inverses=1",
+        ranks == 3 ? "hybrid, fraction=0.3333333333333333, factors=1, inverses=2"
+                   : "hybrid, factors=1, inverses=2",
+        "spd, factors=1, inverses=1",
         "spd, fusion=greedy, placement=lbp2021, theta=10, factors=1, inverses=2",
         "spd, fusion=none, placement=round-robin, factors=1, inverses=2", "dp, inverses=2",
         "mem, lm=on, factors=1, inverses=2"})

@@ -10,7 +10,7 @@ import types
 
 import torch
 import torch.distributed as dist
-from uses import Net, build, images, loss_of, require_equal, sgd
+from uses import Net, TorchDDP, build, images, loss_of, require_equal, sgd
 
 import linerate.torch as lt
 
@@ -64,6 +64,22 @@ def train(strategy, device):
     return trained
 
 
+def overflows(device, wrap):
+    """Under a GradScaler whose first step overflows, and a later one on one rank: what was trained, and the scale after each step."""
+    model = build(Net).to(device)
+    opt, scaler = sgd(model.parameters()), torch.amp.GradScaler(device.type, init_scale=2.0**16)
+    dp, scales = wrap(model), []
+    for step in range(STEPS):
+        x, y = (t.to(device) for t in images(step))
+        factor = float("inf") if step == 0 or (step == 5 and dist.get_rank() == 1) else 1.0
+        scaler.scale(loss_of(dp(x), y) * factor).backward()
+        dp.step(opt, scaler=scaler)
+        scales.append(scaler.get_scale())
+    dp.settle()
+    dp.close()
+    return [(name, p.detach().cpu()) for name, p in model.named_parameters()], scales
+
+
 def main():
     lt.init(timeout=60)
     mine = lt.device()
@@ -71,6 +87,13 @@ def main():
     for strategy in STRATEGIES:
         require_equal(strategy, train(strategy, mine), train(strategy, torch.device("cpu")))
         print(f"rank {dist.get_rank()}: use {strategy}: ok", flush=True)
+    expected, scales = overflows(torch.device("cpu"), TorchDDP)
+    assert scales[0] < 2.0**16 and scales[5] < scales[4], scales
+    for strategy in ("ddp", "dear"):
+        found, here = overflows(mine, lambda model: lt.DataParallel(model, strategy=strategy, most_above_ddp=float("inf")))  # noqa: B023
+        require_equal(f"{strategy} with overflows", found, expected)
+        assert here == scales, (here, scales)
+        print(f"rank {dist.get_rank()}: use {strategy} with overflows: ok", flush=True)
     lt.finalize()
     dist.destroy_process_group()
 

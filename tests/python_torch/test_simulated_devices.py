@@ -17,7 +17,7 @@ def job():
     return torchrun(2, PROGRAM, LIBRARY)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", (*STRATEGIES, "ddp with overflows", "dear with overflows"))
 def test_trains_as_on_the_cpu(strategy):
     _, output = job()
     assert passed(output, re.escape(strategy)) == 2, output[-6000:]

@@ -18,12 +18,19 @@ namespace {
 using comm::Communicator;
 using comm::run_ranks;
 
+constexpr std::int64_t kBytes = 1 << 20;
+
+doc::Cluster probed(Communicator& comm, const std::vector<Collective>& kinds) {
+  CallTrain train(comm, kBytes);
+  return quick_probe(comm, train, kBytes, kinds);
+}
+
 TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
   const std::vector<Collective> kinds = {Collective::reduce_scatter, Collective::all_gather,
                                          Collective::all_reduce, Collective::all_to_all};
   std::vector<std::string> seen(3);
   run_ranks(3, [&](Communicator& comm) {
-    const doc::Cluster cluster = quick_probe(comm, 1 << 20, kinds);
+    const doc::Cluster cluster = probed(comm, kinds);
     EXPECT_EQ(cluster.ranks, 3);
     ASSERT_EQ(cluster.collectives.size(), kinds.size());
     for (std::size_t k = 0; k < kinds.size(); ++k) {
@@ -31,7 +38,7 @@ TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
       EXPECT_EQ(cost.collective, kinds[k]);
       EXPECT_EQ(cost.ranks, 3);
       ASSERT_FALSE(cost.samples.empty());
-      EXPECT_LE(cost.samples.back().bytes, (1 << 20) + 12);
+      EXPECT_LE(cost.samples.back().bytes, kBytes + 12);
       for (const doc::CostSample& s : cost.samples) {
         EXPECT_EQ(static_cast<std::int64_t>(s.bytes) % 12, 0);  // 3 ranks, 4 bytes
         EXPECT_GT(s.seconds, 0);
@@ -46,8 +53,8 @@ TEST(QuickProbe, GivesATableForEachKindTheSameOnEveryRank) {
 
 TEST(QuickProbe, RefusesNoKindAndOneThatNobodyTimes) {
   run_ranks(1, [](Communicator& comm) {
-    EXPECT_THROW(quick_probe(comm, 1 << 20, {}), UsageError);
-    EXPECT_THROW(quick_probe(comm, 1 << 20, {Collective::barrier}), UsageError);
+    EXPECT_THROW(probed(comm, {}), UsageError);
+    EXPECT_THROW(probed(comm, {Collective::barrier}), UsageError);
   });
 }
 

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
+#include <memory>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
@@ -322,6 +326,62 @@ TEST(Trial, ThatTheLinksAreProbedForBothAndRefusedStrategiesAreRefusedAtOnce) {
     EXPECT_TRUE(planner.gave_up());
     EXPECT_THROW(Tried(c, "dear(layers=1, bucket=1MiB)", 0.01), UsageError);
   });
+}
+
+// ---- steps that are enqueued ----
+
+/// Collectives of a device: 1 ms each, and 1 ns a byte.
+class TimedDevice final : public calibrate::CallTimer {
+ public:
+  std::vector<double> time(std::span<const calibrate::CallRun> runs) override {
+    std::vector<double> seconds;
+    for (const calibrate::CallRun& run : runs)
+      seconds.push_back(1e-3 + 1e-9 * static_cast<double>(run.call.bytes));
+    return seconds;
+  }
+  double elapsed() const override { return 0; }
+};
+
+/// Steps whose times are known when a window ends, next to the same known at once: over the
+/// registry, the plans are the same, and made of the device's prices.
+TEST(Enqueued, StepsAreReadWhenTheirWindowEndsAndLeadToTheSamePlans) {
+  int windows = 0;
+  for (const auto& line : plan::exchanges().lines())
+    comm::run_ranks(2, [&](comm::Communicator& c) {
+      int step = 0;
+      const auto times = [&step](const doc::Plan& plan) {
+        const double slow = plan.strategy.starts_with("ddp") ? 1 : 0.5;
+        const double t = 1 + 0.1 * (step % 3);
+        return StepTimes{.ready_s = {3e-3 * t, 2e-3 * t, 1e-3 * t, 0}, .step_s = slow * t};
+      };
+      std::deque<StepTimes> waiting;
+      int read = 0;
+      RunPlanner::Options options{
+          .strategy = doc::parse_strategy(line.name), .measured_steps = 2, .most_above_ddp = 0.01};
+      RunPlanner::Options enqueued = options;
+      enqueued.enqueued = {[&](std::span<StepTimes> window) {
+                             for (StepTimes& one : window) {
+                               one.ready_s = waiting.front().ready_s;
+                               one.step_s = waiting.front().step_s;
+                               waiting.pop_front();
+                             }
+                             ++read;
+                           },
+                           [](std::int64_t) { return std::make_unique<TimedDevice>(); }};
+      options.enqueued = {[](std::span<StepTimes>) {}, enqueued.enqueued->make_timer};
+      RunPlanner late(c, four(), enqueued), known(c, four(), options);
+      for (; step < 16; ++step) {
+        const bool by_times = line.make.traits.plans_by >= plan::PlansBy::times;
+        ASSERT_EQ(late.needs_times(), !late.settled() && by_times) << line.name;
+        waiting.push_back(times(*late.plan()));
+        ASSERT_EQ(late.after_step({}), known.after_step(times(*known.plan()))) << line.name;
+        ASSERT_EQ(late.plan()->hash(), known.plan()->hash()) << line.name << " " << step;
+      }
+      EXPECT_TRUE(late.settled());
+      EXPECT_EQ(doc::to_json(late.workload()), doc::to_json(known.workload())) << line.name;
+      if (c.rank() == 0) windows += read;
+    });
+  EXPECT_GE(windows, 20);
 }
 
 // ---- with a measured second-order method ----

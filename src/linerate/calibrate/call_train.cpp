@@ -63,44 +63,54 @@ void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& valu
   for (double& v : values) v /= communicator.size();
 }
 
+CallSeries::CallSeries(std::int64_t largest_bytes)
+    : largest_bytes_(largest_bytes), start_ns_(steady_ns()) {}
+
+double CallSeries::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }
+
+std::vector<double> CallSeries::time(std::span<const CallRun> runs) {
+  for (const CallRun& run : runs) require_timed(run.call.kind);
+  const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest_bytes_)};
+  meet();
+  std::size_t added = 0;
+  std::vector<std::vector<std::size_t>> timed(runs.size());  // by run: which of those added
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const CallRun& run = runs[r];
+    add(emptying), ++added;
+    for (int i = -untimed(run); i < run.calls; ++i) {
+      if (run.call.kind == Collective::broadcast) add_barrier(), ++added;
+      if (i >= 0) timed[r].push_back(added);
+      add(run.call), ++added;
+    }
+  }
+  const std::vector<double> ends = ends_ns();
+  std::vector<double> middles;
+  for (const std::vector<std::size_t>& run : timed) {
+    std::vector<double> seconds;
+    for (const std::size_t i : run) seconds.push_back((ends[i] - ends[i - 1]) * 1e-9);
+    middles.push_back(middle_mean(std::move(seconds)));
+  }
+  return middles;
+}
+
 CallTrain::CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes)
-    : communicator_(communicator), start_ns_(steady_ns()) {
+    : CallSeries(whole_blocks(largest_bytes, communicator.size())), communicator_(communicator) {
   const std::int64_t floats = whole_blocks(largest_bytes, communicator.size()) / kElement;
   whole_.assign(to_index(floats), 0.0f);
   part_.assign(to_index(floats / communicator.size()), 0.0f);
 }
 
-double CallTrain::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }
-
-std::vector<double> CallTrain::time(std::span<const CallRun> runs) {
-  for (const CallRun& run : runs) {
-    require_timed(run.call.kind);
-    if (run.call.kind == Collective::all_to_all) exchanged_.resize(whole_.size());
-  }
-  const auto largest = static_cast<std::int64_t>(whole_.size()) * kElement;
-  const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest)};
+void CallTrain::meet() {
+  works_.clear();
   communicator_.barrier("probe")->wait();
-  std::vector<comm::WorkPtr> works;
-  std::vector<std::vector<std::size_t>> timed(runs.size());  // places in works
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    const CallRun& run = runs[r];
-    works.push_back(submit(emptying));
-    for (int i = -untimed(run); i < run.calls; ++i) {
-      if (run.call.kind == Collective::broadcast) works.push_back(communicator_.barrier("probe"));
-      if (i >= 0) timed[r].push_back(works.size());
-      works.push_back(submit(run.call));
-    }
-  }
-  for (const comm::WorkPtr& work : works) work->wait();
-  std::vector<double> middles;
-  for (const std::vector<std::size_t>& run : timed) {
-    std::vector<double> seconds;
-    for (const std::size_t i : run)
-      seconds.push_back(
-          static_cast<double>(works[i]->times().end_ns - works[i - 1]->times().end_ns) * 1e-9);
-    middles.push_back(middle_mean(std::move(seconds)));
-  }
-  return middles;
+}
+
+std::vector<double> CallTrain::ends_ns() {
+  for (const comm::WorkPtr& work : works_) work->wait();
+  std::vector<double> ends;
+  for (const comm::WorkPtr& work : works_)
+    ends.push_back(static_cast<double>(work->times().end_ns));
+  return ends;
 }
 
 comm::WorkPtr CallTrain::submit(const Call& call) {
@@ -114,6 +124,7 @@ comm::WorkPtr CallTrain::submit(const Call& call) {
     case Collective::all_gather:
       return communicator_.all_gather(own, all, "probe");
     case Collective::all_to_all:
+      exchanged_.resize(whole_.size());
       return communicator_.all_to_all(all, {exchanged_.data(), whole, DType::f32}, "probe");
     default:
       return communicator_.broadcast(all, 0, "probe");

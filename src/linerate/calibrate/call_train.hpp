@@ -37,26 +37,49 @@ class CallTimer {
   virtual double elapsed() const = 0;
 };
 
-/// Calls of f32 collectives over a communicator, all on the same arrays of zeros, submitted at
-/// once. Each run follows an all-reduce of at most 256 KiB and, if it has several calls, two of
-/// them that are not timed: a token bucket that filled while the link was idle, or waited for short
-/// messages, is then empty, and lets nothing pass faster than the link carries it for long. A call
-/// lasts from the end of the one before to its own; a broadcast, whose root does not wait, from the
-/// end of a barrier before it.
-class CallTrain final : public CallTimer {
+/// Calls of f32 collectives, all on the same arrays of zeros, submitted at once. Each run follows
+/// an all-reduce of at most 256 KiB and, if it has several calls, two of them that are not timed: a
+/// token bucket that filled while the link was idle, or waited for short messages, is then empty,
+/// and lets nothing pass faster than the link carries it for long. A call lasts from the end of the
+/// one before to its own; a broadcast, whose root does not wait, from the end of a barrier before
+/// it. Whoever derives says what carries the calls.
+class CallSeries : public CallTimer {
  public:
-  CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes);
+  explicit CallSeries(std::int64_t largest_bytes);
 
   /// Sizes of whole blocks up to the largest. Throws UsageError for a kind other than all-reduce,
   /// reduce-scatter, all-gather and broadcast.
-  std::vector<double> time(std::span<const CallRun> runs) override;
-  double elapsed() const override;
+  std::vector<double> time(std::span<const CallRun> runs) final;
+  double elapsed() const final;
+
+ private:
+  /// All ranks are there.
+  virtual void meet() = 0;
+  /// Puts a call, or a barrier, after those before.
+  virtual void add(const Call& call) = 0;
+  virtual void add_barrier() = 0;
+  /// Waits for what was put since meet(): when each was over, in ns of one clock.
+  virtual std::vector<double> ends_ns() = 0;
+
+  std::int64_t largest_bytes_, start_ns_;
+};
+
+/// Over a communicator.
+class CallTrain final : public CallSeries {
+ public:
+  CallTrain(comm::Communicator& communicator, std::int64_t largest_bytes);
+
   /// One call; must be done before this is destroyed.
   [[nodiscard]] comm::WorkPtr submit(const Call& call);
 
  private:
+  void meet() override;
+  void add(const Call& call) override { works_.push_back(submit(call)); }
+  void add_barrier() override { works_.push_back(communicator_.barrier("probe")); }
+  std::vector<double> ends_ns() override;
+
   comm::Communicator& communicator_;
-  std::int64_t start_ns_;
+  std::vector<comm::WorkPtr> works_;
   std::vector<float> whole_, part_, exchanged_;
 };
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <limits>
 
-#include "linerate/calibrate/call_train.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 
@@ -15,13 +14,13 @@ constexpr std::int64_t kSmallest = 4096, kLargest = 16 << 20;
 constexpr double kLongest = 0.2;  // seconds for one call
 
 /// Three calls in a row, mean over ranks.
-double measure(comm::Communicator& communicator, CallTrain& train, const Call& call) {
-  std::vector<double> seconds = train.time(std::array{CallRun{call, 3}});
+double measure(comm::Communicator& communicator, CallTimer& timer, const Call& call) {
+  std::vector<double> seconds = timer.time(std::array{CallRun{call, 3}});
   mean_over_ranks(communicator, seconds);
   return seconds[0];
 }
 
-doc::CollectiveCost probe(comm::Communicator& communicator, CallTrain& train, Collective kind,
+doc::CollectiveCost probe(comm::Communicator& communicator, CallTimer& timer, Collective kind,
                           std::int64_t largest) {
   doc::CollectiveCost cost;
   cost.collective = kind;
@@ -30,7 +29,7 @@ doc::CollectiveCost probe(comm::Communicator& communicator, CallTrain& train, Co
   cost.source = "probe before the first planned step";
   for (std::int64_t size = kSmallest; size <= largest; size *= 4) {
     const std::int64_t bytes = whole_blocks(size, communicator.size());
-    const double seconds = measure(communicator, train, {kind, bytes});
+    const double seconds = measure(communicator, timer, {kind, bytes});
     // A larger message never costs less: noise of three repetitions must not suggest it.
     const double floor = cost.samples.empty() ? 0.0 : cost.samples.back().seconds;
     cost.samples.push_back({static_cast<double>(bytes), std::max(seconds, floor), 0, 0});
@@ -77,16 +76,18 @@ std::vector<doc::CostSegment> segments_between(const std::vector<doc::CostSample
   return segments;
 }
 
-doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
-                         const std::vector<Collective>& kinds) {
+std::int64_t largest_probed(std::int64_t gradient_bytes) {
+  return std::clamp<std::int64_t>(gradient_bytes, 16 * kSmallest, kLargest);
+}
+
+doc::Cluster quick_probe(comm::Communicator& communicator, CallTimer& timer,
+                         std::int64_t largest_bytes, const std::vector<Collective>& kinds) {
   if (kinds.empty()) throw UsageError("quick_probe: expected a collective to time, found none");
-  const std::int64_t largest = std::clamp<std::int64_t>(largest_bytes, 16 * kSmallest, kLargest);
-  CallTrain train(communicator, largest);
   doc::Cluster cluster;
   cluster.name = "probed";
   cluster.ranks = communicator.size();
   for (const Collective kind : kinds)
-    cluster.collectives.push_back(probe(communicator, train, kind, largest));
+    cluster.collectives.push_back(probe(communicator, timer, kind, largest_bytes));
   cluster.source = cluster.collectives.front().source;
   return cluster;
 }

@@ -5,19 +5,24 @@
 #include <cstdint>
 #include <vector>
 
+#include "linerate/calibrate/call_train.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/collective.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
 
+/// The largest call that is timed for gradients of so many bytes: at most 16 MiB.
+std::int64_t largest_probed(std::int64_t gradient_bytes);
+
 /// One table for each of `kinds` (all-reduce, reduce-scatter, all-gather, broadcast), in their
-/// order: means of three calls (CallTrain) at sizes from 4 KiB up to `largest_bytes` (at most 16
-/// MiB), joined by straight lines. A kind stops early once a size takes longer than 0.2 s: its last
-/// line then goes on. The same Cluster on every rank. Collective; the machine should be as busy as
-/// in training. Throws UsageError for another kind, or for none.
-doc::Cluster quick_probe(comm::Communicator& communicator, std::int64_t largest_bytes,
-                         const std::vector<Collective>& kinds);
+/// order: means of three calls at sizes from 4 KiB up to `largest_bytes`, joined by straight lines.
+/// A kind stops early once a size takes longer than 0.2 s: its last line then goes on. `timer`
+/// times the calls, a CallSeries of this size; the communicator agrees on what they took. The same
+/// Cluster on every rank. Collective; the machine should be as busy as in training. Throws
+/// UsageError for another kind, or for none.
+doc::Cluster quick_probe(comm::Communicator& communicator, CallTimer& timer,
+                         std::int64_t largest_bytes, const std::vector<Collective>& kinds);
 
 /// A call in k parts costs k - 1 start-ups more than in one, and none is longer than the smallest
 /// call: if samples of ascending size say otherwise, the smaller one is too high and is lowered. On

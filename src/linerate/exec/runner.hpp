@@ -48,6 +48,7 @@ class Runner : public StepRunner {
   void report_backward(std::int32_t position) override;
   void report_factor(std::int32_t factor) override;
   void record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns) override;
+  std::int64_t moment() override { return steady_ns(); }
   void report_before_factor(std::int32_t factor) override;
   void report_before_backward() override;
   void report_all(doc::TaskKind kind) override;

@@ -65,6 +65,9 @@ class StepRunner {
   /// A task of the current step, or of the last one between steps, under a name that stays.
   virtual TaskId current(std::uint32_t task) const = 0;
   virtual bool in_step() const = 0;
+  /// Now, by the clock that steps are planned by: the steady clock in ns or, where steps are
+  /// enqueued and measured, the number of a moment at which a device will have come so far. Not -1.
+  virtual std::int64_t moment() = 0;
   /// The current step's variant, or that of the step before.
   virtual const doc::TaskGraph& graph() const = 0;
 

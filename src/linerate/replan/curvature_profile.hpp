@@ -20,7 +20,6 @@ struct CurvatureTimes {
 class CurvatureProfile {
  public:
   void add(const CurvatureTimes& step) { steps_.push_back(step); }
-  void clear() { steps_.clear(); }
 
   /// Medians of the window, means over the ranks that measured a part, go into the Workload's
   /// layers and blocks, where block b is of layer b, and as inverse times by dimension into `cost`.

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "linerate/calibrate/compute_load.hpp"
 #include "linerate/calibrate/contention_probe.hpp"
@@ -72,12 +76,12 @@ doc::Strategy with_ddp(doc::Strategy strategy) {
 }
 
 /// Per parameter the median over the steps that have it; negative if none has.
-std::vector<double> medians(const std::vector<std::vector<double>>& window) {
+std::vector<double> medians_of_ready(const std::vector<StepTimes>& window) {
   std::vector<double> result;
-  for (std::size_t p = 0; p < window.front().size(); ++p) {
+  for (std::size_t p = 0; p < window.front().ready_s.size(); ++p) {
     std::vector<double> seen;
-    for (const std::vector<double>& step : window)
-      if (step[p] >= 0) seen.push_back(step[p]);
+    for (const StepTimes& step : window)
+      if (step.ready_s[p] >= 0) seen.push_back(step.ready_s[p]);
     result.push_back(seen.empty() ? -1 : median(seen));
   }
   return result;
@@ -165,26 +169,21 @@ doc::Gradient RunPlanner::gradient_of(std::int32_t p, double ready_s) const {
           .rows = parameter.rows};
 }
 
-bool RunPlanner::after_step(const StepTimes& times) {
+bool RunPlanner::after_step(StepTimes times) {
   ++steps_;
   if (settled_) return false;
-  const std::vector<double>& ready_s = times.ready_s;
   const bool first = steps_ == 1;
-  if (!first) window_.push_back(ready_s);
-  if (!first && trial_) return trial_->add(times.step_s) && end_block();
-  if (!first && watches()) {
-    if (times.curvature) profile_.add(*times.curvature);
-    if (times.step_s >= 0) step_s_[plan::name_of(times.update)].push_back(times.step_s);
-    if (times.before_s >= 0) before_s_.push_back(times.before_s);
-    updates_ += times.update.factors;
-    return is_window_full() && end_window();
-  }
+  window_.push_back(std::move(times));
+  if (!first && trial_)
+    return window_.size() == to_index(trial_->steps_of_a_block()) && end_block();
+  if (!first && watches()) return is_window_full() && end_window();
   const int measured = watches() ? 1 : plans_by(plan::PlansBy::times) ? options_.measured_steps : 0;
   const bool last = steps_ == 1 + measured;
   if (!first && !last) return false;
   if (first && (plans_by(plan::PlansBy::cost) || !candidates_.empty()) && !options_.cluster)
     probe();
-  agree_on_order(first ? ready_s : medians(window_));
+  read_window();
+  agree_on_order(medians_of_ready(window_));
   settled_ = last;
   window_.clear();
   if (!plans_by(plan::PlansBy::order)) return false;  // no order is better than another
@@ -192,17 +191,25 @@ bool RunPlanner::after_step(const StepTimes& times) {
   return true;
 }
 
+void RunPlanner::read_window() {
+  if (options_.enqueued) options_.enqueued->read_times(window_);
+}
+
 /// What the collectives of this plan, or of all that "auto" may choose, cost at present.
 void RunPlanner::probe() {
   std::vector<Collective> kinds = collectives_of(*plan_);
   for (const doc::Strategy& candidate : candidates_) add_collectives(*plan_of(candidate), kinds);
   if (tried_) add_collectives(*plan_of(*tried_), kinds);
-  doc::Cluster found = calibrate::quick_probe(communicator_, workload_.gradient_bytes(), kinds);
+  const std::int64_t largest = calibrate::largest_probed(workload_.gradient_bytes());
+  const std::unique_ptr<calibrate::CallTimer> timer =
+      options_.enqueued ? options_.enqueued->make_timer(largest)
+                        : std::make_unique<calibrate::CallTrain>(communicator_, largest);
+  doc::Cluster found = calibrate::quick_probe(communicator_, *timer, largest, kinds);
   if (options_.cluster)
     options_.cluster->collectives = std::move(found.collectives);
   else
     options_.cluster = std::move(found);
-  if (candidates_.empty()) return;
+  if (candidates_.empty() || options_.enqueued) return;
   calibrate::EmulatedTraining load(calibrate::threads_per_rank(communicator_.size()));
   options_.cluster->contention = calibrate::probe_contention(
       communicator_, load, {.exchange = {MiB(1), MiB(4)}, .budget = Duration{0.4}});
@@ -210,7 +217,9 @@ void RunPlanner::probe() {
 
 /// Of a trial: the other's turn, or the verdict.
 bool RunPlanner::end_block() {
-  if (trial_->blocks() == 1) agree_on_order(medians(window_));
+  read_window();
+  for (const StepTimes& times : window_) trial_->add(times.step_s);
+  if (trial_->blocks() == 1) agree_on_order(medians_of_ready(window_));
   window_.clear();
   bool takes_ddp = trial_->of_ddp();
   if (trial_->is_over()) {
@@ -248,13 +257,14 @@ std::string RunPlanner::trial_in_words() const {
 
 /// Plans if this window is the first, or its step is not what the plan in force predicted.
 bool RunPlanner::end_window() {
+  read_window();
   const double measured_s = agreed_step_s();
   const bool planned = predicted_s_.has_value();
   const bool departs =
       !planned || std::abs(measured_s / (*predicted_s_ * bias_) - 1) > options_.replan_above;
   const std::uint64_t before = plan_->hash();
   if (departs) {
-    agree_on_order(medians(window_));
+    agree_on_order(medians_of_ready(window_));
     if (options_.second_order) agree_on_curvature();
     if (!candidates_.empty()) {
       agree_on_forward();
@@ -265,10 +275,6 @@ bool RunPlanner::end_window() {
     if (planned && measured_s > 0 && *predicted_s_ > 0) bias_ = measured_s / *predicted_s_;
   }
   window_.clear();
-  profile_.clear();
-  step_s_.clear();
-  before_s_.clear();
-  updates_ = 0;
   return departs && plan_->hash() != before;
 }
 
@@ -277,21 +283,31 @@ bool RunPlanner::end_window() {
 bool RunPlanner::is_window_full() const {
   if (!measures_curvature())
     return window_.size() >= to_index(std::max(options_.measured_steps, 1));
+  int updates = 0;
+  std::set<std::string_view> kinds;
+  for (const StepTimes& times : window_) {
+    updates += times.update.factors;
+    if (times.step_s >= 0 || options_.enqueued) kinds.insert(plan::name_of(times.update));
+  }
   const plan::Kfac kfac = *plan::kfac_of(options_.strategy);
-  return updates_ >= options_.measured_steps && step_s_.size() == kfac.updates().size();
+  return updates >= options_.measured_steps && kinds.size() == kfac.updates().size();
 }
 
 /// Medians of each kind, mean over the cycle and over the ranks, as predictions are.
 double RunPlanner::agreed_step_s() const {
-  double step_s = 0;
+  std::map<std::string_view, std::vector<double>> of_kind;
+  std::vector<double> all;
+  for (const StepTimes& times : window_) {
+    if (times.step_s < 0) continue;
+    of_kind[plan::name_of(times.update)].push_back(times.step_s);
+    all.push_back(times.step_s);
+  }
+  double step_s = all.empty() ? 0 : median(all);
   if (const auto kfac = plan::kfac_of(options_.strategy); kfac && measures_curvature()) {
+    step_s = 0;
     for (std::int64_t s = 0; s < kfac->inverse_interval; ++s)
-      step_s += median(step_s_.at(plan::name_of(kfac->update_of_step(s)))) /
+      step_s += median(of_kind.at(plan::name_of(kfac->update_of_step(s)))) /
                 static_cast<double>(kfac->inverse_interval);
-  } else {
-    std::vector<double> all;
-    for (const auto& [kind, times] : step_s_) all.insert(all.end(), times.begin(), times.end());
-    if (!all.empty()) step_s = median(all);
   }
   communicator_.all_reduce(comm::buffer(step_s), comm::Reduce::sum, "measured steps")->wait();
   return step_s / communicator_.size();
@@ -299,7 +315,10 @@ double RunPlanner::agreed_step_s() const {
 
 void RunPlanner::agree_on_curvature() {
   doc::SecondOrderCost cost = cluster().second_order.value_or(doc::SecondOrderCost{});
-  profile_.agree(communicator_, workload_, cost);
+  CurvatureProfile profile;
+  for (const StepTimes& times : window_)
+    if (times.curvature) profile.add(*times.curvature);
+  profile.agree(communicator_, workload_, cost);
   options_.second_order->cost = cost;
   if (options_.cluster) options_.cluster->second_order = std::move(cost);
   double forward_s = 0;
@@ -309,7 +328,10 @@ void RunPlanner::agree_on_curvature() {
 
 /// What comes before backward: mean of the ranks' medians.
 void RunPlanner::agree_on_forward() {
-  double before_s = before_s_.empty() ? 0 : median(before_s_);
+  std::vector<double> all;
+  for (const StepTimes& times : window_)
+    if (times.before_s >= 0) all.push_back(times.before_s);
+  double before_s = all.empty() ? 0 : median(all);
   communicator_.all_reduce(comm::buffer(before_s), comm::Reduce::sum, "time before backward")
       ->wait();
   workload_.forward_s = before_s / communicator_.size();

@@ -3,14 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "linerate/calibrate/call_train.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/block.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -54,6 +55,15 @@ struct StepTimes {
   std::optional<CurvatureTimes> curvature = {};   // if factors are updated
 };
 
+/// Of steps that a device works off by itself: when they end, the host knows none of their times,
+/// and its own messages say nothing of the device's.
+struct EnqueuedSteps {
+  /// A window of steps has ended: fills in what StepTimes hold besides `update`. May wait for them.
+  std::function<void(std::span<StepTimes> window)> read_times;
+  /// What times the device's own collectives, up to so many bytes. Collective.
+  std::function<std::unique_ptr<calibrate::CallTimer>(std::int64_t largest_bytes)> make_timer;
+};
+
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
 ///   before the first step   reverse registration order;
 ///   after the first step    rank 0's ready order, mean ready times over ranks, for strategies
@@ -69,13 +79,14 @@ struct StepTimes {
 /// is that of the exchange, of all that are registered and can train, whose step is predicted
 /// shortest; the one in force stays unless another gains kLeastGain. Collectives, and what they
 /// cost the processors that compute, are probed for the first window, unless a Cluster was given,
-/// and again after each departure. With a finite `most_above_ddp`, an exchange that plans by cost
-/// is tried before its plan is final; of "auto" any exchange that it chooses is tried. In a Trial
-/// ddp, with the strategy's wire format and extras, and the strategy run in turn, `measured_steps`
-/// and one more a block. Both are planned by the times of ddp's first block. If the strategy's
-/// steps are longer by more than that share, ddp stays, and "auto" does not choose it again. The
-/// ranks decide together. Each has variants for the first step, which sends after backward, and for
-/// the others. Messages by which ranks agree on a plan belong to no step.
+/// and again after each departure; of a device the collectives alone. With a finite
+/// `most_above_ddp`, an exchange that plans by cost is tried before its plan is final; of "auto"
+/// any exchange that it chooses is tried. In a Trial ddp, with the strategy's wire format and
+/// extras, and the strategy run in turn, `measured_steps` and one more a block. Both are planned by
+/// the times of ddp's first block. If the strategy's steps are longer by more than that share, ddp
+/// stays, and "auto" does not choose it again. The ranks decide together. Each has variants for the
+/// first step, which sends after backward, and for the others. Messages by which ranks agree on a
+/// plan belong to no step.
 class RunPlanner {
  public:
   /// Share of the predicted step for which "auto" takes another exchange.
@@ -91,6 +102,7 @@ class RunPlanner {
     /// Share of ddp's step; infinity: the strategy runs, whatever it costs. Not with K-FAC, whose
     /// steps are of several kinds.
     double most_above_ddp = std::numeric_limits<double>::infinity();
+    std::optional<EnqueuedSteps> enqueued = {};
   };
 
   /// `parameters` in registration order. Throws UsageError for a strategy that does not exist or
@@ -120,9 +132,13 @@ class RunPlanner {
   std::optional<double> predicted_step_s() const { return predicted_s_; }
   /// Steps seen: the number of the next one.
   std::int64_t steps() const { return steps_; }
+  /// Whether a plan will be made by the next step's times, and not by its order alone.
+  bool needs_times() const {
+    return !settled_ && (trial_ || watches() || plans_by(plan::PlansBy::times));
+  }
 
   /// True when the plan changed. Collective after some steps, the same ones on every rank.
-  bool after_step(const StepTimes& times);
+  bool after_step(StepTimes times);
 
  private:
   bool plans_by(plan::PlansBy least) const { return traits_.plans_by >= least; }
@@ -140,6 +156,7 @@ class RunPlanner {
   bool end_block();
   void add_candidates();
   void probe();
+  void read_window();
   bool is_window_full() const;
   bool end_window();
   double agreed_step_s() const;
@@ -168,12 +185,7 @@ class RunPlanner {
   std::optional<TrialResult> trial_result_;
   bool gave_up_ = false;
   int measured_plans_ = 0;
-  std::vector<std::vector<double>> window_;
-  std::vector<double> before_s_;  // of the window
-  // Of K-FAC.
-  CurvatureProfile profile_;
-  std::map<std::string_view, std::vector<double>> step_s_;  // of the window, by kind of step
-  int updates_ = 0;
+  std::vector<StepTimes> window_;
   std::optional<double> predicted_s_;
   double bias_ = 1;  // measured over predicted, if planning again did not help
   std::int64_t steps_ = 0;

@@ -24,6 +24,7 @@ class Trial {
 
   /// Whether the next step is ddp's.
   bool of_ddp() const { return blocks_ % 2 == 0; }
+  int steps_of_a_block() const { return counted_ + 1; }
   /// Blocks that have ended.
   int blocks() const { return blocks_; }
   bool is_over() const { return blocks_ == 2 * kRounds; }

@@ -19,6 +19,7 @@
 #include "linerate/torch_adapter/early_sending.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/left_gradients.hpp"
+#include "linerate/torch_adapter/measured_step.hpp"
 #include "linerate/torch_adapter/model_watch.hpp"
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 #include "linerate/torch_adapter/partial_optimizer.hpp"
@@ -50,10 +51,8 @@ struct DataParallel::Impl {
   std::optional<std::int64_t> samples;
   std::optional<double> loss_scale;  // of the loss whose gradients come next; absent: no scaler
   bool scale_is_taken = false;       // a gradient of this step has come under it
-  std::int64_t first_gradient_ns = -1;
-  std::int64_t end_ns = -1;                   // of the step before
-  int sampled = 0;                            // parameters, in this step
-  std::vector<FactorSpan> factor_spans = {};  // of this step
+  MeasuredStep measured;             // of this step
+  int sampled = 0;                   // parameters, in this step
   LeftGradients left;
   std::string failed;             // why no further step can run
   std::string warned_left_dense;  // in these words
@@ -132,7 +131,7 @@ struct DataParallel::Impl {
   StepReport end_with(torch::optim::Optimizer& optimizer);
   void update_as_they_arrive(std::shared_ptr<PartialUpdates> optimizer);
   void find_missed_gradients();
-  void learn(const StepReport& report);
+  void learn();
   void check_curvature(bool skips);
   void warn_not_preconditioned();
 

@@ -146,6 +146,7 @@ std::string DataParallel::Impl::problem_of_model() const {
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
   KfacInside::preconditioner(*options.preconditioner).collector().set_listener({});
+  KfacInside::preconditioner(*options.preconditioner).collector().set_clock({});
   KfacInside::preconditioner(*options.preconditioner).forget_strategy();
   KfacInside::preconditioner(*options.preconditioner).follow({});
   KfacInside::preconditioner(*options.preconditioner).set_enqueues(false);
@@ -160,6 +161,10 @@ void DataParallel::Impl::share_curvature() {
       .set_listener([this](std::size_t block, doc::FactorSide side, const Span& took) {
         on_use(block, side, took);
       });
+  KfacInside::preconditioner(*options.preconditioner).collector().set_clock([this] {
+    const std::lock_guard lock(mutex);
+    return x().runner().moment();
+  });
   KfacInside::share(*options.preconditioner, [this] {
     const std::lock_guard lock(mutex);
     awaits_preconditioner = false;
@@ -196,6 +201,7 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   if (exchange && !loaded) forget_replaced(exchange->state().trained, state.trained, remembered);
   if (exchange && exchange->curvature()) curvature = exchange->curvature()->save();
   exchange = std::make_unique<ParameterExchange>(std::move(state), communicator, options, who);
+  measured = {};  // the moments of the one before are no longer known
   exchange->set_loss_scale(loss_scale);
   exchange->compression().load(std::move(remembered));
   if (curvature) exchange->curvature()->hold(*curvature);

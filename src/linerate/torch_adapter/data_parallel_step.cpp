@@ -46,9 +46,9 @@ void DataParallel::Impl::on_gradient(std::size_t parameter) {
   mine.used = gradients_came = true;
   if (accumulating > 0) return;
   require_finished(p, mine);
-  if (first_gradient_ns < 0) first_gradient_ns = steady_ns();
+  mine.ready = x().runner().moment();
+  if (measured.first_gradient < 0) measured.first_gradient = mine.ready;
   ++mine.gradients;
-  mine.ready_s = seconds_since(first_gradient_ns);
   if (!x().count().is_complete(p) || mine.reported || !may_send()) return;
   x().report(p);
 }
@@ -104,7 +104,7 @@ void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const S
   const c10::NoGradGuard no_grad;
   const auto b = static_cast<std::int32_t>(block);
   const auto factor = to_index(doc::factor_index(b, side));
-  factor_spans.push_back({static_cast<std::int32_t>(factor), took.start_ns, took.end_ns});
+  measured.factors.push_back({static_cast<std::int32_t>(factor), took.start_ns, took.end_ns});
   if (!failed.empty() || accumulating > 0) return;
   ParameterStep& use = x().uses()[factor];
   ++use.gradients;
@@ -282,7 +282,7 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     if (ending == Ending::nothing) discard_gradients();
     if (ending == Ending::updates) update_as_they_arrive(std::move(optimizer));
     // A step that no rank computed teaches nothing.
-    if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn(report);
+    if (!skips && report.unused_everywhere < static_cast<int>(x().count().size())) learn();
     awaits_preconditioner = options.preconditioner && !skips && ending != Ending::updates;
     cleared_by = stepping;
     end_step();
@@ -308,12 +308,14 @@ void DataParallel::Impl::refuse_model() {
 
 void DataParallel::Impl::take_held(StepReport& report) {
   report.held = updates.take_held();
+  measured.held = updates.take_waits();
   for (const HeldSpan& span : report.held)
     report.exposed_s += static_cast<double>(span.update_ns - span.start_ns) * 1e-9;
 }
 
 void DataParallel::Impl::take_factor_spans(StepReport& report) {
-  report.factors = std::exchange(factor_spans, {});
+  if (x().enqueues()) return;  // the host knows nothing of their times yet
+  report.factors = measured.factors;
   for (const FactorSpan& span : report.factors)
     x().runner().record_factor(span.factor, span.start_ns, span.end_ns);
 }
@@ -342,14 +344,9 @@ void DataParallel::Impl::check_curvature(bool skips) {
   }
 }
 
-void DataParallel::Impl::learn(const StepReport& report) {
-  const bool timed = end_ns >= 0 && first_gradient_ns >= 0;
-  const double step_s = end_ns < 0 ? -1 : seconds_since(end_ns);
-  double before_s = timed ? static_cast<double>(first_gradient_ns - end_ns) * 1e-9 : -1;
-  for (const HeldSpan& span : report.held)
-    if (timed) before_s -= static_cast<double>(span.update_ns - span.start_ns) * 1e-9;
-  if (timed) before_s = std::max(before_s, 0.0);
-  if (!x().learn(first_gradient_ns, step_s, before_s, report.factors)) return;
+void DataParallel::Impl::learn() {
+  measured.end = x().runner().moment();
+  if (!x().learn(std::move(measured))) return;
   settle();  // by the plan that sent them
   x().take_plan();
   if (x().planner().settled() && x().planner().gave_up() && communicator.rank() == 0)
@@ -492,9 +489,9 @@ void DataParallel::Impl::end_step() {
   samples.reset();
   stepping.reset();
   scale_is_taken = false;
-  first_gradient_ns = -1;
   gradients_came = false;
-  end_ns = steady_ns();
+  measured = {};
+  measured.begin = x().runner().moment();
   sampled = 0;
   ++step;
 }

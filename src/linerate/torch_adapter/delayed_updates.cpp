@@ -95,14 +95,15 @@ void DelayedUpdates::before_use(std::size_t bucket) {
 }
 
 /// The mutex is held: an operator on another thread must not read what is being written.
-void DelayedUpdates::update(std::size_t asked) {
+void DelayedUpdates::update(std::size_t bucket) {
   const at::DisableRecordFunctionGuard own_operators_pass;
   const c10::NoGradGuard no_grad;
-  const std::int64_t asked_ns = steady_ns();
-  for (const exec::TaskId& arrival : buckets_[asked].arrivals) runner_->wait_for(arrival);
+  const std::int64_t asked_ns = steady_ns(), asked = runner_->moment();
+  for (const exec::TaskId& arrival : buckets_[bucket].arrivals) runner_->wait_for(arrival);
   const std::int64_t start_ns = steady_ns();
+  waits_.push_back({asked, runner_->moment()});
   const std::int64_t start = moment();
-  const std::vector<std::size_t> which = to_update_with(asked);
+  const std::vector<std::size_t> which = to_update_with(bucket);
   std::vector<std::vector<at::Tensor>> gradients;
   for (const std::size_t b : which) {
     ArrivingBucket& bucket = buckets_[b];
@@ -178,6 +179,11 @@ void DelayedUpdates::settle() {
 std::vector<HeldSpan> DelayedUpdates::take_held() {
   const std::lock_guard lock(mutex_);
   return std::exchange(held_, {});
+}
+
+std::vector<Span> DelayedUpdates::take_waits() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(waits_, {});
 }
 
 }  // namespace linerate::torch_adapter

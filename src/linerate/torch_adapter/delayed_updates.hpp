@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/intervals.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/exec/step_runner.hpp"
 #include "linerate/torch_adapter/partial_updates.hpp"
@@ -63,6 +64,8 @@ class DelayedUpdates {
   void settle();
   /// Stretches in which the program was held, waiting and updating, since this was last asked.
   std::vector<HeldSpan> take_held();
+  /// The same, waiting for gradients alone, by moments of the runner.
+  std::vector<Span> take_waits();
 
  private:
   void before_use(std::size_t bucket);
@@ -86,6 +89,7 @@ class DelayedUpdates {
   std::exception_ptr failure_;
   std::shared_ptr<PartialUpdates> optimizer_;
   std::vector<HeldSpan> held_;
+  std::vector<Span> waits_;
   WeightGate gate_;  // last: gone before what its callback uses
 };
 

@@ -14,7 +14,7 @@ struct ParameterStep {
   int gradients = 0;                     // accumulations in the synchronising part
   bool used = false;                     // any accumulation
   bool reported = false;                 // its backward task is done
-  double ready_s = -1;                   // since the first gradient
+  std::int64_t ready = -1;               // the moment of the last (MeasuredStep)
   std::optional<std::uint64_t> weights;  // a sample of the parameter's, at its first gradient
 };
 
@@ -44,16 +44,16 @@ class GradientCount {
   void report_again() {
     for (ParameterStep& s : step_) s.reported = false;
   }
-  /// By parameter: when its gradient was there, negative if there was none. Ends the step.
-  std::vector<double> end_step() {
-    std::vector<double> ready_s;
+  /// By parameter: when its gradient was there, -1 if there was none. Ends the step.
+  std::vector<std::int64_t> end_step() {
+    std::vector<std::int64_t> ready;
     for (std::size_t p = 0; p < step_.size(); ++p) {
-      ready_s.push_back(step_[p].ready_s);
+      ready.push_back(step_[p].ready);
       learn(p);
     }
     learning_ = false;
     discard();
-    return ready_s;
+    return ready;
   }
   /// Ends a step from which there is nothing to learn.
   void discard() { std::fill(step_.begin(), step_.end(), ParameterStep{}); }

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "linerate/comm/agreement.hpp"
 #include "linerate/core/error.hpp"
@@ -13,7 +16,7 @@
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/registry.hpp"
-#include "linerate/torch_adapter/kfac/curvature_times.hpp"
+#include "linerate/torch_adapter/group_call_train.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
@@ -128,6 +131,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
                                        tensors_.buffer_bytes()};
   planning.replan_above = options.replan_above;
   planning.most_above_ddp = options.most_above_ddp;
+  if (streams_) planning.enqueued = enqueued_steps();
   if (options.preconditioner)
     planning.second_order =
         second_order_of(KfacInside::preconditioner(*options.preconditioner), communicator);
@@ -142,6 +146,7 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
   tensors_.register_with(*runner_);
   if (options.preconditioner) share_curvature(*options.preconditioner);
   take_plan();
+  if (streams_) streams_->measure(planner_->needs_times());
 }
 
 ParameterExchange::~ParameterExchange() = default;
@@ -368,26 +373,41 @@ std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
   return -1;
 }
 
-replan::StepTimes ParameterExchange::step_times(std::int64_t first_gradient_ns, double step_s,
-                                                double before_s,
-                                                std::span<const FactorSpan> factors) {
-  replan::StepTimes times{.ready_s = count_.end_step(), .step_s = step_s, .before_s = before_s};
-  if (!curvature_) return times;
-  times.update = kfac_->update_of_step(curvature_->step());
-  if (!times.update.factors) return times;
-  times.curvature = curvature_times(factors, uses_.size() / 2, curvature_->inverse_s());
-  for (double& ready_s : times.ready_s) {
-    if (ready_s < 0) continue;
-    const auto at_ns = first_gradient_ns + static_cast<std::int64_t>(ready_s * 1e9);
-    ready_s = std::max(0.0, ready_s - factors_between_s(factors, first_gradient_ns, at_ns));
-  }
-  return times;
+/// A device's times are read when they are needed, all at once: until then nothing waits for it.
+replan::EnqueuedSteps ParameterExchange::enqueued_steps() {
+  const auto read = [this](std::span<replan::StepTimes> window) {
+    if (measured_.empty()) return;  // plans go by the order alone
+    LINERATE_CHECK(measured_.size() == window.size(), "a window of other steps than were measured");
+    const std::vector<std::int64_t> times_ns = streams_->read_moments();
+    for (std::size_t i = 0; i < window.size(); ++i) {
+      resolve(measured_[i], times_ns);
+      window[i] = times_of(measured_[i], blocks());
+    }
+    measured_.clear();
+  };
+  return {read, [this](std::int64_t largest_bytes) {
+            return std::make_unique<GroupCallTrain>(streams_->group(), communicator_,
+                                                    streams_->device(), largest_bytes);
+          }};
 }
 
-bool ParameterExchange::learn(std::int64_t first_gradient_ns, double step_s, double before_s,
-                              std::span<const FactorSpan> factors) {
+bool ParameterExchange::learn(MeasuredStep step) {
   uses_.end_step();
-  return planner_->after_step(step_times(first_gradient_ns, step_s, before_s, factors));
+  step.gradients = count_.end_step();
+  if (curvature_) {
+    step.update = kfac_->update_of_step(curvature_->step());
+    step.inverses = curvature_->inverses();
+  }
+  replan::StepTimes times;
+  if (streams_ && streams_->measures()) {
+    times.update = step.update;
+    measured_.push_back(std::move(step));
+  } else {
+    times = times_of(step, blocks());
+  }
+  const bool changed = planner_->after_step(std::move(times));
+  if (streams_) streams_->measure(planner_->needs_times());
+  return changed;
 }
 
 std::int64_t ParameterExchange::gradient_bytes() const {

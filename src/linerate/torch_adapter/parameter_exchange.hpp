@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/gradient_count.hpp"
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
+#include "linerate/torch_adapter/measured_step.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
@@ -47,6 +47,7 @@ class ParameterExchange {
   CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
   const exec::StepRunner& runner() const { return *runner_; }
   exec::StepRunner& runner() { return *runner_; }
+  bool enqueues() const { return streams_ != nullptr; }
   /// How often the host has waited for a device since the step began.
   std::int64_t host_waits() const { return streams_ ? streams_->host_waits() : 0; }
 
@@ -70,12 +71,10 @@ class ParameterExchange {
   /// The gradients of the last step, by bucket, in the order in which they arrive; those of a
   /// preconditioned layer together, once the last of them is there.
   std::vector<ArrivingBucket> arriving();
-  /// Learns from a step that counted; true if another plan is to be taken before the next one.
-  /// `first_gradient_ns`: when ready times begin; `step_s`, `before_s`: the step's, and what of it
-  /// came before (StepTimes); `factors`: when they were computed in it. Collective after some
-  /// steps.
-  bool learn(std::int64_t first_gradient_ns, double step_s, double before_s,
-             std::span<const FactorSpan> factors);
+  /// Learns from a step that counted; true if another plan is to be taken before the next one. Its
+  /// gradients and inverses are filled in here. Collective after some steps, and then it may wait
+  /// for a device.
+  bool learn(MeasuredStep step);
   /// Nothing is under way.
   void take_plan();
 
@@ -91,8 +90,8 @@ class ParameterExchange {
   void require_same_scale();
   void keep_or_drop(bool counts);
   std::set<std::string> untaken();
-  replan::StepTimes step_times(std::int64_t first_gradient_ns, double step_s, double before_s,
-                               std::span<const FactorSpan> factors);
+  replan::EnqueuedSteps enqueued_steps();
+  std::size_t blocks() const { return curvature_ ? uses_.size() / 2 : 0; }
   std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;
 
@@ -110,6 +109,7 @@ class ParameterExchange {
   std::optional<plan::Kfac> kfac_;
   std::optional<CurvatureExchange> curvature_;
   std::optional<replan::RunPlanner> planner_;
+  std::vector<MeasuredStep> measured_;  // of the planner's window, if its times are a device's
   std::unique_ptr<exec::StepRunner> runner_;
   StreamSteps* streams_ = nullptr;  // the runner, if it enqueues
   std::string label_;               // of the step

@@ -110,6 +110,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
   device_ = torch_streams::make_tensor_device(
       lies_on_, program->lanes.count(), [this](const exec::StreamWork& work) { run(work); },
       program->lanes.of_network());
+  if (moments_) measuring_clock_->follow(device_->streams());
   if (recorder_) {
     follow_device();
     recording_.emplace(*device_, *recorder_, times_, program);
@@ -118,6 +119,37 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
     runner_.emplace(std::move(program), *device_);
   }
   step_ = -1;
+}
+
+// Moments that planners plan by: marks of their own, so that a recorder keeps its own for longer.
+
+void StreamSteps::measure(bool yes) {
+  if (!yes) return moments_.reset();
+  if (moments_) return;
+  measuring_clock_ = torch_streams::make_tensor_clock(lies_on_);
+  measuring_clock_->follow(device_->streams());
+  begin_moments();
+}
+
+void StreamSteps::begin_moments() {
+  RECORD_USER_SCOPE("compare clocks");
+  moments_ = std::make_shared<exec::StreamTimes>(measuring_clock_);
+}
+
+std::int64_t StreamSteps::moment() {
+  if (!moments_ || failure_) return steady_ns();
+  device_->compute_after_caller();
+  return moments_->now();
+}
+
+std::vector<std::int64_t> StreamSteps::read_moments() {
+  std::vector<std::int64_t> times_ns;
+  {
+    RECORD_USER_SCOPE("times of measured steps");
+    times_ns = moments_->read_by_device();
+  }
+  begin_moments();
+  return times_ns;
 }
 
 /// What was recorded of the plan before is read with what will be.
@@ -152,6 +184,7 @@ void StreamSteps::begin_variant(std::string_view variant, const std::string& lab
     waited_before_ = runner_->counts().host_waits;
     device_->compute_after_caller();
     if (recording_) recording_->begin_step(variant_);
+    if (moments_) moments_->begin_step();
     runner_->fork();  // the batch's weight lies in a payload
     step_ = runner_->begin_step(variant_);
     in_step_ = true;

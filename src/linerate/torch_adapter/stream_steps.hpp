@@ -65,10 +65,22 @@ class StreamSteps final : public exec::StepRunner {
   void wait_idle() override {}
   exec::TaskId current(std::uint32_t task) const override { return {step_, task}; }
   bool in_step() const override { return in_step_; }
+  std::int64_t moment() override;
   const doc::TaskGraph& graph() const override;
 
   /// Of the next steps: whether the flags of a decoupled exchange tell if a sum is not finite.
   void check_sums(bool yes) { checks_sums_ = yes; }
+
+  /// From now on moment() is the device's; else the steady clock's. Between steps. Waits for the
+  /// device when that begins.
+  void measure(bool yes);
+  bool measures() const { return moments_ != nullptr; }
+  /// When the moments of the device were, in ns, by number; waits for them. Those to come are
+  /// numbered anew.
+  std::vector<std::int64_t> read_moments();
+  comm::TensorGroup& group() { return *group_; }
+  c10::Device device() const { return lies_on_; }
+
   /// How often the host has waited for the device since the step began.
   std::int64_t host_waits() const { return runner_->counts().host_waits - waited_before_; }
 
@@ -76,6 +88,7 @@ class StreamSteps final : public exec::StepRunner {
   template <typename Act>
   void enqueueing(Act&& act);
   void follow_device();
+  void begin_moments();
   void make_parts();
   comm::TensorGroup& group_of(const doc::Task& task) const;
   void check_executable(const doc::TaskGraph& graph, const doc::Task& task) const;
@@ -106,6 +119,8 @@ class StreamSteps final : public exec::StepRunner {
   std::shared_ptr<torch_streams::TensorClock> clock_;  // null: nothing is recorded
   std::shared_ptr<exec::StreamTimes> times_;
   std::optional<exec::StepRecording> recording_;
+  std::shared_ptr<torch_streams::TensorClock> measuring_clock_;
+  std::shared_ptr<exec::StreamTimes> moments_;  // null: nothing is measured
   std::optional<exec::StreamRunner> runner_;
   std::int64_t step_ = -1;  // of runner_
   std::int32_t variant_ = 0;

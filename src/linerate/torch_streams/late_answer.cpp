@@ -12,9 +12,8 @@ void LateAnswer::ask(const at::Tensor& answer) {
   here_ =
       at::empty(at::IntArrayRef(), at::TensorOptions(at::kBool).pinned_memory(!device.is_cpu()));
   here_.copy_(asked_, /*non_blocking=*/true);
-  there_.reset();
   if (device.is_cpu()) return;
-  there_.emplace(device.type());
+  if (!there_) there_.emplace(device.type());
   there_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
 }
 

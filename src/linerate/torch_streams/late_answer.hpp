@@ -18,9 +18,10 @@ class LateAnswer {
   std::optional<bool> take();
 
  private:
-  at::Tensor asked_;                 // on the device; undefined: nothing that was not taken
-  at::Tensor here_;                  // the same on the CPU
-  std::optional<c10::Event> there_;  // after which it is there; none: it is
+  at::Tensor asked_;  // on the device; undefined: nothing that was not taken
+  at::Tensor here_;   // the same on the CPU
+  std::optional<c10::Event>
+      there_;  // after which it is there, recorded again and again; none: it is
 };
 
 }  // namespace linerate::torch_streams

@@ -96,6 +96,14 @@ std::vector<std::int64_t> StreamTimes::read() {
   return times;
 }
 
+std::vector<std::int64_t> StreamTimes::read_by_device() {
+  const std::lock_guard lock(mutex_);
+  wait_and_read();
+  std::vector<std::int64_t> times;
+  for (const double device_ns : device_ns_) times.push_back(std::llround(device_ns));
+  return times;
+}
+
 // ---- the clocks ----
 
 void StreamTimes::compare_clocks() {

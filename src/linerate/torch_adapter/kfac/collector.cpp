@@ -69,7 +69,8 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::shared_ptr<Use> before(const at::RecordFunction& fn, std::size_t layer);
   void after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn);
   bool arrived(const Use& use, const at::Tensor& gradient);
-  void tell(std::size_t layer, FactorSide side, std::int64_t start_ns);
+  std::int64_t now();
+  void tell(std::size_t layer, FactorSide side, std::int64_t start);
   double terms() const;
   void note_batch(const LayerInput& input, LayerKind kind);
   bool waits_for_targets() const;
@@ -92,6 +93,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::function<double()> loss_scale;
   std::exception_ptr error;
   Listener listener;
+  std::function<std::int64_t()> clock;
   // Of the current batch, which ends with its backward pass.
   std::optional<std::int64_t> samples;
   std::optional<double> stated_terms;
@@ -146,10 +148,10 @@ WeightTable<ObservedWeight>& observed_weights() {
 std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn) {
   if (inside_use || !c10::GradMode::is_enabled()) return nullptr;
   for (const ObservedWeight& watched : observed_weights().read_by(fn)) {
-    const std::int64_t start_ns = steady_ns();
+    const std::int64_t start = watched.state->now();
     auto use = watched.state->before(fn, watched.layer);
     if (!use) continue;
-    if (!use->waits) watched.state->tell(watched.layer, FactorSide::a, start_ns);
+    if (!use->waits) watched.state->tell(watched.layer, FactorSide::a, start);
     auto context = std::make_unique<UseContext>();
     context->state = watched.state;
     context->use = std::move(use);
@@ -251,7 +253,7 @@ void Collector::State::add_held(bool tells) {
   const at::DisableRecordFunctionGuard quiet;
   const c10::NoGradGuard no_grad;
   for (const HeldInput& one : all) {
-    const std::int64_t start_ns = steady_ns();
+    const std::int64_t start = now();
     {
       const std::lock_guard lock(mutex);
       if (!active || error) return;
@@ -261,7 +263,7 @@ void Collector::State::add_held(bool tells) {
         error = std::current_exception();
       }
     }
-    if (tells) tell(one.layer, FactorSide::a, start_ns);
+    if (tells) tell(one.layer, FactorSide::a, start);
   }
 }
 
@@ -304,9 +306,9 @@ void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFu
   output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
     const auto alive = state.lock();
     if (alive) alive->add_held(/*tells=*/true);
-    const std::int64_t start_ns = steady_ns();
+    const std::int64_t start = alive ? alive->now() : 0;
     if (alive && alive->arrived(*use, at::Tensor(gradient)))
-      alive->tell(use->layer, FactorSide::g, start_ns);
+      alive->tell(use->layer, FactorSide::g, start);
   });
   if (settings.fisher == Fisher::empirical) return;
   const std::lock_guard lock(mutex);
@@ -326,8 +328,17 @@ double Collector::State::terms() const {
       "call loss_of(output) between the forward and the backward pass");
 }
 
-void Collector::State::tell(std::size_t layer, FactorSide side, std::int64_t start_ns) {
-  const Span took{start_ns, steady_ns()};
+std::int64_t Collector::State::now() {
+  std::function<std::int64_t()> asked;
+  {
+    const std::lock_guard lock(mutex);
+    asked = clock;
+  }
+  return asked ? asked() : steady_ns();
+}
+
+void Collector::State::tell(std::size_t layer, FactorSide side, std::int64_t start) {
+  const Span took{start, now()};
   Listener told;
   {
     const std::lock_guard lock(mutex);
@@ -342,6 +353,11 @@ void Collector::State::tell(std::size_t layer, FactorSide side, std::int64_t sta
     const std::lock_guard lock(mutex);
     if (!error) error = std::current_exception();
   }
+}
+
+void Collector::set_clock(std::function<std::int64_t()> clock) {
+  const std::lock_guard lock(state_->mutex);
+  state_->clock = std::move(clock);
 }
 
 void Collector::set_listener(Listener listener) {

@@ -67,10 +67,12 @@ class Collector {
   int passes() const;
 
   /// Called after each use of a layer was added (its inputs, or the gradient of its output), on the
-  /// thread and in the middle of the pass, with the time that took. check() rethrows what it
-  /// throws.
+  /// thread and in the middle of the pass, with the time that took by the clock. check() rethrows
+  /// what it throws.
   using Listener = std::function<void(std::size_t block, FactorSide side, const Span& took)>;
   void set_listener(Listener listener);
+  /// Empty: the steady clock, in ns.
+  void set_clock(std::function<std::int64_t()> clock);
 
   /// While it lives passes are not watched.
   class Pause {

@@ -1,45 +1,67 @@
 #include "linerate/torch_adapter/kfac/cost_probe.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/diag.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
-#include "linerate/core/clock.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/large_product.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
+#include "linerate/torch_streams/make_tensor_clock.hpp"
+#include "linerate/torch_streams/make_tensor_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 constexpr std::int64_t kSmall = 64, kLargest = 1024;
 
-template <typename Work>
-double least_s(Work&& work) {
-  std::int64_t least = 0;
-  for (int run = 0; run < 3; ++run) {
-    const std::int64_t start = steady_ns();
-    work();
-    const std::int64_t taken = std::max<std::int64_t>(steady_ns() - start, 1);
-    least = run == 0 ? taken : std::min(least, taken);
+/// Least of three runs, by the clock of where tensors lie.
+class LeastTime {
+ public:
+  explicit LeastTime(c10::Device device) : clock_(torch_streams::make_tensor_clock(device)) {
+    clock_->follow(torch_streams::make_tensor_device(device, 1, {})->streams());
   }
-  return static_cast<double>(least) * 1e-9;
-}
+  template <typename Work>
+  double of(Work&& work) {
+    double least_ns = 0;
+    for (int run = 0; run < 3; ++run) {
+      clock_->set(0, 0);
+      work();
+      clock_->set(1, 0);
+      clock_->wait_for(1);
+      const double taken_ns = std::max(clock_->ns_between(0, 1), 1.0);
+      least_ns = run == 0 ? taken_ns : std::min(least_ns, taken_ns);
+    }
+    return least_ns * 1e-9;
+  }
+
+ private:
+  std::unique_ptr<torch_streams::TensorClock> clock_;
+};
 
 /// Eigendecompositions take longer if eigenvalues differ.
-double inverse_s(std::int64_t d, at::ScalarType dtype, InverseMethod method) {
-  const at::Tensor matrix = at::add(at::diag(at::arange(1, d + 1, dtype)), at::ones({d, d}, dtype));
-  return least_s([&] {
-    if (method == InverseMethod::eigen)
-      static_cast<void>(symmetric_eigen(matrix));
-    else
-      static_cast<void>(damped_inverse(matrix, 0.1));
+double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod method,
+                 bool enqueues, LeastTime& least) {
+  const at::Tensor matrix = at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where));
+  const bool is_eigen = method == InverseMethod::eigen;
+  if (!enqueues)
+    return least.of([&] {
+      is_eigen ? static_cast<void>(symmetric_eigen(matrix))
+               : static_cast<void>(damped_inverse(matrix, 0.1));
+    });
+  const at::Tensor one = matrix.unsqueeze(0), damping = at::full({1}, 0.1, where);
+  return least.of([&] {
+    is_eigen ? static_cast<void>(try_symmetric_eigen(one))
+             : static_cast<void>(try_damped_inverses(one, damping));
   });
 }
 
@@ -49,17 +71,20 @@ double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
 
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
-                                        at::ScalarType dtype, InverseMethod method) {
+                                        const at::TensorOptions& where, InverseMethod method,
+                                        bool enqueues) {
   const c10::NoGradGuard no_grad;
+  LeastTime least(where.device());
   std::int64_t large = 2 * kSmall;
   for (const CurvatureBlock::Shape& shape : shapes)
     if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
   large = std::min(large, kLargest);
-  const at::Tensor rows = at::ones({large, large}, dtype), sum = at::zeros({large, large}, dtype);
+  const at::Tensor rows = at::ones({large, large}, where), sum = at::zeros({large, large}, where);
   std::array<double, 4> seconds = {
-      inverse_s(kSmall, dtype, method), inverse_s(large, dtype, method),
-      least_s([&] { add_symmetric_product(rows, 1, sum); }),
-      least_s([&] { static_cast<void>(times_transpose(rows, rows)); })};
+      inverse_s(kSmall, where, method, enqueues, least),
+      inverse_s(large, where, method, enqueues, least),
+      least.of([&] { add_symmetric_product(rows, 1, sum); }),
+      least.of([&] { static_cast<void>(times_transpose(rows, rows)); })};
   communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")
       ->wait();
   for (double& s : seconds) s /= communicator.size();

@@ -1,6 +1,8 @@
 // What K-FAC's parts cost on this machine, measured in a moment. Private to torch_adapter.
 #pragma once
 
+#include <ATen/core/TensorBody.h>
+
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/second_order_cost.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
@@ -10,9 +12,11 @@ namespace linerate::torch_adapter {
 /// Inverses (eigendecompositions) of a small matrix and of one as large as the largest factor, up
 /// to 1024; a symmetric and a plain product of the same size: least of three runs, which all ranks
 /// make at once, mean over ranks. This is enough to place inverses; for predictions there is
-/// `linerate calibrate`. Collective; the same on every rank.
+/// `linerate calibrate`. On a device by the code that enqueues, and by the device's clock.
+/// Collective; the same on every rank.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
-                                        at::ScalarType dtype, InverseMethod method);
+                                        const at::TensorOptions& where, InverseMethod method,
+                                        bool enqueues);
 
 }  // namespace linerate::torch_adapter

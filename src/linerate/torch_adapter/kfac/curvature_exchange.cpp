@@ -58,6 +58,7 @@ CurvatureExchange::CurvatureExchange(CurvatureStep& step, PayloadMemory& memory,
     : step_(step), memory_(memory), communicator_(communicator), gradients_(std::move(gradients)) {}
 
 void CurvatureExchange::register_with(exec::StepRunner& runner) {
+  runner_ = &runner;
   const auto add = [&](const char* name, auto tasks) {
     operations_.push_back(std::make_unique<OperationOf>(
         [this, tasks](const TaskGraph& graph, const Task& task) { (this->*tasks)(graph, task); }));
@@ -137,10 +138,8 @@ void CurvatureExchange::hold(const KfacState& state) {
 
 void CurvatureExchange::begin_round() {
   step_.begin();
-  const std::size_t blocks = preconditioner().blocks().size();
   round_ = {};
-  round_.sums.resize(blocks);
-  round_.inverse_s.assign(2 * blocks, -1);
+  round_.sums.resize(preconditioner().blocks().size());
 }
 
 void CurvatureExchange::end_round(bool counts) {
@@ -221,18 +220,20 @@ void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
   round_.inverted_here.insert(task.first);
   round_.with_next.push_back(task.first);
   if (doc::is_inverted_with_next(*plan_->plan, task)) return;
-  const std::vector<std::int32_t> factors = std::exchange(round_.with_next, {});
-  if (enqueues() && factors.size() > 1) return step_.enqueue_inverses(factors);
-  for (const std::int32_t f : factors) compute_inverse(f, plan_->of(graph).inverses[to_index(f)]);
+  std::vector<std::int32_t> factors = std::exchange(round_.with_next, {});
+  const std::int64_t start = runner_->moment();
+  if (enqueues() && factors.size() > 1)
+    step_.enqueue_inverses(factors);
+  else
+    for (const std::int32_t f : factors) compute_inverse(f, plan_->of(graph).inverses[to_index(f)]);
+  round_.inverses.push_back({std::move(factors), {start, runner_->moment()}});
 }
 
 void CurvatureExchange::compute_inverse(std::int32_t factor, const CurvaturePlan::Part& part) {
   if (enqueues()) return enqueue_inverse(factor, part);
   CurvatureBlock& block = block_of(factor);
   const auto side = doc::side_of_factor(factor);
-  const std::int64_t start_ns = steady_ns();
   const bool succeeded = step_.invert(to_index(doc::block_of_factor(factor)), side);
-  round_.inverse_s[to_index(factor)] = static_cast<double>(steady_ns() - start_ns) * 1e-9;
   if (part.payload < 0) return;
   status_of(part).fill_(succeeded ? 0.0 : 1.0);
   if (!succeeded) return;

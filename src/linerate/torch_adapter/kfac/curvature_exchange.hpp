@@ -20,6 +20,7 @@
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/kfac/curvature_plan.hpp"
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
+#include "linerate/torch_adapter/measured_step.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 
 namespace linerate::torch_adapter {
@@ -83,8 +84,8 @@ class CurvatureExchange {
   /// (CurvatureStep::end_arriving).
   Preparation late_direction(std::int32_t block) const;
 
-  /// Seconds of the inverses that this rank has computed in the round, by factor; -1: none.
-  const std::vector<double>& inverse_s() const { return round_.inverse_s; }
+  /// The inverses that this rank has computed in the round, by moments of the runner.
+  const std::vector<TimedInverses>& inverses() const { return round_.inverses; }
 
  private:
   /// What tasks leave for later tasks.
@@ -92,7 +93,7 @@ class CurvatureExchange {
     std::set<std::int32_t> inverted_here, preconditioned_here;  // factors, blocks
     std::vector<std::int32_t> with_next;                        // factors
     std::vector<std::array<at::Tensor, 2>> sums;                // [blocks] views of payloads
-    std::vector<double> inverse_s;
+    std::vector<TimedInverses> inverses;
     std::optional<QuadraticModel> model;  // Levenberg-Marquardt
   };
 
@@ -132,6 +133,7 @@ class CurvatureExchange {
   Gradients gradients_;
   std::optional<CurvaturePlan> plan_;
   std::vector<std::unique_ptr<exec::Operation>> operations_;
+  exec::StepRunner* runner_ = nullptr;
   Round round_;
   at::Tensor share_;  // of this rank's batch in the last step whose model was made
 };

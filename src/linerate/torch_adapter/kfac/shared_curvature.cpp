@@ -155,7 +155,7 @@ replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
                                     comm::Communicator& communicator) {
   replan::SecondOrder known;
   std::vector<CurvatureBlock::Shape> shapes;
-  at::ScalarType dtype = at::kFloat;
+  at::TensorOptions where = at::kFloat;
   for (const auto& block : preconditioner.blocks()) {
     const CurvatureBlock::Shape& shape = shapes.emplace_back(block->shape());
     known.blocks.push_back({.layer = static_cast<int>(known.layers.size()),
@@ -164,9 +164,11 @@ replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
                             .g = shape.g,
                             .groups = shape.groups});
     known.layers.push_back(block->layer().name);
-    if (block->dtype() == at::kDouble) dtype = at::kDouble;
+    if (block->dtype() == at::kDouble) where = where.dtype(at::kDouble);
+    where = where.device(block->layer().weight.device());
   }
-  known.cost = probe_second_order(communicator, shapes, dtype, preconditioner.options().method);
+  known.cost = probe_second_order(communicator, shapes, where, preconditioner.options().method,
+                                  preconditioner.enqueues());
   return known;
 }
 

@@ -1,0 +1,74 @@
+#include "linerate/torch_adapter/group_call_train.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "linerate/exec/streams/lane_streams.hpp"
+#include "linerate/torch_streams/make_tensor_clock.hpp"
+#include "linerate/torch_streams/make_tensor_device.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+constexpr auto kProbe = "probe";
+
+}  // namespace
+
+GroupCallTrain::GroupCallTrain(comm::TensorGroup& group, comm::Communicator& communicator,
+                               c10::Device device, std::int64_t largest_bytes)
+    : CallSeries(calibrate::whole_blocks(largest_bytes, group.size())),
+      group_(group),
+      communicator_(communicator),
+      device_(device),
+      clock_(torch_streams::make_tensor_clock(device)) {
+  const std::int64_t bytes = calibrate::whole_blocks(largest_bytes, group.size());
+  whole_ = at::zeros({bytes / static_cast<std::int64_t>(sizeof(float))},
+                     at::TensorOptions(device).dtype(at::kFloat));
+}
+
+void GroupCallTrain::meet() {
+  clock_->follow(torch_streams::make_tensor_device(device_, 1, {})->streams());
+  communicator_.barrier(kProbe)->wait();
+  marks_ = 0;
+  mark();
+}
+
+void GroupCallTrain::mark() { clock_->set(marks_++, exec::LaneStreams::kComputeStream); }
+
+/// A rank goes on when all have come.
+void GroupCallTrain::add_barrier() {
+  group_.all_reduce(whole_.narrow(0, 0, 1), comm::Reduce::sum, kProbe);
+  mark();
+}
+
+void GroupCallTrain::add(const calibrate::Call& call) {
+  const at::Tensor all = whole_.narrow(0, 0, call.bytes / static_cast<std::int64_t>(sizeof(float)));
+  switch (call.kind) {
+    case Collective::all_reduce:
+      group_.all_reduce(all, comm::Reduce::sum, kProbe);
+      break;
+    case Collective::reduce_scatter:
+      group_.reduce_scatter(all, comm::Reduce::sum, kProbe);
+      break;
+    case Collective::all_gather:
+      group_.all_gather(all, kProbe);
+      break;
+    case Collective::all_to_all:
+      if (!exchanged_.defined()) exchanged_ = at::zeros_like(whole_);
+      group_.all_to_all(all, exchanged_.narrow(0, 0, all.numel()), kProbe);
+      break;
+    default:
+      group_.broadcast(all, 0, kProbe);
+  }
+  mark();
+}
+
+/// One stream: when the last is over, all are.
+std::vector<double> GroupCallTrain::ends_ns() {
+  clock_->wait_for(marks_ - 1);
+  std::vector<double> ends;
+  for (exec::MarkId m = 1; m < marks_; ++m) ends.push_back(clock_->ns_between(0, m));
+  return ends;
+}
+
+}  // namespace linerate::torch_adapter

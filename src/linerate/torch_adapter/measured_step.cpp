@@ -1,0 +1,62 @@
+#include "linerate/torch_adapter/measured_step.hpp"
+
+#include <algorithm>
+
+#include "linerate/core/index.hpp"
+#include "linerate/torch_adapter/kfac/curvature_times.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
+  return static_cast<double>(until_ns - from_ns) * 1e-9;
+}
+
+/// Each has its share of the time that all took.
+std::vector<double> inverse_seconds(const std::vector<TimedInverses>& inverses,
+                                    std::size_t blocks) {
+  std::vector<double> seconds(2 * blocks, -1);
+  for (const TimedInverses& some : inverses)
+    for (const std::int32_t factor : some.factors)
+      seconds[to_index(factor)] = seconds_between(some.took.start_ns, some.took.end_ns) /
+                                  static_cast<double>(some.factors.size());
+  return seconds;
+}
+
+}  // namespace
+
+void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns) {
+  const auto put = [&](std::int64_t& moment) {
+    if (moment >= 0) moment = times_ns[to_index(moment)];
+  };
+  for (std::int64_t* const moment : {&step.begin, &step.first_gradient, &step.end}) put(*moment);
+  for (std::int64_t& moment : step.gradients) put(moment);
+  for (Span& span : step.held) put(span.start_ns), put(span.end_ns);
+  for (FactorSpan& span : step.factors) put(span.start_ns), put(span.end_ns);
+  for (TimedInverses& some : step.inverses) put(some.took.start_ns), put(some.took.end_ns);
+}
+
+replan::StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
+  replan::StepTimes times;
+  times.update = step.update;
+  const bool has_factors = blocks > 0 && step.update.factors;
+  const std::int64_t first = step.first_gradient;
+  for (const std::int64_t ready : step.gradients) {
+    double ready_s = ready < 0 ? -1 : seconds_between(first, ready);
+    if (ready >= 0 && has_factors)
+      ready_s = std::max(0.0, ready_s - factors_between_s(step.factors, first, ready));
+    times.ready_s.push_back(ready_s);
+  }
+  if (step.begin >= 0) times.step_s = seconds_between(step.begin, step.end);
+  if (step.begin >= 0 && first >= 0) {
+    times.before_s = seconds_between(step.begin, first);
+    for (const Span& span : step.held)
+      times.before_s -= seconds_between(span.start_ns, span.end_ns);
+    times.before_s = std::max(times.before_s, 0.0);
+  }
+  if (has_factors)
+    times.curvature = curvature_times(step.factors, blocks, inverse_seconds(step.inverses, blocks));
+  return times;
+}
+
+}  // namespace linerate::torch_adapter

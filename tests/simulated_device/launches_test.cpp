@@ -24,7 +24,7 @@ namespace {
 
 using comm::Communicator;
 
-constexpr const char* kGroup = "of ResNet-50";
+constexpr const char* kOfResNet = "of ResNet-50";
 constexpr const char* kAlone = "alone";
 
 using Launches = std::map<std::string, std::int64_t>;  // by operator
@@ -42,7 +42,7 @@ Launches launches_of(Communicator& communicator, const std::string& strategy) {
   if (strategy != kAlone)
     parallel.emplace(network.module(), communicator,
                      torch_adapter::DataParallelOptions{
-                         .strategy = strategy, .measured_steps = 1, .device_group = kGroup});
+                         .strategy = strategy, .measured_steps = 1, .device_group = kOfResNet});
   const at::Tensor x = torch_adapter::numbers({2, 3, 32, 32}, 1, at::kFloat).to(where);
   for (int step = 0; step < kSteps; ++step) {
     forget(where.index());
@@ -85,7 +85,7 @@ Beyond beyond(const Launches& all, const Launches& alone) {
 TEST(LaunchesOfResNet50, AreFewMoreThanTheModelsOwn) {
   const std::string page = read_file(DEVICES_PAGE);
   torch_adapter::ranks(2, [&](Communicator& communicator) {
-    const torch_adapter::GroupOverCommunicator group(kGroup, communicator, {}, &streamed);
+    const torch_adapter::GroupOverCommunicator group(kOfResNet, communicator, {}, &streamed);
     const c10::DeviceGuard guard(device(communicator.rank()));
     const Launches alone = launches_of(communicator, kAlone);
     for (const auto& [strategy, most] : std::map<std::string, int>{{"ddp", 120}, {"dear", 400}}) {

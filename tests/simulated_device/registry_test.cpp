@@ -256,9 +256,9 @@ std::int64_t launches_of(const Trained& trained) {
   return most;
 }
 
-class Registry : public testing::TestWithParam<int> {};
+class SimulatedRegistry : public testing::TestWithParam<int> {};
 
-TEST_P(Registry, TrainsAsOnTheCpu) {
+TEST_P(SimulatedRegistry, TrainsAsOnTheCpu) {
   const torch_adapter::Warnings quiet;
   const PageTable table("docs/launches.md", "A small network");
   torch_adapter::ranks(GetParam(), [&](Communicator& c) {
@@ -285,7 +285,7 @@ TEST_P(Registry, TrainsAsOnTheCpu) {
   if (GetParam() == 2) table.expect_no_others();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Registry, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, SimulatedRegistry, testing::Values(1, 2, 3, 4));
 
 }  // namespace
 }  // namespace linerate::simulated

@@ -29,7 +29,7 @@ namespace {
 using comm::Communicator;
 using namespace torch_adapter;  // what is tested
 
-constexpr int kSteps = 8;
+constexpr int kUsedSteps = 8;
 
 /// Whether the CPU's code without streams computes the same bits; else the code with streams stands
 /// for it, on the CPU, where what is enqueued is done at once. torch.stream_training compares both.
@@ -97,7 +97,7 @@ auto of_program(Act&& act) {
 
 void plain(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     l.pass(step);
     l.step();
   }
@@ -105,7 +105,7 @@ void plain(Run& run) {
 
 void unused_layers(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     l.pass(step, step % 4 != 3 && (step % 4 != 2 || run.rank() == 0));
     l.step();
   }
@@ -113,7 +113,7 @@ void unused_layers(Run& run) {
 
 void unequal_batches(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     if (step % 3 == 1) l.parallel->set_batch(kRows + run.rank());
     l.pass(step, step % 4 != 3);
     l.step();
@@ -122,7 +122,7 @@ void unequal_batches(Run& run) {
 
 void accumulation(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     if (step % 3 != 0) l.parallel->accumulate([&] { l.pass(step + 0.25); });
     l.pass(step);
     l.step();
@@ -132,7 +132,7 @@ void accumulation(Run& run) {
 /// A step whose passes all only accumulate, and one without a pass, too.
 void no_sync(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     {
       const auto guard = l.parallel->no_sync();
       l.pass(step + 0.25);
@@ -145,7 +145,7 @@ void no_sync(Run& run) {
 
 void finish_and_steps_apart(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     l.pass(step);
     l.step_apart();
   }
@@ -157,7 +157,7 @@ void side_stream(Run& run) {
   const MaybeStream here = current_stream(run.device), side = new_stream(run.device);
   {
     const InStream current(side);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kUsedSteps; ++step) {
       l.pass(step);
       l.step();
     }
@@ -174,7 +174,7 @@ void streams_in_turn(Run& run) {
     const InStream current(side);
     l = &run.learner();
   }
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     wait_for(here, side);
     std::optional<InStream> current;
     if (step % 3 != 1) current.emplace(side);
@@ -188,7 +188,7 @@ void streams_in_turn(Run& run) {
 void evaluation(Run& run, bool before_the_update_alone) {
   Learner& l = run.learner();
   const MaybeStream here = current_stream(run.device), other = new_stream(run.device);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     const bool evaluates = step % 3 == 2;
     if (evaluates) {
       const InStream current(other);
@@ -209,7 +209,7 @@ void evaluation_before_the_update(Run& run) { evaluation(run, true); }
 /// By measured times, trials against ddp and steps that depart from what was predicted.
 void new_plans(Run& run) {
   Learner& l = run.learner({.measured_steps = 1, .replan_above = 0, .most_above_ddp = 0.01});
-  for (int step = 0; step < kSteps + 4; ++step) {
+  for (int step = 0; step < kUsedSteps + 4; ++step) {
     l.pass(step, step % 4 != 3);
     l.step();
   }
@@ -221,7 +221,7 @@ void checkpoint(Run& run) {
   std::vector<at::Tensor> weights;
   std::vector<std::string> owed;
   std::optional<KfacState> curvature;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     if (step == 3) {
       of_program([&] {
         l.parallel->settle();
@@ -258,7 +258,7 @@ void exceptions(Run& run) {
           [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("broken"); });
     l.net.last(torch::tanh(l.net.hidden(between))).square().mean().backward();
   };
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     if (step == 2) {
       const auto forward = [&] {
         l.net.hidden(l.net.norm(l.net.first(numbers({kRows, 2, 4, 4}, 0, run.device))).flatten(1));
@@ -290,7 +290,7 @@ void exceptions(Run& run) {
 
 void frozen_and_thawed(Run& run) {
   Learner& l = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     if (step == 3) l.net.norm->weight.set_requires_grad(false);
     if (step == 3) l.net.last->bias.set_requires_grad(false);
     if (step == 6) l.net.norm->weight.set_requires_grad(true);
@@ -305,7 +305,7 @@ void frozen_and_thawed(Run& run) {
 void scaled_losses(Run& run) {
   Learner& l = run.learner();
   double scale = 1024;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     const bool overflows = step == 0 || step == 1 || (step == 5 && run.rank() == 1);
     l.parallel->set_loss_scale(scale);
     (l.loss(step) * scale * (overflows ? std::numeric_limits<double>::infinity() : 1)).backward();
@@ -332,7 +332,7 @@ void scaled_losses(Run& run) {
 /// Their passes and steps alternate, and one of them learns from the other.
 void two_models(Run& run) {
   Learner &a = run.learner(), &b = run.learner();
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kUsedSteps; ++step) {
     a.pass(step);
     const at::Tensor x = numbers({kRows, 2, 4, 4}, step + run.rank(), run.device);
     if (step % 2 == 0) a.step();

@@ -30,9 +30,9 @@ using torch_adapter::numbers;
 
 constexpr const char* kTimedGroup = "of timed devices";
 
-struct Layers : torch::nn::Module {
+struct TimedLayers : torch::nn::Module {
   std::vector<torch::nn::Linear> all;
-  Layers() {
+  TimedLayers() {
     for (int i = 0; i < 4; ++i)
       all.push_back(register_module(fmt::format("layer{}", i), torch::nn::Linear(8, 8)));
     torch_adapter::set_weights_of_rank(*this);
@@ -51,7 +51,7 @@ void let_the_host_be_slow(bool slow) {
 std::string learnt(Communicator& c, const std::string& strategy, bool host_is_slow) {
   const at::Device where = device(c.rank());
   finish_all(c.rank());
-  Layers net;
+  TimedLayers net;
   net.to(where);
   for (torch::nn::Linear& layer : net.all)  // in backward, between gradients
     layer->weight.register_hook([=](const at::Tensor& g) {

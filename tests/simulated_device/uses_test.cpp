@@ -376,11 +376,17 @@ constexpr const char* kStrategies[] = {"ddp(first=64B, bucket=1KiB)", "dear", "d
 /// One after the other: each use by one of them.
 constexpr const char* kWithCurvature[] = {"ddp+kfac(spd)", "ddp+kfac(mpd)", "ddp+kfac(d)"};
 
+/// Of the host, with the reasons.
 bool is_named(const std::string& wait, const Use& use, const std::string& strategy) {
-  if (strategy.starts_with("dear+kfac") && wait == "_local_scalar_dense")
-    return true;  // of each layer, as its update begins
-  return wait.ends_with("[the program]") || wait.ends_with("[wrapping]") ||
-         (use.waits != nullptr && wait.find(use.waits) != std::string::npos);
+  if (wait.ends_with("[the program]") || wait.ends_with("[wrapping]")) return true;
+  if (use.waits != nullptr && wait.find(use.waits) != std::string::npos) return true;
+  // Between steps, for a plan by measured times: of what is probed, and when a window is full.
+  const bool plans_by_times = strategy.starts_with("dear") || preconditions(strategy);
+  if (plans_by_times && (wait == "an event" || wait == "an event [compare clocks]" ||
+                         wait == "an event [times of measured steps]"))
+    return true;
+  // Of each layer, as its update begins.
+  return strategy.starts_with("dear+kfac") && wait == "_local_scalar_dense";
 }
 
 at::Tensor trained(Communicator& communicator, const Use& use, const std::string& strategy,

@@ -332,6 +332,7 @@ std::int64_t Collector::State::now() {
   std::function<std::int64_t()> asked;
   {
     const std::lock_guard lock(mutex);
+    if (!active || paused) return 0;  // nobody will be told
     asked = clock;
   }
   return asked ? asked() : steady_ns();

@@ -22,6 +22,7 @@
 #include "torch_adapter/host_reads.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/registered_compressors.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

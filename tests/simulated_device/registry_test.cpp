@@ -227,7 +227,16 @@ constexpr NamedWait kNamed[] = {
     {"+", "copy to pageable memory", true},
 };
 
+/// Whose plans go by the device's times. Between steps the host waits for what is probed, and for
+/// a window of measured steps.
+constexpr const char* kPlannedByTimes[] = {"auto", "dear", "horovod", "kfac", "mg-wfbp", "optimal"};
+
 bool is_named(const Strategy& strategy, const std::string& wait, bool has_new_plan) {
+  const bool is_of_times = wait == "an event" || wait == "an event [compare clocks]" ||
+                           wait == "an event [times of measured steps]";
+  if (is_of_times && std::any_of(std::begin(kPlannedByTimes), std::end(kPlannedByTimes),
+                                 [&](const char* name) { return strategy.has(name); }))
+    return true;
   return std::any_of(std::begin(kNamed), std::end(kNamed), [&](const NamedWait& named) {
     return strategy.has(named.strategy) && wait.starts_with(named.reason) &&
            (!named.of_a_new_plan || has_new_plan);

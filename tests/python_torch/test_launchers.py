@@ -114,3 +114,25 @@ def test_device_is_the_accelerator_of_the_local_rank(init, place, chosen):
     found = usual if chosen is not None else "cpu"
     own = init.startswith("dist") or chosen is None  # the program's group is its own matter
     assert before == f"before {usual}" and after == f"after {found} current {2 if own else chosen} bound to {None if own else found}", done.stdout
+
+
+ON_GPUS = """
+import types, torch, torch.distributed as dist, linerate.torch as lt
+from linerate.torch import _world
+accelerator = torch.accelerator
+accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
+accelerator.device_count, accelerator.current_device_index, accelerator.set_device_index = lambda: 1, lambda: 0, lambda index: None
+dist.ProcessGroupNCCL = types.SimpleNamespace(Options=lambda **options: types.SimpleNamespace(**options))
+_world._carries = lambda backend, accelerator: True
+def joined(backend, pg_options=None, timeout=None, **others):
+    print("high priority", getattr(pg_options, "is_high_priority_stream", None), getattr(pg_options, "_timeout", timeout) == timeout)
+dist.init_process_group = joined
+lt.init("cpu:gloo,cuda:nccl", timeout=77)
+lt.init("gloo", timeout=77)
+"""
+
+
+def test_nccl_works_in_a_stream_of_high_priority():
+    """What PyTorch is asked for; there is no NCCL in a build for CPUs."""
+    done = subprocess.run([sys.executable, "-c", ON_GPUS], env=environment(), text=True, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.stdout.splitlines() == ["high priority True True", "high priority None True"], done.stdout

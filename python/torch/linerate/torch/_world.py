@@ -89,7 +89,7 @@ def init(backend=None, *, timeout=300.0, checked=False):
     Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program has; alone it makes a job
     of one rank. `backend`: gloo, and with an accelerator that torch can use its own next to it, as "cpu:gloo,cuda:nccl"; "mpi" is
     linerate's own over MPI, which needs mpirun and no process group. If the back ends exchange an accelerator's memory, device() becomes
-    the current device, and the one that the process group is bound to (`device_id`). `timeout`: seconds after which a silent or late rank ends the job with an error that names
+    the current device, and the one that the process group is bound to (`device_id`); NCCL works in a stream of high priority. `timeout`: seconds after which a silent or late rank ends the job with an error that names
     it. `checked`: ranks compare each collective before it runs.
     """
     _settings.update(timeout=float(timeout), checked=bool(checked))
@@ -108,11 +108,20 @@ def init(backend=None, *, timeout=300.0, checked=False):
     if accelerator is not None and _carries(backend, accelerator):
         torch.accelerator.set_device_index(accelerator.index)
         options["device_id"] = accelerator  # else newer NCCL back ends take the device by the rank among all
+        if "nccl" in backend:
+            options["pg_options"] = _nccl_options(options["timeout"])
     if place is None:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, **options)
         return
     _meeting_point(place[1])
     dist.init_process_group(backend, rank=place[0], world_size=place[1], **options)
+
+
+def _nccl_options(timeout):
+    """NCCL's kernels in a stream of high priority: they get multiprocessors as soon as some are free."""
+    options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
+    options._timeout = timeout
+    return options
 
 
 def device():

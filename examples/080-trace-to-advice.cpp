@@ -36,6 +36,7 @@ void advise_on(const std::vector<std::filesystem::path>& traces) {
 
   doc::Cluster cluster;  // or doc::load_cluster(), of what `linerate calibrate -o` wrote
   cluster.network = {.bandwidth_bytes_per_s = parse_rate("1Gbit/s").value, .latency_s = 50e-6};
+  cluster.contention = {.message_s = 60e-6};  // a rank's processors, as `calibrate` measures
   advise::AdviseOptions options;
   options.ranks = 8;
   if (!workload.current.empty()) options.current = doc::parse_strategy(workload.current);

@@ -64,6 +64,16 @@ std::set<std::string> known_keys(const std::string& refusal) {
   return known;
 }
 
+/// The keys of an object; of a list's item, those of all its items, because the first of some has
+/// no place for all.
+std::set<std::string> keys_at(const Json& whole, const Pointer& place) {
+  const Json& parent = whole[place.parent_pointer()];
+  std::set<std::string> keys;
+  for (const Json& object : parent.is_array() ? parent : Json::array({whole[place]}))
+    for (const auto& item : object.items()) keys.insert(item.key());
+  return keys;
+}
+
 class EveryDocument : public testing::TestWithParam<FullDocument> {};
 
 TEST_P(EveryDocument, IsWrittenAgainByteForByte) {
@@ -75,9 +85,7 @@ TEST_P(EveryDocument, HasEachKeyThatItsReaderKnows) {
   for (const Pointer& place : objects_of(whole)) {
     Json more = whole;
     more[place]["zzzzzzzzzzzz"] = 1;
-    std::set<std::string> written;
-    for (const auto& item : whole[place].items()) written.insert(item.key());
-    EXPECT_EQ(known_keys(refusal(GetParam(), more)), written) << place.to_string();
+    EXPECT_EQ(known_keys(refusal(GetParam(), more)), keys_at(whole, place)) << place.to_string();
   }
 }
 

@@ -25,7 +25,7 @@ inline Workload full_workload() {
               {1, BlockKind::kronecker, 2, 2, 5, 8, 8, 1e-3, 2e-3}};
   w.batch_per_rank = 8, w.buffer_bytes = 24, w.accumulation = 2, w.current = "ddp";
   w.step_low_s = 0.45, w.step_high_s = 0.6, w.step_origin = "from two recordings";
-  w.recorded = RecordedStep{0.7, 4};
+  w.recorded = RecordedStep{0.7, 4, 0.5, true};
   w.split_by_flops = true;
   w.other_collectives = {{Collective::all_gather, 2056, true, 2, StepPlace::forward, 0.05, 1},
                          {Collective::broadcast, 1'000'000, false, 0, StepPlace::update, 0, 4}};
@@ -56,6 +56,12 @@ inline Cluster full_cluster() {
   c.contention = Contention{1.1, 1.2, 1.3, 1e-4};
   c.rank_speeds = {{1, 1.5, 0.01}};
   c.reduce_s_per_byte = 1e-10, c.tensor_s = 1e-6, c.memory_bytes = 1e9, c.progress_sleep_s = 1e-4;
+  c.nominal = NominalNetwork{.name = "4xpcie3,tcp:10Gbit/s",
+                             .law = NetworkLaw::by_node,
+                             .inside = {0.5, 1e9, 1e-4, 2, 1.5, 7},
+                             .between = {0.8, 2e9, 2e-4, 3, 2, 9},
+                             .slowdown_high = 1.2,
+                             .step_spread = 0.1};
   c.noise_floor = 0.05, c.half_sum_s_per_byte = 2e-10, c.cores = 8, c.start_delay_s = 1e-5;
   return c;
 }

@@ -281,9 +281,7 @@ TEST_P(SimulatedRegistry, TrainsAsOnTheCpu) {
       const double error =
           ((found.weights - cpu.weights).norm() / cpu.weights.norm()).item<double>();
       EXPECT_LE(error, most_between(strategy, c.size())) << title;
-      // K-FAC's inverses on side streams free memory that others still read, and a bucket of
-      // dear+kfac is freed under its gather: known, and not held yet.
-      if (!strategy.is_kfac()) EXPECT_EQ(found.conflicts, "") << title;
+      EXPECT_EQ(found.conflicts, "") << title;
       for (std::size_t step = 0; step < found.steps.size(); ++step)
         for (const auto& [wait, times] : found.steps[step].host_waits)
           EXPECT_TRUE(is_named(strategy, wait, found.has_new_plan[step]))

@@ -8,15 +8,21 @@ from . import _core
 _found = False  # a graph, at any time
 
 
+def _answers(asked):
+    try:
+        asked()
+    except RuntimeError:  # a PyTorch without that device
+        return False
+    return True
+
+
+# Found once: torch.compile, which may trace the callers, cannot trace what a PyTorch without the device has in their place.
+_askers = [module.is_current_stream_capturing for module in (torch.cuda, getattr(torch, "xpu", None))
+           if hasattr(module, "is_current_stream_capturing") and _answers(module.is_current_stream_capturing)]
+
+
 def _is_capturing():
-    for module in (torch.cuda, getattr(torch, "xpu", None)):
-        asked = getattr(module, "is_current_stream_capturing", None)
-        try:
-            if asked is not None and asked():
-                return True
-        except RuntimeError:  # a PyTorch without that device
-            pass
-    return False
+    return any(asked() for asked in _askers)
 
 
 def exist():

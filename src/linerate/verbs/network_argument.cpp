@@ -18,7 +18,7 @@ void add_network_options(CLI::App& verb, NetworkArgument& a) {
 std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& a, bool has_bandwidth,
                                                  const Caller& caller) {
   if (!a.cluster.empty() && !a.kind.empty())
-    throw UsageError("-c and --network are two networks; give one of them");
+    throw UsageError("--cluster and --network are two networks; give one of them");
   if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
   if (!a.kind.empty())
     return std::make_shared<doc::Cluster>(parse_option("--network", a.kind, cost::nominal_cluster));

@@ -55,6 +55,19 @@ class Ordinary(nn.Module):
         return loss_of(self.mlp(x), y)
 
 
+def end_step(dp, opt, scaler, way, model, most_norm):
+    """By the wrapper ("step", "given"), or as a loop that clips does ("finish"; "finish, to zeros" keeps gradients' memory)."""
+    if way in ("step", "given"):
+        dp.step(opt, scaler=scaler)
+        return
+    dp.finish()
+    scaler.unscale_(opt)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), most_norm)
+    scaler.step(opt)
+    scaler.update()
+    opt.zero_grad(set_to_none=way != "finish, to zeros")
+
+
 def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataParallel):
     """The weights after the steps; without a scaler those that overflow are left out. `way`: how a scaled step ends."""
     model = build(make)
@@ -74,15 +87,7 @@ def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataP
             else:
                 with dp.no_sync():
                     scaler.scale(loss).backward()
-        if way == "step" or way == "given":
-            dp.step(opt, scaler=scaler)
-        else:
-            dp.finish()
-            scaler.unscale_(opt)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
-            scaler.step(opt)
-            scaler.update()
-            opt.zero_grad()
+        end_step(dp, opt, scaler, way, model, 1e6)
         if scaled:
             assert (scaler.get_scale() < scales[step % len(scales)]) == (step in OVERFLOWS), f"{strategy}, {way}, step {step}: {scaler.get_scale()}"
             scaler.update(scales[(step + 1) % len(scales)])
@@ -117,15 +122,7 @@ def dense_strategies_under_a_scaler_are_ddp():
                 loss = loss_of(dp(x), y)
             spoilt = step == 15 and dist.get_rank() == 1
             scaler.scale(loss * float("nan") if spoilt else loss).backward()
-            if way == "step":
-                dp.step(opt, scaler=scaler)
-            else:
-                dp.finish()
-                scaler.unscale_(opt)
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-                scaler.step(opt)
-                scaler.update()
-                opt.zero_grad(set_to_none=way == "finish")
+            end_step(dp, opt, scaler, way, model, 0.5)
             dp.settle()
             found += [(f"scale after step {step}", torch.tensor(scaler.get_scale()))]
             found += [(f"{n} after step {step}", p.detach().clone()) for n, p in model.named_parameters()]

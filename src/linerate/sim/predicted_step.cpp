@@ -24,9 +24,9 @@ doc::Plan with_slower_coding(doc::Plan plan, double times) {
   return plan;
 }
 
-/// Without an interval of the collectives, T_1's alone would look like all that is not known.
-/// What T_1 is known by has the spread of the kind of network, if nothing else says how it differs
-/// between runs; where a bandwidth alone is known, only upwards.
+/// Adds what is not known of T_1: the Workload's interval, or else the spread between runs that goes
+/// with kinds of networks. A step without an interval of the collectives stays without one, because
+/// T_1's alone would look like all that is not known.
 doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workload,
                                  const cost::CostModel& model) {
   if (!step_s.has_interval()) return step_s;
@@ -35,9 +35,8 @@ doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workl
   if (workload.step_low_s && workload.step_high_s) {
     below = alone - *workload.step_low_s, above = *workload.step_high_s - alone;
   } else if (model.has_spread()) {
-    const doc::NominalNetwork& nominal = *model.cluster().nominal;
-    above = alone * nominal.step_spread;
-    below = nominal.name.empty() ? 0 : above;
+    above = alone * model.cluster().nominal->step_spread;
+    below = model.is_one_sided() ? 0 : above;
   } else {
     return step_s;
   }

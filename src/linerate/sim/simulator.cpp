@@ -163,10 +163,13 @@ SimResult Simulator::finish(const doc::Plan& plan, Prices& prices, SimResult res
     return communication_s(plan, graph, prices, [](const doc::Task&) { return true; });
   });
   if (!prices.has_known_error()) return result;
-  Prices low(prices.model(), plan.ranks, Bound::low);
-  Prices high(prices.model(), plan.ranks, Bound::high);
-  result.low_s = steady_step_s(plan, low, times_, unrolled_);
-  result.high_s = steady_step_s(plan, high, times_, unrolled_);
+  const auto bounded = [&](Bound bound) {
+    Prices at(prices.model(), plan.ranks, bound);
+    return steady_step_s(plan, at, times_, unrolled_);
+  };
+  const bool is_low_end = prices.model().is_one_sided() && !contends(prices);
+  result.low_s = is_low_end ? result.step_s : bounded(Bound::low);
+  result.high_s = bounded(Bound::high);
   return result;
 }
 

@@ -24,9 +24,9 @@ doc::Plan with_slower_coding(doc::Plan plan, double times) {
   return plan;
 }
 
-/// Adds what is not known of T_1: the Workload's interval, or else the spread between runs that goes
-/// with kinds of networks. A step without an interval of the collectives stays without one, because
-/// T_1's alone would look like all that is not known.
+/// Adds what is not known of T_1: the Workload's interval, or else the spread between runs that
+/// goes with kinds of networks. A step without an interval of the collectives stays without one,
+/// because T_1's alone would look like all that is not known.
 doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workload,
                                  const cost::CostModel& model) {
   if (!step_s.has_interval()) return step_s;

@@ -22,6 +22,8 @@ std::unique_ptr<const Compressor> made(const std::string& strategy);
 /// So many steps of a suite that takes thousands; fewer over tensors, whose operators take the
 /// time.
 std::uint64_t many_steps(std::uint64_t steps);
+/// How far their means may be from the frozen ones, of the largest; 0: nothing differs, in any bit.
+double frozen_bound(const std::string& strategy);
 
 /// Of exactly its size on the heap: a sanitizer sees the first byte beyond.
 class Payload {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 
 #include "compress/expectation.hpp"
 #include "compress/inputs.hpp"
@@ -16,28 +15,12 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_codecs/tensor_codec.hpp"
+#include "torch_codecs/bounds.hpp"
 
 namespace linerate::torch_codecs {
 namespace {
 
 using namespace compress;
-
-/// How far codecs may be apart that are not exact, of the largest |gradient| of the step, beginning
-/// with the same state. Not named here: nothing, in any bit.
-const std::map<std::string, double> kBounds = {
-    // Levels are sums in f64, rounded to f32: an ulp of a level.
-    {"efsignsgd", 0x1p-23},
-    {"onebit", 0x1p-23},
-    {"onebit-adam", 0x1p-23},
-    // Factors: sums of f32 products in the order of a device.
-    {"powersgd", 0x1p-15},
-    {"acpsgd", 0x1p-15},
-};
-
-double bound_of(const std::string& strategy) {
-  const auto found = kBounds.find(doc::parse_component(strategy).name);
-  return found == kBounds.end() ? 0 : found->second;
-}
 
 const std::vector<Shape> kShapes = {{2, 1},    {3, 3},     {31, 1},    {33, 1},
                                     {100, 10}, {513, 3},   {1009, 1},  {4096, 64},

@@ -434,6 +434,47 @@ TEST(Passes, ThatBuildAGraphOfTheirGradientCount) {
   EXPECT_THAT(pre.step().plain, IsEmpty());
 }
 
+/// The program catches what the second layer throws, and goes on with other batches of another
+/// size.
+template <typename First, typename Second>
+void expect_thrown_passes_leave_nothing(First first, Second second,
+                                        std::function<at::Tensor(const at::Tensor&)> spoil,
+                                        const at::Tensor& x) {
+  bool spoils = false;
+  Pair model(first, second,
+             [&](const at::Tensor& y) { return spoils ? spoil(y) : torch::tanh(y); });
+  const at::Tensor expected = all_factors(model, x);
+  for (const bool targets_are_unknown : {true, false}) {
+    model.zero_grad();
+    KFAC pre(model, empirical());
+    if (!targets_are_unknown) model.forward(x).square().sum().backward(), model.zero_grad();
+    spoils = true;
+    EXPECT_ANY_THROW(model.forward(torch::cat({x, x})));
+    spoils = false;
+    (model.forward(x).square().sum() / x.size(0)).backward();
+    std::vector<at::Tensor> all;
+    for (const auto& block : KfacInside::preconditioner(pre).blocks())
+      for (const FactorSide side : {FactorSide::a, FactorSide::g})
+        all.push_back(block->batch_factor(side));
+    EXPECT_LE(error_of(torch::cat(all), expected), 1e-14);
+    EXPECT_NO_THROW(pre.step());
+  }
+}
+
+TEST(Passes, ThatThrowInALayerLeaveNothing) {
+  using namespace torch::nn;
+  const auto narrow = [](const at::Tensor& y) { return y.narrow(1, 0, 1); };
+  expect_thrown_passes_leave_nothing(Linear(4, 5), Linear(5, 2), narrow, noise({3, 4}, 305));
+  expect_thrown_passes_leave_nothing(Conv2d(Conv2dOptions(2, 3, 3)), Conv2d(Conv2dOptions(3, 2, 2)),
+                                     narrow, noise({3, 2, 6, 5}, 306));
+  expect_thrown_passes_leave_nothing(Conv2d(Conv2dOptions(2, 3, 3)), BatchNorm2d(3), narrow,
+                                     noise({3, 2, 6, 5}, 307));
+  expect_thrown_passes_leave_nothing(Linear(4, 5), LayerNorm(LayerNormOptions({5})), narrow,
+                                     noise({3, 4}, 308));
+  const auto flat = [](const at::Tensor& y) { return y.to(at::kFloat); };  // of another type
+  expect_thrown_passes_leave_nothing(Linear(4, 5), Linear(5, 2), flat, noise({3, 4}, 309));
+}
+
 TEST(Passes, UnsampledAreRefused) {
   torch::nn::Linear layer(3, 2);
   KFAC pre(*layer, plain_options(Over::batch, Fisher::monte_carlo));

@@ -33,6 +33,8 @@ struct Use {
   std::int64_t within = -1;  // the backward pass that computes the layer once more
   bool waits = false;        // its input, for the targets
   LayerInput input;
+  std::exception_ptr
+      failure;  // of what was computed here: an error unless the operator throws, too
 };
 
 /// Dimension 0 of an operator's input, unless it takes a single sample without that dimension.
@@ -72,6 +74,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   std::int64_t now();
   void tell(std::size_t layer, FactorSide side, std::int64_t start);
   double terms() const;
+  void drop_pass_that_threw();
   void note_batch(const LayerInput& input, LayerKind kind);
   bool waits_for_targets() const;
   void add_held(bool tells);
@@ -103,6 +106,7 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
   bool targets_came = false;    // those of `held`
   bool added_whole = false;     // rows of A, without a look at targets
   bool batch_is_over = false;
+  bool pass_threw = false;      // in a layer's operator
   bool left_gradients = false;  // a backward pass of this step, in .grad
   std::int64_t noted_pass = -1;
   // A pass: a backward(), or all columns of backward_from(). Its loss terms count once a layer.
@@ -151,7 +155,7 @@ std::unique_ptr<at::ObserverContext> before_use(const at::RecordFunction& fn) {
     const std::int64_t start = watched.state->now();
     auto use = watched.state->before(fn, watched.layer);
     if (!use) continue;
-    if (!use->waits) watched.state->tell(watched.layer, FactorSide::a, start);
+    if (!use->waits && !use->failure) watched.state->tell(watched.layer, FactorSide::a, start);
     auto context = std::make_unique<UseContext>();
     context->state = watched.state;
     context->use = std::move(use);
@@ -177,7 +181,7 @@ void Collector::State::begin_batch() {
   stated_terms.reset();
   counted = {};
   counted_before = targets_came = added_whole = false;
-  batch_is_over = false;
+  batch_is_over = pass_threw = false;
 }
 
 void Collector::State::forget_terms() {
@@ -217,9 +221,18 @@ void Collector::State::forget_passes() {
   forget_terms();
 }
 
-/// A forward pass after a backward pass is of another batch.
+/// The program has caught it, and begins another pass.
+void Collector::State::drop_pass_that_threw() {
+  if (most_passes == 0 || !any_gradient()) discard_batches();
+  held.clear();
+  begin_batch();
+}
+
+/// A forward pass after a backward pass is of another batch, and so is one after a pass that threw.
 void Collector::State::note_batch(const LayerInput& input, LayerKind kind) {
-  if (batch_is_over) {
+  if (pass_threw) {
+    drop_pass_that_threw();
+  } else if (batch_is_over) {
     if (left_gradients && !any_gradient()) discard_batches();
     begin_batch();
   }
@@ -292,15 +305,25 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
         Use{layer, step, torch::autograd::get_current_graph_task_id(), waits, std::move(*input)});
   } catch (const UsageError&) {
     // A backward pass that builds a graph multiplies with weights in its own ways.
-    if (!in_backward()) error = std::current_exception();
+    if (in_backward()) return nullptr;
+    return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
   } catch (...) {  // a callback's exceptions are lost
-    error = std::current_exception();
+    return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
   }
-  return nullptr;
 }
 
 void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn) {
-  if (fn.outputs().empty() || !fn.outputs().front().isTensor()) return;  // the operator has thrown
+  if (fn.outputs().empty()) {  // the operator has thrown
+    const std::lock_guard lock(mutex);
+    pass_threw = !in_backward();
+    return;
+  }
+  if (use->failure) {
+    const std::lock_guard lock(mutex);
+    if (!error) error = use->failure;
+    return;
+  }
+  if (!fn.outputs().front().isTensor()) return;
   const at::Tensor& output = fn.outputs().front().toTensor();
   if (!output.requires_grad()) return;
   output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
@@ -489,7 +512,10 @@ void Collector::note_targets(const CountedPositions& counted) {
 void Collector::count_only(const at::Tensor& counted) {
   CountedPositions given(counted);
   const std::lock_guard lock(state_->mutex);
-  if (state_->batch_is_over) state_->begin_batch();
+  if (state_->pass_threw)
+    state_->drop_pass_that_threw();
+  else if (state_->batch_is_over)
+    state_->begin_batch();
   state_->counted = std::move(given);
   state_->counted_before = true;
 }

@@ -23,7 +23,8 @@ using Blocks = std::vector<std::unique_ptr<CurvatureBlock>>;
 /// the loss is shown or the backward pass begins; the first batch's A waits to find that out. Only
 /// with gradients enabled and the module in training mode. Uses within a
 /// step add up: of tied modules, of micro-batches. A batch whose gradients are gone (zero_grad)
-/// when the next forward pass begins was thrown away, and so is what it added.
+/// when the next forward pass begins was thrown away, and so is what it added. So is a pass that
+/// threw in a layer, unless there are gradients of others.
 class Collector {
  public:
   struct Settings {

@@ -78,6 +78,17 @@ TEST(Fit, OneOutlierMovesNoNeighbour) {
   }
 }
 
+TEST(Fit, SizesThatAreOffInARowAreARegimeOfTheirOwn) {
+  for (const std::size_t together : {2, 3, 4}) {
+    doc::CollectiveCost measured = table(14, 30, line);
+    for (std::size_t i = 9; i < 9 + together; ++i) measured.samples[i].seconds *= 1.4;
+    const doc::CollectiveCost cost = fit_collective(measured, {});
+    EXPECT_THAT(find_outliers(cost.samples), testing::Each(false)) << together;
+    for (const doc::CostSample& s : cost.samples)
+      EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 1e-6 * s.seconds) << s.bytes;
+  }
+}
+
 TEST(Fit, FromOneMebibyteOnPricesAreWhatWasMeasuredAndNoOutlier) {
   for (const doc::CollectiveCost& truth : tables_to_break()) {
     const doc::CollectiveCost cost = fit_collective(truth, {});

@@ -64,8 +64,8 @@ class Order {
   void stream_learns(int stream, const Clock& event) { of(stream).learn(event); }
   /// This wait is left out.
   void stream_misses(int stream, const Clock& event) { of(stream).miss(event); }
-  /// Whether something was done by a stream that lacked what a wait that was left out had told it,
-  /// itself or through others, and no later wait had.
+  /// Whether a stream did something although it lacked the knowledge of a wait that was left out.
+  /// It may have lacked it through other streams. A later wait that says the same excuses it.
   bool worked_without() const { return worked_without_; }
   /// Whether a stream lacks that still.
   bool is_still_without() const;

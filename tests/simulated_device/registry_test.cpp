@@ -1,6 +1,6 @@
-// Every strategy and compressor of the registry and every kfac(...) trains on simulated devices:
-// the weights are the CPU's, all that touches memory is ordered, the host waits for nothing that is
-// not named here, and a step has no more launches than docs/launches.md says.
+// Every strategy and compressor of the registry and every kfac(...) trains on simulated devices.
+// The weights are the CPU's, and uses of memory are ordered. The host waits for nothing that is not
+// named here, and docs/launches.md bounds the launches of a step.
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,6 +1,7 @@
 // An accelerator that PyTorch takes for one (PrivateUse1, "sim"), on which a test finds what a GPU
-// would find. Kernels run at once on the CPU, whatever their stream; that a GPU would have run them
-// in the same order is checked by clocks, not by values, so a missing wait is found in every run.
+// would find. Kernels run at once on the CPU, whatever their stream. Clocks, not values, check that
+// a GPU would have run them in the same order. So a missing wait is found in every run that uses
+// what it is for.
 //
 // - The host may not touch a device's memory: it gets a SIGSEGV (memory.hpp).
 // - Memory that the host frees goes at once to who asks next in the same stream (stream_pools.hpp).
@@ -50,8 +51,8 @@ struct Asked {
   /// In words: what was not ordered. Empty: all was.
   std::map<std::string, std::int64_t> conflicts;
   std::vector<AskedWait> waits;
-  /// Of a wait that is left out: whether something was done without what it says, which no later
-  /// wait had said by then; whether a stream has not been told so yet.
+  /// Of a wait that is left out: whether something was done without it before a later wait said the
+  /// same, and whether a stream still lacks it.
   bool worked_without = false, still_without = false;
   std::int64_t events = 0, timed_events = 0, queries = 0;
 

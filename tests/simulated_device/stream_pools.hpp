@@ -10,9 +10,9 @@
 
 namespace linerate::simulated {
 
-/// Memory belongs for ever to the stream that first asked for it. What is freed goes at once to who
-/// asks next in that stream, whoever still uses it elsewhere: the piece that was freed last, of
-/// those that have the bytes that are asked for, or small ones that have up to four times as many.
+/// Memory belongs for ever to the stream that first asked for it. A freed piece goes at once to the
+/// next request in that stream, whoever still uses it elsewhere. Of those that fit, the piece that
+/// was freed last is taken; a small one may have up to four times the bytes.
 class StreamPools {
  public:
   /// Bytes come in whole units.

@@ -1,5 +1,5 @@
-// What programs do to a model, on the simulated device: the weights are the CPU's, nothing is used
-// before it is there, and the host waits for nothing.
+// Uses that programs make of a model, on the simulated device. The weights are the CPU's, nothing
+// is used before it is there, and the host waits for nothing that is not named.
 #include <ATen/record_function.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>

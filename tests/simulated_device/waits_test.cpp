@@ -1,5 +1,5 @@
-// Each wait of a stream is left out, one after the other: what is not ordered without it is found,
-// or a rule says why nothing is.
+// Each wait of a stream is left out, one after the other. A use out of order is then found, or a
+// rule says why there is none.
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>

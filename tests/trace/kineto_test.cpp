@@ -223,7 +223,8 @@ TEST(Kineto, ALaunchOfSeveralCollectivesMovesTheSumOfTheirRecords) {
       events.push_back(kernel(kAllReduceKernel, 1000 * correlation, 100, id));
     }
     std::vector<std::int64_t> bytes;
-    for (const Communication& c : job_from(trace_of(0, 2, events)).ranks.at(0).communications)
+    const Job job = job_from(trace_of(0, 2, events));
+    for (const Communication& c : job.ranks.at(0).communications)
       bytes.push_back(c.deduced ? -2 : c.bytes);
     return bytes;
   };

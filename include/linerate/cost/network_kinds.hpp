@@ -9,8 +9,7 @@
 
 namespace linerate::cost {
 
-/// What ranks of a node are joined by, or what nodes are joined by.
-/// Thread safety: a value.
+/// A kind of link between the ranks of a node, or between nodes. Thread safety: a value.
 struct NetworkKind {
   std::string name;                                 // "pcie3", "tcp"
   bool between = false;                             // nodes; false: ranks of a node
@@ -22,7 +21,7 @@ struct NetworkKind {
   double slowdown = 1, slowdown_high = 1;           // of computing next to communication
   std::vector<std::string> sources;                 // of the numbers
 
-  /// What a collective of `ranks` takes besides its bytes, in one ring.
+  /// The time of a collective of `ranks` without its bytes, in one ring.
   double start_up_s(int ranks) const { return level.start_s + 2 * (ranks - 1) * step_s; }
 };
 

@@ -13,10 +13,10 @@ enum class NetworkLaw {
   one_ring,  // over all n ranks: 2 (n - 1) / n of the data over every line, at its slowest link
   by_node    // a tree, or rings by rail: 2 (N - 1) / N of the data between N nodes
 };
-/// What JSON and `linerate list networks` call them, by value.
+/// Their names in JSON and in `linerate list networks`, by value.
 inline constexpr std::array<std::string_view, 2> kNetworkLawNames = {"one-ring", "by-node"};
 
-/// What links of a kind do, inside a node or between nodes. Message steps are the Link's.
+/// The numbers of a kind of link, inside a node or between nodes. Message steps are the Link's.
 struct NominalLevel {
   double efficiency = 1;        // share of a line that collectives get
   double most_bytes_per_s = 0;  // that they get whatever the line; 0: no bound
@@ -26,7 +26,7 @@ struct NominalLevel {
   double start_spread = 1, transfer_spread = 1;
   int measurements = 0;  // public ones that the numbers come from
 
-  /// What collectives get of a line.
+  /// The rate that collectives get of a line.
   double goodput(double line_bytes_per_s) const {
     const double share = efficiency * line_bytes_per_s;
     return most_bytes_per_s > 0 && share > most_bytes_per_s ? most_bytes_per_s : share;

@@ -39,7 +39,8 @@ struct Gradient {
   /// Its first dimension if it has two or more; 1: a vector. Absent: unknown.
   std::optional<std::int64_t> rows{};
   /// A step may train several models in turn, or one several times, each with a backward pass, an
-  /// exchange and an update of its own: which of these makes it. From 0, never decreasing.
+  /// exchange and an update of its own. The number of the one that makes it; from 0, never
+  /// decreasing.
   int turn = 0;
 
   /// Of the whole tensor.

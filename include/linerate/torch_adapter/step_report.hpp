@@ -34,10 +34,9 @@ struct StepReport {
   /// (exec::kGreatestGradient) on some rank, whether it is one that is encoded or one that travels
   /// dense: the step was skipped on all ranks, and no .grad is defined.
   bool infinite = false;
-  /// Steps are enqueued (DataParallelOptions::device_group) under a compressor or K-FAC, and means
-  /// of an earlier one held an infinity or a NaN, or a rank's gradients were such that the step
-  /// would be `infinite` elsewhere: all means were taken for zero on all ranks, and the step
-  /// counted.
+  /// Steps are enqueued (DataParallelOptions::device_group) under a compressor or K-FAC, and an
+  /// earlier one would be `infinite` elsewhere. All its means were taken for zero on all ranks, and
+  /// the step counted.
   bool late_infinite = false;
   std::int64_t host_waits = 0;      // how often the host waited for the device in this step
   std::vector<HeldSpan> held;       // since the report before

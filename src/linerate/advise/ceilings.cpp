@@ -62,8 +62,8 @@ sim::NetworkTime least_network_time(Evaluator& evaluator, const Outcome& current
   return least;
 }
 
-/// What a remedy gains of the step in use: as it was measured, else as predicted, both at the same
-/// end of what their costs may be.
+/// The gain of a remedy over the step in use, as that was measured or else predicted. Both are at
+/// the same end of their intervals.
 struct AtMost {
   const doc::RecordedStep* measured = nullptr;
   doc::Bounded predicted_s = {};

@@ -70,7 +70,7 @@ class Evaluator {
   Progress progress_;
 };
 
-/// What the slowest rank computes in a step: communication hides in no more than that.
+/// The time that the slowest rank computes in a step. Communication hides in no more than that.
 doc::Bounded slowest_rank_s(const Evaluator& evaluator);
 
 }  // namespace linerate::advise

@@ -17,14 +17,15 @@ std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator, const Advi
 /// options leave as it is.
 const doc::RecordedStep* measured_step(const Evaluator& evaluator, const AdviseOptions& options);
 
-/// What messages of this candidate may take of the processors, if the job was recorded on them and
-/// no one measured it: a message takes them at most while it is under way, so all that is hidden.
-/// Absent: measured, or others than the processors carry messages. In seconds of a step.
+/// The time that messages of this candidate may take of the processors, if the job was recorded on
+/// them and no one measured it. A message takes them at most while it is under way, so the bound is
+/// all hidden communication. Absent: measured, or others than the processors carry messages. In
+/// seconds of a step.
 std::optional<double> unmeasured_messages_s(const doc::Candidate& candidate,
                                             const Evaluator& evaluator);
 
 /// If there is a measured_step(): sets measured_step_s, present and confidence. The prediction
-/// misses if what was measured lies outside its interval; where the Cluster states none, if it is
+/// misses if the measured step lies outside its interval. Without an interval it misses if it is
 /// further off than `fastest` is predicted to gain. Without a strategy in use nothing can be
 /// checked.
 void compare_present(doc::Advice& advice, const doc::Candidate& in_use,

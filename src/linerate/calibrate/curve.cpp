@@ -22,11 +22,10 @@ double on_line(const doc::CostSample& a, const doc::CostSample& b, double bytes)
   return a.seconds + (b.seconds - a.seconds) / (b.bytes - a.bytes) * (bytes - a.bytes);
 }
 
-/// How far sample i is off all that the sizes next to it say, as a share of what is allowed: above
-/// 1 it is an outlier. Off the join of its neighbours by more than `allowed`, and off the lines of
-/// up to four samples on either side by more than half of that, all in one direction. A sample at a
-/// change of algorithm agrees with one side, an outlier with none. A lone sample on a side says
-/// that the time stays or grows with the bytes.
+/// Above 1 sample i is an outlier. It is then off the join of its neighbours by more than
+/// `allowed`, and off the lines of up to four samples on either side by more than half of that. All
+/// three differ in one direction. A sample at a change of algorithm agrees with one side, an
+/// outlier with none. A lone sample on a side says that the time stays or grows with the bytes.
 double excess(SampleSpan samples, const RelativeLines& lines, std::size_t i, double allowed) {
   const doc::CostSample &before = samples[i - 1], &here = samples[i], &after = samples[i + 1];
   double least = INFINITY, sign = 0;
@@ -83,7 +82,7 @@ std::vector<doc::CostSample> without_outliers(SampleSpan samples) {
 }  // namespace
 
 // The one that is furthest off goes first, because it makes its neighbours look wrong; then all are
-// judged anew. Two neighbours that are off alike are no chance but a regime of their own, and stay.
+// judged anew. Neighbours that are off together are no chance but a regime of their own, and stay.
 std::vector<bool> find_outliers(SampleSpan samples) {
   std::vector<bool> is_outlier(samples.size(), false);
   const auto large = std::find_if(samples.begin(), samples.end(), [](const doc::CostSample& s) {
@@ -108,9 +107,10 @@ std::vector<bool> find_outliers(SampleSpan samples) {
     left.erase(left.begin() + static_cast<std::ptrdiff_t>(worst));
     number.erase(number.begin() + static_cast<std::ptrdiff_t>(worst));
   }
+  std::vector<bool> stands_alone = is_outlier;
   for (std::size_t i = 1; i < samples.size(); ++i)
-    if (is_outlier[i] && is_outlier[i - 1]) is_outlier[i] = is_outlier[i - 1] = false;
-  return is_outlier;
+    if (is_outlier[i] && is_outlier[i - 1]) stands_alone[i] = stands_alone[i - 1] = false;
+  return stands_alone;
 }
 
 Curve::Curve(SampleSpan samples)

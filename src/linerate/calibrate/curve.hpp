@@ -13,7 +13,7 @@ namespace linerate::calibrate {
 /// ascend.
 std::vector<bool> find_outliers(std::span<const doc::CostSample> samples);
 
-/// What the samples say: those that are no outliers, their regimes, and the curve through them.
+/// The samples that are no outliers, their regimes, and the curve through them.
 struct Curve {
   explicit Curve(std::span<const doc::CostSample> samples);
 

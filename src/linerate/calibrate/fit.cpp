@@ -172,9 +172,9 @@ Fit fit_few(doc::CollectiveCost cost) {
   return {std::move(cost), {}};
 }
 
-/// The table that shows a link: of those whose largest message is within cost::kReach of the
-/// largest of all, because latency alone makes small ones slow, the first all-reduce out of place,
-/// or else the first. Null if none shows it.
+/// The table that shows a link; null if none does. Its largest message is within cost::kReach of
+/// the largest of all, because latency alone makes small ones slow. The first all-reduce out of
+/// place comes before other tables.
 const doc::CollectiveCost* shows_link(const std::vector<doc::CollectiveCost>& tables,
                                       int ranks_per_node, bool inside) {
   const auto shows = [&](const doc::CollectiveCost& cost) {

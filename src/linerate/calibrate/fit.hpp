@@ -16,10 +16,10 @@ namespace linerate::calibrate {
 /// samples by straight lines, except outliers (curve.hpp). error_mean and error_max are the
 /// relative leave-one-out errors over the inner sizes (all of them up to 64, else 64 spread
 /// evenly). The interval of a segment is Student's t (90 %) times the root mean square of the
-/// leave-one-out errors next to it; it also holds every curve that lacks one sample, and between
-/// the sizes that bracket a switch both regimes. Throws InputError, naming `measured.source`: fewer
-/// than three sizes, no rank count, times that no link could reach. A barrier has no sizes: the
-/// median of its times, with their spread.
+/// leave-one-out errors next to it. It also holds the curves without one of the samples that are
+/// left out. Between the sizes that bracket a switch it holds both regimes. Throws InputError,
+/// naming `measured.source`: fewer than three sizes, no rank count, times that no link could reach.
+/// A barrier has no sizes: the median of its times, with their spread.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
 
 /// A fitted cost and the errors of its error_mean.

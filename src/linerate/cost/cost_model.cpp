@@ -247,6 +247,10 @@ void CostModel::require_bandwidth(int ranks) const {
                           "between nodes; give --bandwidth (and --latency), calibrate with a log "
                           "across nodes as well, or say --ranks-per-node when calibrating",
                           std::max(2, cluster_->ranks_per_node), ranks));
+  if (is_of_a_kind(*cluster_))
+    throw InputError(name, fmt::format("is one node of {} ranks, and {} ranks need what joins "
+                                       "nodes; say it too, as in --network {},rdma:400Gbit/s",
+                                       std::max(1, cluster_->ranks_per_node), ranks, name));
   throw InputError(name,
                    "has no fitted collectives and no network bandwidth; calibrate it, give "
                    "--bandwidth, or write \"network\": {\"bandwidth\": \"10 Gbit/s\", "
@@ -337,8 +341,8 @@ Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form
   return {};
 }
 
-// A network of a kind follows its law. Of one that is known by its bandwidth alone the closed forms
-// are the least that it takes; the most is what a ring takes over the slowest kind.
+// A network of a kind follows its law. A network that is known by its bandwidth alone takes at
+// least the closed forms, and at most a ring over the slowest kind.
 void CostModel::price_by_links(CostCurve& curve, Collective collective, int ranks) const {
   if (is_of_a_kind(*cluster_)) {
     curve.line = nominal_form(collective, ranks, End::expected);
@@ -356,7 +360,7 @@ void CostModel::price_by_links(CostCurve& curve, Collective collective, int rank
 
 // One ring over all ranks takes a message step over the line in each of its steps, and as long a
 // byte as its slowest link. By node, every node reduces inside, then nodes exchange in trees or
-// rail by rail; chunks follow one another, so that the slower of the two levels counts.
+// rail by rail. Chunks follow one another, so the slower of the two levels counts.
 Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
   const doc::NominalNetwork& nominal = *cluster_->nominal;
   const auto at_end = [end](double spread) {

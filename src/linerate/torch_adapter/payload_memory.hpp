@@ -59,8 +59,8 @@ class PayloadMemory : public exec::Payloads {
   /// scaled and sent.
   at::Tensor move_out(std::int32_t position, double scale);
 
-  // Where work is enqueued: what goes into a payload is noted down, and fill() puts it there by a
-  // few operators, in the stream of the task that takes the payload: its collective or its encode.
+  // Where work is enqueued, gradients are noted down. fill() puts them into the payload by a few
+  // operators, in the stream of the task that takes the payload: its collective or its encode.
 
   /// scale * gradient, which fits and is left unchanged until fill() has come to it; undefined:
   /// zeros; the slot itself: what is in it. The scale, of no dimensions, is that of the bucket, and

@@ -95,9 +95,9 @@ class StepTensors {
   /// Of a step that counts, once all means have arrived: shows them to the compressor, which may
   /// make something else of those that travel dense.
   void pass_dense_means(exec::Compression& compression);
-  /// Whether the means of a step before were taken for zero, all of them, as some were not finite
-  /// or a rank's gradients not usable, once that is known: where drops_infinite(). Each is told
-  /// once. Throws CommError if what arrived then was damaged.
+  /// Whether all means of a step before were taken for zero, because some were not finite or a
+  /// rank's gradients not usable. Known later, where drops_infinite(). Each is told once. Throws
+  /// CommError if what arrived then was damaged.
   bool take_late_infinite();
   /// Whether all means of this step were taken for zero, there: bool, of no dimensions, where
   /// drops_infinite(); after take_means().

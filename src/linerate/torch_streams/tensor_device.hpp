@@ -24,8 +24,8 @@ class TensorDevice : public exec::StreamDevice {
   /// And the other way round.
   virtual void caller_after_compute() = 0;
   /// Does the work in the compute stream, after all that is in the calling thread's current stream.
-  /// What is enqueued next in that one, and in the one that called caller_after_compute() last,
-  /// begins after it: whoever trains finds what another stream has asked for.
+  /// The next work in that stream, and in the one that called caller_after_compute() last, begins
+  /// after it. So the stream that trains finds updates that another stream has asked for.
   virtual void compute(const std::function<void()>& work) = 0;
   /// By exec::StreamId; none on the CPU.
   virtual std::vector<c10::Stream> streams() const = 0;

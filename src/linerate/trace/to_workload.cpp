@@ -184,8 +184,8 @@ void say_unrecorded(const Job& job, const std::vector<std::vector<SentFor>>& pur
         100 * more));
 }
 
-/// Where a copy of a step runs long before its first kernel, as prefetching does, the times of
-/// buckets count from the copy, in a step that lies over the one before it.
+/// A copy of a step may run long before its first kernel, as prefetching does. The times of buckets
+/// then count from the copy, in a step that lies over the one before it.
 void begin_with_computation(double step_s, doc::Workload& w) {
   const double before_s = w.backward_s - step_s;
   if (before_s <= 0) return;

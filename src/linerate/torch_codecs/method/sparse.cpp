@@ -121,8 +121,8 @@ class MsTopKTensors : public FixedEntryTensors {
   int halvings_;
 };
 
-/// Its places follow from the key alone, which the host has: it draws them, and copies 4 k bytes
-/// from memory that is pinned and of their own type: a copy that converts would wait for itself.
+/// Its places follow from the key alone, so the host draws them. It copies 4 k bytes from pinned
+/// memory of their own type, because a copy that converts would wait for itself.
 class RandomKTensors : public TensorCodec {
  public:
   RandomKTensors(const Making& making, const compress::RandomKSettings& settings)

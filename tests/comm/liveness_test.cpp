@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace linerate::comm {
 namespace {
@@ -15,250 +19,329 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr Clock::time_point kStart{seconds(1000)};
+constexpr int kRanks = 4;
+const std::vector<int> kAll = {0, 1, 2, 3}, kGroup = {0, 2};
 
-// Rank 0 of 4 waits in its eighth collective with each of the others, since kStart.
-constexpr std::array<int, 4> kAll = {0, 1, 2, 3};
-constexpr std::array<std::uint64_t, 4> kBegun = {8, 8, 8, 8};
+/// Four ranks, each with its own signs of life. All have been through seven collectives of all;
+/// then rank 0 begins the eighth and waits in it from kStart on.
+class Job {
+ public:
+  Job() {
+    for (int r = 0; r < kRanks; ++r) lives_.emplace_back(r, kRanks, seconds(10), kStart);
+    for (int k = 0; k < 7; ++k)
+      for (int r = 0; r < kRanks; ++r) passes(r, "earlier");
+  }
 
-Liveness waiting() {
-  Liveness liveness(0, 4, seconds(10), kStart);
-  liveness.stuck_since(kStart);
-  return liveness;
+  Liveness& operator[](int rank) { return lives_[static_cast<std::size_t>(rank)]; }
+  void submits(int rank, const std::vector<int>& members = kAll) {
+    (*this)[rank].submitted(members);
+  }
+  void begins(int rank, const std::string& name, const std::vector<int>& members = kAll,
+              bool compares = false) {
+    submits(rank, members);
+    goes_in(rank, name, members, compares);
+  }
+  /// It has submitted it.
+  void goes_in(int rank, const std::string& name, const std::vector<int>& members = kAll,
+               bool compares = false) {
+    Fingerprint& print = prints_.emplace_back();
+    print.set_name(name);
+    print.sequence = (*this)[rank].begun(rank);
+    print.count = name == "longer" ? 5 : 4;
+    if (members != kAll) print.set_group(members.size(), "group");
+    (*this)[rank].begin({members, &print, compares}, kStart);
+  }
+  void passes(int rank, const std::string& name, const std::vector<int>& members = kAll) {
+    begins(rank, name, members);
+    (*this)[rank].end();
+  }
+  /// Rank 0 hears what it says.
+  void hears(int rank, Clock::time_point now) {
+    (*this)[0].heard(rank, (*this)[rank].beat(now), (*this)[rank].shared_with(0), now);
+  }
+  void hears_all(Clock::time_point now) {
+    for (int r = 1; r < kRanks; ++r) hears(r, now);
+  }
+  std::string verdict(Clock::time_point now) { return (*this)[0].judge(now).value_or(""); }
+
+ private:
+  std::deque<Liveness> lives_;
+  std::deque<Fingerprint> prints_;
+};
+
+const std::vector<int> kElsewhere = {1, 2, 3};
+
+struct VerdictCase {
+  const char* name;
+  std::function<void(Job&)> act;   // rank 0 begins "x" first
+  std::vector<int> members;        // of "x"
+  std::function<void(Job&)> then;  // and hears all afterwards
+  milliseconds after;
+  std::vector<std::string> says;  // none: no verdict
+  std::vector<std::string> not_said{};
+};
+void PrintTo(const VerdictCase& c, std::ostream* out) { *out << c.name; }
+
+void nothing(Job&) {}
+void all_are_here(Job& job) {
+  for (int r = 1; r < kRanks; ++r) job.begins(r, "x");
+}
+std::function<void(Job&)> here_but(int absent, const std::function<void(Job&)>& else_ = nothing) {
+  return [=](Job& job) {
+    for (int r = 1; r < kRanks; ++r) {
+      if (r != absent) job.begins(r, "x");
+    }
+    else_(job);
+  };
+}
+std::function<void(Job&)> leaves(int rank) {
+  return [=](Job& job) { job[rank].set_state(Beat::State::left); };
+}
+std::function<void(Job&)> is_busy(int rank, std::optional<Clock::duration> left = {}) {
+  return [=](Job& job) {
+    BusyNote note{"writing a checkpoint"};
+    if (left) note.until = kStart + *left;
+    job[rank].set_busy(note);
+  };
 }
 
-std::optional<std::string> verdict(Liveness& liveness, const Liveness::Waiting& in,
-                                   Clock::time_point now) {
-  liveness.note_busy_peers(in, now);
-  return liveness.diagnose(in, now);
-}
-std::optional<std::string> verdict(Liveness& liveness, Clock::time_point now) {
-  return verdict(liveness, {kAll, kBegun}, now);
+class Verdict : public ::testing::TestWithParam<VerdictCase> {};
+
+TEST_P(Verdict, Is) {
+  const VerdictCase& c = GetParam();
+  Job job;
+  c.act(job);
+  job.begins(0, "x", c.members);
+  c.then(job);
+  job.hears_all(kStart + c.after);
+  const std::string said = job.verdict(kStart + c.after);
+  EXPECT_EQ(said.empty(), c.says.empty()) << said;
+  for (const std::string& text : c.says) EXPECT_THAT(said, HasSubstr(text));
+  for (const std::string& text : c.not_said) EXPECT_THAT(said, Not(HasSubstr(text)));
 }
 
-/// It waits in the same collective, or has been through it.
-Report here() { return {.submitted = 8, .begun = 8, .left = false, .stalled = seconds(1)}; }
-/// It computes, and has not come yet.
-Report missing() { return {.submitted = 7, .begun = 7, .left = false, .stalled = {}}; }
-/// It is inside a collective before this one, which it has submitted or not.
-Report elsewhere(std::uint64_t submitted, Clock::duration stalled) {
-  return {.submitted = submitted, .begun = 7, .left = false, .stalled = stalled};
-}
+const milliseconds kSoon{1}, kLimit{8500}, kPast{8501}, kTwice{17'000}, kPastTwice{17'001};
 
-void all_heard(Liveness& liveness, const Report& report, Clock::time_point now) {
-  for (int r = 1; r < 4; ++r) liveness.heard(r, report, now);
-}
+INSTANTIATE_TEST_SUITE_P(
+    Liveness, Verdict,
+    ::testing::Values(
+        VerdictCase{"NobodyIsBlamedBeforeTheLimit", nothing, kAll, nothing, kLimit, {}},
+        VerdictCase{
+            "WhoHasNotComeIsLate",
+            nothing,
+            kAll,
+            here_but(2),
+            kPast,
+            {"rank 2 is late: alive, but has not begun this operation after 8.50 s (timeout "
+             "10.0 s)"}},
+        VerdictCase{"AllWhoHaveNotComeAreLate",
+                    nothing,
+                    kAll,
+                    [](Job& job) { job.begins(2, "x"); },
+                    kPast,
+                    {"ranks 1, 3 are late"}},
+        VerdictCase{"ARankThatLeftFailsTheCollectiveAtOnce",
+                    nothing,
+                    kAll,
+                    here_but(2, leaves(2)),
+                    kSoon,
+                    {"rank 2 left the job"}},
+        VerdictCase{"ARankThatLeftBeforeItBeganIsNamedAtOnce",
+                    nothing,
+                    kAll,
+                    here_but(1, [](Job& job) { job.submits(1), leaves(1)(job); }),
+                    kSoon,
+                    {"rank 1 left the job"}},
+        VerdictCase{"ARankMayLeaveAfterItsPart",
+                    nothing,
+                    kAll,
+                    [](Job& job) { all_are_here(job), job[2].end(), leaves(2)(job); },
+                    kSoon,
+                    {}},
+        VerdictCase{"WithoutACulpritItSaysSo",
+                    nothing,
+                    kAll,
+                    all_are_here,
+                    kPast,
+                    {"no message arrived for 8.50 s", "every rank takes part"}},
+        // Ranks outside of the group may have left, or compute for as long as they like.
+        VerdictCase{"ARankOutsideIsNeverLateAndMayLeave",
+                    leaves(1),
+                    kGroup,
+                    [](Job& job) { job.begins(2, "x", kGroup); },
+                    kPast,
+                    {"every rank takes part"}},
+        VerdictCase{
+            "AMemberThatDoesNotComeIsLate", nothing, kGroup, nothing, kPast, {"rank 2 is late"}},
+        VerdictCase{
+            "AMemberThatLeftIsNamed", nothing, kGroup, leaves(2), kSoon, {"rank 2 left the job"}},
+        // The counts are by pairs: what rank 0 has begun with others says nothing of rank 2.
+        VerdictCase{"ComparesTheCountsOfEachPair",
+                    [](Job& job) {
+                      for (int k = 0; k < 100; ++k)
+                        job.passes(0, "y", {0, 1}), job.passes(1, "y", {0, 1});
+                    },
+                    kGroup,
+                    [](Job& job) { job.begins(2, "x", kGroup); },
+                    kPast,
+                    {"every rank takes part"}},
+        // Rank 2 waits in another group, for somebody whom it names itself.
+        VerdictCase{"WhoWaitsElsewhereHasTwiceTheLimit",
+                    nothing,
+                    kGroup,
+                    [](Job& job) { job.begins(2, "y", kElsewhere); },
+                    kTwice,
+                    {}},
+        VerdictCase{"WhoHasSubmittedHasTwiceTheLimit",
+                    nothing,
+                    kGroup,
+                    [](Job& job) { job.submits(2, kGroup); },
+                    kTwice,
+                    {}},
+        // Ranks wait in a circle, or rank 2 goes on with other groups for ever.
+        VerdictCase{
+            "WhoWaitsElsewhereIsLateAfterAll",
+            nothing,
+            kGroup,
+            [](Job& job) { job.begins(2, "y", kElsewhere); },
+            kPastTwice,
+            {"rank 2 is late", "rank 2 is inside barrier \"y\" (number 7) in group \"group\"",
+             "different orders"}},
+        VerdictCase{"WhoIsNotExcusedIsNamedAlone",
+                    nothing,
+                    kAll,
+                    [](Job& job) { job.begins(1, "x"), job.begins(2, "y", kElsewhere); },
+                    kPast,
+                    {"rank 3 is late"},
+                    {"rank 2"}},
+        // What was begun together is compared by its hash, at once and in every pair.
+        VerdictCase{"OtherOperationsAreNamedAtOnce",
+                    nothing,
+                    kAll,
+                    here_but(2, [](Job& job) { job.begins(2, "longer"); }),
+                    kSoon,
+                    {"rank 0 and rank 2 began different ones", "barrier \"x\"",
+                     "barrier \"longer\"", "the ranks run different operations here"}},
+        VerdictCase{"OtherOperationsOfThePastAreNamed",
+                    nothing,
+                    kAll,
+                    here_but(2,
+                             [](Job& job) {
+                               job.passes(2, "longer");
+                               for (int k = 0; k < 3; ++k) job.passes(2, "x");
+                             }),
+                    kSoon,
+                    {"rank 0 and rank 2 began different ones"}},
+        VerdictCase{"OnlyTheLastFourAreRemembered",
+                    nothing,
+                    kAll,
+                    here_but(2,
+                             [](Job& job) {
+                               job.passes(2, "longer");
+                               for (int k = 0; k < 4; ++k) job.passes(2, "x");
+                             }),
+                    kSoon,
+                    {}},
+        VerdictCase{"WhoComparesMeetsWhoDoesNot",
+                    nothing,
+                    kAll,
+                    here_but(2, [](Job& job) { job.begins(2, "x", kAll, true); }),
+                    kSoon,
+                    {"rank 0 and rank 2 began different ones"}},
+        VerdictCase{"ABusyRankIsNotLate", is_busy(2), kAll, here_but(2), kPastTwice, {}},
+        // It may hold up a member.
+        VerdictCase{
+            "WhileARankIsBusyElsewhereNobodyIsLate", is_busy(1), kGroup, nothing, kPastTwice, {}},
+        VerdictCase{"ABusyRankThatIsHereExcusesNobody",
+                    is_busy(1),
+                    kAll,
+                    here_but(2),
+                    kPast,
+                    {"rank 2 is late"}},
+        VerdictCase{"ABusyRankThatLeftExcusesNobody",
+                    [](Job& job) { is_busy(1)(job), leaves(1)(job); },
+                    kGroup,
+                    nothing,
+                    kPast,
+                    {"rank 2 is late"}},
+        VerdictCase{"TheBoundOfABusyRankEndsItsExcuse",
+                    is_busy(2, seconds(3)),
+                    kAll,
+                    here_but(2),
+                    kPast,
+                    {"rank 2 is late",
+                     "rank 2 is busy for longer than it asked for: writing a checkpoint"}}),
+    [](const auto& one) { return std::string(one.param.name); });
 
-TEST(Liveness, NobodyIsBlamedBeforeTheLimit) {
-  Liveness liveness = waiting();
-  all_heard(liveness, missing(), kStart);
-  EXPECT_FALSE(verdict(liveness, kStart + milliseconds(8500)));
-}
-
-TEST(Liveness, ARankWithoutSignsOfLifeIsSilent) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + milliseconds(8400));
-  liveness.heard(2, here(), kStart - seconds(1));
-  const auto said = verdict(liveness, kStart + milliseconds(8501));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("rank 2 gave no sign of life for 9.50 s (timeout 10.0 s)"));
-}
-
-/// A silent rank makes others late: it is the one to name.
+/// A silent rank makes others late: it is the one to name, a member or not, busy or not.
 TEST(Liveness, SilenceExplainsMoreThanLateness) {
-  Liveness liveness = waiting();
-  all_heard(liveness, missing(), kStart + seconds(8));
-  liveness.heard(3, missing(), kStart);
-  const auto said = verdict(liveness, kStart + seconds(9));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("rank 3 gave no sign"));
-  EXPECT_THAT(*said, Not(HasSubstr("rank 1")));
-}
-
-TEST(Liveness, RanksThatHaveNotSubmittedAreLate) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + seconds(9));
-  liveness.heard(1, missing(), kStart + seconds(9));
-  liveness.heard(3, {.submitted = 5, .begun = 5}, kStart + seconds(9));
-  const auto said = verdict(liveness, kStart + seconds(9));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("ranks 1, 3 "));
-  EXPECT_THAT(*said, HasSubstr("has not submitted"));
-}
-
-TEST(Liveness, ARankThatLeftFailsTheCollectiveAtOnce) {
-  Liveness liveness = waiting();
-  liveness.heard(2, {.submitted = 7, .begun = 7, .left = true}, kStart);
-  const auto said = verdict(liveness, kStart + milliseconds(1));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("rank 2 left the job"));
-}
-
-/// It took part in this one before it left.
-TEST(Liveness, ARankMayLeaveAfterItsPart) {
-  Liveness liveness = waiting();
-  liveness.heard(2, {.submitted = 8, .begun = 8, .left = true}, kStart);
-  EXPECT_FALSE(verdict(liveness, kStart + seconds(1)));
+  for (const auto& act : {std::function<void(Job&)>(nothing), is_busy(1)})
+    for (const auto& members : {kAll, kGroup}) {
+      Job job;
+      act(job);
+      job.begins(0, "x", members);
+      job.hears_all(kStart + seconds(8));
+      job.hears(1, kStart - seconds(1));
+      const std::string said = job.verdict(kStart + kPast);
+      EXPECT_THAT(said, HasSubstr("rank 1 gave no sign of life for 9.50 s (timeout 10.0 s)"));
+      EXPECT_THAT(said, Not(HasSubstr("rank 2")));
+    }
 }
 
 /// This process was stopped itself for a minute: the others have as long again as they had.
 TEST(Liveness, OwnAbsenceIsForgiven) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + seconds(1));
-  liveness.forgive(seconds(60));
-  EXPECT_FALSE(verdict(liveness, kStart + seconds(65)));
-  EXPECT_TRUE(verdict(liveness, kStart + seconds(75)));
-}
-
-TEST(Liveness, WithoutACulpritItSaysSo) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + seconds(9));
-  const auto said = verdict(liveness, kStart + seconds(9));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("every rank takes part"));
-}
-
-// Ranks 0 and 2 are a group.
-constexpr std::array<int, 2> kGroup = {0, 2};
-
-/// Those outside may have left, or compute for as long as they like.
-TEST(LivenessOfGroups, ARankOutsideIsNeverLateAndMayLeave) {
-  Liveness liveness = waiting();
-  liveness.heard(1, {.submitted = 3, .begun = 3, .left = true}, kStart);
-  liveness.heard(2, here(), kStart + seconds(9));
-  liveness.heard(3, missing(), kStart + seconds(9));
-  EXPECT_FALSE(verdict(liveness, {kGroup, kBegun}, kStart + seconds(1)));
-  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("every rank takes part"));
-}
-
-TEST(LivenessOfGroups, AMemberThatDoesNotComeIsNamed) {
-  Liveness liveness = waiting();
-  all_heard(liveness, missing(), kStart + seconds(9));
-  const auto late = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
-  ASSERT_TRUE(late);
-  EXPECT_THAT(*late, HasSubstr("rank 2 is late"));
-  liveness.heard(2, {.submitted = 7, .begun = 7, .left = true}, kStart + seconds(9));
-  const auto left = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
-  ASSERT_TRUE(left);
-  EXPECT_THAT(*left, HasSubstr("rank 2 left the job"));
-}
-
-/// The counts are by pairs: what this rank has begun with others says nothing of rank 2.
-TEST(LivenessOfGroups, ComparesTheCountsOfEachPair) {
-  Liveness liveness = waiting();
-  const std::array<std::uint64_t, 4> begun = {8, 100, 3, 50};
-  all_heard(liveness, {.submitted = 3, .begun = 3}, kStart + seconds(9));
-  const auto in_group = verdict(liveness, {kGroup, begun}, kStart + seconds(9));
-  ASSERT_TRUE(in_group);
-  EXPECT_THAT(*in_group, HasSubstr("every rank takes part"));
-  const auto in_all = verdict(liveness, {kAll, begun}, kStart + seconds(9));
-  ASSERT_TRUE(in_all);
-  EXPECT_THAT(*in_all, HasSubstr("ranks 1, 3 are late"));
-}
-
-TEST(LivenessOfGroups, ASilentRankOutsideEndsTheJob) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + seconds(9));
-  liveness.heard(1, here(), kStart);
-  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + seconds(9));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("rank 1 gave no sign"));
-}
-
-/// Rank 2 waits in another group, for somebody whom it will name itself.
-TEST(LivenessOfGroups, AMemberHeldUpElsewhereIsNotBlamed) {
-  for (const std::uint64_t submitted : {7u, 8u}) {
-    Liveness liveness = waiting();
-    all_heard(liveness, missing(), kStart + seconds(9));
-    liveness.heard(2, elsewhere(submitted, seconds(9)), kStart + seconds(9));
-    EXPECT_FALSE(verdict(liveness, {kGroup, kBegun}, kStart + seconds(9)));
-  }
-}
-
-/// Its own verdict is overdue: ranks wait in a circle.
-TEST(LivenessOfGroups, ACircleIsTheFaultOfTheOrder) {
-  Liveness liveness = waiting();
-  all_heard(liveness, elsewhere(8, milliseconds(9600)), kStart + seconds(10));
-  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + seconds(10));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("rank 2 submitted this operation but is stuck in an earlier one"));
-  EXPECT_THAT(*said, HasSubstr("different orders"));
-}
-
-/// A rank that goes on with other groups for ever, and never comes, is late after all.
-TEST(LivenessOfGroups, BusyElsewhereIsAnExcuseForSoLong) {
-  Liveness liveness = waiting();
-  all_heard(liveness, elsewhere(7, milliseconds(1)), kStart + seconds(17));
-  EXPECT_FALSE(verdict(liveness, {kGroup, kBegun}, kStart + seconds(17)));
-  all_heard(liveness, elsewhere(7, milliseconds(1)), kStart + milliseconds(17001));
-  const auto said = verdict(liveness, {kGroup, kBegun}, kStart + milliseconds(17001));
-  ASSERT_TRUE(said);
-  EXPECT_THAT(*said, HasSubstr("rank 2 is late"));
-}
-
-/// Its process exits with this one in its queue.
-TEST(Liveness, ARankThatLeftBeforeItBeganIsNamedAtOnce) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart);
-  liveness.heard(1, {.submitted = 8, .begun = 7, .left = true, .stalled = {}}, kStart);
-  EXPECT_THAT(verdict(liveness, kStart).value_or(""), HasSubstr("rank 1 left the job"));
-}
-
-Report busy(std::optional<Clock::duration> left = {}) {
-  Report report = missing();
-  report.busy = BusyReport{"writing a checkpoint", left};
-  return report;
+  Job job;
+  job.begins(0, "x");
+  all_are_here(job);
+  for (int s = 0; s <= 1; ++s) job[0].awake(kStart + seconds(s));
+  job.hears_all(kStart + seconds(1));
+  job[0].awake(kStart + seconds(61));
+  EXPECT_EQ(job.verdict(kStart + seconds(65)), "");
+  EXPECT_THAT(job.verdict(kStart + seconds(75)), HasSubstr("ranks 1, 2, 3 gave no sign of life"));
 }
 
 /// After an hour of it the time begins anew, not where it was.
-TEST(Liveness, ABusyRankIsNotLateAndThenHasTheWholeTimeout) {
-  Liveness liveness = waiting();
+TEST(Liveness, WhoWaitedForABusyRankHasTheWholeTimeoutAgain) {
+  Job job;
+  job.begins(0, "x");
+  here_but(2, is_busy(2))(job);
   const auto later = kStart + seconds(3600);
-  all_heard(liveness, here(), later);
-  liveness.heard(2, busy(), later);
-  EXPECT_FALSE(verdict(liveness, later));
-  EXPECT_EQ(liveness.held_by(), 2);
-  all_heard(liveness, here(), later + seconds(8));
-  liveness.heard(2, missing(), later + seconds(8));
-  EXPECT_FALSE(verdict(liveness, later + seconds(8)));
-  EXPECT_THAT(verdict(liveness, later + milliseconds(8501)).value_or(""),
-              HasSubstr("rank 2 is late"));
+  job.hears_all(later);
+  EXPECT_EQ(job.verdict(later), "");
+  job[2].set_busy({});
+  job.hears_all(later + kLimit);
+  EXPECT_EQ(job.verdict(later + kLimit), "");
+  EXPECT_THAT(job.verdict(later + kPast), HasSubstr("rank 2 is late"));
 }
 
-TEST(Liveness, ABusyRankThatFallsSilentIsNamed) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + milliseconds(8501));
-  liveness.heard(2, busy(), kStart);
-  EXPECT_THAT(verdict(liveness, kStart + milliseconds(8501)).value_or(""),
-              HasSubstr("rank 2 gave no sign of life"));
+/// The two sides of a comparison end it at different moments. What was refused never was.
+TEST(Liveness, RanksMayBeInDifferentPartsOfAComparison) {
+  for (const bool alike : {true, false}) {
+    Job job;
+    for (int r = 0; r < kRanks; ++r) job.begins(r, "x", kAll, true);
+    const auto agree = [&] {
+      job.hears_all(kStart);
+      return job.verdict(kStart);
+    };
+    EXPECT_EQ(agree(), "");
+    job[0].compared(alike);
+    EXPECT_EQ(agree(), "");
+    for (int r = 1; r < kRanks; ++r) job[r].compared(alike);
+    EXPECT_EQ(agree(), "");
+    EXPECT_EQ(job[0].history(1) == Job()[0].history(1), !alike);
+    job.begins(0, "y");
+    all_are_here(job);
+    EXPECT_EQ(agree(), "");
+  }
 }
 
-TEST(Liveness, TheBoundOfABusyRankEndsItsExcuse) {
-  Liveness liveness = waiting();
-  all_heard(liveness, here(), kStart + seconds(1));
-  liveness.heard(2, busy(seconds(3)), kStart + seconds(1));
-  EXPECT_FALSE(verdict(liveness, kStart + milliseconds(3900)));
-  all_heard(liveness, here(), kStart + seconds(12));
-  liveness.heard(2, busy(seconds(0)), kStart + seconds(12));
-  EXPECT_FALSE(verdict(liveness, kStart + milliseconds(12'400)));
-  EXPECT_THAT(verdict(liveness, kStart + milliseconds(12'401)).value_or(""),
-              HasSubstr("rank 2 is busy for longer than it asked for: writing a checkpoint"));
-}
-
-/// Ranks 1 and 3 say that rank 2 holds them up: true as long as rank 2 says that it is busy.
-TEST(Liveness, WhoWaitsForABusyRankIsExcusedByIt) {
-  Liveness liveness = waiting();
-  const auto later = kStart + seconds(60);
-  Report held = elsewhere(7, seconds(50));
-  held.held_by = 2;
-  all_heard(liveness, held, later);
-  liveness.heard(2, busy(), later);
-  EXPECT_FALSE(verdict(liveness, later));
-  all_heard(liveness, held, later + seconds(18));
-  liveness.heard(2, here(), later + seconds(18));
-  EXPECT_THAT(verdict(liveness, later + seconds(18)).value_or(""),
-              HasSubstr("ranks 1, 3 are late"));
+/// It says nothing of a rank that waits for nobody.
+TEST(Liveness, OutsideOfCollectivesThereIsNoVerdict) {
+  Job job;
+  leaves(2)(job);
+  job.hears_all(kStart + kPastTwice);
+  EXPECT_EQ(job.verdict(kStart + kPastTwice), "");
+  EXPECT_FALSE(job[0].stuck(kStart));
 }
 
 }  // namespace

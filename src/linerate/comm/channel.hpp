@@ -1,8 +1,7 @@
-// Point-to-point messages between ranks: a Channel is all that the schedules see of a transport, a
-// Transport what the owner of the progress thread sees. One thread owns both.
+// Point-to-point messages between ranks: a Channel is all that the schedules see of a transport.
+// One thread owns it.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +24,7 @@ struct Transfer {
 struct Purpose {
   std::span<const int> members;        // ranks of the job that take part, this one too
   const Fingerprint* print = nullptr;  // both outlive it
+  bool compares = false;               // fingerprints first (checked mode)
 };
 
 /// Messages between two ranks arrive in the order of sending. Every call that waits throws
@@ -62,9 +62,6 @@ class Channel {
                                   std::size_t bytes) = 0;
   /// Ends the run for every rank: throws CommError with this reason.
   [[noreturn]] virtual void fail(const std::string& reason) = 0;
-  /// The same, since what `peer` sent is not of the collective that this rank is in: the reason
-  /// names what both run.
-  [[noreturn]] virtual void fail_with(int peer, const std::string& seen) = 0;
 
  protected:
   friend class GroupChannel;
@@ -79,53 +76,6 @@ class Channel {
 struct BusyNote {
   std::string what;
   std::optional<std::chrono::steady_clock::time_point> until{};  // absent: without an end
-};
-
-/// The Channel over all ranks of the job. What two ranks have in common is the sequence of the
-/// collectives that both take part in, of whatever group: a Transport counts those for each peer,
-/// submitted and begun. The counts tell messages apart, and who is late.
-class Transport : public Channel {
- public:
-  virtual std::string name() const = 0;  // as Communicator::transport
-
-  /// Tells the other members that this rank has submitted one more collective with them. Any
-  /// thread, one at a time.
-  virtual void submitted(std::span<const int> members) = 0;
-  /// Ends the run for every rank with this reason, as soon as the owner looks. Any thread.
-  virtual void abort(const std::string& reason) = 0;
-  /// From now on the peers know that this rank is busy, or no longer. Any thread.
-  virtual void set_busy(std::optional<BusyNote> note) = 0;
-  /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
-  virtual void begin(const Purpose& purpose) = 0;
-  virtual void end() = 0;
-  /// An exception that is not fail()'s has left a collective: ends the run for every rank, and lets
-  /// nothing touch posted memory any more.
-  virtual void give_up(const std::string& reason) = 0;
-  /// Within a collective: the next messages are the comparison before it, not its payload.
-  void set_comparing(bool comparing) { comparing_ = comparing; }
-  /// All members have refused the collective after its comparison.
-  virtual void take_back() = 0;
-
-  /// While no collective runs: how long the owner may sleep before it calls service() again, which
-  /// throws nothing: the next collective says what failed.
-  virtual std::chrono::nanoseconds idle_period() const = 0;
-  virtual void service() = 0;
-  /// This rank takes part in nothing more.
-  virtual void leave() = 0;
-
-  /// Any thread.
-  Traffic traffic() const {
-    return {{sent_bytes_.load(std::memory_order_relaxed)},
-            {received_bytes_.load(std::memory_order_relaxed)}};
-  }
-
- protected:
-  bool comparing_ = false;
-  void count_read(std::size_t bytes) {
-    sent_bytes_ += static_cast<std::int64_t>(bytes);
-    received_bytes_ += static_cast<std::int64_t>(bytes);
-  }
-  std::atomic<std::int64_t> sent_bytes_{0}, received_bytes_{0};
 };
 
 inline void wait(Channel& channel, const Transfer& transfer) { channel.wait_for(transfer); }

@@ -37,10 +37,6 @@ class GroupChannel final : public Channel {
     whole_.fail(reason);
     __builtin_unreachable();  // GCC does not believe the attribute of a virtual function
   }
-  [[noreturn]] void fail_with(int peer, const std::string& seen) override {
-    whole_.fail_with(member(peer), seen);
-    __builtin_unreachable();
-  }
 
  protected:
   /// Not reads_peers(): whoever is not in this group may have stopped in another.

@@ -4,18 +4,23 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::comm {
 namespace {
 
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
-/// "rank 2" or "ranks 2, 3"; empty for none.
+std::string time_text(Clock::duration d) {
+  return format_time(std::chrono::duration<double>(d).count());
+}
+
+/// "rank 2" or "ranks 2, 3".
 std::string list_ranks(const std::vector<int>& ranks) {
-  if (ranks.empty()) return {};
   return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
 }
 
@@ -25,118 +30,236 @@ Liveness::Liveness(int rank, int size, Clock::duration timeout, Clock::time_poin
     : rank_(rank),
       timeout_(timeout),
       limit_(timeout / 20 * 17),
+      period_(std::clamp<Clock::duration>(timeout / 20, milliseconds(10), milliseconds(500))),
+      submitted_(to_index(size)),
+      shared_(to_index(size)),
+      history_(to_index(size), kHashStart),
       stuck_since_(now),
+      awake_(now),
       peers_(to_index(size), Peer{now}) {}
 
-void Liveness::heard(int rank, const Report& report, Clock::time_point now) {
-  peers_[to_index(rank)] = {now, report};
+// ---- what this rank does ----
+
+void Liveness::submitted(std::span<const int> members) {
+  for (const int r : members) submitted_[to_index(r)].fetch_add(1, std::memory_order_relaxed);
 }
 
-void Liveness::forgive(Clock::duration gap) {
+void Liveness::mark(int rank, std::uint64_t value) {
+  SharedWork& shared = shared_[to_index(rank)];
+  shared.marks[shared.begun % SharedWork::kKept] = value;
+}
+
+void Liveness::begin(const Purpose& purpose, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  purpose_ = purpose;
+  inside_ = true;
+  stuck_since_ = now;
+  prints_.add(*purpose.print);
+  for (const int r : purpose.members) {
+    ++shared_[to_index(r)].begun;
+    std::uint64_t& history = history_[to_index(r)];
+    if (!purpose.compares) history = hash_value(purpose.print->kind(), history);
+    mark(r, purpose.compares ? SharedWork::kComparing : history & ~SharedWork::kComparing);
+  }
+}
+
+void Liveness::compared(bool alike) {
+  const std::lock_guard lock(mutex_);
+  for (const int r : purpose_.members) {
+    std::uint64_t& history = history_[to_index(r)];
+    if (alike) history = hash_value(purpose_.print->kind(), history);
+    mark(r, history | SharedWork::kComparing);
+  }
+}
+
+void Liveness::moved(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  stuck_since_ = now;
+}
+
+void Liveness::end() {
+  const std::lock_guard lock(mutex_);
+  inside_ = false;
+}
+
+void Liveness::set_state(Beat::State state) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+}
+
+void Liveness::set_busy(std::optional<BusyNote> note) {
+  const std::lock_guard lock(mutex_);
+  busy_ = std::move(note);
+}
+
+std::optional<Clock::duration> Liveness::stuck(Clock::time_point now) const {
+  const std::lock_guard lock(mutex_);
+  return inside_ ? std::optional(now - stuck_since_) : std::nullopt;
+}
+
+// ---- what it says of itself ----
+
+Beat Liveness::beat(Clock::time_point now) const {
+  const std::lock_guard lock(mutex_);
+  Beat beat{.state = state_, .inside = inside_ ? 1 : 0, .prints = prints_};
+  if (!busy_) return beat;
+  beat.busy_ns = Beat::kEndless;
+  if (busy_->until)
+    beat.busy_ns = std::max<std::int64_t>(0, nanoseconds(*busy_->until - now).count());
+  std::memcpy(beat.busy_what.data(), busy_->what.data(),
+              std::min(busy_->what.size(), beat.busy_what.size() - 1));
+  return beat;
+}
+
+SharedWork Liveness::shared_with(int rank) const {
+  const std::lock_guard lock(mutex_);
+  SharedWork shared = shared_[to_index(rank)];
+  shared.submitted = submitted_[to_index(rank)].load(std::memory_order_relaxed);
+  return shared;
+}
+
+std::uint64_t Liveness::begun(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return shared_[to_index(rank)].begun;
+}
+
+std::uint64_t Liveness::history(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return history_[to_index(rank)];
+}
+
+// ---- what others say ----
+
+void Liveness::heard(int rank, const Beat& beat, const SharedWork& shared, Clock::time_point at) {
+  const std::lock_guard lock(mutex_);
+  peers_[to_index(rank)] = {at, beat, shared};
+}
+
+Beat::State Liveness::state_of(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return peers_[to_index(rank)].beat.state;
+}
+
+Clock::time_point Liveness::last_heard(int rank) const {
+  const std::lock_guard lock(mutex_);
+  return peers_[to_index(rank)].heard;
+}
+
+void Liveness::awake(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  const Clock::duration gap = now - awake_;
+  awake_ = now;
+  if (gap <= 4 * period_) return;
   stuck_since_ += gap;
   for (Peer& peer : peers_) peer.heard += gap;
 }
 
-std::optional<std::string> Liveness::silent(Clock::time_point now) const {
-  std::vector<int> silent;
-  Clock::duration silence{};
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    const Peer& peer = peers_[r];
-    if (static_cast<int>(r) == rank_ || peer.report.left || now - peer.heard <= limit_) continue;
-    silent.push_back(static_cast<int>(r));
-    silence = std::max(silence, now - peer.heard);
-  }
-  if (silent.empty()) return std::nullopt;
-  return fmt::format("{} gave no sign of life for {} (timeout {}): stopped, dead or cut off",
-                     list_ranks(silent), format_time(seconds(silence)),
-                     format_time(seconds(timeout_)));
+// ---- the verdicts ----
+
+bool Liveness::is_member(int rank) const {
+  return std::find(purpose_.members.begin(), purpose_.members.end(), rank) !=
+         purpose_.members.end();
 }
 
-/// If it could name a culprit, it would have done so by now.
-bool Liveness::waits_elsewhere(const Report& report) const {
-  return report.stalled && *report.stalled < timeout_ / 20 * 19;
+/// It has come as far as this rank: into the same collective, or beyond it.
+bool Liveness::is_here(int rank) const {
+  return peers_[to_index(rank)].shared.begun >= shared_[to_index(rank)].begun;
 }
 
 bool Liveness::is_busy(int rank, Clock::time_point now) const {
-  const Peer& peer = peers_[to_index(rank)];
-  if (!peer.report.busy || peer.report.left) return false;
-  return !peer.report.busy->left || now - peer.heard < *peer.report.busy->left;
+  const auto& [heard, beat, shared] = peers_[to_index(rank)];
+  return beat.busy_ns >= 0 && beat.state == Beat::State::taking_part &&
+         (beat.busy_ns == Beat::kEndless || now - heard < nanoseconds(beat.busy_ns));
 }
 
-/// The busy rank that `rank` is held up by, itself or another. Each rank hears every other, so one
-/// step is enough, and no circle of ranks can excuse itself.
-int Liveness::busy_behind(int rank, Clock::time_point now) const {
-  if (is_busy(rank, now)) return rank;
-  const int other = peers_[to_index(rank)].report.held_by;
-  return other != Report::kNobody && is_busy(other, now) ? other : Report::kNobody;
+/// What two ranks have begun together, up to the one that has come less far, was the same, or they
+/// run different programs.
+bool Liveness::runs_other(int rank) const {
+  const SharedWork &mine = shared_[to_index(rank)], &theirs = peers_[to_index(rank)].shared;
+  const std::uint64_t both = std::min(mine.begun, theirs.begun);
+  if (std::max(mine.begun, theirs.begun) - both >= SharedWork::kKept) return false;
+  const std::uint64_t a = mine.marks[both % SharedWork::kKept];
+  const std::uint64_t b = theirs.marks[both % SharedWork::kKept];
+  const bool comparing = a == SharedWork::kComparing || b == SharedWork::kComparing;
+  return comparing ? ((a ^ b) & 1) != 0 : a != b;
 }
 
-std::string Liveness::late(const std::vector<int>& ranks, const std::string& waited) const {
-  std::string text = fmt::format(
-      "{} {} late: alive, but has not submitted this operation after {} (timeout {})",
-      list_ranks(ranks), ranks.size() > 1 ? "are" : "is", waited, format_time(seconds(timeout_)));
-  for (const int r : ranks) {
-    const auto& busy = peers_[to_index(r)].report.busy;
-    if (busy)
-      text += fmt::format("; rank {} is busy for longer than it asked for: {}", r, busy->what);
-  }
-  return text;
+std::optional<std::string> Liveness::silent(Clock::time_point now) const {
+  const std::lock_guard lock(mutex_);
+  return silent_ranks(now);
 }
 
-void Liveness::note_busy_peers(const Waiting& in, Clock::time_point now) {
-  for (const int r : in.members) {
-    if (r == rank_) continue;
-    const Report& peer = peers_[to_index(r)].report;
-    const std::uint64_t wanted = in.begun[to_index(r)];
-    const int busy = busy_behind(r, now);
-    if (busy == Report::kNobody || (peer.submitted >= wanted && peer.begun >= wanted)) continue;
-    stuck_since_ = now;
-    held_by_ = busy;
-  }
-}
-
-/// `begun`: the collectives shared with it, up to the one in which this rank is stuck.
-Liveness::PeerState Liveness::state_of(int rank, std::uint64_t begun, Clock::duration stuck) const {
-  const Report& peer = peers_[to_index(rank)].report;
-  if (peer.submitted >= begun && peer.begun >= begun) return PeerState::here;
-  if (peer.left) return PeerState::left;
-  if (peer.submitted < begun)
-    return waits_elsewhere(peer) && stuck <= 2 * limit_ ? PeerState::held_up : PeerState::late;
-  // Without a collective that it is in, it is about to begin this one.
-  return !peer.stalled || waits_elsewhere(peer) ? PeerState::held_up : PeerState::in_earlier_one;
-}
-
-std::vector<int> Liveness::members_that_are(PeerState state, const Waiting& in,
-                                            Clock::duration stuck) const {
+std::optional<std::string> Liveness::silent_ranks(Clock::time_point now) const {
   std::vector<int> ranks;
-  for (const int r : in.members)
-    if (r != rank_ && state_of(r, in.begun[to_index(r)], stuck) == state) ranks.push_back(r);
-  return ranks;
+  Clock::duration silence{};
+  for (int r = 0; r < size(); ++r) {
+    const Peer& peer = peers_[to_index(r)];
+    if (r == rank_ || peer.beat.state != Beat::State::taking_part || now - peer.heard <= limit_)
+      continue;
+    ranks.push_back(r);
+    silence = std::max(silence, now - peer.heard);
+  }
+  if (ranks.empty()) return std::nullopt;
+  return fmt::format("{} gave no sign of life for {} (timeout {}): stopped, dead or cut off",
+                     list_ranks(ranks), time_text(silence), time_text(timeout_));
 }
 
-std::optional<std::string> Liveness::diagnose(const Waiting& in, Clock::time_point now) const {
-  const Clock::duration stuck = now - stuck_since_;
-  const auto those = [&](PeerState state) { return members_that_are(state, in, stuck); };
-  if (const auto left = those(PeerState::left); !left.empty())
+std::optional<std::string> Liveness::judge(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  if (!inside_) return std::nullopt;
+  std::vector<int> left;
+  bool busy = false;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    if (runs_other(r))
+      return different_operations(fmt::format("rank {} and rank {} began different ones", rank_, r),
+                                  rank_, prints_, r, peers_[to_index(r)].beat.prints);
+    const bool comes = is_member(r) && is_here(r);
+    if (is_member(r) && !comes && peers_[to_index(r)].beat.state != Beat::State::taking_part)
+      left.push_back(r);
+    busy = busy || (!comes && is_busy(r, now));
+  }
+  if (!left.empty())
     return fmt::format("{} left the job without taking part; see what it printed",
                        list_ranks(left));
-  if (auto silent_ranks = silent(now)) return silent_ranks;
+  if (auto ranks = silent_ranks(now)) return ranks;
+  if (busy) stuck_since_ = now;
+  return late_ranks(now - stuck_since_);
+}
+
+std::optional<std::string> Liveness::late_ranks(Clock::duration stuck) const {
   if (stuck <= limit_) return std::nullopt;
-  const std::string waited = format_time(seconds(stuck));
-  const std::string timeout = format_time(seconds(timeout_));
-  if (const auto ranks = those(PeerState::late); !ranks.empty()) return late(ranks, waited);
-  if (!those(PeerState::held_up).empty()) return std::nullopt;
-  if (const auto ranks = those(PeerState::in_earlier_one); !ranks.empty())
-    return fmt::format(
-        "{} submitted this operation but {} stuck in an earlier one after {} (timeout {}): the "
-        "ranks use their groups in different orders, or run different operations (turn checked "
-        "mode on)",
-        list_ranks(ranks), ranks.size() > 1 ? "are" : "is", waited, timeout);
+  std::vector<int> ranks;
+  bool excused = false;
+  std::string why;
+  for (const int r : purpose_.members) {
+    if (r == rank_ || is_here(r)) continue;
+    const auto& [heard, beat, shared] = peers_[to_index(r)];
+    const bool submitted = shared.submitted >= shared_[to_index(r)].begun;
+    if ((beat.inside != 0 || submitted) && stuck <= 2 * limit_) {
+      excused = true;
+      continue;
+    }
+    ranks.push_back(r);
+    if (beat.busy_ns >= 0)
+      why += fmt::format("; rank {} is busy for longer than it asked for: {}", r,
+                         beat.busy_what.data());
+    if (beat.inside != 0)
+      why += fmt::format(
+          "; rank {} is inside {}: ranks that use their groups in different orders wait for each "
+          "other (turn checked mode on)",
+          r, beat.prints.last.describe());
+  }
+  if (!ranks.empty())
+    return fmt::format("{} {} late: alive, but {} not begun this operation after {} (timeout {}){}",
+                       list_ranks(ranks), ranks.size() > 1 ? "are" : "is",
+                       ranks.size() > 1 ? "have" : "has", time_text(stuck), time_text(timeout_),
+                       why);
+  if (excused) return std::nullopt;
   return fmt::format(
-      "no message arrived for {} (timeout {}) though every rank takes part: the "
-      "ranks run different operations here (turn checked mode on) or use their groups in "
-      "different orders, or the network is stuck",
-      waited, timeout);
+      "no message arrived for {} (timeout {}) though every rank takes part: the ranks run "
+      "different operations here (turn checked mode on), or the network is stuck",
+      time_text(stuck), time_text(timeout_));
 }
 
 }  // namespace linerate::comm

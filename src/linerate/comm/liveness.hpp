@@ -1,101 +1,139 @@
-// Who is to blame when a collective does not move on. Fed with what peers last said of themselves;
-// asks no clock.
+// Signs of life that ranks exchange next to the collectives, and what they tell of a rank that a
+// collective waits for. How they travel is the transport's business.
+//
+// The algorithm works as follows. In a ring every rank waits for a neighbour, so a missing message
+// does not tell who is missing. Each rank therefore says once a period how many of the collectives
+// that it shares with the receiver it has submitted and begun, with a hash of what they were. Ranks
+// agree on the order of the collectives that they share, whatever the group. So the n-th of one is
+// the n-th of the other, and a count below the own one means that the other has not come yet. A
+// rank that waits inside a collective has three verdicts on another: it left, it is silent, or it
+// is late. Two ranks whose hashes differ at the same count run different operations.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "linerate/comm/channel.hpp"
 #include "linerate/comm/fingerprint.hpp"
+#include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::comm {
 
 using Clock = std::chrono::steady_clock;
 
-/// Communicator::busy of a peer, as it last said.
-struct BusyReport {
-  std::string what;
-  std::optional<Clock::duration> left{};  // absent: without an end; may be over
+/// What a rank says of itself to all others. Plain bytes, so that it travels as it is.
+struct Beat {
+  /// `left`: no further operation from this rank. `done`: it also exits, and well.
+  enum class State : std::int32_t { taking_part, left, done, failed };
+  static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
+
+  State state = State::taking_part;
+  std::int32_t inside = 0;    // it waits in a collective
+  std::int64_t busy_ns = -1;  // how long it is still busy (Communicator::busy); -1: it is not
+  std::array<char, 64> busy_what{};
+  Begun prints{};  // what it runs
 };
 
-/// What a peer says of itself. Its counts are of the collectives that it and this rank both take
-/// part in: ranks agree on their order, so the n-th of one is the n-th of the other, and what a
-/// peer does in groups without this rank moves nothing.
-struct Report {
-  std::uint64_t submitted = 0;
-  std::uint64_t begun = 0;
-  bool left = false;                         // it takes part in nothing more
-  std::optional<Clock::duration> stalled{};  // inside a collective: since its last message
-  std::optional<BusyReport> busy{};
-  int held_by = kNobody;  // inside a collective: the busy rank that it waits for
-  Begun begun_prints{};   // what it runs
-  static constexpr int kNobody = -1;
+/// What a rank says of the collectives that it shares with the receiver. Plain bytes too.
+struct SharedWork {
+  static constexpr std::size_t kKept = 4;
+  std::uint64_t submitted = 0, begun = 0;
+  /// [n % kKept]: a hash of the first n of them. The lowest bit says that the n-th is compared
+  /// first (checked mode); kComparing that its comparison is not over.
+  std::array<std::uint64_t, kKept> marks{kHashStart & ~std::uint64_t{1}};
+  static constexpr std::uint64_t kComparing = 1;
 };
 
+/// One rank's signs of life: what it says of itself, and what it has heard of the others. Any
+/// thread may call it.
 class Liveness {
  public:
   /// `timeout`: a rank silent or late for this long fails the collective. Judged at 85 % of it, so
   /// that every survivor has the verdict, and has said it, when the time is over.
   Liveness(int rank, int size, Clock::duration timeout, Clock::time_point now);
 
-  void heard(int rank, const Report& report, Clock::time_point now);
-  /// What it said last, and when.
-  const Report& report(int rank) const { return peers_[to_index(rank)].report; }
-  Clock::time_point last_heard(int rank) const { return peers_[to_index(rank)].heard; }
-  void stuck_since(Clock::time_point since) {
-    stuck_since_ = since;
-    held_by_ = Report::kNobody;
-  }
-  /// This process itself was stopped for a while: no peer is to blame for that time.
-  void forgive(Clock::duration gap);
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(peers_.size()); }
+  Clock::duration timeout() const { return timeout_; }
+  Clock::duration limit() const { return limit_; }
+  /// How often a rank should give a sign of life.
+  Clock::duration period() const { return period_; }
 
-  /// A collective of `members` in which this rank waits; begun[r] counts the collectives shared
-  /// with rank r that this rank has begun, this one included.
-  struct Waiting {
-    std::span<const int> members;
-    std::span<const std::uint64_t> begun;
-  };
-  /// While a member is busy, or waits for a busy rank, nobody is to blame: the time of being stuck
-  /// begins anew when it is no longer busy.
-  void note_busy_peers(const Waiting& in, Clock::time_point now);
-  /// Who is at fault, and how: "rank 2 gave no sign of life for 4.50 s (timeout 5.00 s): ...";
-  /// nothing while all may still be well. A member that is not here yet because it waits for others
-  /// in another group is not to blame: whoever waits there with it judges better. That holds as
-  /// long as it has not been stuck itself for 95 % of the timeout (then no rank would judge: a
-  /// circle), and, while it has not even submitted this collective, for twice the limit.
-  std::optional<std::string> diagnose(const Waiting& in, Clock::time_point now) const;
+  // What this rank does.
+  void submitted(std::span<const int> members);
+  /// It waits inside this collective from now on, until end().
+  void begin(const Purpose& purpose, Clock::time_point now);
+  /// The comparison before it is over; if `alike` is false all members refuse the collective.
+  void compared(bool alike);
+  void moved(Clock::time_point now);
+  void end();
+  void set_state(Beat::State state);
+  void set_busy(std::optional<BusyNote> note);
+  /// How long it has been waiting since the last message; nothing outside of collectives.
+  std::optional<Clock::duration> stuck(Clock::time_point now) const;
 
+  // What it says of itself. A reader takes beat() first: whoever left has submitted before.
+  Beat beat(Clock::time_point now) const;
+  SharedWork shared_with(int rank) const;
+  /// Collectives with `rank`, and a hash of what they were: they tell messages apart.
+  std::uint64_t begun(int rank) const;
+  std::uint64_t history(int rank) const;
+
+  // What others say.
+  /// `at`: when the other was alive, at the latest.
+  void heard(int rank, const Beat& beat, const SharedWork& shared, Clock::time_point at);
+  Beat::State state_of(int rank) const;
+  Clock::time_point last_heard(int rank) const;
+  /// To be called once a period. Silence while this process slept through several periods says
+  /// nothing about the others: it was stopped itself, or starved together with them.
+  void awake(Clock::time_point now);
+
+  /// What the collective fails with in which this rank waits: "rank 2 gave no sign of life for
+  /// 4.50 s (timeout 5.00 s): ..."; nothing while all may still be well.
+  ///
+  /// A rank is late if it is not here when the limit is over. There are two excuses. While any rank
+  /// that is not here is busy, no rank is late, and then the time begins anew. A rank that waits in
+  /// another collective has twice the limit: whoever waits there with it names the rank at fault,
+  /// unless ranks wait for each other in a circle.
+  std::optional<std::string> judge(Clock::time_point now);
   /// Which ranks should give signs of life and do not; nothing while all may still be well.
   std::optional<std::string> silent(Clock::time_point now) const;
-
-  Clock::duration limit() const { return limit_; }
-  Clock::time_point stuck_since() const { return stuck_since_; }
-  /// The busy rank that note_busy_peers() found since stuck_since() was set; Report::kNobody.
-  int held_by() const { return held_by_; }
 
  private:
   struct Peer {
     Clock::time_point heard;  // when it last gave a sign of life
-    Report report{};
+    Beat beat{};
+    SharedWork shared{};
   };
-  enum class PeerState { here, left, late, held_up, in_earlier_one };
-  PeerState state_of(int rank, std::uint64_t begun, Clock::duration stuck) const;
-  /// The other members in that state.
-  std::vector<int> members_that_are(PeerState state, const Waiting& in,
-                                    Clock::duration stuck) const;
-  bool waits_elsewhere(const Report& report) const;
+  void mark(int rank, std::uint64_t value);
+  bool is_member(int rank) const;
+  bool is_here(int rank) const;
   bool is_busy(int rank, Clock::time_point now) const;
-  int busy_behind(int rank, Clock::time_point now) const;
-  std::string late(const std::vector<int>& ranks, const std::string& waited) const;
+  bool runs_other(int rank) const;
+  std::optional<std::string> silent_ranks(Clock::time_point now) const;
+  std::optional<std::string> late_ranks(Clock::duration stuck) const;
 
-  int rank_;
-  Clock::duration timeout_, limit_;
-  Clock::time_point stuck_since_;
-  int held_by_ = Report::kNobody;
+  const int rank_;
+  const Clock::duration timeout_, limit_, period_;
+  std::vector<std::atomic<std::uint64_t>> submitted_;  // by rank
+  mutable std::mutex mutex_;                           // of everything below
+  std::vector<SharedWork> shared_;                     // by rank; without `submitted`
+  std::vector<std::uint64_t> history_;                 // by rank
+  Beat::State state_ = Beat::State::taking_part;
+  std::optional<BusyNote> busy_;
+  Begun prints_;
+  Purpose purpose_;  // while inside_
+  bool inside_ = false;
+  Clock::time_point stuck_since_, awake_;
   std::vector<Peer> peers_;
 };
 

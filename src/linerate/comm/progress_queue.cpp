@@ -295,8 +295,9 @@ void ProgressQueue::execute(Request& request) {
   Channel& channel = channel_of(group);
   const Traffic before = transport_->traffic();
   try {
-    transport_->begin({group.members, &request.fingerprint});
-    if (request.checked && channel.size() > 1) {
+    const bool compares = request.checked && channel.size() > 1;
+    transport_->begin({group.members, &request.fingerprint, compares});
+    if (compares) {
       compare_fingerprints(channel, request);
       times.start_ns = steady_ns();
     }
@@ -326,7 +327,6 @@ void ProgressQueue::execute(Request& request) {
 void ProgressQueue::compare_fingerprints(Channel& channel, const Request& request) {
   const std::vector<int>& members = request.group->members;
   const int rank = channel.rank();
-  transport_->set_comparing(true);
   std::vector<Fingerprint> prints(members.size());
   std::vector<Transfer> sends(prints.size()), receives(prints.size());
   for (int step = 1; step < channel.size(); ++step) {
@@ -344,10 +344,10 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Request& reques
     wait(channel, sends[i]);
   }
   if (const auto mismatch = find_mismatch(prints, members)) {
-    transport_->take_back();
+    transport_->compared(false);
     throw CommError(*mismatch);
   }
-  transport_->set_comparing(false);
+  transport_->compared(true);
 }
 
 void ProgressQueue::run_schedule(Channel& channel, const Request& request) {

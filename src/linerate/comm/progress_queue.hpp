@@ -13,11 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/comm/group_channel.hpp"
 #include "linerate/comm/schedule/chunk_pool.hpp"
+#include "linerate/comm/transport.hpp"
 
 namespace linerate::comm {
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/comm/progress_queue.hpp"
+#include "linerate/comm/transport.hpp"
 
 namespace linerate::comm {
 

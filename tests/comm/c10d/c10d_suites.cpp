@@ -98,7 +98,8 @@ struct SlowGroup : C10dGroup {
 /// What this rank submits after its own abort() must not run, although nobody has heard of it yet.
 TEST(C10dEndings, AnAbortCountsOnItsOwnRankFromTheCallOn) {
   SlowGroup group;
-  StoreBeats beats(group, std::chrono::seconds(60), std::chrono::seconds(60), [] {});
+  const auto life = std::make_shared<Liveness>(0, 1, std::chrono::seconds(60), Clock::now());
+  StoreBeats beats(group, life, std::chrono::seconds(60), [] {});
   EXPECT_EQ(beats.failure(), std::nullopt);
   beats.end_run("weights.bin is truncated");
   EXPECT_EQ(beats.failure(), "weights.bin is truncated");

@@ -9,14 +9,18 @@
 #include "linerate/core/text.hpp"
 
 namespace linerate::comm {
+namespace {
+
+constexpr int kTagBits = 31;  // of an int
+
+}  // namespace
 
 C10dChannel::C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout,
                          Clock::duration start)
-    : group_(std::move(group)),
-      rank_(group_->rank()),
-      size_(group_->size()),
-      turns_(size_),
-      beats_(*group_, timeout, start, [this] { abort_messages(); }) {
+    : Transport(std::make_shared<Liveness>(group->rank(), group->size(), timeout, Clock::now()),
+                kTagBits),
+      group_(std::move(group)),
+      beats_(*group_, life_, start, [this] { abort_messages(); }) {
   for (Waiter* waiter : {&sends_, &receives_})
     waiter->thread = std::thread([this, waiter] { wait_in_order(*waiter); });
 }
@@ -31,30 +35,16 @@ C10dChannel::~C10dChannel() {
   for (Waiter* waiter : {&sends_, &receives_}) waiter->thread.join();
 }
 
-int C10dChannel::tag(int peer) {
-  return static_cast<int>(comparing_ ? tag_.comparison(turns_.begun(peer))
-                                     : tag_.payload(turns_.history(peer), purpose_.print->call));
-}
-
 void C10dChannel::begin(const Purpose& purpose) {
-  purpose_ = purpose;
-  comparing_ = false;
-  turns_.begin(purpose_.members, purpose_.print->kind());
-  beats_.begin(purpose_, turns_);
+  Transport::begin(purpose);
   if (const auto reason = beats_.failure()) fail(*reason);
-}
-
-void C10dChannel::take_back() {
-  turns_.take_back(purpose_.members);
-  beats_.take_back(turns_);
 }
 
 void C10dChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
-  if (comparing_) beats_.compares();
+  count_sent(bytes);
   try {
-    post(group_->send(peer, data, bytes, tag(peer)), peer, transfer, true);
+    post(group_->send(peer, data, bytes, static_cast<int>(tag(peer))), peer, transfer, true);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -65,9 +55,9 @@ void C10dChannel::send(int peer, const void* data, std::size_t bytes, Transfer& 
 
 void C10dChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
+  count_received(bytes);
   try {
-    post(group_->receive(peer, data, bytes, tag(peer)), peer, transfer, false);
+    post(group_->receive(peer, data, bytes, static_cast<int>(tag(peer))), peer, transfer, false);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -165,7 +155,7 @@ void C10dChannel::wait_some() {
     });
   }
   collect();
-  beats_.moved();
+  moved();
 }
 
 /// Nothing but this transfer lets the schedule go on.
@@ -184,7 +174,7 @@ void C10dChannel::wait_for(const Transfer& transfer) {
     }
     wait_here(*own);
     collect();
-    beats_.moved();
+    moved();
   }
 }
 
@@ -212,11 +202,7 @@ void C10dChannel::abandon() {
 void C10dChannel::fail(const std::string& reason) {
   const std::string counted = beats_.ended_by(reason);
   abandon();
-  throw CommError(fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), counted));
-}
-
-void C10dChannel::fail_with(int peer, const std::string& seen) {
-  fail(beats_.different_operations(seen, peer));
+  throw_failure(counted);
 }
 
 void C10dChannel::give_up(const std::string& reason) {

@@ -13,9 +13,7 @@
 
 #include "linerate/comm/c10d/process_group.hpp"
 #include "linerate/comm/c10d/store_beats.hpp"
-#include "linerate/comm/channel.hpp"
-#include "linerate/comm/message_tag.hpp"
-#include "linerate/comm/turns.hpp"
+#include "linerate/comm/transport.hpp"
 
 namespace linerate::comm {
 
@@ -28,8 +26,6 @@ class C10dChannel final : public Transport {
   C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout, Clock::duration start);
   ~C10dChannel() override;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
   std::string name() const override { return group_->backend(); }
   /// A message wakes three threads; smaller ones cost more than the caches that they fit into save.
   std::size_t chunk_bytes() const override { return std::size_t{4} << 20; }
@@ -43,17 +39,10 @@ class C10dChannel final : public Transport {
   bool can_read_peers() const override { return false; }
   bool read(int, std::uint64_t, void*, std::size_t) override { return false; }
   [[noreturn]] void fail(const std::string& reason) override;
-  [[noreturn]] void fail_with(int peer, const std::string& seen) override;
 
-  void submitted(std::span<const int> members) override { beats_.submitted(members); }
   void abort(const std::string& reason) override { beats_.end_run(reason); }
-  void set_busy(std::optional<BusyNote> note) override { beats_.set_busy(std::move(note)); }
   void begin(const Purpose& purpose) override;
-  void end() override { beats_.end(); }
   void give_up(const std::string& reason) override;
-  void take_back() override;
-  std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
-  void service() override {}
   void leave() override { beats_.leave(); }
 
  private:
@@ -72,7 +61,6 @@ class C10dChannel final : public Transport {
     std::thread thread{};
   };
 
-  int tag(int peer);
   void post(std::unique_ptr<C10dMessage> message, int peer, Transfer& transfer, bool sends);
   bool collect();
   void hand_over();
@@ -83,10 +71,6 @@ class C10dChannel final : public Transport {
   void abandon();
 
   std::unique_ptr<C10dGroup> group_;
-  const int rank_, size_;
-  Turns turns_;
-  const MessageTag tag_{31};
-  Purpose purpose_;
   std::mutex mutex_;  // of the messages
   std::condition_variable posted_more_, finished_more_;
   std::list<Posted> posted_;

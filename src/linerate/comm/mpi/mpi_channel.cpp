@@ -31,9 +31,9 @@ constexpr Clock::duration kShortestNap = microseconds(20);
 constexpr Clock::duration kLongestNap = microseconds(500);
 // Between collectives: first look again after kFirstIdle, doubling to the period of the beats.
 constexpr Clock::duration kFirstIdle = milliseconds(1);
-// Inside a collective: a rank that has waited for this long looks for messages that meet no
-// receive, and again whenever the time has doubled, up to kLongestLook.
-constexpr Clock::duration kFirstLook = milliseconds(50), kLongestLook = milliseconds(1000);
+// Inside a collective: a rank that has waited for this long says at once how far it has come, so
+// that ranks that run different operations learn of it before a period is over.
+constexpr Clock::duration kSayStuck = milliseconds(50);
 
 /// Linux 6.12: how long this thread wants to run at a time. A short request is served earlier.
 void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
@@ -64,10 +64,11 @@ void prefer_this_thread() {
   static_cast<void>(done);
 }
 
-int ranks_of(MPI_Comm world) {
-  int size = 0;
+std::shared_ptr<Liveness> life_in(MPI_Comm world, Clock::duration timeout) {
+  int rank = 0, size = 0;
+  MPI_Comm_rank(world, &rank);
   MPI_Comm_size(world, &size);
-  return size;
+  return std::make_shared<Liveness>(rank, size, timeout, Clock::now());
 }
 
 /// 31 in Open MPI; MPI promises 15.
@@ -82,19 +83,14 @@ int tag_bits(MPI_Comm world) {
 }  // namespace
 
 MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
-    : claim_(std::move(claim)),
-      timeout_(timeout),
-      turns_(ranks_of(world)),
-      tag_(tag_bits(world)),
-      suspects_(to_index(ranks_of(world))),
+    : Transport(life_in(world, timeout), tag_bits(world)),
+      claim_(std::move(claim)),
       last_look_(Clock::now()),
       idle_(kFirstIdle) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_size(comm_, &size_);
   memory_ = PeerMemory::open(comm_);
-  beats_ = std::make_shared<MpiBeats>(comm_, timeout);
+  beats_ = std::make_shared<MpiBeats>(comm_, life_);
   set_parting([beats = beats_](bool succeeded) {
     const bool all_succeeded = beats->part(succeeded);
     if (all_succeeded) beats->close();
@@ -109,43 +105,32 @@ MpiChannel::~MpiChannel() {
   if (!failed && may_call_mpi()) MPI_Comm_free(&comm_);
 }
 
-int MpiChannel::tag(int peer) const {
-  return comparing_ ? static_cast<int>(tag_.comparison(turns_.begun(peer))) : payload_tag(peer);
-}
-
-int MpiChannel::payload_tag(int peer) const {
-  return static_cast<int>(tag_.payload(turns_.history(peer), purpose_.print->call));
-}
-
 void MpiChannel::begin(const Purpose& purpose) {
   prefer_this_thread();
-  purpose_ = purpose;
-  comparing_ = false;
   idle_ = kFirstIdle;
-  turns_.begin(purpose_.members, purpose_.print->kind());
-  beats_->begin(purpose_, Clock::now());
+  Transport::begin(purpose);
   hear_abort();
   if (beats_->failure()) fail(*beats_->failure());
 }
 
 void MpiChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  count_sent(bytes);
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({&transfer, bytes, peer, false});
-  posted(
-      MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(peer), comm_, &requests_.back()),
-      "MPI_Isend");
+  posted(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag(peer)),
+                   comm_, &requests_.back()),
+         "MPI_Isend");
 }
 
 void MpiChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
+  count_received(bytes);
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({&transfer, bytes, peer, true});
-  posted(
-      MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag(peer), comm_, &requests_.back()),
-      "MPI_Irecv");
+  posted(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag(peer)),
+                   comm_, &requests_.back()),
+         "MPI_Irecv");
 }
 
 /// What MPI refused is not under way; the rest is, and must be ended.
@@ -175,7 +160,8 @@ bool MpiChannel::test() {
     if (to_index(bytes) != pending.bytes || code != MPI_SUCCESS) mismatch = pending.peer;
   }
   keep_unfinished();
-  if (mismatch) fail_with(*mismatch, "a message of another size arrived than was expected");
+  if (mismatch)
+    fail(fmt::format("rank {} sent a message of another size than expected", *mismatch));
   if (code != MPI_SUCCESS) fail("MPI refuses a message");
   return true;
 }
@@ -194,26 +180,23 @@ void MpiChannel::keep_unfinished() {
 
 void MpiChannel::wait_some() {
   if (test()) {
-    beats_->liveness().stuck_since(Clock::now());
+    moved();
     return;
   }
   const Clock::time_point start = Clock::now();
-  Clock::duration look = kFirstLook, look_after = kFirstLook;
+  bool said = false;
   while (true) {
     const bool any = test();
     const Clock::time_point now = Clock::now();
     if (any) {
-      beats_->liveness().stuck_since(now);
+      moved();
       return;
     }
-    look_after_peers(now);
-    if (now - start >= look) {
-      if (look_for_strays(now)) {
-        beats_->liveness().stuck_since(now);
-        return;
-      }
-      look += std::exchange(look_after, std::min(2 * look_after, kLongestLook));
+    if (!said && now - start >= kSayStuck) {
+      said = true;
+      beats_->say_now();
     }
+    look_after_peers(now);
     if (now - start < kSpin) continue;
     std::this_thread::sleep_for(std::clamp((now - start) / 8, kShortestNap, kLongestNap));
   }
@@ -227,9 +210,8 @@ bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t b
     const PeerMemory::Outcome outcome = memory_->read(peer, address + at, to + at, n);
     if (outcome.denied) return false;
     if (outcome.problem) blame(*outcome.problem);
-    const Clock::time_point now = Clock::now();
-    beats_->liveness().stuck_since(now);
-    look_after_peers(now);
+    moved();
+    look_after_peers(Clock::now());
   }
   count_read(bytes);
   return true;
@@ -240,28 +222,13 @@ bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t b
 void MpiChannel::blame(const std::string& problem) {
   const Clock::time_point start = Clock::now();
   const Clock::duration patience =
-      std::max<Clock::duration>(3 * beats_->period(), milliseconds(100));
+      std::max<Clock::duration>(3 * life_->period(), milliseconds(100));
   while (!beats_->failure() && Clock::now() - start < patience) {
     hear_abort();
     serve_beats(Clock::now());
     std::this_thread::sleep_for(milliseconds(1));
   }
   fail(beats_->failure().value_or(problem));
-}
-
-/// The peer's next beat says what it runs, unless it has failed or died meanwhile.
-void MpiChannel::fail_with(int peer, const std::string& seen) {
-  const Clock::time_point start = Clock::now();
-  const Clock::duration patience = std::min<Clock::duration>(2 * beats_->period(), timeout_ / 10);
-  const Liveness& liveness = beats_->liveness();
-  while (liveness.last_heard(peer) <= start && !beats_->failure() &&
-         Clock::now() - start < patience) {
-    hear_abort();
-    serve_beats(Clock::now());
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  fail(different_operations(seen, rank_, beats_->prints(), peer,
-                            liveness.report(peer).begun_prints));
 }
 
 void MpiChannel::abort(const std::string& reason) {
@@ -283,65 +250,24 @@ void MpiChannel::serve_beats(Clock::time_point now) {
   try {
     beats_->service(now);
   } catch (const CommError& e) {
-    beats_->set_failure(fmt::format("rank {}: {}", rank_, e.what()));
+    beats_->set_failure(fmt::format("rank {}: {}", rank(), e.what()));
   }
 }
 
 /// Beats go on while this rank waits, and tell whom it waits for.
 void MpiChannel::look_after_peers(Clock::time_point now) {
-  if (now - last_look_ < beats_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
+  if (now - last_look_ < life_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
   hear_abort();
   last_look_ = now;
   serve_beats(now);
   if (beats_->failure()) fail(*beats_->failure());
-  const Liveness::Waiting waiting{purpose_.members, turns_.begun()};
-  beats_->liveness().note_busy_peers(waiting, now);
-  if (const auto reason = beats_->liveness().diagnose(waiting, now)) fail(*reason);
-}
-
-/// MPI keeps the order between two ranks. So if the first message of a rank that met no receive has
-/// another tag than the one awaited from it, the one awaited will never come; and if that rank has
-/// come no further than this one, the message is not for later either. The look itself may finish
-/// transfers (the awaited message, then the next): then this returns true and judges nothing.
-bool MpiChannel::look_for_strays(Clock::time_point now) {
-  for (const int peer : purpose_.members) {
-    int found = 0;
-    MPI_Status status;
-    if (peer == rank_) continue;
-    if (MPI_Iprobe(peer, MPI_ANY_TAG, comm_, &found, &status) != MPI_SUCCESS) return false;
-    if (test()) return true;
-    if (found == 0 || status.MPI_TAG == tag(peer)) continue;
-    if (comparing_ && status.MPI_TAG == payload_tag(peer)) continue;  // it has compared already
-    if (is_stray(peer, status.MPI_TAG, now))
-      fail_with(peer, MessageTag::stray(peer, static_cast<std::uint64_t>(status.MPI_TAG), rank_));
-  }
-  return false;
-}
-
-/// Judges a message that has met no receive. Three looks must see it while nothing moves: if MPI
-/// spreads a long message over several networks, its last piece may come after the head of the next
-/// message.
-bool MpiChannel::is_stray(int peer, int tag, Clock::time_point now) {
-  Suspect& suspect = suspects_[to_index(peer)];
-  const std::uint64_t turn = turns_.begun(peer);
-  const Clock::time_point moved = beats_->liveness().stuck_since();
-  if (suspect.tag != tag || suspect.turn != turn || suspect.moved != moved)
-    suspect = {tag, turn, moved, now, 0, 0};
-  const bool awaited = std::any_of(pending_.begin(), pending_.end(),
-                                   [&](const Pending& p) { return p.receiving && p.peer == peer; });
-  if (++suspect.looks >= 3 && awaited) return true;
-  // Was the peer in this collective, or one before, when it sent it? Its beats tell; one may have
-  // been on its way before the message was, so two must say it.
-  const Liveness& liveness = beats_->liveness();
-  if (liveness.report(peer).begun > turn || liveness.last_heard(peer) <= suspect.seen) return false;
-  suspect.seen = now;
-  return ++suspect.beats >= 2;
+  if (const auto reason = life_->judge(now)) fail(*reason);
 }
 
 void MpiChannel::service() {
   hear_abort();
   serve_beats(Clock::now());
-  idle_ = std::min<Clock::duration>(2 * idle_, beats_->period());
+  idle_ = std::min<Clock::duration>(2 * idle_, life_->period());
 }
 
 /// When this returns, MPI uses none of the memory that was posted. A receive that no message has
@@ -350,7 +276,7 @@ void MpiChannel::service() {
 /// grace this process calls MPI no more, so that its memory is safe.
 void MpiChannel::abandon() {
   const Clock::duration grace =
-      std::clamp<Clock::duration>(timeout_ / 20, milliseconds(20), milliseconds(500));
+      std::clamp<Clock::duration>(life_->timeout() / 20, milliseconds(20), milliseconds(500));
   for (std::size_t i = 0; i < requests_.size(); ++i)
     if (pending_[i].receiving) MPI_Cancel(&requests_[i]);
   const Clock::time_point start = Clock::now();
@@ -374,8 +300,7 @@ void MpiChannel::fail(const std::string& reason) {
   beats_->set_failure(reason);
   serve_beats(Clock::now());  // peers that hear of it give back what they hold of this rank's
   abandon();
-  throw CommError(
-      fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), *beats_->failure()));
+  throw_failure(*beats_->failure());
 }
 
 /// The schedule's own memory is gone already, so there is no grace.
@@ -388,7 +313,7 @@ void MpiChannel::give_up(const std::string& reason) {
 }
 
 void MpiChannel::leave() {
-  beats_->set_state(MpiBeats::State::left);
+  beats_->set_state(Beat::State::left);
   serve_beats(Clock::now());
 }
 

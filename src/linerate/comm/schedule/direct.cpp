@@ -1,5 +1,7 @@
 #include "linerate/comm/schedule/direct.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -207,7 +209,8 @@ class Direct {
     wait(channel_, p.places_received);
     if (p.theirs.part_bytes != own_.bytes ||
         p.theirs.whole_bytes != job_.blocks[index(other)].bytes)
-      channel_.fail_with(other, "an array of another size was announced than is expected");
+      channel_.fail(
+          fmt::format("rank {} announced an array of another size than is expected", other));
   }
 
   /// Learns where `other` has what it adds to this rank's block; of no use if reading is denied.

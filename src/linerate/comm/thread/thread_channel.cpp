@@ -8,8 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "linerate/comm/message_tag.hpp"
-#include "linerate/comm/turns.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
@@ -68,17 +66,11 @@ struct ThreadWorld::Mailbox {
   std::list<Envelope> arrived;
   std::vector<int> copying;     // per sender: messages being copied out of its memory right now
   std::vector<Transfer*> sent;  // this rank's sends that their receivers have copied
-  // For each other rank: this one's collectives with it (Transport).
-  std::vector<std::atomic<std::uint64_t>> submitted, begun;
-  std::atomic<Clock::rep> stuck_since{kNotInside};  // the last message of the collective inside
-  std::atomic<bool> left{false};
-  std::atomic<int> held_by{Report::kNobody};
-  std::optional<BusyNote> busy;  // under the mutex
-  Begun prints;                  // likewise: what its rank runs
+  const std::shared_ptr<Liveness> life;  // of its rank: the others read it
 
-  static constexpr Clock::rep kNotInside = -1;
-  explicit Mailbox(int ranks)
-      : copying(to_index(ranks)), submitted(to_index(ranks)), begun(to_index(ranks)) {}
+  Mailbox(int rank, int ranks, Clock::duration timeout)
+      : copying(to_index(ranks)),
+        life(std::make_shared<Liveness>(rank, ranks, timeout, Clock::now())) {}
 };
 
 ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_bytes,
@@ -88,7 +80,7 @@ ThreadWorld::ThreadWorld(int size, Clock::duration timeout, std::size_t chunk_by
       latency_bytes_(latency_bytes),
       reads_peers_(reads_peers),
       reads_left_(to_index(size), std::numeric_limits<std::int64_t>::max()) {
-  for (int r = 0; r < size; ++r) boxes_.push_back(std::make_unique<Mailbox>(size));
+  for (int r = 0; r < size; ++r) boxes_.push_back(std::make_unique<Mailbox>(r, size, timeout));
 }
 
 ThreadWorld::~ThreadWorld() = default;
@@ -116,14 +108,12 @@ void ThreadWorld::wake_all() {
 class ThreadChannel final : public Transport {
  public:
   ThreadChannel(ThreadWorld& world, int rank)
-      : world_(world),
+      : Transport(world.boxes_[to_index(rank)]->life, kTagBits),
+        world_(world),
         keep_(world.weak_from_this().lock()),
         rank_(rank),
-        own_(box(rank)),
-        turns_(static_cast<int>(world.boxes_.size())) {}
+        own_(box(rank)) {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(world_.boxes_.size()); }
   std::string name() const override { return "thread"; }
   std::size_t chunk_bytes() const override { return world_.chunk_bytes_; }
   std::size_t latency_bytes() const override { return world_.latency_bytes_; }
@@ -141,54 +131,29 @@ class ThreadChannel final : public Transport {
     return true;
   }
   [[noreturn]] void fail(const std::string& reason) override;
-  [[noreturn]] void fail_with(int peer, const std::string& seen) override;
 
-  void submitted(std::span<const int> members) override {
-    for (const int r : members) {
-      auto& count = own_.submitted[to_index(r)];
-      count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    }
-  }
   void abort(const std::string& reason) override { world_.fail(reason); }
-  void set_busy(std::optional<BusyNote> note) override {
-    const std::lock_guard lock(own_.mutex);
-    own_.busy = std::move(note);
-  }
-  void begin(const Purpose& purpose) override;
-  void end() override {
-    own_.stuck_since.store(ThreadWorld::Mailbox::kNotInside, std::memory_order_relaxed);
+  void begin(const Purpose& purpose) override {
+    Transport::begin(purpose);
+    if (const auto reason = world_.failure()) fail(*reason);
   }
   void give_up(const std::string& reason) override {
     world_.fail(reason);
     abandon();
   }
-  void take_back() override { turns_.take_back(purpose_.members); }
-  std::chrono::nanoseconds idle_period() const override { return std::chrono::hours(1); }
-  void service() override {}
   void leave() override {
-    own_.left = true;
+    life_->set_state(Beat::State::left);
     world_.wake_all();
   }
 
  private:
-  struct Stray {
-    int from;
-    std::string seen;
-  };
   struct Match {
     Envelope envelope;
     Posted into;
   };
 
   ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[to_index(rank)]; }
-  static constexpr MessageTag kTag{62};
-  std::uint64_t tag(int peer) const;
-  std::uint64_t payload_tag(int peer) const;
-  void moved() {
-    stuck_since_ = Clock::now();
-    own_.held_by = Report::kNobody;
-    own_.stuck_since.store(stuck_since_.time_since_epoch().count(), std::memory_order_relaxed);
-  }
+  static constexpr int kTagBits = 62;
   bool take_arrived();
   std::vector<Match> take_matches();
   bool collect_sent();
@@ -197,16 +162,12 @@ class ThreadChannel final : public Transport {
   void copy(const Match& match);
   void give_back(const Envelope& envelope);
   std::optional<std::string> judge();
-  std::optional<Stray> find_stray();
   void abandon();
 
   ThreadWorld& world_;
   std::shared_ptr<ThreadWorld> keep_;
   int rank_;
   ThreadWorld::Mailbox& own_;
-  Purpose purpose_;
-  Turns turns_;
-  Clock::time_point stuck_since_;
   std::list<Posted> posted_;
   bool sent_at_once_ = false;  // since the last look: nobody will wake this rank for it
 };
@@ -215,47 +176,8 @@ std::unique_ptr<Transport> ThreadWorld::channel(int rank) {
   return std::make_unique<ThreadChannel>(*this, rank);
 }
 
-void ThreadChannel::begin(const Purpose& purpose) {
-  purpose_ = purpose;
-  comparing_ = false;
-  moved();
-  turns_.begin(purpose_.members, purpose_.print->kind());
-  {
-    const std::lock_guard lock(own_.mutex);
-    own_.prints.add(*purpose_.print);
-  }
-  for (const int r : purpose_.members)
-    own_.begun[to_index(r)].store(turns_.begun(r), std::memory_order_release);
-  if (const auto reason = world_.failure()) fail(*reason);
-}
-
-std::uint64_t ThreadChannel::tag(int peer) const {
-  return comparing_ ? kTag.comparison(turns_.begun(peer)) : payload_tag(peer);
-}
-
-std::uint64_t ThreadChannel::payload_tag(int peer) const {
-  return kTag.payload(turns_.history(peer), purpose_.print->call);
-}
-
-/// A message that will never meet a receive. Ranks send in order, so it is one of a rank whose
-/// awaited message is another, or of a rank that has come no further than this one.
-std::optional<ThreadChannel::Stray> ThreadChannel::find_stray() {
-  const std::lock_guard lock(own_.mutex);
-  for (const int r : purpose_.members) {
-    const auto first = std::find_if(own_.arrived.begin(), own_.arrived.end(),
-                                    [&](const Envelope& e) { return e.from == r; });
-    if (first == own_.arrived.end() || first->tag == tag(r)) continue;
-    if (comparing_ && first->tag == payload_tag(r)) continue;  // it has all it compares with
-    const bool awaited =
-        std::any_of(posted_.begin(), posted_.end(), [&](const Posted& p) { return p.from == r; });
-    if (awaited || box(r).begun[to_index(rank_)] <= turns_.begun(r))
-      return Stray{r, MessageTag::stray(r, first->tag, rank_)};
-  }
-  return std::nullopt;
-}
-
 void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
-  if (!comparing_) sent_bytes_ += static_cast<std::int64_t>(bytes);
+  count_sent(bytes);
   Envelope envelope{rank_, tag(peer), {}, data, bytes, &transfer};
   transfer.done = bytes <= kEagerBytes;
   if (transfer.done) envelope.keep_bytes();
@@ -272,7 +194,7 @@ void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer
 
 void ThreadChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  if (!comparing_) received_bytes_ += static_cast<std::int64_t>(bytes);
+  count_received(bytes);
   posted_.push_back({peer, tag(peer), data, bytes, &transfer});
 }
 
@@ -339,9 +261,8 @@ bool ThreadChannel::take_arrived() {
   for (const Match& match : matches) copy(match);
   for (const auto& [envelope, into] : matches) {
     if (envelope.bytes == into.bytes) continue;
-    fail_with(envelope.from,
-              fmt::format("rank {} sent a message of {} bytes where {} were expected",
-                          envelope.from, envelope.bytes, into.bytes));
+    fail(fmt::format("rank {} sent a message of {} bytes where {} were expected", envelope.from,
+                     envelope.bytes, into.bytes));
   }
   return sent || !matches.empty();
 }
@@ -370,7 +291,6 @@ bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
     if (take_arrived()) return true;
     fail(*reason);
   }
-  if (const auto stray = find_stray()) fail_with(stray->from, stray->seen);
   std::unique_lock lock(own_.mutex);
   own_.asleep = Asleep{&posted_, awaited};
   if (!is_awake()) own_.changed.wait_for(lock, look_again);
@@ -392,32 +312,12 @@ bool ThreadChannel::is_awake() const {
 std::optional<std::string> ThreadChannel::judge() {
   if (auto reason = world_.failure()) return reason;
   const Clock::time_point now = Clock::now();
-  Liveness liveness(rank_, size(), world_.timeout_, now);
   for (int r = 0; r < size(); ++r) {
-    ThreadWorld::Mailbox& peer = box(r);
-    Report report;
-    // In this order: whoever left, or has begun, has submitted before.
-    report.left = peer.left;
-    report.begun = peer.begun[to_index(rank_)];
-    report.submitted = peer.submitted[to_index(rank_)];
-    const Clock::rep since = peer.stuck_since;
-    if (since != ThreadWorld::Mailbox::kNotInside)
-      report.stalled = now - Clock::time_point(Clock::duration(since));
-    report.held_by = peer.held_by;
-    if (const std::lock_guard lock(peer.mutex); peer.busy) {
-      report.busy = BusyReport{peer.busy->what};
-      if (peer.busy->until) report.busy->left = *peer.busy->until - now;
-    }
-    liveness.heard(r, report, now);
+    const Liveness& peer = *box(r).life;
+    const Beat beat = peer.beat(now);
+    if (r != rank_) life_->heard(r, beat, peer.shared_with(rank_), now);
   }
-  liveness.stuck_since(stuck_since_);
-  const Liveness::Waiting waiting{purpose_.members, turns_.begun()};
-  liveness.note_busy_peers(waiting, now);
-  auto reason = liveness.diagnose(waiting, now);
-  if (liveness.held_by() != Report::kNobody) {
-    moved();
-    own_.held_by = liveness.held_by();
-  }
+  auto reason = life_->judge(now);
   if (reason) world_.fail(*reason);
   return reason;
 }
@@ -436,19 +336,10 @@ void ThreadChannel::abandon() {
   own_.sent.clear();
 }
 
-void ThreadChannel::fail_with(int peer, const std::string& seen) {
-  const auto prints_of = [this](int r) {
-    const std::lock_guard lock(box(r).mutex);  // one after the other: the peer may do the same
-    return box(r).prints;
-  };
-  const Begun own = prints_of(rank_), theirs = prints_of(peer);
-  fail(different_operations(seen, rank_, own, peer, theirs));
-}
-
 void ThreadChannel::fail(const std::string& reason) {
   world_.fail(reason);
   abandon();
-  throw CommError(fmt::format("rank {}: {}: {}", rank_, purpose_.print->describe(), reason));
+  throw_failure(reason);
 }
 
 }  // namespace linerate::comm

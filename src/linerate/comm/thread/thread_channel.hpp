@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
-#include "linerate/comm/liveness.hpp"
+#include "linerate/comm/transport.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::comm {

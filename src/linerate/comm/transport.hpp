@@ -1,0 +1,112 @@
+// The Channel over all ranks of the job, as the owner of the progress thread sees it. What two
+// ranks have in common is the sequence of the collectives that both take part in, of whatever
+// group: Liveness counts those for each peer, and the counts tell messages apart.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "linerate/comm/channel.hpp"
+#include "linerate/comm/liveness.hpp"
+
+namespace linerate::comm {
+
+/// What a message says of the collective that it belongs to, in as many bits as the transport has
+/// for a tag. A receive meets only messages of its own tag, so a message of another collective
+/// lands in its memory only if hashes of 27 bits (Open MPI's tags have 31) are the same by chance,
+/// whatever the transport does with sizes: over shared memory Open MPI 4.1.4 copies as much as was
+/// sent, not as much as the receive has room for (single-copy GET of vader, above 4 KiB; its TCP
+/// does so above the eager limit).
+///
+/// Payload: [history | call, 3 bits | 0]. Comparison of checked mode: [turn | 1]: those of
+/// different collectives meet, which names both sides.
+class MessageTag {
+ public:
+  /// `bits` of a tag, at least 15 (what MPI promises): 4 of them are spoken for.
+  constexpr explicit MessageTag(int bits)
+      : mask_((std::uint64_t{1} << (bits - 4)) - 1), bits_(bits) {}
+
+  constexpr std::uint64_t payload(std::uint64_t history, CollectiveCall call) const {
+    return ((history ^ (history >> 29)) & mask_) << 4 | static_cast<std::uint64_t>(call) << 1;
+  }
+  constexpr std::uint64_t comparison(std::uint64_t turn) const {
+    return (turn << 1 & ((std::uint64_t{1} << bits_) - 1)) | 1;
+  }
+
+ private:
+  std::uint64_t mask_;
+  int bits_;
+};
+
+class Transport : public Channel {
+ public:
+  Transport(std::shared_ptr<Liveness> life, int tag_bits)
+      : life_(std::move(life)), tag_(tag_bits) {}
+
+  virtual std::string name() const = 0;  // as Communicator::transport
+  int rank() const final { return life_->rank(); }
+  int size() const final { return life_->size(); }
+
+  /// This rank has submitted one more collective with these ranks. Any thread.
+  void submitted(std::span<const int> members) { life_->submitted(members); }
+  /// From now on the peers know that this rank is busy, or no longer. Any thread.
+  void set_busy(std::optional<BusyNote> note) { life_->set_busy(std::move(note)); }
+  /// Ends the run for every rank with this reason, as soon as the owner looks. Any thread.
+  virtual void abort(const std::string& reason) = 0;
+
+  /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
+  virtual void begin(const Purpose& purpose);
+  /// The comparison before the collective is over: its payload comes next, or all members refuse.
+  void compared(bool alike);
+  void end() { life_->end(); }
+  /// An exception that is not fail()'s has left a collective: ends the run for every rank, and lets
+  /// nothing touch posted memory any more.
+  virtual void give_up(const std::string& reason) = 0;
+
+  /// While no collective runs: how long the owner may sleep before it calls service() again, which
+  /// throws nothing: the next collective says what failed.
+  virtual std::chrono::nanoseconds idle_period() const { return std::chrono::hours(1); }
+  virtual void service() {}
+  /// This rank takes part in nothing more.
+  virtual void leave() = 0;
+
+  /// Any thread.
+  Traffic traffic() const {
+    return {{sent_bytes_.load(std::memory_order_relaxed)},
+            {received_bytes_.load(std::memory_order_relaxed)}};
+  }
+
+ protected:
+  /// Of the next message to or from this rank.
+  std::uint64_t tag(int peer) const;
+  void moved() { life_->moved(Clock::now()); }
+  void count_sent(std::size_t bytes) { count(sent_bytes_, bytes); }
+  void count_received(std::size_t bytes) { count(received_bytes_, bytes); }
+  void count_read(std::size_t bytes) {
+    sent_bytes_ += static_cast<std::int64_t>(bytes);
+    received_bytes_ += static_cast<std::int64_t>(bytes);
+  }
+  /// The error of the collective that this rank is in.
+  [[noreturn]] void throw_failure(const std::string& reason) const;
+
+  const std::shared_ptr<Liveness> life_;
+  Purpose purpose_;
+
+ private:
+  /// What is compared is no payload.
+  void count(std::atomic<std::int64_t>& bytes, std::size_t more) {
+    if (!comparing_) bytes += static_cast<std::int64_t>(more);
+  }
+
+  MessageTag tag_;
+  bool comparing_ = false;
+  std::atomic<std::int64_t> sent_bytes_{0}, received_bytes_{0};
+};
+
+}  // namespace linerate::comm

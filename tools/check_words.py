@@ -20,7 +20,7 @@ PROSE = re.compile(r"""(//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*")|'(?:[^'\\\n]|\\[
 def prose_of(text, suffix):
     """A file's text with everything but its prose blanked, so that places stay."""
     if suffix == ".md":
-        return re.sub(r"```.*?```", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
+        return re.sub(r"```.*?```|`[^`\n]*`", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
     blank, end = [], 0
     for match in PROSE.finditer(text):
         start = match.start() if match[1] else match.end()

@@ -3,8 +3,11 @@ import os
 import re
 import subprocess
 import sys
+import types
+import warnings
 
 import pytest
+import torch
 from jobs import HERE, torchrun
 
 PROGRAM = HERE / "launched.py"
@@ -136,3 +139,19 @@ def test_nccl_works_in_a_stream_of_high_priority():
     """What PyTorch is asked for; there is no NCCL in a build for CPUs."""
     done = subprocess.run([sys.executable, "-c", ON_GPUS], env=environment(), text=True, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.stdout.splitlines() == ["high priority True True", "high priority None True"], done.stdout
+
+
+@pytest.mark.parametrize("options,warned", (({"is_high_priority_stream": False}, True), ({"is_high_priority_stream": True}, False), ({}, False), (None, False)))
+def test_an_nccl_group_of_normal_priority_is_warned_of(options, warned):
+    """By what its back end says; gloo's options have no priority, and a group without a back end for the device is not asked."""
+    from linerate.torch import _world
+
+    def backend(device):
+        if options is None:
+            raise RuntimeError("No backend type associated with device type cuda")
+        return types.SimpleNamespace(options=types.SimpleNamespace(**options))
+    group = types.SimpleNamespace(group_name="mine", _get_backend=backend)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        _world.note_priority(group, torch.device("cuda"))
+    assert [("normal priority" in str(w.message), 'process group "mine"' in str(w.message)) for w in said] == [(True, True)] * warned

@@ -76,6 +76,8 @@ class DataParallel(torch.nn.Module):
             device_group = _world.group_of(process_group)
         if device_group is not None:
             _world.hurry(process_group)
+            for place in {p.device for _, p in parameters}:
+                _world.note_priority(device_group, place)
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, accumulate=accumulate, skip=skip, seed=seed, scaler=scaler,
                           levenberg_marquardt=levenberg_marquardt, _shared=True)
                      if _core.preconditions(strategy) else None)

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import traceback
+import warnings
 import weakref
 
 import torch
@@ -122,6 +123,19 @@ def _nccl_options(timeout):
     options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
     options._timeout = timeout
     return options
+
+
+def note_priority(group, device):
+    """Warns of an NCCL group that the program has made, whose stream has the priority of those that compute. Others say nothing of it."""
+    try:
+        options = group._get_backend(device).options
+    except (RuntimeError, AttributeError):
+        return  # no back end for that device: the collectives will say so; or one without options
+    if getattr(options, "is_high_priority_stream", True):
+        return
+    warnings.warn(f"process group \"{group.group_name}\": NCCL works in a stream of normal priority, so its kernels wait for multiprocessors "
+                  "that the backward pass fills; let lt.init() make the group, or give init_process_group() or new_group() "
+                  "pg_options=dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)", stacklevel=3)
 
 
 def device():

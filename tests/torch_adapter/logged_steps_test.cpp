@@ -37,21 +37,14 @@ class LoggedGroup final : public comm::TensorGroup {
   }
 };
 
-enum class SecondSum { of_all, of_a_part };
-
 /// Steps of three gradients in buckets of two and one.
 class LoggedSteps {
  public:
-  explicit LoggedSteps(comm::Communicator& communicator, exec::Recorder* recorder = nullptr,
-                       SecondSum second = SecondSum::of_all)
+  explicit LoggedSteps(comm::Communicator& communicator, exec::Recorder* recorder = nullptr)
       : steps(communicator, memory_, support::logged_device(0), std::make_unique<LoggedGroup>(),
               recorder) {
     for (int i = 0; i < 3; ++i)
       parameters_.push_back({fmt::format("g{}", i), torch::zeros({1}), DType::f32, {1}, {1}});
-    if (second == SecondSum::of_a_part) {
-      plan_->groups.push_back({"a part", {{0}}});
-      plan_->variants[0].tasks[4].group = 1;
-    }
     memory_.lay_out(plan_->variants[0], {&parameters_[0], &parameters_[1], &parameters_[2]});
     steps.set_plan(plan_, 0);
   }
@@ -76,39 +69,6 @@ class LoggedSteps {
  public:
   StreamSteps steps;
 };
-
-/// This rank's number of samples is written by the program, no task: without the wait its sum over
-/// ranks, which nothing comes before in the Plan, could read what was there before.
-TEST(LoggedSteps, BeginAfterWhatTheProgramHasWritten) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    LoggedSteps logged(communicator);
-    EXPECT_THAT(logged.begin(0), ElementsAre("0:0 records 0", "0:1 waits 0"));
-    EXPECT_THAT(logged.rest(), ElementsAre("0:0 records 0", "0:1 waits 0", "0:1 does task 0",
-                                           "0:1 records 1", "0:0 records 2", "0:1 waits 2",
-                                           "0:1 does task 0", "0:1 records 3", "0:0 waits 3"));
-    for (const int step : {1, 2}) {
-      const std::vector<std::string> begun = logged.begin(step);
-      ASSERT_EQ(begun.size(), 2u) << "step " << step;
-      EXPECT_THAT(begun[0], testing::StartsWith("0:0 records "));
-      EXPECT_EQ("0:1 waits " + begun[0].substr(12), begun[1]);
-      logged.rest();
-    }
-  });
-}
-
-/// Each group's collectives are in a stream of its own, and wait for that of the other before them.
-TEST(LoggedSteps, ExchangeAmongAPartOfTheRanksInAnotherStream) {
-  comm::run_ranks(1, [](comm::Communicator& communicator) {
-    support::forget_guard_calls();
-    LoggedSteps logged(communicator, nullptr, SecondSum::of_a_part);
-    logged.begin(0);
-    EXPECT_THAT(logged.rest(),
-                ElementsAre("0:0 records 0", "0:1 waits 0", "0:1 does task 0", "0:1 records 1",
-                            "0:0 records 2", "0:2 waits 2", "0:2 waits 1", "0:2 does task 0",
-                            "0:2 records 3", "0:0 waits 3"));
-  });
-}
 
 /// Of a decoupled exchange the next forward pass waits for what it needs, when it needs it.
 TEST(LoggedSteps, WaitForOneTaskAlone) {

@@ -37,7 +37,6 @@ struct GuardLog {
   std::vector<GuardCall> calls;
   std::int64_t events_made = 0, events_destroyed = 0;  // without times
   std::int64_t marks_made = 0, marks_asked = 0;        // asked: whether they are over
-  bool captures = false;                               // whatever is enqueued
   double device_ms = 0;            // on the device's clock; a mark that is set now is over then
   bool marks_wait = false;         // until the host waits for them
   c10::StreamId streams_made = 0;  // on all devices; the default ones exist

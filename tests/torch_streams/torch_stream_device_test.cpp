@@ -123,53 +123,6 @@ TEST_F(TorchStreamDeviceTest, AnEventIsRecordedAgainAndEndsWithTheDevice) {
   EXPECT_EQ(support::guard_log().events_destroyed, 2);
 }
 
-TEST_F(TorchStreamDeviceTest, AProgramInAnotherStreamAndComputeWaitForEachOther) {
-  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));
-  device.compute_after_caller();
-  device.caller_after_compute();
-  EXPECT_THAT(taken_calls(), ElementsAre());
-  const c10::StreamGuard elsewhere(stream_of(support::logged_device(0), 7));
-  device.compute_after_caller();
-  device.caller_after_compute();
-  EXPECT_THAT(taken_calls(),
-              ElementsAre("0:7 records 0", "0:0 waits 0", "0:0 records 0", "0:7 waits 0"));
-}
-
-/// As an evaluation that asks for an update: it waits, and so does the stream that trains, which
-/// need not wait for the evaluation.
-TEST_F(TorchStreamDeviceTest, WorkOfTheProgramsIsInTheComputeStreamWhoeverAsksForIt) {
-  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));
-  const auto update = [&] {
-    EXPECT_EQ(support::current_stream(0).id(), 0);
-    device.enqueue(0, work());
-    device.caller_after_compute();  // in the compute stream itself
-  };
-  device.compute(update);
-  EXPECT_THAT(taken_calls(), ElementsAre("0:0 does task 0"));
-  const c10::StreamGuard trains(stream_of(support::logged_device(0), 7));
-  device.caller_after_compute();
-  taken_calls();
-  {
-    const c10::StreamGuard evaluates(stream_of(support::logged_device(0), 8));
-    device.compute(update);
-    EXPECT_THAT(taken_calls(),
-                ElementsAre("0:8 records 0", "0:0 waits 0", "0:0 does task 0", "0:0 records 0",
-                            "0:8 waits 0", "0:0 records 0", "0:7 waits 0"));
-  }
-  device.compute(update);
-  EXPECT_THAT(taken_calls(), ElementsAre("0:7 records 0", "0:0 waits 0", "0:0 does task 0",
-                                         "0:0 records 0", "0:7 waits 0"));
-}
-
-TEST_F(TorchStreamDeviceTest, ACaptureIsKnownWhereLibTorchTells) {
-  for (const bool captures : {false, true}) {
-    support::guard_log().captures = captures;
-    EXPECT_EQ(is_capturing(support::logged_device(0)), captures);
-    EXPECT_FALSE(is_capturing(c10::kCPU));
-  }
-  support::guard_log().captures = false;
-}
-
 /// c10 would not wait, and say nothing.
 TEST_F(TorchStreamDeviceTest, WhatWasNotRecordedIsNotWaitedFor) {
   TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));

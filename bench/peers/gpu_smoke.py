@@ -29,7 +29,7 @@ OPTIONS = {"acpsgd": "acpsgd(rank=2)", "powersgd": "powersgd(rank=2)"}
 WIRES = ["ddp(wire=fp16)", "ddp(wire=bf16)", "dear(wire=fp16)"]
 OTHER_EXCHANGES = ["ddp+topk(exchange=two-phase)", "ddp+qsgd(exchange=two-phase)", "ddp+qsgd(exchange=gather)", "dear+randomk"]
 KFAC = ["ddp+kfac(spd, factors=1, inverses=2)", "ddp+kfac(spd, fusion=none, factors=1)", "ddp+kfac(d, factors=1)", "ddp+kfac(mpd, factors=2, inverses=4)",
-        "ddp+kfac(mem, factors=1)", "ddp+kfac(hybrid, factors=1)", "ddp+kfac(dp, inverses=2)", "ddp+kfac(mem, lm=on, factors=1)",
+        "ddp+kfac(mem, factors=1)", "ddp+kfac(hybrid, factors=1)", "ddp+kfac(dp, inverses=2)",
         "ddp+kfac(mpd, inverse=eigen, factors=2, inverses=4)", "dear+kfac(spd, clip=off, damping=0.1, factors=1, inverses=2)"]
 WAITS = ("threshold", "sidco", "eigen")  # docs/devices.md: sizes that ranks tell each other, a fit, a solver's status
 STEPS, QUIET_FROM, PROFILED = 12, 5, 2
@@ -63,24 +63,17 @@ class Run:
         else:
             self.parallel = lt.DataParallel(self.model, strategy, process_group=dist.group.WORLD, most_above_ddp=float("inf"), record=0,
                                             device_group=dist.group.WORLD if enqueued else None)
-        self.is_marquardt = "lm=on" in (strategy or "")  # which finds lengths and momentum itself, and looks at the loss
-        has_momentum = self.is_marquardt or any(one in (strategy or "") for one in ("dgc", "onebit-adam"))
-        self.optimizer = torch.optim.SGD(self.model.parameters(), 1 if self.is_marquardt else 0.02, momentum=0 if has_momentum else 0.9)
+        has_momentum = any(one in (strategy or "") for one in ("dgc", "onebit-adam"))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.02, momentum=0 if has_momentum else 0.9)
         self.batches = [batch(s, device) for s in range(STEPS)]
         self.waited, self.where, self.host_s, self.device_s = 0, {}, 0.0, 0.0
 
     def step(self, s):
         x, y = self.batches[s]
         output = self.parallel(x)
-        if self.is_marquardt:
-            self.parallel.kfac.loss_of(output, y, loss="softmax_cross_entropy")
-        loss = nn.functional.cross_entropy(output, y)
-        loss.backward(retain_graph=self.is_marquardt)
+        nn.functional.cross_entropy(output, y).backward()
         if isinstance(self.parallel, lt.DataParallel):
             self.parallel.step(self.optimizer)
-            if self.is_marquardt and self.parallel.kfac.wants_loss():
-                with torch.no_grad():
-                    self.parallel.kfac.observe_loss(loss.detach(), nn.functional.cross_entropy(self.parallel(x), y))
         else:
             self.optimizer.step()
             self.optimizer.zero_grad()

@@ -96,7 +96,7 @@ inline std::vector<std::string> strategies() {
       {"kfac",
        {"spd, clip=off, factors=1", "d, factors=1",
         "mpd, inverse=eigen, fusion=none, factors=2, inverses=4",
-        "mpd, fusion=none, broadcasts=fused, factors=2, inverses=4", "mem, lm=on, factors=1",
+        "mpd, fusion=none, broadcasts=fused, factors=2, inverses=4", "mem, factors=1",
         "hybrid, factors=1", "dp, inverses=2"}},
       {"topk", {"exchange=two-phase"}}};
   std::vector<std::string> all;
@@ -163,7 +163,7 @@ inline bool cannot_precondition(const doc::Strategy& strategy, int ranks) {
   if (!is_second_order(strategy)) return false;
   const plan::Kfac kfac = plan::Kfac::parse(strategy.extras.front());
   const bool decoupled = plan::exchanges().at(strategy.exchange.name).traits.needs_summable;
-  return (decoupled && (kfac.clips || kfac.lm || kfac.owns_layers())) ||
+  return (decoupled && (kfac.clips || kfac.owns_layers())) ||
          (kfac.sharing == plan::Sharing::hybrid && ranks == 3);
 }
 

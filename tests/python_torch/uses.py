@@ -1277,6 +1277,9 @@ def kfac_accumulates():
         refused(lambda: lt.KFAC(build(Mlp), accumulate=accumulate), "accumulate=", kind=lt.UsageError)
     refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=8)", accumulate=4), "say it in one of them", kind=lt.UsageError)
     refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=0)"), "1 to 10000", kind=lt.UsageError)
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(lm=on)"), "no Levenberg-Marquardt", "say damping=", kind=lt.UsageError)
+    for made in (lt.KFAC, lt.DataParallel):
+        refused(lambda: made(build(Mlp), levenberg_marquardt={"start": 5}), made.__name__, "kfac(damping=0.03)", kind=TypeError)
 
 
 def kfac_by_hand(weights, steps, rate, damping):
@@ -1371,91 +1374,6 @@ def kfac_of_language_models():
         refused(attempt, *says)
     pre.loss_of(out, torch.softmax(out, -1), layout="classes_last")
     pre.loss_of(out.flatten(0, 1), torch.softmax(out, -1).flatten(0, 1))
-
-
-class Waves(nn.Module):
-    """The network of tests/torch_adapter/shared_damping_test.cpp: weights, and below inputs and targets, by formulas."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.hidden, self.head = nn.Conv2d(1, 3, 3, stride=2), nn.Linear(27, 8), nn.Linear(8, 4)
-        self.double()
-        with torch.no_grad():
-            for phase, p in enumerate(self.parameters(), 1):
-                p.copy_(torch.sin(torch.arange(p.numel(), dtype=torch.double) * 1.7 + phase).view(p.shape) * 0.4)
-
-    def forward(self, x):
-        return self.head(torch.tanh(self.hidden(torch.tanh(self.conv(x)).flatten(1))))
-
-
-def waves(rank=0, ranks=1):
-    """This rank's part of 24 samples."""
-    def wave(count, phase):
-        return torch.sin(torch.arange(count, dtype=torch.double) * 0.7 + phase)
-    x, t = wave(24 * 64, 1).view(24, 1, 8, 8), wave(24 * 4, 2).view(24, 4)
-    return x.chunk(ranks)[rank], t.chunk(ranks)[rank]
-
-
-@use
-def kfac_levenberg_marquardt():
-    """The damping and weights of the C++ library's run, alone and over ranks, by the code for devices as well."""
-    size, rank = dist.get_world_size(), dist.get_rank()
-    text = "lm=on, factors=1, inverses=2"
-    numbers = {"start": 5, "every": 2, "l2": 1e-3}
-
-    def error(out, t):
-        return (out - t).square().sum() / len(t)
-
-    def train(model, forward, pre, step, x, t, passes=1):
-        for _ in range(10):
-            before = 0
-            for a, b in zip(x.chunk(passes), t.chunk(passes)):
-                out = forward(a)
-                pre.loss_of(out, loss="squared_error")
-                loss = error(out, b) / passes
-                loss.backward(retain_graph=True)
-                before += loss.detach()
-            done = step()
-            model.zero_grad()
-            if pre.wants_loss():
-                with torch.no_grad():
-                    pre.observe_loss(before, error(forward(x), t))
-        return done
-
-    golden = [float(v) for v in (HERE.parent / "torch_adapter/marquardt_golden.txt").read_text().split()]
-    for passes in (3, 1):
-        whole = Waves()
-        pre = lt.KFAC(whole, f"kfac({text})", levenberg_marquardt=numbers, accumulate=passes)
-        opt = torch.optim.SGD(whole.parameters(), lr=1)
-        train(whole, whole, pre, lambda: pre.step(opt), *waves(), passes=passes)
-        found = [pre.state_dict()["lm damping"].item()] + [p.detach().square().sum().item() for p in whole.parameters()]
-        assert len(found) == len(golden)
-        for a, b in zip(found, golden):
-            assert abs(a - b) <= 1e-9 * abs(b), (found, golden)
-    for sharing, group in (("spd", None), ("mem", None), ("spd", dist.group.WORLD), ("mem", dist.group.WORLD)):
-        model = Waves()
-        dp = lt.DataParallel(model, strategy=f"ddp+kfac({sharing}, {text})", levenberg_marquardt=numbers, device_group=group)
-        sgd1 = torch.optim.SGD(model.parameters(), lr=1)
-        train(model, dp, dp.kfac, lambda: dp.step(sgd1), *waves(rank, size))
-        require_equal(sharing, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
-        dp.require_same_weights(sharing)
-        dp.close()
-
-    model = Waves()
-    dp = lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})")
-    error(dp(waves(rank, size)[0]), waves(rank, size)[1]).backward()
-    for attempt, says in ((lambda: dp.step(sgd(model.parameters())), "torch.optim.SGD(parameters, lr=1)"),
-                          (lambda: dp.step(torch.optim.SGD(model.parameters(), lr=1)), "call loss_of(output, loss)"),
-                          (lambda: dp.kfac.loss_of(waves()[0], "hinge"), "squared_error"),
-                          (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"begin": 1}), "expected start"),
-                          (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"every": 2.5}), "every has to be a whole number"),
-                          (lambda: lt.KFAC(model, f"kfac({text})", levenberg_marquardt={"every": 1e300}), "every has to be a whole number"),
-                          (lambda: lt.KFAC(model, f"kfac({text}, damping=1)"), "changes it from step to step"),
-                          (lambda: lt.KFAC(model, "kfac", levenberg_marquardt=numbers), "no lm=on"),
-                          (lambda: lt.KFAC(model, f"kfac({text})", scaler=torch.amp.GradScaler("cpu")), "without a GradScaler")):
-        refused(attempt, says, kind=lt.Error)
-    dp.skip_step()
-    dp.close()
 
 
 @use

@@ -94,8 +94,7 @@ struct Trainer {
         plan::asked_of_optimizer(doc::parse_strategy(strategy.text)).momentum !=
         compress::Momentum::optimizers;
     optimizer = std::make_unique<torch::optim::SGD>(
-        net.parameters(), torch::optim::SGDOptions(strategy.has("lm=on") ? 1.0 : 0.05)
-                              .momentum(has_own_momentum || strategy.has("lm=on") ? 0 : 0.9));
+        net.parameters(), torch::optim::SGDOptions(0.05).momentum(has_own_momentum ? 0 : 0.9));
     torch_adapter::DataParallelOptions options{.strategy = strategy.text,
                                                .measured_steps = 2,
                                                .device_group = where.is_cpu() ? "" : kGroup};
@@ -109,17 +108,12 @@ struct Trainer {
   torch_adapter::KfacOptions curvature_options() const {
     torch_adapter::KfacOptions options{.loss_average = torch_adapter::LossAverage{}};
     if (strategy.has("inverse=eigen")) options.method = torch_adapter::InverseMethod::eigen;
-    if (strategy.has("lm=on"))
-      options.levenberg_marquardt =
-          torch_adapter::LevenbergMarquardtOptions{.start = 5, .every = 2};
-    else
-      options.optimizer = optimizer.get(), options.damping = 0.1;
+    options.optimizer = optimizer.get(), options.damping = 0.1;
     return options;
   }
 
   at::Tensor pass(const at::Tensor& x, const at::Tensor& y, bool with_all) {
     const at::Tensor output = net.forward(x, with_all);
-    if (strategy.has("lm=on")) curvature->loss_of(output, torch_adapter::LossKind::squared_error);
     return (output - y).square().sum() / static_cast<double>(x.size(0));
   }
 
@@ -133,25 +127,13 @@ struct Trainer {
     if (!where.is_cpu()) forget(where.index());
     for (int step = 0; step < kSteps; ++step) {
       const auto& [x, y] = batches[static_cast<std::size_t>(step)];
-      if (!strategy.has("lm=on") && step % 3 == 1) parallel->set_batch(4 + this_rank);
+      if (step % 3 == 1) parallel->set_batch(4 + this_rank);
       const at::Tensor loss = pass(x, y, step % 4 != 3);
-      if (strategy.has("lm=on")) {
-        loss.backward({}, true);
-        parallel->finish();
-        curvature->step();
-        optimizer->step();
-        if (curvature->wants_loss()) {
-          const at::NoGradGuard no_grad;
-          curvature->observe_loss(loss, pass(x, y, step % 4 != 3));
-        }
-        optimizer->zero_grad();
-      } else {
-        loss.backward();
-        if (curvature)
-          parallel->step(*curvature, *optimizer);
-        else
-          parallel->step(*optimizer);
-      }
+      loss.backward();
+      if (curvature)
+        parallel->step(*curvature, *optimizer);
+      else
+        parallel->step(*optimizer);
       trained.has_new_plan.push_back(std::exchange(plan, parallel->plan().hash()) != plan);
       note_step(where, trained);
     }
@@ -194,8 +176,7 @@ std::vector<Strategy> strategies(int ranks) {
                    : "hybrid, factors=1, inverses=2",
         "spd, factors=1, inverses=1",
         "spd, fusion=greedy, placement=lbp2021, theta=10, factors=1, inverses=2",
-        "spd, fusion=none, placement=round-robin, factors=1, inverses=2", "dp, inverses=2",
-        "mem, lm=on, factors=1, inverses=2"})
+        "spd, fusion=none, placement=round-robin, factors=1, inverses=2", "dp, inverses=2"})
     all.push_back(fmt::format("ddp+kfac({})", kfac));
   all.insert(all.end(), {"bulk+kfac(spd, factors=1, inverses=2)",
                          "dear+kfac(spd, clip=off, factors=1, inverses=2)",

@@ -71,7 +71,7 @@ struct AloneBatch {
 
 /// A random program: what the options say, and what happens to each batch.
 struct AloneProgram {
-  bool eigen, sampled, clips, learns_damping, subsamples, reduces, fails, falls;
+  bool eigen, sampled, clips, subsamples, reduces, fails, falls;
   int factors, inverses;
   std::vector<AloneBatch> batches;
 
@@ -81,10 +81,9 @@ struct AloneProgram {
       return static_cast<int>(random_below(seed, drawn++, n));
     };
     torch::manual_seed(static_cast<std::int64_t>(seed));
-    learns_damping = one_of(4) == 0;
     eigen = one_of(2) == 0, sampled = one_of(3) == 0, clips = one_of(3) > 0;
     subsamples = one_of(3) == 0, reduces = !subsamples && one_of(3) == 0, falls = one_of(2) == 0;
-    fails = !eigen && !learns_damping && one_of(3) == 0;
+    fails = !eigen && one_of(3) == 0;
     factors = 1 + one_of(3), inverses = factors * (1 + one_of(2));
     for (int k = 0; k < kBatches; ++k) {
       const std::int64_t samples = 2 + one_of(4);
@@ -95,7 +94,7 @@ struct AloneProgram {
       batch.frozen = {one_of(5) == 0, false};
       const bool is_last = k == kBatches - 1;
       batch.fate = is_last || one_of(3) > 0 ? Fate::counts : static_cast<Fate>(one_of(5));
-      batch.rate = learns_damping ? 1 : 0.01 * (1 + one_of(20));
+      batch.rate = 0.01 * (1 + one_of(20));
       batches.push_back(batch);
     }
   }
@@ -107,10 +106,6 @@ struct AloneProgram {
     o.shared_positions = reduces ? SharedPositions::reduce : SharedPositions::expand;
     o.conv_subsampling = subsamples ? 2 : 1;
     o.factor_interval = factors, o.inverse_interval = inverses;
-    if (learns_damping) {
-      o.levenberg_marquardt = LevenbergMarquardtOptions{.start = 5, .every = 2, .l2 = 1e-3};
-      return o;
-    }
     o.optimizer = &optimizer;
     o.kl_clip = clips ? 1e-2 : 0.0;
     o.damping = [fails = fails, falls = falls](std::int64_t step) {
@@ -122,9 +117,8 @@ struct AloneProgram {
   }
   std::string name() const {
     return fmt::format(
-        "{}{}{}{}{}{}{}{}, {}/{}", eigen ? "eigen" : "cholesky", sampled ? ", Monte-Carlo" : "",
-        clips ? ", clip" : "", learns_damping ? ", Levenberg-Marquardt" : "",
-        subsamples ? ", subsampled" : "", reduces ? ", reduced" : "",
+        "{}{}{}{}{}{}{}, {}/{}", eigen ? "eigen" : "cholesky", sampled ? ", Monte-Carlo" : "",
+        clips ? ", clip" : "", subsamples ? ", subsampled" : "", reduces ? ", reduced" : "",
         fails ? ", inverses fail" : "", falls ? ", damping falls" : "", factors, inverses);
   }
 };
@@ -149,9 +143,7 @@ struct AloneEnd {
 AloneEnd run(const AloneProgram& program, comm::Communicator* communicator,
              const std::string& strategy = "") {
   AllKinds net;
-  const bool lm = program.learns_damping;
-  torch::optim::SGD optimizer(net->parameters(),
-                              torch::optim::SGDOptions(1.0).momentum(lm ? 0 : 0.9));
+  torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(1.0).momentum(0.9));
   KFAC pre(*net, program.options(optimizer));
   std::optional<DataParallel> parallel;
   if (communicator)
@@ -167,7 +159,7 @@ AloneEnd run(const AloneProgram& program, comm::Communicator* communicator,
     for (auto& group : optimizer.param_groups()) group.options().set_lr(batch.rate);
     optimizer.zero_grad();
     const torch::Tensor output = net(batch.images, batch.tokens, batch.uses);
-    pre.loss_of(output, LossKind::squared_error);
+    pre.loss_of(output);
     if (program.sampled)
       pre.sample_fisher(output, LossKind::squared_error, torch::sin(output.detach() * 100));
     const double factor = batch.fate == Fate::not_finite ? kNotANumber
@@ -179,11 +171,6 @@ AloneEnd run(const AloneProgram& program, comm::Communicator* communicator,
     if (parallel) parallel->finish();
     end.reports.push_back(text_of(pre.step()));
     optimizer.step();
-    if (!pre.wants_loss()) continue;
-    const torch::NoGradGuard no_grad;
-    const KFAC::Pause pause(pre);
-    pre.observe_loss(loss_of(output).item<double>(),
-                     loss_of(net(batch.images, batch.tokens, batch.uses)).item<double>());
   }
   for (const auto& p : net->named_parameters()) {
     end.tensors.emplace_back(p.key(), p.value().detach().clone());
@@ -315,36 +302,6 @@ TEST(MomentumBound, IsMissedAloudWhereNobodyNamesTheOptimizer) {
     }
   });
   EXPECT_THAT(warnings.with("the clip does not hold"), ::testing::SizeIs(1 + 1 + 2));
-}
-
-/// Both say it, in the same words.
-TEST(CurvatureOfOneRank, RefusesAnUpdateOfWhichItSeesAPartOnly) {
-  const Data data = Data::whole();
-  const auto complaint = [&](comm::Communicator* c) -> std::string {
-    Net net;
-    KFAC pre(*net, {.loss_average = LossAverage{},
-                    .levenberg_marquardt = LevenbergMarquardtOptions{},
-                    .skip = {"head"}});
-    std::optional<DataParallel> parallel;
-    if (c)
-      parallel.emplace(*net, *c,
-                       DataParallelOptions{.strategy = "kfac(d)", .preconditioner = &pre});
-    const torch::Tensor output = net(data.inputs);
-    pre.loss_of(output, LossKind::squared_error);
-    loss_of_output(output, data).backward({}, /*retain_graph=*/true);
-    try {
-      if (parallel) parallel->finish();
-      pre.step();
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(complaint(nullptr), HasSubstr("not every trained parameter is preconditioned"));
-  for (const int ranks : {1, 2})
-    comm::run_ranks(ranks, [&](comm::Communicator& c) {
-      EXPECT_THAT(complaint(&c), HasSubstr("not every trained parameter is preconditioned"));
-    });
 }
 
 }  // namespace

@@ -114,21 +114,24 @@ TEST_P(CurvatureState, ResumesBehindASkippedStep) {
     });
 }
 
-/// Each tensor of a state has a name of its own: files by name keep all of them.
+/// Each tensor of a state has a name of its own: files by name keep all of them. Files of a
+/// linerate that had a rule for the damping are read without it.
 TEST(CurvatureStateFile, NamesItsTensorsApart) {
   KfacState state;
   state.step = 3;
   state.layers.push_back({"layer", {.updates = 1, .average = torch::ones({3})}, {}});
-  state.lm_damping = 2;
-  state.lm_update = {torch::ones({2}), torch::zeros({3})};
-  const auto tensors = to_tensors(state);
+  auto tensors = to_tensors(state);
   std::set<std::string> names;
   for (const auto& [name, tensor] : tensors) names.insert(name);
   EXPECT_EQ(names.size(), tensors.size());
+  const std::size_t own = tensors.size();
+  tensors.emplace_back("lm damping", torch::full({1}, 2.0, torch::kDouble));
+  tensors.emplace_back("lm update 0", torch::ones({2}));
   const KfacState read = kfac_state_of(tensors, "a file");
-  ASSERT_EQ(read.lm_update.size(), 2U);
-  EXPECT_TRUE(torch::equal(read.lm_update[0], state.lm_update[0]));
-  EXPECT_EQ(read.lm_damping, 2);
+  EXPECT_EQ(read.step, 3);
+  ASSERT_EQ(read.layers.size(), 1U);
+  EXPECT_TRUE(torch::equal(read.layers[0].a.average, torch::ones({3})));
+  EXPECT_EQ(to_tensors(read).size(), own);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureState, ::testing::Values(1, 2, 4));

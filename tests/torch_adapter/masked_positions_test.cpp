@@ -10,6 +10,7 @@
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/exact_fisher.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -77,8 +78,8 @@ std::vector<torch::Tensor> alone(const Data& data, bool masks, Fisher fisher = F
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     const torch::Tensor logits = masks ? shown(pre, net, data, how) : net(data.inputs);
-    if (fisher == Fisher::exact)
-      pre.exact_fisher(masks ? logits.movedim(-1, 1) : logits, LossKind::softmax_cross_entropy);
+    if (fisher == Fisher::monte_carlo)
+      exact_fisher(pre, masks ? logits.movedim(-1, 1) : logits, LossKind::softmax_cross_entropy);
     cross_entropy_of(logits, data.targets).backward();
     pre.step();
     optimizer.step();
@@ -98,7 +99,7 @@ TEST_P(MaskedPositions, AreLeftOutOfBothFactorsAndOfTheTerms) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fishers, MaskedPositions,
-                         ::testing::Values(Fisher::empirical, Fisher::exact));
+                         ::testing::Values(Fisher::empirical, Fisher::monte_carlo));
 
 TEST(MaskedPositions, CountAmongThoseOfAllRanks) {
   const Data data = sentences();
@@ -298,7 +299,7 @@ TEST(MaskedPositions, ThatComeTooLateAreRefused) {
 
 TEST(MaskedPositions, OfAnotherShapeAreRefused) {
   Tagger net;
-  KFAC pre(*net, options_of(Over::batch_positions, Fisher::exact));
+  KFAC pre(*net, options_of(Over::batch_positions, Fisher::monte_carlo));
   const auto message = [](auto&& run) -> std::string {
     try {
       run();
@@ -311,7 +312,7 @@ TEST(MaskedPositions, OfAnotherShapeAreRefused) {
   EXPECT_THAT(message([&] {
                 pre.count_only(torch::ones({2, 3}, torch::kBool));
                 const torch::Tensor logits = net(torch::zeros({2, 4}, torch::kLong));
-                pre.exact_fisher(logits.movedim(-1, 1), LossKind::softmax_cross_entropy);
+                exact_fisher(pre, logits.movedim(-1, 1), LossKind::softmax_cross_entropy);
               }),
               HasSubstr("labels [2, 3], the loss's output is [2, 5, 4]"));
   KfacOptions reducing = options_of(Over::batch_positions);

@@ -219,7 +219,6 @@ TEST(SharedCurvature, TakesAnOptionFromOneOfTwoPlaces) {
       {"kfac(d, inverse=eigen)", nothing, "inverse=eigen"},
       {"kfac(d, largest=100)", nothing, "largest=100"},
       {"kfac(d, norms=on)", with([](auto& o) { o.norms = false; }), "norms=on"},
-      {"kfac(d, lm=on)", nothing, "lm=on"},
       {"kfac(d, damping=5, kl=0.1, inverses=6)", nothing, ""},
       {"kfac(d, damping=5)", with([](auto& o) { o.damping = 5; }), ""},
       {"kfac(d)", with([](auto& o) { o.factor_interval = 2, o.inverse_interval = 6; }), ""}};

@@ -61,13 +61,11 @@ enum class Content : std::uint8_t {
   counts,      // i64[ranks]: the elements of each rank's part of another payload (`of`)
   directions,  // members are blocks: their preconditioned gradients, one after the other
   eigen,       // as inverse, of eigendecompositions: eigen_elements(), vectors and then values
-  losses,      // how the last update changed the loss of this rank's batch, and whether it is known
-  quadratic,   // this rank's part of the batch's curvature in a plane: 00, 01, 11
   other        // of the job's own collectives (OtherCollective): nothing of linerate's
 };
-inline constexpr std::array<std::string_view, 13> kContentNames = {
-    "gradients", "encoded",    "factors", "inverse", "buffers",   "flags", "samples",
-    "counts",    "directions", "eigen",   "losses",  "quadratic", "other"};
+inline constexpr std::array<std::string_view, 11> kContentNames = {
+    "gradients", "encoded", "factors",    "inverse", "buffers", "flags",
+    "samples",   "counts",  "directions", "eigen",   "other"};
 /// What an inverse is sent as.
 [[nodiscard]] constexpr bool holds_inverses(Content c) {
   return c == Content::inverse || c == Content::eigen;

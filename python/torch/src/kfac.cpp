@@ -3,7 +3,6 @@
 
 #include <torch/csrc/utils/pybind.h>
 
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -99,36 +98,6 @@ std::optional<OutputLayout> layout_of(const std::optional<std::string>& name) {
       *name + "\"");
 }
 
-/// Numbers of levenberg_marquardt=, by the names of the C++ options.
-void set_marquardt(const std::map<std::string, double>& numbers, KfacOptions& options) {
-  if (numbers.empty()) return;
-  if (!options.levenberg_marquardt)
-    throw UsageError("KFAC: levenberg_marquardt=: the strategy has no lm=on");
-  torch_adapter::LevenbergMarquardtOptions& lm = *options.levenberg_marquardt;
-  for (const auto& [name, value] : numbers) {
-    if (name == "start")
-      lm.start = value;
-    else if (name == "decay")
-      lm.decay = value;
-    else if (name == "every")
-      lm.every = value >= 1 && value <= 1e9 ? static_cast<int>(value) : 0;
-    else if (name == "least")
-      lm.least = value;
-    else if (name == "most")
-      lm.most = value;
-    else if (name == "l2")
-      lm.l2 = value;
-    else
-      throw UsageError(
-          "KFAC: levenberg_marquardt=: expected start, decay, every, least, most or l2, found \"" +
-          name + "\"");
-  }
-  const auto every = numbers.find("every");
-  if (lm.every < 1 || (every != numbers.end() && every->second != lm.every) || !(lm.start > 0))
-    throw UsageError(
-        "KFAC: levenberg_marquardt=: every has to be a whole number of at least 1, start above 0");
-}
-
 KfacOptions options_of(const plan::Kfac& kfac, const std::string& loss_average,
                        std::vector<std::string> skip, std::function<double()> rate,
                        std::function<double()> scale, std::uint64_t seed,
@@ -159,8 +128,7 @@ void add_kfac(py::module_& m) {
                                           std::optional<at::Tensor>, int, py::object>>& layers,
              const std::vector<at::Tensor>& parameters, const std::string& strategy,
              const std::string& loss_average, std::vector<std::string> skip, std::uint64_t seed,
-             py::object scale, const std::map<std::string, double>& marquardt,
-             std::optional<std::int64_t> accumulate, bool shared) {
+             py::object scale, std::optional<std::int64_t> accumulate, bool shared) {
             auto made = std::make_shared<PythonKfac>();
             std::vector<LayerSpec> specs;
             for (const auto& [name, kind, weight, bias, groups, module] : layers)
@@ -179,8 +147,6 @@ void add_kfac(py::module_& m) {
             KfacOptions options = options_of(
                 *kfac, loss_average, std::move(skip), [own] { return own->rate.load(); }, scaled,
                 seed, accumulate);
-            set_marquardt(marquardt, options);
-            made->marquardt = kfac->lm;
             if (scaled && shared)
               options.gradient_scale = [scaled](std::int64_t) { return scaled(); };
             made->kfac = std::make_unique<KFAC>(specs, parameters, std::move(options));
@@ -195,10 +161,8 @@ void add_kfac(py::module_& m) {
       .def(
           "loss_of",
           [](PythonKfac& k, const at::Tensor& output, const std::optional<at::Tensor>& target,
-             std::int64_t ignore_index, const std::optional<std::string>& layout,
-             const std::optional<std::string>& loss) {
-            LossView view{.ignore_index = ignore_index, .layout = layout_of(layout)};
-            if (loss) view.loss = loss_of(*loss);
+             std::int64_t ignore_index, const std::optional<std::string>& layout) {
+            const LossView view{.ignore_index = ignore_index, .layout = layout_of(layout)};
             k.kfac->loss_of(output, target.value_or(at::Tensor()), view);
           },
           Unlocked())
@@ -209,10 +173,6 @@ void add_kfac(py::module_& m) {
             k.kfac->sample_fisher(output, loss_of(loss), first_sample);
           },
           Unlocked())
-      .def_readonly("marquardt", &PythonKfac::marquardt)
-      .def("wants_loss", [](const PythonKfac& k) { return k.kfac->wants_loss(); })
-      .def("observe_loss", [](PythonKfac& k, const at::Tensor& before,
-                              const at::Tensor& after) { k.kfac->observe_loss(before, after); })
       .def("layers",
            [](const PythonKfac& k) {
              py::list list;

@@ -13,7 +13,6 @@ namespace linerate::python {
 struct PythonKfac {
   std::unique_ptr<torch_adapter::KFAC> kfac;
   std::atomic<double> rate{0};  // the optimizer's, of the step that is being taken
-  bool marquardt = false;       // length and momentum of an update are its own
 };
 
 void add_kfac(py::module_& m);

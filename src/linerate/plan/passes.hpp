@@ -82,7 +82,6 @@ struct StepDraft {
   Handle flags_packed = kNoTask;          // they ride with the last bucket
   Handle last_checked = kNoTask;          // the last encode that looks at gradients
   Handle samples = kNoTask;               // the batch's share is known, if ranks' batches differ
-  Handle damped = kNoTask;                // the damping is this step's (Levenberg-Marquardt)
   std::vector<BucketExchange> exchanges;  // by bucket
   Handle put_last = kNoTask, put_after = kNoTask;  // put_into_compute(): the task, its gradient
   std::vector<Handle> settling;           // what the optimizer waits for besides the exchanges
@@ -130,17 +129,14 @@ void add_compression(const PassInput& input, StepDraft& step);
 /// Flags if none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
 /// comes before the first all-gather: the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
-/// Levenberg-Marquardt: sums over all ranks how the last update changed the loss, before anything
-/// is inverted.
-void add_damping(const PassInput& input, StepDraft& step);
 /// K-FAC, in a step that updates factors: they are computed by hooks under forward and backward,
 /// packed, summed and averaged.
 void add_factors(const PassInput& input, StepDraft& step);
 /// In a step that inverts: after the averages, by the ranks that own them, and sent from there.
 void add_inverses(const PassInput& input, StepDraft& step);
-/// Gradients become directions, which travel if their layers have owners; the KL clip, or the
-/// update of Levenberg-Marquardt. Decoupled schedules: at the head of the next step, before the
-/// updates. Throws UsageError for what those cannot carry.
+/// Gradients become directions, which travel if their layers have owners; the KL clip. Decoupled
+/// schedules: at the head of the next step, before the updates. Throws UsageError for what those
+/// cannot carry.
 void add_preconditioning(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);

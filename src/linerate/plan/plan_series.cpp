@@ -180,8 +180,8 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
                         kind.update,
                         kind.in_period};
   for (const auto pass : {add_collect, add_flags, add_exchanges, split_exchanges, add_codec,
-                          add_compression, add_turns, add_housekeeping, add_damping, add_factors,
-                          add_inverses, add_preconditioning, add_update, add_other_collectives})
+                          add_compression, add_turns, add_housekeeping, add_factors, add_inverses,
+                          add_preconditioning, add_update, add_other_collectives})
     pass(input, step_);
   if (p.may_send_at_once()) end_s_.push_back(step_end_s(input, step_));
   step_.tasks.linearise(graph);

@@ -34,11 +34,6 @@ Traits traits_of(const Traits& exchange, std::optional<DType> wire,
 
 /// The next step's updates begin under collectives that a whole gradient waits for.
 void check_decoupled(const Kfac& kfac, const std::string& strategy) {
-  if (kfac.lm)
-    throw UsageError(fmt::format(
-        "strategy {}: Levenberg-Marquardt needs every direction before the first update, and this "
-        "exchange updates layer by layer; take another exchange, or leave lm=on out",
-        strategy));
   if (kfac.clips)
     throw UsageError(fmt::format(
         "strategy {}: the KL clip needs every gradient before the first update, and "

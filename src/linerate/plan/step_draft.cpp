@@ -9,7 +9,7 @@ void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
   graph = &variant;
   tasks.clear();
   not_before.clear();
-  backward_end = tail = flags_packed = last_checked = samples = damped = kNoTask;
+  backward_end = tail = flags_packed = last_checked = samples = kNoTask;
   put_last = put_after = kNoTask;
   exchanges.clear();
   for (auto* const handles : {&forward, &backward, &ready, &settling, &updates, &averages,

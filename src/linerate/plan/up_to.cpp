@@ -28,8 +28,7 @@ StepPart part_of_exchange(std::optional<Content> content, bool communicates) {
   if (content == Content::factors)
     return communicates ? StepPart::factor_communication : StepPart::factor_computation;
   const bool second_order =
-      content && (doc::holds_inverses(*content) || content == Content::directions ||
-                  content == Content::losses || content == Content::quadratic);
+      content && (doc::holds_inverses(*content) || content == Content::directions);
   return second_order ? StepPart::inverse_communication : StepPart::gradient_communication;
 }
 

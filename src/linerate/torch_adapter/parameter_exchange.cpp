@@ -195,8 +195,7 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
   };
   curvature_.emplace(
       KfacInside::curvature_step(kfac), memory_, communicator_,
-      CurvatureExchange::Gradients{[this] { return tensors_.share_there(); },
-                                   [this] { return tensors_.accepted(); }, take_means, means});
+      CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, take_means, means});
   curvature_->register_with(*runner_);
   KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {
     const plan::CurvatureUpdate update = planned.update_of_step(step);

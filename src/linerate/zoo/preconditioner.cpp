@@ -19,10 +19,6 @@ using torch_adapter::LossAverage;
 std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network& network,
                                           std::function<double()> rate, std::uint64_t seed,
                                           torch::optim::Optimizer* optimizer) {
-  if (kfac.lm)
-    throw UsageError(
-        "kfac(lm=on): it finds length and momentum of every update itself, which an optimizer with "
-        "rate and momentum would change; train with torch_adapter::KFAC and SGD of rate 1");
   if (kfac.accumulate.value_or(1) != 1)
     throw UsageError(fmt::format(
         "kfac(accumulate={}): a step here is one backward pass: leave it out, or train with "

@@ -49,7 +49,7 @@ void add_kinds(Random& random, doc::TaskGraph& graph, bool host_reads, bool inve
 std::shared_ptr<const doc::Plan> random_stream_plan(std::uint64_t seed, bool host_reads) {
   Random random(seed);
   doc::Plan plan = random_plan(random, static_cast<int>(1 + random.below(4)));
-  plan.operations = {{"minimise", {}}, {"average-factors", {}}};
+  plan.operations = {{"clip", {}}, {"average-factors", {}}};
   for (doc::TaskGraph& graph : plan.variants) {
     add_payloads(random, graph);
     add_kinds(random, graph, host_reads, seed / 8 % 2 == 0);

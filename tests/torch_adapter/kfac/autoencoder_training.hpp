@@ -112,38 +112,4 @@ class Clipped : public Training {
   KfacStep last_;
 };
 
-/// Step length, momentum and damping by Levenberg-Marquardt.
-class SelfTuning : public Training {
- public:
-  explicit SelfTuning(KfacOptions options)
-      : fisher_(options.fisher),
-        pre_(net_, with_rule(std::move(options))),
-        optimizer_(net_.parameters(), 1.0) {
-    decide_there_as_device(pre_);
-  }
-  void step() override {
-    optimizer_.zero_grad();
-    const at::Tensor logits = net_.forward(data_);
-    if (fisher_ == Fisher::monte_carlo)
-      pre_.sample_fisher(logits, LossKind::binary_cross_entropy, labels(logits, done_));
-    const at::Tensor before = loss(logits, data_);
-    before.backward({}, /*retain_graph=*/true);
-    last_ = pre_.step(logits, LossKind::binary_cross_entropy);
-    optimizer_.step();
-    ++done_;
-    if (pre_.wants_loss()) pre_.observe_loss(before.item<double>(), excess() + kFloor);
-  }
-  const KfacStep& last() const { return last_; }
-
- private:
-  static KfacOptions with_rule(KfacOptions options) {
-    options.levenberg_marquardt = LevenbergMarquardtOptions{};
-    return options;
-  }
-  Fisher fisher_;
-  KFAC pre_;
-  torch::optim::SGD optimizer_;
-  KfacStep last_;
-};
-
 }  // namespace linerate::torch_adapter::autoencoder

@@ -12,7 +12,7 @@ struct Case {
   std::int64_t samples = 1, channels = 1, height = 1, width = 1;
 
   at::Tensor images() const { return noise({samples, channels, height, width}, 70); }
-  at::Tensor patches() const { return conv_patches(images(), geometry, PositionGrid{}); }
+  at::Tensor patches() const { return conv_patches(images(), geometry); }
 };
 
 /// Kernels, paddings (of one side alone, wider than the kernel), dilations and sizes, down to

@@ -68,27 +68,6 @@ TEST(Golden, ClipWithMonteCarloLabels) {
                        {20, 15.7289658041}});
 }
 
-TEST(Golden, LevenbergMarquardtWithTheEmpiricalFisher) {
-  SelfTuning curve(kfac_options(Fisher::empirical));
-  expect_curve(curve, {{1, 30.7700090905},
-                       {2, 30.5089597818},
-                       {5, 29.8649899740},
-                       {10, 28.7132072138},
-                       {20, 25.0709280341}});
-}
-
-TEST(Golden, LevenbergMarquardtWithMonteCarloLabels) {
-  SelfTuning curve(kfac_options(Fisher::monte_carlo));
-  expect_curve(curve, {{1, 30.7684418147}, {2, 30.5064127457}, {5, 29.8595511220}});
-  EXPECT_EQ(curve.last().damping, 150);
-  curve.step();
-  EXPECT_NEAR(curve.last().damping, 116.067, 5e-4);
-  expect_curve(curve, {{4, 28.6910361359}});  // 6 + 4 steps
-  curve.step();
-  EXPECT_NEAR(curve.last().damping, 89.811, 5e-4);
-  expect_curve(curve, {{9, 24.9658797092}});
-}
-
 // G2
 TEST(Gate, ClipReachesTwoInAQuarterOfAdamsSteps) {
   Clipped training(kfac_options(Fisher::monte_carlo));
@@ -96,12 +75,6 @@ TEST(Gate, ClipReachesTwoInAQuarterOfAdamsSteps) {
   ASSERT_GT(steps, 0) << "not in 350 steps";
   for (const double rate : {0.001, 0.003, 0.01, 0.03})
     EXPECT_EQ(FirstOrder::adam(rate)->steps_to(2, 4 * steps - 1), 0) << rate;
-}
-
-// G3
-TEST(Gate, LevenbergMarquardtReachesOne) {
-  SelfTuning training(kfac_options(Fisher::monte_carlo));
-  EXPECT_GT(training.steps_to(1, 400), 0) << "not in 400 steps";
 }
 
 // G5: the gate has to notice the commonest mistake, a batch average that is not undone in G.

@@ -17,6 +17,7 @@
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
+#include "torch_adapter/exact_fisher.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -112,7 +113,7 @@ inline at::Tensor gauss_newton(const at::Tensor& output,
   return jacobian.t().matmul(torch::stack(bends)).matmul(jacobian);
 }
 
-inline KfacOptions plain_options(LossAverage::Over over, Fisher fisher = Fisher::exact) {
+inline KfacOptions plain_options(LossAverage::Over over, Fisher fisher = Fisher::monte_carlo) {
   return {.loss_average = LossAverage{over}, .fisher = fisher, .inverse_interval = 1, .kl_clip = 0};
 }
 

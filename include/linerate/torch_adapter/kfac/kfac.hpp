@@ -62,10 +62,6 @@ class KFAC {
   void loss_of(const at::Tensor& output, const at::Tensor& target, const LossView& view = {});
   /// The number of the loss's terms instead of an output to take it from.
   void set_loss_terms(double terms);
-  /// The same with Levenberg-Marquardt, which looks at the loss's curvature: instead of arguments
-  /// of step(); the only way if a DataParallel shares the steps. The graph is kept until step():
-  /// loss.backward({}, /*retain_graph=*/true).
-  void loss_of(const at::Tensor& output, LossKind loss);
 
   /// Before a forward pass, if some labels do not count (cross entropy's ignore_index): bool [N] or
   /// [N, positions...], targets != ignore_index. M is their number then, and layers that treat
@@ -80,24 +76,9 @@ class KFAC {
   void sample_fisher(const at::Tensor& output, LossKind loss, std::int64_t first_sample = 0);
   /// With labels drawn by the caller.
   void sample_fisher(const at::Tensor& output, LossKind loss, const at::Tensor& labels);
-  /// fisher = exact: a backward pass for each element of a sample's output.
-  void exact_fisher(const at::Tensor& output, LossKind loss);
 
   /// Updates factors and inverses if they are due, and writes the directions into .grad.
   KfacStep step();
-
-  /// With Levenberg-Marquardt .grad becomes minus the update, for an SGD with learning rate 1 and
-  /// nothing else. loss_of() and step() in one, on one rank.
-  KfacStep step(const at::Tensor& output, LossKind loss);
-  /// Whether the damping rule wants observe_loss() after this update.
-  bool wants_loss() const;
-  /// The batch's loss before and after the last update, once; ignored after a skipped step, which
-  /// wants none. On several ranks each gives its own batch's (0 and 0 without samples) between this
-  /// step and the next, which changes the damping.
-  void observe_loss(double before, double after);
-  /// The same of losses that may lie on a device, each of one element: nothing waits for them
-  /// there.
-  void observe_loss(const at::Tensor& before, const at::Tensor& after);
 
   /// While it lives passes are not watched: for passes without a step.
   /// Thread safety: as its owner.
@@ -114,7 +95,7 @@ class KFAC {
     std::unique_ptr<Impl> impl_;
   };
 
-  /// This rank's averages, step and damping, for a checkpoint; on several ranks
+  /// This rank's averages and step, for a checkpoint; on several ranks
   /// DataParallel::curvature_state().
   [[nodiscard]] KfacState save() const;
   /// Throws InputError for the state of another model.

@@ -41,7 +41,6 @@ struct LossAverage {
 enum class Fisher : std::uint8_t {
   empirical,    // the training loss's; costs nothing
   monte_carlo,  // of labels drawn from the model: KFAC::sample_fisher(), one more backward pass
-  exact,        // of every column of a root of the loss's Hessian: KFAC::exact_fisher(), for tests
 };
 
 /// How damped factors are inverted.
@@ -54,17 +53,6 @@ enum class InverseMethod : std::uint8_t {
 enum class SharedPositions : std::uint8_t {
   expand,  // each is a sample of its own
   reduce,  // inputs are averaged and gradients summed over a sample's positions
-};
-
-/// lambda follows the ratio of the loss's actual to its predicted change (Martens 2010, section
-/// 4.1), and the step's length and momentum minimise the quadratic model (Martens & Grosse 2015,
-/// section 7).
-struct LevenbergMarquardtOptions {
-  double start = 150;                // the first damping
-  double decay = 0.95;               // to the power `every`
-  int every = 5;                     // steps between two changes of the damping
-  double least = 1e-6, most = 1e10;  // bounds of the damping
-  double l2 = 0;                     // of a penalty l2 / 2 |theta|^2 that the loss contains
 };
 
 /// How a KFAC preconditions.
@@ -100,11 +88,9 @@ struct KfacOptions {
   /// What .grad is still multiplied by when directions are found, which the clip leaves out: a
   /// scaler's scale where a DataParallel shares the steps, since it is divided by only afterwards.
   ScheduledValue gradient_scale = 1;
-  std::optional<LevenbergMarquardtOptions> levenberg_marquardt =  // absent: the damping is as given
-      {};                                                         // absent: the damping is as given
-  /// Factors of a convolution look at one of `conv_subsampling` squared positions, drawn anew in
-  /// each step and weighted so that their expectation is the whole factor: bands of rows that
-  /// differ by sample if taps share products (conv_products.hpp), else positions apart. 1: at all.
+  /// Factors of a convolution look at one of `conv_subsampling` squared bands of the output's rows,
+  /// which differ by sample, are drawn anew in each step, and are weighted so that their
+  /// expectation is the whole factor (row_bands.hpp). 1: at all.
   int conv_subsampling = 1;
   /// Seeds Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;

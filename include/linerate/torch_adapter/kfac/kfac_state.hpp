@@ -10,8 +10,8 @@
 
 namespace linerate::torch_adapter {
 
-/// Averages of the factors, the step and the damping. Independent of the number of ranks. Inverses
-/// are not part of it: load() recomputes them.
+/// Averages of the factors, their dampings and the step. Independent of the number of ranks.
+/// Inverses are not part of it: load() recomputes them.
 struct KfacState {
   /// One of a layer's two factors.
   struct Factor {
@@ -29,16 +29,14 @@ struct KfacState {
   std::int64_t step = 0;      // steps done
   double rate = 0;            // of the last step, for which the momentum is scaled; 0: none yet
   std::vector<Layer> layers;  // in the order of registration
-  // Levenberg-Marquardt; 0 and none without it
-  double lm_damping = 0;
-  std::vector<at::Tensor> lm_update;  // the last one, by layer
 };
 
 /// Step, factors and what belongs to them as tensors with unique names, for files: f64, i64 and the
 /// factors' own types.
 [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
-/// Back again, in any order of names but that of the layers and of the update's parts. `place`
-/// names the file. Throws InputError.
+/// Back again, in any order of names but that of the layers. What an older linerate's
+/// Levenberg-Marquardt damping has left there is passed over. `place` names the file. Throws
+/// InputError.
 [[nodiscard]] KfacState kfac_state_of(
     const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& place);
 

@@ -28,8 +28,6 @@ struct LossView {
   std::int64_t ignore_index = -100;
   /// Absent: it follows from the target's shape.
   std::optional<OutputLayout> layout = {};
-  /// Whose second derivatives Levenberg-Marquardt looks at.
-  std::optional<LossKind> loss = {};
 };
 
 }  // namespace linerate::torch_adapter

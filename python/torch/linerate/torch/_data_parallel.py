@@ -41,8 +41,8 @@ class DataParallel(torch.nn.Module):
     with "auto" and K-FAC. Results differ in nothing but the order of sums, on more than two ranks.
     `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
     `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is probed.
-    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `accumulate`, `skip`, `scaler`
-    and `levenberg_marquardt` are lt.KFAC's, and of no use to other strategies.
+    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `accumulate`, `skip` and
+    `scaler` are lt.KFAC's, and of no use to other strategies.
     `record`: so many steps are kept for report(), once the plan is final.
     `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
     itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and under a compressor or
@@ -51,7 +51,7 @@ class DataParallel(torch.nn.Module):
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
                  replan_above=0.2, most_above_ddp=0.01, seed=0, name="", record=_RECORDED, loss_average="batch", accumulate=None,
-                 skip=(), scaler=None, levenberg_marquardt=None, device_group=None, **others):
+                 skip=(), scaler=None, device_group=None, **others):
         if others:
             raise TypeError(unknown_options(others))
         super().__init__()
@@ -66,7 +66,7 @@ class DataParallel(torch.nn.Module):
         _settle_all()  # weights are read past operators
         self._world.require_no_problem("DataParallel", problem)  # on every rank, whichever has it
         self._world.require_same("DataParallel: options", [f"record={bool(record)}", f"seed={seed}", f"loss_average={loss_average}",
-                                                           f"accumulate={accumulate}", f"skip={sorted(skip)}", f"levenberg_marquardt={levenberg_marquardt}"])
+                                                           f"accumulate={accumulate}", f"skip={sorted(skip)}"])
         self.module = module
         self.strategy = strategy
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
@@ -79,7 +79,7 @@ class DataParallel(torch.nn.Module):
             for place in {p.device for _, p in parameters}:
                 _world.note_priority(device_group, place)
         self.kfac = (KFAC(module, strategy, loss_average=loss_average, accumulate=accumulate, skip=skip, seed=seed, scaler=scaler,
-                          levenberg_marquardt=levenberg_marquardt, _shared=True)
+                          _shared=True)
                      if _core.preconditions(strategy) else None)
         self._scaler = scaler
         self.keeps_units = _core.compresses(strategy)  # of the loss, between steps

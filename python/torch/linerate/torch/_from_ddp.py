@@ -19,13 +19,14 @@ _INSTEAD = {
     "static_graph": "leave it out: graphs may change from step to step",
     "mixed_precision": "say it in the strategy, for the wire: \"ddp(wire=bf16)\"; for computation use torch.autocast",
     "device_mesh": "give the group of one of its dimensions as process_group=",
+    "levenberg_marquardt": "linerate has no such damping: leave it out, and say the damping in the strategy: \"kfac(damping=0.03)\"",
 }
 
 
-def unknown_options(names):
-    """The message for keywords that DataParallel does not have."""
+def unknown_options(names, of="DataParallel"):
+    """The message for keywords that `of` does not have."""
     each = (f"{name}=: {_INSTEAD.get(name, 'no such option')}" for name in names)
-    return f"DataParallel: {'; '.join(each)} (docs/from-pytorch-ddp-python.md)"
+    return f"{of}: {'; '.join(each)} (docs/from-pytorch-ddp-python.md)"
 
 
 def _why_not(layer):

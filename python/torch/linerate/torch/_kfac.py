@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from . import _core
+from ._from_ddp import unknown_options
 
 _NORMS = (nn.LayerNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
@@ -29,15 +30,6 @@ def _layer(name, module):
     return "no factors are known for this type of layer"
 
 
-def _require_plain(optimizer):
-    """Levenberg-Marquardt finds length and momentum of every update, which an optimizer may only subtract."""
-    plain = type(optimizer) is torch.optim.SGD and all(
-        g["lr"] == 1 and not g["momentum"] and not g["weight_decay"] and not g["maximize"] for g in optimizer.param_groups)
-    if not plain:
-        raise _core.UsageError("kfac(lm=on): it finds length and momentum of every update itself: give step() torch.optim.SGD(parameters, "
-                               "lr=1), without momentum and weight decay (a penalty is levenberg_marquardt={\"l2\": ...})")
-
-
 class KFAC:
     """Kronecker-factored curvature of a model's layers: `pre.step(opt)` in place of `opt.step()`, on one rank or after another
     exchange of gradients. Under lt.DataParallel a strategy with kfac(...) makes one by itself (`dp.kfac`).
@@ -47,13 +39,12 @@ class KFAC:
     is divided by their number (`loss / n`): factors are those of the joined batch; also in the strategy, "kfac(accumulate=8)". A step
     with another number of passes is warned of, once. `skip`: names of layers left to the optimizer, with * and ?.
     `scaler`: the torch.amp.GradScaler that scales the loss, if one does: factors are the unscaled loss's.
-    `levenberg_marquardt`: with lm=on, numbers in place of {"start": 150, "decay": 0.95, "every": 5, "least": 1e-6, "most": 1e10,
-    "l2": 0}: the first damping, what it is multiplied or divided by (to the power `every`) every so many steps, its bounds, and
-    that of a penalty l2 / 2 |weights|^2 in the loss.
     """
 
     def __init__(self, model, strategy="kfac", *, loss_average="batch", accumulate=None, skip=(), seed=0, scaler=None,
-                 levenberg_marquardt=None, _shared=False):
+                 _shared=False, **others):
+        if others:
+            raise TypeError(unknown_options(others, "KFAC"))
         if accumulate is not None and not (hasattr(accumulate, "__index__") and accumulate >= 1):
             raise _core.UsageError(f"KFAC: accumulate=: expected the number of backward passes of a step, 1 or more, found {accumulate!r}")
         text = strategy if "+" in strategy else f"ddp+{strategy}"
@@ -68,9 +59,7 @@ class KFAC:
                 found.append(layer)
         self._scaler = scaler
         self._core = _core.Kfac(found, list(model.parameters()), text, loss_average, list(skip), seed,
-                                None if scaler is None else scaler.get_scale, dict(levenberg_marquardt or {}), accumulate, _shared)
-        if self._core.marquardt and scaler is not None:
-            raise _core.UsageError("KFAC: lm=on compares losses: train without a GradScaler, in f32 or bf16")
+                                None if scaler is None else scaler.get_scale, accumulate, _shared)
 
     def layers(self):
         """(name, kind, dimension of A, of G, why it is left to the optimizer or "") of every layer with parameters."""
@@ -80,7 +69,7 @@ class KFAC:
         """Between forward and backward: the number of terms of the loss, if dimension 0 of the first layer's input is not it."""
         self._core.set_loss_terms(float(terms))
 
-    def loss_of(self, output, target=None, ignore_index=-100, *, layout=None, loss=None):
+    def loss_of(self, output, target=None, ignore_index=-100, *, layout=None):
         """Between forward and backward: what the loss is computed from, if it is averaged over positions or some targets do not count.
 
         `output`: [N, C], [B, T, V] or [N, C, positions...]; which of these follows from the shape of `target`, classes [N], [B, T] or
@@ -88,33 +77,20 @@ class KFAC:
         layout="classes_second" of [N, C, positions...]; UsageError if that is needed. Targets that are `ignore_index` do not count, in the
         number of terms and in A. Give the targets of every batch, or of none. On several ranks dp.set_batch(number of those that count)
         weighs the gradients alike.
-        `loss`, with lm=on: whose second derivatives are looked at: "softmax_cross_entropy", "binary_cross_entropy" (with logits),
-        "squared_error" or "half_squared_error". With lm=on keep the graph: loss.backward(retain_graph=True)."""
-        if isinstance(target, str):
-            loss, target = target, None
-        self._core.loss_of(output, target, int(ignore_index), layout, loss)
+        """
+        self._core.loss_of(output, target, int(ignore_index), layout)
 
     def sample_fisher(self, output, loss, first_sample=0, *, layout=None):
         """With fisher=mc, between forward and backward: a backward pass with labels drawn from the model, which G is then made
-        of. `loss` and `layout` as in loss_of(), which comes before if some targets do not count; `first_sample`: this rank's first among
-        those of all ranks, so that no two draw alike."""
+        of. `loss`: "softmax_cross_entropy", "binary_cross_entropy" (with logits), "squared_error" or "half_squared_error"; `layout` as in
+        loss_of(), which comes before if some targets do not count; `first_sample`: this rank's first among those of all ranks, so that
+        no two draw alike."""
         if loss == "softmax_cross_entropy" and output.dim() > 2 and layout not in ("classes_last", "classes_second"):
             raise _core.UsageError(f"KFAC: sample_fisher(): the output {list(output.shape)} may have its classes last, [B, T, V], or second, "
                                    "[N, C, positions...]: say layout=\"classes_last\" or layout=\"classes_second\"")
         self._core.sample_fisher(output.movedim(-1, 1) if layout == "classes_last" and output.dim() > 2 else output, loss, first_sample)
 
-    def wants_loss(self):
-        """With lm=on, after step(): whether the damping is judged by this update, which takes observe_loss()."""
-        return self._core.wants_loss()
-
-    def observe_loss(self, before, after):
-        """The batch's loss before and after the last update, before the next step; on several ranks each gives its own's. Numbers, or
-        tensors of one element, which may lie on a device: nothing waits for them."""
-        self._core.observe_loss(torch.as_tensor(before, dtype=torch.float64), torch.as_tensor(after, dtype=torch.float64))
-
     def take_rate(self, optimizer):
-        if self._core.marquardt:
-            _require_plain(optimizer)
         self._core.set_rate(float(optimizer.param_groups[0]["lr"]))
 
     def _require(self, scaler, where):

@@ -114,6 +114,10 @@ void read_special(doc::OptionReader& options, const doc::Component& component, K
 }
 
 void read_numbers(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
+  if (component.find("lm"))
+    options.fail("lm",
+                 "linerate has no Levenberg-Marquardt damping; leave it out and say damping=, in "
+                 "C++ as a function of the step");
   kfac.damping = options.number("damping").value_or(kfac.damping);
   kfac.decay = options.number("decay").value_or(kfac.decay);
   kfac.kl = options.number("kl").value_or(kfac.kl);
@@ -122,6 +126,8 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   if (subsample < 1 || subsample > 16) options.refuse("subsample", "1 to 16");
   kfac.subsample = static_cast<int>(subsample);
   kfac.accumulate = counted(options, component, "accumulate", "backward passes of a step");
+  if (const std::string* const fisher = component.find("fisher"); fisher && *fisher == "exact")
+    options.fail("fisher", "linerate has no exact Fisher; fisher=mc draws labels from the model");
   kfac.samples_labels = options.choice("fisher", {"empirical", "mc"}) == 1;
   if (kfac.largest < 1) options.refuse("largest", "a dimension, at least 1");
   if (!(kfac.damping > 0)) options.refuse("damping", "above 0");
@@ -131,13 +137,7 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
     options.fail("kl", "clip=off clips nothing; leave it out");
   if (component.find("clip") && kfac.kl == 0 && kfac.clips)
     options.fail("kl", "clip=on needs a bound above 0");
-  if (kfac.lm && (component.find("kl") || component.find("clip")))
-    options.fail("lm", "it finds the update's length itself; leave kl= and clip= out");
-  if (kfac.lm && component.find("damping"))
-    options.fail(
-        "damping",
-        "lm=on changes it from step to step; leave it out (its first value: docs/kfac.md)");
-  kfac.clips = kfac.clips && kfac.kl > 0 && !kfac.lm;
+  kfac.clips = kfac.clips && kfac.kl > 0;
 }
 
 }  // namespace
@@ -163,7 +163,6 @@ Kfac Kfac::parse(const doc::Component& component) {
   read_intervals(options, component, kfac);
   read_special(options, component, kfac);
   kfac.eigen = options.choice("inverse", {"cholesky", "eigen"}) == 1;
-  kfac.lm = is_on(options, "lm", false);
   kfac.clips = is_on(options, "clip", true);
   kfac.norms = is_on(options, "norms", false);
   kfac.embeddings = is_on(options, "embeddings", false);

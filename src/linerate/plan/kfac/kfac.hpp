@@ -50,8 +50,7 @@ struct Kfac {
   double fraction = 0.5;               // hybrid: of the ranks, how many hold a layer's inverses
   std::int64_t theta = kAuthorsTheta;  // threshold: whatever is smaller is inverted everywhere
   std::int64_t factor_interval = Intervals{}.factors, inverse_interval = Intervals{}.inverses;
-  bool clips = true;  // the KL clip: the update waits for every direction
-  bool lm = false;  // Levenberg-Marquardt: length, momentum and damping from the batch's curvature
+  bool clips = true;   // the KL clip: the update waits for every direction
   bool eigen = false;  // inverse=eigen: eigenvectors and eigenvalues in place of inverses
   bool norms = false;  // layers of BlockKind::unit_wise take part
   bool embeddings = false;

@@ -74,7 +74,6 @@ class Inverses {
       const Handle h = insert(task_of(f, call));
       for (const std::int32_t each : call)
         if (each == f || f == call.back()) step_.tasks.wait(h, step_.averages[average(each)]);
-      if (step_.damped != kNoTask) step_.tasks.wait(h, step_.damped);
       if (before != kNoTask) step_.tasks.wait(h, before);
       before = h;
     }

@@ -7,7 +7,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/broadcast_fusion.hpp"
-#include "linerate/plan/pass/summed_numbers.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -176,32 +175,10 @@ class Preconditioning {
 
   // ---- the update ----
 
-  /// Two products of the batch's Jacobian: a pass backward, and one more for each.
-  static constexpr double kModelPasses = 3;
-
-  /// Each rank has a part of the batch's curvature in the plane of direction and last update.
-  Handle update_by_model() {
-    constexpr std::int64_t kNumbers = 3;  // VᵀCV: 00, 01, 11
-    SummedNumbers model =
-        summed_numbers(doc::Content::quadratic, kNumbers, "quadratic-model", "minimise", step_);
-    model.pack.kind = model.take.kind = doc::TaskKind::precondition;
-    model.pack.seconds = kModelPasses * input_.workload.backward_s;
-    const Handle packed = step_.append_compute(model.pack);
-    for (const Handle direction : done_) step_.tasks.wait(packed, direction);
-    if (step_.samples != kNoTask) step_.tasks.wait(packed, step_.samples);
-    const Handle summed = step_.append_collective(model.sum);
-    step_.tasks.wait(summed, packed);
-    const Handle least = step_.append_compute(model.take);
-    step_.tasks.wait(least, summed);
-    return least;
-  }
-
-  /// The clip and the model need every direction; without them the optimizer does.
+  /// The clip needs every direction; without it the optimizer does.
   void finish() {
     std::vector<Handle> all = done_;
-    if (curvature_.kfac.lm) {
-      all = {update_by_model()};
-    } else if (curvature_.kfac.clips) {
+    if (curvature_.kfac.clips) {
       doc::Task clip;
       clip.kind = doc::TaskKind::precondition;
       clip.resource = doc::Resource::compute;

@@ -47,16 +47,15 @@ void fill_plane(const T* input, const PatchAxis& y, const PatchAxis& x, T* plane
   }
 }
 
-at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g,
-                           const PositionGrid& grid) {
-  const at::Tensor padded = at::constant_pad_nd(
-      input, {g.pad_before[1], g.pad_after[1], g.pad_before[0], g.pad_after[0]});
-  const std::int64_t height = g.outputs(0, input.size(2)), width = g.outputs(1, input.size(3));
-  return at::im2col(padded, g.kernel, g.dilation, {0, 0}, g.stride)  // [N, C kh kw, H' W']
-      .view({input.size(0), -1, height, width})
-      .slice(2, grid.first_row, std::nullopt, grid.every)
-      .slice(3, grid.first_column, std::nullopt, grid.every)
-      .transpose(0, 1)
+/// Padding that is the same on both sides is im2col's own.
+at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g) {
+  const bool pads = g.pad_before != g.pad_after;
+  const at::Tensor padded = pads ? at::constant_pad_nd(input, {g.pad_before[1], g.pad_after[1],
+                                                               g.pad_before[0], g.pad_after[0]})
+                                 : input;
+  const ConvGeometry::Pair none{0, 0};
+  return at::im2col(padded, g.kernel, g.dilation, pads ? none : g.pad_before, g.stride)
+      .transpose(0, 1)  // of [N, C kh kw, H' W']
       .flatten(1);
 }
 
@@ -64,19 +63,17 @@ at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g,
 
 // Written directly in the order in which the product reads it: at::im2col and its transposition
 // would each copy everything once more.
-at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g, const PositionGrid& grid) {
-  if (!runs_on_host(given)) return enqueue_patches(given, g, grid);
+at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g) {
+  if (!runs_on_host(given)) return enqueue_patches(given, g);
   const at::Tensor input = given.contiguous();
   const std::int64_t samples = input.size(0), channels = input.size(1);
   const std::int64_t height = input.size(2), width = input.size(3);
-  const std::int64_t rows = grid.rows(g.outputs(0, height));
-  const std::int64_t columns = grid.columns(g.outputs(1, width));
+  const std::int64_t rows = g.outputs(0, height);
+  const std::int64_t columns = g.outputs(1, width);
   const std::int64_t taps = g.kernel[0] * g.kernel[1];
   at::Tensor patches = at::empty({channels * taps, samples * rows * columns}, input.options());
-  const auto axis = [&](std::size_t i, std::int64_t tap, std::int64_t first, std::int64_t size,
-                        std::int64_t inputs) {
-    return PatchAxis{first * g.stride[i] - g.pad_before[i] + tap * g.dilation[i],
-                     grid.every * g.stride[i], size, inputs};
+  const auto axis = [&](std::size_t i, std::int64_t tap, std::int64_t size, std::int64_t inputs) {
+    return PatchAxis{tap * g.dilation[i] - g.pad_before[i], g.stride[i], size, inputs};
   };
   AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "conv_patches", [&] {
     const scalar_t* const from = input.const_data_ptr<scalar_t>();
@@ -84,8 +81,8 @@ at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g, const Po
     at::parallel_for(0, channels * taps, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t channel = row / taps, tap = row % taps;
-        const PatchAxis y = axis(0, tap / g.kernel[1], grid.first_row, rows, height);
-        const PatchAxis x = axis(1, tap % g.kernel[1], grid.first_column, columns, width);
+        const PatchAxis y = axis(0, tap / g.kernel[1], rows, height);
+        const PatchAxis x = axis(1, tap % g.kernel[1], columns, width);
         for (std::int64_t n = 0; n < samples; ++n)
           fill_plane(from + (n * channels + channel) * height * width, y, x,
                      to + (row * samples + n) * rows * columns);

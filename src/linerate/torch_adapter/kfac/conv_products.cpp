@@ -4,14 +4,12 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "linerate/core/index.hpp"
-#include "linerate/torch_adapter/kfac/host_code.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -89,7 +87,6 @@ class Pairs {
 
   /// sum[c taps + k][c' taps + k'] += weight product(k, k')[c][c'], its upper triangle.
   void add_to(const at::Tensor& sum, double weight) const {
-    if (!runs_on_host(sum)) return enqueue_add_to(sum, weight);
     AT_DISPATCH_FLOATING_TYPES(sum.scalar_type(), "conv_products", [&] {
       scalar_t* const to = sum.mutable_data_ptr<scalar_t>();
       at::parallel_for(0, channels_, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -101,20 +98,6 @@ class Pairs {
   }
 
  private:
-  void enqueue_add_to(const at::Tensor& sum, double weight) const {
-    std::vector<at::Tensor> by_taps;  // [C, C] of each pair, in both orders
-    for (std::int64_t k = 0; k < taps_; ++k)
-      for (std::int64_t other = 0; other < taps_; ++other)
-        by_taps.push_back(k <= other ? products_.select(0, index(k, other))
-                                     : products_.select(0, index(other, k)).t());
-    const std::int64_t d = channels_ * taps_;
-    const at::Tensor whole = at::stack(by_taps)
-                                 .view({taps_, taps_, channels_, channels_})
-                                 .permute({2, 0, 3, 1})
-                                 .reshape({d, d});
-    sum.narrow(0, 0, d).narrow(1, 0, d).add_(whole, weight);
-  }
-
   std::int64_t index(std::int64_t from, std::int64_t to) const {
     return from * taps_ - from * (from - 1) / 2 + to - from;
   }

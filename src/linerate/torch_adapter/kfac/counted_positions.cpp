@@ -125,11 +125,10 @@ at::Tensor among_all_rows(const at::Tensor& output, const at::Tensor& counted,
   return all;
 }
 
-/// Whether the number of terms, or their second derivatives, depend on where classes lie.
-bool needs_layout(const LossView& view, const LossAverage& average, bool has_target) {
-  if (view.loss == LossKind::softmax_cross_entropy) return true;
+/// Whether the number of terms depends on where classes lie.
+bool needs_layout(const LossAverage& average, bool has_target) {
   if (average.over == LossAverage::Over::batch_positions) return true;
-  return average.over == LossAverage::Over::batch && !view.loss && !has_target;
+  return average.over == LossAverage::Over::batch && !has_target;
 }
 
 }  // namespace
@@ -184,7 +183,7 @@ ReadLoss read_loss(const at::Tensor& output, const at::Tensor& target, const Los
   } else if (known.given() && !layout) {
     layout = fitting(output, known.sizes()).layout();
   }
-  if (output.dim() > 2 && !layout && (classes || needs_layout(view, average, target.defined())))
+  if (output.dim() > 2 && !layout && (classes || needs_layout(average, target.defined())))
     ask_for_layout(output, target, classes);
   ReadLoss read{output, classes ? CountedPositions() : known};
   if (output.dim() > 2 && layout == OutputLayout::classes_last) read.output = output.movedim(-1, 1);

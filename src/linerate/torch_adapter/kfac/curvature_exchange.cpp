@@ -1,6 +1,5 @@
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
@@ -71,10 +70,6 @@ void CurvatureExchange::register_with(exec::StepRunner& runner) {
   add("precondition", &CurvatureExchange::precondition);
   add("unpack-directions", &CurvatureExchange::unpack_directions);
   add("clip", &CurvatureExchange::clip);
-  add("pack-losses", &CurvatureExchange::pack_losses);
-  add("take-losses", &CurvatureExchange::take_losses);
-  add("quadratic-model", &CurvatureExchange::quadratic_model);
-  add("minimise", &CurvatureExchange::minimise);
 }
 
 // ---- who holds what ----
@@ -103,7 +98,6 @@ void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
 
 KfacState CurvatureExchange::save() {
   KfacState state = preconditioner().save();
-  if (preconditioner().lm()) state.lm_damping = damping_with_losses();
   for (std::size_t b = 0; b < state.layers.size(); ++b) {
     const std::vector<std::int32_t>& ranks = plan_->preconditioning[b];
     if (ranks.empty()) continue;
@@ -113,17 +107,6 @@ KfacState CurvatureExchange::save() {
                        side == FactorSide::a ? state.layers[b].a : state.layers[b].g);
   }
   return state;
-}
-
-/// The damping after the losses of the last update, which ranks would sum in the next step.
-double CurvatureExchange::damping_with_losses() const {
-  const LmUpdate& lm = *preconditioner().lm();
-  std::array<double, 2> sums{};
-  if (lm.change()) sums = {lm.change()->mul(share_).item<double>(), 1};
-  communicator_.all_reduce(comm::buffer(sums), comm::Reduce::sum, "losses of the last update")
-      ->wait();
-  return sums[1] == communicator_.size() ? lm.damping_after(c10::scalar_to_tensor(sums[0]))
-                                         : lm.damping();
 }
 
 void CurvatureExchange::load(const KfacState& state) {
@@ -304,47 +287,6 @@ void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& ta
 
 void CurvatureExchange::clip(const TaskGraph&, const Task&) {
   if (enqueues() || gradients_.accepted()) step_.clip();
-}
-
-// ---- Levenberg-Marquardt ----
-
-void CurvatureExchange::pack_losses(const TaskGraph&, const Task& task) {
-  const at::Tensor& values = memory_.values(task.first);
-  values.zero_();
-  if (const auto change = preconditioner().lm()->take_change()) {
-    values.select(0, 0).add_(change->mul(share_));  // a copy of what the host knows would wait
-    values.select(0, 1).fill_(1);
-  }
-}
-
-void CurvatureExchange::take_losses(const TaskGraph&, const Task& task) {
-  const at::Tensor& values = memory_.values(task.first);
-  if (enqueues()) return enqueue_losses(values);
-  const auto ranks = values[1].item<double>();
-  const int all = plan_->plan->ranks;
-  if (ranks == 0) return;
-  if (ranks == all)
-    preconditioner().lm()->observe(values[0]);
-  else
-    step_.note_misuse(judges_in_words(preconditioner().step(), ranks, all));
-}
-
-void CurvatureExchange::quadratic_model(const TaskGraph&, const Task& task) {
-  const at::Tensor& values = memory_.values(task.first);
-  values.zero_();
-  if (!enqueues() && !gradients_.accepted()) return;
-  share_ = gradients_.share();
-  round_.model = enqueues() ? model_by_means() : step_.model();
-  if (round_.model)
-    values.copy_(round_.model->curvature.mul(share_));
-  else  // no rank moves by this step then, and the next one ends the run
-    values.fill_(std::numeric_limits<double>::quiet_NaN());
-}
-
-void CurvatureExchange::minimise(const TaskGraph&, const Task& task) {
-  if (!enqueues() && !gradients_.accepted()) return;
-  if (round_.model) round_.model->curvature = memory_.values(task.first);
-  step_.minimise(round_.model);
 }
 
 }  // namespace linerate::torch_adapter

@@ -39,17 +39,11 @@ inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 ///                      what is no matrix (diagonals, norm layers' 2 x 2) first, if it is due
 ///   unpack-directions  payload -> directions of layers that another rank owns
 ///   clip               <direction, gradient> over all layers -> nu
-///   pack-losses        this rank's part of the loss's change by the last update -> payload
-///   take-losses        payload, summed -> damping
-///   quadratic-model    directions and this rank's batch -> payload, its part of the curvature
-///   minimise           payload, summed -> the update
 /// Each is a part of a CurvatureStep, with payloads before and after it. A factor that was packed
 /// may be packed again: statistics last until the step ends.
 class CurvatureExchange {
  public:
   struct Gradients {
-    /// What this rank's batch counts in a sum over ranks: f64, of no dimensions.
-    std::function<at::Tensor()> share;
     /// Whether the step counts, as all ranks have agreed.
     std::function<bool()> accepted;
     /// Makes a block's .grads the means that have arrived.
@@ -94,7 +88,6 @@ class CurvatureExchange {
     std::vector<std::int32_t> with_next;                        // factors
     std::vector<std::array<at::Tensor, 2>> sums;                // [blocks] views of payloads
     std::vector<TimedInverses> inverses;
-    std::optional<QuadraticModel> model;  // Levenberg-Marquardt
   };
 
   void pack_factors(const doc::TaskGraph& graph, const doc::Task& task);
@@ -111,16 +104,9 @@ class CurvatureExchange {
   void enqueue_taken_inverse(const CurvaturePlan::Part& part);
   void enqueue_direction(const CurvaturePlan::Part& part, std::size_t block);
   void enqueue_taken_direction(const CurvaturePlan::Part& part);
-  std::optional<QuadraticModel> model_by_means();
-  void enqueue_losses(const at::Tensor& values);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
-  void pack_losses(const doc::TaskGraph& graph, const doc::Task& task);
-  void take_losses(const doc::TaskGraph& graph, const doc::Task& task);
-  void quadratic_model(const doc::TaskGraph& graph, const doc::Task& task);
-  void minimise(const doc::TaskGraph& graph, const doc::Task& task);
 
   Preconditioner::Holds held_here(std::size_t block) const;
-  double damping_with_losses() const;
   Preconditioner& preconditioner() const { return step_.preconditioner(); }
   CurvatureBlock& block_of(std::int32_t factor) const;
   at::Tensor values_of(const CurvaturePlan::Part& part) const;
@@ -135,7 +121,6 @@ class CurvatureExchange {
   std::vector<std::unique_ptr<exec::Operation>> operations_;
   exec::StepRunner* runner_ = nullptr;
   Round round_;
-  at::Tensor share_;  // of this rank's batch in the last step whose model was made
 };
 
 }  // namespace linerate::torch_adapter

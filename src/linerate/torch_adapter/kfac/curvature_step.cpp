@@ -1,36 +1,16 @@
 #include "linerate/torch_adapter/kfac/curvature_step.hpp"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "linerate/core/error.hpp"
 
 namespace linerate::torch_adapter {
-namespace {
-
-void require_all_preconditioned(const Blocks& blocks, const std::vector<at::Tensor>& parameters) {
-  for (const at::Tensor& p : parameters) {
-    const bool known = std::any_of(blocks.begin(), blocks.end(), [&](const auto& block) {
-      return block->layer().weight.is_same(p) || block->layer().bias.is_same(p);
-    });
-    if (p.grad().defined() && !known)
-      throw UsageError(
-          "K-FAC: Levenberg-Marquardt finds the length of the whole update, but not every trained "
-          "parameter is preconditioned; its list of layers says why each is left out");
-  }
-}
-
-}  // namespace
-
 template <typename Work>
 void CurvatureStep::guarded(Work&& work) {
   try {
@@ -47,20 +27,11 @@ void CurvatureStep::check() const {
     preconditioner_.collector().check();
     preconditioner_.warn_of_passes();
   }
-  const LmUpdate* const lm = preconditioner_.lm();
-  if (!lm) return;
-  require_all_preconditioned(preconditioner_.blocks(), parameters_);
-  if (!lm->has_loss())
-    throw UsageError(
-        "K-FAC: with Levenberg-Marquardt call loss_of(output, loss) between the forward and the "
-        "backward pass; on one rank step(output, loss) will do");
 }
 
 void CurvatureStep::begin() {
   preconditioner_.undo();
-  Open* const before = std::get_if<Open>(&state_);
-  state_ = Open{Directions(preconditioner_.blocks().size()),
-                before ? std::move(before->misuse) : std::string()};
+  state_ = Open{Directions(preconditioner_.blocks().size())};
 }
 
 void CurvatureStep::fold(std::size_t block) {
@@ -129,43 +100,11 @@ void CurvatureStep::clip() {
   close(q, preconditioner_.clip(q));
 }
 
-std::optional<QuadraticModel> CurvatureStep::model() {
-  std::optional<QuadraticModel> found;
-  guarded([&] {
-    std::vector<at::Tensor> directions(open().directions.size());
-    for (std::size_t b = 0; b < directions.size(); ++b)
-      if (const auto& one = open().directions[b])
-        directions[b] = one->exists.defined() ? at::where(one->exists, one->direction,
-                                                          preconditioner_.blocks()[b]->gradient())
-                                              : one->direction;
-    found = preconditioner_.lm()->model(directions);
-  });
-  return found;
-}
-
-void CurvatureStep::minimise(const std::optional<QuadraticModel>& model) {
-  if (preconditioner_.enqueues()) return enqueue_minimise(model);
-  const double q = product();
-  const bool finite =
-      model && std::isfinite(q) && std::isfinite(*model->curvature.const_data_ptr<double>());
-  if (finite) preconditioner_.lm()->minimise(*model);
-  close(q, finite ? std::optional(1.0) : std::nullopt);
-}
-
-void CurvatureStep::enqueue_minimise(const std::optional<QuadraticModel>& model) {
-  const at::Tensor q = product_there();
-  if (!model) return enqueue_close(q, at::zeros_like(q));
-  preconditioner_.lm()->enqueue_minimise(*model);
-  const at::Tensor finite =
-      at::isfinite(q).logical_and(at::isfinite(model->curvature.select(0, 0)));
-  enqueue_close(q, finite.to(at::kDouble));
-}
-
 KfacStep CurvatureStep::report() const {
   return {.step = preconditioner_.step(),
           .factors = preconditioner_.factors_due(),
           .inverses = preconditioner_.inverses_due(),
-          .damping = preconditioner_.known_damping()};
+          .damping = preconditioner_.damping()};
 }
 
 void CurvatureStep::close(double q, std::optional<double> nu) {
@@ -176,11 +115,11 @@ void CurvatureStep::close(double q, std::optional<double> nu) {
     const LayerSpec& layer = preconditioner_.blocks()[b]->layer();
     if (!now.directions[b] && layer.weight.grad().defined()) done.plain.push_back(layer.name);
   }
-  if (nu && now.misuse.empty()) {
+  if (nu) {
     done.nu = *nu;
     state_ = Found{std::move(now.directions), std::move(done)};
   } else {
-    state_ = Skipped{std::move(done), std::move(now.misuse)};
+    state_ = Skipped{std::move(done)};
   }
 }
 
@@ -224,7 +163,7 @@ void CurvatureStep::await_gradients() {
 
 void CurvatureStep::take_all() {
   if (!std::holds_alternative<Arriving>(state_)) return;
-  state_ = Open{Directions(preconditioner_.blocks().size()), {}};
+  state_ = Open{Directions(preconditioner_.blocks().size())};
   for (std::size_t b = 0; b < preconditioner_.blocks().size(); ++b) precondition(b);
   keep();
 }
@@ -243,7 +182,6 @@ KfacStep CurvatureStep::write() {
     preconditioner_.skip_step(now.report);
     // LibTorch's optimizers leave a parameter without .grad, and its momentum, as it is.
     for (const at::Tensor& p : parameters_) p.mutable_grad().reset();
-    if (!now.misuse.empty()) throw UsageError(now.misuse);
     return std::move(now.report);
   }
   if (!std::holds_alternative<Found>(state_))
@@ -257,7 +195,6 @@ KfacStep CurvatureStep::write() {
 }
 
 void CurvatureStep::write_directions(const Found& found) {
-  if (LmUpdate* const lm = preconditioner_.lm()) return lm->write();
   for (std::size_t b = 0; b < found.directions.size(); ++b)
     if (const auto& one = found.directions[b])
       preconditioner_.blocks()[b]->write(one->direction, found.report.nu);
@@ -266,8 +203,7 @@ void CurvatureStep::write_directions(const Found& found) {
 /// Layers without a direction keep their gradients. If nu is 0 none counts, wherever it belongs to.
 void CurvatureStep::enqueue_directions(const Found& found) {
   const at::Tensor none = found.nu.eq(0);
-  if (LmUpdate* const lm = preconditioner_.lm()) lm->enqueue_write(none.logical_not());
-  for (std::size_t b = 0; !preconditioner_.lm() && b < found.directions.size(); ++b) {
+  for (std::size_t b = 0; b < found.directions.size(); ++b) {
     const CurvatureBlock& block = *preconditioner_.blocks()[b];
     const auto& one = found.directions[b];
     if (!one || !block.layer().weight.grad().defined()) continue;
@@ -293,7 +229,6 @@ KfacStep CurvatureStep::take() {
       invert_diagonals(b);
       precondition(b);
     }
-    if (preconditioner_.lm()) minimise(model());
     if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
     keep();
     return write();

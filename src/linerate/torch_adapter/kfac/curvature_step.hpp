@@ -25,7 +25,7 @@ namespace linerate::torch_adapter {
 ///     begin();
 ///     fold(b) | fold(b, sums); invert(b, side)      // if they are due
 ///     invert_diagonals(b); precondition(b) | take_direction(b, values)
-///     clip() | minimise(model)                      // Levenberg-Marquardt: model() before
+///     clip()
 ///     keep() | drop()                               // whether the round counts
 ///     write()
 ///
@@ -38,7 +38,7 @@ class CurvatureStep {
 
   Preconditioner& preconditioner() { return preconditioner_; }
 
-  /// Throws what went wrong in the passes, and UsageError if an update would not be all of it.
+  /// Throws what went wrong in the passes.
   void check() const;
   /// Begins a round of the step and undoes what an earlier round left.
   void begin();
@@ -68,12 +68,6 @@ class CurvatureStep {
     return open().directions[block];
   }
   void clip();
-  /// Levenberg-Marquardt, of this rank's batch; absent: see take_failure().
-  std::optional<QuadraticModel> model();
-  /// Of all ranks' batches; absent: no rank moves.
-  void minimise(const std::optional<QuadraticModel>& model);
-  /// All ranks have found that the program is wrong: write() throws it.
-  void note_misuse(std::string what) { open().misuse = std::move(what); }
 
   /// Commits the round, or undoes it if directions are not finite. Before a plan may give averages
   /// and inverses other owners.
@@ -88,7 +82,7 @@ class CurvatureStep {
   void take_all();
   void end_arriving();
   /// Ranks have agreed to skip the step.
-  void skip() { state_ = Skipped{report(), std::move(open().misuse)}; }
+  void skip() { state_ = Skipped{report()}; }
   /// Makes gradients of the directions and ends the step. If it says `skipped`, no .grad counts.
   KfacStep write();
 
@@ -103,7 +97,6 @@ class CurvatureStep {
   /// A round is under way, or none has ended: there is nothing to write.
   struct Open {
     Directions directions;
-    std::string misuse;  // rounds that are repeated do not find it again
   };
   /// Inverses are there, gradients are not.
   struct Arriving {};
@@ -116,7 +109,6 @@ class CurvatureStep {
   /// Averages and inverses are those of the last step.
   struct Skipped {
     KfacStep report;
-    std::string misuse;
   };
 
   template <typename Work>
@@ -126,7 +118,6 @@ class CurvatureStep {
   /// From Open to Found, or to Skipped without nu.
   void close(double q, std::optional<double> nu);
   at::Tensor product_there() const;
-  void enqueue_minimise(const std::optional<QuadraticModel>& model);
   void enqueue_close(const at::Tensor& q, const at::Tensor& nu);
   void write_directions(const Found& found);
   void enqueue_directions(const Found& found);

@@ -77,20 +77,4 @@ void CurvatureExchange::enqueue_taken_direction(const CurvaturePlan::Part& part)
   step_.enqueue_taken_direction(b, values, values.select(0, 0).ne(kNoDirection));
 }
 
-/// The means are not yet the .grads that the model is made of.
-std::optional<QuadraticModel> CurvatureExchange::model_by_means() {
-  std::vector<std::pair<at::Tensor, at::Tensor>> means;
-  for (std::size_t b = 0; b < preconditioner().blocks().size(); ++b)
-    for (auto& mean : gradients_.means(b)) means.push_back(std::move(mean));
-  const LentMeans lent(std::move(means));
-  return step_.model();
-}
-
-void CurvatureExchange::enqueue_losses(const at::Tensor& values) {
-  const at::Tensor change = values.select(0, 0), judges = values.select(0, 1);
-  const int all = plan_->plan->ranks;
-  preconditioner().lm()->enqueue_observe(change, judges.eq(all));
-  preconditioner().note_judges(judges, all);
-}
-
 }  // namespace linerate::torch_adapter

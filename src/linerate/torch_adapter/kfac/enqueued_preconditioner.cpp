@@ -2,13 +2,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <exception>
-#include <limits>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -23,12 +21,7 @@ bool Preconditioner::is_on_cpu() const {
 }
 
 at::Tensor Preconditioner::damping_there() const {
-  if (lm_) return lm_->damping_there();
   return at::full({}, damping(), blocks_.front()->layer().weight.options().dtype(at::kDouble));
-}
-
-double Preconditioner::known_damping() const {
-  return lm_ && enqueues_ ? std::numeric_limits<double>::quiet_NaN() : damping();
 }
 
 void Preconditioner::enqueue_fold(std::size_t i, const std::array<at::Tensor, 2>& packed) {
@@ -109,17 +102,8 @@ at::Tensor Preconditioner::enqueue_clip(const at::Tensor& q) const {
   return at::where(finite.gt(0), nu, finite);
 }
 
-void Preconditioner::note_judges(const at::Tensor& judges, int all) {
-  all_judges_ = all;
-  const at::Tensor wrong = at::where(judges.eq(all), 0.0, judges);
-  // A round that is repeated finds none: losses are given once.
-  wrong_judges_ = wrong_judges_.defined() ? at::maximum(wrong_judges_, wrong) : wrong;
-}
-
 void Preconditioner::send_findings(const at::Tensor& q, const at::Tensor& nu) {
-  std::vector<at::Tensor> numbers{q, nu, damping_there()};
-  if (wrong_judges_.defined()) numbers.push_back(std::exchange(wrong_judges_, {}));
-  findings_.send(step_, numbers);
+  findings_.send(step_, {q, nu});
 }
 
 /// The first one.
@@ -133,17 +117,9 @@ void Preconditioner::keep_late_failure(Throwing&& throwing) {
   }
 }
 
-void Preconditioner::hear_of_judges(std::int64_t step, double judges) {
-  if (judges == 0) return;
-  keep_late_failure([&] { throw UsageError(judges_in_words(step, judges, all_judges_)); });
-}
-
 void Preconditioner::hear_findings(KfacStep& report) {
   while (const std::optional<LateFindings::Step> heard = findings_.take()) {
-    const double damping = heard->numbers[2];
-    if (heard->step == report.step)
-      report.q = heard->numbers[0], report.nu = heard->numbers[1], report.damping = damping;
-    if (heard->numbers.size() > 3) hear_of_judges(heard->step, heard->numbers[3]);
+    if (heard->step == report.step) report.q = heard->numbers[0], report.nu = heard->numbers[1];
     for (const LateFindings::Finding& one : heard->findings) {
       const bool dropped = one.what == LateFindings::What::dropped;
       const char* const what = dropped ? kDropped : kNotInverted;
@@ -151,7 +127,7 @@ void Preconditioner::hear_findings(KfacStep& report) {
       if (one.in_a_row < options_.max_failures) continue;
       keep_late_failure([&] {
         throw_failed_too_often(one.block, one.side, failure_in_words(one.block, one.side, what),
-                               {one.in_a_row, damping});
+                               {one.in_a_row, options_.damping->at(heard->step)});
       });
     }
   }

@@ -1,7 +1,5 @@
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 
-#include <ATen/ScalarOps.h>
-#include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
@@ -21,13 +19,13 @@ struct KFAC::Impl {
         pre(registration.layers, options),
         second_order(pre, std::move(parameters)) {}
 
-  /// From the output with these columns, if factors are due.
-  template <typename Columns>
-  void pass_back(Fisher fisher, const char* call, const at::Tensor& output, Columns&& columns) {
-    if (pre.options().fisher != fisher)
-      throw UsageError(fmt::format("K-FAC: {} needs the option `fisher` to say so", call));
+  /// From the output with this gradient, if factors are due.
+  template <typename Gradient>
+  void pass_back(const at::Tensor& output, Gradient&& gradient) {
+    if (pre.options().fisher != Fisher::monte_carlo)
+      throw UsageError("K-FAC: sample_fisher() needs the option `fisher` to say so");
     const c10::NoGradGuard no_grad;
-    if (pre.factors_due()) pre.collector().backward_from(output, columns());
+    if (pre.factors_due()) pre.collector().backward_from(output, {gradient()});
   }
 
   std::vector<RegisteredLayer> report;
@@ -69,8 +67,6 @@ void KFAC::loss_of(const at::Tensor& output, const at::Tensor& target, const Los
     collector.note_targets(read.counted);
   }
   collector.loss_of(read.output);
-  if (LmUpdate* const lm = impl_->pre.lm(); lm && view.loss)
-    lm->set_loss(read.output, *view.loss, impl_->pre.accumulated());
 }
 void KFAC::count_only(const at::Tensor& counted) {
   if (impl_->pre.options().shared_positions == SharedPositions::reduce && counted.dim() > 1)
@@ -81,37 +77,18 @@ void KFAC::count_only(const at::Tensor& counted) {
 void KFAC::set_loss_terms(double terms) { impl_->pre.collector().set_terms(terms); }
 
 void KFAC::sample_fisher(const at::Tensor& output, LossKind loss, std::int64_t first_sample) {
-  impl_->pass_back(Fisher::monte_carlo, "sample_fisher()", output, [&] {
+  impl_->pass_back(output, [&] {
     const LabelDraw draw{impl_->pre.options().seed, impl_->pre.step(), first_sample};
-    return std::vector{sampled_gradient(output, loss, draw)};
+    return sampled_gradient(output, loss, draw);
   });
 }
 
 void KFAC::sample_fisher(const at::Tensor& output, LossKind loss, const at::Tensor& labels) {
-  impl_->pass_back(Fisher::monte_carlo, "sample_fisher()", output,
-                   [&] { return std::vector{labelled_gradient(output, loss, labels)}; });
-}
-
-void KFAC::exact_fisher(const at::Tensor& output, LossKind loss) {
-  impl_->pass_back(Fisher::exact, "exact_fisher()", output,
-                   [&] { return hessian_columns(output, loss); });
-}
-
-void KFAC::loss_of(const at::Tensor& output, LossKind loss) {
-  loss_of(output, LossView{.loss = loss});
+  impl_->pass_back(output, [&] { return labelled_gradient(output, loss, labels); });
 }
 
 KfacStep KFAC::step() {
   return impl_->shared_step ? impl_->shared_step() : impl_->second_order.take();
-}
-
-KfacStep KFAC::step(const at::Tensor& output, LossKind loss) {
-  LmUpdate* const lm = impl_->pre.lm();
-  if (!lm) throw UsageError("K-FAC: step(output, loss) needs the option levenberg_marquardt");
-  // Not that of a batch without a step. Several passes have each shown theirs.
-  const double passes = impl_->pre.accumulated();
-  if (!impl_->shared_step && (passes == 1 || !lm->has_loss())) lm->set_loss(output, loss, passes);
-  return step();
 }
 
 struct KFAC::Pause::Impl {
@@ -120,32 +97,6 @@ struct KFAC::Pause::Impl {
 };
 KFAC::Pause::Pause(KFAC& owner) : impl_(std::make_unique<Impl>(owner.impl_->pre.collector())) {}
 KFAC::Pause::~Pause() = default;
-
-bool KFAC::wants_loss() const {
-  const LmUpdate* const lm = impl_->pre.lm();
-  return lm && lm->awaits_change() &&
-         impl_->pre.step() % impl_->pre.options().levenberg_marquardt->every == 0;
-}
-
-void KFAC::observe_loss(double before, double after) {
-  observe_loss(c10::scalar_to_tensor(before), c10::scalar_to_tensor(after));
-}
-
-void KFAC::observe_loss(const at::Tensor& before, const at::Tensor& after) {
-  const c10::NoGradGuard no_grad;
-  LmUpdate* const lm = impl_->pre.lm();
-  if (!lm) throw UsageError("K-FAC: observe_loss() needs the option levenberg_marquardt");
-  if (!lm->awaits_change()) return;
-  for (const at::Tensor& loss : {before, after})
-    if (loss.numel() != 1)
-      throw UsageError(fmt::format(
-          "K-FAC: observe_loss(): expected a loss of one element, found {}", loss.numel()));
-  const at::Tensor change = after.sum(at::kDouble) - before.sum(at::kDouble);
-  if (impl_->shared_step)
-    lm->note_change(change);
-  else
-    lm->observe(change);
-}
 
 KfacState KFAC::save() const { return impl_->pre.save(); }
 void KFAC::load(const KfacState& state) {

@@ -15,8 +15,9 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr std::string_view kAverage = ".average", kInverted = ".inverted";
 constexpr std::string_view kSuffixA = ".A", kSuffixG = ".G";
-constexpr const char *kStep = "step", *kLastRate = "rate", *kDamping = "lm damping",
-                     *kUpdate = "lm update ";
+constexpr const char *kStep = "step", *kLastRate = "rate";
+// Of a rule for the damping that linerate had once.
+constexpr const char *kOldDamping = "lm damping", *kOldUpdate = "lm update ";
 
 /// [updates, damping, has_inverse]
 constexpr std::int64_t kAbout = 3;
@@ -76,10 +77,6 @@ Named to_tensors(const KfacState& state) {
     add(all, layer.name + std::string(kSuffixA), layer.a);
     add(all, layer.name + std::string(kSuffixG), layer.g);
   }
-  if (state.lm_damping > 0)
-    all.emplace_back(kDamping, at::full({1}, state.lm_damping, at::kDouble));
-  for (std::size_t i = 0; i < state.lm_update.size(); ++i)
-    all.emplace_back(kUpdate + std::to_string(i), state.lm_update[i]);
   return all;
 }
 
@@ -90,11 +87,7 @@ KfacState kfac_state_of(const Named& tensors, const std::string& place) {
       state.step = tensor.item<std::int64_t>();
     else if (name == kLastRate)
       state.rate = tensor.item<double>();
-    else if (name == kDamping)
-      state.lm_damping = tensor.item<double>();
-    else if (name.starts_with(kUpdate))
-      state.lm_update.push_back(tensor);
-    else
+    else if (name != kOldDamping && !name.starts_with(kOldUpdate))
       take(state, name, tensor, place);
   }
   return state;

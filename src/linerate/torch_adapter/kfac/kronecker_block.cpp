@@ -7,16 +7,18 @@
 
 #include <algorithm>
 
-#include "linerate/core/rng.hpp"
 #include "linerate/torch_adapter/kfac/conv_products.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/large_product.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
-/// Patches of so many elements are made, summed and dropped at a time.
+/// Patches of so many elements are made, summed and dropped at a time: what a processor's caches
+/// hold; and what a device has memory for, where each part is some launches more.
 constexpr std::int64_t kPatchElements = std::int64_t{1} << 22;
+constexpr std::int64_t kPatchElementsThere = std::int64_t{1} << 26;
 
 /// [C, H, W] is a batch of one.
 at::Tensor batched(const at::Tensor& images) {
@@ -71,47 +73,34 @@ void KroneckerBlock::add_linear_input(const at::Tensor& input) {
   count(FactorSide::a) += static_cast<double>(columns.size(1));
 }
 
-PositionGrid KroneckerBlock::grid(const LayerInput& input, std::int64_t height,
-                                  std::int64_t width) const {
-  const std::int64_t every = std::min<std::int64_t>({options_.conv_subsampling, height, width});
-  const auto n = static_cast<std::uint64_t>(every);
-  return {every, static_cast<std::int64_t>(random_below(input.draw, 0, n)),
-          static_cast<std::int64_t>(random_below(input.draw, 1, n))};
-}
-
 void KroneckerBlock::add_conv_input(const LayerInput& input) {
   const at::Tensor images = batched(input.tensor.detach());
-  const ConvGeometry& geometry = input.conv;
-  const std::int64_t height = geometry.outputs(0, images.size(2));
-  const std::int64_t width = geometry.outputs(1, images.size(3));
-  const bool reduce = options_.shared_positions == SharedPositions::reduce;
-  if (shares(geometry))
-    add_conv_products(images, input);
-  else
-    add_conv_patches(images, geometry, grid(input, height, width));
+  const std::int64_t height = input.conv.outputs(0, images.size(2));
+  const std::int64_t width = input.conv.outputs(1, images.size(3));
+  const auto bands = this->bands(input, height);
+  for (const RowBand& band : bands) {
+    const at::Tensor samples = images.slice(0, band.first, std::nullopt, band.every);
+    if (samples.size(0) == 0) continue;
+    const BandInput seen = bands.size() == 1 ? BandInput{0, images.size(2), input.conv}
+                                             : input_of(band, input.conv, images.size(2));
+    const at::Tensor rows = samples.narrow(2, seen.begin, seen.rows);
+    const auto weight = static_cast<double>(bands.size());
+    shares(seen.geometry) ? add_conv_products(rows, seen.geometry, weight)
+                          : add_conv_patches(rows, seen.geometry, weight);
+  }
   const std::int64_t samples = images.size(0);
+  const bool reduce = options_.shared_positions == SharedPositions::reduce;
   count(FactorSide::a) += static_cast<double>(reduce ? samples : samples * height * width);
 }
 
 bool KroneckerBlock::shares(const ConvGeometry& geometry) const {
-  return options_.shared_positions == SharedPositions::expand &&
+  return runs_on_host(layer().weight) && options_.shared_positions == SharedPositions::expand &&
          shares_products(geometry, inputs() / (geometry.kernel[0] * geometry.kernel[1]));
 }
 
 std::vector<RowBand> KroneckerBlock::bands(const LayerInput& input, std::int64_t rows) const {
   const std::int64_t every = options_.conv_subsampling;
   return row_bands(rows, every * every, input.draw);
-}
-
-void KroneckerBlock::add_conv_products(const at::Tensor& images, const LayerInput& input) {
-  const auto bands = this->bands(input, input.conv.outputs(0, images.size(2)));
-  for (const RowBand& band : bands) {
-    const at::Tensor samples = images.slice(0, band.first, std::nullopt, band.every);
-    const BandInput seen = input_of(band, input.conv, images.size(2));
-    if (samples.size(0) > 0)
-      add_conv_products(samples.narrow(2, seen.begin, seen.rows), seen.geometry,
-                        static_cast<double>(bands.size()));
-  }
 }
 
 void KroneckerBlock::add_conv_products(const at::Tensor& images, const ConvGeometry& geometry,
@@ -129,21 +118,21 @@ void KroneckerBlock::add_conv_products(const at::Tensor& images, const ConvGeome
 }
 
 void KroneckerBlock::add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry,
-                                      const PositionGrid& looked_at) {
+                                      double weight) {
   const bool reduce = options_.shared_positions == SharedPositions::reduce;
-  const std::int64_t positions = looked_at.rows(geometry.outputs(0, images.size(2))) *
-                                 looked_at.columns(geometry.outputs(1, images.size(3)));
+  const std::int64_t positions =
+      geometry.outputs(0, images.size(2)) * geometry.outputs(1, images.size(3));
   const std::int64_t samples = images.size(0), channels = images.size(1) / shape().groups;
+  const std::int64_t most = runs_on_host(images) ? kPatchElements : kPatchElementsThere;
   const std::int64_t at_once =
-      std::max<std::int64_t>(1, kPatchElements / std::max<std::int64_t>(1, inputs() * positions));
+      std::max<std::int64_t>(1, most / std::max<std::int64_t>(1, inputs() * positions));
   for (std::int64_t n = 0; n < samples; n += at_once) {
     const std::int64_t size = std::min(at_once, samples - n);
     const at::Tensor some = to_dtype(images.narrow(0, n, size));
     for (int q = 0; q < shape().groups; ++q) {
-      at::Tensor columns =
-          conv_patches(some.narrow(1, q * channels, channels), geometry, looked_at);
+      at::Tensor columns = conv_patches(some.narrow(1, q * channels, channels), geometry);
       if (reduce) columns = columns.view({columns.size(0), size, positions}).mean(2);
-      add_input_columns(q, columns, static_cast<double>(looked_at.every * looked_at.every));
+      add_input_columns(q, columns, weight);
     }
   }
 }
@@ -158,18 +147,11 @@ void KroneckerBlock::add_gradient(const LayerInput& input, const at::Tensor& gra
     return;
   }
   const at::Tensor images = images_of(g, layer().weight.dim() - 2);
-  if (shares(input.conv)) {
-    const auto bands = this->bands(input, images.size(2));
-    for (const RowBand& band : bands)
-      add_output_columns(
-          images.slice(0, band.first, std::nullopt, band.every).narrow(2, band.begin, band.rows()),
-          scale * scale * static_cast<double>(bands.size()));
-    return;
-  }
-  const PositionGrid at = grid(input, images.size(2), images.size(3));
-  add_output_columns(images.slice(2, at.first_row, std::nullopt, at.every)
-                         .slice(3, at.first_column, std::nullopt, at.every),
-                     scale * scale * static_cast<double>(at.every * at.every));
+  const auto bands = this->bands(input, images.size(2));
+  for (const RowBand& band : bands)
+    add_output_columns(
+        images.slice(0, band.first, std::nullopt, band.every).narrow(2, band.begin, band.rows()),
+        scale * scale * static_cast<double>(bands.size()));
 }
 
 void KroneckerBlock::add_output_columns(const at::Tensor& images, double weight) {

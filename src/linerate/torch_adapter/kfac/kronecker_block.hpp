@@ -27,20 +27,17 @@ class KroneckerBlock : public CurvatureBlock {
   bool is_conv() const { return layer().kind == LayerKind::conv; }
   void add_linear_input(const at::Tensor& input);
   void add_conv_input(const LayerInput& input);
-  void add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry,
-                        const PositionGrid& looked_at);
-  /// For the outputs that LayerInput::draw picks, all without subsampling.
-  void add_conv_products(const at::Tensor& images, const LayerInput& input);
+  /// Of the rows that a band shows: by products that taps share, or by patches.
   void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight);
+  void add_conv_patches(const at::Tensor& images, const ConvGeometry& geometry, double weight);
   void add_output_columns(const at::Tensor& images, double weight);
-  /// Whether its factors are made of shared products, and its subsamples of rows side by side.
+  /// Whether its factors are made of shared products.
   bool shares(const ConvGeometry& geometry) const;
   std::vector<RowBand> bands(const LayerInput& input, std::int64_t rows) const;
   /// The bias's row: what it is multiplied by is 1 at each of `rows` rows. sum[inputs].
   void add_ones(int q, const at::Tensor& sum, double weight, double rows);
   /// columns[inputs, n] of group q, without the bias's 1.
   void add_input_columns(int q, const at::Tensor& columns, double weight);
-  PositionGrid grid(const LayerInput& input, std::int64_t height, std::int64_t width) const;
   std::int64_t inputs() const { return shape().a - (layer().bias.defined() ? 1 : 0); }
 };
 

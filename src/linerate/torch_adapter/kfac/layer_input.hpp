@@ -36,7 +36,7 @@ struct LayerInput {
   bool batch_statistics = true;
   at::Tensor running_mean = {}, running_variance = {};
   double epsilon = 0;
-  /// Draws the positions at which a subsampled convolution is looked at.
+  /// Draws the rows at which a subsampled convolution is looked at.
   std::uint64_t draw = 0;
 };
 

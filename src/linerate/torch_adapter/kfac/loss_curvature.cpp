@@ -2,13 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/one_hot.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
-#include <ATen/ops/sqrt.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 #include <numbers>
@@ -102,54 +98,6 @@ at::Tensor sampled_gradient(const at::Tensor& output, LossKind kind, const Label
       break;
   }
   return -drawn(z.sizes(), draw, random_normal).to(z.options());
-}
-
-std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKind kind) {
-  const at::Tensor z = output.detach();
-  std::vector<at::Tensor> columns;
-  if (kind == LossKind::softmax_cross_entropy) {
-    const at::Tensor p = at::softmax(z, 1);
-    for (std::int64_t c = 0; c < z.size(1); ++c) {
-      const at::Tensor root = p.narrow(1, c, 1).sqrt();
-      at::Tensor column = p * root;
-      column.narrow(1, c, 1).sub_(root);
-      columns.push_back(column);
-    }
-    return columns;
-  }
-  // Diagonal: each element of a sample's output is a column of its own.
-  at::Tensor root = at::ones_like(z);
-  if (kind == LossKind::squared_error) root = at::full_like(z, std::numbers::sqrt2);
-  if (kind == LossKind::binary_cross_entropy) {
-    const at::Tensor p = at::sigmoid(z);
-    root = (p * (1 - p)).sqrt();
-  }
-  const at::Tensor by_sample = root.reshape({z.size(0), -1});
-  for (std::int64_t j = 0; j < by_sample.size(1); ++j) {
-    at::Tensor column = at::zeros_like(by_sample);
-    column.select(1, j).copy_(by_sample.select(1, j));
-    columns.push_back(column.view(z.sizes()));
-  }
-  return columns;
-}
-
-at::Tensor hessian_product(const at::Tensor& output, LossKind kind, const at::Tensor& vector) {
-  const at::Tensor z = output.detach();
-  switch (kind) {
-    case LossKind::softmax_cross_entropy: {
-      const at::Tensor p = at::softmax(z, 1);
-      return p * (vector - (p * vector).sum(1, /*keepdim=*/true));
-    }
-    case LossKind::binary_cross_entropy: {
-      const at::Tensor p = at::sigmoid(z);
-      return p * (1 - p) * vector;
-    }
-    case LossKind::squared_error:
-      return vector * 2;
-    case LossKind::half_squared_error:
-      break;
-  }
-  return vector;
 }
 
 double loss_terms(const LossAverage& average, const at::Tensor& output,

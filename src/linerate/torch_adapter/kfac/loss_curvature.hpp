@@ -1,11 +1,10 @@
-// Gradients and Hessians of a loss's terms with respect to the network's output, in the units of
-// one term; and how many terms the loss divides by. Private to torch_adapter.
+// Gradients of a loss's terms with respect to the network's output, in the units of one term; and
+// how many terms the loss divides by. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "linerate/torch_adapter/kfac/counted_positions.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
@@ -25,13 +24,6 @@ struct LabelDraw {
 at::Tensor sampled_gradient(const at::Tensor& output, LossKind kind, const LabelDraw& draw);
 /// With these labels: class indices [N, positions...], or values shaped like z.
 at::Tensor labelled_gradient(const at::Tensor& output, LossKind kind, const at::Tensor& labels);
-
-/// Columns whose outer products add up to the terms' Hessians, each shaped like z and of every
-/// sample and position at once: one a class, or one an element of a sample's output.
-std::vector<at::Tensor> hessian_columns(const at::Tensor& output, LossKind kind);
-
-/// (d² term / d z²) vector.
-at::Tensor hessian_product(const at::Tensor& output, LossKind kind, const at::Tensor& vector);
 
 /// M of a loss of this output: [N], [N, C] or [N, C, positions...], over the labels that count. 1
 /// for a sum, which is not divided.

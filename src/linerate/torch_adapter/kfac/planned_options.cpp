@@ -6,7 +6,6 @@ KfacOptions planned_options(const plan::Kfac& kfac) {
   KfacOptions options;
   if (kfac.eigen) options.method = InverseMethod::eigen;
   if (kfac.samples_labels) options.fisher = Fisher::monte_carlo;
-  if (kfac.lm) options.levenberg_marquardt.emplace();
   options.factor_interval = static_cast<double>(kfac.factor_interval);
   options.inverse_interval = static_cast<double>(kfac.inverse_interval);
   if (kfac.accumulate) options.accumulate = static_cast<double>(*kfac.accumulate);

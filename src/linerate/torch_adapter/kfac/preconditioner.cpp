@@ -29,7 +29,7 @@ void check_options(const KfacOptions& o) {
     throw UsageError(
         "K-FAC: loss_average is not set; say what the loss divides its sum by: "
         "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.levenberg_marquardt && !o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
+  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
     throw UsageError(
         "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
         "its rate as a function of the step, or kl_clip = 0");
@@ -99,8 +99,6 @@ Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions
       blocks_(make_blocks(layers, options_)),
       collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
       optimizer_(options_.optimizer) {
-  if (options_.levenberg_marquardt)
-    lm_.emplace(blocks_, collector_, *options_.loss_average, *options_.levenberg_marquardt);
   set_enqueues(false);
   begin_step();
 }
@@ -136,14 +134,7 @@ void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
   begin_step();
 }
 
-void Preconditioner::set_enqueues(bool yes) {
-  enqueues_ = yes || !is_on_cpu();
-  if (lm_) lm_->decide_there(enqueues_);
-}
-
-double Preconditioner::damping() const {
-  return lm_ ? lm_->damping() : options_.damping->at(step_);
-}
+void Preconditioner::set_enqueues(bool yes) { enqueues_ = yes || !is_on_cpu(); }
 
 void Preconditioner::warn_of_passes() {
   const int passes = collector_.passes();
@@ -152,7 +143,7 @@ void Preconditioner::warn_of_passes() {
   const bool scale_says_it =
       std::abs(options_.loss_scale.constant().value_or(0) * passes - 1) < 1e-9;
   const bool is_sum = options_.loss_average->over == LossAverage::Over::sum;
-  const bool is_drawn = options_.fisher != Fisher::empirical && !lm_;  // a draw has no scale
+  const bool is_drawn = options_.fisher != Fisher::empirical;  // a draw has no scale
   if (!options_.accumulate && (scale_says_it || is_sum || is_drawn)) return;
   warned_passes_ = true;
   log::warning(fmt::format(
@@ -280,7 +271,7 @@ double Preconditioner::plain_product(std::size_t i) const {
 
 std::optional<double> Preconditioner::clip(double q) const {
   const double kappa = options_.kl_clip->at(step_);
-  if (kappa <= 0 || options_.levenberg_marquardt) return kl_clip_factor(q, 0, 0);
+  if (kappa <= 0) return kl_clip_factor(q, 0, 0);
   const double scale = options_.gradient_scale.at(step_);
   return kl_clip_factor(q / (scale * scale), rate(), kappa);
 }
@@ -290,7 +281,7 @@ double Preconditioner::rate() const {
 }
 
 void Preconditioner::bound_update() {
-  if (lm_ || !(optimizer_ || options_.learning_rate)) return;
+  if (!(optimizer_ || options_.learning_rate)) return;
   const double now = rate(), before = std::exchange(last_rate_, now);
   if (options_.kl_clip->at(step_) <= 0) return;
   if (optimizer_) return bound_momentum(*optimizer_, blocks_, before, now);
@@ -313,13 +304,11 @@ void Preconditioner::skip_step(KfacStep& report) {
   report.skipped = true;
   take_failures(report);
   undo_but_count();
-  if (lm_) lm_->note_skipped();
   discard_batch();
 }
 
 void Preconditioner::discard_batch() {
   for (const auto& block : blocks_) block->discard_batch();
-  if (lm_) lm_->forget_loss();
   begin_step();
 }
 
@@ -352,9 +341,6 @@ KfacState Preconditioner::save() const {
   for (const auto& block : blocks_)
     state.layers.push_back(
         {block->layer().name, block->save(FactorSide::a), block->save(FactorSide::g)});
-  if (!lm_) return state;
-  state.lm_damping = lm_->damping();
-  for (const at::Tensor& t : lm_->last_update()) state.lm_update.push_back(t.clone());
   return state;
 }
 
@@ -362,7 +348,6 @@ void Preconditioner::load(const KfacState& state, const HoldsOfBlock& holds) {
   load_blocks(state, holds);
   last_rate_ = state.rate;
   step_ = state.step;
-  if (lm_) lm_->load(state.lm_damping, state.lm_update);
   discard_batch();
 }
 

@@ -20,7 +20,6 @@
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "linerate/torch_adapter/kfac/late_findings.hpp"
-#include "linerate/torch_adapter/kfac/lm_update.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -59,18 +58,11 @@ class Preconditioner {
     bool factors = true, inverses = true;
   };
   void follow(std::function<Due(std::int64_t step)> schedule);
-  /// By the options or the Levenberg-Marquardt rule; of what that decides on a device it waits for
-  /// it.
-  double damping() const;
+  double damping() const { return options_.damping->at(step_); }
   /// Backward passes of a step whose losses are divided by so many; 1 unless it is said.
   double accumulated() const { return options_.accumulate ? options_.accumulate->at(step_) : 1; }
   /// Warns, once, if passes of this step would make other factors than those of their losses.
   void warn_of_passes();
-  /// NaN if a device decides it.
-  double known_damping() const;
-  /// Null if the options do not ask for it.
-  LmUpdate* lm() { return lm_ ? &*lm_ : nullptr; }
-  const LmUpdate* lm() const { return lm_ ? &*lm_ : nullptr; }
 
   /// Sums of a layer's factors and their counts, of one rank or of all, by side: divided, they go
   /// into the running averages, which stay if nobody used the layer in both of its passes. A side
@@ -117,10 +109,6 @@ class Preconditioner {
   std::optional<double> clip(double q) const;
   /// The same of q and nu as f64 of no dimensions; nu = 0: no gradient counts.
   at::Tensor enqueue_clip(const at::Tensor& q) const;
-  /// Levenberg-Marquardt, where values are not read: so many ranks (f64, of no dimensions) have
-  /// given their losses, and so many should have if any has. If they have not it is in
-  /// take_late_failure().
-  void note_judges(const at::Tensor& judges, int all);
   /// What this step has found out is on its way to the host.
   void send_findings(const at::Tensor& q, const at::Tensor& nu);
   /// Takes what has come of this step and those before: into `report`, failures by the words of
@@ -156,7 +144,6 @@ class Preconditioner {
   at::Tensor damping_there() const;
   template <typename Throwing>
   void keep_late_failure(Throwing&& throwing);
-  void hear_of_judges(std::int64_t step, double judges);
   std::string failure_in_words(std::size_t block, FactorSide side, const char* what) const;
   struct InARow {
     int failures = 0;
@@ -184,10 +171,7 @@ class Preconditioner {
   bool warned_unbound_ = false, warned_passes_ = false;
   bool enqueues_ = false;
   LateFindings findings_;
-  at::Tensor wrong_judges_;  // f64: how many ranks gave losses if not all did, else 0
-  int all_judges_ = 0;
   std::exception_ptr late_failure_;
-  std::optional<LmUpdate> lm_;
   std::function<Due(std::int64_t)> schedule_;
   using Factor = std::pair<std::size_t, FactorSide>;
   std::multimap<Factor, std::string> failures_;         // of this step

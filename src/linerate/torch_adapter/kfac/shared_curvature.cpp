@@ -47,18 +47,16 @@ std::vector<Built> build_of(const Preconditioner& preconditioner) {
   const KfacOptions& o = preconditioner.options();
   const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
   const bool norms = has_kind(preconditioner, doc::BlockKind::unit_wise),
-             lm = o.levenberg_marquardt.has_value(),
              words = has_kind(preconditioner, doc::BlockKind::embedding),
              eigen = o.method == InverseMethod::eigen;
   std::vector<Built> all;
   // Layers that are not there can be said to be left out, or taken if they were.
   if (norms || !o.norms) all.push_back({"norms", "norms", on(o.norms), norms});
   if (words || !o.embeddings) all.push_back({"embeddings", "embeddings", on(o.embeddings), words});
-  all.push_back({"lm", "levenberg_marquardt", on(lm), lm});
   all.push_back({"inverse", "method", eigen ? "eigen" : "cholesky", eigen});
   all.push_back({"largest", "largest_factor", fmt::format("{}", o.largest_factor),
                  o.largest_factor != plan::kLargestFactor});
-  constexpr std::array kFishers{"empirical", "mc", "exact"};  // as Fisher has them
+  constexpr std::array kFishers{"empirical", "mc"};  // as Fisher has them
   all.push_back({"fisher", "fisher", kFishers.at(to_index(o.fisher)), false});
   all.push_back({"subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling), false});
   return all;
@@ -145,7 +143,7 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* p
     if (one.in_plan) say(*named, one.option, one.value);
   say_intervals(*named, said);
   const bool clip_is_off = said.kl_clip && said.kl_clip->constant() == 0.0;
-  if (clip_is_off && !said.levenberg_marquardt && !named->find("clip")) say(*named, "kl", "0");
+  if (clip_is_off && !named->find("clip")) say(*named, "kl", "0");
   const plan::Kfac kfac = plan::Kfac::parse(*named);
   preconditioner->adopt(kfac);
   return kfac;

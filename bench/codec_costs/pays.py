@@ -27,13 +27,11 @@ def predictions(program, preset, model, step_ms):
     return json.loads(run.stdout)["predictions"]
 
 
-def main():
-    given = sys.argv[1:]
-    preset = given[:2] if given[:1] == ["--preset"] else []
-    program = given[len(preset)] if len(given) > len(preset) else "build/release/linerate"
-    paying, all_of, best = {}, {}, {}
+def counts(program, preset):
+    """({(Gbit/s, column): (setups that pay, setups)}, {Gbit/s: [those of the smallest, the middle, the largest batch]}, {Gbit/s: the best})"""
+    paying, all_of, batches, best = {}, {}, {}, {}
     for model, by_batch in STEPS_MS.items():
-        for batch, step_ms in by_batch.items():
+        for size, (batch, step_ms) in enumerate(by_batch.items()):
             found = predictions(program, preset, model, step_ms)
             dense = {(p["ranks"], p["bandwidth_bit_per_s"]): p["step_s"] for p in found if p["strategy"] == "ddp"}
             for p in found:
@@ -45,11 +43,20 @@ def main():
                 all_of[rate, column] = all_of.get((rate, column), 0) + 1
                 paying[rate, column] = paying.get((rate, column), 0) + (gain > 1)
                 if column == "compressors":
+                    batches.setdefault(rate, [0, 0, 0])[size] += gain > 1
                     best[rate] = max(best.get(rate, (0, "")), (gain, f"{p['strategy'][4:]}, {model}, batch {batch}, {p['ranks']} ranks"))
-    print(f"{'Gbit/s':>7}  {'compressors':>13}  {'fp16':>9}  best")
+    return {key: (paying[key], all_of[key]) for key in all_of}, batches, best
+
+
+def main():
+    given = sys.argv[1:]
+    preset = given[:2] if given[:1] == ["--preset"] else []
+    program = given[len(preset)] if len(given) > len(preset) else "build/release/linerate"
+    found, batches, best = counts(program, preset)
+    print(f"{'Gbit/s':>7}  {'compressors':>13}  {'fp16':>9}  {'by batch':>12}  best")
     for rate in sorted(best):
-        cells = [f"{paying[rate, column]} of {all_of[rate, column]}" for column in ("compressors", "fp16")]
-        print(f"{rate:7g}  {cells[0]:>13}  {cells[1]:>9}  {best[rate][0]:.2f} x: {best[rate][1]}")
+        cells = [f"{found[rate, column][0]} of {found[rate, column][1]}" for column in ("compressors", "fp16")]
+        print(f"{rate:7g}  {cells[0]:>13}  {cells[1]:>9}  {'+'.join(map(str, batches[rate])):>12}  {best[rate][0]:.2f} x: {best[rate][1]}")
 
 
 if __name__ == "__main__":

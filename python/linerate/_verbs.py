@@ -113,6 +113,7 @@ def whatif(
     latency: Quantity | None = None,
     compression_ratio: float | Iterable[float] | None = None,
     cost_model: str | None = None,
+    coding: str | None = None,
     gamma: float | None = None,
     epsilon: float | None = None,
     progress: Progress = None,
@@ -120,7 +121,7 @@ def whatif(
     """Predicts the step of every combination of strategies, rank counts, bandwidths and compression ratios.
 
     workload: a Workload, its file, zoo:NAME or params:SIZE. bandwidth as a number: bytes per second. network: one by its kind,
-    if nothing was measured (networks()).
+    if nothing was measured (networks()). coding: whose costs of codecs count where the Cluster has none, "hooks", "linerate" or "papers".
     """
     return Predictions(call("whatif", locals(), progress, _core.whatif))
 
@@ -172,6 +173,7 @@ def plan(
     latency: Quantity | None = None,
     compression_ratio: float | None = None,
     cost_model: str | None = None,
+    coding: str | None = None,
     training: bool = False,
     progress: Progress = None,
 ) -> Plan:

@@ -8,6 +8,7 @@
 #include "advise/advise_jobs.hpp"
 #include "linerate/advise/memory.hpp"
 #include "linerate/advise/ranking.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/whatif/answer.hpp"
@@ -61,26 +62,34 @@ TEST(Advise, SaysWhatCodingCountsAsAndWhatIsLeftDense) {
   EXPECT_THAT(advise(w, cores, options).notes, testing::Contains(HasSubstr("they count as free")));
 }
 
-// At 1 Gbit/s a compressor that nobody measured wins because it counts as a cast.
+/// Before the first strategy is parsed.
+const bool kHasUnpriced = [] {
+  compress::register_compressor(
+      {"unpriced", compress::compressors().at("mstopk"), "As mstopk.", "this test"});
+  return true;
+}();
+
+// At 1 Gbit/s a program's own compressor wins because it counts as a cast.
 TEST(Advise, WhatIsBestOnABoundAloneIsSaidToBe) {
+  ASSERT_TRUE(kHasUnpriced);
   AdviseOptions options;
-  options.more = {doc::parse_strategy("ddp+mstopk")};
+  options.more = {doc::parse_strategy("ddp+unpriced")};
   const auto about = [](const doc::Advice& a) {
     for (const std::string& note : a.notes)
       if (note.starts_with("Compression may pay")) return note;
     return std::string();
   };
   const doc::Advice unranked = advise(workload(), cluster(1), options);
-  EXPECT_THAT(find(unranked, "ddp+mstopk").reason, HasSubstr("a bound from below"));
+  EXPECT_THAT(find(unranked, "ddp+unpriced").reason, HasSubstr("a bound from below"));
   EXPECT_THAT(about(unranked),
-              AllOf(HasSubstr("the best, ddp+mstopk"), HasSubstr("a bound from below")));
-  options.steps = {parse_steps_to_target("mstopk=1.2")};
+              AllOf(HasSubstr("the best, ddp+unpriced"), HasSubstr("a bound from below")));
+  options.steps = {parse_steps_to_target("unpriced=1.2")};
   const doc::Advice best = advise(workload(), cluster(1), options);
-  ASSERT_EQ(best.best, "ddp+mstopk");
+  ASSERT_EQ(best.best, "ddp+unpriced");
   EXPECT_THAT(best.sentence, HasSubstr("bound from below, a cast: measure it before"));
   // Its own cost is none.
   doc::Cluster known = cluster(1);
-  known.codecs = {{"mstopk", 0, 1e10, 0, 1e10}};
+  known.codecs = {{"unpriced", 0, 1e10, 0, 1e10}};
   EXPECT_THAT(advise(workload(), known, options).sentence,
               testing::Not(HasSubstr("bound from below")));
 }

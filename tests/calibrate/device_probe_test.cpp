@@ -38,9 +38,9 @@ TEST(DeviceSamples, AreFittedAndStandWhereThoseOfProcessorsDid) {
   EXPECT_EQ(cost.name, "fp16");
   EXPECT_EQ(cost.device, "cuda");
   EXPECT_TRUE(cost.is_own());
-  EXPECT_NEAR(cost.encode_fixed_s, 20e-6, 1e-9);
+  EXPECT_NEAR(cost.encode_tensor_s, 20e-6, 1e-9);
   EXPECT_NEAR(cost.encode_bytes_per_s, 1e9, 1e5);
-  EXPECT_NEAR(cost.decode_fixed_s, 10e-6, 1e-9);
+  EXPECT_NEAR(cost.decode_tensor_s, 10e-6, 1e-9);
   EXPECT_NEAR(cost.decode_bytes_per_s, 5e8, 1e5);
   EXPECT_FALSE(cluster.second_order.has_value());
   EXPECT_EQ(doc::cluster_from_json(doc::to_json(cluster), "c").codecs[1].device, "cuda");

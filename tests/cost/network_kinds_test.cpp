@@ -60,6 +60,47 @@ TEST(NetworkKinds, ByNodeTheLineCarriesTheBytesOfNodes) {
   EXPECT_NEAR(bulk(64), 2 * 7.0 / 8 * bytes / line, 1e-9);
 }
 
+// Up to the switches and down again at once: the data crosses the line once.
+TEST(NetworkKinds, SwitchesThatAddTakeTheBytesOnce) {
+  const doc::Cluster sharp = nominal_cluster("8xnvlink4,sharp:100Gbit/s");
+  const double bytes = 1 << 30, line = kind("sharp").level.goodput(12.5e9);
+  for (const int ranks : {16, 64, 512}) {
+    const CostModel model(sharp);
+    EXPECT_NEAR(
+        all_reduce(sharp, ranks, 2 * bytes).seconds - all_reduce(sharp, ranks, bytes).seconds,
+        bytes / line, 1e-9);
+    if (ranks > 16)  // between two nodes either sends the bytes once
+      EXPECT_LT(
+          all_reduce(sharp, ranks, bytes).seconds,
+          0.7 * all_reduce(nominal_cluster("8xnvlink4,rdma:100Gbit/s"), ranks, bytes).seconds);
+    for (const std::int64_t size : {1 << 10, 1 << 20, 1 << 30})
+      EXPECT_LE(model.collective(Collective::all_gather, size, ranks).seconds,
+                model.collective(Collective::all_reduce, size, ranks).seconds);
+  }
+}
+
+// The widest part is named first, with what remains without it.
+TEST(NetworkKinds, TheNoteNamesWhatHalvesTheInterval) {
+  const doc::Cluster cluster = nominal_cluster("4xpcie3,tcp:10Gbit/s");
+  const auto note_of = [&](double inside, double between, double step) {
+    return nominal_note(cluster, 8, [&](const doc::Cluster& c) {
+      return (c.nominal->inside.transfer_spread > 1 ? inside : 0) +
+             (c.nominal->between.transfer_spread > 1 ? between : 0) +
+             (c.nominal->step_spread > 0 ? step : 0);
+    });
+  };
+  EXPECT_THAT(note_of(1, 6, 1),
+              testing::HasSubstr("first measure all-reduces of 64 KiB to 256 MiB between nodes"));
+  EXPECT_THAT(note_of(1, 6, 1), testing::HasSubstr("leaves 25 % of its width."));
+  EXPECT_THAT(note_of(6, 1, 1),
+              testing::HasSubstr("first measure all-reduces of 64 KiB to 256 MiB among"));
+  EXPECT_THAT(note_of(3, 2, 4),
+              testing::AllOf(testing::HasSubstr("first measure one rank's step"),
+                             testing::HasSubstr("56 % of its width; then all-reduces"),
+                             testing::HasSubstr("22 % of its width.")));
+  EXPECT_THAT(note_of(0, 0, 0), testing::Not(testing::HasSubstr("halve")));
+}
+
 TEST(NetworkKinds, EveryNetworkKeepsItsOrder) {
   for (const doc::Cluster& cluster : every_network()) {
     const int g = cluster.ranks_per_node;
@@ -74,7 +115,9 @@ TEST(NetworkKinds, EveryNetworkKeepsItsOrder) {
       EXPECT_GT(e.seconds, before) << cluster.name << ranks << " took less than fewer ranks";
       // No law sends less over a line than what nodes have to.
       if (nodes > 1)
-        EXPECT_GE(e.seconds, bus_factor(Collective::all_reduce, nodes) * bytes / 12.5e9)
+        EXPECT_GE(e.seconds,
+                  (cluster.nominal->between.adds ? 1 : bus_factor(Collective::all_reduce, nodes)) *
+                      bytes / 12.5e9)
             << cluster.name << ranks;
       const CostModel model(cluster);
       for (const Collective half : {Collective::reduce_scatter, Collective::all_gather})
@@ -152,13 +195,14 @@ TEST(NetworkKinds, ADocumentKeepsItsKind) {
 }
 
 TEST(NetworkKinds, NotesSayThatNothingWasMeasuredUnlessSomethingWas) {
-  EXPECT_THAT(nominal_note(nominal_cluster("4xpcie3,tcp:10Gbit/s"), 8),
+  const auto unknown = [](const doc::Cluster&) { return 0.0; };
+  EXPECT_THAT(nominal_note(nominal_cluster("4xpcie3,tcp:10Gbit/s"), 8, unknown),
               HasSubstr("4xpcie3,tcp:10Gbit/s is known by its kind alone"));
   doc::Cluster measured;
   measured.nominal = any_network();
-  EXPECT_THAT(nominal_note(measured, 8), HasSubstr("its kind is not known"));
+  EXPECT_THAT(nominal_note(measured, 8, unknown), HasSubstr("its kind is not known"));
   measured.collectives.push_back({.ranks = 2, .segments = {{0, 100, 0, 1e-9}}});
-  EXPECT_EQ(nominal_note(measured, 8), "");
+  EXPECT_EQ(nominal_note(measured, 8, unknown), "");
 }
 
 }  // namespace

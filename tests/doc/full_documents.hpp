@@ -49,7 +49,8 @@ inline Cluster full_cluster() {
        .error_mean = 0.01,
        .error_max = 0.1,
        .ranks_per_node = 2}};
-  c.codecs = {{"fp16", 1e-6, 1e9, 2e-6, 2e9, CodingPlace::alone, "a paper", true, "cuda"}};
+  c.codecs = {{"fp16", 1e-6, 1e9, 2e-6, 2e9, CodingPlace::alone, "a paper", true, "cuda", 1e-6,
+               2e-6, 1e12, 2}};
   c.second_order = SecondOrderCost{1e-4, 1e-12, {{64, 1e-4}}, 1e-5, 1e12, 1e-9, 2e-9, 1e-6, 2e12};
   c.second_order->batches = {{64, 4, 4e-4, 1e-4}};
   c.second_order->device = "cuda";
@@ -58,8 +59,8 @@ inline Cluster full_cluster() {
   c.reduce_s_per_byte = 1e-10, c.tensor_s = 1e-6, c.memory_bytes = 1e9, c.progress_sleep_s = 1e-4;
   c.nominal = NominalNetwork{.name = "4xpcie3,tcp:10Gbit/s",
                              .law = NetworkLaw::by_node,
-                             .inside = {0.5, 1e9, 1e-4, 2, 1.5, 7},
-                             .between = {0.8, 2e9, 2e-4, 3, 2, 9},
+                             .inside = {0.5, 1e9, 1e-4, 2, 1.5, 7, true},
+                             .between = {0.8, 2e9, 2e-4, 3, 2, 9, true},
                              .slowdown_high = 1.2,
                              .step_spread = 0.1};
   c.noise_floor = 0.05, c.half_sum_s_per_byte = 2e-10, c.cores = 8, c.start_delay_s = 1e-5;

@@ -45,9 +45,9 @@ CASES = {
              "--strategy", "ddp+codec", "--latency", "20us", "--compression-ratio", "1,2.5"],
         ),
         (
-            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring", "scale": 0.5, "device_speed": 2},
+            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring", "scale": 0.5, "device_speed": 2, "coding": "papers"},
             [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model", "ring", "--scale", "0.5",
-             "--device-speed", "2x"],
+             "--device-speed", "2x", "--coding", "papers"],
         ),
         (
             {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward", "bandwidth": "10Gbit/s", "ranks": [4, 8],
@@ -65,10 +65,10 @@ CASES = {
         (
             {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "device_speed": "0.5x", "cluster": "@cluster", "ranks": 4,
              "bandwidth": 1.25e9, "latency": 1e-5, "strategy": "ddp+codec", "compression_ratio": 8,
-             "cost_model": "ring", "preset": None},
+             "cost_model": "ring", "coding": "linerate", "preset": None},
             [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2", "--device-speed", "0.5x", "-c", "@cluster", "--ranks", "4",
              "--bandwidth", "10Gbit/s", "--latency", "10us", "--strategy", "ddp+codec", "--compression-ratio", "8",
-             "--cost-model", "ring"],
+             "--cost-model", "ring", "--coding", "linerate"],
         ),
         ({**ZOO, "bandwidth": "10Gbit/s", "ranks": 2, "preset": "zhang2020"},
          [*ZOO_WORDS, "--bandwidth", "10Gbit/s", "--ranks", "2", "--preset", "zhang2020"]),

@@ -181,6 +181,9 @@ class Compressor {
   /// Bytes of the arrays in state() of a tensor's codec: factors, momentum. Asked for whole models,
   /// so by the shape alone.
   virtual std::int64_t remembered_bytes(const Shape&) const { return 0; }
+  /// Floating point operations of the products of matrices that coding this tensor takes: encode,
+  /// decode and residual.
+  virtual double products(const Shape&) const { return 0; }
   /// The expectation of what decode() writes is the mean of what was encoded.
   virtual bool is_unbiased() const { return false; }
 };

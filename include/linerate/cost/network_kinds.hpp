@@ -1,6 +1,7 @@
 // Networks that nobody measured but whose kind is known: what --network names.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,8 +38,16 @@ struct NetworkKind {
 /// sites are left out, as their latencies are their own.
 [[nodiscard]] doc::NominalNetwork any_network();
 
-/// Says that nothing of the network was measured, and what to measure first. Empty if something
-/// was, and for links that a Cluster states: reports say of these that they have no interval.
-[[nodiscard]] std::string nominal_note(const doc::Cluster& cluster, int ranks);
+/// How wide the interval of an answer would be by this Cluster: high end less low end, 0 without
+/// one.
+using WidthOf = std::function<double(const doc::Cluster&)>;
+
+/// Says that nothing of the network was measured, and what to measure first to halve the interval:
+/// of what is not known (links between nodes and inside, computing next to communication, one
+/// rank's step, coding) that without whose spread the interval is the narrowest, then the next one,
+/// until it is halved. Empty if something was measured, and for links that a Cluster states:
+/// reports say of these that they have no interval.
+[[nodiscard]] std::string nominal_note(const doc::Cluster& cluster, int ranks,
+                                       const WidthOf& width_of);
 
 }  // namespace linerate::cost

@@ -74,31 +74,44 @@ enum class CodingPlace {
 };
 inline constexpr std::array<std::string_view, 3> kCodingPlaceNames = {"codec", "compute", "alone"};
 
-/// Speed of one codec: seconds = fixed + bytes of input / rate.
+/// What is coded together: a bucket's tensors.
+struct CodedTensors {
+  std::int64_t bytes = 0;    // of the dense gradients
+  std::int64_t tensors = 1;  // each pays its launches
+  double flops = 0;          // of the products of matrices that coding them takes
+};
+
+/// Speed of one codec: seconds of a bucket = fixed + tensors times what each adds + bytes of input
+/// / rate + products / their rate.
 struct CodecCost {
   std::string name;                                   // a compressor's text, or "fp16"
   double encode_fixed_s = 0, encode_bytes_per_s = 0;  // of encoding
   double decode_fixed_s = 0, decode_bytes_per_s = 0;  // a rate of 0: `encode` holds both
   CodingPlace on = CodingPlace::codec;                // on what it runs
-  std::string source = {};  // where else it was measured; empty: on this Cluster
-  bool published = false;   // by others, not measured here
-  std::string device = {};  // where tensors lay: "cuda"; empty: on processors, or unknown
+  std::string source = {};     // where else it was measured; empty: on this Cluster
+  bool published = false;      // by others, not measured here
+  std::string device = {};     // where tensors lay: "cuda"; empty: on processors, or unknown
+  double encode_tensor_s = 0;  // that each tensor adds: its launches, its call
+  double decode_tensor_s = 0;  // the same of decoding
+  double flops_per_s = 0;      // of products, which encoding pays; 0: they are in its bytes
+  double spread = 1;           // the 90 % interval of a time: it divided by this to it times this
 
   /// Whether it was measured on this Cluster.
   bool is_own() const { return source.empty(); }
-  /// For so many dense bytes; a rate of 0 is free.
-  double encode_s(std::int64_t bytes) const {
-    return encode_fixed_s + time_of(bytes, encode_bytes_per_s);
+  /// A rate of 0 is free.
+  double encode_s(const CodedTensors& what) const {
+    return encode_fixed_s + encode_tensor_s * static_cast<double>(what.tensors) +
+           time_of(static_cast<double>(what.bytes), encode_bytes_per_s) +
+           time_of(what.flops, flops_per_s);
   }
   /// For one payload.
-  double decode_s(std::int64_t bytes) const {
-    return decode_fixed_s + time_of(bytes, decode_bytes_per_s);
+  double decode_s(const CodedTensors& what) const {
+    return decode_fixed_s + decode_tensor_s * static_cast<double>(what.tensors) +
+           time_of(static_cast<double>(what.bytes), decode_bytes_per_s);
   }
 
  private:
-  static double time_of(std::int64_t bytes, double bytes_per_s) {
-    return bytes_per_s > 0 ? static_cast<double>(bytes) / bytes_per_s : 0;
-  }
+  static double time_of(double count, double per_s) { return per_s > 0 ? count / per_s : 0; }
 };
 
 /// Compute runs this many times slower while communication is active, and communication while

@@ -25,6 +25,7 @@ struct NominalLevel {
   // the bytes, and of what does.
   double start_spread = 1, transfer_spread = 1;
   int measurements = 0;  // public ones that the numbers come from
+  bool adds = false;     // between nodes: switches add, so an all-reduce crosses a line once
 
   /// The rate that collectives get of a line.
   double goodput(double line_bytes_per_s) const {

@@ -354,7 +354,17 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   const std::optional<doc::Candidate> recorded = as_recorded(evaluator, options);
   const doc::Candidate present = recorded.value_or(in_use.candidate);
   a.current = present.strategy;
-  if (std::string note = cost::nominal_note(cluster, ranks); !note.empty())
+  const auto width_of = [&](const doc::Cluster& known) {
+    const cost::CostModel model(known, evaluator.model_at(options.bandwidth).options());
+    const plan::Planner planner(options.current, known);
+    const doc::Plan plan = planner.plan(workload, model, ranks, {.first_step = false});
+    sim::Simulator simulator;
+    const doc::Bounded step_s = sim::predicted_step(simulator.simulate(plan, model), plan, workload,
+                                                    model, simulator, planner.coding_spread())
+                                    .step_s;
+    return step_s.high_or_value() - step_s.low_or_value();
+  };
+  if (std::string note = cost::nominal_note(cluster, ranks, width_of); !note.empty())
     a.notes.push_back(std::move(note));
   a.notes.insert(a.notes.end(), space.notes.begin(), space.notes.end());
   set_exposed(evaluator, judged, options);

@@ -62,6 +62,7 @@ Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSeco
   outcome.traits = planner.traits();
   outcome.notes = planner.coding_caveats(workload_);
   outcome.coding_is_bound = planner.coding_is_bound();
+  outcome.coding_spread = planner.coding_spread();
   if (detail == Detail::value)
     outcome.step_s.value = simulators_[worker].step_s(outcome.plan, model);
   else
@@ -73,8 +74,8 @@ void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwid
                          std::size_t worker) {
   const cost::CostModel model = model_at(bandwidth);
   const sim::SimResult result = simulators_[worker].simulate(outcome.plan, model);
-  const sim::PredictedStep predicted =
-      sim::predicted_step(result, outcome.plan, workload_, model, simulators_[worker]);
+  const sim::PredictedStep predicted = sim::predicted_step(
+      result, outcome.plan, workload_, model, simulators_[worker], outcome.coding_spread);
   outcome.step_s = predicted.step_s;
   outcome.crowded_s = predicted.crowded_s;
   outcome.communication_s = result.communication_s;

@@ -29,6 +29,7 @@ struct Outcome {
   std::optional<double> crowded_s;  // sim/predicted_step.hpp
   std::vector<std::string> notes;   // on its compressor (Planner::coding_caveats)
   bool coding_is_bound = false;     // Planner::coding_is_bound()
+  double coding_spread = 1;         // Planner::coding_spread()
 };
 
 /// Borrows the Workload. Pure: the same question has the same answer, whichever worker is asked.

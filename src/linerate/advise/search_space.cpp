@@ -200,7 +200,15 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
     static_cast<void>(plan::CodecModel::parse(codec, cluster));  // refuses values that no codec has
     all.add_codec(codec, current);
   }
-  for (const doc::CodecCost& cost : cluster.codecs) all.add_calibrated(cost, current);
+  // What is known of any setting is tried by the settings that others are known of.
+  const auto has_settings = [&](const doc::CodecCost& cost) {
+    return !cost.is_own() &&
+           std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [&](const doc::CodecCost& c) {
+             return !c.is_own() && c.name.starts_with(cost.name + "(");
+           });
+  };
+  for (const doc::CodecCost& cost : cluster.codecs)
+    if (!has_settings(cost)) all.add_calibrated(cost, current);
   const bool has_compressors =
       std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [](const doc::CodecCost& c) {
         return c.is_own() && !is_cast(c.name) && compressor_of(c.name);

@@ -126,7 +126,9 @@ doc::CodecCost fit_codec(const CodecSamples& samples) {
   if (samples.encode.empty())
     throw UsageError("codec " + samples.name + ": it compresses none of the sizes");
   const Cost in = cost_of(samples.encode), out = cost_of(samples.decode);
-  return {samples.name, in.fixed_s, in.bytes_per_s, out.fixed_s, out.bytes_per_s};
+  doc::CodecCost cost{samples.name, 0, in.bytes_per_s, 0, out.bytes_per_s};
+  cost.encode_tensor_s = in.fixed_s, cost.decode_tensor_s = out.fixed_s;
+  return cost;
 }
 
 doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOptions& options) {

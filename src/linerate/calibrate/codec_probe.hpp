@@ -27,11 +27,12 @@ struct CodecSamples {
   std::string name;  // the compressor's text
   std::vector<doc::CostSample> encode, decode;
 };
-/// Fixed times and rates, fitted with relative weights. Throws UsageError if there are no samples.
+/// Times that each tensor adds and rates, fitted with relative weights. Throws UsageError if there
+/// are no samples.
 doc::CodecCost fit_codec(const CodecSamples& samples);
 
-/// Fixed time and rate (bytes of the dense f32 tensor) of all rounds of an encode as training does
-/// it (search for infinities, residual, copies of what the step may undo), and of decoding one
+/// Time of a tensor and rate (bytes of the dense f32 tensor) of all rounds of an encode as training
+/// does it (search for infinities, residual, copies of what the step may undo), and of decoding one
 /// rank's payload; tensors come from memory, not from caches; fitted with relative weights to
 /// medians over `elements`. Named by the component's text, as Plan and Cluster find it:
 /// topk(density=0.01). Throws UsageError for compressors that do not exist.

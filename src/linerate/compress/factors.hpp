@@ -23,6 +23,14 @@ std::int64_t rank_of(std::int64_t rank, const Shape& shape);
 /// Vogels et al.'s rule: r (rows + columns) 2 < rows columns. Vectors are never worth it.
 bool is_worth_factors(std::int64_t rank, const Shape& shape);
 
+/// Floating point operations of so many products of the matrix and a factor, 2 r rows columns each,
+/// and of making r vectors of `length` elements orthonormal: 2 r^2 length.
+inline double flops_of_factors(std::int64_t rank, const Shape& shape, int products,
+                               std::int64_t length) {
+  const auto r = static_cast<double>(rank_of(rank, shape));
+  return 2 * r * (products * static_cast<double>(shape.elements) + r * static_cast<double>(length));
+}
+
 /// Vector j of a factor from the shared stream: uniform in [-1, 1), the same on every rank.
 void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector);
 

@@ -52,8 +52,13 @@ CollectiveTimes collective_times(const doc::Cluster& cluster, Collective collect
   const CostModel model(cluster, options);
   CollectiveTimes all;
   all.collective = collective;
-  if (std::string note = nominal_note(cluster, *std::max_element(counts.begin(), counts.end()));
-      !note.empty())
+  const int most = *std::max_element(counts.begin(), counts.end());
+  const Bytes largest = barrier ? Bytes{0} : *std::max_element(sizes.begin(), sizes.end());
+  const auto width_of = [&](const doc::Cluster& known) {
+    const Estimate e = CostModel(known, options).collective(collective, largest.value, most);
+    return e.high - e.low;
+  };
+  if (std::string note = nominal_note(cluster, most, width_of); !note.empty())
     all.notes.push_back(note.substr(0, note.size() - 1));  // the report ends its sentences
   for (const int n : counts) {
     std::vector<std::string> notes = shared_core_notes(cluster, n);

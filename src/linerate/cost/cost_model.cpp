@@ -360,7 +360,8 @@ void CostModel::price_by_links(CostCurve& curve, Collective collective, int rank
 
 // One ring over all ranks takes a message step over the line in each of its steps, and as long a
 // byte as its slowest link. By node, every node reduces inside, then nodes exchange in trees or
-// rail by rail. Chunks follow one another, so the slower of the two levels counts.
+// rail by rail, or send to switches that add. Chunks follow one another, so the slower of the two
+// levels counts.
 Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
   const doc::NominalNetwork& nominal = *cluster_->nominal;
   const auto at_end = [end](double spread) {
@@ -368,7 +369,8 @@ Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
   };
   const int nodes = nodes_of(ranks);
   const int g = std::min(ranks, std::max(1, cluster_->ranks_per_node));
-  const bool by_node = nominal.law == doc::NetworkLaw::by_node && g > 1;
+  const bool all_reduces = collective == Collective::all_reduce;
+  const bool by_node = nominal.between.adds || (nominal.law == doc::NetworkLaw::by_node && g > 1);
   const bool is_any = nominal.name.empty();
   double line_s_per_byte = between_nodes().beta_s_per_byte;
   if (is_any && line_s_per_byte > 0)
@@ -386,7 +388,9 @@ Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
   // Of an all-to-all a rank's parts for other nodes leave over the line that it shares.
   const bool to_all = collective == Collective::all_to_all;
   const double over_line = to_all ? g * static_cast<double>(ranks - g) / ranks
-                                  : bus_factor(collective, by_node ? nodes : ranks);
+                           : nominal.between.adds && all_reduces
+                               ? 1
+                               : bus_factor(collective, by_node ? nodes : ranks);
   const double over_node = to_all    ? static_cast<double>(g - 1) / ranks
                            : by_node ? bus_factor(collective, g)
                                      : bus_factor(collective, ranks);
@@ -394,8 +398,10 @@ Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
                                cluster_->node && g > 1 ? over_node * inside_s_per_byte : 0);
   if (!by_node)
     return {start_up(nominal.between, message_steps(collective, ranks) * between_s), bulk};
-  const double hops = std::ceil(std::log2(nodes));
-  const double steps = collective == Collective::all_reduce ? 2 * hops : to_all ? ranks - g : hops;
+  constexpr double kPorts = 40;  // of a switch that adds
+  const double hops =
+      nominal.between.adds ? 1 + std::log(nodes) / std::log(kPorts) : std::ceil(std::log2(nodes));
+  const double steps = all_reduces ? 2 * hops : to_all ? ranks - g : hops;
   return {start_up(nominal.between, message_steps(collective, g) * inside_s + steps * between_s),
           bulk};
 }

@@ -49,6 +49,7 @@ NetworkKind kind_from(const doc::JsonReader& r) {
   v.optional("start_spread", k.level.start_spread, doc::positive);
   v.optional("transfer_spread", k.level.transfer_spread, doc::positive);
   v.optional("measurements", k.level.measurements, doc::Range{0, INT32_MAX});
+  v.optional("adds", k.level.adds);
   v.required("sources", k.sources);
   v.require_known_keys();
   k.between = between == 1;
@@ -191,18 +192,74 @@ doc::NominalNetwork any_network() {
   return any;
 }
 
-std::string nominal_note(const doc::Cluster& cluster, int ranks) {
+namespace {
+
+/// What may be measured, and a Cluster that knows it.
+struct Unknown {
+  const char* what;
+  void (*learn)(doc::Cluster&);
+};
+
+void learn_level(doc::NominalLevel& level) { level.start_spread = level.transfer_spread = 1; }
+
+constexpr Unknown kUnknowns[] = {
+    {"all-reduces of 64 KiB to 256 MiB between nodes with all their ranks (linerate calibrate, or "
+     "--from a log of nccl-tests)",
+     [](doc::Cluster& c) {
+       // Of any kind: as the closed forms say.
+       if (c.nominal->name.empty()) c.nominal->between = {};
+       learn_level(c.nominal->between);
+     }},
+    {"all-reduces of 64 KiB to 256 MiB among the ranks of a node (linerate calibrate, or --from a "
+     "log of nccl-tests)",
+     [](doc::Cluster& c) { learn_level(c.nominal->inside); }},
+    {"how computing slows next to communication (linerate import of a step's traces)",
+     [](doc::Cluster& c) {
+       c.nominal->slowdown_high = c.contention ? c.contention->compute_slowdown : 1;
+     }},
+    {"one rank's step, in several runs (linerate import of its traces)",
+     [](doc::Cluster& c) { c.nominal->step_spread = 0; }},
+    {"what coding costs on your device (linerate calibrate --codecs)", [](doc::Cluster& c) {
+       for (doc::CodecCost& cost : c.codecs) cost.spread = 1;
+     }}};
+
+/// "To halve the interval first measure ...: it leaves 38 % of its width."
+std::string what_to_measure(doc::Cluster cluster, const WidthOf& width_of) {
+  const double width = width_of(cluster);
+  if (!(width > 0)) return "";
+  std::vector<std::string> steps;
+  std::vector<Unknown> left(std::begin(kUnknowns), std::end(kUnknowns));
+  for (double now = width; now > width / 2 && !left.empty();) {
+    auto best = left.end();
+    double least = now * 0.99;  // what narrows it by less is no answer
+    for (auto u = left.begin(); u != left.end(); ++u) {
+      doc::Cluster known = cluster;
+      u->learn(known);
+      if (const double leaves = width_of(known); leaves < least) least = leaves, best = u;
+    }
+    if (best == left.end()) break;
+    best->learn(cluster);
+    now = least;
+    steps.push_back(
+        fmt::format("{}, which leaves {:.0f} % of its width", best->what, 100 * now / width));
+    left.erase(best);
+  }
+  if (steps.empty()) return "";
+  return fmt::format(" To halve the interval first measure {}.", join(steps, "; then "));
+}
+
+}  // namespace
+
+std::string nominal_note(const doc::Cluster& cluster, int ranks, const WidthOf& width_of) {
   if (!cluster.nominal || !cluster.collectives.empty() || ranks <= 1) return "";
-  constexpr const char* kHow =
-      "measure all-reduces of 64 KiB to 256 MiB there (linerate calibrate, or --from a log of "
-      "nccl-tests)";
   const doc::NominalNetwork& n = *cluster.nominal;
+  const std::string first = what_to_measure(cluster, width_of);
   if (n.name.empty())
     return fmt::format(
         "Nothing of the network was measured, and its kind is not known: the interval "
         "reaches to the slowest kind at this bandwidth. --network says the kind (linerate list "
-        "networks); then {}.",
-        kHow);
+        "networks).{}",
+        first);
   const int nodes = (ranks + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
   const std::string basis =
       nodes == 1 ? fmt::format("{} of what joins a node's ranks", count_of(n.inside))
@@ -212,12 +269,8 @@ std::string nominal_note(const doc::Cluster& cluster, int ranks) {
                            ? fmt::format(" and {} of what joins a node's ranks", count_of(n.inside))
                            : "");
   return fmt::format(
-      "Nothing of this network was measured: {} is known by its kind alone, from {}. To "
-      "halve the interval first {} on {}.",
-      n.name, basis, kHow,
-      nodes == 1
-          ? fmt::format("{} ranks of a node", ranks)
-          : fmt::format("{} with all their ranks", nodes > 2 ? "2 or more nodes" : "2 nodes"));
+      "Nothing of this network was measured: {} is known by its kind alone, from {}.{}", n.name,
+      basis, first);
 }
 
 }  // namespace linerate::cost

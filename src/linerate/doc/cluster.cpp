@@ -123,6 +123,10 @@ void fields(auto& v, Is<CodecCost> auto& c) {
   v.written_if(!c.is_own(), "source", c.source);
   v.written_if(c.published, "published", c.published);
   v.written_if(!c.device.empty(), "device", c.device);
+  v.written_if(c.encode_tensor_s != 0, "encode_tensor_s", c.encode_tensor_s, seconds);
+  v.written_if(c.decode_tensor_s != 0, "decode_tensor_s", c.decode_tensor_s, seconds);
+  v.written_if(c.flops_per_s != 0, "flops_per_s", c.flops_per_s, positive);
+  v.written_if(c.spread != 1, "spread", c.spread, spread_factor);
 }
 
 void fields(auto& v, Is<InverseSample> auto& s) {
@@ -173,6 +177,7 @@ void fields(auto& v, Is<NominalLevel> auto& l) {
   v.optional("start_spread", l.start_spread, spread_factor);
   v.optional("transfer_spread", l.transfer_spread, spread_factor);
   v.optional("measurements", l.measurements, Range{0, INT32_MAX});
+  v.written_if(l.adds, "adds", l.adds);
 }
 
 void fields(auto& v, Is<NominalNetwork> auto& n) {

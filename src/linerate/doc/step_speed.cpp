@@ -111,8 +111,11 @@ Cluster on_device(Cluster c, double speed) {
   check_factor(speed);
   for (CodecCost& codec : c.codecs) {
     if (!codec.is_own() || codec.on == CodingPlace::codec) continue;
-    codec.encode_fixed_s /= speed, codec.decode_fixed_s /= speed;
-    codec.encode_bytes_per_s *= speed, codec.decode_bytes_per_s *= speed;
+    for (double* s : {&codec.encode_fixed_s, &codec.decode_fixed_s, &codec.encode_tensor_s,
+                      &codec.decode_tensor_s})
+      *s /= speed;
+    for (double* rate : {&codec.encode_bytes_per_s, &codec.decode_bytes_per_s, &codec.flops_per_s})
+      *rate *= speed;
   }
   if (!c.second_order) return c;
   SecondOrderCost& k = *c.second_order;

@@ -33,9 +33,9 @@ struct CodecModel {
   static std::string_view cast_name(DType wire);
   void set_ratio(double dense_over_payload);
 
-  double encode_s(std::int64_t dense_bytes) const { return cost.encode_s(dense_bytes); }
+  double encode_s(const doc::CodedTensors& dense) const { return cost.encode_s(dense); }
   /// For one payload.
-  double decode_s(std::int64_t dense_bytes) const { return cost.decode_s(dense_bytes); }
+  double decode_s(const doc::CodedTensors& dense) const { return cost.decode_s(dense); }
 };
 
 }  // namespace linerate::plan

@@ -8,6 +8,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/fields.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -31,10 +32,10 @@ double distance_of(const doc::Component& a, const doc::Component& b) {
   return std::isnan(distance) ? INFINITY : distance;
 }
 
-const doc::CodecCost* find_cost(const std::vector<doc::CodecCost>& codecs, std::string_view name,
-                                bool own) {
+const doc::CodecCost* find_cost(const std::vector<doc::CodecCost>& codecs, bool own,
+                                const std::vector<std::string>& names) {
   const auto found = std::find_if(codecs.begin(), codecs.end(), [&](const doc::CodecCost& c) {
-    return c.name == name && c.is_own() == own;
+    return c.is_own() == own && std::find(names.begin(), names.end(), c.name) != names.end();
   });
   return found == codecs.end() ? nullptr : &*found;
 }
@@ -55,6 +56,7 @@ const doc::CodecCost* nearest_known(const std::vector<doc::CodecCost>& codecs,
 doc::CodecCost one_factor_of(doc::CodecCost powersgd) {
   powersgd.name.replace(0, kPowersgd.size(), kAcpsgd);
   powersgd.encode_fixed_s /= 2, powersgd.decode_fixed_s /= 2;
+  powersgd.encode_tensor_s /= 2, powersgd.decode_tensor_s /= 2;
   powersgd.encode_bytes_per_s *= 2, powersgd.decode_bytes_per_s *= 2;
   powersgd.source =
       "half of PowerSGD's, one factor a step instead of two, Zhang et al. 2023 (arXiv 2306.08881); "
@@ -63,11 +65,100 @@ doc::CodecCost one_factor_of(doc::CodecCost powersgd) {
   return powersgd;
 }
 
+/// What a device takes for each thing that codecs do.
+struct CodingDevice {
+  std::string name;
+  double launch_s = 0, bytes_per_s = 0, flops_per_s = 0;
+  double spread = 1;  // doc::CodecCost::spread
+};
+
+CodingDevice device_from(const doc::JsonReader& r) {
+  CodingDevice d;
+  doc::FieldReader v(r);
+  v.required("name", d.name);
+  v.optional("launch_s", d.launch_s, doc::seconds);
+  v.required("bytes_per_s", d.bytes_per_s, doc::positive);
+  v.required("flops_per_s", d.flops_per_s, doc::positive);
+  v.required("spread", d.spread, doc::positive);
+  v.require_known_keys();
+  return d;
+}
+
+/// What a codec does, or what it took for so many bytes and tensors: what its passes over them
+/// leave of that is the tensors', or without tensors all of it the bytes'.
+struct CodingWork {
+  double launches = 0, launches_a_tensor = 0;
+  double passes = 0;  // reads and writes of as many bytes as the dense gradients have
+  bool products = false;
+  double seconds = 0, bytes = 0, tensors = 0;
+};
+
+void price(const CodingWork& work, const CodingDevice& device, doc::CodecCost& cost) {
+  cost.on = doc::CodingPlace::alone;
+  cost.spread = device.spread;
+  cost.encode_fixed_s = work.launches * device.launch_s;
+  cost.encode_tensor_s = work.launches_a_tensor * device.launch_s;
+  if (work.passes > 0) cost.encode_bytes_per_s = device.bytes_per_s / work.passes;
+  if (work.products) cost.flops_per_s = device.flops_per_s;
+  if (work.seconds == 0) return;
+  if (work.tensors > 0)
+    cost.encode_tensor_s = (work.seconds - work.bytes / cost.encode_bytes_per_s) / work.tensors;
+  else
+    cost.encode_bytes_per_s = work.bytes / work.seconds;
+}
+
+doc::CodecCost cost_from(const doc::JsonReader& r, const std::vector<CodingDevice>& devices) {
+  doc::CodecCost cost;
+  CodingWork work;
+  std::string device, source;
+  doc::FieldReader v(r);
+  v.required("name", cost.name);
+  v.required("device", device);
+  v.optional("published", cost.published);
+  v.optional("launches", work.launches, doc::at_least_zero);
+  v.optional("launches_a_tensor", work.launches_a_tensor, doc::at_least_zero);
+  v.optional("passes", work.passes, doc::at_least_zero);
+  v.optional("products", work.products);
+  v.optional("seconds", work.seconds, doc::seconds);
+  v.optional("bytes", work.bytes, doc::positive);
+  v.optional("tensors", work.tensors, doc::positive);
+  v.optional("source", source);
+  v.require_known_keys();
+  const auto of = std::find_if(devices.begin(), devices.end(),
+                               [&](const CodingDevice& d) { return d.name == device; });
+  if (of == devices.end()) r.at("device").refuse("the name of one of the devices");
+  price(work, *of, cost);
+  if (source.empty()) {  // linerate's
+    cost.on = doc::CodingPlace::compute;
+    source = fmt::format("not run on a GPU: linerate's codec by {:g} launches a tensor",
+                         work.launches_a_tensor);
+  }
+  cost.source = fmt::format("{}, on {}", source, device);
+  return cost;
+}
+
+std::vector<doc::CodecCost> costs_of(const char* list) {
+  constexpr doc::DocumentKind kCosts{"codec-costs"};
+  const std::string place = "codec_costs.json";
+  const doc::Json json = doc::parse_json(std::string(kCodecCosts), place);
+  const doc::JsonReader r(json, place);
+  doc::expect_document(r, kCosts);
+  std::vector<CodingDevice> devices;
+  for (const doc::JsonReader& item : r.at("devices").items()) devices.push_back(device_from(item));
+  std::vector<doc::CodecCost> costs;
+  for (const doc::JsonReader& item : r.at(list).items()) costs.push_back(cost_from(item, devices));
+  return costs;
+}
+
 }  // namespace
 
 const std::vector<doc::CodecCost>& known_codec_costs() {
-  static const std::vector<doc::CodecCost> costs =
-      doc::cluster_from_json(std::string(kCodecCosts), "codec_costs.json").codecs;
+  static const std::vector<doc::CodecCost> costs = costs_of("codecs");
+  return costs;
+}
+
+const std::vector<doc::CodecCost>& own_codec_costs() {
+  static const std::vector<doc::CodecCost> costs = costs_of("linerate");
   return costs;
 }
 
@@ -77,6 +168,8 @@ doc::Cluster with_known_codecs(doc::Cluster cluster, Prefer prefer) {
   std::stable_partition(known.begin(), known.end(), [prefer](const doc::CodecCost& c) {
     return c.published == (prefer == Prefer::published);
   });
+  if (prefer == Prefer::linerate)
+    known.insert(known.begin(), own_codec_costs().begin(), own_codec_costs().end());
   std::move(known.begin(), known.end(), std::back_inserter(cluster.codecs));
   return cluster;
 }
@@ -84,16 +177,21 @@ doc::Cluster with_known_codecs(doc::Cluster cluster, Prefer prefer) {
 std::optional<CodecPrice> price_of(const doc::Component& component,
                                    const std::vector<doc::CodecCost>& codecs) {
   const std::string text = doc::to_text(component);
-  for (const bool own : {true, false})
-    for (const std::string& name : {text, component.name})
-      if (const doc::CodecCost* cost = find_cost(codecs, name, own)) return CodecPrice{*cost};
+  const std::vector<std::string> both_names{text, component.name};
+  for (const std::string& name : both_names)
+    if (const doc::CodecCost* own = find_cost(codecs, true, {name})) return CodecPrice{*own};
+  if (const doc::CodecCost* known = find_cost(codecs, false, both_names)) return CodecPrice{*known};
   if (component.name == kAcpsgd) {
     const auto both = price_of({std::string(kPowersgd), component.options}, codecs);
     if (both && !is_bound_from_below(both->cost))
       return CodecPrice{one_factor_of(both->cost), both->is_exact};
   }
   const doc::CodecCost* other = nearest_known(codecs, component);
-  if (other == nullptr) other = find_cost(codecs, kAnyCompressor, false);
+  const doc::CodecCost* const any = find_cost(codecs, false, {std::string(kAnyCompressor)});
+  if (other == nullptr && any != nullptr)
+    if (const doc::CodecCost* own = find_cost(own_codec_costs(), false, {component.name}))
+      return CodecPrice{*own};
+  if (other == nullptr) other = any;
   if (other == nullptr) return std::nullopt;
   return CodecPrice{*other, false};
 }

@@ -11,14 +11,19 @@
 
 namespace linerate::plan {
 
-/// codec_costs.json, a Cluster of codecs alone, as it stood when the build was configured.
+/// codec_costs.json as it stood when the build was configured: what codecs do to tensors, launches
+/// and passes over their bytes, and what devices take for each.
 extern const std::string_view kCodecCosts;
 
-/// Its rows, what was measured first.
+/// Its rows with the times of their devices, what was measured first.
 const std::vector<doc::CodecCost>& known_codec_costs();
 
-/// Which of two sources of one codec counts.
-enum class Prefer { measured, published };
+/// What linerate's own codecs take on a device (launches that docs/launches.md counts, not run on a
+/// GPU), in the order of the file.
+const std::vector<doc::CodecCost>& own_codec_costs();
+
+/// Whose costs of one codec count: PyTorch's hooks', the papers' or those of linerate's codecs.
+enum class Prefer { measured, published, linerate };
 /// The Cluster with the known costs after its own. Without them if its ranks compute on CPU cores,
 /// whose costs are others.
 doc::Cluster with_known_codecs(doc::Cluster cluster, Prefer prefer = Prefer::measured);
@@ -28,8 +33,9 @@ struct CodecPrice {
   doc::CodecCost cost;
   bool is_exact = true;  // of this component, not of its nearest setting or of any compressor
 };
-/// The Cluster's own cost with these options, else by the name alone. Else the known one with these
-/// options, of the nearest setting (by ratio), or that which any compressor costs at least. Absent:
+/// The Cluster's own cost with these options, else by the name alone. Else the first known one with
+/// these options or for all, of the nearest setting (by ratio), of linerate's own codec, or that
+/// which any compressor costs at least. Absent:
 /// the Cluster has none of these. ACP-SGD without a cost of its own takes half of PowerSGD's: one
 /// factor a step instead of two (Zhang et al. 2023, arXiv 2306.08881).
 std::optional<CodecPrice> price_of(const doc::Component& component,

@@ -206,6 +206,33 @@ void CompressionModel::read_auto(const doc::Component& component, const doc::Clu
                     name_of(cluster)));
 }
 
+doc::CodedTensors BucketCoding::coded() const {
+  doc::CodedTensors all{0, 0, 0};
+  for (const compress::BucketPart& part : layout.parts) {
+    if (!part.is_coded()) continue;
+    all.bytes += part.shape.elements * size_of(DType::f32);
+    ++all.tensors;
+    all.flops += method->compressor->products(part.shape);
+  }
+  return all;
+}
+
+doc::CodedTensors BucketCoding::part_of(int ranks) const {
+  doc::CodedTensors part = coded();
+  part.bytes /= ranks, part.flops /= ranks;
+  return part;
+}
+
+doc::CodedTensors CompressionModel::coded(const doc::Workload& workload) const {
+  std::vector<compress::Shape> shapes;
+  for (const doc::Gradient& g : workload.gradients)
+    if (g.dtype == DType::f32) shapes.push_back(shape_of(g));
+  const Method& method = methods_.front();
+  return BucketCoding{
+      &method, compress::layout_of(*method.compressor, shapes, -1, name_), {}, false}
+      .coded();
+}
+
 BucketCoding CompressionModel::coding_of(const CodingInput& input, const doc::TaskGraph& graph,
                                          const doc::Payload& bucket) const {
   if (bucket.dtype != DType::f32) return {};
@@ -259,13 +286,13 @@ double CompressionModel::seconds_of(const BucketCoding& coding, const CodingInpu
     return cost::cost_curve(input.cost, collective, input.ranks, dtype)
         .seconds(static_cast<double>(bytes));
   };
-  const std::int64_t coded = coding.layout.coded_elements() * size_of(DType::f32);
+  const doc::CodedTensors coded = coding.coded();
   const Method& method = *coding.method;
   double seconds = method.encode_s(coded);
   if (coding.has_owners()) {
     const std::int64_t array = coding.chunks.block_bytes * input.ranks;
     seconds += price(Collective::all_to_all, DType::u8, array) + method.decode_s(coded) +
-               method.encode_s(coded / input.ranks) +
+               method.encode_s(coding.part_of(input.ranks)) +
                price(Collective::all_gather, DType::u8, array) + method.decode_s(coded);
   } else {
     for (const BucketRound& round : coding.layout.rounds) {
@@ -280,7 +307,7 @@ double CompressionModel::seconds_of(const BucketCoding& coding, const CodingInpu
     seconds += method.decode_s(coded) * (gathers(coding.layout) ? input.ranks : 1);
   }
   if (coding.layout.has_dense_payload())
-    seconds += price(Collective::all_reduce, DType::f32, dense_bytes(coding.layout) - coded);
+    seconds += price(Collective::all_reduce, DType::f32, dense_bytes(coding.layout) - coded.bytes);
   return seconds;
 }
 

@@ -32,9 +32,9 @@ struct Method {
   /// Throws UsageError for options that it does not have.
   static Method parse(const doc::Component& component, const doc::Cluster& cluster);
 
-  double encode_s(std::int64_t dense_bytes) const { return cost ? cost->encode_s(dense_bytes) : 0; }
+  double encode_s(const doc::CodedTensors& dense) const { return cost ? cost->encode_s(dense) : 0; }
   /// For one payload.
-  double decode_s(std::int64_t dense_bytes) const { return cost ? cost->decode_s(dense_bytes) : 0; }
+  double decode_s(const doc::CodedTensors& dense) const { return cost ? cost->decode_s(dense) : 0; }
 };
 
 /// How a bucket is coded.
@@ -45,6 +45,10 @@ struct BucketCoding {
   bool two_phase = false;
 
   bool is_coded() const { return layout.is_coded(); }
+  /// Of the tensors that do not travel dense.
+  doc::CodedTensors coded() const;
+  /// An owner's part of them.
+  doc::CodedTensors part_of(int ranks) const;
   /// Whether this step takes two phases: not in a phase that sums whole tensors.
   bool has_owners() const { return two_phase && chunks.block_bytes > 0; }
 };
@@ -94,6 +98,8 @@ class CompressionModel {
   const std::vector<Method>& methods() const { return methods_; }
   /// As the strategy names it.
   const std::string& name() const { return name_; }
+  /// All gradients that the first method codes, as if they lay in one bucket.
+  doc::CodedTensors coded(const doc::Workload& workload) const;
   /// What cuts gradients into buckets: the first method's ratio over all gradients, and whether its
   /// payloads are gathered. Throws UsageError if a method depends on shapes and none are known.
   WireForm typical_form(const doc::Workload& workload) const;

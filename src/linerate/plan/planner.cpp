@@ -123,12 +123,14 @@ StepKinds Planner::kinds(const std::vector<int>& every) const {
 }
 
 std::optional<Compressed> Planner::compressed(const doc::Workload& workload) const {
-  const std::int64_t dense = workload.gradient_bytes();
   if (compression_) {
     const WireForm form = compression_->typical_form(workload);
     const Method& method = compression_->methods().front();
-    return Compressed{form.ratio, form.gather, method.encode_s(dense), method.decode_s(dense)};
+    const doc::CodedTensors coded = compression_->coded(workload);
+    return Compressed{form.ratio, form.gather, method.encode_s(coded), method.decode_s(coded)};
   }
+  const doc::CodedTensors dense{workload.gradient_bytes(),
+                                static_cast<std::int64_t>(workload.gradients.size())};
   if (!codec_ || codec_->is_cast) return std::nullopt;
   return Compressed{form_.ratio, codec_->gather, codec_->encode_s(dense), codec_->decode_s(dense)};
 }
@@ -151,7 +153,7 @@ std::string Planner::coding_cost_caveat() const {
                              compression_->name());
   }
   if (!codec_) return {};
-  const bool is_free = codec_->encode_s(1) + codec_->decode_s(1) == 0;
+  const bool is_free = codec_->encode_s({1}) + codec_->decode_s({1}) == 0;
   if (!codec_->is_cast)
     return is_free ? fmt::format(
                          "{}: no encode= and decode= are given, so they count as free: the "
@@ -170,6 +172,13 @@ bool Planner::coding_is_bound() const {
   if (!compression_) return false;
   const auto& cost = compression_->methods().front().cost;
   return cost && is_bound_from_below(*cost);
+}
+
+double Planner::coding_spread() const {
+  if (codec_) return codec_->cost.spread;
+  if (!compression_) return 1;
+  const auto& cost = compression_->methods().front().cost;
+  return cost ? cost->spread : 1;
 }
 
 bool Planner::codes_alone() const {

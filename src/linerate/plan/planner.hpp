@@ -58,6 +58,8 @@ class Planner {
   [[nodiscard]] std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
   /// Whether its compressor counts as what any costs at least (is_bound_from_below()).
   [[nodiscard]] bool coding_is_bound() const;
+  /// doc::CodecCost::spread of its codec, compressor or cast; 1: none.
+  [[nodiscard]] double coding_spread() const;
   /// Says for people how the plan is not exact or what the Workload left open.
   [[nodiscard]] std::vector<std::string> caveats(const doc::Workload& workload,
                                                  const cost::CostModel& cost, int ranks = 1) const;

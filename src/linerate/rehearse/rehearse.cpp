@@ -11,6 +11,7 @@
 #include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/simulate.hpp"
 
 namespace linerate::rehearse {
 namespace {
@@ -32,7 +33,13 @@ cost::CostOptions prices_at(std::optional<BytesPerSecond> bandwidth) {
 void predict(const PricedPlan& priced, Rehearsed& r) {
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *priced.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
-  if (std::string note = cost::nominal_note(priced.model->cluster(), r.plan->ranks); !note.empty())
+  const auto width_of = [&](const doc::Cluster& known) {
+    const cost::CostModel model(known, priced.model->options());
+    const sim::SimResult result = sim::simulate(*r.plan, model);
+    return result.step().high_or_value() - result.step().low_or_value();
+  };
+  if (std::string note = cost::nominal_note(priced.model->cluster(), r.plan->ranks, width_of);
+      !note.empty())
     r.notes.insert(r.notes.begin(), std::move(note));
   for (std::string& note : cost::extrapolation_notes(*priced.model, r.plan->ranks))
     r.notes.push_back(std::move(note));

@@ -47,10 +47,14 @@ std::string collectives_of(const doc::Cluster& cluster) {
 }
 
 /// "5.1 GB/s after 20 us"
-std::string speed(double fixed_s, double bytes_per_s) {
-  return bytes_per_s > 0
-             ? fmt::format("{:.3g} GB/s after {}", bytes_per_s * 1e-9, format_time(fixed_s))
-             : fmt::format("in {}", format_time(fixed_s));
+std::string speed(double fixed_s, double tensor_s, double bytes_per_s) {
+  const std::string each =
+      tensor_s > 0 ? fmt::format("{} a tensor", format_time(tensor_s)) : std::string();
+  const std::string first = each.empty()   ? format_time(fixed_s)
+                            : fixed_s == 0 ? each
+                                           : fmt::format("{} and {}", format_time(fixed_s), each);
+  return bytes_per_s > 0 ? fmt::format("{:.3g} GB/s after {}", bytes_per_s * 1e-9, first)
+                         : fmt::format("in {}", first);
 }
 
 /// " on cuda"; nothing if that is not known.
@@ -107,8 +111,8 @@ std::string probes_of(const doc::Cluster& c) {
                         format_time(c.start_delay_s));
   for (const doc::CodecCost& k : c.codecs)
     text += fmt::format("codec {}{}: encodes {} and decodes {}\n", k.name, on(k.device),
-                        speed(k.encode_fixed_s, k.encode_bytes_per_s),
-                        speed(k.decode_fixed_s, k.decode_bytes_per_s));
+                        speed(k.encode_fixed_s, k.encode_tensor_s, k.encode_bytes_per_s),
+                        speed(k.decode_fixed_s, k.decode_tensor_s, k.decode_bytes_per_s));
   if (c.half_sum_s_per_byte > 0)
     text += fmt::format("adding 16-bit numbers takes {:.3g} ns a byte longer than f32\n",
                         c.half_sum_s_per_byte * 1e9);

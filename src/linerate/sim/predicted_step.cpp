@@ -16,12 +16,18 @@ bool takes_coding_time(const doc::Task& task) {
          task.seconds > 0;
 }
 
-/// Every rank codes at about the same time, each on the one thread that it was measured on.
 doc::Plan with_slower_coding(doc::Plan plan, double times) {
   for (doc::TaskGraph& graph : plan.variants)
     for (doc::Task& task : graph.tasks)
       if (takes_coding_time(task)) task.seconds *= times;
   return plan;
+}
+
+/// By what is not known of something else.
+doc::Bounded widened(doc::Bounded step_s, double below, double above) {
+  step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
+  step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
+  return step_s;
 }
 
 /// Adds what is not known of T_1: the Workload's interval, or else the spread between runs that
@@ -40,9 +46,17 @@ doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workl
   } else {
     return step_s;
   }
-  step_s.low = std::max(0.0, step_s.value - std::hypot(step_s.value - *step_s.low, below));
-  step_s.high = step_s.value + std::hypot(*step_s.high - step_s.value, above);
-  return step_s;
+  return widened(step_s, below, above);
+}
+
+/// The step with coding at either end of what it may cost.
+doc::Bounded with_interval_of_coding(doc::Bounded step_s, const doc::Plan& plan,
+                                     const cost::CostModel& model, Simulator& simulator,
+                                     double spread) {
+  if (!step_s.has_interval() || spread <= 1 || !has_coding(plan)) return step_s;
+  const double quick_s = simulator.step_s(with_slower_coding(plan, 1 / spread), model);
+  const double slow_s = simulator.step_s(with_slower_coding(plan, spread), model);
+  return widened(step_s, step_s.value - quick_s, slow_s - step_s.value);
 }
 
 }  // namespace
@@ -54,8 +68,12 @@ bool has_coding(const doc::Plan& plan) {
 
 PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
                              const doc::Workload& workload, const cost::CostModel& model,
-                             Simulator& simulator) {
-  PredictedStep predicted{with_interval_of_t1(result.step(), workload, model), {}};
+                             Simulator& simulator, double coding_spread) {
+  PredictedStep predicted{
+      with_interval_of_coding(with_interval_of_t1(result.step(), workload, model), plan, model,
+                              simulator, coding_spread),
+      {}};
+  // Every rank codes at about the same time, each on the one thread that it was measured on.
   const double times = ranks_per_core(model.cluster(), plan.ranks);
   if (times <= 1 || !has_coding(plan)) return predicted;
   const SimResult crowded = simulator.simulate(with_slower_coding(plan, times), model);

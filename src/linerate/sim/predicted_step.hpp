@@ -15,16 +15,17 @@ bool has_coding(const doc::Plan& plan);
 
 /// A step, and why its interval is what it is.
 struct PredictedStep {
-  /// Its interval holds what is not known of collectives and of T_1, which are independent: squares
-  /// add up. Its high end is no shorter than crowded_s.
+  /// Its interval holds what is not known of collectives, of T_1 and of coding, which are
+  /// independent: squares add up. Its high end is no shorter than crowded_s.
   doc::Bounded step_s;
   /// With coding as much slower as ranks share cores; absent: they do not, or nothing is coded.
   std::optional<double> crowded_s;
 };
 
-/// Of what the simulator found of this Plan; the Workload's T_1 and the model's Cluster widen it.
+/// Of what the simulator found of this Plan; the Workload's T_1, the model's Cluster and what is
+/// not known of coding (doc::CodecCost::spread) widen it.
 PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
                              const doc::Workload& workload, const cost::CostModel& model,
-                             Simulator& simulator);
+                             Simulator& simulator, double coding_spread = 1);
 
 }  // namespace linerate::sim

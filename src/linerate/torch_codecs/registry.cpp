@@ -92,6 +92,7 @@ class OverTensors : public compress::Compressor {
   std::int64_t remembered_bytes(const compress::Shape& shape) const override {
     return inner_->remembered_bytes(shape);
   }
+  double products(const compress::Shape& shape) const override { return inner_->products(shape); }
   bool is_unbiased() const override { return inner_->is_unbiased(); }
 
  private:

@@ -40,6 +40,11 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
   verb.add_option("--cost-model", a.all_reduce,
                   "All-reduce algorithm if nothing was measured (linerate list cost-models); "
                   "absent: ring-or-tree.");
+  verb.add_option(
+          "--coding", a.codecs,
+          "Whose coding costs count where the Cluster has none: hooks (PyTorch's), linerate "
+          "(its own codecs by their launches) or papers; absent: hooks.")
+      ->check(one_of({"hooks", "linerate", "papers"}));
 }
 
 whatif::Question question_of(const QuestionArgument& a) {
@@ -55,6 +60,10 @@ whatif::Question question_of(const QuestionArgument& a) {
   q.compression_ratios = parse_option_list("--compression-ratio", a.ratios, parse_ratio);
   if (!a.latency.empty()) q.latency = parse_option("--latency", a.latency, parse_time);
   if (a.all_reduce) q.all_reduce = *a.all_reduce;
+  if (!a.codecs.empty())
+    q.codecs = a.codecs == "papers"     ? whatif::CodecsOf::papers
+               : a.codecs == "linerate" ? whatif::CodecsOf::linerate
+                                        : whatif::CodecsOf::hooks;
   return q;
 }
 

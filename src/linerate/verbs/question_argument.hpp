@@ -19,6 +19,7 @@ struct QuestionArgument {
   std::vector<std::string> strategies;
   std::string ranks, bandwidths, ratios;
   std::optional<std::string> all_reduce;
+  std::string codecs;
 
   /// The files it names, for refuse_input_as_output().
   std::vector<std::string> inputs() const { return {workload.source.reference, network.cluster}; }

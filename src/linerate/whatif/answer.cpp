@@ -84,7 +84,6 @@ class Asking {
 
   doc::Predictions run() {
     describe();
-    note_nominal();
     note_cost_model();
     note_rank_speeds();
     if (divides_transfers() && std::any_of(ratios_.begin(), ratios_.end(),
@@ -117,6 +116,7 @@ class Asking {
           "the Workload's other_collectives, {}, are in the step: the computation waits for {}",
           others, others == 1 ? "it" : "each"));
     predict_all();
+    note_nominal();
     return std::move(answer_);
   }
 
@@ -178,7 +178,7 @@ class Asking {
       if (std::string left = plan::too_large(*kfac, workload_); !left.empty())
         notes.push_back(std::move(left));
     }
-    if (std::string text = cost::nominal_note(model.cluster(), ranks_.front());
+    if (std::string text = note_of_nominal(ranks_.front());
         !text.empty() && !model.cluster().nominal->name.empty())
       notes.insert(notes.begin(), std::move(text));
     return {std::move(plan), std::move(model), std::move(notes)};
@@ -340,7 +340,9 @@ class Asking {
                 std::vector<std::string>& notes, doc::Prediction& p) const {
     const doc::Plan& plan = planning.plan(model, p.ranks);
     const sim::SimResult result = worker.simulator.simulate_exposure(plan, model);
-    p.step_s = sim::predicted_step(result, plan, workload_, model, worker.simulator).step_s;
+    p.step_s = sim::predicted_step(result, plan, workload_, model, worker.simulator,
+                                   planning.planner.coding_spread())
+                   .step_s;
     p.communication_s = result.communication_s;
     p.exposed_communication_s = result.exposed_communication_s;
     if (!plan.blocks.empty()) p.parts_s = step_parts(plan, model, result.step_s, worker.simulator);
@@ -356,11 +358,29 @@ class Asking {
       notes.push_back(std::move(text));
   }
 
+  /// What comes first.
   void note_nominal() {
     if (question_.preset != Preset::none) return;
     const int most = *std::max_element(ranks_.begin(), ranks_.end());
-    if (std::string text = cost::nominal_note(base_.cluster(), most); !text.empty())
-      note(std::move(text));
+    if (std::string text = note_of_nominal(most); !text.empty())
+      answer_.notes.insert(answer_.notes.begin(), std::move(text));
+  }
+
+  /// What to measure first is found by the first strategy.
+  std::string note_of_nominal(int ranks) const {
+    const cost::CostOptions options = model_of(bandwidths_.front(), ratios_.front()).options();
+    return cost::nominal_note(base_.cluster(), ranks, [&](const doc::Cluster& known) {
+      const cost::CostModel model(known, options);
+      plan::Planner planner(strategies_.front(), known);
+      if (ratios_.front() && !divides_transfers()) planner.set_compression_ratio(*ratios_.front());
+      const doc::Plan plan = planner.plan(workload_, model, ranks, {.first_step = false});
+      sim::Simulator simulator;
+      const doc::Bounded step_s =
+          sim::predicted_step(simulator.simulate(plan, model), plan, workload_, model, simulator,
+                              planner.coding_spread())
+              .step_s;
+      return step_s.high_or_value() - step_s.low_or_value();
+    });
   }
 
   void note_rank_speeds() {

@@ -12,10 +12,14 @@
 namespace linerate::whatif {
 namespace {
 
-doc::Cluster with_codecs(const doc::Cluster& cluster, Preset preset, CodecCosts costs) {
-  if (costs == CodecCosts::own || preset == Preset::zhang2020) return cluster;
-  return plan::with_known_codecs(
-      cluster, preset == Preset::agarwal2021 ? plan::Prefer::published : plan::Prefer::measured);
+doc::Cluster with_codecs(const doc::Cluster& cluster, const Question& question, CodecCosts costs) {
+  if (costs == CodecCosts::own || question.preset == Preset::zhang2020) return cluster;
+  const CodecsOf unasked =
+      question.preset == Preset::agarwal2021 ? CodecsOf::papers : CodecsOf::hooks;
+  const CodecsOf whose = question.codecs.value_or(unasked);
+  return plan::with_known_codecs(cluster, whose == CodecsOf::papers     ? plan::Prefer::published
+                                          : whose == CodecsOf::linerate ? plan::Prefer::linerate
+                                                                        : plan::Prefer::measured);
 }
 
 }  // namespace
@@ -33,7 +37,7 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   const bool chosen = question.all_reduce != Question().all_reduce;
   if (question.preset == Preset::none || chosen) options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
-  doc::Cluster whole = with_codecs(cluster, question.preset, costs);
+  doc::Cluster whole = with_codecs(cluster, question, costs);
   if (question.preset == Preset::none) return cost::CostModel(std::move(whole), std::move(options));
   // The papers' models know one flat ring: of the Cluster only its link and the costs of coding and
   // K-FAC count.

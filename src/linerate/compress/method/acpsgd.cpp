@@ -118,6 +118,10 @@ class AcpSgd : public Compressor {
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return 4 * rank_of(rank_, shape) * (shape.rows + shape.columns());
   }
+  /// One factor and the mean.
+  double products(const Shape& shape) const override {
+    return flops_of_factors(rank_, shape, 2, std::max(shape.rows, shape.columns()));
+  }
 
  private:
   int left() const { return warm_up_ > 0 ? 1 : 0; }

@@ -134,6 +134,10 @@ class PowerSgd : public Compressor {
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return 4 * rank_of(rank_, shape) * shape.columns();
   }
+  /// P, Q and the mean; both factors are scaled or made orthonormal.
+  double products(const Shape& shape) const override {
+    return flops_of_factors(rank_, shape, 3, shape.rows + shape.columns());
+  }
 
  private:
   std::int64_t rank_, warm_up_;

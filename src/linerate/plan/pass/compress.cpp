@@ -223,7 +223,7 @@ class Compressing {
     const bool reads_all =
         !x.coding.two_phase && x.coding.layout.rounds.back().combine == Combine::gather;
     doc::Task task = codec_task(doc::TaskKind::decode, b, 0);
-    task.seconds = x.coding.method->decode_s(task.bytes) * (reads_all ? input_.ranks : 1);
+    task.seconds = x.coding.method->decode_s(x.coding.coded()) * (reads_all ? input_.ranks : 1);
     const Handle h = put(b, task, true);
     step_.tasks.wait(h, x.last);
     if (x.dense_sent != kNoTask) step_.tasks.wait(h, x.dense_sent);
@@ -234,12 +234,13 @@ class Compressing {
     const BucketCoding& coding = buckets_[b].coding;
     doc::Task task = codec_task(doc::TaskKind::encode, b, r);
     const Method& method = *coding.method;
+    const doc::CodedTensors coded = coding.coded();
     if (!coding.has_owners())
-      task.seconds = method.encode_s(task.bytes) / static_cast<double>(coding.layout.rounds.size());
+      task.seconds = method.encode_s(coded) / static_cast<double>(coding.layout.rounds.size());
     else if (r == 0)
-      task.seconds = method.encode_s(task.bytes);
+      task.seconds = method.encode_s(coded);
     else  // an owner's: the others' payloads of 1/ranks, and their mean
-      task.seconds = method.decode_s(task.bytes) + method.encode_s(task.bytes / input_.ranks);
+      task.seconds = method.decode_s(coded) + method.encode_s(coding.part_of(input_.ranks));
     return task;
   }
 

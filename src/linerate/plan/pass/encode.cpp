@@ -108,9 +108,10 @@ class Coder {
     t.operation = operation_;
     t.first = t.last = b;
     t.bytes = dense;
+    const doc::CodedTensors coded{dense, bucket(b).end - bucket(b).begin};
     t.seconds = kind == doc::TaskKind::encode
-                    ? input_.codec->encode_s(dense)
-                    : input_.codec->decode_s(dense) * (input_.form.gather ? input_.ranks : 1);
+                    ? input_.codec->encode_s(coded)
+                    : input_.codec->decode_s(coded) * (input_.form.gather ? input_.ranks : 1);
     return t;
   }
 

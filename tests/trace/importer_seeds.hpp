@@ -119,14 +119,6 @@ inline std::vector<std::string> format_seeds() {
   for (const Seed& seed : importer_seeds()) all.push_back(seed.text);
   const std::string groups = R"({"1": [0, 1], "2": [2, 3]})";
   all.push_back(chakra_seed() + kNextFile + chakra_seed() + kNextFile + groups);
-  const std::string host =
-      R"({"schema":"1.1.1-chakra.0.0.4","nodes":[{"id":1,"name":"record_param_comms","inputs":{"values":[]},"attrs":[{"name":"rf_id","value":70},{"name":"collective_name","value":"allreduce"},{"name":"dtype","value":"Float"},{"name":"in_msg_nelems","value":8},{"name":"pg_size","value":2},{"name":"pg_name","value":"0"}]}]})";
-  all.push_back(
-      host + kNextFile +
-      trace_of(
-          0, 2,
-          {R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":9,"ts":0,"dur":8,"args":{"External id":5,"Record function id":71}})",
-           kernel("ncclDevKernel_AllReduce", 4, 9, R"("External id":5,"correlation":9)")}));
   const std::string rank =
       kernel("ncclDevKernel_AllReduce", 20, 50, collective("allreduce", 10, 2, R"("Seq":1)"));
   all.push_back(trace_of(0, 2, {step(0, 0, 100), rank}) + kNextFile +

@@ -269,33 +269,12 @@ TEST(Foreign, PyTorchTracesWithoutAnythingThatCountsAreStillPyTorchs) {
       "no error");
 }
 
-TEST(Ascend, TasksOfItsCoresAreComputationAndHcomItsCollectives) {
-  // 100 us of cores, 20 of a copy, a wait that is nothing, 40 us of an all-reduce of 1000 halves,
-  // 20 of them beside computation; the planes repeat what the collective does.
-  const Job job = job_from(R"([
-    {"ph":"M","name":"process_name","pid":10,"tid":0,"args":{"name":"Python"}},
-    {"ph":"X","name":"ProfilerStep#5","pid":10,"tid":1,"ts":"1000.000","dur":300.0,"args":{}},
-    {"ph":"X","name":"aten::matmul","cat":"cpu_op","pid":10,"tid":1,"ts":"1000.000","dur":30.0,"args":{}},
-    {"ph":"X","name":"MatMulV2","pid":20,"tid":3,"ts":"1010.500","dur":100.0,"args":{"Task Type":"AI_CORE","Stream Id":3}},
-    {"ph":"X","name":"MEMCPY_ASYNC","pid":20,"tid":3,"ts":"1150.000","dur":20,"args":{"Task Type":"MEMCPY_ASYNC"}},
-    {"ph":"X","name":"EVENT_WAIT","pid":20,"tid":4,"ts":"1000.000","dur":200,"args":{"Task Type":"EVENT_WAIT"}},
-    {"ph":"X","name":"hcom_allReduce__363_0_1","pid":30,"tid":1,"ts":"1090.500","dur":40,"args":{"count":1000,"data_type":"FP16"}},
-    {"ph":"X","name":"hcom_allReduce__363_0_1","pid":30,"tid":2,"ts":"1090.500","dur":40,"args":{}},
-    {"ph":"M","name":"process_name","pid":20,"tid":0,"args":{"name":"Ascend Hardware"}},
-    {"ph":"M","name":"process_name","pid":30,"tid":0,"args":{"name":"Communication"}},
-    {"ph":"M","name":"thread_name","pid":30,"tid":1,"args":{"name":"Group 0 Communication"}},
-    {"ph":"M","name":"thread_name","pid":30,"tid":2,"args":{"name":"Plane 0"}}])",
-                           "rank3.json");
-  const Breakdown b = break_down(job);
-  EXPECT_EQ(job.ranks.at(0).rank, 3);
-  EXPECT_NEAR(b.whole.compute_s, 100e-6, 1e-12);
-  EXPECT_NEAR(b.whole.communication_s, 40e-6, 1e-12);
-  EXPECT_NEAR(b.whole.overlap_s, 20e-6, 1e-12);
-  EXPECT_EQ(b.steps.size(), 1u);
-  ASSERT_EQ(b.collectives.size(), 1u);
-  EXPECT_EQ(b.collectives[0].op, CommOp::all_reduce);
-  EXPECT_EQ(b.collectives[0].bytes, 2000);
-  EXPECT_THAT(b.notes, Not(Contains(HasSubstr("no device activity"))));
+TEST(Ascend, IsRefusedByNameAlsoIfItsMarkComesAfterTheHead) {
+  const std::string events =
+      R"([{"ph":"X","name":"aten::matmul","cat":"cpu_op","pid":10,"tid":1,"ts":"1000.000","dur":30.0},)" +
+      std::string(70'000, ' ') +
+      R"({"ph":"M","name":"process_name","pid":20,"tid":0,"args":{"name":"Ascend Hardware"}}])";
+  EXPECT_THAT(refusal_of({{"t.json", events}}), HasSubstr("t.json: a trace of Ascend's torch_npu"));
 }
 
 }  // namespace

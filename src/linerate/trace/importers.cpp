@@ -14,7 +14,6 @@
   FOLDER(benchmark_log)            \
   FOLDER(not_read)                 \
   FOLDER(horovod)                  \
-  FOLDER(ascend)                   \
   FOLDER(pytorch)
 
 namespace linerate::trace {

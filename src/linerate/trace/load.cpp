@@ -34,16 +34,20 @@ const Importer* importer_of(std::string_view text, const Importer* by_head) {
   const auto found =
       std::find_if(importers().begin(), importers().end(),
                    [text](const Importer& i) { return i.claims != nullptr && i.claims(text); });
-  return found != importers().end() && by_head->read != nullptr ? &*found : by_head;
+  return found != importers().end() ? &*found : by_head;
 }
 
 ReadFile read_one(InputFile& input, const ReadOptions& options) {
   const Importer* importer = recognise(input.head()).importer;
   try {
-    if (importer->read == nullptr)
-      throw InputError(input.name(), advice_for(*importer, input.name()));
+    const auto require_read = [&] {
+      if (importer->read == nullptr)
+        throw InputError(input.name(), advice_for(*importer, input.name()));
+    };
+    require_read();
     PaddedText text = input.read_all(options.threads);
     importer = importer_of(text.view(), importer);
+    require_read();
     ReadFile file{.importer = importer, .part = {.file = input.name(), .content = {}}};
     file.part.content = importer->read(std::move(text), input.name(), options);
     file.truncated = input.truncated();

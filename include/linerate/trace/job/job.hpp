@@ -163,7 +163,7 @@ struct Job {
   int world_size = -1;                 // -1: unknown
   std::int64_t origin_ns = 0;          // since the epoch; 0: unknown
   std::vector<std::string> groups;     // of ranks that communicate, by name
-  bool has_durations = true;           // host execution traces have none
+  bool has_durations = true;           // some Chakra traces have none
   bool computation_unknown = false;    // formats that record communication alone
   bool communication_unknown = false;  // ranks > 1 and not one communication matched: null, never 0
   std::vector<std::string> may_communicate = {};  // names of kernels that sound so

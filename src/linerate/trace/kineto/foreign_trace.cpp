@@ -18,39 +18,28 @@ constexpr std::array<std::string_view, 7> kPyTorch = {"\"schemaVersion\"",
 struct Line {
   std::string_view mark, advice;
 };
+constexpr std::string_view kXla =
+    "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod and Chakra "
+    "traces";
+constexpr std::string_view kTensorFlow =
+    "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod and Chakra traces";
 // The surer marks come first.
 constexpr std::array kForeign = {
     Line{"\"rocprofiler-sdk-tool\"",
          "the JSON of rocprofiler is not read; profile with torch.profiler and give its trace"},
     Line{"\"BeginNs\"",
          "the JSON of rocprof is not read; profile with torch.profiler and give its trace"},
-    Line{"\"hlo_op\"",
-         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod, Chakra "
-         "and Ascend traces"},
-    Line{"\"hlo_module\"",
-         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod, Chakra "
-         "and Ascend traces"},
-    Line{"XLA Ops",
-         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, Horovod, Chakra "
-         "and Ascend traces"},
-    Line{"/device:TPU",
-         "a trace of XLA (JAX or TensorFlow) is not read; linerate reads PyTorch, "
-         "Horovod, Chakra and Ascend traces"},
-    Line{"/job:",
-         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, Chakra and "
-         "Ascend traces"},
-    Line{"tf_op",
-         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, Chakra and "
-         "Ascend traces"},
+    Line{"\"hlo_op\"", kXla},
+    Line{"\"hlo_module\"", kXla},
+    Line{"XLA Ops", kXla},
+    Line{"/device:TPU", kXla},
+    Line{"/job:", kTensorFlow},
+    Line{"tf_op", kTensorFlow},
     Line{"/host:CPU",
-         "a trace of TensorFlow's or JAX's profiler is not read; linerate reads "
-         "PyTorch, Horovod, Chakra and Ascend traces"},
-    Line{"/device:",
-         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, Chakra "
-         "and Ascend traces"},
-    Line{"\"DataFlow\"",
-         "a TensorFlow timeline is not read; linerate reads PyTorch, Horovod, "
-         "Chakra and Ascend traces"},
+         "a trace of TensorFlow's or JAX's profiler is not read; linerate reads PyTorch, Horovod "
+         "and Chakra traces"},
+    Line{"/device:", kTensorFlow},
+    Line{"\"DataFlow\"", kTensorFlow},
     Line{"\"transport\"",
          "a page that linerate export wrote for ui.perfetto.dev; give the "
          "Timeline or the traces that it was made from"},

@@ -35,7 +35,7 @@ struct DeviceEvent {
 /// A record_param_comms operation, or an annotation such as nccl:all_reduce.
 struct CommMark {
   Span span;
-  std::uint64_t external_id = 0, record_function = 0;  // 0: absent
+  std::uint64_t external_id = 0;  // 0: absent
   std::int64_t tid = 0;
   std::int32_t name = -1;
   std::int32_t args = -1;

@@ -142,7 +142,6 @@ void KinetoRecords::keep_mark(const EventTokens& t, Span span, std::int32_t name
                               std::int64_t tid) {
   CommMark m{.span = span,
              .external_id = parse_unsigned(t.args.external_id).value_or(0),
-             .record_function = parse_unsigned(t.args.record_function).value_or(0),
              .tid = tid,
              .name = name};
   m.args = args_of(t.args);

@@ -70,7 +70,6 @@ constexpr std::array kArgKeys = {ArgKey{"Collective name", &ArgTokens::collectiv
                                  ArgKey{"Process Group ID", &ArgTokens::group_id},
                                  ArgKey{"Process Group Name", &ArgTokens::group},
                                  ArgKey{"Process Group Ranks", &ArgTokens::ranks},
-                                 ArgKey{"Record function id", &ArgTokens::record_function},
                                  ArgKey{"Seq", &ArgTokens::sequence},
                                  ArgKey{"block", &ArgTokens::block, ArgList::launch},
                                  ArgKey{"correlation", &ArgTokens::correlation},

@@ -27,7 +27,7 @@ enum class EventCategory : std::uint8_t {
 
 /// The keys of "args" that matter; tokens as written, empty when absent.
 struct ArgTokens {
-  std::string_view external_id, correlation, record_function;
+  std::string_view external_id, correlation;
   std::string_view grid, block;  // of a kernel's launch
   std::string_view collective, in_elements, out_elements, dtype, in_splits, out_splits;
   std::string_view group, group_id, group_size, ranks, rank_start, rank_stride, sequence, comms_id;

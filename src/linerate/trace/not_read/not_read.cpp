@@ -17,6 +17,13 @@ bool is_nccl_profiler(const Head& head) {
          head.contains_any({"\"SeqNum\"", "\"CommHash\""});
 }
 
+/// torch_npu's trace_view.json is a list of Chrome events; a process of it has this name.
+bool is_ascend(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && text[first] == '[' &&
+         text.find("Ascend Hardware") != std::string_view::npos;
+}
+
 }  // namespace
 
 std::vector<Importer> not_read_importers() {
@@ -47,7 +54,7 @@ std::vector<Importer> not_read_importers() {
       {.name = "XLA profile",
        .matches = [](const Head& head) { return yes_if(is_xplane(head)); },
        .advice = "an XLA profile (xplane.pb of JAX or TensorFlow) is not read; linerate reads "
-                 "PyTorch, Horovod, Chakra and Ascend traces"},
+                 "PyTorch, Horovod and Chakra traces"},
       {.name =
            "Perfetto trace",  // one of the first packets (field 1) names the clocks or the producer
        .matches =
@@ -60,7 +67,21 @@ std::vector<Importer> not_read_importers() {
                            head.contains("\"rocprofiler-sdk-tool\""));
            },
        .advice = "the output of rocprofiler is not read; profile with torch.profiler and give its "
-                 "Chrome trace"}};
+                 "Chrome trace"},
+      {.name = "Ascend trace",
+       .matches = [](const Head& head) { return yes_if(is_ascend(head.text())); },
+       .advice = "a trace of Ascend's torch_npu is not read; write the job's per-gradient log, or "
+                 "a linerate Timeline of it, and give that",
+       .claims = is_ascend},
+      {.name = "PyTorch host execution trace",
+       .matches =
+           [](const Head& head) {
+             return yes_if(head.form() == HeadForm::object && head.contains("\"nodes\"") &&
+                           head.contains("\"schema\""));
+           },
+       .advice = "a host execution trace (ExecutionTraceObserver) has no durations and is not "
+                 "read; give the Chrome trace of torch.profiler, recorded with "
+                 "record_shapes=True"}};
 }
 
 }  // namespace linerate::trace

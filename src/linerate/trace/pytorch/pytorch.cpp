@@ -1,11 +1,10 @@
-// The files of one PyTorch job: the traces of its ranks, with their host execution traces.
+// The files of one PyTorch job: the traces of its ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/host_trace/host_trace.hpp"
 #include "linerate/trace/importer/file_ranks.hpp"
 #include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/job/cycles.hpp"
@@ -39,43 +38,19 @@ void number_lone_process(std::vector<KinetoTrace>& traces) {
     for (KinetoTrace& t : traces) t.rank = 0;
 }
 
-template <typename Trace>
-std::vector<RankOfFile> ranks_stated(const std::vector<Trace>& traces) {
+std::vector<RankOfFile> ranks_stated(const std::vector<KinetoTrace>& traces) {
   std::vector<RankOfFile> ranks;
-  for (const Trace& t : traces) ranks.push_back({t.rank, t.source});
+  for (const KinetoTrace& t : traces) ranks.push_back({t.rank, t.source});
   return ranks;
-}
-
-/// A host execution trace belongs to the PyTorch trace of its rank; one of each belong together.
-void join_hosts(const std::vector<HostTrace>& hosts, std::vector<KinetoTrace>& traces) {
-  const bool pair = hosts.size() == 1 && traces.size() == 1;
-  for (const HostTrace& h : hosts) {
-    const auto found = std::find_if(traces.begin(), traces.end(), [&](const KinetoTrace& t) {
-      return t.rank == h.rank || (pair && (t.rank < 0 || h.rank < 0));
-    });
-    if (found == traces.end())
-      throw InputError(
-          h.source, fmt::format("a host execution trace of rank {}, but no PyTorch trace of that "
-                                "rank is here; name the files of one rank rank0..., ...",
-                                h.rank < 0 ? "unknown" : std::to_string(h.rank)));
-    join_host(h, *found);
-  }
 }
 
 Job join_pytorch(std::vector<FilePart> parts) {
   std::vector<KinetoTrace> traces;
-  std::vector<HostTrace> hosts;
   for (FilePart& part : parts)
-    if (auto* trace = std::any_cast<KinetoTrace>(&part.content))
-      traces.push_back(std::move(*trace));
-    else
-      hosts.push_back(std::any_cast<HostTrace>(std::move(part.content)));
+    traces.push_back(std::any_cast<KinetoTrace>(std::move(part.content)));
   number_lone_process(traces);
   require_ranks(ranks_stated(traces), true);
   for (const KinetoTrace& t : traces) require_same_head(traces.front(), t);
-  require_ranks(ranks_stated(hosts));
-  if (traces.empty()) return job_of(hosts);
-  join_hosts(hosts, traces);
   Job job;
   for (KinetoTrace& t : traces) {
     add_rank(t, job);
@@ -84,11 +59,6 @@ Job join_pytorch(std::vector<FilePart> parts) {
   join_cycles(job);
   require_one_job(job);
   return job;
-}
-
-Match matches_host_trace(const Head& head) {
-  return yes_if(head.form() == HeadForm::object && head.contains("\"nodes\"") &&
-                head.contains("\"schema\""));
 }
 
 /// Any JSON may be one: distributedInfo and deviceProperties may fill the head.
@@ -103,13 +73,7 @@ Match matches_trace(const Head& head) {
 }  // namespace
 
 std::vector<Importer> pytorch_importers() {
-  return {{.name = "PyTorch host execution trace",
-           .matches = matches_host_trace,
-           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
-             return read_host_trace(std::move(text), file);
-           },
-           .join = join_pytorch},
-          {.name = "PyTorch trace",
+  return {{.name = "PyTorch trace",
            .matches = matches_trace,
            .read = [](PaddedText text, const std::string& file, const ReadOptions& options)
                -> std::any { return read_kineto(std::move(text), file, options); },

@@ -7,10 +7,9 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/doc/strategy.hpp"
-#include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
@@ -60,9 +59,8 @@ std::vector<torch::Tensor> shared(Communicator& c, const Data& whole, const Shar
   KFAC pre(*net, job.options);
   DataParallel parallel(*net, c, {.strategy = job.strategy, .preconditioner = &pre});
   torch::optim::SGD optimizer = optimizer_of(*net);
-  if (plan::asked_of_optimizer(doc::parse_strategy(job.strategy)).momentum !=
-      compress::Momentum::optimizers)
-    static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options()).momentum(0);
+  auto& options = static_cast<torch::optim::SGDOptions&>(optimizer.param_groups()[0].options());
+  options.momentum(momentum_beside(job.strategy, options.momentum()));
   for (int step = 0; step < kSteps; ++step) {
     optimizer.zero_grad();
     if (job.uneven) parallel.set_batch(mine.inputs.size(0));

@@ -7,6 +7,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/plan/compression.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -16,6 +17,12 @@ inline std::string small_enough(const std::string& name) {
                       name == "dgc" || name == "threshold";
   if (sparse && name != "threshold") return name + "(density=0.1)";
   return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
+}
+
+/// The optimizer's momentum beside this strategy: none where its compressor has its own.
+inline double momentum_beside(const std::string& strategy, double momentum) {
+  const auto asked = plan::asked_of_optimizer(doc::parse_strategy(strategy)).momentum;
+  return asked == compress::Momentum::optimizers ? momentum : 0;
 }
 
 /// Every compressor, by every exchange that its payloads can take; and those whose steps differ.

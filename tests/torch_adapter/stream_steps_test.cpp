@@ -14,8 +14,6 @@
 #include <stdexcept>
 
 #include "linerate/core/error.hpp"
-#include "linerate/doc/strategy.hpp"
-#include "linerate/plan/compression.hpp"
 #include "linerate/plan/registry.hpp"
 #include "linerate/torch_streams/late_answer.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
@@ -65,14 +63,11 @@ struct Net : torch::nn::Module {
   }
 };
 
-/// SGD without momentum where the strategy's compressor has its own.
 std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::Module& model,
                                                           const std::string& strategy) {
   if (adam) return std::make_unique<torch::optim::Adam>(model.parameters(), 0.01);
-  const auto asked = plan::asked_of_optimizer(doc::parse_strategy(strategy)).momentum;
-  const double momentum = asked == compress::Momentum::optimizers ? 0.9 : 0;
-  return std::make_unique<torch::optim::SGD>(model.parameters(),
-                                             torch::optim::SGDOptions(0.05).momentum(momentum));
+  const auto options = torch::optim::SGDOptions(0.05).momentum(momentum_beside(strategy, 0.9));
+  return std::make_unique<torch::optim::SGD>(model.parameters(), options);
 }
 
 struct Trained {

@@ -90,11 +90,9 @@ struct Trainer {
   Trainer(Communicator& c, const Strategy& s, at::Device w)
       : communicator(c), strategy(s), where(w) {
     net.to(where);
-    const bool has_own_momentum =
-        plan::asked_of_optimizer(doc::parse_strategy(strategy.text)).momentum !=
-        compress::Momentum::optimizers;
     optimizer = std::make_unique<torch::optim::SGD>(
-        net.parameters(), torch::optim::SGDOptions(0.05).momentum(has_own_momentum ? 0 : 0.9));
+        net.parameters(), torch::optim::SGDOptions(0.05).momentum(
+                              torch_adapter::momentum_beside(strategy.text, 0.9)));
     torch_adapter::DataParallelOptions options{.strategy = strategy.text,
                                                .measured_steps = 2,
                                                .device_group = where.is_cpu() ? "" : kGroup};
@@ -202,8 +200,6 @@ constexpr NamedWait kNamed[] = {
     {"sidco", "_local_scalar_dense [encode "},
     {"sidco", "copy to pageable memory [encode "},
     {"dear+kfac", "_local_scalar_dense"},  // of each layer, as its update begins
-    {"dgc", "copy of pageable memory"},    // once, in the second step
-    {"dgc", "copy to pageable memory"},
     {"+", "copy of pageable memory", true},
     {"+", "copy to pageable memory", true},
 };

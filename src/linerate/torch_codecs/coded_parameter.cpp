@@ -11,7 +11,11 @@ namespace linerate::torch_codecs {
 
 CodedParameter::CodedParameter(std::string name, const compress::Shape& shape,
                                compress::CompressedTensorState saved, at::Device device)
-    : name_(std::move(name)), shape_(shape), device_(device), loaded_(std::move(saved)) {
+    : name_(std::move(name)),
+      shape_(shape),
+      device_(device),
+      loaded_(std::move(saved)),
+      may_owe_elsewhere_(!loaded_.method.empty() || !loaded_.residual.empty()) {
   if (loaded_.residual.size() != to_index(shape.elements)) loaded_.residual.clear();
 }
 

@@ -89,10 +89,10 @@ class CodedParameter {
   compress::Keys keys_;
   std::optional<float> loss_scale_;  // of this step
   std::int64_t sent_ = 0;
-  bool is_touched_ = false;        // by this step
-  bool sends_residual_ = false;    // with this step's gradient
-  bool was_sent_ = false;          // by a step that is kept, unless there was nothing in it
-  bool may_owe_elsewhere_ = true;  // than in the residual
+  bool is_touched_ = false;      // by this step
+  bool sends_residual_ = false;  // with this step's gradient
+  bool was_sent_ = false;        // by a step that is kept, unless there was nothing in it
+  bool may_owe_elsewhere_;       // than in the residual
 };
 
 }  // namespace linerate::torch_codecs

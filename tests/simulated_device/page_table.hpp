@@ -39,6 +39,11 @@ class PageTable {
   PageTable(const PageTable&) = delete;
   PageTable& operator=(const PageTable&) = delete;
 
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, numbers] : said_) all.push_back(name);
+    return all;
+  }
   /// The page says at least so much.
   void hold(const std::string& name, const std::vector<std::int64_t>& found) const {
     const std::lock_guard lock(mutex_);

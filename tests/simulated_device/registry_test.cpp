@@ -199,7 +199,6 @@ constexpr NamedWait kNamed[] = {
     {"sidco", "copy to pageable memory [all-gather-v "},
     {"sidco", "_local_scalar_dense [encode "},
     {"sidco", "copy to pageable memory [encode "},
-    {"dear+kfac", "_local_scalar_dense"},  // of each layer, as its update begins
     {"+", "copy of pageable memory", true},
     {"+", "copy to pageable memory", true},
 };

@@ -132,14 +132,17 @@ void CurvatureExchange::end_round(bool counts) {
 
 /// A direction that is not finite leaves its layer as it is: others are updated already.
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
-  return [this, b = to_index(block), damping = preconditioner().damping()](
+  const at::Tensor there = enqueues() ? preconditioner().damping_there() : at::Tensor();
+  return [this, b = to_index(block), damping = preconditioner().damping(), there](
              const std::vector<at::Tensor>& parameters, std::vector<at::Tensor>& gradients) {
     const CurvatureBlock& layer = *preconditioner().blocks()[b];
     // What a pass has already left there belongs to the next step.
     std::vector<at::Tensor> next;
     for (std::size_t k = 0; k < parameters.size(); ++k)
       next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
-    if (preconditioner().can_precondition(b)) {
+    if (there.defined()) {
+      enqueue_late_direction(b, there);
+    } else if (preconditioner().can_precondition(b)) {
       const Preconditioner::Direction found = preconditioner().direction(b, damping);
       if (std::isfinite(found.product)) {
         layer.write(found.direction, 1);

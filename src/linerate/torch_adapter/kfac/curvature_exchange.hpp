@@ -102,6 +102,7 @@ class CurvatureExchange {
   // Where values are not read (enqueued_exchange.cpp).
   void enqueue_inverse(std::int32_t factor, const CurvaturePlan::Part& part);
   void enqueue_taken_inverse(const CurvaturePlan::Part& part);
+  void enqueue_late_direction(std::size_t block, const at::Tensor& damping) const;
   void enqueue_direction(const CurvaturePlan::Part& part, std::size_t block);
   void enqueue_taken_direction(const CurvaturePlan::Part& part);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);

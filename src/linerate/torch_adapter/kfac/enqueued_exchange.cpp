@@ -70,6 +70,16 @@ void CurvatureExchange::enqueue_direction(const CurvaturePlan::Part& part, std::
   step_.enqueue_taken_direction(block, values, found->exists);  // the bits that the others get
 }
 
+/// A layer without an inverse keeps its gradient; a direction that is not finite counts as 0.
+void CurvatureExchange::enqueue_late_direction(std::size_t block, const at::Tensor& damping) const {
+  const c10::NoGradGuard no_grad;
+  const CurvatureBlock& layer = *preconditioner().blocks()[block];
+  if (!layer.layer().weight.grad().defined()) return;
+  const Preconditioner::Direction found = preconditioner().enqueue_direction(block, damping);
+  const at::Tensor chosen = at::where(found.exists, found.direction, layer.gradient());
+  layer.write(chosen.masked_fill(at::isfinite(found.product_there).logical_not(), 0), 1);
+}
+
 void CurvatureExchange::enqueue_taken_direction(const CurvaturePlan::Part& part) {
   const std::size_t b = to_index(part.member);
   const LentMeans lent(gradients_.means(b));

@@ -82,13 +82,14 @@ Preconditioner::Direction Preconditioner::enqueue_product(std::size_t i,
           exists};
 }
 
-Preconditioner::Direction Preconditioner::enqueue_direction(std::size_t i) const {
+Preconditioner::Direction Preconditioner::enqueue_direction(std::size_t i,
+                                                            const at::Tensor& damping) const {
   const c10::NoGradGuard no_grad;
   const CurvatureBlock& block = *blocks_[i];
   const at::Tensor gradient = block.gradient();
   if (!block.has_inverse())  // nor has any been tried
     return enqueue_product(i, gradient, block.inverse_there());
-  return enqueue_product(i, block.precondition(gradient, damping_there()), block.inverse_there());
+  return enqueue_product(i, block.precondition(gradient, damping), block.inverse_there());
 }
 
 at::Tensor Preconditioner::enqueue_clip(const at::Tensor& q) const {

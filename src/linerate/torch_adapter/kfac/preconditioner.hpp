@@ -98,7 +98,12 @@ class Preconditioner {
   };
   Direction direction(std::size_t block) const { return direction(block, damping()); }
   Direction direction(std::size_t block, double damping) const;
-  Direction enqueue_direction(std::size_t block) const;
+  Direction enqueue_direction(std::size_t block) const {
+    return enqueue_direction(block, damping_there());
+  }
+  Direction enqueue_direction(std::size_t block, const at::Tensor& damping) const;
+  /// Of this step: f64, of no dimensions, where the weights are.
+  at::Tensor damping_there() const;
   /// Of what an owner has computed, of the gradient's shape.
   Direction enqueue_product(std::size_t block, const at::Tensor& direction,
                             const at::Tensor& exists) const;
@@ -140,8 +145,6 @@ class Preconditioner {
  private:
   bool is_on_cpu() const;
   void enqueue_fold(std::size_t block, const std::array<at::Tensor, 2>& packed);
-  /// f64, of no dimensions, where the weights are.
-  at::Tensor damping_there() const;
   template <typename Throwing>
   void keep_late_failure(Throwing&& throwing);
   std::string failure_in_words(std::size_t block, FactorSide side, const char* what) const;

@@ -15,7 +15,7 @@ namespace {
 using Pair = std::pair<std::string_view, std::string_view>;
 
 // Options that are keywords of a function in Python, in the order of the alphabet.
-constexpr std::array<std::string_view, 45> kKeywords = {"add-cost",
+constexpr std::array<std::string_view, 46> kKeywords = {"add-cost",
                                                         "alone",
                                                         "bandwidth",
                                                         "batch",
@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 45> kKeywords = {"add-cost",
                                                         "cluster",
                                                         "codec",
                                                         "codecs",
+                                                        "coding",
                                                         "collective",
                                                         "cores",
                                                         "cost-model",

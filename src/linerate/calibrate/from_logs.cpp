@@ -12,6 +12,7 @@
 #include "linerate/bench_logs/collective_log.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/from_traces.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importers.hpp"

@@ -57,7 +57,9 @@ class Job {
   }
   /// Rank 0 hears what it says.
   void hears(int rank, Clock::time_point now) {
-    (*this)[0].heard(rank, (*this)[rank].beat(now), (*this)[rank].shared_with(0), now);
+    SharedWork shared;
+    const Beat beat = (*this)[rank].say(now, 0, {&shared, 1});
+    (*this)[0].heard(rank, beat, shared, now);
   }
   void hears_all(Clock::time_point now) {
     for (int r = 1; r < kRanks; ++r) hears(r, now);
@@ -214,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
                     kPast,
                     {"rank 3 is late"},
                     {"rank 2"}},
-        // What was begun together is compared by its hash, at once and in every pair.
+        // Collectives that two ranks share are compared by a hash, at once and in every pair.
         VerdictCase{"OtherOperationsAreNamedAtOnce",
                     nothing,
                     kAll,
@@ -314,7 +316,8 @@ TEST(Liveness, WhoWaitedForABusyRankHasTheWholeTimeoutAgain) {
   EXPECT_THAT(job.verdict(later + kPast), HasSubstr("rank 2 is late"));
 }
 
-/// The two sides of a comparison end it at different moments. What was refused never was.
+/// The two sides of a comparison end it at different moments. A refused collective leaves no count
+/// behind.
 TEST(Liveness, RanksMayBeInDifferentPartsOfAComparison) {
   for (const bool alike : {true, false}) {
     Job job;

@@ -99,9 +99,14 @@ std::optional<Clock::duration> Liveness::stuck(Clock::time_point now) const {
 
 // ---- what it says of itself ----
 
-Beat Liveness::beat(Clock::time_point now) const {
+Beat Liveness::say(Clock::time_point now, int first, std::span<SharedWork> shared) const {
   const std::lock_guard lock(mutex_);
+  // The state comes before the counts, because a rank that has left has submitted before.
   Beat beat{.state = state_, .inside = inside_ ? 1 : 0, .prints = prints_};
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    shared[i] = shared_[to_index(first) + i];
+    shared[i].submitted = submitted_[to_index(first) + i].load(std::memory_order_relaxed);
+  }
   if (!busy_) return beat;
   beat.busy_ns = Beat::kEndless;
   if (busy_->until)
@@ -109,13 +114,6 @@ Beat Liveness::beat(Clock::time_point now) const {
   std::memcpy(beat.busy_what.data(), busy_->what.data(),
               std::min(busy_->what.size(), beat.busy_what.size() - 1));
   return beat;
-}
-
-SharedWork Liveness::shared_with(int rank) const {
-  const std::lock_guard lock(mutex_);
-  SharedWork shared = shared_[to_index(rank)];
-  shared.submitted = submitted_[to_index(rank)].load(std::memory_order_relaxed);
-  return shared;
 }
 
 std::uint64_t Liveness::begun(int rank) const {
@@ -161,7 +159,7 @@ bool Liveness::is_member(int rank) const {
          purpose_.members.end();
 }
 
-/// It has come as far as this rank: into the same collective, or beyond it.
+/// That rank has come as far as this one: into the same collective, or beyond it.
 bool Liveness::is_here(int rank) const {
   return peers_[to_index(rank)].shared.begun >= shared_[to_index(rank)].begun;
 }
@@ -172,8 +170,8 @@ bool Liveness::is_busy(int rank, Clock::time_point now) const {
          (beat.busy_ns == Beat::kEndless || now - heard < nanoseconds(beat.busy_ns));
 }
 
-/// What two ranks have begun together, up to the one that has come less far, was the same, or they
-/// run different programs.
+/// Both ranks hashed the collectives that they share. The hashes are compared at the count of the
+/// rank that is behind. If they differ there, the ranks run different programs.
 bool Liveness::runs_other(int rank) const {
   const SharedWork &mine = shared_[to_index(rank)], &theirs = peers_[to_index(rank)].shared;
   const std::uint64_t both = std::min(mine.begun, theirs.begun);

@@ -30,7 +30,7 @@ namespace linerate::comm {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a rank says of itself to all others. Plain bytes, so that it travels as it is.
+/// The words of a rank about itself, to all others. Plain bytes, so that it travels as it is.
 struct Beat {
   /// `left`: no further operation from this rank. `done`: it also exits, and well.
   enum class State : std::int32_t { taking_part, left, done, failed };
@@ -43,7 +43,7 @@ struct Beat {
   Begun prints{};  // what it runs
 };
 
-/// What a rank says of the collectives that it shares with the receiver. Plain bytes too.
+/// The words of a rank about the collectives that it shares with the receiver. Plain bytes, too.
 struct SharedWork {
   static constexpr std::size_t kKept = 4;
   std::uint64_t submitted = 0, begun = 0;
@@ -81,9 +81,9 @@ class Liveness {
   /// How long it has been waiting since the last message; nothing outside of collectives.
   std::optional<Clock::duration> stuck(Clock::time_point now) const;
 
-  // What it says of itself. A reader takes beat() first: whoever left has submitted before.
-  Beat beat(Clock::time_point now) const;
-  SharedWork shared_with(int rank) const;
+  /// The words of this rank about itself, and about the collectives that it shares with the ranks
+  /// from `first` on. All are of one moment, because a verdict compares them with each other.
+  Beat say(Clock::time_point now, int first, std::span<SharedWork> shared) const;
   /// Collectives with `rank`, and a hash of what they were: they tell messages apart.
   std::uint64_t begun(int rank) const;
   std::uint64_t history(int rank) const;
@@ -97,8 +97,8 @@ class Liveness {
   /// nothing about the others: it was stopped itself, or starved together with them.
   void awake(Clock::time_point now);
 
-  /// What the collective fails with in which this rank waits: "rank 2 gave no sign of life for
-  /// 4.50 s (timeout 5.00 s): ..."; nothing while all may still be well.
+  /// The error of the collective in which this rank waits: "rank 2 gave no sign of life for 4.50 s
+  /// (timeout 5.00 s): ...". Nothing while all may still be well.
   ///
   /// A rank is late if it is not here when the limit is over. There are two excuses. While any rank
   /// that is not here is busy, no rank is late, and then the time begins anew. A rank that waits in

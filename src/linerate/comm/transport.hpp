@@ -17,7 +17,7 @@
 
 namespace linerate::comm {
 
-/// What a message says of the collective that it belongs to, in as many bits as the transport has
+/// A hash of the collective that a message belongs to, in as many bits as the transport has
 /// for a tag. A receive meets only messages of its own tag, so a message of another collective
 /// lands in its memory only if hashes of 27 bits (Open MPI's tags have 31) are the same by chance,
 /// whatever the transport does with sizes: over shared memory Open MPI 4.1.4 copies as much as was
@@ -99,7 +99,7 @@ class Transport : public Channel {
   Purpose purpose_;
 
  private:
-  /// What is compared is no payload.
+  /// Bytes of comparisons are no payload.
   void count(std::atomic<std::int64_t>& bytes, std::size_t more) {
     if (!comparing_) bytes += static_cast<std::int64_t>(more);
   }

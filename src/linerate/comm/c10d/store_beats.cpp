@@ -162,7 +162,8 @@ void StoreBeats::serve() {
 /// The number of the beat, the beat, and a line for each rank.
 void StoreBeats::publish() {
   const int size = life_->size();
-  const Beat beat = life_->beat(Clock::now());
+  std::vector<SharedWork> shared(to_index(size));
+  const Beat beat = life_->say(Clock::now(), 0, shared);
   std::string report(sizeof(beat_) + sizeof(Beat) + to_index(size) * sizeof(SharedWork), '\0');
   char* to = report.data();
   const auto append = [&to](const auto& value) {
@@ -171,7 +172,7 @@ void StoreBeats::publish() {
   };
   append(++beat_);
   append(beat);
-  for (int r = 0; r < size; ++r) append(life_->shared_with(r));
+  for (const SharedWork& work : shared) append(work);
   store_->set(key_of(life_->rank()), report);
 }
 

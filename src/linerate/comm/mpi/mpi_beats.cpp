@@ -104,7 +104,8 @@ void MpiBeats::send(Clock::time_point now) {
       check_mpi(MPI_Test(&line.request, &free, MPI_STATUS_IGNORE), "MPI_Test");
     }
     if (free == 0) continue;
-    line.outgoing = {world_, life_->beat(now), life_->shared_with(r)};
+    line.outgoing = {.world = world_};
+    line.outgoing.beat = life_->say(now, r, {&line.outgoing.shared, 1});
     if (failure_)
       std::memcpy(line.outgoing.failure.data(), failure_->data(),
                   std::min(failure_->size(), line.outgoing.failure.size() - 1));
@@ -114,7 +115,7 @@ void MpiBeats::send(Clock::time_point now) {
   }
 }
 
-/// Every other rank has been told what there is to say, and this holds of it.
+/// Every other rank has this rank's last beat, and `holds` is true of it.
 bool MpiBeats::all_peers(const std::function<bool(int)>& holds) const {
   for (int r = 0; r < life_->size(); ++r)
     if (r != life_->rank() && !(lines_[to_index(r)].current && holds(r))) return false;

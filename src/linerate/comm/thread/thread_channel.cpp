@@ -313,13 +313,17 @@ std::optional<std::string> ThreadChannel::judge() {
   if (auto reason = world_.failure()) return reason;
   const Clock::time_point now = Clock::now();
   for (int r = 0; r < size(); ++r) {
-    const Liveness& peer = *box(r).life;
-    const Beat beat = peer.beat(now);
-    if (r != rank_) life_->heard(r, beat, peer.shared_with(rank_), now);
+    if (r == rank_) continue;
+    SharedWork shared;
+    const Beat beat = box(r).life->say(now, rank_, {&shared, 1});
+    life_->heard(r, beat, shared, now);
   }
-  auto reason = life_->judge(now);
-  if (reason) world_.fail(*reason);
-  return reason;
+  if (const auto reason = life_->judge(now)) {
+    // Peers that have failed go on to their next collectives: then the first failure counts.
+    if (!world_.failure()) world_.fail(*reason);
+    return world_.failure();
+  }
+  return std::nullopt;
 }
 
 /// Nobody may touch the posted memory after this. Messages that have their bytes with them stay:

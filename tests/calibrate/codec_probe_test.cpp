@@ -9,7 +9,7 @@ namespace {
 
 const CodecProbeOptions kQuick{.elements = {1 << 12, 1 << 14}, .budget_per_size = Duration{1e-3}};
 
-/// Of every compressor: a cost that grows with tensors and bytes, under the name that strategies
+/// Every compressor has a cost that grows with tensors and bytes, under the name that strategies
 /// use.
 TEST(CodecProbe, TimesEveryCompressor) {
   for (const doc::Component& component : all_compressors()) {

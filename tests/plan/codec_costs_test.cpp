@@ -93,7 +93,7 @@ TEST(CodecCosts, LineratesCodecsLaunchWhatThePageCounts) {
 }
 
 TEST(CodecCosts, LineratesOwnCountFirstIfTheyAreAskedFor) {
-  const doc::Cluster own = with_known_codecs({}, Prefer::linerate);
+  const doc::Cluster own = with_known_codecs({}, doc::CodecsOf::linerate);
   for (const std::string& name : compress::compressors().names())
     EXPECT_EQ(price_of(component(name.c_str()), own.codecs)->cost.on, doc::CodingPlace::compute)
         << name;
@@ -134,7 +134,7 @@ constexpr doc::CodedTensors kResNet50{102'011'648, 54, 0}, kFewer{102'011'648, 2
 /// Measured: 32.4 ms under the hook, published: 45, 64 and 130 ms on a V100.
 TEST(CodecCosts, OfResNet50AreThoseThatWereMeasuredOfIt) {
   EXPECT_NEAR(known("powersgd(rank=4)")->cost.encode_s(kResNet50), 32.4e-3, 0.2e-3);
-  const doc::Cluster papers = with_known_codecs({}, Prefer::published);
+  const doc::Cluster papers = with_known_codecs({}, doc::CodecsOf::papers);
   for (const auto& [rank, ms] : {std::pair{4, 45.0}, {8, 64.0}}) {
     const auto price =
         price_of(component(fmt::format("powersgd(rank={})", rank).c_str()), papers.codecs);
@@ -163,7 +163,7 @@ TEST(CodecCosts, FromElsewhereHaveAWideSpread) {
 
 TEST(CodecCosts, MeasuredOnesCountUnlessThePapersAreAskedFor) {
   EXPECT_THAT(known("powersgd(rank=4)")->cost.source, HasSubstr("measured"));
-  const doc::Cluster papers = with_known_codecs({}, Prefer::published);
+  const doc::Cluster papers = with_known_codecs({}, doc::CodecsOf::papers);
   EXPECT_THAT(price_of(component("powersgd(rank=4)"), papers.codecs)->cost.source,
               HasSubstr("45 ms"));
 }

@@ -151,26 +151,26 @@ TEST(Ask, WhatIsKnownOfAHookLosesTheOverlap) {
 }
 
 /// Three sets: the hook stops computation, linerate's codec launches for each tensor, and the
-/// paper's V100 takes longer than either. What is not measured widens the interval.
+/// paper's V100 takes longer than either. A cost that is not measured widens the interval.
 TEST(Ask, WhoseCodecsCountIsAsked) {
   doc::Workload w = workload();
   for (doc::Gradient& g : w.gradients) g.rows = 625;
   doc::Cluster network = cost::nominal_cluster("tcp:10Gbit/s");
-  const auto answer_of = [&](std::optional<CodecsOf> whose) {
+  const auto answer_of = [&](std::optional<doc::CodecsOf> whose) {
     Question q = question("ddp+powersgd(rank=4)");
     q.codecs = whose, q.ranks = {4};
     return ask(w, network, q);
   };
-  for (const auto& [whose, part] : {std::pair{CodecsOf::hooks, "powerSGD_hook"},
-                                    {CodecsOf::linerate, "linerate's codec"},
-                                    {CodecsOf::papers, "Agarwal"}}) {
+  for (const auto& [whose, part] : {std::pair{doc::CodecsOf::hooks, "powerSGD_hook"},
+                                    {doc::CodecsOf::linerate, "linerate's codec"},
+                                    {doc::CodecsOf::papers, "Agarwal"}}) {
     const doc::Predictions answer = answer_of(whose);
     EXPECT_THAT(answer.notes, testing::Contains(HasSubstr(part)));
     const doc::Bounded step_s = *answer.predictions.front().step_s;
     EXPECT_GT(*step_s.high - step_s.value, 0.5 * (step_s.value - 0.060)) << part;
   }
   EXPECT_EQ(answer_of({}).predictions.front().step_s->value,
-            answer_of(CodecsOf::hooks).predictions.front().step_s->value);
+            answer_of(doc::CodecsOf::hooks).predictions.front().step_s->value);
 }
 
 /// Agarwal et al. 2021: PowerSGD of rank 4 takes 45 ms for ResNet-50's 54 matrices.

@@ -74,7 +74,12 @@ enum class CodingPlace {
 };
 inline constexpr std::array<std::string_view, 3> kCodingPlaceNames = {"codec", "compute", "alone"};
 
-/// What is coded together: a bucket's tensors.
+/// Whose costs of coding count where the Cluster does not say: of PyTorch's communication hooks, of
+/// linerate's own codecs by their launches, or of published tables.
+enum class CodecsOf { hooks, linerate, papers };
+inline constexpr std::array<std::string_view, 3> kCodecsOfNames = {"hooks", "linerate", "papers"};
+
+/// The tensors of a bucket, which are coded together.
 struct CodedTensors {
   std::int64_t bytes = 0;    // of the dense gradients
   std::int64_t tensors = 1;  // each pays its launches

@@ -7,6 +7,7 @@
 
 #include "linerate/core/units.hpp"
 #include "linerate/cost/cost_model.hpp"
+#include "linerate/doc/cluster.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/whatif/agarwal_options.hpp"
 
@@ -19,10 +20,6 @@ enum class Preset {
   agarwal2021  // that paper's closed model (arXiv 2103.00543); cost/agarwal2021.hpp
 };
 
-/// Whose costs of coding count where the Cluster does not say: of PyTorch's communication hooks, of
-/// linerate's own codecs by their launches, or of published tables.
-enum class CodecsOf { hooks, linerate, papers };
-
 /// Empty lists take what the Cluster, the strategy or the preset says.
 struct Question {
   Preset preset = Preset::none;            // whose model answers
@@ -33,7 +30,7 @@ struct Question {
   std::optional<Seconds> latency;          // of the network, per message step
   std::string all_reduce{cost::kRingOrTree};  // if nothing was measured; presets take the ring
   AgarwalOptions agarwal;                     // of that preset
-  std::optional<CodecsOf> codecs;             // absent: hooks; of that preset papers
+  std::optional<doc::CodecsOf> codecs;        // absent: hooks; of that preset papers
 };
 
 }  // namespace linerate::whatif

@@ -200,7 +200,7 @@ SearchSpace search_space(const doc::Strategy& current, const std::vector<doc::Co
     static_cast<void>(plan::CodecModel::parse(codec, cluster));  // refuses values that no codec has
     all.add_codec(codec, current);
   }
-  // What is known of any setting is tried by the settings that others are known of.
+  // A cost of any setting is tried by the settings that have costs of their own.
   const auto has_settings = [&](const doc::CodecCost& cost) {
     return !cost.is_own() &&
            std::any_of(cluster.codecs.begin(), cluster.codecs.end(), [&](const doc::CodecCost& c) {

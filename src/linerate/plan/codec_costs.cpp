@@ -65,7 +65,7 @@ doc::CodecCost one_factor_of(doc::CodecCost powersgd) {
   return powersgd;
 }
 
-/// What a device takes for each thing that codecs do.
+/// The times of a device for each thing that codecs do.
 struct CodingDevice {
   std::string name;
   double launch_s = 0, bytes_per_s = 0, flops_per_s = 0;
@@ -84,8 +84,8 @@ CodingDevice device_from(const doc::JsonReader& r) {
   return d;
 }
 
-/// What a codec does, or what it took for so many bytes and tensors: what its passes over them
-/// leave of that is the tensors', or without tensors all of it the bytes'.
+/// The work of a codec, or the time that it took for so many bytes and tensors. Of such a time the
+/// passes take their part, and the rest is the tensors'. Without tensors all of it is the bytes'.
 struct CodingWork {
   double launches = 0, launches_a_tensor = 0;
   double passes = 0;  // reads and writes of as many bytes as the dense gradients have
@@ -162,13 +162,13 @@ const std::vector<doc::CodecCost>& own_codec_costs() {
   return costs;
 }
 
-doc::Cluster with_known_codecs(doc::Cluster cluster, Prefer prefer) {
+doc::Cluster with_known_codecs(doc::Cluster cluster, doc::CodecsOf whose) {
   if (cluster.cores) return cluster;
   std::vector<doc::CodecCost> known = known_codec_costs();
-  std::stable_partition(known.begin(), known.end(), [prefer](const doc::CodecCost& c) {
-    return c.published == (prefer == Prefer::published);
+  std::stable_partition(known.begin(), known.end(), [whose](const doc::CodecCost& c) {
+    return c.published == (whose == doc::CodecsOf::papers);
   });
-  if (prefer == Prefer::linerate)
+  if (whose == doc::CodecsOf::linerate)
     known.insert(known.begin(), own_codec_costs().begin(), own_codec_costs().end());
   std::move(known.begin(), known.end(), std::back_inserter(cluster.codecs));
   return cluster;

@@ -11,22 +11,20 @@
 
 namespace linerate::plan {
 
-/// codec_costs.json as it stood when the build was configured: what codecs do to tensors, launches
-/// and passes over their bytes, and what devices take for each.
+/// codec_costs.json as it stood when the build was configured: the launches and the passes over
+/// bytes of each codec, and the times of devices for these.
 extern const std::string_view kCodecCosts;
 
-/// Its rows with the times of their devices, what was measured first.
+/// Its rows with the times of their devices; measured rows come first.
 const std::vector<doc::CodecCost>& known_codec_costs();
 
-/// What linerate's own codecs take on a device (launches that docs/launches.md counts, not run on a
-/// GPU), in the order of the file.
+/// The costs of linerate's own codecs on a device (launches that docs/launches.md counts, not run
+/// on a GPU), in the order of the file.
 const std::vector<doc::CodecCost>& own_codec_costs();
 
-/// Whose costs of one codec count: PyTorch's hooks', the papers' or those of linerate's codecs.
-enum class Prefer { measured, published, linerate };
-/// The Cluster with the known costs after its own. Without them if its ranks compute on CPU cores,
-/// whose costs are others.
-doc::Cluster with_known_codecs(doc::Cluster cluster, Prefer prefer = Prefer::measured);
+/// The Cluster with the known costs after its own, those of `whose` first. Without them if its
+/// ranks compute on CPU cores, whose costs are others.
+doc::Cluster with_known_codecs(doc::Cluster cluster, doc::CodecsOf whose = doc::CodecsOf::hooks);
 
 /// A cost and whose it is: the row's name.
 struct CodecPrice {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
@@ -44,7 +45,7 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
           "--coding", a.codecs,
           "Whose coding costs count where the Cluster has none: hooks (PyTorch's), linerate "
           "(its own codecs by their launches) or papers; absent: hooks.")
-      ->check(one_of({"hooks", "linerate", "papers"}));
+      ->check(one_of({doc::kCodecsOfNames.begin(), doc::kCodecsOfNames.end()}));
 }
 
 whatif::Question question_of(const QuestionArgument& a) {
@@ -60,10 +61,9 @@ whatif::Question question_of(const QuestionArgument& a) {
   q.compression_ratios = parse_option_list("--compression-ratio", a.ratios, parse_ratio);
   if (!a.latency.empty()) q.latency = parse_option("--latency", a.latency, parse_time);
   if (a.all_reduce) q.all_reduce = *a.all_reduce;
-  if (!a.codecs.empty())
-    q.codecs = a.codecs == "papers"     ? whatif::CodecsOf::papers
-               : a.codecs == "linerate" ? whatif::CodecsOf::linerate
-                                        : whatif::CodecsOf::hooks;
+  const auto& whose = doc::kCodecsOfNames;
+  if (const auto named = std::find(whose.begin(), whose.end(), a.codecs); named != whose.end())
+    q.codecs = static_cast<doc::CodecsOf>(named - whose.begin());
   return q;
 }
 

@@ -358,7 +358,7 @@ class Asking {
       notes.push_back(std::move(text));
   }
 
-  /// What comes first.
+  /// The first of the notes.
   void note_nominal() {
     if (question_.preset != Preset::none) return;
     const int most = *std::max_element(ranks_.begin(), ranks_.end());
@@ -366,7 +366,7 @@ class Asking {
       answer_.notes.insert(answer_.notes.begin(), std::move(text));
   }
 
-  /// What to measure first is found by the first strategy.
+  /// The first strategy decides which measurement comes first.
   std::string note_of_nominal(int ranks) const {
     const cost::CostOptions options = model_of(bandwidths_.front(), ratios_.front()).options();
     return cost::nominal_note(base_.cluster(), ranks, [&](const doc::Cluster& known) {

@@ -14,12 +14,9 @@ namespace {
 
 doc::Cluster with_codecs(const doc::Cluster& cluster, const Question& question, CodecCosts costs) {
   if (costs == CodecCosts::own || question.preset == Preset::zhang2020) return cluster;
-  const CodecsOf unasked =
-      question.preset == Preset::agarwal2021 ? CodecsOf::papers : CodecsOf::hooks;
-  const CodecsOf whose = question.codecs.value_or(unasked);
-  return plan::with_known_codecs(cluster, whose == CodecsOf::papers     ? plan::Prefer::published
-                                          : whose == CodecsOf::linerate ? plan::Prefer::linerate
-                                                                        : plan::Prefer::measured);
+  const doc::CodecsOf unasked =
+      question.preset == Preset::agarwal2021 ? doc::CodecsOf::papers : doc::CodecsOf::hooks;
+  return plan::with_known_codecs(cluster, question.codecs.value_or(unasked));
 }
 
 }  // namespace

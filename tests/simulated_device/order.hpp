@@ -64,7 +64,7 @@ class Order {
   void stream_learns(int stream, const Clock& event) { of(stream).learn(event); }
   /// This wait is left out.
   void stream_misses(int stream, const Clock& event) { of(stream).miss(event); }
-  /// Whether a stream did something although it lacked the knowledge of a wait that was left out.
+  /// A stream did something although it lacked the knowledge of a wait that was left out.
   /// It may have lacked it through other streams. A later wait that says the same excuses it.
   bool worked_without() const { return worked_without_; }
   /// Whether a stream lacks that still.

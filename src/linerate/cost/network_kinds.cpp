@@ -194,7 +194,7 @@ doc::NominalNetwork any_network() {
 
 namespace {
 
-/// What may be measured, and a Cluster that knows it.
+/// One thing that may be measured, and how a Cluster changes that knows it.
 struct Unknown {
   const char* what;
   void (*learn)(doc::Cluster&);
@@ -223,7 +223,10 @@ constexpr Unknown kUnknowns[] = {
        for (doc::CodecCost& cost : c.codecs) cost.spread = 1;
      }}};
 
-/// "To halve the interval first measure ...: it leaves 38 % of its width."
+/// " To halve the interval first measure ..., which leaves 38 % of its width." Greedy: of the
+/// things that are unknown the one goes first without whose spread the interval is the narrowest.
+/// The rest is tried anew with that one known, until half of the width is left or nothing narrows
+/// it.
 std::string what_to_measure(doc::Cluster cluster, const WidthOf& width_of) {
   const double width = width_of(cluster);
   if (!(width > 0)) return "";
@@ -231,7 +234,7 @@ std::string what_to_measure(doc::Cluster cluster, const WidthOf& width_of) {
   std::vector<Unknown> left(std::begin(kUnknowns), std::end(kUnknowns));
   for (double now = width; now > width / 2 && !left.empty();) {
     auto best = left.end();
-    double least = now * 0.99;  // what narrows it by less is no answer
+    double least = now * 0.99;  // less than 1 % is no answer
     for (auto u = left.begin(); u != left.end(); ++u) {
       doc::Cluster known = cluster;
       u->learn(known);

@@ -34,8 +34,8 @@ struct KfacState {
 /// Step, factors and what belongs to them as tensors with unique names, for files: f64, i64 and the
 /// factors' own types.
 [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> to_tensors(const KfacState& state);
-/// Back again, in any order of names but that of the layers. What an older linerate's
-/// Levenberg-Marquardt damping has left there is passed over. `place` names the file. Throws
+/// Back again, in any order of names but that of the layers. The entries of an older
+/// linerate's Levenberg-Marquardt damping are passed over. `place` names the file. Throws
 /// InputError.
 [[nodiscard]] KfacState kfac_state_of(
     const std::vector<std::pair<std::string, at::Tensor>>& tensors, const std::string& place);

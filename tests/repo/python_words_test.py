@@ -12,7 +12,7 @@ ONLY_CPP = re.compile(r"\w::\w|\baccumulate\(|\b[A-Z]\w*Options\b|\bLibTorch|\bm
 # What no Python program can bring about: the place, and why.
 NEVER_SAID = {
     "comm/thread/run_ranks.cpp": "ranks that are threads",
-    "torch_adapter/kfac/preconditioner.cpp: K-FAC: loss_average is not set": "loss_average= has a default",
+    "torch_adapter/kfac/kfac_schedule.cpp: K-FAC: loss_average is not set": "loss_average= has a default",
     "torch_adapter/element_type.cpp": "a bug",
     "torch_adapter/buffer.cpp": "collectives on a program's own tensors",
 }

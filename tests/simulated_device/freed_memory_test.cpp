@@ -13,6 +13,7 @@
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 #include "simulated_device/simulated_device.hpp"
@@ -133,6 +134,7 @@ const std::vector<Case>& freed_cases() {
 }
 
 TEST(FreedMemory, IsGivenAwayWhenNoStreamUsesItAnyMore) {
+  const torch_adapter::CpuAsDevice as_device;  // the same bits
   int cases = 0;
   torch_adapter::ranks(2, [&](Communicator& c) {
     const torch_adapter::GroupOverCommunicator group("of the devices", c, {}, &streamed);

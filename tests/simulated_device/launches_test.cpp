@@ -1,5 +1,5 @@
 // What a step of ResNet-50 enqueues on a device besides the model's own work: docs/devices.md has
-// the table of dense strategies, docs/launches.md that of compressors.
+// the table of dense strategies, docs/launches.md that of compressors and of K-FAC.
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,8 @@
 #include "linerate/core/file.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/layer_spec.hpp"
 #include "linerate/zoo/network.hpp"
 #include "simulated_device/page_table.hpp"
 #include "simulated_device/simulated_device.hpp"
@@ -51,8 +53,16 @@ std::vector<Launches> launches_of(Communicator& communicator, const std::string&
   const double momentum = has_parallel ? torch_adapter::momentum_beside(strategy, 0.9) : 0.9;
   torch::optim::SGD optimizer(network.module().parameters(),
                               torch::optim::SGDOptions(1e-3).momentum(momentum));
-  torch_adapter::DataParallelOptions options{
-      .strategy = strategy, .measured_steps = 1, .device_group = kOfResNet};
+  std::optional<torch_adapter::KFAC> curvature;
+  if (strategy.find("+kfac") != std::string::npos)
+    curvature.emplace(network.layers(), network.module().parameters(),
+                      torch_adapter::KfacOptions{.loss_average = torch_adapter::LossAverage{},
+                                                 .optimizer = &optimizer,
+                                                 .largest_factor = 1200});
+  torch_adapter::DataParallelOptions options{.strategy = strategy,
+                                             .measured_steps = 1,
+                                             .preconditioner = curvature ? &*curvature : nullptr,
+                                             .device_group = kOfResNet};
   std::optional<torch_adapter::DataParallel> parallel;
   if (has_parallel) parallel.emplace(network.module(), communicator, options);
   const at::Tensor x = torch_adapter::numbers({2, 3, 32, 32}, 1, at::kFloat).to(where);
@@ -60,7 +70,9 @@ std::vector<Launches> launches_of(Communicator& communicator, const std::string&
   for (int step = 0; step < kSteps; ++step) {
     forget(where.index());
     network.forward(x).square().mean().backward();
-    if (parallel)
+    if (curvature)
+      parallel->step(*curvature, optimizer);
+    else if (parallel)
       parallel->step(optimizer);
     else
       optimizer.step(), optimizer.zero_grad();
@@ -154,7 +166,9 @@ TEST_P(LaunchesOfResNet50Beyond, AreThoseOfThePage) {
 }
 
 /// All rows take minutes and gigabytes.
-INSTANTIATE_TEST_SUITE_P(OfEachRun, LaunchesOfResNet50Beyond, testing::Values("ddp+fp16"));
+INSTANTIATE_TEST_SUITE_P(OfEachRun, LaunchesOfResNet50Beyond,
+                         testing::Values("ddp+fp16",
+                                         "ddp+kfac(d, largest=1200, factors=2, inverses=2)"));
 INSTANTIATE_TEST_SUITE_P(DISABLED_All, LaunchesOfResNet50Beyond,
                          testing::ValuesIn(table().names()));
 

@@ -8,6 +8,7 @@
 
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 namespace linerate::torch_adapter {
@@ -25,10 +26,18 @@ at::Tensor diagonal(double first, double second) {
 
 bool enqueue_average(CurvatureBlock& block, FactorSide side, const at::Tensor& packed,
                      bool used = true) {
-  return block.enqueue_average(side, packed, torch::tensor(used), kDecay, false).item<bool>();
+  const at::Tensor counts = torch::tensor({used ? 1.0 : 0.0, 1.0}, torch::kDouble);
+  const CurvatureBlock::Packed sum{{&block, side}, torch::cat({packed, counts})};
+  return CurvatureBlock::update_averages({&sum, 1}, kDecay).item<bool>();
+}
+
+CurvatureBlock::Inverted invert_a(CurvatureBlock& block, const at::Tensor& damping) {
+  const CurvatureBlock::Factor factor{&block, FactorSide::a};
+  return CurvatureBlock::invert({&factor, 1}, damping);
 }
 
 TEST(EnqueuedBlock, TakesAFactorThatIsUsedAndFinite) {
+  const CpuAsDevice as_device;
   const auto block = linear_block();
   const auto average = [&] { return block->average(FactorSide::a); };
   EXPECT_FALSE(enqueue_average(*block, FactorSide::a, diagonal(7, 7), /*used=*/false));
@@ -48,13 +57,11 @@ TEST(EnqueuedBlock, TakesAFactorThatIsUsedAndFinite) {
 TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
   const auto block = linear_block();
   const at::Tensor damping = torch::tensor(0.01, torch::kDouble);
-  const auto inverse = [&] {
-    return block->enqueue_inverse(FactorSide::a, damping).succeeded.item<bool>();
-  };
+  const auto inverse = [&] { return invert_a(*block, damping).succeeded.item<bool>(); };
   EXPECT_FALSE(inverse());  // of nothing
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
     enqueue_average(*block, side, diagonal(1, -0.5));
-  const CurvatureBlock::Enqueued first = block->enqueue_inverse(FactorSide::a, damping);
+  const CurvatureBlock::Inverted first = invert_a(*block, damping);
   EXPECT_TRUE(first.failed.item<bool>());
   EXPECT_FALSE(first.succeeded.item<bool>());
   EXPECT_FALSE(block->save(FactorSide::a).has_inverse);
@@ -64,10 +71,10 @@ TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
   EXPECT_TRUE(found.allclose(diagonal(0.5, 2)));
   EXPECT_FALSE(inverse());  // a tenth again
   EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
-  EXPECT_FALSE(block->inverse_there().item<bool>());  // G has none
+  EXPECT_FALSE(block->has_inverse().item<bool>());  // G has none
 }
 
-/// Of each what enqueue_inverse() finds, bit for bit; one that fails holds no other up.
+/// Of each what it finds alone; one that fails holds no other up.
 TEST(EnqueuedBlock, InvertsSeveralInOneCall) {
   const at::Tensor damping = torch::tensor(0.01, torch::kDouble);
   const auto blocks = [] {
@@ -81,22 +88,24 @@ TEST(EnqueuedBlock, InvertsSeveralInOneCall) {
     return made;
   };
   const auto together = blocks(), alone = blocks();
-  std::vector<CurvatureBlock::Invertible> factors;
+  const CpuAsDevice as_device;
+  std::vector<CurvatureBlock::Factor> factors;
   for (const auto& block : together) factors.push_back({block.get(), FactorSide::a});
-  const auto found = CurvatureBlock::enqueue_inverses(factors, damping);
-  ASSERT_EQ(found.size(), 4u);
+  const CurvatureBlock::Inverted found = CurvatureBlock::invert(factors, damping);
+  ASSERT_EQ(found.succeeded.numel(), 4);
   for (std::size_t i = 0; i < 4; ++i) {
-    const CurvatureBlock::Enqueued one = alone[i]->enqueue_inverse(FactorSide::a, damping);
-    EXPECT_EQ(found[i].succeeded.item<bool>(), i == 0 || i == 2) << i;
-    EXPECT_EQ(found[i].succeeded.item<bool>(), one.succeeded.item<bool>()) << i;
-    EXPECT_EQ(found[i].failed.item<bool>(), one.failed.item<bool>()) << i;
+    const auto n = static_cast<std::int64_t>(i);
+    const CurvatureBlock::Inverted one = invert_a(*alone[i], damping);
+    EXPECT_EQ(found.succeeded[n].item<bool>(), i == 0 || i == 2) << i;
+    EXPECT_EQ(found.succeeded[n].item<bool>(), one.succeeded.item<bool>()) << i;
+    EXPECT_EQ(found.failed[n].item<bool>(), one.failed.item<bool>()) << i;
     EXPECT_TRUE(
         together[i]->packed_inverse(FactorSide::a).equal(alone[i]->packed_inverse(FactorSide::a)))
         << i;
   }
   // The next try of the one that failed has more damping, those of the others what they had.
-  const auto again = CurvatureBlock::enqueue_inverses(factors, damping);
-  for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(again[i].succeeded.item<bool>()) << i;
+  const CurvatureBlock::Inverted again = CurvatureBlock::invert(factors, damping);
+  EXPECT_TRUE(again.succeeded.narrow(0, 0, 3).all().item<bool>());
 }
 
 /// LibTorch throws then, though nobody has asked for the status.
@@ -107,9 +116,7 @@ std::tuple<at::Tensor, at::Tensor> does_not_converge(const at::Tensor&, c10::str
 TEST(EnqueuedBlock, KeepsTheOldEigenvectorsIfTheSolverFails) {
   const auto block = make_block({.name = "layer", .weight = torch::zeros({2, 2}, torch::kDouble)},
                                 {.method = InverseMethod::eigen});
-  const auto inverse = [&] {
-    return block->enqueue_inverse(FactorSide::a, torch::tensor(0.01, torch::kDouble));
-  };
+  const auto inverse = [&] { return invert_a(*block, torch::tensor(0.01, torch::kDouble)); };
   for (const FactorSide side : {FactorSide::a, FactorSide::g})
     enqueue_average(*block, side, diagonal(2, 4));
   EXPECT_TRUE(inverse().succeeded.item<bool>());
@@ -118,7 +125,7 @@ TEST(EnqueuedBlock, KeepsTheOldEigenvectorsIfTheSolverFails) {
   {
     torch::Library failing(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     failing.impl("_linalg_eigh", does_not_converge);
-    const CurvatureBlock::Enqueued tried = inverse();
+    const CurvatureBlock::Inverted tried = inverse();
     EXPECT_TRUE(tried.failed.item<bool>());
     EXPECT_FALSE(tried.succeeded.item<bool>());
     EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
@@ -129,8 +136,8 @@ TEST(EnqueuedBlock, KeepsTheOldEigenvectorsIfTheSolverFails) {
 
 TEST(EnqueuedBlock, HasNoEigenvectorsOfWhatIsNotFinite) {
   const at::Tensor broken = torch::full({1, 2, 2}, std::numeric_limits<double>::quiet_NaN());
-  EXPECT_FALSE(try_symmetric_eigen(broken.to(torch::kDouble)).succeeded.item<bool>());
-  const TriedEigen found = try_symmetric_eigen(torch::eye(2, torch::kDouble).unsqueeze(0) * 3);
+  EXPECT_FALSE(symmetric_eigen(broken.to(torch::kDouble)).succeeded.item<bool>());
+  const Solved found = symmetric_eigen(torch::eye(2, torch::kDouble).unsqueeze(0) * 3);
   EXPECT_TRUE(found.succeeded.item<bool>());
   EXPECT_TRUE(found.values.eq(3).all().item<bool>());
 }

@@ -83,7 +83,7 @@ struct DataParallel::Impl {
   /// Shares the preconditioner; may be used between steps.
   CurvatureExchange& curvature();
   /// Null: nothing is preconditioned.
-  CurvatureStep* second_order() const;
+  Preconditioner* second_order() const;
   void check_usable() const;
   /// Whether a graph is captured where the parameters lie.
   bool captures();

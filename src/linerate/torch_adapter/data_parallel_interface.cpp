@@ -145,23 +145,23 @@ std::string DataParallel::Impl::problem_of_model() const {
 
 DataParallel::Impl::~Impl() {
   if (!options.preconditioner) return;
-  KfacInside::preconditioner(*options.preconditioner).collector().set_listener({});
-  KfacInside::preconditioner(*options.preconditioner).collector().set_clock({});
-  KfacInside::preconditioner(*options.preconditioner).forget_strategy();
-  KfacInside::preconditioner(*options.preconditioner).follow({});
-  KfacInside::preconditioner(*options.preconditioner).set_enqueues(false);
+  Preconditioner& own = *second_order();
+  own.collector().set_listener({});
+  own.collector().set_clock({});
+  own.forget_strategy();
+  own.follow({});
+  own.set_enqueues(false);
   KfacInside::share(*options.preconditioner, {});
 }
 
 /// Watches the preconditioner's passes; its steps become those of the exchange.
 void DataParallel::Impl::share_curvature() {
   if (!options.preconditioner) return;
-  KfacInside::preconditioner(*options.preconditioner)
-      .collector()
-      .set_listener([this](std::size_t block, doc::FactorSide side, const Span& took) {
-        on_use(block, side, took);
-      });
-  KfacInside::preconditioner(*options.preconditioner).collector().set_clock([this] {
+  Collector& collector = second_order()->collector();
+  collector.set_listener([this](std::size_t block, doc::FactorSide side, const Span& took) {
+    on_use(block, side, took);
+  });
+  collector.set_clock([this] {
     const std::lock_guard lock(mutex);
     return x().runner().moment();
   });
@@ -172,8 +172,8 @@ void DataParallel::Impl::share_curvature() {
   });
 }
 
-CurvatureStep* DataParallel::Impl::second_order() const {
-  return options.preconditioner ? &KfacInside::curvature_step(*options.preconditioner) : nullptr;
+Preconditioner* DataParallel::Impl::second_order() const {
+  return options.preconditioner ? &KfacInside::preconditioner(*options.preconditioner) : nullptr;
 }
 
 CurvatureExchange& DataParallel::Impl::curvature() {

@@ -194,7 +194,7 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
     return list;
   };
   curvature_.emplace(
-      KfacInside::curvature_step(kfac), memory_, communicator_,
+      KfacInside::preconditioner(kfac), memory_, communicator_,
       CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, take_means, means});
   curvature_->register_with(*runner_);
   KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {

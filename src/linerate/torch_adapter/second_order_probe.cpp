@@ -3,10 +3,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
@@ -50,8 +48,7 @@ constexpr std::array kLayers = {ProbedLayer{1, 6, 5, 28, 64},     ProbedLayer{6,
 /// A block with an input and a gradient, which computes as in a step.
 class ProbedBlock {
  public:
-  /// `enqueues`: by the code that looks at no value.
-  ProbedBlock(const ProbedLayer& layer, c10::Device device, bool enqueues) : enqueues_(enqueues) {
+  ProbedBlock(const ProbedLayer& layer, c10::Device device) {
     const at::TensorOptions options = at::TensorOptions().device(device);
     const bool conv = layer.kernel > 0;
     LayerSpec spec{.name = "probed", .kind = conv ? LayerKind::conv : LayerKind::linear};
@@ -85,41 +82,27 @@ class ProbedBlock {
     else
       block_->add_gradient(input_, gradient_, 1);
     block_->count_terms(static_cast<double>(gradient_.size(0)));
-    enqueues_ ? enqueue_average(side)
-              : block_->update_average(side, block_->batch_factor(side), kProbedDecay);
+    const CurvatureBlock::Packed sum{{block_.get(), side}, block_->packed_batch(side)};
+    CurvatureBlock::update_averages({&sum, 1}, kProbedDecay);
   }
   void invert(FactorSide side) {
-    enqueues_ ? static_cast<void>(block_->enqueue_inverse(side, damping_there_))
-              : static_cast<void>(block_->compute_inverse(side, kProbedDamping));
+    const CurvatureBlock::Factor factor{block_.get(), side};
+    CurvatureBlock::invert({&factor, 1}, damping_there_);
   }
   /// Each takes both factors: its damping is by the ratio of their traces.
   void make_inverses() {
     for (const FactorSide side : kProbedSides) compute_factor(side);
     for (const FactorSide side : kProbedSides) invert(side);
   }
+  /// As a step does with one layer: its direction, its share of q, what it writes.
   void precondition() {
-    if (enqueues_) return enqueue_direction();
-    block_->write(block_->precondition(block_->gradient(), kProbedDamping), 1);
+    CurvatureBlock* const block = block_.get();
+    const auto found = CurvatureBlock::directions({&block, 1}, damping_there_);
+    q_ = found.products;
+    CurvatureBlock::write({&block, 1}, found.directions);
   }
 
  private:
-  /// As Preconditioner does.
-  void enqueue_average(FactorSide side) {
-    const at::Tensor packed = block_->packed_batch(side);
-    const std::int64_t elements = block_->packed_elements(side);
-    block_->enqueue_average(side, packed.narrow(0, 0, elements).div(packed.select(0, elements + 1)),
-                            packed.select(0, elements).gt(0), kProbedDecay, false);
-  }
-  /// As a step does with one layer: its direction, its share of q, what it writes.
-  void enqueue_direction() {
-    const at::Tensor gradient = block_->gradient(), exists = block_->inverse_there();
-    const at::Tensor direction = block_->precondition(gradient, damping_there_);
-    const at::Tensor plain = gradient.mul(0).sum(at::kDouble);
-    q_ = at::where(exists, enqueued_inner_product(direction, gradient), plain);
-    block_->write(at::where(exists, direction.mul(at::isfinite(q_)), block_->gradient()), 1);
-  }
-
-  const bool enqueues_;
   at::Tensor damping_there_;
   std::unique_ptr<CurvatureBlock> block_;
   LayerInput input_;
@@ -131,11 +114,11 @@ class ProbedBlock {
 class ProbedNetwork {
  public:
   /// Inverses of matrices of `dims` rows.
-  ProbedNetwork(c10::Device device, bool enqueues, std::span<const std::int64_t> dims)
+  ProbedNetwork(c10::Device device, std::span<const std::int64_t> dims)
       : dims_(dims.begin(), dims.end()) {
-    for (const ProbedLayer& layer : kLayers) layers_.emplace_back(layer, device, enqueues);
+    for (const ProbedLayer& layer : kLayers) layers_.emplace_back(layer, device);
     for (const std::int64_t d : dims_)
-      squares_.emplace_back(ProbedLayer{d - 1, 1, 0, 1, 32}, device, enqueues);
+      squares_.emplace_back(ProbedLayer{d - 1, 1, 0, 1, 32}, device);
     for (ProbedBlock& block : layers_) block.make_inverses();
     for (ProbedBlock& block : squares_) block.make_inverses();
   }
@@ -200,7 +183,7 @@ std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
 doc::SecondOrderSamples measure_second_order(comm::Communicator& communicator, int threads) {
   const c10::NoGradGuard no_grad;
   at::set_num_threads(threads);
-  ProbedNetwork network(c10::kCPU, /*enqueues=*/false, kInverseDimensions);
+  ProbedNetwork network(c10::kCPU, kInverseDimensions);
   return network.samples(medians_of(network.parts(), communicator));
 }
 
@@ -208,7 +191,7 @@ doc::SecondOrderSamples measure_second_order_on(TimedQueue& queue, comm::Communi
                                                 std::span<const std::int64_t> dims,
                                                 std::vector<std::string>& notes) {
   const c10::NoGradGuard no_grad;
-  ProbedNetwork network(queue.device(), /*enqueues=*/true, dims);
+  ProbedNetwork network(queue.device(), dims);
   std::vector<double> seconds;
   SlowHost slow;
   for (const std::function<void()>& part : network.parts()) {
@@ -233,9 +216,8 @@ std::vector<doc::BatchSample> measure_batches(TimedQueue& queue, comm::Communica
     const at::Tensor matrices = at::matmul(rows, rows.mT()) / 32;
     const at::Tensor dampings = at::full({count}, kProbedDamping, matrices.options());
     const exec::QueuedCalls one_by_one{
-        count,
-        [&](int i) { try_damped_inverses(matrices.narrow(0, i, 1), dampings.narrow(0, i, 1)); }};
-    const exec::QueuedCalls together{1, [&](int) { try_damped_inverses(matrices, dampings); }};
+        count, [&](int i) { damped_inverses(matrices.narrow(0, i, 1), dampings.narrow(0, i, 1)); }};
+    const exec::QueuedCalls together{1, [&](int) { damped_inverses(matrices, dampings); }};
     const std::vector<exec::CallTimes> times = queue.time(communicator, {one_by_one, together});
     samples.push_back({d, count, count * times[0].device_s, times[1].device_s});
   }

@@ -3,6 +3,8 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include "linerate/core/index.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/kfac/autoencoder_training.hpp"
@@ -96,44 +98,36 @@ class OwnedLayers : public Training {
   void step() override {
     optimizer_.zero_grad();
     Preconditioner& parts = KfacInside::preconditioner(kfac_);
-    std::vector<std::array<at::Tensor, 2>> factors(parts.blocks().size());
-    for (std::int64_t rank = 0; rank < ranks_; ++rank) take_shard(parts, rank, factors);
+    std::vector<std::int32_t> factors, blocks;
+    std::vector<at::Tensor> sums;
+    for (std::int64_t rank = 0; rank < ranks_; ++rank) take_shard(parts, rank, factors, sums);
     {
       const Collector::Pause pause(parts.collector());
       loss(net_.forward(data_), data_).backward();
     }
     const torch::NoGradGuard no_grad;
-    for (std::size_t l = 0; l < factors.size(); ++l) {
-      parts.fold(l, FactorSide::a, factors[l][0]);
-      parts.fold(l, FactorSide::g, factors[l][1]);
-    }
-    for (std::size_t l = 0; l < factors.size(); ++l)
-      for (const FactorSide side : {FactorSide::a, FactorSide::g}) parts.update_inverse(l, side);
-    double q = 0;
-    std::vector<at::Tensor> directions;
-    for (std::size_t l = 0; l < factors.size(); ++l) {
-      const auto found = parts.direction(l);
-      q += found.product;
-      directions.push_back(found.direction);
-    }
-    const double nu = parts.clip(q).value();
-    for (std::size_t l = 0; l < factors.size(); ++l) parts.blocks()[l]->write(directions[l], nu);
-    KfacStep report;
-    parts.end_step(report);
+    for (std::int32_t b = 0; b < std::ssize(parts.blocks()); ++b) blocks.push_back(b);
+    parts.begin();
+    parts.fold(factors, sums);
+    parts.invert(factors);
+    parts.precondition(blocks);
+    parts.keep();
+    parts.write();
     optimizer_.step();
     ++done_;
   }
 
  private:
-  void take_shard(Preconditioner& parts, std::int64_t rank,
-                  std::vector<std::array<at::Tensor, 2>>& factors) {
+  void take_shard(Preconditioner& parts, std::int64_t rank, std::vector<std::int32_t>& factors,
+                  std::vector<at::Tensor>& sums) {
     const std::int64_t begin = kImages * rank / ranks_, end = kImages * (rank + 1) / ranks_;
     const at::Tensor logits = net_.forward(data_.narrow(0, begin, end - begin));
     kfac_.sample_fisher(logits, LossKind::binary_cross_entropy, labels(logits, done_, begin));
-    for (std::size_t l = 0; l < factors.size(); ++l) {
-      CurvatureBlock& block = *parts.blocks()[l];
-      if (static_cast<std::int64_t>(l) % ranks_ == rank)
-        factors[l] = {block.batch_factor(FactorSide::a), block.batch_factor(FactorSide::g)};
+    for (std::int32_t b = 0; b < std::ssize(parts.blocks()); ++b) {
+      CurvatureBlock& block = *parts.blocks()[to_index(b)];
+      if (b % ranks_ == rank)
+        for (const FactorSide side : {FactorSide::a, FactorSide::g})
+          factors.push_back(doc::factor_index(b, side)), sums.push_back(block.packed_batch(side));
       block.discard_batch();
     }
   }

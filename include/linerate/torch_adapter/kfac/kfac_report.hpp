@@ -27,12 +27,12 @@ struct KfacStep {
   bool skipped = false;
   double q = 0;        // <direction, gradient>; negative only if inverses are wrong
   double nu = 1;       // of the KL clip; on a device both are NaN if they are not known yet
-  double damping = 0;  // of the step; NaN as they are where a device decides it
+  double damping = 0;  // of the step
   /// Factors dropped and inverses kept, in words; on a device those of earlier steps that have
   /// become known.
   std::vector<std::string> failures = {};
-  /// Registered layers that have a gradient and no inverse: their gradient stays as it is. On a
-  /// device it is not known which.
+  /// Registered layers that have a gradient and no inverse: their gradient stays as it is. Empty on
+  /// a device while it is not known yet.
   std::vector<std::string> plain = {};
 };
 

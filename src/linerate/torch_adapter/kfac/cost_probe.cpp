@@ -50,18 +50,12 @@ class LeastTime {
 
 /// Eigendecompositions take longer if eigenvalues differ.
 double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod method,
-                 bool enqueues, LeastTime& least) {
-  const at::Tensor matrix = at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where));
-  const bool is_eigen = method == InverseMethod::eigen;
-  if (!enqueues)
-    return least.of([&] {
-      is_eigen ? static_cast<void>(symmetric_eigen(matrix))
-               : static_cast<void>(damped_inverse(matrix, 0.1));
-    });
-  const at::Tensor one = matrix.unsqueeze(0), damping = at::full({1}, 0.1, where);
+                 LeastTime& least) {
+  const at::Tensor matrix =
+      at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where)).unsqueeze(0);
+  const at::Tensor damping = at::full({1}, 0.1, where);
   return least.of([&] {
-    is_eigen ? static_cast<void>(try_symmetric_eigen(one))
-             : static_cast<void>(try_damped_inverses(one, damping));
+    method == InverseMethod::eigen ? symmetric_eigen(matrix) : damped_inverses(matrix, damping);
   });
 }
 
@@ -71,8 +65,7 @@ double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
 
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
-                                        const at::TensorOptions& where, InverseMethod method,
-                                        bool enqueues) {
+                                        const at::TensorOptions& where, InverseMethod method) {
   const c10::NoGradGuard no_grad;
   LeastTime least(where.device());
   std::int64_t large = 2 * kSmall;
@@ -81,8 +74,7 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
   large = std::min(large, kLargest);
   const at::Tensor rows = at::ones({large, large}, where), sum = at::zeros({large, large}, where);
   std::array<double, 4> seconds = {
-      inverse_s(kSmall, where, method, enqueues, least),
-      inverse_s(large, where, method, enqueues, least),
+      inverse_s(kSmall, where, method, least), inverse_s(large, where, method, least),
       least.of([&] { add_symmetric_product(rows, 1, sum); }),
       least.of([&] { static_cast<void>(times_transpose(rows, rows)); })};
   communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")

@@ -12,11 +12,10 @@ namespace linerate::torch_adapter {
 /// Inverses (eigendecompositions) of a small matrix and of one as large as the largest factor, up
 /// to 1024; a symmetric and a plain product of the same size: least of three runs, which all ranks
 /// make at once, mean over ranks. This is enough to place inverses; for predictions there is
-/// `linerate calibrate`. On a device by the code that enqueues, and by the device's clock.
+/// `linerate calibrate`. On a device by the device's clock.
 /// Collective; the same on every rank.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
-                                        const at::TensorOptions& where, InverseMethod method,
-                                        bool enqueues);
+                                        const at::TensorOptions& where, InverseMethod method);
 
 }  // namespace linerate::torch_adapter

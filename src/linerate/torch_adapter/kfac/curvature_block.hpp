@@ -1,15 +1,16 @@
 // The curvature of one layer: statistics, running average, inverse, direction. Private to
-// torch_adapter. Knows nothing of steps, ranks or other layers.
+// torch_adapter. Knows nothing of steps or ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -31,10 +32,14 @@ struct BlockOptions {
 };
 
 /// A factor goes this way: add_input() or add_gradient() of every use of the layer -> sum ->
-/// pack_batch(): packed, with its counts -> (summed over ranks) -> divided -> update_average() ->
-/// compute_inverse(). Packed is what travels and what is kept: `groups` upper triangles
-/// (triangle_packing.hpp); of an embedding's A the diagonal; of a norm layer's G [3, units]:
-/// scale², scale shift, shift². All in f64 if the layer is, else in f32.
+/// pack_batches(): packed, with its counts -> (summed over ranks) -> update_averages(): divided,
+/// into the running average -> invert() -> directions(). Packed is what travels and what is kept:
+/// `groups` upper triangles (triangle_packing.hpp); of an embedding's A the diagonal; of a norm
+/// layer's G [3, units]: scale², scale shift, shift². All in f64 if the layer is, else in f32.
+///
+/// What a step does with factors it does with several at once, and what is decided by their values
+/// is a tensor that chooses: a device is asked for few kernels and for no value. On the CPU each
+/// factor is computed by itself, as its caches want it.
 class CurvatureBlock {
  public:
   /// A is a x a (bias included), G is g x g. embedding: a words, g features. unit_wise: a = 0, g
@@ -43,6 +48,7 @@ class CurvatureBlock {
     BlockKind kind = BlockKind::kronecker;
     std::int64_t a = 0, g = 0;
     int groups = 1;
+    auto operator<=>(const Shape&) const = default;
   };
 
   virtual ~CurvatureBlock() = default;
@@ -56,8 +62,24 @@ class CurvatureBlock {
   std::int64_t packed_elements(FactorSide side) const;
   /// Of packed_inverse(): packed_elements(), except for eigen's matrices, which are not symmetric.
   std::int64_t inverse_elements(FactorSide side) const;
-  /// Of gradient() and precondition().
+  /// Of a direction.
   std::int64_t direction_elements() const;
+  /// Whether the factor consists of matrices, whose inverses take a while.
+  bool is_dense(FactorSide side) const;
+  bool is_eigen(FactorSide side) const {
+    return options_.method == InverseMethod::eigen && is_dense(side);
+  }
+
+  /// One of a block's factors.
+  struct Factor {
+    CurvatureBlock* block;
+    FactorSide side;
+  };
+  /// The same in packed form: as a sum, then its doc::kFactorCounts; or as an inverse.
+  struct Packed {
+    Factor factor;
+    at::Tensor values;  // a vector without gaps, of any floating type
+  };
 
   // --- A batch's statistics, in the units of one loss term.
 
@@ -74,107 +96,96 @@ class CurvatureBlock {
   /// more.
   void count_step_terms(double terms) { step_terms_ += terms; }
   bool has_batch(FactorSide side) const { return of(side).sum.defined(); }
-  /// The batch's sum and its doc::kFactorCounts; an unused layer's sum is 0. `out` is a vector
-  /// without gaps, of any floating type.
-  void pack_batch(FactorSide side, const at::Tensor& out) const;
-  at::Tensor packed_batch(FactorSide side) const;
+  /// The batches' sums and counts, into `values`; an unused layer's sum is 0.
+  static void pack_batches(std::span<const Packed> sums);
+  at::Tensor packed_batch(FactorSide side);
   /// The sum divided: the factor of this rank alone. Zeros if nothing was counted.
-  at::Tensor batch_factor(FactorSide side) const;
+  at::Tensor batch_factor(FactorSide side);
   void discard_batch();
 
   // --- Running averages.
 
-  /// average = rho average + (1 - rho) packed, rho = min(1 - 1/k, decay) in the k-th update: it
-  /// begins with the first factor, not with an identity that would stay in it. `keep_inverted`:
-  /// keeps for save() what the inverse in use was computed from, until there is a new one.
-  void update_average(FactorSide side, const at::Tensor& packed, double decay,
-                      bool keep_inverted = false);
-  /// Undefined before the first update.
+  /// average = rho average + (1 - rho) sum / count, rho = min(1 - 1/k, decay) in the k-th update:
+  /// it begins with the first factor, not with an identity that would stay in it. Not of a layer
+  /// that nobody used on all of the sides that are here, nor of a sum that is not finite. Which of
+  /// them that was, and the layer used: bool [sums]. `keep_inverted`: keeps for save() what the
+  /// inverse in use was computed from, until there is a new one.
+  static at::Tensor update_averages(std::span<const Packed> sums, double decay,
+                                    bool keep_inverted = false);
+  /// Undefined, or zeros, before the first update.
   const at::Tensor& average(FactorSide side) const { return of(side).known.average; }
 
   // --- Inverses.
 
-  /// False if every attempt failed, or a factor is missing: the inverse stays. Both sides must have
-  /// an average: pi is the root of their traces' ratio.
-  bool compute_inverse(FactorSide side, double damping);
+  /// Bool [factors].
+  struct Inverted {
+    at::Tensor succeeded, failed;  // neither: there is no average of both sides
+  };
+  /// Runs the work of some factors, by their places in the span.
+  using Timed =
+      std::function<void(std::span<const std::size_t> factors, const std::function<void()>& work)>;
+  /// Each in one try; it needs averages of both sides, since pi is the root of their traces' ratio.
+  /// If it fails, the old inverse stays, and the next try has 10 times the damping, up to 1000;
+  /// each that does not fail has a tenth again, down to what is given. damping: f64, of no
+  /// dimensions. On a device matrices of one size are inverted together.
+  static Inverted invert(std::span<const Factor> factors, const at::Tensor& damping,
+                         const Timed& timed = {});
   at::Tensor packed_inverse(FactorSide side) const;
-  /// One that another rank has computed with this damping from the average that is here, too.
-  void set_packed_inverse(FactorSide side, const at::Tensor& packed, double damping);
-  /// Whether the factor consists of matrices, whose inverses take a while.
-  bool is_dense(FactorSide side) const;
-  bool has_inverse() const;
-
-  // --- The same without a look at values, which a device computes later: what would be decided by
-  // them is a bool of no dimensions there, and the damping f64 of none. A block's averages and
-  // inverses go one way or the other.
-
-  /// update_average() if `used` (bool) and all of `packed` is finite. Returns whether it was
-  /// dropped for that it is not.
-  at::Tensor enqueue_average(FactorSide side, const at::Tensor& packed, const at::Tensor& used,
-                             double decay, bool keep_inverted);
-  /// compute_inverse() in one try: if it fails, the next one has 10 times the damping, up to 1000,
-  /// and each that does not fail a tenth, down to what is given. Returns whether there is a new
-  /// one, and whether there would be but for a failure.
-  struct Enqueued {
-    at::Tensor succeeded, failed;
-  };
-  Enqueued enqueue_inverse(FactorSide side, const at::Tensor& damping);
-  /// The same of several factors in one call of the solver: dense ones, by Cholesky's
-  /// decomposition, of one size and one matrix each.
-  struct Invertible {
-    CurvatureBlock* block;
-    FactorSide side;
-  };
-  static std::vector<Enqueued> enqueue_inverses(std::span<const Invertible> factors,
-                                                const at::Tensor& damping);
-  /// set_packed_inverse() if `there` (bool).
-  void enqueue_taken_inverse(FactorSide side, const at::Tensor& packed, const at::Tensor& there,
-                             const at::Tensor& damping);
-  /// has_inverse(); precondition() is of no use without.
-  at::Tensor inverse_there() const;
+  /// Those that other ranks have computed from the averages that are here, too, if there (bool
+  /// [inverses]). Which were not, though there are averages: bool [inverses].
+  static at::Tensor take_inverses(std::span<const Packed> inverses, const at::Tensor& there,
+                                  const at::Tensor& damping);
+  /// Of all sides: bool, of no dimensions.
+  at::Tensor has_inverse() const;
 
   // --- Directions.
 
-  /// The layer's .grad as the matrix [groups, g, a], the bias's as its last column; of an embedding
-  /// [a, g], of a norm layer [2, units]. Undefined if the weight has none.
-  virtual at::Tensor gradient() const = 0;
-  /// (F + damping)^-1 gradient; `damping`, f64 of no dimensions, counts if it is exact, else what
-  /// the inverses were computed with. Needs has_inverse().
-  virtual at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const = 0;
-  at::Tensor precondition(const at::Tensor& gradient, double damping) const;
-  /// .grad = nu direction, in the memory that .grad has.
-  virtual void write(const at::Tensor& direction, double nu) const = 0;
+  /// Of n blocks of one shape, by block in dimension 0. A layer's gradient is the matrix [groups,
+  /// g, a], the bias's as its last column; of an embedding [1, a, g], of a norm layer [1, 2,
+  /// units].
+  struct Directions {
+    at::Tensor gradients,
+        directions;       // without an inverse: 0, or NaN if the gradient is not finite
+    at::Tensor exist;     // bool [n]
+    at::Tensor products;  // f64 [n]: <direction, gradient>
+  };
+  using Alike = std::span<CurvatureBlock* const>;
+  /// (F + damping)^-1 gradient, of weights that have gradients; `damping`, f64 of no dimensions,
+  /// counts if it is exact, else what the inverses were computed with.
+  static Directions directions(Alike blocks, const at::Tensor& damping);
+  /// What owners have computed, vectors; `exist`: bool [n].
+  static Directions taken_directions(Alike blocks, const std::vector<at::Tensor>& values,
+                                     const at::Tensor& exist);
+  virtual at::Tensor gradients(Alike blocks) const = 0;
+  /// .grad = direction, in the memory that .grad has; `directions` as Directions has them.
+  static void write(Alike blocks, const at::Tensor& directions);
 
   // --- State and bookkeeping.
 
-  /// What precondition() multiplies with. Dense: matrix [groups, d, d]; for eigen its columns are
-  /// the vectors, and values [groups, d]. Else matrix is the vector or table of this layer's kind.
+  /// What directions are made with. Dense: matrix [groups, d, d]; for eigen its columns are the
+  /// vectors, and values [groups, d]. Else [1, elements], of this layer's kind.
   struct Inverse {
     at::Tensor matrix, values;
   };
-  /// What a side knows besides the batch that is being collected.
+  /// What a side knows besides the batch that is being collected. Scalars are tensors of no
+  /// dimensions where the weight is.
   struct Curvature {
-    std::int64_t updates = 0;
     at::Tensor average, inverted;
-    std::optional<Inverse> inverse;
-    double damping = 0;
-    int failures = 0, dropped = 0;
-    /// Where values are not read: `updates`, `damping` and `inverse.has_value()`, which do not
-    /// count there, and how often the next inverse's damping is taken times 10. Undefined: not yet.
-    at::Tensor updates_there, damping_there, inverse_there, raised_there;  // bool the third, f64
+    Inverse inverse;     // undefined: none was tried yet; zeros stand for one that failed
+    at::Tensor updates;  // f64
+    at::Tensor exists;   // bool: there is an inverse
+    at::Tensor damping;  // f64: of the inverse in use
+    at::Tensor raised;   // f64: how often the next inverse's damping is taken times 10
   };
   /// A state to go back to. Shares memory: changing a tensor means making a new one.
-  const Curvature& curvature(FactorSide side) const { return of(side).known; }
-  void set_curvature(FactorSide side, Curvature known) { of(side).known = std::move(known); }
+  using Known = std::array<Curvature, 2>;
+  Known known() const { return {sides_[0].known, sides_[1].known}; }
+  void set_known(const Known& known);
 
   KfacState::Factor save(FactorSide side) const;
   /// The inverses are recomputed once both sides are loaded, in restore_inverses().
   void load(FactorSide side, const KfacState::Factor& state);
   void restore_inverses();
-
-  /// In a row: batches that were not finite, inverses that failed.
-  int& failures(FactorSide side) { return of(side).known.failures; }
-  int& dropped(FactorSide side) { return of(side).known.dropped; }
 
   struct Memory {
     std::int64_t sums = 0, averages = 0, inverses = 0;  // bytes
@@ -182,40 +193,25 @@ class CurvatureBlock {
   Memory memory() const;
 
  protected:
-  /// Packed averages that inverses are computed from.
-  struct Sources {
-    at::Tensor a, g;
-  };
-
   CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options);
 
-  bool is_eigen(FactorSide side) const {
-    return options_.method == InverseMethod::eigen && is_dense(side);
-  }
   /// The sum of this batch, zeros at first: [groups, d, d] or packed; and its rows or terms.
   at::Tensor& sum(FactorSide side);
   double& count(FactorSide side) { return of(side).count; }
   /// More to count that only the device knows: f64, of no dimensions.
   void count_there(FactorSide side, const at::Tensor& more);
-  /// Absent if it failed.
-  virtual std::optional<Inverse> invert(FactorSide side, const Sources& sources,
-                                        double damping) const;
-  /// In one try, without a look at values; `damping`: f64, of no dimensions.
-  struct Tried {
-    Inverse inverse;
-    at::Tensor succeeded;  // bool, of no dimensions
-  };
-  virtual Tried try_inverse(FactorSide side, const Sources& sources,
-                            const at::Tensor& damping) const;
-  /// gamma pi of A, gamma / pi of G, [groups] f64; pi² = (tr A / a) / (tr G / g).
-  at::Tensor factored_damping(FactorSide side, const Sources& sources,
-                              const at::Tensor& damping) const;
-  const Inverse& inverse(FactorSide side) const { return *of(side).known.inverse; }
+  /// Of n packed factors that are no matrices, [n, elements]; damping [n, 1], in their type: lambda
+  /// for a norm layer, else factored. What precondition() takes as the matrix.
+  virtual at::Tensor diagonal_inverses(const at::Tensor& packed,
+                                       const at::Tensor& damping) const = 0;
+  virtual at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
+                                  const at::Tensor& damping) const = 0;
+  /// Of one block's direction: parameters and what belongs to them, in their shape.
+  virtual std::vector<std::pair<at::Tensor, at::Tensor>> parts(
+      const at::Tensor& direction) const = 0;
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
   /// Of this block's type and device.
   at::TensorOptions tensor_options() const { return layer_.weight.options().dtype(dtype_); }
-  /// .grad = nu direction, if the parameter is there and has one.
-  static void write_part(const at::Tensor& parameter, const at::Tensor& direction, double nu);
 
   const BlockOptions options_;
 
@@ -228,18 +224,37 @@ class CurvatureBlock {
   };
   Side& of(FactorSide side) { return sides_[to_index(side)]; }
   const Side& of(FactorSide side) const { return sides_[to_index(side)]; }
+  /// The other side, or this one if the layer has no other.
+  FactorSide partner(FactorSide side) const;
   /// What the batch's sum is divided by.
   double divisor(FactorSide side) const;
-  at::Tensor mean_eigenvalues_of(FactorSide side, const at::Tensor& packed) const;
+  at::Tensor scalar(double value) const;
   Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
-  Curvature& decided_there(FactorSide side);
-  /// Whether both averages are there: bool, of no dimensions.
-  at::Tensor averages_there();
-  at::Tensor raised_damping(FactorSide side, const at::Tensor& damping) const;
-  Enqueued enqueue_tried(FactorSide side, const Tried& tried, const at::Tensor& known,
-                         const at::Tensor& damping);
-  void enqueue_choice(FactorSide side, const Inverse& found, const at::Tensor& there,
-                      const at::Tensor& damping);
+  /// Curvature::inverse of several blocks, one after the other; on a device they are views of it
+  /// from now on.
+  static Inverse joined_inverses(Alike blocks, FactorSide side);
+
+  /// Packed averages that inverses are computed from, by factor: its own, and of its partner.
+  struct Sources {
+    std::vector<at::Tensor> own, partner;
+  };
+  struct Tried {
+    std::vector<Inverse> inverses;
+    std::vector<at::Tensor> succeeded;  // bool, of no dimensions
+  };
+  static std::vector<at::Tensor> mean_eigenvalues(std::span<const Factor> factors,
+                                                  std::span<const at::Tensor> packed);
+  static std::vector<at::Tensor> dampings(std::span<const Factor> factors, const Sources& sources,
+                                          const at::Tensor& lambdas);
+  static Tried try_inverses(std::span<const Factor> factors, const Sources& sources,
+                            const at::Tensor& lambdas, const Timed& timed);
+  static void try_alike(std::span<const Factor> factors, const std::vector<at::Tensor>& own,
+                        const std::vector<at::Tensor>& damping, std::span<const std::size_t> set,
+                        Tried& tried);
+  static void choose(Inverse& inverse, const Inverse& found, const at::Tensor& there);
+  static at::Tensor have_averages(std::span<const Factor> factors);
+  static void take(std::span<const Factor> factors, const std::vector<Inverse>& found,
+                   const at::Tensor& there, const at::Tensor& lambdas);
 
   const LayerSpec layer_;
   const Shape shape_;

@@ -2,6 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,11 +53,33 @@ void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t e
   send(factor.inverted, about[4] != 0);
 }
 
+/// While it lives, the means that arrive are the .grads of their parameters.
+class LentMeans {
+ public:
+  explicit LentMeans(std::vector<std::pair<at::Tensor, at::Tensor>> means)
+      : own_(std::move(means)) {
+    exchange();
+  }
+  ~LentMeans() { exchange(); }
+  LentMeans(const LentMeans&) = delete;
+  LentMeans& operator=(const LentMeans&) = delete;
+
+ private:
+  void exchange() {
+    for (auto& [parameter, gradient] : own_) std::swap(parameter.mutable_grad(), gradient);
+  }
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> own_;
+};
+
 }  // namespace
 
-CurvatureExchange::CurvatureExchange(CurvatureStep& step, PayloadMemory& memory,
+CurvatureExchange::CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
                                      comm::Communicator& communicator, Gradients gradients)
-    : step_(step), memory_(memory), communicator_(communicator), gradients_(std::move(gradients)) {}
+    : pre_(preconditioner),
+      memory_(memory),
+      communicator_(communicator),
+      gradients_(std::move(gradients)) {}
 
 void CurvatureExchange::register_with(exec::StepRunner& runner) {
   runner_ = &runner;
@@ -85,7 +110,7 @@ Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
 }
 
 void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
-  const Blocks& blocks = preconditioner().blocks();
+  const Blocks& blocks = pre_.blocks();
   CurvaturePlan next(std::move(plan), blocks.size(),
                      [&](doc::Content content, std::int32_t member) {
                        return elements_of(blocks, content, member);
@@ -97,11 +122,11 @@ void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
 }
 
 KfacState CurvatureExchange::save() {
-  KfacState state = preconditioner().save();
+  KfacState state = pre_.save();
   for (std::size_t b = 0; b < state.layers.size(); ++b) {
     const std::vector<std::int32_t>& ranks = plan_->preconditioning[b];
     if (ranks.empty()) continue;
-    const CurvatureBlock& block = *preconditioner().blocks()[b];
+    const CurvatureBlock& block = *pre_.blocks()[b];
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       broadcast_factor(communicator_, ranks.front(), block.packed_elements(side), block.dtype(),
                        side == FactorSide::a ? state.layers[b].a : state.layers[b].g);
@@ -110,48 +135,41 @@ KfacState CurvatureExchange::save() {
 }
 
 void CurvatureExchange::load(const KfacState& state) {
-  preconditioner().load(state, [this](std::size_t block) { return held_here(block); });
+  pre_.load(state, [this](std::size_t block) { return held_here(block); });
 }
 
 void CurvatureExchange::hold(const KfacState& state) {
-  preconditioner().load_blocks(state, [this](std::size_t block) { return held_here(block); });
+  pre_.load_blocks(state, [this](std::size_t block) { return held_here(block); });
 }
 
 // ---- a step ----
 
 void CurvatureExchange::begin_round() {
-  step_.begin();
+  pre_.begin();
   round_ = {};
-  round_.sums.resize(preconditioner().blocks().size());
+  round_.sums.resize(pre_.blocks().size());
 }
 
 void CurvatureExchange::end_round(bool counts) {
-  if (!counts) return step_.drop();
-  plan_->is_late ? step_.await_gradients() : step_.keep();
+  if (!counts) return pre_.drop();
+  precondition_waiting();  // no clip does
+  plan_->is_late ? pre_.await_gradients() : pre_.keep();
 }
 
 /// A direction that is not finite leaves its layer as it is: others are updated already.
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
-  const at::Tensor there = enqueues() ? preconditioner().damping_there() : at::Tensor();
-  return [this, b = to_index(block), damping = preconditioner().damping(), there](
-             const std::vector<at::Tensor>& parameters, std::vector<at::Tensor>& gradients) {
-    const CurvatureBlock& layer = *preconditioner().blocks()[b];
+  return [this, block, damping = pre_.damping_there()](const std::vector<at::Tensor>& parameters,
+                                                       std::vector<at::Tensor>& gradients) {
     // What a pass has already left there belongs to the next step.
     std::vector<at::Tensor> next;
     for (std::size_t k = 0; k < parameters.size(); ++k)
       next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
-    if (there.defined()) {
-      enqueue_late_direction(b, there);
-    } else if (preconditioner().can_precondition(b)) {
-      const Preconditioner::Direction found = preconditioner().direction(b, damping);
-      if (std::isfinite(found.product)) {
-        layer.write(found.direction, 1);
-      } else {
-        log::warning(fmt::format(
-            "K-FAC: layer \"{}\": its direction is not finite; it keeps its weights in this step",
-            layer.layer().name));
-        for (at::Tensor& gradient : gradients) gradient.reset();
-      }
+    const at::Tensor finite = pre_.update_late(block, damping);
+    if (!enqueues() && !finite.item<bool>()) {
+      log::warning(fmt::format(
+          "K-FAC: layer \"{}\": its direction is not finite; it keeps its weights in this step",
+          pre_.blocks()[to_index(block)]->layer().name));
+      for (at::Tensor& gradient : gradients) gradient.reset();
     }
     for (std::size_t k = 0; k < parameters.size(); ++k)
       parameters[k].mutable_grad() = std::move(next[k]);
@@ -160,136 +178,187 @@ Preparation CurvatureExchange::late_direction(std::int32_t block) const {
 
 // ---- payloads ----
 
-CurvatureBlock& CurvatureExchange::block_of(std::int32_t factor) const {
-  return *preconditioner().blocks().at(to_index(doc::block_of_factor(factor)));
-}
-
 at::Tensor CurvatureExchange::values_of(const CurvaturePlan::Part& part) const {
   return memory_.values(part.payload).narrow(0, part.begin, part.elements);
 }
 
 at::Tensor CurvatureExchange::status_of(const CurvaturePlan::Part& part) const {
   const at::Tensor& values = memory_.values(part.payload);
-  return values[values.numel() - part.status];
+  return values.select(0, values.numel() - part.status);
+}
+
+bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
+                              std::span<const std::int32_t> waiting,
+                              const std::vector<CurvaturePlan::Part>& parts) const {
+  if (!enqueues()) return false;
+  if (part.payload < 0) return true;
+  return !std::all_of(parts.begin(), parts.end(), [&](const CurvaturePlan::Part& one) {
+    return std::find(waiting.begin(), waiting.end(), one.member) != waiting.end();
+  });
 }
 
 // ---- factors ----
 
 void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
+  std::vector<CurvatureBlock::Packed> sums;
   for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
-    block_of(part.member).pack_batch(doc::side_of_factor(part.member), values_of(part));
+    sums.push_back({pre_.factor(part.member), values_of(part)});
+  CurvatureBlock::pack_batches(sums);
 }
 
-/// What is not finite is dropped, on every rank alike: all have the same sums.
+/// What is not finite is dropped, on every rank alike: all have the same sums. A layer is folded
+/// when the sums of both its sides are there.
 void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
-  if (task.subject == doc::Subject::payloads) {
-    for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
-      receive_sum(part.member, values_of(part));
-    return;
+  if (task.subject != doc::Subject::payloads)
+    return pre_.fold_batches(doc::block_of_factor(task.first), doc::block_of_factor(task.last));
+  std::vector<std::int32_t> factors;
+  std::vector<at::Tensor> sums;
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+    const std::int32_t b = doc::block_of_factor(part.member);
+    std::array<at::Tensor, 2>& both = round_.sums[to_index(b)];
+    both[to_index(doc::side_of_factor(part.member))] = values_of(part);
+    const CurvatureBlock& block = *pre_.blocks()[to_index(b)];
+    const auto is_there = [&](FactorSide side) {
+      return both[to_index(side)].defined() || block.packed_elements(side) == 0;
+    };
+    if (!is_there(FactorSide::a) || !is_there(FactorSide::g)) continue;
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      if (block.packed_elements(side) > 0)
+        factors.push_back(doc::factor_index(b, side)), sums.push_back(both[to_index(side)]);
   }
-  const std::int32_t last = doc::block_of_factor(task.last);
-  for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b) step_.fold(to_index(b));
-}
-
-void CurvatureExchange::receive_sum(std::int32_t factor, const at::Tensor& part) {
-  const std::size_t b = to_index(doc::block_of_factor(factor));
-  std::array<at::Tensor, 2>& sums = round_.sums[b];
-  sums[to_index(doc::side_of_factor(factor))] = part;
-  for (const FactorSide side : {FactorSide::a, FactorSide::g})
-    if (!sums[to_index(side)].defined() && block_of(factor).packed_elements(side) > 0) return;
-  step_.fold(b, sums);
+  if (!factors.empty()) pre_.fold(factors, sums);
 }
 
 // ---- inverses ----
 
 void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
+  round_.graph = &graph;
   round_.inverted_here.insert(task.first);
-  round_.with_next.push_back(task.first);
+  round_.to_invert.push_back(task.first);
   if (doc::is_inverted_with_next(*plan_->plan, task)) return;
-  std::vector<std::int32_t> factors = std::exchange(round_.with_next, {});
-  const std::int64_t start = runner_->moment();
-  if (enqueues() && factors.size() > 1)
-    step_.enqueue_inverses(factors);
-  else
-    for (const std::int32_t f : factors) compute_inverse(f, plan_->of(graph).inverses[to_index(f)]);
-  round_.inverses.push_back({std::move(factors), {start, runner_->moment()}});
+  const CurvaturePlan::Variant& variant = plan_->of(graph);
+  const CurvaturePlan::Part& part = variant.inverses[to_index(task.first)];
+  const bool sends = part.payload >= 0;
+  const auto& [block, side] = pre_.factor(task.first);
+  if (block->is_eigen(side) ||  // the host waits for its solver, in the task that says so
+      !waits(part, round_.to_invert,
+             sends ? variant.payloads[to_index(part.payload)] : std::vector<CurvaturePlan::Part>{}))
+    invert_waiting();
 }
 
-void CurvatureExchange::compute_inverse(std::int32_t factor, const CurvaturePlan::Part& part) {
-  if (enqueues()) return enqueue_inverse(factor, part);
-  CurvatureBlock& block = block_of(factor);
-  const auto side = doc::side_of_factor(factor);
-  const bool succeeded = step_.invert(to_index(doc::block_of_factor(factor)), side);
-  if (part.payload < 0) return;
-  status_of(part).fill_(succeeded ? 0.0 : 1.0);
-  if (!succeeded) return;
-  const at::Tensor values = values_of(part);
-  values.copy_(block.packed_inverse(side));
-  // Uses the bits that the others get: the solver's result has another order in memory and other
-  // roundings.
-  block.set_packed_inverse(side, values, preconditioner().damping());
+void CurvatureExchange::invert_waiting() {
+  if (round_.to_invert.empty()) return;
+  const std::vector<std::int32_t> factors = std::exchange(round_.to_invert, {});
+  const auto timed = [&](std::span<const std::size_t> set, const std::function<void()>& work) {
+    const std::int64_t start = runner_->moment();
+    work();
+    TimedInverses& one = round_.inverses.emplace_back();
+    for (const std::size_t k : set) one.factors.push_back(factors[k]);
+    one.took = {start, runner_->moment()};
+  };
+  const std::vector<at::Tensor> succeeded = pre_.invert(factors, timed).succeeded.unbind();
+  std::vector<std::int32_t> sent;
+  std::vector<at::Tensor> packed, there;
+  for (std::size_t k = 0; k < factors.size(); ++k) {
+    const CurvaturePlan::Part& part = plan_->of(*round_.graph).inverses[to_index(factors[k])];
+    if (part.payload < 0) continue;
+    const auto& [block, side] = pre_.factor(factors[k]);
+    status_of(part).copy_(succeeded[k].logical_not());
+    sent.push_back(factors[k]), there.push_back(succeeded[k]);
+    packed.push_back(values_of(part));
+    packed.back().copy_(block->packed_inverse(side));
+  }
+  // Uses the bits that the others get: the solver's result has other roundings.
+  if (!sent.empty()) pre_.take_inverses(sent, packed, at::stack(there), /*is_own=*/true);
 }
 
 void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {
+  std::vector<std::int32_t> factors;
+  std::vector<at::Tensor> packed, status;
   for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
     if (round_.inverted_here.contains(part.member)) continue;
-    if (enqueues()) {
-      enqueue_taken_inverse(part);
-      continue;
-    }
-    const bool succeeded = status_of(part).item<double>() == 0.0;
-    preconditioner().take_inverse(to_index(doc::block_of_factor(part.member)),
-                                  doc::side_of_factor(part.member),
-                                  succeeded ? values_of(part) : at::Tensor());
+    factors.push_back(part.member);
+    packed.push_back(values_of(part)), status.push_back(status_of(part));
   }
+  if (!factors.empty()) pre_.take_inverses(factors, packed, at::stack(status).eq(0));
 }
 
 // ---- directions ----
 
+/// On a device whether the step counts is not known yet: ranks agree on that when all is enqueued,
+/// and a step that does not count is undone.
+template <typename Work>
+void CurvatureExchange::with_means(std::span<const std::int32_t> blocks, Work&& work) {
+  if (!enqueues()) {
+    if (!gradients_.accepted()) return;
+    for (const std::int32_t b : blocks) gradients_.take_means(to_index(b));
+    return work();
+  }
+  std::vector<std::pair<at::Tensor, at::Tensor>> means;
+  for (const std::int32_t b : blocks)
+    for (auto& mean : gradients_.means(to_index(b))) means.push_back(std::move(mean));
+  const LentMeans lent(std::move(means));
+  work();
+}
+
 void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
+  round_.graph = &graph;
   const std::int32_t block = doc::block_of_factor(task.first);
-  const std::size_t b = to_index(block);
   round_.preconditioned_here.insert(block);
-  if (enqueues()) return enqueue_direction(plan_->of(graph).directions[b], b);
-  if (!gradients_.accepted()) return;
-  gradients_.take_means(b);
-  step_.invert_diagonals(b);
-  step_.precondition(b);
-  const CurvaturePlan::Part& part = plan_->of(graph).directions[b];
-  if (part.payload < 0) return;
+  round_.to_precondition.push_back(block);
+  const CurvaturePlan::Variant& variant = plan_->of(graph);
+  const CurvaturePlan::Part& part = variant.directions[to_index(block)];
+  if (!waits(part, round_.to_precondition,
+             part.payload >= 0 ? variant.payloads[to_index(part.payload)]
+                               : std::vector<CurvaturePlan::Part>{}))
+    precondition_waiting();
+}
+
+void CurvatureExchange::precondition_waiting() {
+  invert_waiting();
+  if (round_.to_precondition.empty()) return;
+  const std::vector<std::int32_t> blocks = std::exchange(round_.to_precondition, {});
+  with_means(blocks, [&] {
+    pre_.invert_diagonals(blocks);
+    std::vector<std::int32_t> own;
+    for (const std::int32_t b : blocks) {
+      const CurvaturePlan::Part& part = plan_->of(*round_.graph).directions[to_index(b)];
+      part.payload < 0 ? own.push_back(b) : send_direction(b, part);
+    }
+    pre_.precondition(own);
+  });
+}
+
+void CurvatureExchange::send_direction(std::int32_t block, const CurvaturePlan::Part& part) {
   const at::Tensor values = values_of(part);
-  const auto& found = step_.direction(b);
-  if (!found) {
+  const CurvatureBlock::Directions found = pre_.direction(block);
+  if (!found.exist.defined()) {
     values.fill_(kNoDirection);
     return;
   }
-  if (std::isfinite(found->product))
-    values.copy_(found->direction.reshape({-1}));
-  else
-    values.fill_(std::numeric_limits<double>::quiet_NaN());
-  step_.take_direction(b, values);  // uses the bits that the others get
+  const at::Tensor none =
+      at::where(found.exist, std::numeric_limits<double>::quiet_NaN(), kNoDirection);
+  const at::Tensor fine = at::isfinite(found.products).logical_and(found.exist);
+  values.copy_(at::where(fine, found.directions.flatten(), none));
+  pre_.take_directions({&block, 1}, {values}, found.exist);  // the bits that the others get
 }
 
 void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& task) {
-  if (!enqueues() && !gradients_.accepted()) return;
+  std::vector<std::int32_t> blocks;
+  std::vector<at::Tensor> values, heads;
   for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
     if (round_.preconditioned_here.contains(part.member)) continue;
-    if (enqueues()) {
-      enqueue_taken_direction(part);
-      continue;
-    }
-    const std::size_t b = to_index(part.member);
-    gradients_.take_means(b);
-    const at::Tensor values = values_of(part);
-    if (!preconditioner().blocks()[b]->layer().weight.grad().defined() ||
-        values[0].item<double>() == kNoDirection)
-      continue;
-    step_.take_direction(b, values);
+    blocks.push_back(part.member);
+    values.push_back(values_of(part)), heads.push_back(values.back().select(0, 0));
   }
+  if (blocks.empty()) return;
+  with_means(blocks,
+             [&] { pre_.take_directions(blocks, values, at::stack(heads).ne(kNoDirection)); });
 }
 
 void CurvatureExchange::clip(const TaskGraph&, const Task&) {
-  if (enqueues() || gradients_.accepted()) step_.clip();
+  precondition_waiting();
+  if (enqueues() || gradients_.accepted()) pre_.clip();
 }
 
 }  // namespace linerate::torch_adapter

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@
 #include "linerate/exec/step_runner.hpp"
 #include "linerate/torch_adapter/delayed_updates.hpp"
 #include "linerate/torch_adapter/kfac/curvature_plan.hpp"
-#include "linerate/torch_adapter/kfac/curvature_step.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/measured_step.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 
@@ -39,8 +40,10 @@ inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 ///                      what is no matrix (diagonals, norm layers' 2 x 2) first, if it is due
 ///   unpack-directions  payload -> directions of layers that another rank owns
 ///   clip               <direction, gradient> over all layers -> nu
-/// Each is a part of a CurvatureStep, with payloads before and after it. A factor that was packed
-/// may be packed again: statistics last until the step ends.
+/// Each is a part of Preconditioner's step, with payloads before and after it. A factor that was
+/// packed may be packed again: statistics last until the step ends. On a device inverses and
+/// directions that are not sent wait for the first task that needs one of them, and those of one
+/// message for its last one, so that what is of one shape is computed together.
 class CurvatureExchange {
  public:
   struct Gradients {
@@ -53,8 +56,8 @@ class CurvatureExchange {
   };
 
   /// All arguments outlive this object. Block b of the plans is block b of the preconditioner.
-  CurvatureExchange(CurvatureStep& step, PayloadMemory& memory, comm::Communicator& communicator,
-                    Gradients gradients);
+  CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
+                    comm::Communicator& communicator, Gradients gradients);
 
   /// The operations of a Plan by name.
   void register_with(exec::StepRunner& runner);
@@ -69,13 +72,13 @@ class CurvatureExchange {
   void hold(const KfacState& state);
 
   /// Of the preconditioner: which of the Plan's variants is due.
-  std::int64_t step() const { return preconditioner().step(); }
+  std::int64_t step() const { return pre_.step(); }
   void begin_round();
   /// If gradients arrive under the next forward pass, the step waits for them.
   void end_round(bool counts);
-  bool enqueues() const { return preconditioner().enqueues(); }
+  bool enqueues() const { return pre_.enqueues(); }
   /// Turns what arrives under the next forward pass into directions; made before the step ends
-  /// (CurvatureStep::end_arriving).
+  /// (Preconditioner::end_arriving).
   Preparation late_direction(std::int32_t block) const;
 
   /// The inverses that this rank has computed in the round, by moments of the runner.
@@ -84,37 +87,36 @@ class CurvatureExchange {
  private:
   /// What tasks leave for later tasks.
   struct Round {
+    const doc::TaskGraph* graph = nullptr;
     std::set<std::int32_t> inverted_here, preconditioned_here;  // factors, blocks
-    std::vector<std::int32_t> with_next;                        // factors
+    std::vector<std::int32_t> to_invert, to_precondition;       // factors, blocks
     std::vector<std::array<at::Tensor, 2>> sums;                // [blocks] views of payloads
     std::vector<TimedInverses> inverses;
   };
 
   void pack_factors(const doc::TaskGraph& graph, const doc::Task& task);
   void average_factors(const doc::TaskGraph& graph, const doc::Task& task);
-  /// The sum over ranks; folded with that of the layer's other side.
-  void receive_sum(std::int32_t factor, const at::Tensor& part);
   void invert(const doc::TaskGraph& graph, const doc::Task& task);
-  void compute_inverse(std::int32_t factor, const CurvaturePlan::Part& part);
+  void invert_waiting();
   void unpack_inverses(const doc::TaskGraph& graph, const doc::Task& task);
   void precondition(const doc::TaskGraph& graph, const doc::Task& task);
+  void precondition_waiting();
+  void send_direction(std::int32_t block, const CurvaturePlan::Part& part);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);
-  // Where values are not read (enqueued_exchange.cpp).
-  void enqueue_inverse(std::int32_t factor, const CurvaturePlan::Part& part);
-  void enqueue_taken_inverse(const CurvaturePlan::Part& part);
-  void enqueue_late_direction(std::size_t block, const at::Tensor& damping) const;
-  void enqueue_direction(const CurvaturePlan::Part& part, std::size_t block);
-  void enqueue_taken_direction(const CurvaturePlan::Part& part);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
+  /// Whether a task's work waits for another task: of what is computed, the parts of payloads.
+  bool waits(const CurvaturePlan::Part& part, std::span<const std::int32_t> waiting,
+             const std::vector<CurvaturePlan::Part>& parts) const;
+  /// While the means that have arrived are the .grads of these blocks.
+  template <typename Work>
+  void with_means(std::span<const std::int32_t> blocks, Work&& work);
 
   Preconditioner::Holds held_here(std::size_t block) const;
-  Preconditioner& preconditioner() const { return step_.preconditioner(); }
-  CurvatureBlock& block_of(std::int32_t factor) const;
   at::Tensor values_of(const CurvaturePlan::Part& part) const;
   /// Of an inverse that a payload holds: one element.
   at::Tensor status_of(const CurvaturePlan::Part& part) const;
 
-  CurvatureStep& step_;
+  Preconditioner& pre_;
   PayloadMemory& memory_;
   comm::Communicator& communicator_;
   Gradients gradients_;

@@ -2,10 +2,8 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/bincount.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/isfinite.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/ones_like.h>
 
 #include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/symmetric_product.hpp"
@@ -41,42 +39,30 @@ void EmbeddingBlock::add_gradient(const LayerInput& input, const at::Tensor& gra
   add_symmetric_product(rows.t(), scale * scale, sum(FactorSide::g)[0]);
 }
 
-std::optional<CurvatureBlock::Inverse> EmbeddingBlock::invert(FactorSide side,
-                                                              const Sources& sources,
-                                                              double damping) const {
-  if (side == FactorSide::g) return CurvatureBlock::invert(side, sources, damping);
-  Tried tried =
-      try_inverse(side, sources, at::full({}, damping, tensor_options().dtype(at::kDouble)));
-  if (!tried.succeeded.item<bool>()) return std::nullopt;
-  return std::move(tried.inverse);
+at::Tensor EmbeddingBlock::gradients(Alike blocks) const {
+  std::vector<at::Tensor> all;
+  for (const CurvatureBlock* const block : blocks)
+    all.push_back(to_dtype(block->layer().weight.grad()).unsqueeze(0));
+  return all.size() == 1 ? all.front() : at::cat(all);
 }
 
-CurvatureBlock::Tried EmbeddingBlock::try_inverse(FactorSide side, const Sources& sources,
-                                                  const at::Tensor& damping) const {
-  if (side == FactorSide::g) return CurvatureBlock::try_inverse(side, sources, damping);
-  const at::Tensor found =
-      options_.method == InverseMethod::eigen
-          ? sources.a.clone()
-          : (sources.a + factored_damping(side, sources, damping)[0]).reciprocal();
-  return {{found, {}}, at::isfinite(found).all()};
+at::Tensor EmbeddingBlock::diagonal_inverses(const at::Tensor& packed,
+                                             const at::Tensor& damping) const {
+  return options_.method == InverseMethod::eigen ? packed : (packed + damping).reciprocal();
 }
 
-at::Tensor EmbeddingBlock::gradient() const {
-  const at::Tensor& grad = layer().weight.grad();
-  return grad.defined() ? to_dtype(grad) : at::Tensor();
+at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradients, const Inverse& a,
+                                        const Inverse& g, const at::Tensor& damping) const {
+  const at::Tensor p = a.matrix.unsqueeze(2);  // [n, words, 1]
+  if (options_.method == InverseMethod::cholesky) return at::matmul(gradients * p, g.matrix);
+  const at::Tensor rotated =
+      at::matmul(gradients, g.matrix) / (p * g.values.unsqueeze(1) + damping);
+  return at::matmul(rotated, g.matrix.mT());
 }
 
-at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradient,
-                                        const at::Tensor& damping) const {
-  const at::Tensor a = inverse(FactorSide::a).matrix.unsqueeze(1);
-  const Inverse& g = inverse(FactorSide::g);
-  if (options_.method == InverseMethod::cholesky) return at::matmul(gradient * a, g.matrix[0]);
-  const at::Tensor rotated = at::matmul(gradient, g.matrix[0]) / (a * g.values[0] + damping);
-  return at::matmul(rotated, g.matrix[0].t());
-}
-
-void EmbeddingBlock::write(const at::Tensor& direction, double nu) const {
-  write_part(layer().weight, direction, nu);
+std::vector<std::pair<at::Tensor, at::Tensor>> EmbeddingBlock::parts(
+    const at::Tensor& direction) const {
+  return {{layer().weight, direction[0]}};
 }
 
 }  // namespace linerate::torch_adapter

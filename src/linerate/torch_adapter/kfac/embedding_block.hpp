@@ -15,16 +15,14 @@ class EmbeddingBlock : public CurvatureBlock {
   void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
   /// Which rows of the gradient belong to the padding index.
   bool keeps_input() const override { return true; }
-  at::Tensor gradient() const override;
-  at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const override;
-  void write(const at::Tensor& direction, double nu) const override;
+  at::Tensor gradients(Alike blocks) const override;
 
  protected:
   /// Of A: 1 / (p + pi gamma), or p itself for eigen.
-  std::optional<Inverse> invert(FactorSide side, const Sources& sources,
-                                double damping) const override;
-  Tried try_inverse(FactorSide side, const Sources& sources,
-                    const at::Tensor& damping) const override;
+  at::Tensor diagonal_inverses(const at::Tensor& packed, const at::Tensor& damping) const override;
+  at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
+                          const at::Tensor& damping) const override;
+  std::vector<std::pair<at::Tensor, at::Tensor>> parts(const at::Tensor& direction) const override;
 
  private:
   void enqueue_input(const LayerInput& input);

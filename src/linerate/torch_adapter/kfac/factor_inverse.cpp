@@ -2,40 +2,32 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/cholesky_inverse.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_cholesky_ex.h>
 #include <ATen/ops/linalg_eigh.h>
 #include <ATen/ops/linalg_solve_triangular.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+#include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/torch_adapter/kfac/host_code.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
-
-constexpr int kMoreDamping = 3;  // times 10 each
-
-/// Absent if the matrix is not positive definite in its own precision.
-std::optional<at::Tensor> cholesky_inverse(const at::Tensor& symmetric, double damping) {
-  at::Tensor damped = symmetric.clone();
-  damped.diagonal().add_(damping);
-  const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
-                                                    /*check_errors=*/false);
-  if (info.item<int>() != 0) return std::nullopt;
-  at::Tensor inverse = at::cholesky_inverse(lower);
-  if (!all_finite(inverse)) return std::nullopt;
-  return inverse;
-}
 
 /// x - x is 0, or NaN for what is not finite. Sums side by side: one alone would wait for each
 /// addition before the next.
@@ -50,13 +42,43 @@ bool elements_finite(const T* x, std::int64_t n) {
   return std::accumulate(sums.begin(), sums.end(), T{0}) == 0;
 }
 
-std::optional<SymmetricEigen> eigen(const at::Tensor& symmetric) {
+at::Tensor eye_like(const at::Tensor& symmetric) {
+  return at::eye(symmetric.size(-1), symmetric.options());
+}
+
+/// By LAPACK's own inverse, which takes a third of what a device's two products take. Symmetric bit
+/// for bit, and row by row in memory, like one that another rank has sent: the order decides how
+/// products round.
+at::Tensor inverse_on_host(const at::Tensor& damped) {
+  if (!all_finite(damped)) return {};
+  const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
+                                                    /*check_errors=*/false);
+  if (info.item<int>() != 0) return {};
+  at::Tensor inverse = at::cholesky_inverse(lower);
+  return all_finite(inverse) ? inverse.mT().contiguous() : at::Tensor();
+}
+
+Solved inverses_on_host(const at::Tensor& damped) {
+  std::vector<at::Tensor> matrices;
+  at::Tensor succeeded = at::zeros({damped.size(0)}, at::kBool);
+  for (std::int64_t n = 0; n < damped.size(0); ++n) {
+    const at::Tensor inverse = inverse_on_host(damped[n]);
+    if (inverse.defined()) succeeded[n].fill_(true);
+    matrices.push_back(inverse.defined() ? inverse : damped[n]);
+  }
+  return {
+      matrices.size() == 1 ? matrices.front().unsqueeze(0) : at::stack(matrices), {}, succeeded};
+}
+
+/// Of one matrix.
+Solved eigen(const at::Tensor& symmetric) {
+  const at::Tensor usable = at::isfinite(symmetric).all();  // or solvers may loop for ever
   try {
-    const auto [values, vectors] = at::linalg_eigh(symmetric);
-    if (!all_finite(values) || !all_finite(vectors)) return std::nullopt;
-    return SymmetricEigen{vectors.contiguous(), values.clamp_min(0)};
-  } catch (const c10::Error&) {  // LinAlgError: the iteration did not converge
-    return std::nullopt;
+    const auto [values, vectors] = at::linalg_eigh(at::where(usable, symmetric, 0.0));
+    const at::Tensor finite = at::isfinite(values).all().logical_and(at::isfinite(vectors).all());
+    return {vectors.contiguous(), values.clamp_min(0), usable.logical_and(finite)};
+  } catch (const c10::LinAlgError&) {  // the iteration did not converge
+    return {symmetric, symmetric.select(-1, 0), at::zeros_like(usable)};
   }
 }
 
@@ -72,49 +94,38 @@ bool all_finite(const at::Tensor& tensor) {
   return finite;
 }
 
-std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double damping) {
-  if (!all_finite(symmetric)) return std::nullopt;  // or solvers may loop for ever
-  if (auto inverse = cholesky_inverse(symmetric, damping)) return inverse;
-  const at::Tensor exact = symmetric.to(at::kDouble);
-  for (int raised = 0; raised <= kMoreDamping; ++raised, damping *= 10)
-    if (auto inverse = cholesky_inverse(exact, damping))
-      if (const at::Tensor rounded = inverse->to(symmetric.scalar_type()); all_finite(rounded))
-        return rounded;
-  return std::nullopt;
-}
-
-// Not at::cholesky_inverse(): it may look at its solver's status on the host.
-TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping) {
-  at::Tensor damped = symmetric.clone();
-  damped.diagonal(0, -2, -1).add_(damping.to(symmetric.scalar_type()).unsqueeze(-1));
-  const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
-                                                    /*check_errors=*/false);
-  const at::Tensor root = at::linalg_solve_triangular(
-      lower, at::eye(symmetric.size(-1), symmetric.options()), /*upper=*/false);
-  const at::Tensor matrices = at::matmul(root.mT(), root);
-  return {matrices, info.eq(0).logical_and(at::isfinite(matrices).flatten(1).all(1))};
-}
-
-TriedEigen try_symmetric_eigen(const at::Tensor& symmetric) {
-  const at::Tensor usable = at::isfinite(symmetric).all();  // or solvers may loop for ever
-  try {
-    const auto [values, vectors] = at::linalg_eigh(at::where(usable, symmetric, 0.0));
-    const at::Tensor finite = at::isfinite(values).all().logical_and(at::isfinite(vectors).all());
-    return {vectors.contiguous(), values.clamp_min(0), usable.logical_and(finite)};
-  } catch (const c10::LinAlgError&) {  // the iteration did not converge
-    return {symmetric, symmetric.select(-1, 0), at::zeros_like(usable)};
+/// By the largest magnitude of each, which NaN and infinity come through: one pass.
+at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors) {
+  if (!runs_on_host(tensors.front())) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return at::isfinite(at::stack(at::_foreach_norm(tensors, kInfinity)));
   }
+  const at::Tensor finite = at::empty({static_cast<std::int64_t>(tensors.size())}, at::kBool);
+  for (std::size_t k = 0; k < tensors.size(); ++k)
+    finite.mutable_data_ptr<bool>()[k] = all_finite(tensors[k]);
+  return finite;
 }
 
-std::optional<SymmetricEigen> symmetric_eigen(const at::Tensor& symmetric) {
-  if (!all_finite(symmetric)) return std::nullopt;
-  if (auto found = eigen(symmetric)) return found;
-  if (symmetric.scalar_type() == at::kDouble) return std::nullopt;
-  auto found = eigen(symmetric.to(at::kDouble));
-  if (found)
-    for (at::Tensor* tensor : {&found->vectors, &found->values})
-      *tensor = tensor->to(symmetric.scalar_type());
-  return found;
+// On a device not at::cholesky_inverse(): it may look at its solver's status on the host.
+Solved damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping) {
+  symmetric.diagonal(0, -2, -1).add_(damping.to(symmetric.scalar_type()).unsqueeze(-1));
+  if (runs_on_host(symmetric)) return inverses_on_host(symmetric);
+  const auto [lower, info] = at::linalg_cholesky_ex(symmetric, /*upper=*/false,
+                                                    /*check_errors=*/false);
+  const at::Tensor root = at::linalg_solve_triangular(lower, eye_like(symmetric), /*upper=*/false);
+  const at::Tensor matrices = at::matmul(root.mT(), root);
+  const at::Tensor largest = matrices.abs().amax({1, 2});
+  return {matrices, {}, info.eq(0).logical_and(at::isfinite(largest))};
+}
+
+Solved symmetric_eigen(const at::Tensor& symmetric) {
+  std::vector<at::Tensor> vectors, values, succeeded;
+  for (std::int64_t n = 0; n < symmetric.size(0); ++n) {
+    const Solved one = eigen(symmetric[n]);
+    vectors.push_back(one.matrices), values.push_back(one.values);
+    succeeded.push_back(one.succeeded);
+  }
+  return {at::stack(vectors), at::stack(values), at::stack(succeeded)};
 }
 
 }  // namespace linerate::torch_adapter

@@ -1,43 +1,30 @@
-// Inverses and eigendecompositions of one symmetric matrix that do not give up early. Private to
+// Inverses and eigendecompositions of symmetric matrices, in one try each. Private to
 // torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
+#include <vector>
 
 namespace linerate::torch_adapter {
 
 /// Whether no element is infinite or NaN.
 bool all_finite(const at::Tensor& tensor);
+/// The same of each tensor: bool [tensors], on their device.
+at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors);
 
-/// (symmetric + damping I)^-1, both triangles, in the given type: by Cholesky; if that fails, in
-/// f64, then with 10, 100 and 1000 times the damping. Absent if all of that failed. The argument
-/// stays as it is.
-std::optional<at::Tensor> damped_inverse(const at::Tensor& symmetric, double damping);
-
-/// Nothing is read: a device computes it later.
-struct TriedInverse {
-  at::Tensor matrices;   // [n, d, d], both triangles; of no use if it failed
-  at::Tensor succeeded;  // bool[n]: it is finite
+/// What a device computes is read by nobody.
+struct Solved {
+  at::Tensor matrices;     // [n, d, d], of no use if it failed
+  at::Tensor values = {};  // of eigenvectors: [n, d] >= 0 (a negative one is rounding)
+  at::Tensor succeeded;    // bool [n]: all of it is finite
 };
-/// (symmetric[i] + damping[i] I)^-1 of n matrices of one size together, by Cholesky in their own
-/// precision. damping: [n], of any floating type.
-TriedInverse try_damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping);
+/// (symmetric[i] + damping[i] I)^-1 of n matrices of one size, both triangles, by Cholesky in their
+/// own type. `symmetric` [n, d, d] is overwritten. damping: [n], of any floating type.
+Solved damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping);
 
-/// symmetric[i] = vectors[i] diag(values[i]) vectors[i]ᵀ of n matrices of one size together, in
-/// their own precision; the host waits for the solver's status, and for nothing else.
-struct TriedEigen {
-  at::Tensor vectors, values;  // [n, d, d], [n, d] >= 0; of no use if it failed
-  at::Tensor succeeded;        // bool, of no dimensions: all are finite
-};
-TriedEigen try_symmetric_eigen(const at::Tensor& symmetric);
-
-/// symmetric = vectors diag(values) vectorsᵀ, values >= 0 (a negative one is rounding).
-struct SymmetricEigen {
-  at::Tensor vectors, values;  // [d, d], [d]
-};
-/// If it fails, in f64. Absent if that fails too.
-std::optional<SymmetricEigen> symmetric_eigen(const at::Tensor& symmetric);
+/// symmetric[i] = vectors[i] diag(values[i]) vectors[i]ᵀ, one after the other, in their own type;
+/// the host waits for each solver's status, and for nothing else.
+Solved symmetric_eigen(const at::Tensor& symmetric);
 
 }  // namespace linerate::torch_adapter

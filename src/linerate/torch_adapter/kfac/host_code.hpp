@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/where.h>
 
 #include <atomic>
 
@@ -25,6 +26,13 @@ class CpuAsDevice {
 /// compute, which a device enqueues.
 inline bool runs_on_host(const at::Tensor& tensor) {
   return tensor.is_cpu() && !CpuAsDevice::is_alive();
+}
+
+/// One of two tensors. The CPU's answer is there, so that nothing is copied; a device computes it.
+/// chosen: bool, of one element or of a shape that expands to theirs.
+inline at::Tensor choice(const at::Tensor& chosen, const at::Tensor& one, const at::Tensor& other) {
+  if (chosen.numel() == 1 && runs_on_host(chosen)) return chosen.item<bool>() ? one : other;
+  return at::where(chosen, one, other);
 }
 
 }  // namespace linerate::torch_adapter

@@ -5,9 +5,9 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/counted_positions.hpp"
-#include "linerate/torch_adapter/kfac/curvature_step.hpp"
 #include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/kfac/registration.hpp"
 #include "linerate/torch_adapter/parameters.hpp"
 
@@ -16,8 +16,7 @@ namespace linerate::torch_adapter {
 struct KFAC::Impl {
   Impl(Registration registration, std::vector<at::Tensor> parameters, const KfacOptions& options)
       : report(std::move(registration.report)),
-        pre(registration.layers, options),
-        second_order(pre, std::move(parameters)) {}
+        pre(registration.layers, std::move(parameters), options) {}
 
   /// From the output with this gradient, if factors are due.
   template <typename Gradient>
@@ -30,7 +29,6 @@ struct KFAC::Impl {
 
   std::vector<RegisteredLayer> report;
   Preconditioner pre;
-  CurvatureStep second_order;
   std::function<KfacStep()> shared_step;
 };
 
@@ -46,7 +44,6 @@ KFAC::~KFAC() = default;
 
 const std::vector<RegisteredLayer>& KFAC::registration_report() const { return impl_->report; }
 Preconditioner& KfacInside::preconditioner(const KFAC& kfac) { return kfac.impl_->pre; }
-CurvatureStep& KfacInside::curvature_step(const KFAC& kfac) { return kfac.impl_->second_order; }
 void KfacInside::share(KFAC& kfac, std::function<KfacStep()> step) {
   kfac.impl_->shared_step = std::move(step);
 }
@@ -87,9 +84,7 @@ void KFAC::sample_fisher(const at::Tensor& output, LossKind loss, const at::Tens
   impl_->pass_back(output, [&] { return labelled_gradient(output, loss, labels); });
 }
 
-KfacStep KFAC::step() {
-  return impl_->shared_step ? impl_->shared_step() : impl_->second_order.take();
-}
+KfacStep KFAC::step() { return impl_->shared_step ? impl_->shared_step() : impl_->pre.take(); }
 
 struct KFAC::Pause::Impl {
   explicit Impl(Collector& collector) : pause(collector) {}

@@ -5,7 +5,6 @@
 
 namespace linerate::torch_adapter {
 
-class CurvatureStep;
 class KFAC;
 class Preconditioner;
 struct KfacStep;
@@ -13,7 +12,6 @@ struct KfacStep;
 struct KfacInside {
   /// Its layers' blocks, and what is done with them in a step.
   static Preconditioner& preconditioner(const KFAC& kfac);
-  static CurvatureStep& curvature_step(const KFAC& kfac);
   /// What step() does if a DataParallel shares it among ranks; empty: this rank is alone.
   static void share(KFAC& kfac, std::function<KfacStep()> step);
 };

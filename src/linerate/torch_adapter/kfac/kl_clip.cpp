@@ -1,19 +1,23 @@
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 #include <torch/optim/optimizer.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace linerate::torch_adapter {
 
-std::optional<double> kl_clip_factor(double q, double learning_rate, double kappa) {
-  if (!std::isfinite(q)) return std::nullopt;
-  const double divergence = learning_rate * learning_rate * std::abs(q);
-  if (kappa <= 0 || divergence == 0) return 1;
-  return std::min(1.0, std::sqrt(kappa / divergence));
+at::Tensor kl_clip_factor(const at::Tensor& q, double learning_rate, double kappa) {
+  const at::Tensor finite = at::isfinite(q).to(at::kDouble);
+  if (kappa <= 0) return finite;
+  const at::Tensor divergence = q.abs().mul(learning_rate * learning_rate);
+  // Of nothing, the root is infinite.
+  const at::Tensor nu = divergence.reciprocal().mul(kappa).sqrt().clamp_max(1);
+  return at::where(finite.gt(0), nu, finite);
 }
 
 double rate_of(const torch::optim::Optimizer& optimizer) {

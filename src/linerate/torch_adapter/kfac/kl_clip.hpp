@@ -1,8 +1,6 @@
 // How far a step may go. Private to torch_adapter.
 #pragma once
 
-#include <optional>
-
 #include "linerate/torch_adapter/kfac/collector.hpp"
 
 namespace torch::optim {
@@ -13,8 +11,9 @@ namespace linerate::torch_adapter {
 
 /// min(1, sqrt(kappa / (lr² |q|))), q = <direction, gradient> over all preconditioned layers: the
 /// step's KL divergence, about lr² nu² q / 2, stays below kappa / 2 (Ba et al. 2017). 1 for q = 0
-/// and for kappa = 0; absent if q is not finite: such a step is skipped.
-std::optional<double> kl_clip_factor(double q, double learning_rate, double kappa);
+/// and for kappa = 0; 0 if q is not finite: then no gradient counts. q and the result: f64, of no
+/// dimensions.
+at::Tensor kl_clip_factor(const at::Tensor& q, double learning_rate, double kappa);
 
 /// The largest of its parameter groups.
 double rate_of(const torch::optim::Optimizer& optimizer);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/conv_products.hpp"
 #include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/large_product.hpp"
@@ -166,36 +167,46 @@ void KroneckerBlock::add_output_columns(const at::Tensor& images, double weight)
   }
 }
 
-at::Tensor KroneckerBlock::gradient() const {
-  const at::Tensor& weight = layer().weight.grad();
-  if (!weight.defined()) return {};
-  const std::int64_t groups = shape().groups, g = shape().g;
-  const at::Tensor matrix =
-      to_dtype(layer().transposed ? weight.t() : weight).reshape({groups, g, inputs()});
-  if (!layer().bias.defined()) return matrix;
-  const at::Tensor& bias = layer().bias.grad();
-  const at::Tensor column = bias.defined() ? to_dtype(bias).reshape({groups, g, 1})
-                                           : at::zeros({groups, g, 1}, matrix.options());
-  return at::cat({matrix, column}, 2);
+at::Tensor KroneckerBlock::gradients(Alike blocks) const {
+  const std::int64_t groups = shape().groups, g = shape().g, d = inputs();
+  const bool has_bias = layer().bias.defined();
+  std::vector<at::Tensor> weights, biases;
+  for (const CurvatureBlock* const block : blocks) {
+    const LayerSpec& one = block->layer();
+    const at::Tensor& weight = one.weight.grad();
+    weights.push_back(to_dtype(one.transposed ? weight.t() : weight).reshape({groups, g, d}));
+    if (!has_bias) continue;
+    const at::Tensor& bias = one.bias.grad();
+    biases.push_back(bias.defined() ? to_dtype(bias).reshape({groups, g, 1})
+                                    : at::zeros({groups, g, 1}, weights.back().options()));
+  }
+  const at::Tensor matrix = weights.size() == 1 ? weights.front() : at::cat(weights);
+  return has_bias ? at::cat({matrix, biases.size() == 1 ? biases.front() : at::cat(biases)}, 2)
+                  : matrix;
 }
 
-at::Tensor KroneckerBlock::precondition(const at::Tensor& gradient,
-                                        const at::Tensor& damping) const {
-  const Inverse &a = inverse(FactorSide::a), &g = inverse(FactorSide::g);
+at::Tensor KroneckerBlock::diagonal_inverses(const at::Tensor&, const at::Tensor&) const {
+  throw InternalError("both factors are dense");
+}
+
+at::Tensor KroneckerBlock::precondition(const at::Tensor& gradients, const Inverse& a,
+                                        const Inverse& g, const at::Tensor& damping) const {
   if (options_.method == InverseMethod::cholesky) {
-    if (shape().groups > 1) return at::matmul(at::matmul(g.matrix, gradient), a.matrix);
+    if (gradients.size(0) > 1) return at::matmul(at::matmul(g.matrix, gradients), a.matrix);
     // Inverses are symmetric bit for bit.
-    return times_transpose(times_transpose(g.matrix[0], gradient[0].t()), a.matrix[0]).unsqueeze(0);
+    return times_transpose(times_transpose(g.matrix[0], gradients[0].t()), a.matrix[0])
+        .unsqueeze(0);
   }
-  at::Tensor rotated = at::matmul(at::matmul(g.matrix.mT(), gradient), a.matrix);
+  at::Tensor rotated = at::matmul(at::matmul(g.matrix.mT(), gradients), a.matrix);
   rotated.div_(g.values.unsqueeze(2) * a.values.unsqueeze(1) + damping);
   return at::matmul(at::matmul(g.matrix, rotated), a.matrix.mT());
 }
 
-void KroneckerBlock::write(const at::Tensor& direction, double nu) const {
+std::vector<std::pair<at::Tensor, at::Tensor>> KroneckerBlock::parts(
+    const at::Tensor& direction) const {
   const at::Tensor of_weight = direction.narrow(2, 0, inputs());
-  write_part(layer().weight, layer().transposed ? of_weight.transpose(1, 2) : of_weight, nu);
-  if (layer().bias.defined()) write_part(layer().bias, direction.select(2, inputs()), nu);
+  return {{layer().weight, layer().transposed ? of_weight.transpose(1, 2) : of_weight},
+          {layer().bias, layer().bias.defined() ? direction.select(2, inputs()) : at::Tensor()}};
 }
 
 }  // namespace linerate::torch_adapter

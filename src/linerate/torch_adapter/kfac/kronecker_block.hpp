@@ -19,9 +19,13 @@ class KroneckerBlock : public CurvatureBlock {
 
   void add_input(const LayerInput& input) override;
   void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
-  at::Tensor gradient() const override;
-  at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const override;
-  void write(const at::Tensor& direction, double nu) const override;
+  at::Tensor gradients(Alike blocks) const override;
+
+ protected:
+  at::Tensor diagonal_inverses(const at::Tensor& packed, const at::Tensor& damping) const override;
+  at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
+                          const at::Tensor& damping) const override;
+  std::vector<std::pair<at::Tensor, at::Tensor>> parts(const at::Tensor& direction) const override;
 
  private:
   bool is_conv() const { return layer().kind == LayerKind::conv; }

@@ -1,19 +1,25 @@
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 
-#include <ATen/Dispatch.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <cmath>
-#include <iterator>
+#include <algorithm>
 #include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/host_code.hpp"
 #include "linerate/torch_adapter/kfac/kl_clip.hpp"
 
@@ -22,43 +28,11 @@ namespace {
 
 constexpr std::array kSides{FactorSide::a, FactorSide::g};
 
-std::size_t side_index(FactorSide side) { return to_index(side); }
-
-void check_options(const KfacOptions& o) {
-  if (!o.loss_average)
-    throw UsageError(
-        "K-FAC: loss_average is not set; say what the loss divides its sum by: "
-        "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
-    throw UsageError(
-        "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
-        "its rate as a function of the step, or kl_clip = 0");
-  if (o.conv_subsampling < 1 ||
-      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
-    throw UsageError(
-        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
-                    o.conv_subsampling));
-  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
-  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
-    throw UsageError(
-        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
-                    *o.accumulate->constant()));
-}
-
 Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
-  check_options(o);
   Blocks blocks;
   for (const LayerSpec& layer : layers)
     blocks.push_back(make_block(layer, {o.method, o.shared_positions, o.conv_subsampling}));
   return blocks;
-}
-
-bool is_due(const ScheduledValue& interval, std::int64_t step) {
-  const auto steps = static_cast<std::int64_t>(interval.at(step));
-  if (steps < 1)
-    throw UsageError(fmt::format("K-FAC: an interval of {} steps in step {}: expected 1 or more",
-                                 interval.at(step), step));
-  return step % steps == 0;
 }
 
 std::string range_of(const at::Tensor& packed) {
@@ -67,66 +41,23 @@ std::string range_of(const at::Tensor& packed) {
                      packed.max().item<double>());
 }
 
+bool has_gradient(const CurvatureBlock& block) { return block.layer().weight.grad().defined(); }
+
 }  // namespace
 
-at::Tensor enqueued_inner_product(const at::Tensor& x, const at::Tensor& y) {
-  return x.to(at::kDouble).mul(y).sum();
-}
-
-double inner_product(const at::Tensor& x, const at::Tensor& y) {
-  if (!runs_on_host(x)) return enqueued_inner_product(x, y).item<double>();
-  const at::Tensor a = x.contiguous(), b = y.contiguous();
-  double sum = 0;
-  AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "inner_product", [&] {
-    const scalar_t* const p = a.const_data_ptr<scalar_t>();
-    const scalar_t* const q = b.const_data_ptr<scalar_t>();
-    // Four sums: one alone waits for each addition before the next.
-    std::array<double, 4> sums{};
-    const std::int64_t n = a.numel();
-    std::int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-      for (std::int64_t k = 0; k < 4; ++k)
-        sums[to_index(k)] += static_cast<double>(p[i + k]) * static_cast<double>(q[i + k]);
-    for (; i < n; ++i) sums[0] += static_cast<double>(p[i]) * static_cast<double>(q[i]);
-    sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  });
-  return sum;
-}
-
-Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers, KfacOptions options)
-    : said_(std::move(options)),
-      options_(with_defaults(said_)),
-      blocks_(make_blocks(layers, options_)),
-      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
-      optimizer_(options_.optimizer) {
+Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers,
+                               std::vector<at::Tensor> parameters, KfacOptions given)
+    : KfacSchedule(std::move(given)),
+      blocks_(make_blocks(layers, options())),
+      collector_(blocks_, {options().fisher, *options().loss_average, options().seed}),
+      parameters_(std::move(parameters)) {
   set_enqueues(false);
   begin_step();
 }
 
-void Preconditioner::adopt(const plan::Kfac& kfac) {
-  KfacOptions all = said_;  // intervals are those of the Plan's schedule
-  if (!all.damping) all.damping = kfac.damping;
-  if (!all.decay) all.decay = kfac.decay;
-  if (!all.kl_clip) all.kl_clip = kfac.clips ? kfac.kl : 0.0;
-  if (!all.accumulate && kfac.accumulate) all.accumulate = static_cast<double>(*kfac.accumulate);
-  all = with_defaults(std::move(all));
-  check_options(all);
-  options_ = std::move(all);
-}
-
-void Preconditioner::begin_step() {
-  if (factors_due())
-    collector_.begin(step_,
-                     [this, step = step_] { return options_.loss_scale.at(step) / accumulated(); });
-  else
-    collector_.end();
-}
-
-bool Preconditioner::factors_due() const {
-  return schedule_ ? schedule_(step_).factors : is_due(*options_.factor_interval, step_);
-}
-bool Preconditioner::inverses_due() const {
-  return schedule_ ? schedule_(step_).inverses : is_due(*options_.inverse_interval, step_);
+void Preconditioner::set_enqueues(bool yes) {
+  enqueues_ = yes || std::any_of(blocks_.begin(), blocks_.end(),
+                                 [](const auto& block) { return !block->layer().weight.is_cpu(); });
 }
 
 void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
@@ -134,177 +65,365 @@ void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
   begin_step();
 }
 
-void Preconditioner::set_enqueues(bool yes) { enqueues_ = yes || !is_on_cpu(); }
-
-void Preconditioner::warn_of_passes() {
-  const int passes = collector_.passes();
-  const double expected = accumulated();
-  if (passes == 0 || passes == expected || warned_passes_) return;
-  const bool scale_says_it =
-      std::abs(options_.loss_scale.constant().value_or(0) * passes - 1) < 1e-9;
-  const bool is_sum = options_.loss_average->over == LossAverage::Over::sum;
-  const bool is_drawn = options_.fisher != Fisher::empirical;  // a draw has no scale
-  if (!options_.accumulate && (scale_says_it || is_sum || is_drawn)) return;
-  warned_passes_ = true;
-  log::warning(fmt::format(
-      "K-FAC: step {}: found {} backward passes, expected {}: {} (said once)", step_, passes,
-      options_.accumulate ? fmt::format("accumulate={}", expected)
-                          : "1, as accumulate= is not said",
-      options_.accumulate
-          ? fmt::format("factors are right if each loss is divided by {}", expected)
-          : fmt::format(
-                "if each loss is divided by {0}, say accumulate={0}, as an option or in the "
-                "strategy's kfac(...); the factors of losses that are added up undivided "
-                "are those of their mean",
-                passes)));
+void Preconditioner::begin_step() {
+  if (factors_due())
+    collector_.begin(
+        step_, [this, step = step_] { return options().loss_scale.at(step) / accumulated(); });
+  else
+    collector_.end();
 }
 
-void Preconditioner::fold_sums(std::size_t i, const std::array<at::Tensor, 2>& packed) {
-  if (enqueues_) return enqueue_fold(i, packed);
-  const CurvatureBlock& block = *blocks_[i];
-  std::array<double, 2> divisors{};
-  for (const FactorSide side : kSides) {
-    const std::int64_t elements = block.packed_elements(side);
-    if (elements == 0) continue;
-    const at::Tensor counts = packed[side_index(side)].narrow(0, elements, doc::kFactorCounts);
-    if (counts[0].item<double>() <= 0) return;
-    divisors[side_index(side)] = counts[1].item<double>();
-  }
-  for (const FactorSide side : kSides)
-    if (const std::int64_t elements = block.packed_elements(side); elements > 0)
-      fold(i, side,
-           packed[side_index(side)].narrow(0, 0, elements).div(divisors[side_index(side)]));
+CurvatureBlock::Factor Preconditioner::factor(std::int32_t f) const {
+  return {blocks_[to_index(doc::block_of_factor(f))].get(), doc::side_of_factor(f)};
 }
 
-void Preconditioner::fold_batch(std::size_t i) {
-  const CurvatureBlock& block = *blocks_[i];
-  std::array<at::Tensor, 2> packed;
-  for (const FactorSide side : kSides) {
-    if (block.packed_elements(side) == 0) continue;
-    if (!block.has_batch(side)) return;
-    packed[side_index(side)] = block.packed_batch(side);
-  }
-  fold_sums(i, packed);
+std::vector<CurvatureBlock::Packed> Preconditioner::packed(
+    std::span<const std::int32_t> factors, std::span<const at::Tensor> values) const {
+  std::vector<CurvatureBlock::Packed> all;
+  for (std::size_t k = 0; k < factors.size(); ++k) all.push_back({factor(factors[k]), values[k]});
+  return all;
 }
 
-void Preconditioner::fold(std::size_t i, FactorSide side, const at::Tensor& packed) {
-  CurvatureBlock& block = *blocks_[i];
-  remember(i, side);
-  if (!all_finite(packed)) {
-    ++block.dropped(side);
-    note_failure(i, side, kDropped);
-    return require_below_limit(i, side, block.dropped(side));
-  }
-  block.dropped(side) = 0;
-  block.update_average(side, packed, options_.decay->at(step_), options_.exact_resume);
+at::Tensor Preconditioner::damping_there() const {
+  return at::full({}, damping(), blocks_.front()->layer().weight.options().dtype(at::kDouble));
 }
 
-bool Preconditioner::update_inverse(std::size_t i, FactorSide side) {
-  CurvatureBlock& block = *blocks_[i];
-  if (block.packed_elements(side) == 0) return false;
-  for (const FactorSide other : kSides)
-    if (block.packed_elements(other) > 0 && !block.average(other).defined()) return false;
-  remember(i, side);
-  const bool succeeded = block.compute_inverse(side, damping());
-  note_inverse(i, side, succeeded);
-  if (!succeeded) require_below_limit(i, side, block.failures(side));
-  return succeeded;
+std::vector<std::int32_t> Preconditioner::all_blocks() const {
+  std::vector<std::int32_t> all(blocks_.size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
-void Preconditioner::take_inverse(std::size_t i, FactorSide side, const at::Tensor& packed) {
-  remember(i, side);
-  if (packed.defined()) blocks_[i]->set_packed_inverse(side, packed, damping());
-  note_inverse(i, side, packed.defined());
-}
+// ---- a step, from its beginning to its end ----
 
-void Preconditioner::note_inverse(std::size_t i, FactorSide side, bool succeeded) {
-  CurvatureBlock& block = *blocks_[i];
-  block.failures(side) = succeeded ? 0 : block.failures(side) + 1;
-  if (!succeeded) note_failure(i, side, kNotInverted);
-}
-
-std::string Preconditioner::failure_in_words(std::size_t i, FactorSide side,
-                                             const char* what) const {
-  const CurvatureBlock& block = *blocks_[i];
-  return fmt::format("layer \"{}\", factor {} ({} x {}): {}", block.layer().name,
-                     side == FactorSide::a ? "A" : "G", block.dim(side), block.dim(side), what);
-}
-
-void Preconditioner::note_failure(std::size_t i, FactorSide side, const char* what) {
-  failures_.emplace(Factor{i, side}, failure_in_words(i, side, what));
-}
-
-void Preconditioner::take_failures(KfacStep& report) {
-  for (const auto& [factor, what] : std::exchange(failures_, {})) report.failures.push_back(what);
-}
-
-void Preconditioner::require_below_limit(std::size_t i, FactorSide side, int in_a_row) const {
-  if (in_a_row >= options_.max_failures)
-    throw_failed_too_often(i, side, std::prev(failures_.upper_bound({i, side}))->second,
-                           {in_a_row, damping()});
-}
-
-void Preconditioner::throw_failed_too_often(std::size_t i, FactorSide side, const std::string& what,
-                                            const InARow& row) const {
-  throw InputError(fmt::format(
-      "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use more "
-      "damping, a lower learning rate, or skip the layer",
-      step_, what, row.failures, range_of(blocks_[i]->average(side)), row.damping));
-}
-
-bool Preconditioner::can_precondition(std::size_t i) const {
-  return blocks_[i]->has_inverse() && blocks_[i]->layer().weight.grad().defined();
-}
-
-Preconditioner::Direction Preconditioner::direction(std::size_t i, double damping) const {
+KfacStep Preconditioner::take() {
   const c10::NoGradGuard no_grad;
-  const at::Tensor gradient = blocks_[i]->gradient();
-  Direction found{blocks_[i]->precondition(gradient, damping), 0};
-  found.product = inner_product(found.direction, gradient);
+  KfacStep done;
+  try {
+    check();
+    begin();
+    if (factors_due() && !blocks_.empty())
+      fold_batches(0, static_cast<std::int32_t>(blocks_.size()) - 1);
+    std::vector<std::int32_t> dense;
+    for (std::int32_t f = 0; f < 2 * std::ssize(blocks_); ++f)
+      if (const auto& [block, side] = factor(f); block->is_dense(side)) dense.push_back(f);
+    if (inverses_due()) invert(dense);
+    invert_diagonals(all_blocks());
+    precondition(all_blocks());
+    keep();
+    done = write();
+  } catch (...) {
+    end_skipped();
+    throw;
+  }
+  if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
+  return done;
+}
+
+void Preconditioner::check() {
+  if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
+  if (!factors_due()) return;
+  collector_.check();
+  warn_of_passes(collector_.passes());
+}
+
+void Preconditioner::begin() {
+  undo();
+  findings_.forget_notes();
+  round_ = {};
+  phase_ = Phase::open;
+}
+
+void Preconditioner::fold_batches(std::int32_t first_block, std::int32_t last_block) {
+  std::vector<std::int32_t> factors;
+  std::vector<at::Tensor> sums;
+  for (std::int32_t b = first_block; b <= last_block; ++b) {
+    const CurvatureBlock& block = *blocks_[to_index(b)];
+    const auto is_there = [&](FactorSide side) {
+      return block.packed_elements(side) == 0 || block.has_batch(side);
+    };
+    if (!std::all_of(kSides.begin(), kSides.end(), is_there)) continue;
+    for (const FactorSide side : kSides) {
+      const std::int64_t elements = block.packed_elements(side);
+      if (elements == 0) continue;
+      factors.push_back(doc::factor_index(b, side));
+      sums.push_back(at::empty({elements + doc::kFactorCounts},
+                               block.layer().weight.options().dtype(block.dtype())));
+    }
+  }
+  if (factors.empty()) return;
+  CurvatureBlock::pack_batches(packed(factors, sums));
+  fold(factors, sums);
+}
+
+void Preconditioner::fold(const std::vector<std::int32_t>& factors,
+                          std::span<const at::Tensor> sums) {
+  remember();
+  const at::Tensor dropped = CurvatureBlock::update_averages(
+      packed(factors, sums), options().decay->at(step_), options().exact_resume);
+  findings_.note(LateFindings::What::dropped, factors, dropped);
+}
+
+CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>& factors,
+                                                const CurvatureBlock::Timed& timed) {
+  if (factors.empty()) return {};
+  remember();
+  std::vector<CurvatureBlock::Factor> all;
+  for (const std::int32_t f : factors) all.push_back(factor(f));
+  CurvatureBlock::Inverted found = CurvatureBlock::invert(all, damping_there(), timed);
+  findings_.note(LateFindings::What::not_inverted, factors, found.failed);
   return found;
 }
 
-double Preconditioner::plain_product(std::size_t i) const {
-  const at::Tensor gradient = blocks_[i]->gradient();
-  return gradient.defined() && !all_finite(gradient) ? std::numeric_limits<double>::quiet_NaN() : 0;
+void Preconditioner::invert_diagonals(std::span<const std::int32_t> blocks) {
+  if (!inverses_due()) return;
+  std::vector<std::int32_t> factors;
+  for (const std::int32_t b : blocks)
+    for (const FactorSide side : kSides) {
+      const CurvatureBlock& block = *blocks_[to_index(b)];
+      if (block.packed_elements(side) > 0 && !block.is_dense(side))
+        factors.push_back(doc::factor_index(b, side));
+    }
+  invert(factors);
 }
 
-std::optional<double> Preconditioner::clip(double q) const {
-  const double kappa = options_.kl_clip->at(step_);
-  if (kappa <= 0) return kl_clip_factor(q, 0, 0);
-  const double scale = options_.gradient_scale.at(step_);
-  return kl_clip_factor(q / (scale * scale), rate(), kappa);
+void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
+                                   std::span<const at::Tensor> inverses, const at::Tensor& there,
+                                   bool is_own) {
+  remember();
+  const at::Tensor missing =
+      CurvatureBlock::take_inverses(packed(factors, inverses), there, damping_there());
+  if (!is_own) findings_.note(LateFindings::What::not_inverted, factors, missing);
 }
 
-double Preconditioner::rate() const {
-  return options_.learning_rate ? options_.learning_rate(step_) : rate_of(*optimizer_);
+/// Those that have gradients: on a device, those of one shape together.
+std::vector<std::vector<std::int32_t>> Preconditioner::alike(
+    std::span<const std::int32_t> blocks) const {
+  using Kind = std::tuple<CurvatureBlock::Shape, bool, at::ScalarType, std::int32_t>;
+  std::map<Kind, std::size_t> known;
+  std::vector<std::vector<std::int32_t>> sets;
+  for (const std::int32_t b : blocks) {
+    const CurvatureBlock& block = *blocks_[to_index(b)];
+    if (!has_gradient(block)) continue;
+    const bool alone = runs_on_host(block.layer().weight);
+    const Kind kind{block.shape(), block.layer().bias.defined(), block.dtype(), alone ? b : -1};
+    const auto [place, is_new] = known.try_emplace(kind, sets.size());
+    if (is_new) sets.emplace_back();
+    sets[place->second].push_back(b);
+  }
+  return sets;
 }
 
-void Preconditioner::bound_update() {
-  if (!(optimizer_ || options_.learning_rate)) return;
-  const double now = rate(), before = std::exchange(last_rate_, now);
-  if (options_.kl_clip->at(step_) <= 0) return;
-  if (optimizer_) return bound_momentum(*optimizer_, blocks_, before, now);
-  if (!(before > 0 && now > before) || std::exchange(warned_unbound_, true)) return;
-  log::warning(fmt::format(
-      "K-FAC: step {}: the learning rate has risen from {:g} to {:g}: the clip does not "
-      "hold for what momentum makes of earlier directions, unless K-FAC knows the optimizer",
-      step_, before, now));
+void Preconditioner::precondition(std::span<const std::int32_t> blocks) {
+  const at::Tensor damping = damping_there();
+  for (const std::vector<std::int32_t>& set : alike(blocks)) {
+    Directed& one = round_.directed.emplace_back();
+    for (const std::int32_t b : set) one.blocks.push_back(blocks_[to_index(b)].get());
+    one.members = set;
+    one.found = CurvatureBlock::directions(one.blocks, damping);
+  }
 }
 
-void Preconditioner::end_step(KfacStep& report) {
-  bound_update();
-  take_failures(report);
+CurvatureBlock::Directions Preconditioner::direction(std::int32_t b) const {
+  CurvatureBlock* const block = blocks_[to_index(b)].get();
+  if (!has_gradient(*block)) return {};
+  return CurvatureBlock::directions({&block, 1}, damping_there());
+}
+
+void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
+                                     const std::vector<at::Tensor>& values,
+                                     const at::Tensor& exist) {
+  std::map<std::int32_t, std::size_t> place;
+  for (std::size_t k = 0; k < blocks.size(); ++k) place[blocks[k]] = k;
+  const std::vector<at::Tensor> each = exist.unbind();
+  for (const std::vector<std::int32_t>& set : alike(blocks)) {
+    Directed& one = round_.directed.emplace_back();
+    std::vector<at::Tensor> theirs, there;
+    for (const std::int32_t b : set) {
+      one.blocks.push_back(blocks_[to_index(b)].get());
+      theirs.push_back(values[place[b]]), there.push_back(each[place[b]]);
+    }
+    one.members = set;
+    one.found = CurvatureBlock::taken_directions(one.blocks, theirs, at::stack(there));
+  }
+}
+
+void Preconditioner::clip() {
+  // In the layers' order, whichever order a Plan has: the order decides how sums round.
+  std::sort(round_.directed.begin(), round_.directed.end(),
+            [](const Directed& x, const Directed& y) { return x.members < y.members; });
+  std::vector<at::Tensor> products;
+  for (const Directed& one : round_.directed) products.push_back(one.found.products);
+  round_.q = products.empty() ? damping_there().mul(0) : at::cat(products).sum();
+  const double scale = options().gradient_scale.at(step_), kappa = options().kl_clip->at(step_);
+  round_.nu = kl_clip_factor(round_.q, kappa > 0 ? rate() / scale : 0, kappa);
+  phase_ = Phase::found;
+}
+
+void Preconditioner::zero_if(const at::Tensor& infinite) {
+  if (phase_ == Phase::found) round_.nu = round_.nu.masked_fill(infinite, 0);
+}
+
+void Preconditioner::keep() {
+  if (phase_ == Phase::open) clip();  // no task does
+  if (enqueues_ || round_.nu.item<double>() != 0) return before_.clear();
+  undo();
+  phase_ = Phase::skipped;
+}
+
+void Preconditioner::drop() {
+  undo();
+  findings_.forget_notes();
+  // Where values are not read, directions were made before the ranks agreed.
+  if (phase_ == Phase::found) phase_ = Phase::open;
+}
+
+KfacStep Preconditioner::write() {
+  const c10::NoGradGuard no_grad;
+  if (phase_ == Phase::skipped) {
+    // LibTorch's optimizers leave a parameter without .grad, and its momentum, as it is.
+    for (const at::Tensor& p : parameters_) p.mutable_grad().reset();
+    return end_skipped();
+  }
+  if (phase_ != Phase::found)
+    throw UsageError("K-FAC: step() without an exchange: call finish() between backward() and it");
+  write_directions();
+  KfacStep done = report();
+  for (const Directed& one : round_.directed)
+    findings_.note(LateFindings::What::plain, one.members, one.found.exist.logical_not());
+  findings_.send(step_, round_.q, round_.nu);
+  hear(done);
+  end_step();
+  return done;
+}
+
+/// If nu is 0 no gradient counts, wherever it belongs to.
+void Preconditioner::write_directions() {
+  const at::Tensor moves = round_.nu.ne(0);
+  std::set<const void*> written;
+  for (Directed& one : round_.directed) {
+    auto& [gradients, directions, exist, products] = one.found;
+    const std::int64_t n = std::ssize(one.blocks);
+    const auto rows = [n](const at::Tensor& all) { return all.reshape({n, -1}); };
+    at::Tensor chosen =
+        choice(exist.unsqueeze(1), rows(directions.mul_(round_.nu)), rows(gradients));
+    if (enqueues_) chosen = at::where(moves, chosen, 0.0);
+    CurvatureBlock::write(one.blocks, chosen.view(gradients.sizes()));
+    for (const CurvatureBlock* const block : one.blocks)
+      for (const at::Tensor& p : {block->layer().weight, block->layer().bias})
+        if (p.defined()) written.insert(p.unsafeGetTensorImpl());
+  }
+  if (!enqueues_) return;
+  const at::Tensor none = moves.logical_not();
+  for (const at::Tensor& p : parameters_)
+    if (p.grad().defined() && !written.contains(p.unsafeGetTensorImpl()))
+      p.mutable_grad().masked_fill_(none, 0);
+}
+
+// ---- gradients that arrive under the next forward pass ----
+
+void Preconditioner::await_gradients() {
+  invert_diagonals(all_blocks());
+  before_.clear();
+  phase_ = Phase::arriving;
+}
+
+void Preconditioner::take_all() {
+  if (phase_ != Phase::arriving) return;
+  phase_ = Phase::open;
+  precondition(all_blocks());
   keep();
+}
+
+void Preconditioner::end_arriving() {
+  KfacStep unheard = report();
+  findings_.send(step_, damping_there(), damping_there());  // no q, no nu
+  hear(unheard);
+  end_step();
+}
+
+at::Tensor Preconditioner::update_late(std::int32_t b, const at::Tensor& damping) const {
+  const c10::NoGradGuard no_grad;
+  CurvatureBlock* const block = blocks_[to_index(b)].get();
+  const CurvatureBlock::Alike alone(&block, 1);
+  if (!has_gradient(*block)) return at::full({}, true, at::kBool);
+  const CurvatureBlock::Directions found = CurvatureBlock::directions(alone, damping);
+  const at::Tensor finite = at::isfinite(found.products);
+  const at::Tensor kept = choice(found.exist.view({-1, 1, 1}), found.directions, found.gradients);
+  CurvatureBlock::write(alone, at::where(finite.view({-1, 1, 1}), kept, 0.0));
+  return finite[0];
+}
+
+// ---- reports ----
+
+KfacStep Preconditioner::report() const {
+  return {.step = step_,
+          .factors = factors_due(),
+          .inverses = inverses_due(),
+          .q = std::numeric_limits<double>::quiet_NaN(),
+          .nu = std::numeric_limits<double>::quiet_NaN(),
+          .damping = damping()};
+}
+
+std::string Preconditioner::in_words(const LateFindings::Finding& found) const {
+  const auto& [block, side] = factor(found.member);
+  return fmt::format("layer \"{}\", factor {} ({} x {}): {}", block->layer().name,
+                     side == FactorSide::a ? "A" : "G", block->dim(side), block->dim(side),
+                     found.what == LateFindings::What::dropped
+                         ? "a batch's factor is not finite and was dropped"
+                         : "its inverse failed and the old one is kept");
+}
+
+/// Takes what has come of this step and those before. The first failure too many is kept.
+void Preconditioner::hear(KfacStep& report) {
+  std::multimap<std::int32_t, std::string> failures;  // in the order of the factors
+  while (const std::optional<LateFindings::Step> heard = findings_.take()) {
+    const bool is_own = heard->step == report.step;
+    if (is_own) report.q = heard->q, report.nu = heard->nu;
+    for (const LateFindings::Finding& one : heard->findings) {
+      if (one.what == LateFindings::What::plain) {
+        if (is_own) report.plain.push_back(blocks_[to_index(one.member)]->layer().name);
+        continue;
+      }
+      failures.emplace(one.member, in_words(one));
+      if (one.in_a_row < options().max_failures || failure_) continue;
+      const auto& [block, side] = factor(one.member);
+      failure_ = std::make_exception_ptr(InputError(fmt::format(
+          "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use "
+          "more damping, a lower learning rate, or skip the layer",
+          heard->step, in_words(one), one.in_a_row, range_of(block->average(side)),
+          options().damping->at(heard->step))));
+    }
+  }
+  for (auto& [factor, what] : failures) report.failures.push_back(std::move(what));
+}
+
+// ---- the end of a step ----
+
+void Preconditioner::end_step() {
+  bound_update(blocks_);
+  phase_ = Phase::open;
+  round_ = {};
+  before_.clear();
   ++step_;
   discard_batch();
 }
 
-void Preconditioner::skip_step(KfacStep& report) {
-  report.skipped = true;
-  take_failures(report);
-  undo_but_count();
+/// The gradients were not finite: averages and inverses are those of the step before, and the next
+/// batch takes this one's place. What failed is counted.
+KfacStep Preconditioner::end_skipped() {
+  KfacStep done = report();
+  done.skipped = true;
+  if (round_.q.defined()) {
+    findings_.send(step_, round_.q, round_.nu);
+    hear(done);
+  }
+  findings_.forget_notes();
+  undo();
+  phase_ = Phase::open;
+  round_ = {};
   discard_batch();
+  return done;
 }
 
 void Preconditioner::discard_batch() {
@@ -312,27 +431,17 @@ void Preconditioner::discard_batch() {
   begin_step();
 }
 
-void Preconditioner::remember(std::size_t i, FactorSide side) {
-  before_.try_emplace({i, side}, blocks_[i]->curvature(side));
+void Preconditioner::remember() {
+  if (!before_.empty()) return;
+  for (const auto& block : blocks_) before_.push_back(block->known());
 }
 
 void Preconditioner::undo() {
-  for (auto& [side, before] : before_)
-    blocks_[side.first]->set_curvature(side.second, std::move(before));
+  for (std::size_t b = 0; b < before_.size(); ++b) blocks_[b]->set_known(before_[b]);
   before_.clear();
-  failures_.clear();
-  findings_.forget_notes();
 }
 
-void Preconditioner::undo_but_count() {
-  for (auto& [side, before] : before_) {
-    const CurvatureBlock::Curvature& now = blocks_[side.first]->curvature(side.second);
-    before.failures = now.failures, before.dropped = now.dropped;
-  }
-  const auto said = failures_;
-  undo();
-  failures_ = said;
-}
+// ---- state ----
 
 KfacState Preconditioner::save() const {
   KfacState state;
@@ -372,7 +481,7 @@ void Preconditioner::load_blocks(const KfacState& state, const HoldsOfBlock& hol
     blocks_[i]->load(FactorSide::g, layer.g);
     blocks_[i]->restore_inverses();
   }
-  keep();
+  before_.clear();
 }
 
 KfacMemory Preconditioner::memory() const {

@@ -165,8 +165,7 @@ replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
     if (block->dtype() == at::kDouble) where = where.dtype(at::kDouble);
     where = where.device(block->layer().weight.device());
   }
-  known.cost = probe_second_order(communicator, shapes, where, preconditioner.options().method,
-                                  preconditioner.enqueues());
+  known.cost = probe_second_order(communicator, shapes, where, preconditioner.options().method);
   return known;
 }
 

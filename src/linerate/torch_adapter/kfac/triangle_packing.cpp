@@ -2,7 +2,9 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
@@ -10,6 +12,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/host_code.hpp"
@@ -50,8 +54,9 @@ void unpack(const T* from, std::int64_t d, T* full) {
   mirror(full, d);
 }
 
+/// i32: places in triangles and squares of up to 32,767 rows.
 at::Tensor counting(std::int64_t d, const at::Tensor& like) {
-  return at::arange(d, like.options().dtype(at::kLong));
+  return at::arange(d, like.options().dtype(at::kInt));
 }
 
 /// Where (i, j) lies in a triangle of dimension d is at j more than this, of i <= j; it grows with
@@ -60,46 +65,80 @@ at::Tensor begin_of_rows(const at::Tensor& i, std::int64_t d) {
   return (i * (2 * d - 1 - i)).div(2, "floor");
 }
 
+std::int64_t matrices_in(const at::Tensor& packed, std::int64_t d) {
+  const std::int64_t matrices = packed.numel() / triangle_elements(d);
+  LINERATE_CHECK(packed.numel() == matrices * triangle_elements(d) && packed.is_contiguous(),
+                 fmt::format("{} elements for triangles of {}", packed.numel(), d));
+  return matrices;
+}
+
+/// [matrices, triangle_elements(d)]; of one argument a view.
+at::Tensor joined(std::span<const at::Tensor> packed, std::int64_t d) {
+  if (packed.size() == 1) return packed.front().view({matrices_in(packed.front(), d), -1});
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& one : packed) parts.push_back(one.view({matrices_in(one, d), -1}));
+  return at::cat(parts);
+}
+
 // Of any device, by the places of elements: made anew each time, for kept ones would take more
 // memory than the factors.
 
-void enqueue_pack(const at::Tensor& full, const at::Tensor& packed) {
-  const std::int64_t groups = full.size(0), d = full.size(1);
-  const at::Tensor ij = at::triu_indices(d, d, 0, full.options().dtype(at::kLong));
-  packed.view({groups, -1}).copy_(full.flatten(1).index_select(1, ij[0] * d + ij[1]));
+/// Of one size.
+void enqueue_pack(const std::vector<at::Tensor>& full, const std::vector<at::Tensor>& packed) {
+  const std::int64_t d = full.front().size(1);
+  const at::Tensor ij = at::triu_indices(d, d, 0, full.front().options().dtype(at::kInt));
+  const at::Tensor all = full.size() == 1 ? full.front() : at::cat(full);
+  const at::Tensor triangles = all.flatten(1).index_select(1, ij[0] * d + ij[1]);
+  std::vector<at::Tensor> parts;
+  std::int64_t begin = 0;
+  for (const at::Tensor& one : full) {
+    parts.push_back(triangles.narrow(0, begin, one.size(0)).flatten());
+    begin += one.size(0);
+  }
+  at::_foreach_copy_(packed, parts);
 }
 
-at::Tensor enqueue_unpack(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
-  const at::Tensor i = counting(d, packed), begin = begin_of_rows(i, d);
+at::Tensor enqueue_unpack(const at::Tensor& triangles, std::int64_t d) {
+  const at::Tensor i = counting(d, triangles), begin = begin_of_rows(i, d);
   const at::Tensor places =
       at::minimum(begin.unsqueeze(1), begin).add_(at::maximum(i.unsqueeze(1), i));
-  return packed.view({groups, -1}).index_select(1, places.flatten()).view({groups, d, d});
+  return triangles.index_select(1, places.flatten()).view({-1, d, d});
 }
 
-at::Tensor enqueue_traces(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
-  const at::Tensor i = counting(d, packed);
-  return packed.view({groups, -1})
-      .index_select(1, begin_of_rows(i, d) + i)
-      .sum(1, false, at::kDouble);
+at::Tensor enqueue_traces(const at::Tensor& triangles, std::int64_t d) {
+  const at::Tensor i = counting(d, triangles);
+  return triangles.index_select(1, begin_of_rows(i, d) + i).sum(1, false, at::kDouble);
 }
 
-void check_packed(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
-  LINERATE_CHECK(packed.numel() == groups * triangle_elements(d) && packed.is_contiguous(),
-                 fmt::format("{} elements for {} triangles of {}", packed.numel(), groups, d));
+void pack_one(const at::Tensor& full, const at::Tensor& packed) {
+  const std::int64_t d = full.size(1);
+  AT_DISPATCH_FLOATING_TYPES(full.scalar_type(), "pack_triangles", [&] {
+    for (std::int64_t q = 0; q < full.size(0); ++q)
+      pack(full.const_data_ptr<scalar_t>() + q * full.stride(0), full.stride(1), full.stride(2), d,
+           packed.mutable_data_ptr<scalar_t>() + q * triangle_elements(d));
+  });
 }
 
 }  // namespace
 
+void pack_triangles(std::span<const at::Tensor> full, std::span<const at::Tensor> packed) {
+  std::map<std::int64_t, std::pair<std::vector<at::Tensor>, std::vector<at::Tensor>>> there;
+  for (std::size_t k = 0; k < full.size(); ++k) {
+    const std::int64_t d = full[k].size(1);
+    LINERATE_CHECK(matrices_in(packed[k], d) == full[k].size(0), "as many on both sides");
+    LINERATE_CHECK(packed[k].scalar_type() == full[k].scalar_type(), "one type on both sides");
+    if (runs_on_host(full[k])) {
+      pack_one(full[k], packed[k]);
+    } else {
+      there[d].first.push_back(full[k]);
+      there[d].second.push_back(packed[k]);
+    }
+  }
+  for (const auto& [d, some] : there) enqueue_pack(some.first, some.second);
+}
+
 void pack_triangles(const at::Tensor& full, const at::Tensor& packed) {
-  const std::int64_t groups = full.size(0), d = full.size(1);
-  check_packed(packed, groups, d);
-  LINERATE_CHECK(packed.scalar_type() == full.scalar_type(), "one type on both sides");
-  if (!runs_on_host(full)) return enqueue_pack(full, packed);
-  AT_DISPATCH_FLOATING_TYPES(full.scalar_type(), "pack_triangles", [&] {
-    for (std::int64_t q = 0; q < groups; ++q)
-      pack(full.const_data_ptr<scalar_t>() + q * full.stride(0), full.stride(1), full.stride(2), d,
-           packed.mutable_data_ptr<scalar_t>() + q * triangle_elements(d));
-  });
+  pack_triangles(std::span(&full, 1), std::span(&packed, 1));
 }
 
 at::Tensor pack_triangles(const at::Tensor& full) {
@@ -108,25 +147,31 @@ at::Tensor pack_triangles(const at::Tensor& full) {
   return packed;
 }
 
-at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
-  check_packed(packed, groups, d);
-  if (!runs_on_host(packed)) return enqueue_unpack(packed, groups, d);
-  at::Tensor full = at::empty({groups, d, d}, packed.options());
-  AT_DISPATCH_FLOATING_TYPES(packed.scalar_type(), "unpack_triangles", [&] {
-    for (std::int64_t q = 0; q < groups; ++q)
-      unpack(packed.const_data_ptr<scalar_t>() + q * triangle_elements(d), d,
+at::Tensor unpack_triangles(std::span<const at::Tensor> packed, std::int64_t d) {
+  const at::Tensor triangles = joined(packed, d);
+  if (!runs_on_host(triangles)) return enqueue_unpack(triangles, d);
+  at::Tensor full = at::empty({triangles.size(0), d, d}, triangles.options());
+  AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "unpack_triangles", [&] {
+    for (std::int64_t q = 0; q < triangles.size(0); ++q)
+      unpack(triangles.const_data_ptr<scalar_t>() + q * triangle_elements(d), d,
              full.mutable_data_ptr<scalar_t>() + q * d * d);
   });
   return full;
 }
 
-at::Tensor packed_traces(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
-  check_packed(packed, groups, d);
-  if (!runs_on_host(packed)) return enqueue_traces(packed, groups, d);
-  at::Tensor traces = at::empty({groups}, packed.options().dtype(at::kDouble));
-  AT_DISPATCH_FLOATING_TYPES(packed.scalar_type(), "packed_traces", [&] {
-    const scalar_t* at_diagonal = packed.const_data_ptr<scalar_t>();
-    for (std::int64_t q = 0; q < groups; ++q) {
+at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::int64_t d) {
+  LINERATE_CHECK(packed.numel() == groups * triangle_elements(d),
+                 fmt::format("{} elements for {} triangles of {}", packed.numel(), groups, d));
+  return unpack_triangles(std::span(&packed, 1), d);
+}
+
+at::Tensor packed_traces(std::span<const at::Tensor> packed, std::int64_t d) {
+  const at::Tensor triangles = joined(packed, d);
+  if (!runs_on_host(triangles)) return enqueue_traces(triangles, d);
+  at::Tensor traces = at::empty({triangles.size(0)}, triangles.options().dtype(at::kDouble));
+  AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "packed_traces", [&] {
+    const scalar_t* at_diagonal = triangles.const_data_ptr<scalar_t>();
+    for (std::int64_t q = 0; q < triangles.size(0); ++q) {
       double sum = 0;
       for (std::int64_t left = d; left > 0; at_diagonal += left--) sum += *at_diagonal;
       traces.mutable_data_ptr<double>()[q] = sum;

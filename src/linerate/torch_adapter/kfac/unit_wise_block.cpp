@@ -2,8 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/batch_norm.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/isfinite.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
@@ -35,11 +33,12 @@ at::Tensor normalized(const at::Tensor& x, const LayerInput& input) {
                         input.epsilon, false);
 }
 
-/// (F + damping I)^-1, entry by entry; its determinant is at least damping².
-at::Tensor inverse_of(const at::Tensor& f, const at::Tensor& damping) {
-  const at::Tensor first = f[0] + damping, second = f[2] + damping;
-  const at::Tensor determinant = first * second - f[1] * f[1];
-  return at::stack({second / determinant, -f[1] / determinant, first / determinant});
+/// (F + damping I)^-1, entry by entry, [n, 3, units]; its determinant is at least damping².
+at::Tensor inverses_of(const at::Tensor& f, const at::Tensor& damping) {
+  const at::Tensor first = f.select(1, 0) + damping, second = f.select(1, 2) + damping;
+  const at::Tensor between = f.select(1, 1);
+  const at::Tensor scaled = (first * second - between * between).reciprocal();
+  return at::stack({second * scaled, -between * scaled, first * scaled}, 1);
 }
 
 }  // namespace
@@ -49,48 +48,43 @@ UnitWiseBlock::UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options
 
 void UnitWiseBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
                                  double scale) {
-  const at::Tensor g = to_dtype(gradient) * scale;
+  const at::Tensor g = to_dtype(gradient);
   const at::Tensor s = by_sample(g * normalized(to_dtype(input.tensor), input), input);
   const at::Tensor b = layer().bias.defined() ? by_sample(g, input) : at::zeros_like(s);
-  sum(FactorSide::g).add_(at::stack({(s * s).sum(0), (s * b).sum(0), (b * b).sum(0)}).flatten());
+  const at::Tensor sums = sum(FactorSide::g).view({3, -1});
+  const at::Tensor both = at::stack({s, b});
+  sums.narrow(0, 0, 2).add_((both * s).sum(1), scale * scale);
+  sums.select(0, 2).add_((b * b).sum(0), scale * scale);
 }
 
-std::optional<CurvatureBlock::Inverse> UnitWiseBlock::invert(FactorSide side,
-                                                             const Sources& sources,
-                                                             double damping) const {
-  Tried tried =
-      try_inverse(side, sources, at::full({}, damping, tensor_options().dtype(at::kDouble)));
-  if (!tried.succeeded.item<bool>()) return std::nullopt;
-  return std::move(tried.inverse);
+at::Tensor UnitWiseBlock::gradients(Alike blocks) const {
+  std::vector<at::Tensor> scales, shifts;
+  for (const CurvatureBlock* const block : blocks) {
+    scales.push_back(to_dtype(block->layer().weight.grad()).flatten());
+    const at::Tensor& bias = block->layer().bias;
+    const bool shifted = bias.defined() && bias.grad().defined();
+    shifts.push_back(shifted ? to_dtype(bias.grad()).flatten() : at::zeros_like(scales.back()));
+  }
+  return at::stack({at::stack(scales), at::stack(shifts)}, 1);
 }
 
-CurvatureBlock::Tried UnitWiseBlock::try_inverse(FactorSide, const Sources& sources,
-                                                 const at::Tensor& damping) const {
-  const at::Tensor f = sources.g.view({3, -1});
-  const at::Tensor found =
-      options_.method == InverseMethod::eigen ? f.clone() : inverse_of(f, damping);
-  return {{found, {}}, at::isfinite(found).all()};
+at::Tensor UnitWiseBlock::diagonal_inverses(const at::Tensor& packed,
+                                            const at::Tensor& damping) const {
+  if (options_.method == InverseMethod::eigen) return packed;
+  return inverses_of(packed.view({packed.size(0), 3, -1}), damping).flatten(1);
 }
 
-at::Tensor UnitWiseBlock::gradient() const {
-  const at::Tensor& scale = layer().weight.grad();
-  if (!scale.defined()) return {};
-  const at::Tensor s = to_dtype(scale).flatten();
-  const bool shifted = layer().bias.defined() && layer().bias.grad().defined();
-  return at::stack({s, shifted ? to_dtype(layer().bias.grad()).flatten() : at::zeros_like(s)});
+at::Tensor UnitWiseBlock::precondition(const at::Tensor& gradients, const Inverse&,
+                                       const Inverse& g, const at::Tensor& damping) const {
+  const at::Tensor kept = g.matrix.view({gradients.size(0), 3, -1});
+  const at::Tensor m = options_.method == InverseMethod::eigen ? inverses_of(kept, damping) : kept;
+  const at::Tensor s = gradients.select(1, 0).unsqueeze(1), b = gradients.select(1, 1).unsqueeze(1);
+  return (m.narrow(1, 0, 2) * s).add_(m.narrow(1, 1, 2) * b);
 }
 
-at::Tensor UnitWiseBlock::precondition(const at::Tensor& gradient,
-                                       const at::Tensor& damping) const {
-  const at::Tensor kept = inverse(FactorSide::g).matrix.view({3, -1});
-  const at::Tensor m = options_.method == InverseMethod::eigen ? inverse_of(kept, damping) : kept;
-  return at::stack(
-      {m[0] * gradient[0] + m[1] * gradient[1], m[1] * gradient[0] + m[2] * gradient[1]});
-}
-
-void UnitWiseBlock::write(const at::Tensor& direction, double nu) const {
-  write_part(layer().weight, direction[0], nu);
-  write_part(layer().bias, direction[1], nu);
+std::vector<std::pair<at::Tensor, at::Tensor>> UnitWiseBlock::parts(
+    const at::Tensor& direction) const {
+  return {{layer().weight, direction.select(1, 0)}, {layer().bias, direction.select(1, 1)}};
 }
 
 }  // namespace linerate::torch_adapter

@@ -16,16 +16,14 @@ class UnitWiseBlock : public CurvatureBlock {
   void add_input(const LayerInput&) override {}
   void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
   bool keeps_input() const override { return true; }
-  at::Tensor gradient() const override;
-  at::Tensor precondition(const at::Tensor& gradient, const at::Tensor& damping) const override;
-  void write(const at::Tensor& direction, double nu) const override;
+  at::Tensor gradients(Alike blocks) const override;
 
  protected:
-  /// [3, units] of (F + damping I)^-1 or, for eigen, F itself.
-  std::optional<Inverse> invert(FactorSide side, const Sources& sources,
-                                double damping) const override;
-  Tried try_inverse(FactorSide side, const Sources& sources,
-                    const at::Tensor& damping) const override;
+  /// [n, 3 units] of (F + damping I)^-1 or, for eigen, F itself.
+  at::Tensor diagonal_inverses(const at::Tensor& packed, const at::Tensor& damping) const override;
+  at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
+                          const at::Tensor& damping) const override;
+  std::vector<std::pair<at::Tensor, at::Tensor>> parts(const at::Tensor& direction) const override;
 };
 
 }  // namespace linerate::torch_adapter

@@ -13,6 +13,7 @@
 #include "inputs.hpp"
 #include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "rank_group.hpp"
 
@@ -93,6 +94,36 @@ TEST_P(Conformance, RoundsAreThoseOfTheFormulas) {
         EXPECT_EQ(rounds[r].bytes % size_of(rounds[r].dtype), 0);
       }
     }
+}
+
+/// By their shapes alone, in every phase; chunks of the two-phase exchange are no tensors.
+TEST_P(Conformance, SmallTensorsTravelDenseWhereAsked) {
+  constexpr std::int64_t kSmall = 4096;
+  doc::Component component = doc::parse_component(GetParam().strategy);
+  component.options.emplace_back("dense_below", std::to_string(kSmall));
+  const auto asked = made(doc::to_text(component));
+  component.options.back().second = "0";
+  const auto none = made(doc::to_text(component));
+  for (const int phase : phases_of(*compressor_))
+    for (const Shape& shape : kShapes) {
+      SCOPED_TRACE(testing::Message() << shape.elements << " elements, phase " << phase);
+      const auto bytes = [&](const Compressor& compressor) {
+        std::vector<std::int64_t> all;
+        for (const Round& round : rounds_in(compressor, shape, phase)) all.push_back(round.bytes);
+        return all;
+      };
+      EXPECT_EQ(bytes(*none), bytes(*compressor_));
+      if (shape.elements < kSmall)
+        EXPECT_THAT(bytes(*asked), testing::IsEmpty());
+      else
+        EXPECT_EQ(bytes(*asked), bytes(*compressor_));
+    }
+  EXPECT_EQ(fits_two_phase(*asked), fits_two_phase(*compressor_));
+  EXPECT_EQ(is_summable(*asked), is_summable(*compressor_));
+  if (!fits_two_phase(*asked)) return;
+  const TwoPhase with(*asked, 3 * kSmall + 100, 4, 3),
+      without(*compressor_, 3 * kSmall + 100, 4, 3);
+  for (int chunk = 0; chunk < 4; ++chunk) EXPECT_EQ(with.bound(chunk), without.bound(chunk));
 }
 
 TEST(Phases, WarmUpsOneAfterTheOtherThenTheCycleInTurn) {

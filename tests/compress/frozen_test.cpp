@@ -1,5 +1,5 @@
 // Every compressor sends, decodes and keeps the bytes of a table, which was written once:
-// frozen.txt beside this file. Both back ends are held to it.
+// frozen.txt next to this file. Both back ends are held to it.
 //
 // The table is written by the native codecs of unit.compress:
 //   LINERATE_WRITE_FROZEN=tests/compress/frozen.txt build/release/tests/test_unit_compress

@@ -52,7 +52,7 @@ TEST(CodecCosts, TheNearestSettingStandsForOthersAndSaysSo) {
 
 TEST(CodecCosts, OfWhatNobodyMeasuredLineratesOwnCodecCountsByItsLaunches) {
   const auto price = known("terngrad");
-  EXPECT_GT(price->cost.encode_tensor_s, 10 * known("fp16")->cost.encode_fixed_s);
+  EXPECT_GT(price->cost.encode_fixed_s, 10 * known("fp16")->cost.encode_fixed_s);
   EXPECT_EQ(price->cost.on, doc::CodingPlace::compute);
   EXPECT_GE(price->cost.spread, 4);
   EXPECT_THAT(about(*price, "terngrad"), HasSubstr("not run on a GPU: linerate's codec"));

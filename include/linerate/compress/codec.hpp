@@ -186,6 +186,8 @@ class Compressor {
   virtual double products(const Shape&) const { return 0; }
   /// The expectation of what decode() writes is the mean of what was encoded.
   virtual bool is_unbiased() const { return false; }
+  /// What codes chunks of tensors (two-phase exchange), which are coded however small they are.
+  virtual const Compressor& of_chunks() const { return *this; }
 };
 
 /// Whether a caller gives encode() a residual.

@@ -31,6 +31,22 @@ inline double flops_of_factors(std::int64_t rank, const Shape& shape, int produc
   return 2 * r * (products * static_cast<double>(shape.elements) + r * static_cast<double>(length));
 }
 
+/// Sizes of both factors of a matrix that is worth it: P[rank][rows] on its left, Q[rank][columns]
+/// on its right.
+struct FactorSize {
+  std::int64_t rank = 0, rows = 0, columns = 0;
+};
+enum class Side : std::uint8_t { left, right };
+constexpr Side other(Side side) { return side == Side::left ? Side::right : Side::left; }
+
+/// A factor on its way into payloads: M = gradient + residual times the other side's factor.
+struct FactorPass {
+  Side sent;
+  bool adds_residual, keeps_rest;  // M is made in this pass; M - P^T Q stays as the residual
+};
+/// How the sum of all ranks' factors is read.
+enum class Taken : std::uint8_t { sum, mean };
+
 /// Vector j of a factor from the shared stream: uniform in [-1, 1), the same on every rank.
 void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector);
 

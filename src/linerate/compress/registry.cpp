@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "linerate/compress/dense_below.hpp"
 #include "linerate/doc/strategy.hpp"
 
 // The compressors, a line each, as `linerate list compressors` prints them: the names of their
@@ -106,7 +107,7 @@ void register_compressor(CompressorLine line) {
 }
 
 bool is_summable(const Compressor& compressor) {
-  const std::vector<Round> rounds = compressor.rounds({std::int64_t{1} << 20, 1024});
+  const std::vector<Round> rounds = compressor.of_chunks().rounds({std::int64_t{1} << 20, 1024});
   return std::all_of(rounds.begin(), rounds.end(),
                      [](const Round& round) { return round.combine == Combine::sum; });
 }
@@ -114,14 +115,13 @@ bool is_summable(const Compressor& compressor) {
 std::vector<std::string> options_of(std::string_view compressor) {
   const doc::Component plain{std::string(compressor), {}};
   doc::OptionReader options(plain);
-  compressors().at(compressor)(options);
+  with_dense_below(compressors().at(compressor)(options), options);
   return options.known();
 }
 
 std::unique_ptr<const Compressor> make_compressor(const doc::Component& component) {
-  const MakeCompressor make = compressors().at(component.name);
   doc::OptionReader options(component);
-  auto compressor = make(options);
+  auto compressor = with_dense_below(compressors().at(component.name)(options), options);
   options.finish();
   check(compressor.get(), component, options.known());
   return compressor;

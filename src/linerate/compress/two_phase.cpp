@@ -41,13 +41,14 @@ Keys keys_of_chunk(const Keys& keys, std::uint64_t stream) {
 }
 
 bool fits_two_phase(const Compressor& compressor) {
-  const std::vector<Round> rounds = compressor.rounds({std::int64_t{1} << 20, 1});
+  const std::vector<Round> rounds = compressor.of_chunks().rounds({std::int64_t{1} << 20, 1});
   return rounds.size() == 1 && rounds[0].combine == Combine::gather &&
          compressor.momentum() != Momentum::own;
 }
 
 TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
                                    int ranks) {
+  const Compressor& coder = compressor.of_chunks();
   TwoPhaseLayout layout;
   layout.is_bound = bucket.is_coded() && bucket.rounds.front().is_bound;
   const std::int64_t head = layout.is_bound ? kPartSizeBytes : 0;
@@ -59,7 +60,7 @@ TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLay
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       offset.push_back(ends[c]);
       if (chunks[c].elements == 0) continue;
-      const auto bytes = static_cast<std::int64_t>(bound_of(compressor, {chunks[c].elements, 1}));
+      const auto bytes = static_cast<std::int64_t>(bound_of(coder, {chunks[c].elements, 1}));
       ends[c] += head + pad4(bytes);
     }
   }
@@ -77,9 +78,10 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks, std::int64_
   return chunks;
 }
 
-TwoPhase::TwoPhase(const Compressor& compressor, std::int64_t elements, int ranks, int rank,
+TwoPhase::TwoPhase(const Compressor& of_tensors, std::int64_t elements, int ranks, int rank,
                    std::int64_t multiple)
     : chunks_(cut_into_chunks(elements, ranks, multiple)) {
+  const Compressor& compressor = of_tensors.of_chunks();
   if (!fits_two_phase(compressor))
     throw UsageError(
         "two-phase exchange: expected a compressor of single tensors whose payloads are gathered "

@@ -130,8 +130,9 @@ doc::CodecCost cost_from(const doc::JsonReader& r, const std::vector<CodingDevic
   price(work, *of, cost);
   if (source.empty()) {  // linerate's
     cost.on = doc::CodingPlace::compute;
-    source = fmt::format("not run on a GPU: linerate's codec by {:g} launches a tensor",
-                         work.launches_a_tensor);
+    source = fmt::format(
+        "not run on a GPU: linerate's codec by {:g} launches a bucket and {:g} a tensor",
+        work.launches, work.launches_a_tensor);
   }
   cost.source = fmt::format("{}, on {}", source, device);
   return cost;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "linerate/compress/dense_below.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -29,8 +30,8 @@ compress::Shape shape_of(const doc::Gradient& g) { return {g.elements, g.rows.va
 /// Whether it sends factors of matrices, and vectors dense.
 bool needs_matrices(const compress::Compressor& compressor) {
   constexpr std::int64_t kElements = 1 << 20, kRows = 1024;
-  return compressor.rounds({kElements, 1}).empty() &&
-         !compressor.rounds({kElements, kRows}).empty();
+  const compress::Compressor& of_any = compressor.of_chunks();
+  return of_any.rounds({kElements, 1}).empty() && !of_any.rounds({kElements, kRows}).empty();
 }
 
 std::vector<compress::Shape> shapes_of(const doc::Workload& workload, const doc::TaskGraph& graph,
@@ -144,7 +145,8 @@ CompressionModel CompressionModel::parse(const doc::Component& component,
     // An unknown option is refused here, where all are known: the compressor's, and the exchange
     // of what is gathered.
     doc::OptionReader of_compressor(component), options(component);
-    const auto read = compress::compressors().at(component.name)(of_compressor);
+    const auto read = compress::with_dense_below(
+        compress::compressors().at(component.name)(of_compressor), of_compressor);
     for (const std::string& option : of_compressor.known())
       static_cast<void>(options.text(option, ""));
     if (!compress::is_summable(*read))

@@ -1,6 +1,6 @@
 #include "linerate/torch_adapter/finite_parts.hpp"
 
-#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
@@ -11,10 +11,11 @@ namespace linerate::torch_adapter {
 /// The largest magnitude of an array is infinite or NaN if an element is.
 at::Tensor any_infinite(const std::vector<at::Tensor>& arrays) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  std::vector<at::Tensor> largest;
+  std::vector<at::Tensor> filled;
   for (const at::Tensor& array : arrays)
-    if (array.numel() > 0) largest.push_back(at::linalg_vector_norm(array, kInfinity));
-  if (largest.empty()) return at::zeros({}, arrays.at(0).options().dtype(at::kBool));
+    if (array.numel() > 0) filled.push_back(array);
+  if (filled.empty()) return at::zeros({}, arrays.at(0).options().dtype(at::kBool));
+  const std::vector<at::Tensor> largest = at::_foreach_norm(filled, kInfinity);
   return at::stack(largest).lt(kInfinity).all().logical_not();
 }
 

@@ -13,6 +13,7 @@
 #include "linerate/exec/compression.hpp"
 #include "linerate/torch_codecs/coded_parameter.hpp"
 #include "linerate/torch_codecs/parts.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -22,6 +23,7 @@ using compress::Combine;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
+using torch_codecs::TensorOps;
 
 at::Tensor values_of_part(const at::Tensor& values, const BucketPart& part) {
   return values.narrow(0, part.value, part.shape.elements);
@@ -47,6 +49,20 @@ void put_at(const at::Tensor& block, std::int64_t at, bool has_size,
     at += compress::kPartSizeBytes;
   }
   put(block, at, part.bytes);
+}
+
+std::vector<TensorOps::Place> places_of(const auto& bucket) {
+  std::vector<TensorOps::Place> places;
+  for (const BucketPart& part : bucket.layout.parts)
+    if (part.is_coded()) places.push_back({part.value, part.shape.elements});
+  return places;
+}
+
+/// Null: its tensors are coded one by one.
+TensorOps::Codec* codec_of_all(const auto& bucket) {
+  for (const auto* tensor : bucket.tensors)
+    if (tensor) return dynamic_cast<TensorOps::Codec*>(tensor->codec());
+  return nullptr;
 }
 
 }  // namespace
@@ -81,14 +97,17 @@ void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
   if (!plan->gradient_shapes.empty())  // else nothing is encoded
     for (const TaskGraph& graph : plan->variants) most = std::max(most, graph.buckets().size());
   const auto flags = at::TensorOptions().device(device_).dtype(at::kBool);
-  infinite_ = at::zeros({static_cast<std::int64_t>(most)}, flags);
-  damaged_ = at::zeros_like(infinite_);
+  usable_ = at::ones({static_cast<std::int64_t>(most)}, flags);
+  damaged_ = at::zeros_like(usable_);
+  homes_.clear();
   buckets_.set_plan(std::move(plan));
 }
 
 void StreamCompression::begin_step() {
   LINERATE_CHECK(!counted_, "a step begun before the one before it is settled");
-  if (infinite_.numel() > 0) infinite_.zero_(), damaged_.zero_();
+  if (usable_.numel() > 0) usable_.fill_(true);
+  if (std::exchange(may_be_damaged_, false)) damaged_.zero_();
+  for (auto& [names, home] : homes_) home.is_touched = false;
   owed_.clear();
 }
 
@@ -126,11 +145,12 @@ void StreamCompression::drop() {
   for (const auto& [name, parameter] : buckets_.tensors()) parameter->drop();
 }
 
-at::Tensor StreamCompression::found_infinite() const { return infinite_.any(); }
+at::Tensor StreamCompression::found_infinite() const { return usable_.all().logical_not_(); }
 
 void StreamCompression::settle(const at::Tensor& none) {
   LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
   if (!none.defined()) return counted_.reset();
+  keep_residuals(none);
   bool sent = false;
   for (const auto& [name, parameter] : buckets_.tensors())
     if (counted_->contains(name))
@@ -139,7 +159,7 @@ void StreamCompression::settle(const at::Tensor& none) {
       sent = parameter->keep(none) || sent;
   counted_.reset();
   if (sent) none_late_.ask(none);
-  if (!buckets_.tensors().empty()) damaged_late_.ask(damaged_.any());
+  if (may_be_damaged_) damaged_late_.ask(damaged_.any());
 }
 
 void StreamCompression::take_back() {
@@ -151,7 +171,41 @@ void StreamCompression::take_back() {
 
 compress::CompressionState StreamCompression::save() const { return buckets_.save(); }
 
-void StreamCompression::load(compress::CompressionState state) { buckets_.load(std::move(state)); }
+void StreamCompression::load(compress::CompressionState state) {
+  homes_.clear();
+  buckets_.load(std::move(state));
+}
+
+StreamCompression::Home& StreamCompression::home_of(const CodedBucket& bucket,
+                                                    const at::Tensor& values) {
+  Home& home = homes_[bucket.names];
+  home.is_touched = true;
+  home.tensors = bucket.tensors;
+  const bool keeps = std::any_of(home.tensors.begin(), home.tensors.end(),
+                                 [](const Parameter* one) { return one && one->keeps_residual(); });
+  if (!keeps) return home.residual.reset(), home.next.reset(), home;
+  if (!home.residual.defined()) {
+    home.residual = at::zeros_like(values);
+    home.next = at::zeros_like(values);
+  }
+  each_coded(const_cast<CodedBucket&>(bucket),
+             [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+               const at::Tensor residual = values_of_part(home.residual, part);
+               if (!parameter.lives_in(residual))
+                 parameter.live_in(residual, values_of_part(home.next, part));
+             });
+  return home;
+}
+
+/// One operator a bucket. What nobody used stays as it was.
+void StreamCompression::keep_residuals(const at::Tensor& none) {
+  for (auto& [names, home] : homes_) {
+    if (!home.is_touched || !home.residual.defined()) continue;
+    for (Parameter* const parameter : home.tensors)
+      if (parameter && counted_->contains(parameter->name())) parameter->forget_next();
+    at::where_out(home.residual, none, home.residual, home.next);
+  }
+}
 
 at::Tensor StreamCompression::bytes_of(std::int32_t payload) const {
   return memory_.values(payload).view(at::kByte);
@@ -171,6 +225,8 @@ void StreamCompression::each_coded(CodedBucket& bucket, Visit&& visit) {
 }
 
 void StreamCompression::note_damage(const CodedBucket& bucket, const at::Tensor& damaged) {
+  if (!damaged.defined()) return;
+  may_be_damaged_ = true;
   damaged_.select(0, bucket.bucket).logical_or_(damaged);
 }
 
@@ -189,22 +245,18 @@ void StreamCompression::run(const TaskGraph& graph, const Task& task) {
 /// A NaN is not at most anything. A largest magnitude is one operator, and a NaN if an element is.
 void StreamCompression::check_usable(const CodedBucket& bucket, const at::Tensor& values) {
   if (values.numel() == 0) return;
-  at::Tensor infinite = infinite_.select(0, bucket.bucket);
+  at::Tensor usable = usable_.select(0, bucket.bucket);
   const at::Tensor largest =
       at::linalg_vector_norm(values, std::numeric_limits<double>::infinity());
-  at::logical_not_out(infinite, largest <= exec::kGreatestGradient);
-  values.masked_fill_(infinite, 0);
+  at::le_out(usable, largest, exec::kGreatestGradient);
+  at::where_out(const_cast<at::Tensor&>(values), usable, values, at::scalar_tensor(0.0f));
 }
 
 // ---- encode ----
 
 void StreamCompression::encode(CodedBucket& bucket, const at::Tensor& values) {
   check_usable(bucket, values);
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    parameter.use(bucket.method);  // another variant may code it otherwise
-    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part),
-                         loss_scale());
-  });
+  begin_tensors(bucket, values);
   if (bucket.has_owners())
     encode_chunks(bucket, values);
   else if (bucket.layout.rounds.front().combine == Combine::sum)
@@ -212,6 +264,18 @@ void StreamCompression::encode(CodedBucket& bucket, const at::Tensor& values) {
   else
     encode_gathered(bucket, values);
   send_dense(bucket, values);
+}
+
+void StreamCompression::begin_tensors(CodedBucket& bucket, const at::Tensor& values) {
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t) {
+    parameter.use(bucket.method);  // another variant may code it otherwise
+  });
+  const Home& home = home_of(bucket, values);
+  if (home.residual.defined() && !codec_of_all(bucket)) home.next.copy_(home.residual);
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part),
+                         loss_scale());
+  });
 }
 
 /// Reads what came back from the last round, then encodes this one.
@@ -222,16 +286,39 @@ void StreamCompression::encode_round(CodedBucket& bucket, std::size_t round,
   encode_sum(bucket, round, values);
 }
 
+/// `payload`: where the parts' offsets are.
+void StreamCompression::encode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
+                                   const at::Tensor& payload, const at::Tensor& values) {
+  const Home& home = homes_.at(bucket.names);
+  TensorOps::Sending tensors{values, home.residual, home.next, places_of(bucket), {}, {}, {}};
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    tensors.payloads.push_back(payload.narrow(0, part.offset[round], part.bytes[round]));
+    tensors.keys.push_back(parameter.keys());
+    tensors.codecs.push_back(static_cast<CodecOfAll*>(parameter.codec()));
+  });
+  tensors.of_ranks = ranks_;
+  tensors.phase = bucket.step.phase;
+  tensors.scale = loss_scale();
+  first.encode_bucket(static_cast<int>(round), tensors);
+}
+
 /// What a part leaves of its room adds nothing.
 void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
   const at::Tensor payload = bytes_of(bucket.payloads[round]);
+  const auto note_overflow = [&](const at::Tensor& overflowed) {
+    if (overflowed.defined())
+      usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
+  };
+  if (TensorOps::Codec* const codec = codec_of_all(bucket)) {
+    encode_all(*codec, bucket, round, payload, values);
+    return note_overflow(codec->overflowed_there());
+  }
   each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
     const torch_codecs::TensorPayload sent = parameter.encode(
         static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase);
     put(payload, part.offset[round], sent.bytes);
-    if (const at::Tensor overflowed = parameter.overflowed(); overflowed.defined())
-      infinite_.select(0, bucket.bucket).logical_or_(overflowed);
+    note_overflow(parameter.overflowed());
     const std::int64_t left = part.bytes[round] - sent.bytes.numel();
     if (left > 0) payload.narrow(0, part.offset[round] + sent.bytes.numel(), left).zero_();
   });
@@ -242,6 +329,8 @@ void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& v
   const auto encoded = [&](Parameter& parameter, const BucketPart& part) {
     return parameter.encode(0, values_of_part(values, part), ranks_, bucket.step.phase);
   };
+  if (TensorOps::Codec* const codec = codec_of_all(bucket))
+    return encode_all(*codec, bucket, 0, own, values);
   if (!bucket.layout.rounds.front().is_bound)
     return each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
       put(own, part.offset[0], encoded(parameter, part).bytes);
@@ -295,14 +384,30 @@ void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
   else
     decode_gathered(bucket, values);
   take_dense(bucket, values);
-  for (const BucketPart& part : bucket.layout.parts)
-    multiply(values_of_part(values, part), loss_scale().value_or(1));
+  multiply(values, loss_scale().value_or(1));
+}
+
+/// `payloads`: a sum, or one of each rank.
+void StreamCompression::decode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
+                                   const std::vector<at::Tensor>& payloads,
+                                   const at::Tensor& values) {
+  TensorOps::Arriving tensors{values, places_of(bucket), {}, {}};
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
+    tensors.codecs.push_back(static_cast<CodecOfAll*>(parameter.codec()));
+    Arrived& arrived = tensors.arrived.emplace_back(Arrived{{}, ranks_, {}});
+    for (const at::Tensor& payload : payloads)
+      arrived.payloads.push_back(payload.narrow(0, part.offset[round], part.bytes[round]));
+  });
+  first.decode_bucket(static_cast<int>(round), tensors);
+  note_damage(bucket, first.damaged());
 }
 
 /// Undefined `values`: a round before the last one.
 void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
   const at::Tensor payload = bytes_of(bucket.payloads[round]);
+  if (TensorOps::Codec* const codec = codec_of_all(bucket))
+    return decode_all(*codec, bucket, round, {payload}, values);
   each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
     const std::int64_t bytes =
         bucket.layout.rounds[round].is_bound ? parameter.sent_bytes() : part.bytes[round];
@@ -316,6 +421,8 @@ void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
 void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& values) {
   std::vector<at::Tensor> blocks;
   for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(bucket.payloads.front(), r));
+  if (TensorOps::Codec* const codec = codec_of_all(bucket))
+    return decode_all(*codec, bucket, 0, blocks, values);
   const auto decode_part = [&](Parameter& parameter, const BucketPart& part,
                                const Arrived& arrived) {
     parameter.decode(0, arrived, values_of_part(values, part));
@@ -369,23 +476,29 @@ at::Tensor StreamCompression::dense_of(const CodedBucket& bucket) const {
   return values.narrow(0, rides ? bucket.layout.dense_begin : 0, bucket.layout.dense_elements);
 }
 
+StreamCompression::DenseParts StreamCompression::dense_parts(const CodedBucket& bucket,
+                                                             const at::Tensor& values) const {
+  const at::Tensor dense = dense_of(bucket);
+  DenseParts parts;
+  for (const BucketPart& part : bucket.layout.parts) {
+    if (part.is_coded()) continue;
+    parts.values.push_back(values_of_part(values, part));
+    parts.sent.push_back(dense.narrow(0, part.dense, part.shape.elements));
+  }
+  return parts;
+}
+
 void StreamCompression::send_dense(const CodedBucket& bucket, const at::Tensor& values) {
   if (bucket.layout.dense_elements == 0) return;
-  const at::Tensor dense = dense_of(bucket);
-  for (const BucketPart& part : bucket.layout.parts)
-    if (!part.is_coded())
-      dense.narrow(0, part.dense, part.shape.elements).copy_(values_of_part(values, part));
+  const DenseParts parts = dense_parts(bucket, values);
+  at::_foreach_copy_(parts.sent, parts.values);
 }
 
 void StreamCompression::take_dense(const CodedBucket& bucket, const at::Tensor& values) {
   if (bucket.layout.dense_elements == 0) return;
-  const at::Tensor dense = dense_of(bucket);
-  const float share = 1.0f / static_cast<float>(ranks_);
-  for (const BucketPart& part : bucket.layout.parts) {
-    if (part.is_coded()) continue;
-    const at::Tensor sum = dense.narrow(0, part.dense, part.shape.elements);
-    values_of_part(values, part).copy_(sum).mul_(share);
-  }
+  const DenseParts parts = dense_parts(bucket, values);
+  at::_foreach_copy_(parts.values, parts.sent);
+  at::_foreach_mul_(parts.values, 1.0f / static_cast<float>(ranks_));
 }
 
 }  // namespace linerate::torch_adapter

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,12 +19,9 @@
 #include "linerate/exec/coded_bucket.hpp"
 #include "linerate/exec/step_compression.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_codecs/coded_parameter.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 #include "linerate/torch_streams/late_answer.hpp"
-
-namespace linerate::torch_codecs {
-class CodedParameter;
-struct TensorArrived;
-}  // namespace linerate::torch_codecs
 
 namespace linerate::torch_adapter {
 
@@ -83,9 +81,25 @@ class StreamCompression final : public exec::StepCompression {
   using Parameter = torch_codecs::CodedParameter;
   using CodedBucket = exec::CodedBucketOf<Parameter>;
   using Arrived = torch_codecs::TensorArrived;
+  using CodecOfAll = torch_codecs::TensorOps::Codec;
+
+  /// Residuals of a bucket's tensors, laid out as the bucket is: the same of each variant that cuts
+  /// it so.
+  struct Home {
+    at::Tensor residual, next;  // f32; undefined: the method keeps none
+    std::vector<Parameter*> tensors;
+    bool is_touched = false;  // by this step
+  };
+  Home& home_of(const CodedBucket& bucket, const at::Tensor& values);
+  void begin_tensors(CodedBucket& bucket, const at::Tensor& values);
+  void keep_residuals(const at::Tensor& none);
 
   void check_usable(const CodedBucket& bucket, const at::Tensor& values);
   void encode(CodedBucket& bucket, const at::Tensor& values);
+  void encode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
+                  const at::Tensor& payload, const at::Tensor& values);
+  void decode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
+                  const std::vector<at::Tensor>& payloads, const at::Tensor& values);
   void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_gathered(CodedBucket& bucket, const at::Tensor& values);
@@ -97,6 +111,10 @@ class StreamCompression final : public exec::StepCompression {
   void decode_chunks(CodedBucket& bucket, const at::Tensor& values);
   void send_dense(const CodedBucket& bucket, const at::Tensor& values);
   void take_dense(const CodedBucket& bucket, const at::Tensor& values);
+  struct DenseParts {
+    std::vector<at::Tensor> values, sent;
+  };
+  DenseParts dense_parts(const CodedBucket& bucket, const at::Tensor& values) const;
   at::Tensor dense_of(const CodedBucket& bucket) const;
   at::Tensor bytes_of(std::int32_t payload) const;
   at::Tensor block_of(std::int32_t payload, int rank) const;
@@ -111,9 +129,11 @@ class StreamCompression final : public exec::StepCompression {
   int rank_, ranks_;
   std::uint64_t seed_;
   exec::CodedBuckets<Parameter> buckets_;
+  std::map<std::vector<const std::string*>, Home> homes_;  // by the names of a bucket's tensors
   std::optional<std::set<std::string>> counted_;  // of a step that is not settled: what nobody used
   // Of this step, by bucket: tasks of several may run at a time.
-  at::Tensor infinite_, damaged_;  // bool[buckets]
+  at::Tensor usable_, damaged_;  // bool[buckets]
+  bool may_be_damaged_ = false;
   torch_streams::LateAnswer damaged_late_;
   std::vector<at::Tensor> owed_;  // by position; empty: nothing in this step
   torch_streams::LateAnswer none_late_;

@@ -48,6 +48,15 @@ void CodedParameter::use(const compress::TensorMethod& method) {
   }
   if (keeps_ && !residual_.defined()) residual_ = zeros();
   if (keeps_) next_ = at::empty_like(residual_);
+  is_lodger_ = false;
+}
+
+void CodedParameter::live_in(const at::Tensor& residual, const at::Tensor& next) {
+  if (!keeps_) return;
+  residual.copy_(residual_);
+  residual_ = residual;
+  next_ = next;
+  is_lodger_ = true;
 }
 
 void CodedParameter::load(const compress::CompressedTensorState& from) {
@@ -68,6 +77,7 @@ at::Tensor CodedParameter::begin_dense(int rank) {
     loaded_ = state();
     compress::own_all_owed(loaded_, rank);
     residual_.reset();
+    is_lodger_ = false;
     set_residual(loaded_);
     loaded_.residual.clear();
     label_.clear();
@@ -87,7 +97,7 @@ void CodedParameter::begin_step(std::uint64_t seed, std::int64_t step, int rank,
   keys_ = compress::keys_of_step(seed, step, name_, rank);
   is_touched_ = may_owe_elsewhere_ = true;
   sends_residual_ = !keeps_ && residual_.defined();
-  if (keeps_)
+  if (keeps_ && !is_lodger_)
     next_.copy_(residual_);
   else if (sends_residual_)
     gradient.add_(residual_);
@@ -104,7 +114,7 @@ bool CodedParameter::keep(const at::Tensor& none) {
   if (sent) residual_.mul_(none);
   was_sent_ = was_sent_ || sent;
   if (!std::exchange(is_touched_, false)) return sent;
-  if (keeps_) at::where_out(residual_, none, residual_, next_);
+  if (keeps_ && !is_lodger_) at::where_out(residual_, none, residual_, next_);
   if (two_phase_) {
     two_phase_->undo_if(none);
     two_phase_->keep();

@@ -35,6 +35,19 @@ class CodedParameter {
   /// `method`: its compressor is over_tensors() of the device.
   void use(const compress::TensorMethod& method);
 
+  /// Where its residual and what a step makes of it are from now on, f32[elements] each: those of
+  /// a bucket's tensors in one array, so that an operator is enough for all. Whoever gives memory
+  /// copies the residual before a step, and takes over what the step leaves. For a method with
+  /// error feedback.
+  void live_in(const at::Tensor& residual, const at::Tensor& next);
+  bool lives_in(const at::Tensor& residual) const {
+    return !keeps_ || residual_.data_ptr() == residual.data_ptr();
+  }
+  /// Drops what the step made of the residual.
+  void forget_next() {
+    if (keeps_) next_.copy_(residual_);
+  }
+
   /// `gradient`: f32[elements], as all here.
   void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient,
                   std::optional<float> loss_scale);
@@ -58,10 +71,15 @@ class CodedParameter {
   TensorPayload reduce_chunk(const TensorArrived& arrived);
   void finish_chunks(const std::vector<TensorArrived>& owners, const at::Tensor& mean);
 
+  /// What a codec of all tensors of a bucket needs of this one.
+  TensorCodec* codec() const { return codec_.get(); }
+  const compress::Keys& keys() const { return keys_; }
+  bool keeps_residual() const { return keeps_; }
+
   /// Bytes of what encode() returned last, without what is not used of a bound.
   std::int64_t sent_bytes() const { return sent_; }
   /// bool: whether a payload of the last decode(), reduce_chunk() or finish_chunks() was none that
-  /// the method sends.
+  /// the method sends. Undefined: it was not.
   const at::Tensor& damaged() const;
 
   /// As TensorCodec's overflowed_there().
@@ -82,9 +100,10 @@ class CodedParameter {
   std::string label_;
   std::unique_ptr<TensorCodec> codec_;
   std::unique_ptr<TensorTwoPhase> two_phase_;
-  bool keeps_ = false;   // the method has error feedback
-  at::Tensor residual_;  // as the last step that counts left it; undefined: nothing is owed
-  at::Tensor next_;      // as this step leaves it
+  bool keeps_ = false;      // the method has error feedback
+  at::Tensor residual_;     // as the last step that counts left it; undefined: nothing is owed
+  at::Tensor next_;         // as this step leaves it
+  bool is_lodger_ = false;  // of somebody's memory: who has it copies and keeps
   compress::CompressedTensorState loaded_;  // before a method is used
   compress::Keys keys_;
   std::optional<float> loss_scale_;  // of this step

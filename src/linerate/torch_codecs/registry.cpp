@@ -5,9 +5,16 @@
 #include <array>
 #include <string_view>
 
+#include "linerate/compress/dense_below.hpp"
+#include "linerate/compress/method/half_precision.hpp"
+#include "linerate/compress/method/low_rank_codecs.hpp"
+#include "linerate/compress/method/pass_codecs.hpp"
+#include "linerate/compress/method/sign_codecs.hpp"
+#include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_codecs/method/methods.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_codecs {
 namespace {
@@ -18,9 +25,60 @@ struct Line {
   MakeTensorCodec of_dense = nullptr;
 };
 
+template <DType half>
+Made make_half(const Making& making, doc::OptionReader&) {
+  return std::make_unique<compress::HalfCodec<TensorOps>>(making, half);
+}
+
+Made make_signsgd(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::SignSgdCodec<TensorOps>>(
+      making, compress::read_signsgd_momentum(options));
+}
+Made make_signsgd_dense(const Making& making, doc::OptionReader& options) {
+  const double momentum = compress::read_signsgd_momentum(options);
+  if (!(momentum > 0)) return nullptr;
+  return std::make_unique<compress::DenseAverageCodec<TensorOps>>(making, momentum);
+}
+Made make_efsignsgd(const Making& making, doc::OptionReader&) {
+  return std::make_unique<compress::ScaledSignCodec<TensorOps>>(making,
+                                                                compress::efsignsgd_format());
+}
+Made make_onebit(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::ScaledSignCodec<TensorOps>>(making,
+                                                                compress::onebit_format(options));
+}
+Made make_onebit_adam(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::OneBitAdamCodec<TensorOps>>(
+      making, compress::read_onebit_adam(options));
+}
+
+Made make_qsgd(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::GridCodec<TensorOps>>(making, compress::qsgd_format(options));
+}
+Made make_maxmin(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::GridCodec<TensorOps>>(making, compress::maxmin_format(options));
+}
+Made make_terngrad(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::GridCodec<TensorOps>>(making,
+                                                          compress::terngrad_format(options));
+}
+Made make_natural(const Making& making, doc::OptionReader& options) {
+  return std::make_unique<compress::PowerCodec<TensorOps>>(making,
+                                                           compress::natural_format(options));
+}
+Made make_powersgd(const Making& making, doc::OptionReader& options) {
+  const std::int64_t rank = compress::rank_of(compress::read_rank(options), making.shape);
+  return std::make_unique<compress::PowerSgdCodec<TensorOps>>(making, rank);
+}
+Made make_acpsgd(const Making& making, doc::OptionReader& options) {
+  const std::int64_t rank = compress::rank_of(compress::read_rank(options), making.shape);
+  const int left = compress::read_warm_up(options) > 0 ? 1 : 0;
+  return std::make_unique<compress::AcpSgdCodec<TensorOps>>(making, rank, left);
+}
+
 constexpr std::array kLines = {
-    Line{"fp16", make_fp16},
-    Line{"bf16", make_bf16},
+    Line{"fp16", make_half<DType::f16>},
+    Line{"bf16", make_half<DType::bf16>},
     Line{"signsgd", make_signsgd, make_signsgd_dense},
     Line{"efsignsgd", make_efsignsgd},
     Line{"onebit", make_onebit},
@@ -66,6 +124,10 @@ class OverTensors : public compress::Compressor {
   OverTensors(const doc::Component& component, at::Device device)
       : component_(component), device_(device), inner_(compress::make_compressor(component)) {
     line_of(component.name);
+    if (component.find(compress::kDenseBelow) == nullptr) return;
+    doc::Component all = component;
+    std::erase_if(all.options, [](const auto& one) { return one.first == compress::kDenseBelow; });
+    of_chunks_ = std::make_unique<OverTensors>(all, device);
   }
 
   compress::Phases phases() const override { return inner_->phases(); }
@@ -94,11 +156,15 @@ class OverTensors : public compress::Compressor {
   }
   double products(const compress::Shape& shape) const override { return inner_->products(shape); }
   bool is_unbiased() const override { return inner_->is_unbiased(); }
+  const compress::Compressor& of_chunks() const override {
+    return of_chunks_ ? of_chunks_->of_chunks() : *this;
+  }
 
  private:
   doc::Component component_;
   at::Device device_;
   std::unique_ptr<const compress::Compressor> inner_;
+  std::unique_ptr<OverTensors> of_chunks_;  // null: itself
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ const at::Tensor& KeptTensor::now() const {
 
 /// In place: the memory belongs to the stream that wrote it.
 void KeptTensor::undo_if(const at::Tensor& none) {
-  if (next_.defined()) at::where_out(next_, none, now(), next_);
+  if (next_.defined()) at::where_out(next_, none, now().reshape(next_.sizes()), next_);
 }
 
 void KeptTensor::keep() {
@@ -70,16 +70,23 @@ compress::StateField state_field(std::string name, compress::Passing passing, Ke
 TensorCodec::TensorCodec(Making making)
     : making_(std::move(making)),
       rounds_(making_.travels_dense ? std::vector<compress::Round>()
-                                    : making_.compressor->rounds(making_.shape)),
-      damaged_(at::zeros({}, options(at::kBool))) {}
+                                    : making_.compressor->rounds(making_.shape)) {}
+
+at::Tensor either(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() ? a : b;
+  return at::bitwise_or(a, b);
+}
+
+void TensorCodec::begin(int phase) {
+  if (phase == phase_) return;
+  phase_ = phase;
+  rounds_ = compress::rounds_of(*making_.compressor, making_.shape, phase_);
+}
 
 TensorPayload TensorCodec::encode(int round, const TensorInput& input) {
   const compress::KeepDenormals keep;
   const c10::NoGradGuard no_grad;
-  if (input.phase != phase_) {
-    phase_ = input.phase;
-    rounds_ = compress::rounds_of(*making_.compressor, making_.shape, phase_);
-  }
+  begin(input.phase);
   TensorPayload payload = do_encode(round, input);
   const std::int64_t room = round_at(round).bytes;
   LINERATE_CHECK(payload.bytes.numel() <= room, "a payload that is longer than its round");
@@ -91,7 +98,7 @@ TensorPayload TensorCodec::encode(int round, const TensorInput& input) {
 void TensorCodec::decode(int round, const TensorArrived& arrived, const at::Tensor& mean) {
   const compress::KeepDenormals keep;
   const c10::NoGradGuard no_grad;
-  damaged_ = at::zeros({}, options(at::kBool));
+  begin_decode();
   do_decode(round, arrived, mean);
 }
 
@@ -138,7 +145,7 @@ void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<
   }
   const at::Tensor of_mean = to_device(mean, device());
   decode(round, of_tensors, of_mean);
-  if (damaged_.item<bool>())
+  if (damaged_.defined() && damaged_.item<bool>())
     throw InputError("a codec over tensors: a payload is none that the method sends");
   to_host(of_mean, mean);
 }

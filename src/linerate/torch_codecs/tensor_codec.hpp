@@ -78,6 +78,9 @@ struct Making {
   bool travels_dense = false;  // nothing is encoded, and what arrives is the mean
 };
 
+/// Of two answers, bool; undefined: no.
+at::Tensor either(const at::Tensor& a, const at::Tensor& b);
+
 /// Thread safety: as compress::Codec.
 class TensorCodec : public compress::Codec {
  public:
@@ -86,8 +89,12 @@ class TensorCodec : public compress::Codec {
   /// As compress::Codec's. Tensors are on the codec's device.
   TensorPayload encode(int round, const TensorInput& input);
   void decode(int round, const TensorArrived& arrived, const at::Tensor& mean);
+  /// For what codes tensors without encode() and decode(): the rounds are this phase's, and nothing
+  /// is known to be damaged.
+  void begin(int phase);
+  void begin_decode() { damaged_.reset(); }
   /// bool: whether a payload of the last decode() was none that the method sends; the mean is then
-  /// of no use, and nothing else is.
+  /// of no use, and nothing else is. Undefined: none was.
   const at::Tensor& damaged() const { return damaged_; }
   /// As compress::Codec's overflowed(): bool, of no dimensions; undefined: no.
   virtual at::Tensor overflowed_there() const { return {}; }
@@ -111,7 +118,7 @@ class TensorCodec : public compress::Codec {
   virtual TensorPayload do_encode(int round, const TensorInput& input) = 0;
   virtual void do_decode(int round, const TensorArrived& arrived, const at::Tensor& mean) = 0;
   /// Notes a check of what arrived that failed.
-  void damage_if(const at::Tensor& wrong) { damaged_ = at::bitwise_or(damaged_, wrong); }
+  void damage_if(const at::Tensor& wrong) { damaged_ = either(damaged_, wrong); }
 
   const compress::Compressor& compressor() const { return *making_.compressor; }
   const compress::Shape& shape() const { return making_.shape; }

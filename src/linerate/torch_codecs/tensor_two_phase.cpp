@@ -22,10 +22,11 @@ void load_into(TensorCodec* codec, const SavedState& saved) {
 
 }  // namespace
 
-TensorTwoPhase::TensorTwoPhase(const compress::Compressor& compressor, std::int64_t elements,
+TensorTwoPhase::TensorTwoPhase(const compress::Compressor& of_tensors, std::int64_t elements,
                                int ranks, int rank, at::Device device)
     : chunks_(compress::cut_into_chunks(elements, ranks)),
       server_residual_(at::zeros({0}, at::TensorOptions().device(device).dtype(at::kFloat))) {
+  const compress::Compressor& compressor = of_tensors.of_chunks();
   LINERATE_CHECK(compress::fits_two_phase(compressor), "a compressor that cannot take two phases");
   for (const compress::Chunk& chunk : chunks_)
     workers_.push_back(coder_of(compressor, chunk.elements));
@@ -35,7 +36,6 @@ TensorTwoPhase::TensorTwoPhase(const compress::Compressor& compressor, std::int6
   const auto floats = server_residual_.now().options();
   server_mean_ = at::zeros({own}, floats);
   if (compress::keeps_residual(compressor)) server_residual_ = KeptTensor(at::zeros({own}, floats));
-  damaged_ = at::zeros({}, floats.dtype(at::kBool));
 }
 
 TensorTwoPhase::Coder TensorTwoPhase::coder_of(const compress::Compressor& compressor,
@@ -64,7 +64,7 @@ TensorPayload TensorTwoPhase::encode(Coder& coder, const TensorInput& input) {
 void TensorTwoPhase::decode(Coder& coder, const TensorArrived& arrived, const at::Tensor& mean) {
   if (coder.codec) {
     coder.codec->decode(0, arrived, mean);
-    damaged_ = at::bitwise_or(damaged_, coder.codec->damaged());
+    damaged_ = either(damaged_, coder.codec->damaged());
     return;
   }
   const compress::KeepDenormals keep;
@@ -80,7 +80,7 @@ TensorPayload TensorTwoPhase::encode(int chunk, const TensorInput& input) {
 }
 
 TensorPayload TensorTwoPhase::reduce(const TensorArrived& arrived, const compress::Keys& keys) {
-  damaged_ = at::zeros_like(damaged_);
+  damaged_.reset();
   decode(server_, arrived, server_mean_);
   TensorInput input{server_mean_, {}, compress::keys_of_chunk(keys, compress::kOwnerStream), 1};
   if (server_residual_.now().numel() > 0) input.residual = server_residual_.now().clone();
@@ -91,7 +91,7 @@ TensorPayload TensorTwoPhase::reduce(const TensorArrived& arrived, const compres
 
 void TensorTwoPhase::finish(const std::vector<TensorArrived>& owners, const at::Tensor& mean) {
   LINERATE_CHECK(owners.size() == chunks_.size(), "payloads of other chunks");
-  damaged_ = at::zeros_like(damaged_);
+  damaged_.reset();
   for (std::size_t c = 0; c < chunks_.size(); ++c)
     if (chunks_[c].elements > 0) decode(workers_[c], owners[c], part(mean, c));
 }
@@ -107,7 +107,7 @@ at::Tensor TensorTwoPhase::encode_dense(const TensorInput& input) {
 }
 
 void TensorTwoPhase::decode_dense(const at::Tensor& sum, int ranks, const at::Tensor& mean) {
-  damaged_ = at::zeros_like(damaged_);
+  damaged_.reset();
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     const compress::Chunk& chunk = chunks_[c];
     if (chunk.elements == 0) continue;

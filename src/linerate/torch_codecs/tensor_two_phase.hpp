@@ -32,7 +32,7 @@ class TensorTwoPhase {
   void decode_dense(const at::Tensor& sum, int ranks, const at::Tensor& mean);
 
   /// bool: whether one of the payloads of the last reduce(), finish() or decode_dense() was
-  /// damaged.
+  /// damaged; undefined: none was.
   const at::Tensor& damaged() const { return damaged_; }
 
   /// As a TensorCodec's.

@@ -55,21 +55,17 @@ at::Tensor section(const at::Tensor& payload, std::int64_t first, std::int64_t b
 at::Tensor pack_codes(const at::Tensor& codes, int bits) {
   const std::int64_t each = 8 / bits, n = codes.numel();
   if (each == 1) return codes;
-  const std::int64_t bytes = compress::ceil_div(n, each);
-  const at::Tensor all = at::constant_pad_nd(codes, {0, bytes * each - n}).view({bytes, each});
-  at::Tensor packed = all.select(1, 0).clone();
-  for (std::int64_t j = 1; j < each; ++j)
-    packed.bitwise_or_(at::bitwise_left_shift(all.select(1, j), j * bits));
-  return packed;
+  const at::Tensor all = n % each == 0 ? codes : at::constant_pad_nd(codes, {0, each - n % each});
+  return at::bitwise_left_shift(all.view({-1, each}), at::arange(0, 8, bits, codes.options()))
+      .sum(1, false, at::kByte);
 }
 
 at::Tensor unpack_codes(const at::Tensor& bytes, std::int64_t n, int bits) {
-  const std::int64_t each = 8 / bits;
-  if (each == 1) return bytes;
-  std::vector<at::Tensor> places;
-  for (std::int64_t j = 0; j < each; ++j)
-    places.push_back(at::bitwise_right_shift(bytes, j * bits).bitwise_and_((1 << bits) - 1));
-  return at::stack(places, 1).view({-1}).narrow(0, 0, n);
+  if (bits == 8) return bytes;
+  return at::bitwise_right_shift(bytes.unsqueeze(1), at::arange(0, 8, bits, bytes.options()))
+      .bitwise_and_((1 << bits) - 1)
+      .view({-1})
+      .narrow(0, 0, n);
 }
 
 at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter) {
@@ -86,17 +82,14 @@ at::Tensor random_key(std::uint64_t a, const at::Tensor& b) {
   return random_bits(mixed, at::ones({}, b.options()));
 }
 
-at::Tensor rounding_bits(std::uint64_t key, std::int64_t n, at::Device device) {
+at::Tensor rounding_blocks(const at::Tensor& keys) {
   constexpr auto block = static_cast<std::int64_t>(compress::kRoundingBlock);
-  const auto whole = at::TensorOptions().device(device).dtype(at::kLong);
-  const std::int64_t blocks = compress::ceil_div(n, block);
-  const at::Tensor keys =
-      random_bits(at::full({}, word64(key), whole), at::arange(blocks, whole)).unsqueeze(1);
-  const at::Tensor low = keys.to(at::kInt), high = shifted_right(keys, 32).to(at::kInt);
-  at::Tensor x = at::arange(block, whole.dtype(at::kInt)) * word32(0x9e3779b9u) + low;
+  const at::Tensor low = keys.to(at::kInt).unsqueeze(1),
+                   high = shifted_right(keys, 32).to(at::kInt).unsqueeze(1);
+  at::Tensor x = at::arange(block, low.options()) * word32(0x9e3779b9u) + low;
   x = at::bitwise_xor(x, shifted_right(x, 16)) * word32(0x85ebca6bu) + high;
   x = at::bitwise_xor(x, shifted_right(x, 13)) * word32(0xc2b2ae35u);
-  return at::bitwise_xor(x, shifted_right(x, 16)).view({-1}).narrow(0, 0, n);
+  return at::bitwise_xor(x, shifted_right(x, 16));
 }
 
 at::Tensor corrected(const TensorInput& input) {

@@ -37,8 +37,8 @@ at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter);
 at::Tensor random_unit(const at::Tensor& key, const at::Tensor& counter);
 /// random_key(a, b).
 at::Tensor random_key(std::uint64_t a, const at::Tensor& b);
-/// rounding_bits(key, i) for i < n: i32[n].
-at::Tensor rounding_bits(std::uint64_t key, std::int64_t n, at::Device device);
+/// Those of blocks of kRoundingBlock, by random_bits(key, block) of each: i32[blocks][block].
+at::Tensor rounding_blocks(const at::Tensor& keys);
 
 /// v = gradient + residual; the gradient if no residual is kept.
 at::Tensor corrected(const TensorInput& input);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/half.hpp"
 
 namespace linerate::compress {
 
@@ -21,5 +22,31 @@ constexpr float half_limit(DType half, int ranks) {
   const float rounded = ranks <= 2 ? 0 : static_cast<float>(ranks) * 0x1p-11f;
   return 65504 * (rounded < 0.5f ? 1 - rounded : 0.5f);
 }
+
+template <class Ops>
+class HalfCodec final : public Ops::Codec {
+ public:
+  HalfCodec(const typename Ops::Making& making, DType half) : Ops::Codec(making), half_(half) {}
+
+  void encode_all(int, const typename Ops::Sending& tensors) override {
+    scale_ = tensors.loss_scale().value_or(1);
+    const auto ranks = static_cast<float>(tensors.ranks());
+    is_beyond_ = typename Ops::Flag();
+    if (!tensors.keeps_residual()) return Ops::narrow(tensors, half_, scale_ / ranks);
+    const float limit = half_limit(half_, tensors.ranks()) / scale_;
+    const auto is_beyond =
+        Ops::narrow_and_keep(tensors, half_, {scale_ / ranks, ranks / scale_, limit});
+    if (tensors.loss_scale()) is_beyond_ = is_beyond;
+  }
+  void decode_all(int, const typename Ops::Arriving& tensors) override {
+    Ops::widen(tensors, half_, 1 / scale_);
+  }
+  typename Ops::Flag is_beyond() const override { return is_beyond_; }
+
+ private:
+  DType half_;
+  float scale_ = 1;  // of the step at hand
+  typename Ops::Flag is_beyond_ = {};
+};
 
 }  // namespace linerate::compress

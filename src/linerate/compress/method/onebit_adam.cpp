@@ -5,73 +5,19 @@
 // when signs begin. A sign has no zero: parameters whose gradient is
 // always zero need a mask of the optimizer's. This is the worker's half and, with beta=0, the
 // server's of the two-phase exchange (two_phase.hpp).
-#include <algorithm>
-
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/scaled_signs.hpp"
 #include "linerate/compress/method/settings.hpp"
+#include "linerate/compress/method/sign_codecs.hpp"
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 namespace {
 
 constexpr std::string_view kOnebitAdam = "onebit-adam";
-
-class OneBitAdamCodec : public Codec {
- public:
-  OneBitAdamCodec(const OneBitAdamSettings& options, const Shape& shape)
-      : average_(options.beta),
-        has_warm_up_(options.freeze_step > 0),
-        momentum_(std::vector<float>(to_index(shape.elements))),
-        local_(momentum_.now().size()),
-        signs_(scaled_sign_codec(onebit_adam_format(), shape)) {}
-
-  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    is_dense_ = has_warm_up_ && input.phase == 0;
-    if (is_dense_) return send_dense(input, payload);
-    average_(momentum_.now(), input.gradient, local_);
-    return signs_->encode(0, {local_, input.residual, input.keys, input.ranks}, payload);
-  }
-
-  void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    if (is_dense_) {
-      decode_dense(arrived, mean);
-      average_(momentum_.now(), mean, momentum_.next());
-    } else {
-      signs_->decode(0, arrived, mean);
-      std::copy(mean.begin(), mean.end(), momentum_.next().begin());
-    }
-  }
-
-  /// As decoded, so alike on all ranks.
-  std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
-
- private:
-  /// With all that another method may have left.
-  static std::size_t send_dense(const Input& input, std::span<std::byte> payload) {
-    for (std::size_t i = 0; i < input.gradient.size(); ++i) {
-      const float kept = input.residual.empty() ? 0 : input.residual[i];
-      write_at(payload, 4 * i, input.gradient[i] + kept);
-    }
-    std::fill(input.residual.begin(), input.residual.end(), 0.0f);
-    return 4 * input.gradient.size();
-  }
-  static void decode_dense(const Arrived& arrived, std::span<float> mean) {
-    read_mean(arrived, mean, kOnebitAdam);
-    if (!all_finite(mean)) throw InputError("onebit-adam: the sum of gradients is not finite");
-  }
-
-  MovingAverage average_;
-  bool has_warm_up_;
-  bool is_dense_ = false;  // in the step at hand
-  Kept<std::vector<float>> momentum_;
-  std::vector<float> local_;
-  std::unique_ptr<Codec> signs_;
-};
 
 class OneBitAdam : public Compressor {
  public:
@@ -88,7 +34,7 @@ class OneBitAdam : public Compressor {
     return {{Combine::sum, DType::f32, 4 * shape.elements}};
   }
   std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<OneBitAdamCodec>(options_, shape);
+    return std::make_unique<OneBitAdamCodec<HostOps>>(HostOps::Making{shape}, options_);
   }
   Momentum momentum() const override { return Momentum::adams; }
   bool is_two_phase() const override { return true; }

@@ -1,6 +1,6 @@
 // What the options of methods say, read in one place for every implementation of them: the kernels
 // here, and the tensor operations of torch_codecs. Each is defined in its method's file. Formats
-// that methods share are in grid_codes.hpp and scaled_signs.hpp.
+// that methods share are in grid_format.hpp, power_format.hpp and sign_format.hpp.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,6 @@ struct OneBitAdamSettings {
   std::int64_t freeze_step = 0;  // dense steps before, of the phase 0
 };
 OneBitAdamSettings read_onebit_adam(doc::OptionReader& options);
-
-/// natural: bits an element, 8 or 9.
-int read_natural_bits(doc::OptionReader& options);
 
 enum class Places : std::uint8_t {
   scattered,

@@ -1,0 +1,158 @@
+// Grids on the host: a block of elements at a time, whose codes and values stay in the first-level
+// cache.
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/compress/host_ops.hpp"
+#include "linerate/compress/kernel/pack_codes.hpp"
+#include "linerate/compress/kernel/residual.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/rounding_bits.hpp"
+#include "linerate/core/index.hpp"
+
+namespace linerate::compress {
+namespace {
+
+/// Elements that are worked on at a time: their codes and values stay in the first-level cache.
+constexpr std::size_t kBlock = kRoundingBlock;
+static_assert(kBlock == kDecodeBlock);
+using Codes = std::array<std::int8_t, kBlock>;
+
+/// Between two's complement and ternary codes, four a byte: swaps 10 and 11.
+std::byte swap_ternary(std::byte codes) { return codes ^ (codes >> 1 & std::byte{0x55}); }
+
+/// One tensor's.
+class GridCoder {
+ public:
+  GridCoder(const GridFormat& format, std::size_t elements)
+      : format_(format),
+        n_(elements),
+        bucket_(format.bucket ? format.bucket : n_),
+        codes_at_(to_index(heads_bytes(format, static_cast<std::int64_t>(n_)))),
+        bytes_(to_index(bytes_of(format, static_cast<std::int64_t>(n_)))) {}
+
+  std::size_t encode(const Input& input, std::span<std::byte> payload) const {
+    zero_from(payload.first(bytes_), codes_end());
+    if (format_.bucket == 0) {
+      BucketHead head;
+      format_.heads_of(input.gradient, format_, &head);
+      write_head(0, head, payload);
+    }
+    for (std::size_t first = 0; first < n_; first += kBlock) encode_block(first, input, payload);
+    return bytes_;
+  }
+
+  void decode(const Arrived& arrived, std::span<float> mean) const {
+    check_gathered(arrived, bytes_, format_.method);
+    for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
+    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      Codes codes;
+      if (!read_codes(arrived.payloads[p], first, out.size(), codes))
+        refuse_payload(format_.method, p, "a code that is none");
+      BlockGrids room;
+      add_codes(codes.data(), grids_at(first, out.size(), arrived.payloads[p], room), out);
+    });
+  }
+
+ private:
+  using BlockHeads = std::array<BucketHead, kBlock / 32>;
+  using BlockGrids = std::array<Grid, kBlock / 32>;
+
+  void encode_block(std::size_t first, const Input& input, std::span<std::byte> payload) const {
+    const std::size_t count = std::min(kBlock, n_ - first);
+    add_residual(input, first, count);
+    const std::span<const float> v = corrected(input).subspan(first, count);
+    if (format_.bucket) {
+      BlockHeads heads;
+      format_.heads_of(v, format_, heads.data());
+      for (std::size_t at = 0, b = 0; at < count; at += bucket_, ++b)
+        write_head(first + at, heads[b], payload);
+    }
+    Codes codes;
+    BlockGrids room;
+    const Grids grids = grids_at(first, count, payload, room);
+    to_codes(v, grids, {format_.is_stochastic, input.keys.own, first}, codes.data());
+    if (!input.residual.empty())
+      subtract_codes(codes.data(), grids, input.residual.subspan(first, count));
+    write_codes(codes, first, count, payload);
+  }
+
+  /// Grids of elements [first, first + count) from the payload.
+  Grids grids_at(std::size_t first, std::size_t count, std::span<const std::byte> payload,
+                 BlockGrids& room) const {
+    const std::size_t buckets = format_.bucket ? (count + bucket_ - 1) / bucket_ : 1;
+    for (std::size_t b = 0; b < buckets; ++b) room[b] = grid_at(first + b * bucket_, payload);
+    return {room.data(), bucket_, format_.top, format_.is_signed};
+  }
+
+  std::size_t codes_end() const { return codes_at_ + (n_ * to_index(format_.bits) + 7) / 8; }
+  std::size_t code_at(std::size_t element) const {
+    return codes_at_ + element * to_index(format_.bits) / 8;
+  }
+  void write_codes(const Codes& codes, std::size_t first, std::size_t count,
+                   std::span<std::byte> payload) const {
+    const auto to = payload.subspan(code_at(first), code_bytes(count));
+    pack_codes(codes.data(), count, format_.bits, to.data());
+    if (format_.ternary) std::transform(to.begin(), to.end(), to.begin(), swap_ternary);
+  }
+  /// False if one is the most negative number, which stands for nothing.
+  bool read_codes(std::span<const std::byte> payload, std::size_t first, std::size_t count,
+                  Codes& codes) const {
+    auto from = payload.subspan(code_at(first), code_bytes(count));
+    std::array<std::byte, kBlock / 4> swapped;
+    if (format_.ternary) {
+      std::transform(from.begin(), from.end(), swapped.begin(), swap_ternary);
+      from = std::span(swapped).first(from.size());
+    }
+    unpack_codes(from.data(), count, format_.bits, format_.is_signed, codes.data());
+    if (!format_.is_signed) return true;
+    int least = 0;
+    for (std::size_t i = 0; i < count; ++i) least = std::min<int>(least, codes[i]);
+    return least >= -format_.top;
+  }
+  std::size_t code_bytes(std::size_t count) const {
+    return (count * to_index(format_.bits) + 7) / 8;
+  }
+
+  std::size_t head_at(std::size_t element) const {
+    return element / bucket_ * 4 * format_.head_size;
+  }
+  void write_head(std::size_t element, const BucketHead& head, std::span<std::byte> payload) const {
+    for (std::size_t i = 0; i < format_.head_size; ++i)
+      write_at(payload, head_at(element) + 4 * i, head[i]);
+  }
+  Grid grid_at(std::size_t element, std::span<const std::byte> payload) const {
+    BucketHead head = {};
+    for (std::size_t i = 0; i < format_.head_size; ++i)
+      head[i] = read_at<float>(payload, head_at(element) + 4 * i);
+    return format_.grid_of(head, format_);
+  }
+  void check(std::span<const std::byte> payload, std::size_t p) const {
+    for (std::size_t element = 0; element < n_; element += bucket_) {
+      const Grid grid = grid_at(element, payload);
+      if (!std::isfinite(grid.base) || !std::isfinite(grid.unit) || grid.unit < 0)
+        refuse_payload(format_.method, p, "a scale that no bucket has");
+    }
+    const std::size_t used = n_ * to_index(format_.bits) % 8;
+    if (used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used)
+      refuse_payload(format_.method, p, "bits after the last element");
+    check_zero_from(payload, codes_end(), format_.method, p);
+  }
+
+  const GridFormat& format_;
+  std::size_t n_, bucket_, codes_at_, bytes_;
+};
+
+}  // namespace
+
+void HostOps::send_grid_codes(const Sending& tensors, const GridFormat& format) {
+  for (auto& [input, payload, sent] : tensors.items)
+    sent = GridCoder(format, input.gradient.size()).encode(input, payload);
+}
+HostOps::Damage HostOps::average_grid_codes(const Arriving& tensors, const GridFormat& format) {
+  for (const auto& [arrived, mean] : tensors.items)
+    GridCoder(format, mean.size()).decode(arrived, mean);
+  return {};
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,130 @@
+// Factors on the host: a pass over each matrix for a factor. What is left of the matrix is kept in
+// the same pass, but for Q under PowerSGD.
+#include <cmath>
+#include <cstring>
+
+#include "linerate/compress/host_ops.hpp"
+#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/core/index.hpp"
+
+namespace linerate::compress {
+namespace {
+
+void multiply(std::span<float> factor, float by) {
+  for (float& x : factor) x *= by;
+}
+
+double length_of(std::span<const float> vector) {
+  const std::vector<double> wide(vector.begin(), vector.end());
+  return std::sqrt(dot(wide, wide));
+}
+
+}  // namespace
+
+void HostOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
+  tensors_.clear();
+  for (const FactorSize* const size : sizes)
+    tensors_.push_back({*size, std::vector<float>(to_index(size->rank * size->rows)),
+                        std::vector<float>(to_index(size->rank * size->columns))});
+}
+
+void HostOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
+  for (std::size_t t = 0; t < kept.size(); ++t) tensors_[t].at(side) = kept[t]->now();
+}
+void HostOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
+  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->next() = tensors_[t].at(side);
+}
+
+void HostOps::LowRank::make_unit(Side side, const Sending& tensors) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    std::vector<float>& factor = tensors_[t].at(side);
+    const auto rank = to_index(tensors_[t].size.rank);
+    const std::size_t n = factor.size() / rank;
+    tensors_[t].stream = tensors.items[t].input.keys.shared;
+    for (std::size_t j = 0; j < rank; ++j) {
+      const auto vector = std::span(factor).subspan(j * n, n);
+      double length = length_of(vector);
+      if (!(length > 0 && std::isfinite(length))) {
+        fill_random(tensors_[t].stream, j, vector);
+        length = length_of(vector);
+      }
+      for (float& x : vector) x = static_cast<float>(x / length);
+    }
+  }
+}
+
+void HostOps::LowRank::orthonormalise(Side side) {
+  for (OfTensor& one : tensors_)
+    one.vanished = compress::orthonormalise(one.at(side), to_index(one.size.rank));
+}
+void HostOps::LowRank::redraw_vanished(Side side) {
+  for (OfTensor& one : tensors_) {
+    const auto rank = to_index(one.size.rank);
+    const std::size_t n = one.at(side).size() / rank;
+    for (const std::size_t j : one.vanished)
+      fill_random(one.stream, rank + j, std::span(one.at(side)).subspan(j * n, n));
+  }
+}
+void HostOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t)
+    compress::orthonormalise_fresh(tensors_[t].at(side), to_index(tensors_[t].size.rank),
+                                   tensors.items[t].input.keys.shared);
+}
+
+void HostOps::LowRank::send(OfTensor& factors, const Input& input, const FactorPass& pass) {
+  std::vector<float>&fixed = factors.at(other(pass.sent)), &left = factors.left,
+  &right = factors.right;
+  const auto rows = to_index(factors.size.rows), columns = to_index(factors.size.columns);
+  const float scale = headroom(input.ranks, fixed.size() / to_index(factors.size.rank));
+  std::vector<float> scaled = fixed;
+  multiply(scaled, scale);
+  multiply(fixed, 1 / scale);
+  const auto keep_rest = [&](std::size_t first, std::size_t count) {
+    if (!pass.keeps_rest || input.residual.empty()) return;
+    subtract_product(left.data() + first, rows, right, count, columns,
+                     &input.residual[first * columns]);
+  };
+  if (pass.sent == Side::left)
+    return add_residual_and_multiply(input, scaled, columns, left, keep_rest);
+  BeforeElements before;
+  if (pass.adds_residual)
+    before = [&](std::size_t first, std::size_t count) { add_residual(input, first, count); };
+  left_product({corrected(input).data(), rows, columns}, scaled, right, before);
+  keep_rest(0, rows);
+}
+
+void HostOps::LowRank::send(const Sending& tensors, const FactorPass& pass) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    auto& [input, payload, sent] = tensors.items[t];
+    send(tensors_[t], input, pass);
+    const std::vector<float>& factor = tensors_[t].at(pass.sent);
+    sent = 4 * factor.size();
+    std::memcpy(payload.data(), factor.data(), sent);
+  }
+}
+
+void HostOps::LowRank::receive(Side side, const Arriving& tensors, std::string_view method,
+                               Taken taken) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const Arrived& arrived = tensors.items[t].arrived;
+    std::vector<float>& factor = tensors_[t].at(side);
+    if (taken == Taken::mean) {
+      read_mean(arrived, factor, method);
+      continue;
+    }
+    check_sum(arrived, 4 * factor.size(), method);
+    std::memcpy(factor.data(), arrived.payloads[0].data(), 4 * factor.size());
+  }
+}
+
+void HostOps::LowRank::write_products(const Arriving& tensors) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    const OfTensor& one = tensors_[t];
+    write_product(one.left, one.right, to_index(one.size.rows), to_index(one.size.columns),
+                  tensors.items[t].mean.data());
+  }
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,35 @@
+#include "linerate/compress/host_ops.hpp"
+
+#include <algorithm>
+
+#include "linerate/compress/payload.hpp"
+
+namespace linerate::compress {
+
+void HostOps::narrow(const Sending& tensors, DType half, float share) {
+  for (auto& [input, payload, sent] : tensors.items) {
+    narrow_scaled(input.gradient, share, half, payload.data());
+    sent = 2 * input.gradient.size();
+  }
+}
+
+HostOps::Flag HostOps::narrow_and_keep(const Sending& tensors, DType half, const HalfScale& scale) {
+  float largest = 0;
+  for (auto& [input, payload, sent] : tensors.items) {
+    largest = std::max(largest,
+                       narrow_scaled(input.gradient, input.residual, scale, half, payload.data()));
+    sent = 2 * input.gradient.size();
+  }
+  return largest > scale.limit;
+}
+
+void HostOps::widen(const Arriving& tensors, DType half, float by) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    check_sum(arrived, 2 * mean.size(), name_of(half));
+    compress::widen(arrived.payloads[0].data(), half, mean);
+    if (by == 1) continue;
+    for (float& value : mean) value *= by;
+  }
+}
+
+}  // namespace linerate::compress

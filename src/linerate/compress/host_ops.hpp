@@ -1,0 +1,171 @@
+// The back end of codecs that works in memory of the host, by Highway kernels: one of the two that
+// codecs written over a back end are instantiated with (docs/compression.md, "Codecs once").
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/factors.hpp"
+#include "linerate/compress/kernel/half.hpp"
+#include "linerate/compress/method/grid_format.hpp"
+#include "linerate/compress/method/momentum.hpp"
+#include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/method/sign_format.hpp"
+
+namespace linerate::compress {
+
+struct HostOps {
+  class Codec;
+  using Room = std::vector<float>;                     // what a codec works in
+  using Flag = bool;                                   // an answer about values
+  struct Damage {};                                    // of what arrived: it is thrown
+  using Values = std::vector<std::span<const float>>;  // by tensor
+  using KeptValues = Kept<std::vector<float>>;         // of one tensor, from step to step
+
+  /// What a codec is made of.
+  struct Making {
+    Shape shape;
+  };
+  /// Tensors of a bucket on their way into payloads.
+  struct Sending {
+    struct Item {
+      const Input& input;
+      std::span<std::byte> payload;
+      std::size_t sent = 0;  // bytes of it
+    };
+    std::span<Item> items;
+    std::vector<Codec*> codecs;
+
+    int ranks() const { return items.front().input.ranks; }
+    std::optional<float> loss_scale() const { return items.front().input.loss_scale; }
+    int phase_of_step() const { return items.front().input.phase; }
+    bool keeps_residual() const { return !items.front().input.residual.empty(); }
+  };
+  /// Payloads of a bucket's tensors on their way into means.
+  struct Arriving {
+    struct Item {
+      const Arrived& arrived;
+      std::span<float> mean;
+    };
+    std::span<const Item> items;
+    std::vector<Codec*> codecs;
+  };
+
+  /// A codec that codes many tensors in a call; by compress::Codec's calls one.
+  class Codec : public compress::Codec {
+   public:
+    explicit Codec(const Making& making) : shape_(making.shape) {}
+
+    virtual void encode_all(int round, const Sending& tensors) = 0;
+    virtual void decode_all(int round, const Arriving& tensors) = 0;
+    virtual Flag is_beyond() const { return false; }
+
+    std::size_t encode(int round, const Input& input, std::span<std::byte> payload) final {
+      Sending::Item one{input, payload};
+      encode_all(round, {{&one, 1}, {this}});
+      return one.sent;
+    }
+    void decode(int round, const Arrived& arrived, std::span<float> mean) final {
+      const Arriving::Item one{arrived, mean};
+      decode_all(round, {{&one, 1}, {this}});
+    }
+    bool overflowed() const final { return is_beyond(); }
+
+   protected:
+    void note_damage(Damage) {}
+    const Shape& shape() const { return shape_; }
+
+   private:
+    Shape shape_;
+  };
+
+  /// Payloads: gradients * share in 16 bits.
+  static void narrow(const Sending& tensors, DType half, float share);
+  /// The same of v, cut off at +-limit; the rest of v stays. Whether a v is beyond the limit.
+  static Flag narrow_and_keep(const Sending& tensors, DType half, const HalfScale& scale);
+  /// Means: the payloads, which are sums of 2 bytes an element, times `by`.
+  static void widen(const Arriving& tensors, DType half, float by);
+
+  static KeptValues kept_zeros(const Making&, std::int64_t elements) {
+    return KeptValues(std::vector<float>(static_cast<std::size_t>(elements)));
+  }
+  static StateField field(std::string name, Passing passing, KeptValues& kept) {
+    return {std::move(name), passing, kept};
+  }
+  static Values gradients(const Sending& tensors);
+  static Values means(const Arriving& tensors);
+  static void set_means(const Arriving& tensors, const Values& values);
+  /// kept.next = beta kept.now + (1 - beta) x; returns it.
+  static Values average(const std::vector<KeptValues*>& kept, const Values& x, double beta);
+  /// The same, and kept.next stays.
+  static Values averaged(const std::vector<KeptValues*>& kept, const std::vector<Room*>& rooms,
+                         const Values& x, double beta);
+  /// kept.next = values.
+  static void keep(const std::vector<KeptValues*>& kept, const Values& values);
+
+  /// Payloads: v as f32. Nothing of it stays.
+  static void send_values(const Sending& tensors);
+  /// Means of sums of f32; damaged if one is not finite.
+  static Damage read_finite_means(const Arriving& tensors, std::string_view method);
+  /// Payloads: a bit for each of `values`, in words.
+  static void send_signs(const Sending& tensors, const Values& values);
+  /// Means: 1, or -1 where more than half of the ranks said negative.
+  static Damage vote(const Arriving& tensors, std::string_view method);
+  /// Payloads: levels and signs of x and the residual, which keeps what is not sent.
+  static void send_scaled_signs(const Sending& tensors, const Values& x, const SignFormat& format);
+  static Damage average_scaled_signs(const Arriving& tensors, const SignFormat& format);
+
+  /// Payloads: codes of v on the grid of its bucket.
+  static void send_grid_codes(const Sending& tensors, const GridFormat& format);
+  static Damage average_grid_codes(const Arriving& tensors, const GridFormat& format);
+  /// Payloads: powers of two next to v, at random.
+  static void send_powers(const Sending& tensors, PowerFormat format);
+  static Damage average_powers(const Arriving& tensors, PowerFormat format);
+
+  class LowRank;
+};
+
+/// Both factors of each matrix of a bucket, in a step.
+class HostOps::LowRank {
+ public:
+  /// Of these sizes, all zeros.
+  void begin(const std::vector<FactorSize*>& sizes);
+  /// What was kept becomes the factor, and the other way round.
+  void take(Side side, const std::vector<KeptValues*>& kept);
+  void leave(Side side, const std::vector<KeptValues*>& kept);
+
+  /// Vectors get length 1. One of no length or no finite one is drawn from the tensor's stream.
+  void make_unit(Side side, const Sending& tensors);
+  void orthonormalise(Side side);
+  /// After that of the other side, whose vectors that vanished would stay zero for ever: the next
+  /// step tries another direction, of the streams of make_unit().
+  void redraw_vanished(Side side);
+  /// With a drawn direction in the place of each that vanished.
+  void orthonormalise_fresh(Side side, const Sending& tensors);
+
+  /// Payloads: the pass's factor, scaled down by a power of two, headroom(). The other factor is
+  /// scaled up by it, which every product undoes exactly.
+  void send(const Sending& tensors, const FactorPass& pass);
+  void receive(Side side, const Arriving& tensors, std::string_view method, Taken taken);
+  /// Means: P^T Q.
+  void write_products(const Arriving& tensors);
+
+ private:
+  struct OfTensor {
+    FactorSize size;
+    std::vector<float> left, right;
+    std::uint64_t stream = 0;
+    std::vector<std::size_t> vanished = {};
+    std::vector<float>& at(Side side) { return side == Side::left ? left : right; }
+  };
+  void send(OfTensor& factors, const Input& input, const FactorPass& pass);
+
+  std::vector<OfTensor> tensors_;
+};
+
+}  // namespace linerate::compress

@@ -1,0 +1,264 @@
+// Signs on the host: one pass over each tensor for bits and sums, and one more for what is left.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "linerate/compress/host_ops.hpp"
+#include "linerate/compress/kernel/all_finite.hpp"
+#include "linerate/compress/kernel/signs.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+
+namespace linerate::compress {
+namespace {
+
+constexpr std::size_t kBlockWords = kDecodeBlock / 32;
+using BlockWords = std::array<std::uint32_t, kBlockWords>;
+
+/// How many ranks said "negative", for a block of elements: bit p of the count of element j of word
+/// w is bit j of planes[p][w]. 32 counters a word, added to with a few operations of logic.
+class Tally {
+ public:
+  explicit Tally(std::size_t ranks) : planes_(to_index(std::bit_width(ranks))), half_(ranks / 2) {}
+
+  void clear() {
+    for (BlockWords& plane : planes_) plane.fill(0);
+  }
+  void add(const std::byte* words, std::size_t count) {
+    BlockWords carry;
+    std::memcpy(carry.data(), words, 4 * count);
+    for (BlockWords& plane : planes_)
+      for (std::size_t w = 0; w < count; ++w) {
+        const std::uint32_t both = plane[w] & carry[w];
+        plane[w] ^= carry[w];
+        carry[w] = both;
+      }
+  }
+  /// Bits of the elements that more than half of the ranks called negative, compared from the
+  /// counters' highest bit down.
+  void majority(std::size_t count, BlockWords& more) const {
+    BlockWords equal;
+    equal.fill(~0u);
+    more.fill(0);
+    for (std::size_t p = planes_.size(); p-- > 0;) {
+      const std::uint32_t of_half = half_ >> p & 1 ? ~0u : 0u;
+      for (std::size_t w = 0; w < count; ++w) {
+        more[w] |= equal[w] & planes_[p][w] & ~of_half;
+        equal[w] &= ~(planes_[p][w] ^ of_half);
+      }
+    }
+  }
+
+ private:
+  std::vector<BlockWords> planes_;
+  std::size_t half_;
+};
+
+SignSum sum_of(LevelRule rule) {
+  switch (rule) {
+    case LevelRule::mean_magnitude:
+      return SignSum::magnitudes;
+    case LevelRule::root_mean_square:
+      return SignSum::squares;
+    case LevelRule::mean_of_class:
+      break;
+  }
+  return SignSum::classes;
+}
+
+float mean_of(double sum, std::int64_t count) {
+  return count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f;
+}
+
+SignLevels levels_of(LevelRule rule, const SignSums& sums, std::size_t n) {
+  const auto count = static_cast<std::int64_t>(n);
+  if (rule == LevelRule::mean_of_class)
+    return {mean_of(sums.first, count - sums.negatives), mean_of(sums.second, sums.negatives)};
+  const float level = rule == LevelRule::mean_magnitude
+                          ? mean_of(sums.first, count)
+                          : static_cast<float>(std::sqrt(sums.first / static_cast<double>(n)));
+  return {level, -level};
+}
+
+/// Where levels and words of a tensor are in its payload.
+struct SignPlaces {
+  SignPlaces(const SignFormat& format, std::size_t elements)
+      : rule(format.rule),
+        n(elements),
+        block(format.block > 0 ? to_index(format.block) : n),
+        bytes(to_index(bytes_of(format, {static_cast<std::int64_t>(n), 1}))),
+        words_at(bytes - sign_bytes(n)) {}
+
+  std::size_t level_at(std::size_t element) const {
+    return element / block * 4 * to_index(levels_per_block(rule));
+  }
+  void write(std::size_t first, SignLevels levels, std::span<std::byte> payload) const {
+    write_at(payload, level_at(first), levels.positive);
+    if (rule == LevelRule::mean_of_class) write_at(payload, level_at(first) + 4, levels.negative);
+  }
+  SignLevels read(std::size_t element, std::span<const std::byte> payload) const {
+    const auto positive = read_at<float>(payload, level_at(element));
+    if (rule != LevelRule::mean_of_class) return {positive, -positive};
+    return {positive, read_at<float>(payload, level_at(element) + 4)};
+  }
+  void check(std::span<const std::byte> payload, std::size_t p, const std::string& method) const {
+    for (std::size_t first = 0; first < n; first += block) {
+      const SignLevels levels = read(first, payload);
+      const bool ordered = levels.positive >= 0 && levels.negative <= 0;
+      if (!ordered || !std::isfinite(levels.positive) || !std::isfinite(levels.negative))
+        refuse_payload(method, p, "a level that no block has");
+    }
+    if (!has_clean_tail(payload.data() + words_at, n))
+      refuse_payload(method, p, "bits after the last element");
+  }
+
+  LevelRule rule;
+  std::size_t n, block, bytes, words_at;
+};
+
+void send_scaled(std::span<const float> x, std::span<float> residual, const SignFormat& format,
+                 const SignPlaces& places, std::span<std::byte> payload) {
+  for (std::size_t first = 0; first < places.n; first += places.block) {
+    const std::size_t count = std::min(places.block, places.n - first);
+    const auto values = x.subspan(first, count);
+    std::byte* words = payload.data() + places.words_at + first / 8;
+    if (residual.empty()) {
+      const SignSums sums = pack_signs(values, sum_of(format.rule), words);
+      places.write(first, levels_of(format.rule, sums, count), payload);
+    } else {
+      const auto rest = residual.subspan(first, count);
+      const SignSums sums = add_and_pack_signs(values, rest, sum_of(format.rule), words);
+      const SignLevels levels = levels_of(format.rule, sums, count);
+      places.write(first, levels, payload);
+      subtract_signs(words, levels, rest);
+    }
+  }
+}
+
+}  // namespace
+
+HostOps::Values HostOps::gradients(const Sending& tensors) {
+  Values all;
+  for (const Sending::Item& item : tensors.items) all.push_back(item.input.gradient);
+  return all;
+}
+
+HostOps::Values HostOps::means(const Arriving& tensors) {
+  Values all;
+  for (const Arriving::Item& item : tensors.items) all.push_back(item.mean);
+  return all;
+}
+
+void HostOps::set_means(const Arriving& tensors, const Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::copy(values[i].begin(), values[i].end(), tensors.items[i].mean.begin());
+}
+
+HostOps::Values HostOps::average(const std::vector<KeptValues*>& kept, const Values& x,
+                                 double beta) {
+  const MovingAverage average(beta);
+  Values all;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    average(kept[i]->now(), x[i], kept[i]->next());
+    all.emplace_back(kept[i]->next());
+  }
+  return all;
+}
+
+HostOps::Values HostOps::averaged(const std::vector<KeptValues*>& kept,
+                                  const std::vector<Room*>& rooms, const Values& x, double beta) {
+  const MovingAverage average(beta);
+  Values all;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    rooms[i]->resize(x[i].size());
+    average(kept[i]->now(), x[i], *rooms[i]);
+    all.emplace_back(*rooms[i]);
+  }
+  return all;
+}
+
+void HostOps::keep(const std::vector<KeptValues*>& kept, const Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::copy(values[i].begin(), values[i].end(), kept[i]->next().begin());
+}
+
+void HostOps::send_values(const Sending& tensors) {
+  for (auto& [input, payload, sent] : tensors.items) {
+    for (std::size_t i = 0; i < input.gradient.size(); ++i) {
+      const float kept = input.residual.empty() ? 0 : input.residual[i];
+      write_at(payload, 4 * i, input.gradient[i] + kept);
+    }
+    std::fill(input.residual.begin(), input.residual.end(), 0.0f);
+    sent = 4 * input.gradient.size();
+  }
+}
+
+HostOps::Damage HostOps::read_finite_means(const Arriving& tensors, std::string_view method) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    read_mean(arrived, mean, method);
+    if (!all_finite(mean))
+      throw InputError(std::string(method) + ": the sum of gradients is not finite");
+  }
+  return {};
+}
+
+void HostOps::send_signs(const Sending& tensors, const Values& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    pack_signs(values[i], SignSum::none, tensors.items[i].payload.data());
+    tensors.items[i].sent = sign_bytes(values[i].size());
+  }
+}
+
+HostOps::Damage HostOps::vote(const Arriving& tensors, std::string_view method) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    const auto ranks = to_index(arrived.ranks);
+    check_gathered(arrived, sign_bytes(mean.size()), method);
+    for (std::size_t p = 0; p < ranks; ++p)
+      if (!has_clean_tail(arrived.payloads[p].data(), mean.size()))
+        refuse_payload(method, p, "bits after the last element");
+    Tally tally(ranks);
+    BlockWords votes;
+    for (std::size_t first = 0; first < mean.size(); first += kDecodeBlock) {
+      const auto out = mean.subspan(first, std::min(kDecodeBlock, mean.size() - first));
+      const std::size_t words = sign_bytes(out.size()) / 4;
+      tally.clear();
+      for (const auto& payload : arrived.payloads) tally.add(payload.data() + first / 8, words);
+      tally.majority(words, votes);
+      set_signs(reinterpret_cast<const std::byte*>(votes.data()), {1, -1}, out);
+    }
+  }
+  return {};
+}
+
+void HostOps::send_scaled_signs(const Sending& tensors, const Values& x, const SignFormat& format) {
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    Sending::Item& item = tensors.items[i];
+    const SignPlaces places(format, x[i].size());
+    send_scaled(x[i], item.input.residual, format, places, item.payload);
+    item.sent = places.bytes;
+  }
+}
+
+HostOps::Damage HostOps::average_scaled_signs(const Arriving& tensors, const SignFormat& format) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    const SignPlaces places(format, mean.size());
+    const auto& payloads = arrived.payloads;
+    check_gathered(arrived, places.bytes, format.method);
+    for (std::size_t p = 0; p < payloads.size(); ++p) places.check(payloads[p], p, format.method);
+    compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      while (!out.empty()) {  // the part of a block that lies in here
+        const std::size_t count = std::min(out.size(), places.block - first % places.block);
+        add_signs(payloads[p].data() + places.words_at + first / 8, places.read(first, payloads[p]),
+                  out.first(count));
+        first += count;
+        out = out.subspan(count);
+      }
+    });
+  }
+  return {};
+}
+
+}  // namespace linerate::compress

@@ -1,0 +1,28 @@
+#include "linerate/compress/method/grid_format.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "linerate/compress/payload.hpp"
+
+namespace linerate::compress {
+
+std::int64_t buckets_of(const GridFormat& format, std::int64_t n) {
+  return format.bucket ? ceil_div(n, static_cast<std::int64_t>(format.bucket)) : 1;
+}
+std::int64_t heads_bytes(const GridFormat& format, std::int64_t n) {
+  return 4 * static_cast<std::int64_t>(format.head_size) * buckets_of(format, n);
+}
+
+std::int64_t bytes_of(const GridFormat& format, std::int64_t n) {
+  return heads_bytes(format, n) + pad4(ceil_div(n * format.bits, 8));
+}
+
+float round_up(double value) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  if (value >= kLargest) return kLargest;
+  const auto nearest = static_cast<float>(value);
+  return nearest < value ? std::nextafter(nearest, kLargest) : nearest;
+}
+
+}  // namespace linerate::compress

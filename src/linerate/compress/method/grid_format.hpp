@@ -1,0 +1,61 @@
+// Values on an even grid a bucket: what qsgd, maxmin and terngrad send. They differ in how a
+// bucket's grid is chosen, and what is sent of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/grid.hpp"
+#include "linerate/doc/option_reader.hpp"
+
+namespace linerate::compress {
+
+/// What is sent of a bucket before the codes: one number, or two.
+using BucketHead = std::array<float, 2>;
+enum class HeadRule : std::uint8_t {
+  norm,       // qsgd: the 2-norm, top times the unit
+  ends,       // maxmin: the least value, the unit
+  deviation,  // terngrad: the largest magnitude, clipped at so many standard deviations; the unit
+};
+
+/// Payload: `head_size` f32 a bucket, then codes of `bits` bits, padded with zeros to 4 bytes.
+struct GridFormat {
+  std::string method;  // for messages
+  HeadRule rule = HeadRule::norm;
+  int bits = 8;  // 1, 2, 4 or 8
+  int top = 0;   // the largest code
+  bool is_signed = false;
+  bool is_stochastic = false;
+  /// Code -1 travels as 10 and 11 is none (terngrad's), in place of two's complement.
+  bool ternary = false;
+  std::size_t head_size = 1;
+  std::size_t bucket = 0;  // a power of two, 32 to 4096; 0: the whole tensor
+  bool unbiased = false;
+  Residual residual = Residual::none;
+  /// What is sent of each bucket of v, one after the other.
+  void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
+  /// The grid that it says; for numbers that no bucket has, one whose unit is not finite or below
+  /// zero.
+  Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
+  double clip = 0;  // terngrad's, in standard deviations
+};
+
+GridFormat qsgd_format(doc::OptionReader& options);
+GridFormat maxmin_format(doc::OptionReader& options);
+GridFormat terngrad_format(doc::OptionReader& options);
+
+/// Of a tensor of n elements: its buckets, and the bytes before its codes.
+std::int64_t buckets_of(const GridFormat& format, std::int64_t n);
+std::int64_t heads_bytes(const GridFormat& format, std::int64_t n);
+/// All of its payload.
+std::int64_t bytes_of(const GridFormat& format, std::int64_t n);
+
+/// The f32 at or above `value`, at most the largest: a unit that is rounded down would leave the
+/// largest value of a bucket beyond the last point of its grid.
+float round_up(double value);
+
+}  // namespace linerate::compress

@@ -1,0 +1,44 @@
+// Codecs that are one pass each way and keep nothing but the residual, over either back end: qsgd,
+// maxmin and terngrad on grids, natural on powers of two.
+#pragma once
+
+#include "linerate/compress/method/grid_format.hpp"
+#include "linerate/compress/method/power_format.hpp"
+
+namespace linerate::compress {
+
+template <class Ops>
+class GridCodec final : public Ops::Codec {
+ public:
+  GridCodec(const typename Ops::Making& making, const GridFormat& format)
+      : Ops::Codec(making), format_(format) {}
+
+  void encode_all(int, const typename Ops::Sending& tensors) override {
+    Ops::send_grid_codes(tensors, format_);
+  }
+  void decode_all(int, const typename Ops::Arriving& tensors) override {
+    this->note_damage(Ops::average_grid_codes(tensors, format_));
+  }
+
+ private:
+  GridFormat format_;
+};
+
+template <class Ops>
+class PowerCodec final : public Ops::Codec {
+ public:
+  PowerCodec(const typename Ops::Making& making, PowerFormat format)
+      : Ops::Codec(making), format_(format) {}
+
+  void encode_all(int, const typename Ops::Sending& tensors) override {
+    Ops::send_powers(tensors, format_);
+  }
+  void decode_all(int, const typename Ops::Arriving& tensors) override {
+    this->note_damage(Ops::average_powers(tensors, format_));
+  }
+
+ private:
+  PowerFormat format_;
+};
+
+}  // namespace linerate::compress

@@ -1,0 +1,266 @@
+// Factors where tensors lie. Those of all matrices are one array, f32[tensors][rank][longest].
+// Vectors are filled up with zeros, which change no product of vectors. Matrices of one shape
+// lie one after the other, and are multiplied by one operator.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <tuple>
+
+#include "linerate/core/index.hpp"
+#include "linerate/core/rng.hpp"
+#include "linerate/torch_codecs/bucket_arrays.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
+#include "linerate/torch_codecs/words.hpp"
+
+namespace linerate::torch_codecs {
+namespace {
+
+using compress::FactorSize;
+using compress::Side;
+
+constexpr double kEndless = std::numeric_limits<double>::infinity();
+
+std::int64_t length_of(const FactorSize& size, Side side) {
+  return side == Side::left ? size.rows : size.columns;
+}
+
+/// What is beyond the range of f32 becomes the largest number there is.
+void saturate(const std::vector<at::Tensor>& values) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  at::_foreach_clamp_min_(values, -kLargest);
+  at::_foreach_clamp_max_(values, kLargest);
+}
+
+at::Tensor norm_of(const at::Tensor& vectors) {
+  return at::linalg_vector_norm(vectors, 2, at::IntArrayRef{2}, true);
+}
+
+/// A number where `like` is: an operator that is given one of the host makes one each time.
+at::Tensor number(double value, const at::Tensor& like) {
+  return at::full({}, value, like.options());
+}
+
+/// Frees a vector of those before it, twice, in f64; then scales it to length 1, or to zero if no
+/// more than `least` is left of it. (Neither NaNs nor infinities are: `least` is one then.)
+/// Classical Gram-Schmidt, in place of compress's modified one: as many products as there are
+/// vectors, not their square.
+struct Freed {
+  at::Tensor vector, is_there;  // f64[tensors][1][n], bool[tensors][1][1]
+};
+Freed freed(at::Tensor vector, const at::Tensor& before, const at::Tensor& least,
+            const at::Tensor& zero) {
+  if (before.size(1) > 0)
+    for (int pass = 0; pass < 2; ++pass)
+      vector = at::baddbmm(vector, at::bmm(vector, before.transpose(1, 2)), before, 1, -1);
+  const at::Tensor norm = norm_of(vector), is_there = norm > least;
+  return {at::where(is_there, vector / norm, zero), is_there};
+}
+
+/// compress::orthonormalise() of f32[tensors][rank][n], and what vanished; of
+/// orthonormalise_fresh()'s eight trials for a vector that vanished the first is made, if `fresh`
+/// has it: a random one is almost never among the others.
+std::pair<at::Tensor, at::Tensor> orthonormal(const at::Tensor& factors, const at::Tensor& fresh) {
+  std::vector<at::Tensor> there;
+  const at::Tensor vectors = factors.to(at::kDouble), zero = number(0, vectors);
+  const at::Tensor least =
+      at::linalg_vector_norm(vectors, 2, at::IntArrayRef{1, 2}, true) * compress::kVanished;
+  const at::Tensor least_fresh = fresh.defined() ? number(compress::kVanished, vectors) : fresh;
+  for (std::int64_t j = 0; j < vectors.size(1); ++j) {
+    const at::Tensor before = vectors.narrow(1, 0, j), own = vectors.narrow(1, j, 1);
+    Freed found = freed(own, before, least, zero);
+    there.push_back(found.is_there);
+    if (fresh.defined())
+      found.vector = at::where(found.is_there, found.vector,
+                               freed(fresh.narrow(1, j, 1), before, least_fresh, zero).vector);
+    own.copy_(found.vector);
+  }
+  return {vectors.to(at::kFloat), at::cat(there, 1).logical_not_()};
+}
+
+}  // namespace
+
+/// By tensor, flat.
+std::vector<at::Tensor> TensorOps::LowRank::each_of(const std::vector<at::Tensor>& by_group) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& group : by_group)
+    for (const at::Tensor& one : group.unbind(0)) all.push_back(one.reshape({-1}));
+  return all;
+}
+
+void TensorOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
+  const auto shape_of = [&](std::size_t t) {
+    return std::tuple(sizes[t]->rows, sizes[t]->columns);
+  };
+  order_.resize(sizes.size());
+  std::iota(order_.begin(), order_.end(), std::size_t{0});
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](std::size_t a, std::size_t b) { return shape_of(a) < shape_of(b); });
+  groups_.clear();
+  for (std::size_t k = 0; k < order_.size(); ++k) {
+    if (k == 0 || shape_of(order_[k]) != shape_of(order_[k - 1]))
+      groups_.push_back({*sizes[order_[k]], static_cast<std::int64_t>(k), 0, {}});
+    ++groups_.back().count;
+  }
+}
+
+const TensorOps::LowRank::Group& TensorOps::LowRank::group_of(std::int64_t k) const {
+  const auto behind = std::find_if(groups_.begin(), groups_.end(),
+                                   [&](const Group& group) { return k < group.first; });
+  return *(behind - 1);
+}
+
+/// Of vectors of each tensor, [rank][length] or flat, in the order of the groups.
+at::Tensor TensorOps::LowRank::joined(Side side, const std::vector<at::Tensor>& factors) const {
+  std::int64_t longest = 0;
+  for (const Group& group : groups_) longest = std::max(longest, length_of(group.size, side));
+  const at::Tensor zeros = at::zeros({longest}, factors.front().options());
+  std::vector<at::Tensor> all;
+  for (std::size_t k = 0; k < factors.size(); ++k) {
+    const std::int64_t length = length_of(group_of(static_cast<std::int64_t>(k)).size, side);
+    for (const at::Tensor& vector : factors[k].reshape({rank(), length}).unbind(0)) {
+      all.push_back(vector);
+      if (length < longest) all.push_back(zeros.narrow(0, 0, longest - length));
+    }
+  }
+  return at::cat(all).view({-1, rank(), longest});
+}
+
+/// f32[count][rank][length] of a group.
+at::Tensor TensorOps::LowRank::of_group(const Group& group, Side side) const {
+  return factor(side).narrow(0, group.first, group.count).narrow(2, 0, length_of(group.size, side));
+}
+
+void TensorOps::LowRank::take(Side side, const std::vector<KeptValues*>& kept) {
+  std::vector<at::Tensor> all;
+  for (const std::size_t t : order_) all.push_back(kept[t]->now());
+  factor(side) = joined(side, all);
+}
+
+void TensorOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
+  for (const Group& group : groups_) {
+    const std::vector<at::Tensor> members = of_group(group, side).unbind(0);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      kept[order_[to_index(group.first) + i]]->write(members[i]);
+  }
+}
+
+/// fill_random() of each tensor's stream, f64.
+at::Tensor TensorOps::LowRank::drawn(Side side, const Sending& tensors,
+                                     std::int64_t vectors) const {
+  std::vector<at::Scalar> streams, lengths;
+  for (std::size_t k = 0; k < order_.size(); ++k) {
+    const std::uint64_t key = tensors.keys[order_[k]].shared;
+    for (std::uint64_t j = 0; j < to_index(vectors); ++j)
+      streams.emplace_back(static_cast<std::int64_t>(linerate::random_key(key, j)));
+    lengths.emplace_back(length_of(group_of(static_cast<std::int64_t>(k)).size, side));
+  }
+  const auto whole = tensors.values.options().dtype(at::kLong);
+  const at::Tensor element = at::arange(factor(side).size(2), whole);
+  const at::Tensor unit = random_unit(listed(streams, whole).view({-1, vectors, 1}), element);
+  const at::Tensor values = (unit * 2 - 1).to(at::kFloat).to(at::kDouble);
+  return at::where(element < listed(lengths, whole).view({-1, 1, 1}), values, number(0, values));
+}
+
+void TensorOps::LowRank::make_unit(Side side, const Sending& tensors) {
+  at::Tensor wide = factor(side).to(at::kDouble);
+  const at::Tensor norm = norm_of(wide), all = drawn(side, tensors, 2 * rank());
+  wide = at::where(at::bitwise_and(norm > 0, norm < kEndless), wide, all.narrow(1, 0, rank()));
+  factor(side) = (wide / norm_of(wide)).to(at::kFloat);
+  fresh_ = all.narrow(1, rank(), rank()).to(at::kFloat);
+}
+
+void TensorOps::LowRank::orthonormalise(Side side) {
+  std::tie(factor(side), vanished_) = orthonormal(factor(side), {});
+}
+void TensorOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
+  std::tie(factor(side), vanished_) = orthonormal(factor(side), drawn(side, tensors, rank()));
+}
+void TensorOps::LowRank::redraw_vanished(Side side) {
+  factor(side) = at::where(vanished_, fresh_, factor(side));
+}
+
+void TensorOps::LowRank::make_matrices(const Sending& tensors) {
+  const Values parts = corrected(tensors);
+  for (Group& group : groups_) {
+    std::vector<at::Tensor> members;
+    for (std::int64_t k = group.first; k < group.first + group.count; ++k)
+      members.push_back(parts[order_[to_index(k)]]);
+    group.matrices = (group.count > 1 ? at::stack(members) : members.front())
+                         .view({group.count, group.size.rows, group.size.columns});
+  }
+}
+
+void TensorOps::LowRank::send(const Sending& tensors, const compress::FactorPass& pass) {
+  if (pass.adds_residual) make_matrices(tensors);
+  at::Tensor& fixed = factor(other(pass.sent));
+  std::vector<at::Scalar> scales;
+  for (const Group& group : groups_)
+    scales.insert(
+        scales.end(), to_index(group.count),
+        compress::headroom(tensors.ranks(), to_index(length_of(group.size, other(pass.sent)))));
+  const at::Tensor scale = listed(scales, fixed.options()).view({-1, 1, 1});
+  const at::Tensor unscaled = std::exchange(fixed, fixed * scale);
+  Values sent;
+  for (const Group& group : groups_)
+    sent.push_back(at::bmm(of_group(group, other(pass.sent)), pass.sent == Side::left
+                                                                  ? group.matrices.transpose(1, 2)
+                                                                  : group.matrices));
+  fixed = unscaled / scale;
+  const Values factors = each_of(sent);
+  Values payloads;
+  for (std::size_t k = 0; k < order_.size(); ++k) {
+    const std::int64_t bytes = 4 * factors[k].numel();
+    tensors.codecs[order_[k]]->sends(bytes);
+    payloads.push_back(tensors.payloads[order_[k]].narrow(0, 0, bytes).view(at::kFloat));
+  }
+  at::_foreach_copy_(payloads, factors);
+  if (pass.keeps_rest) keep_rest(tensors, pass.sent, sent);
+}
+
+void TensorOps::LowRank::keep_rest(const Sending& tensors, Side side, const Values& factors) {
+  Values rests;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const at::Tensor matrices = std::exchange(groups_[g].matrices, {});
+    const at::Tensor fixed = of_group(groups_[g], other(side));
+    const at::Tensor &left = side == Side::left ? factors[g] : fixed,
+                     &right = side == Side::left ? fixed : factors[g];
+    if (tensors.keeps_residual())
+      rests.push_back(at::baddbmm(matrices, left.transpose(1, 2), right, 1, -1));
+  }
+  if (rests.empty()) return;
+  const Values parts = parts_of(tensors.next, tensors.places);
+  at::_foreach_copy_(in_order(parts), each_of(rests));
+  saturate(parts);
+}
+
+void TensorOps::LowRank::receive(Side side, const Arriving& tensors, std::string_view method,
+                                 compress::Taken taken) {
+  Values sums;
+  for (std::size_t k = 0; k < order_.size(); ++k) {
+    const TensorArrived& arrived = tensors.arrived[order_[k]];
+    check_sum(arrived, 4 * rank() * length_of(group_of(static_cast<std::int64_t>(k)).size, side),
+              method);
+    sums.push_back(arrived.payloads[0].view(at::kFloat));
+  }
+  factor(side) = joined(side, sums);
+  if (taken == compress::Taken::mean)
+    factor(side).mul_(1.0f / static_cast<float>(tensors.arrived.front().ranks));
+}
+
+void TensorOps::LowRank::write_products(const Arriving& tensors) {
+  Values products;
+  for (const Group& group : groups_)
+    products.push_back(
+        at::bmm(of_group(group, Side::left).transpose(1, 2), of_group(group, Side::right)));
+  const Values parts = parts_of(tensors.means, tensors.places);
+  at::_foreach_copy_(in_order(parts), each_of(products));
+  saturate(parts);
+}
+
+TensorOps::Values TensorOps::LowRank::in_order(const Values& by_tensor) const {
+  Values all;
+  for (const std::size_t t : order_) all.push_back(by_tensor[t]);
+  return all;
+}
+
+}  // namespace linerate::torch_codecs

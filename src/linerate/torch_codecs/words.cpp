@@ -77,10 +77,6 @@ at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter) {
 at::Tensor random_unit(const at::Tensor& key, const at::Tensor& counter) {
   return shifted_right(random_bits(key, counter), 11).to(at::kDouble) * 0x1p-53;
 }
-at::Tensor random_key(std::uint64_t a, const at::Tensor& b) {
-  const at::Tensor mixed = at::bitwise_xor(b, word64(linerate::random_bits(a, 0)));
-  return random_bits(mixed, at::ones({}, b.options()));
-}
 
 at::Tensor rounding_blocks(const at::Tensor& keys) {
   constexpr auto block = static_cast<std::int64_t>(compress::kRoundingBlock);

@@ -35,8 +35,6 @@ at::Tensor unpack_codes(const at::Tensor& bytes, std::int64_t n, int bits);
 /// random_bits() and random_unit() of keys and counters that are broadcast, i64 and f64.
 at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter);
 at::Tensor random_unit(const at::Tensor& key, const at::Tensor& counter);
-/// random_key(a, b).
-at::Tensor random_key(std::uint64_t a, const at::Tensor& b);
 /// Those of blocks of kRoundingBlock, by random_bits(key, block) of each: i32[blocks][block].
 at::Tensor rounding_blocks(const at::Tensor& keys);
 

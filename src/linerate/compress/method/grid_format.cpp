@@ -7,11 +7,10 @@
 
 namespace linerate::compress {
 
-std::int64_t buckets_of(const GridFormat& format, std::int64_t n) {
-  return format.bucket ? ceil_div(n, static_cast<std::int64_t>(format.bucket)) : 1;
-}
 std::int64_t heads_bytes(const GridFormat& format, std::int64_t n) {
-  return 4 * static_cast<std::int64_t>(format.head_size) * buckets_of(format, n);
+  const std::int64_t buckets =
+      format.bucket ? ceil_div(n, static_cast<std::int64_t>(format.bucket)) : 1;
+  return 4 * static_cast<std::int64_t>(format.head_size) * buckets;
 }
 
 std::int64_t bytes_of(const GridFormat& format, std::int64_t n) {

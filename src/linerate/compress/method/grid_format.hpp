@@ -48,8 +48,7 @@ GridFormat qsgd_format(doc::OptionReader& options);
 GridFormat maxmin_format(doc::OptionReader& options);
 GridFormat terngrad_format(doc::OptionReader& options);
 
-/// Of a tensor of n elements: its buckets, and the bytes before its codes.
-std::int64_t buckets_of(const GridFormat& format, std::int64_t n);
+/// Of a tensor of n elements: bytes before its codes.
 std::int64_t heads_bytes(const GridFormat& format, std::int64_t n);
 /// All of its payload.
 std::int64_t bytes_of(const GridFormat& format, std::int64_t n);

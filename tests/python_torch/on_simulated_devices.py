@@ -3,7 +3,7 @@
 
 usage: torchrun --nproc-per-node 2 on_simulated_devices.py LIBRARY
 
-Weights and buffers are the CPU's bit for bit, nothing is used before it is there, and in steps the host waits for nothing.
+Weights and buffers are the CPU's bit for bit (within 1e-6 under K-FAC), nothing is used before it is there, and in steps the host waits for nothing.
 """
 import sys
 import types
@@ -17,7 +17,7 @@ import linerate.torch as lt
 STEPS = 8
 STRATEGIES = ("ddp", "dear", "ddp+powersgd", "ddp+topk", "ddp+kfac(spd)")
 
-OTHER_ARITHMETIC = ("powersgd", "kfac")  # of the CPU's other code: what the same code computes there is compared
+OTHER_ARITHMETIC = "powersgd"  # of the CPU's other code: what the same code computes there is compared
 # Between steps: a recording begins, or a plan by measured times is made.
 NAMED = {"an event", "an event [compare clocks]", "an event [times of measured steps]"}
 
@@ -38,7 +38,7 @@ def train(strategy, device):
     """(name, tensor) of all that was trained."""
     model = build(Net).to(device)
     opt = sgd(model.parameters())
-    enqueues = device.type == "cpu" and any(word in strategy for word in OTHER_ARITHMETIC)
+    enqueues = device.type == "cpu" and OTHER_ARITHMETIC in strategy
     dp = lt.DataParallel(model, strategy=strategy, measured_steps=2, most_above_ddp=float("inf"),
                          device_group=dist.group.WORLD if enqueues else None)
     batches = [[t.to(device) for t in images(step)] for step in range(STEPS)]
@@ -86,7 +86,9 @@ def main():
     mine = lt.device()
     assert mine == torch.device("sim", dist.get_rank()), mine
     for strategy in STRATEGIES:
-        require_equal(strategy, train(strategy, mine), train(strategy, torch.device("cpu")))
+        # K-FAC computes layers of one shape together on a device alone: its last bits may be others there.
+        exact = "kfac" not in strategy
+        require_equal(strategy, train(strategy, mine), train(strategy, torch.device("cpu")), exact)
         print(f"rank {dist.get_rank()}: use {strategy}: ok", flush=True)
     expected, scales = overflows(torch.device("cpu"), TorchDDP)
     assert scales[0] < 2.0**16 and scales[5] < scales[4], scales

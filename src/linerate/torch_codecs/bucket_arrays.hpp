@@ -48,4 +48,20 @@ inline constexpr auto kRow = static_cast<std::int64_t>(compress::kRoundingBlock)
 /// rounding_bits() of each tensor's own stream: i32[rows][kRow] of an array with such rows.
 at::Tensor rounding_bits(const TensorOps::Sending& tensors, const Padded& rows);
 
+/// Means over the ranks, added in their order. said(payloads, rank) decodes a rank's payloads, by
+/// tensor, to f32 of the array that `rows` lays out.
+template <class Said>
+void set_average(const TensorOps::Arriving& tensors, const Padded& rows, Said&& said) {
+  at::Tensor mean;
+  for (std::size_t p = 0; p < tensors.arrived.front().payloads.size(); ++p) {
+    std::vector<at::Tensor> payloads;
+    for (const TensorArrived& arrived : tensors.arrived) payloads.push_back(arrived.payloads[p]);
+    const at::Tensor values = said(payloads, p).view({-1});
+    mean = mean.defined() ? mean.add_(values) : values + 0.0f;
+  }
+  if (const int ranks = tensors.arrived.front().ranks; ranks > 1)
+    mean.mul_(1.0f / static_cast<float>(ranks));
+  TensorOps::set_means(tensors, rows.parts_of(mean));
+}
+
 }  // namespace linerate::torch_codecs

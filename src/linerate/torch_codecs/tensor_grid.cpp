@@ -236,28 +236,20 @@ TensorOps::Damage TensorOps::average_grid_codes(const Arriving& tensors, const G
     check_gathered(tensors.arrived[t], coder.bytes(t), format.method);
     begins.push_back(coder.heads_bytes(t));
   }
-  at::Tensor mean;
   Damage damage;
-  const std::size_t payloads = tensors.arrived.front().payloads.size();
-  for (std::size_t p = 0; p < payloads; ++p) {
-    std::vector<at::Tensor> of_rank;
-    for (const TensorArrived& arrived : tensors.arrived) of_rank.push_back(arrived.payloads[p]);
+  set_average(tensors, coder.rows(), [&](const Values& payloads, std::size_t) {
     const at::Tensor heads = coder.room_of_heads(tensors.means.options()),
                      packed = coder.room_of_codes(tensors.means.options());
-    const std::vector<at::Tensor> to_heads = coder.heads_in(heads),
-                                  to_codes = coder.codes_in(packed);
+    const Values to_heads = coder.heads_in(heads), to_codes = coder.codes_in(packed);
     at::_foreach_copy_(to_heads,
-                       sections(of_rank, std::vector<std::int64_t>(begins.size(), 0), to_heads));
-    at::_foreach_copy_(to_codes, sections(of_rank, begins, to_codes));
+                       sections(payloads, std::vector<std::int64_t>(begins.size(), 0), to_heads));
+    at::_foreach_copy_(to_codes, sections(payloads, begins, to_codes));
     const TensorGrids::Grids grids = coder.grids_of(heads);
-    const at::Tensor codes = coder.unpacked(packed), points = coder.points_of(codes, grids);
-    mean = mean.defined() ? mean.add_(points) : points + 0.0f;
+    const at::Tensor codes = coder.unpacked(packed);
     damage = either(damage, coder.has_other_grids(grids));
     damage = either(damage, coder.has_other_codes(codes));
-  }
-  if (const int ranks = tensors.arrived.front().ranks; ranks > 1)
-    mean.mul_(1.0f / static_cast<float>(ranks));
-  set_means(tensors, coder.rows().parts_of(mean));
+    return coder.points_of(codes, grids);
+  });
   return damage;
 }
 

@@ -177,20 +177,13 @@ TensorOps::Damage TensorOps::average_powers(const Arriving& tensors, PowerFormat
   for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
     check_gathered(tensors.arrived[t], compress::bytes_of(format, rows.places[t].elements),
                    "natural");
-  at::Tensor mean;
   Damage damage;
-  const std::size_t payloads = tensors.arrived.front().payloads.size();
-  for (std::size_t p = 0; p < payloads; ++p) {
-    std::vector<at::Tensor> of_rank;
-    for (const TensorArrived& arrived : tensors.arrived) of_rank.push_back(arrived.payloads[p]);
-    const Powers powers = format == PowerFormat::eight_bits ? read_eight_bits(of_rank, rows, damage)
-                                                            : read_nine_bits(of_rank, rows, damage);
-    const at::Tensor sent = power_of(powers.exponent, powers.negative);
-    mean = mean.defined() ? mean.add_(sent) : sent + 0.0f;
-  }
-  if (const int ranks = tensors.arrived.front().ranks; ranks > 1)
-    mean.mul_(1.0f / static_cast<float>(ranks));
-  set_means(tensors, rows.parts_of(mean.view({-1})));
+  set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
+    const Powers powers = format == PowerFormat::eight_bits
+                              ? read_eight_bits(payloads, rows, damage)
+                              : read_nine_bits(payloads, rows, damage);
+    return power_of(powers.exponent, powers.negative);
+  });
   return damage;
 }
 

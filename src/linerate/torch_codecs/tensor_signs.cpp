@@ -263,18 +263,11 @@ TensorOps::Damage TensorOps::average_scaled_signs(const Arriving& tensors,
   const at::Tensor levels = gathered(tensors, layout.begin, layout.level_bytes).view(at::kFloat);
   const at::Tensor of_rank =
       levels.view({levels.size(0), -1, compress::levels_per_block(format.rule)});
-  at::Tensor mean;
-  for (std::int64_t r = 0; r < levels.size(0); ++r) {
-    const at::Tensor values = values_of(format, layout, bits, of_rank.select(0, r),
-                                        read.bits.select(0, r).view(at::kBool));
-    if (mean.defined())
-      mean.add_(values);
-    else
-      mean = values + 0.0f;
-  }
-  if (const int ranks = tensors.arrived.front().ranks; ranks > 1)
-    mean.mul_(1.0f / static_cast<float>(ranks));
-  set_means(tensors, parts_of(mean, bits.places));
+  set_average(tensors, bits, [&](const Values&, std::size_t p) {
+    const auto rank = static_cast<std::int64_t>(p);
+    return values_of(format, layout, bits, of_rank.select(0, rank),
+                     read.bits.select(0, rank).view(at::kBool));
+  });
   at::Tensor positive = of_rank.select(2, 0);
   at::Tensor is_sane = at::bitwise_and(positive >= 0, positive < INFINITY);
   if (format.rule == LevelRule::mean_of_class) {

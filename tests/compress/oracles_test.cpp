@@ -1,6 +1,6 @@
 // Every registered compressor over several steps and ranks next to a second implementation in f64,
 // which shares with it the random numbers alone (and how many entries a threshold let through). The
-// test prints the largest relative differences, and docs/compression.md holds what it printed.
+// test prints the largest relative differences, and docs/compression.md has their summary.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // The codecs over tensors against those of compress: the same payloads, means, residuals and state,
-// bit for bit where they are said to be exact, else within a bound; each decodes the other's. The
-// table that it prints is that of docs/compression.md.
+// bit for bit where they are said to be exact, else within a bound; each decodes the other's. It
+// prints a table, and docs/compression.md has its summary.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>

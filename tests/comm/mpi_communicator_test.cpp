@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "comm/communicator_suite.hpp"
+#include "comm/link_suite.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 
 namespace linerate::comm {
@@ -29,6 +30,19 @@ TEST(MpiLarge, MoreThanAnIntOfBytes) {
   world->broadcast(buffer(enough), 0, "enough memory")->wait();
   if (world->size() > 2 || enough == 0) GTEST_SKIP() << "needs 2 ranks and 8.6 GB of free memory";
   suite::more_than_an_int_of_bytes(*world);
+}
+
+TEST(MpiUnderALink, IsNoFaster) {
+  const suite::UnderLink link(suite::kSlowLink);
+  suite::is_no_faster_than_its_link(*make_world({.timeout = Duration{60}}));
+}
+
+TEST(MpiUnderALink, DoesAllThatItDoesWithoutOne) {
+  const suite::UnderLink link(suite::kFastLink);
+  for (const suite::Case& one : suite::kCases) {
+    SCOPED_TRACE(one.name);
+    one.run(*make_world({.checked = true, .timeout = Duration{60}}));
+  }
 }
 
 TEST(MakeWorld, OfAnotherSizeIsAnInputErrorWithBothNumbers) {

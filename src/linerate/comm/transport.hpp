@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/liveness.hpp"
+#include "linerate/comm/pacer.hpp"
 
 namespace linerate::comm {
 
@@ -46,12 +48,14 @@ class MessageTag {
 
 class Transport : public Channel {
  public:
-  Transport(std::shared_ptr<Liveness> life, int tag_bits)
-      : life_(std::move(life)), tag_(tag_bits) {}
+  /// `pacer`: the link that this rank sends over; null: none.
+  Transport(std::shared_ptr<Liveness> life, int tag_bits, std::shared_ptr<Pacer> pacer)
+      : life_(std::move(life)), tag_(tag_bits), pacer_(std::move(pacer)) {}
 
   virtual std::string name() const = 0;  // as Communicator::transport
   int rank() const final { return life_->rank(); }
   int size() const final { return life_->size(); }
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) final;
 
   /// This rank has submitted one more collective with these ranks. Any thread.
   void submitted(std::span<const int> members) { life_->submitted(members); }
@@ -83,6 +87,19 @@ class Transport : public Channel {
   }
 
  protected:
+  /// Hands a message to what carries it.
+  virtual void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                          Transfer& transfer) = 0;
+  /// Starts the sends that have waited for the link long enough. Whoever looks for finished
+  /// transfers calls it first, and sleeps no longer than until next_departure().
+  void start_due_sends();
+  std::optional<Clock::time_point> next_departure() const;
+  /// `wake`, or the next departure if that comes first.
+  Clock::time_point or_next_departure(Clock::time_point wake) const;
+  /// They are over because the run is.
+  void drop_waiting_sends() { waiting_.clear(); }
+  bool is_paced() const { return pacer_ != nullptr; }
+
   /// Of the next message to or from this rank.
   std::uint64_t tag(int peer) const;
   void moved() { life_->moved(Clock::now()); }
@@ -104,7 +121,19 @@ class Transport : public Channel {
     if (!comparing_) bytes += static_cast<std::int64_t>(more);
   }
 
+  /// A send that the link has not carried yet.
+  struct WaitingSend {
+    Clock::time_point departure;
+    int peer;
+    const void* data;
+    std::size_t bytes;
+    std::uint64_t tag;
+    Transfer* transfer;
+  };
+
   MessageTag tag_;
+  const std::shared_ptr<Pacer> pacer_;
+  std::deque<WaitingSend> waiting_;  // in the order of departure
   bool comparing_ = false;
   std::atomic<std::int64_t> sent_bytes_{0}, received_bytes_{0};
 };

@@ -15,6 +15,7 @@
 #include "comm/c10d/new_group.hpp"
 #include "comm/communicator_suite.hpp"
 #include "comm/ending_suite.hpp"
+#include "comm/link_suite.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/c10d/process_group.hpp"
 #include "linerate/comm/c10d/store_beats.hpp"
@@ -37,6 +38,23 @@ TEST_P(C10dSuite, Holds) {
 
 INSTANTIATE_TEST_SUITE_P(C10d, C10dSuite, ::testing::ValuesIn(suite::kCases),
                          [](const auto& one) { return std::string(one.param.name); });
+
+/// Worlds of two process groups are of one process, too.
+TEST(C10dWorld, IsNoFasterThanItsLink) {
+  const suite::UnderLink link(suite::kSlowLink);
+  const auto one = make_world_of_group(new_group(), {.timeout = Duration{60}});
+  const auto other = make_world_of_group(new_group(), {.timeout = Duration{60}});
+  suite::expect_no_faster_than_the_link({one.get(), other.get()});
+  suite::is_no_faster_than_its_link(*one);
+}
+
+TEST(C10dWorld, DoesUnderALinkAllThatItDoesWithoutOne) {
+  const suite::UnderLink link(suite::kFastLink);
+  for (const suite::Case& one : suite::kCases) {
+    SCOPED_TRACE(one.name);
+    one.run(*make_world_of_group(new_group(), {.timeout = Duration{60}, .checked = true}));
+  }
+}
 
 class C10dEnding : public ::testing::TestWithParam<suite::Ending> {};
 

@@ -18,7 +18,7 @@ constexpr int kTagBits = 31;  // of an int
 C10dChannel::C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout,
                          Clock::duration start)
     : Transport(std::make_shared<Liveness>(group->rank(), group->size(), timeout, Clock::now()),
-                kTagBits),
+                kTagBits, pacer_of_process()),
       group_(std::move(group)),
       beats_(*group_, life_, start, [this] { abort_messages(); }) {
   for (Waiter* waiter : {&sends_, &receives_})
@@ -40,11 +40,10 @@ void C10dChannel::begin(const Purpose& purpose) {
   if (const auto reason = beats_.failure()) fail(*reason);
 }
 
-void C10dChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
-  transfer.done = false;
-  count_sent(bytes);
+void C10dChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                             Transfer& transfer) {
   try {
-    post(group_->send(peer, data, bytes, static_cast<int>(tag(peer))), peer, transfer, true);
+    post(group_->send(peer, data, bytes, static_cast<int>(tag)), peer, transfer, true);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -79,6 +78,7 @@ void C10dChannel::post(std::unique_ptr<C10dMessage> message, int peer, Transfer&
 
 /// Takes note of what has finished; true if anything has.
 bool C10dChannel::collect() {
+  start_due_sends();
   bool any = false;
   std::list<Posted> finished;
   {
@@ -147,20 +147,31 @@ void C10dChannel::hand_over() {
 
 void C10dChannel::wait_some() {
   hand_over();
+  const bool departs = next_departure().has_value();
   {
     std::unique_lock lock(mutex_);
-    finished_more_.wait(lock, [this] {
-      return posted_.empty() || std::any_of(posted_.begin(), posted_.end(),
-                                            [](const Posted& p) { return p.finished; });
-    });
+    const auto over = [&] {
+      return (posted_.empty() && !departs) ||
+             std::any_of(posted_.begin(), posted_.end(),
+                         [](const Posted& p) { return p.finished; });
+    };
+    if (departs)
+      finished_more_.wait_until(lock, or_next_departure(Clock::now() + life_->period()), over);
+    else
+      finished_more_.wait(lock, over);
   }
-  collect();
-  moved();
+  if (collect()) return moved();
+  // Nothing may be posted that a peer's failure would end.
+  if (const auto reason = beats_.failure()) fail(*reason);
 }
 
 /// Nothing but this transfer lets the schedule go on.
 void C10dChannel::wait_for(const Transfer& transfer) {
   while (!transfer.done) {
+    if (next_departure()) {
+      wait_some();
+      continue;
+    }
     Posted* own = nullptr;
     {
       const std::lock_guard lock(mutex_);
@@ -188,6 +199,7 @@ void C10dChannel::abort_messages() {
 
 /// When this returns, the group uses none of the memory that was posted.
 void C10dChannel::abandon() {
+  drop_waiting_sends();
   std::list<Posted> dropped;
   {
     std::unique_lock lock(mutex_);

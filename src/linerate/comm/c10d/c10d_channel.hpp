@@ -19,7 +19,8 @@ namespace linerate::comm {
 
 /// A message of c10d can be waited for and not asked whether it is complete (gloo's say so only
 /// inside wait()). So what only one transfer holds up is waited for on the progress thread; where
-/// any may come first, one thread waits for sends and one for receives, each in their order.
+/// any may come first, or sends wait for the link, one thread waits for sends and one for receives,
+/// each in their order.
 class C10dChannel final : public Transport {
  public:
   /// `start`: how long the ranks may take to come together.
@@ -31,7 +32,6 @@ class C10dChannel final : public Transport {
   std::size_t chunk_bytes() const override { return std::size_t{4} << 20; }
   std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
 
-  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { collect(); }
   void wait_some() override;
@@ -61,6 +61,8 @@ class C10dChannel final : public Transport {
     std::thread thread{};
   };
 
+  void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                  Transfer& transfer) override;
   void post(std::unique_ptr<C10dMessage> message, int peer, Transfer& transfer, bool sends);
   bool collect();
   void hand_over();

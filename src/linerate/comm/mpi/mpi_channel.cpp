@@ -83,13 +83,13 @@ int tag_bits(MPI_Comm world) {
 }  // namespace
 
 MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
-    : Transport(life_in(world, timeout), tag_bits(world)),
+    : Transport(life_in(world, timeout), tag_bits(world), pacer_of_process()),
       claim_(std::move(claim)),
       last_look_(Clock::now()),
       idle_(kFirstIdle) {
   check_mpi(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  memory_ = PeerMemory::open(comm_);
+  memory_ = PeerMemory::open(comm_, !is_paced());
   beats_ = std::make_shared<MpiBeats>(comm_, life_);
   set_parting([beats = beats_](bool succeeded) {
     const bool all_succeeded = beats->part(succeeded);
@@ -113,13 +113,12 @@ void MpiChannel::begin(const Purpose& purpose) {
   if (beats_->failure()) fail(*beats_->failure());
 }
 
-void MpiChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
-  transfer.done = false;
-  count_sent(bytes);
+void MpiChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                            Transfer& transfer) {
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({&transfer, bytes, peer, false});
-  posted(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag(peer)),
-                   comm_, &requests_.back()),
+  posted(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag), comm_,
+                   &requests_.back()),
          "MPI_Isend");
 }
 
@@ -143,6 +142,7 @@ void MpiChannel::posted(int code, const char* call) {
 }
 
 bool MpiChannel::test() {
+  start_due_sends();
   if (requests_.empty()) return false;
   finished_.resize(requests_.size());
   statuses_.resize(requests_.size());
@@ -198,7 +198,8 @@ void MpiChannel::wait_some() {
     }
     look_after_peers(now);
     if (now - start < kSpin) continue;
-    std::this_thread::sleep_for(std::clamp((now - start) / 8, kShortestNap, kLongestNap));
+    std::this_thread::sleep_until(
+        or_next_departure(now + std::clamp((now - start) / 8, kShortestNap, kLongestNap)));
   }
 }
 
@@ -275,6 +276,7 @@ void MpiChannel::service() {
 /// its peer goes on, which it does unless it is stopped, dead, or has itself cancelled: after a
 /// grace this process calls MPI no more, so that its memory is safe.
 void MpiChannel::abandon() {
+  drop_waiting_sends();
   const Clock::duration grace =
       std::clamp<Clock::duration>(life_->timeout() / 20, milliseconds(20), milliseconds(500));
   for (std::size_t i = 0; i < requests_.size(); ++i)
@@ -305,6 +307,7 @@ void MpiChannel::fail(const std::string& reason) {
 
 /// The schedule's own memory is gone already, so there is no grace.
 void MpiChannel::give_up(const std::string& reason) {
+  drop_waiting_sends();
   beats_->set_failure(reason);
   if (requests_.empty()) return serve_beats(Clock::now());
   call_mpi_no_more();

@@ -43,7 +43,7 @@ bool single_copies_allowed() {
 
 }  // namespace
 
-std::optional<PeerMemory> PeerMemory::open(MPI_Comm world) {
+std::optional<PeerMemory> PeerMemory::open(MPI_Comm world, bool wanted) {
   int ranks = 0;
   MPI_Comm_size(world, &ranks);
   struct Word {
@@ -59,7 +59,7 @@ std::optional<PeerMemory> PeerMemory::open(MPI_Comm world) {
             "MPI_Allgather");
   PeerMemory memory;
   for (const Word& word : words) memory.pids_.push_back(static_cast<pid_t>(word.pid));
-  int works = single_copies_allowed() ? 1 : 0;
+  int works = wanted && single_copies_allowed() ? 1 : 0;
   for (int r = 0; r < ranks && works != 0; ++r) {
     const Word& word = words[to_index(r)];
     std::uint64_t found = 0;

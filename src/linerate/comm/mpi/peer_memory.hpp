@@ -14,9 +14,9 @@ namespace linerate::comm {
 
 class PeerMemory {
  public:
-  /// Collective. Nothing, on every rank alike, unless MPI's own settings let it use shared memory
-  /// with single copies and every rank has read a word of every other.
-  static std::optional<PeerMemory> open(MPI_Comm world);
+  /// Collective. Nothing, on every rank alike, unless all ranks want it, MPI's own settings let it
+  /// use shared memory with single copies and every rank has read a word of every other.
+  static std::optional<PeerMemory> open(MPI_Comm world, bool wanted);
 
   /// All bytes were copied; or this process may not read that one's memory; or `problem` names what
   /// is wrong with the peer.

@@ -108,7 +108,7 @@ void ThreadWorld::wake_all() {
 class ThreadChannel final : public Transport {
  public:
   ThreadChannel(ThreadWorld& world, int rank)
-      : Transport(world.boxes_[to_index(rank)]->life, kTagBits),
+      : Transport(world.boxes_[to_index(rank)]->life, kTagBits, pacer_of_thread()),
         world_(world),
         keep_(world.weak_from_this().lock()),
         rank_(rank),
@@ -118,12 +118,11 @@ class ThreadChannel final : public Transport {
   std::size_t chunk_bytes() const override { return world_.chunk_bytes_; }
   std::size_t latency_bytes() const override { return world_.latency_bytes_; }
 
-  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) override;
   void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { take_arrived(); }
   void wait_some() override;
   void wait_for(const Transfer& transfer) override;
-  bool can_read_peers() const override { return world_.reads_peers_; }
+  bool can_read_peers() const override { return world_.reads_peers_ && !is_paced(); }
   bool read(int, std::uint64_t address, void* into, std::size_t bytes) override {
     if (world_.reads_left(rank_)-- <= 0) return false;
     count_read(bytes);
@@ -152,6 +151,8 @@ class ThreadChannel final : public Transport {
     Posted into;
   };
 
+  void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                  Transfer& transfer) override;
   ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[to_index(rank)]; }
   static constexpr int kTagBits = 62;
   bool take_arrived();
@@ -176,9 +177,9 @@ std::unique_ptr<Transport> ThreadWorld::channel(int rank) {
   return std::make_unique<ThreadChannel>(*this, rank);
 }
 
-void ThreadChannel::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
-  count_sent(bytes);
-  Envelope envelope{rank_, tag(peer), {}, data, bytes, &transfer};
+void ThreadChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                               Transfer& transfer) {
+  Envelope envelope{rank_, tag, {}, data, bytes, &transfer};
   transfer.done = bytes <= kEagerBytes;
   if (transfer.done) envelope.keep_bytes();
   sent_at_once_ |= transfer.done;
@@ -256,6 +257,7 @@ bool ThreadChannel::collect_sent() {
 }
 
 bool ThreadChannel::take_arrived() {
+  start_due_sends();
   const bool sent = std::exchange(sent_at_once_, false) | collect_sent();
   const std::vector<Match> matches = take_matches();
   for (const Match& match : matches) copy(match);
@@ -293,7 +295,7 @@ bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
   }
   std::unique_lock lock(own_.mutex);
   own_.asleep = Asleep{&posted_, awaited};
-  if (!is_awake()) own_.changed.wait_for(lock, look_again);
+  if (!is_awake()) own_.changed.wait_until(lock, or_next_departure(Clock::now() + look_again));
   own_.asleep.reset();
   return false;
 }
@@ -329,6 +331,7 @@ std::optional<std::string> ThreadChannel::judge() {
 /// Nobody may touch the posted memory after this. Messages that have their bytes with them stay:
 /// they may be all that a peer lacks of a collective that this rank has left.
 void ThreadChannel::abandon() {
+  drop_waiting_sends();
   posted_.clear();
   for (const auto& target : world_.boxes_) {
     std::unique_lock lock(target->mutex);

@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "comm/c10d/new_group.hpp"
+#include "comm/link_suite.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/core/error.hpp"
@@ -121,6 +122,22 @@ at::Tensor trained(comm::Communicator& world, const std::string& strategy,
   std::vector<at::Tensor> flat;
   for (const at::Tensor& p : model.parameters()) flat.push_back(p.detach().flatten());
   return torch::cat(flat);
+}
+
+/// Nothing paces the collectives of a back end itself, NCCL's or another's.
+TEST(C10dTensors, AreRefusedUnderALink) {
+  const std::string name = comm::suite::new_group();
+  const comm::suite::UnderLink link(comm::suite::kSlowLink);
+  const auto world = comm::make_world_of_group(name, {.timeout = Duration{60}});
+  this_rank = world->rank();
+  try {
+    trained(*world, "ddp", name);
+    ADD_FAILURE() << "trained past the link";
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("expected no link where a device's back end (NCCL) "
+                                             "exchanges gradients, found one of 100 Mbit/s"));
+  }
+  trained(*world, "ddp", "");
 }
 
 /// Over a gloo group's own collectives, and over its messages by ours.

@@ -9,9 +9,11 @@
 #include <utility>
 
 #include "linerate/comm/agreement.hpp"
+#include "linerate/comm/link.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
@@ -96,6 +98,12 @@ void require_enqueued(const DataParallelOptions& options) {
 
 std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10::Device device,
                                                    const comm::Communicator& communicator) {
+  if (const auto link = comm::link_rate())
+    throw UsageError(
+        fmt::format("process group \"{}\": expected no link where a device's back end (NCCL) "
+                    "exchanges gradients, found one of {}, which nothing would pace; leave it out, "
+                    "or train on the CPU without device_group",
+                    name, format_bit_rate(link->value)));
   auto group = comm::make_tensor_group(name, device);
   if (group->rank() != communicator.rank() || group->size() != communicator.size())
     throw UsageError(fmt::format(

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "linerate/comm/link.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -27,7 +28,7 @@ namespace {
 
 struct Options {
   std::string sizes = "1MB,4MB,26.2MB,60MB";
-  std::string line_rate;
+  std::string line_rate, link;
   std::string skew = "0s";
   int repeat = 7;
   int mtu = 1500;
@@ -210,6 +211,7 @@ void run(const Options& options) {
     rows.back().plain_s = plain_all_reduce(bytes / 4, options.repeat);
     rows.back().copy_s = copy_once(bytes / 4, options.repeat);
   }
+  if (!options.link.empty()) comm::set_link(parse_rate(options.link));
   const auto world = comm::make_world({.timeout = Duration{120}});
   Bench bench(*world, options);
   std::optional<Compute> compute;
@@ -236,6 +238,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Share of the line rate that an all-reduce over MPI reaches", "line_rate"};
   app.add_option("--sizes", options.sizes, "Sizes of the array, with units")->capture_default_str();
   app.add_option("--line-rate", options.line_rate, "Of the link, per direction, such as 1Gbit/s");
+  app.add_option("--link", options.link, "Send as over a link of this rate: needs no tools/lab");
   app.add_option("--skew", options.skew, "Ranks start spread over this time")
       ->capture_default_str();
   app.add_option("--repeat", options.repeat, "Timed repetitions")->capture_default_str();

@@ -73,6 +73,7 @@ def calibrate(
     *,
     budget: Quantity | None = None,
     largest: Quantity | None = None,
+    link: Quantity | None = None,
     threads: int | None = None,
     ranks: int | Iterable[int] | None = None,
     ranks_per_node: int | None = None,

@@ -132,7 +132,7 @@ CODECS = {
 PROBES = {
     "calibrate": [
         ({"budget": 2, "largest": 65536, "threads": 1, "ranks": 2}, ["--budget", "2s", "--largest", "64KiB", "--threads", "1", "--ranks", "2"]),
-        ({"budget": "2s", "largest": 1 << 20}, ["--budget", "2s", "--largest", "1MiB"]),
+        ({"budget": "2s", "largest": 1 << 20, "link": 1.25e8}, ["--budget", "2s", "--largest", "1MiB", "--link", "1Gbit/s"]),
     ],
 }
 SAME_ERROR = {

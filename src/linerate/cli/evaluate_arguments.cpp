@@ -9,6 +9,7 @@
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/evaluation/text.hpp"
+#include "linerate/verbs/link_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
@@ -65,7 +66,8 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
 void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--bandwidth", a.bandwidth,
                   "Line rate of this launch's network: 1Gbit/s. A label; rehearsed plans are made "
-                  "for it.");
+                  "for it. Absent: that of --link.");
+  verbs::add_link_option(verb, a.link);
   verb.add_option("--label", a.label, "The name of the network; absent: the line rate, or host.");
   verb.add_flag("--rehearse", a.rehearse,
                 "Computation waits, as in linerate rehearse: step times of -w alone.");
@@ -88,9 +90,10 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
 doc::Setup network_of(const EvaluateArguments& a) {
   doc::Setup setup;
   setup.network = "host";
-  if (!a.bandwidth.empty()) {
+  const std::string& rate = a.bandwidth.empty() ? a.link : a.bandwidth;
+  if (!rate.empty()) {
     const BytesPerSecond line_rate =
-        verbs::parse_option("--bandwidth", a.bandwidth, verbs::parse_bandwidth);
+        verbs::parse_option("--bandwidth", rate, verbs::parse_bandwidth);
     setup.line_rate_bytes_per_s = line_rate.value;
     setup.network = format_bit_rate(line_rate.value);
   }
@@ -136,6 +139,7 @@ evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
 }
 
 void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
+  verbs::set_link(a.link);
   comm::WorldOptions world;
   world.timeout = verbs::parse_option("--timeout", a.timeout, verbs::parse_timeout);
   world.expected_size = a.ranks;

@@ -33,7 +33,7 @@ struct EvaluateArguments {
   std::optional<double> target_accuracy;
   bool no_equal_time = false;
   // Where.
-  std::string label, bandwidth, timeout = "300s";
+  std::string label, bandwidth, link, timeout = "300s";
   std::optional<int> ranks;
   bool rehearse = false;
   std::string workload, step_time, scale, cluster;

@@ -20,6 +20,7 @@
 #include "linerate/plan/codec_costs.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/rehearse/rehearse.hpp"
+#include "linerate/verbs/link_argument.hpp"
 #include "linerate/verbs/network_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
@@ -31,7 +32,7 @@ namespace {
 struct RehearseOptions {
   verbs::WorkloadArgument workload;
   verbs::NetworkArgument network;
-  std::string plan, output, predicted, real, budget;
+  std::string plan, output, predicted, real, budget, link;
   std::vector<std::string> strategies;
   std::optional<int> ranks;
   exec::RehearsalOptions rehearsal;
@@ -147,6 +148,7 @@ void print_json(const std::vector<rehearse::Rehearsed>& all) {
 void run_rehearse(const RehearseOptions& o) {
   const std::vector<doc::Strategy> strategies = strategies_of(o);
   check_options(o, strategies.size());
+  verbs::set_link(o.link);
   std::optional<doc::Plan> plan;
   if (!o.plan.empty()) plan = doc::load_plan(o.plan);
   std::optional<doc::Cluster> cluster;
@@ -203,6 +205,7 @@ void setup_rehearse(CLI::App& app) {
                    "codec: casts and compressors run; absent: they wait as long as they cost.")
       ->check(verbs::one_of({"codec"}));
   verb->add_option("--budget", o->budget, "Time that probing may take; absent: 6s.");
+  verbs::add_link_option(*verb, o->link);
   verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(verbs::count(2, kMostRanks));
   verb->add_option("-o,--output", o->output, "Save the rehearsed Timeline.");
   verb->add_option("--predicted", o->predicted, "Also save the predicted Timeline.");

@@ -20,6 +20,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/verbs/link_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 #include "linerate/zoo/registration.hpp"
@@ -30,7 +31,7 @@ namespace {
 
 struct Options {
   zoo::TrainOptions train;
-  std::string input, timeout = "60s";
+  std::string input, link, timeout = "60s";
   std::optional<int> ranks;
   bool json = false, registration = false;
 };
@@ -188,6 +189,7 @@ void run(Options& o, const std::string& command) {
   if (!o.input.empty()) o.train.input = models::parse_shape(o.input);
   o.train.source = command;
   if (o.registration) return print_registration(o);
+  verbs::set_link(o.link);
   const Duration timeout = verbs::parse_option("--timeout", o.timeout, verbs::parse_timeout);
   if (comm::launcher_rank()) {
     comm::WorldOptions world;
@@ -241,6 +243,7 @@ void add_options(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--losses", t.losses, "Write the loss of every step as CSV.");
   app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(count);
+  verbs::add_link_option(app, o.link);
   app.add_option("--timeout", o.timeout, "A rank silent for this long ends the run.")
       ->capture_default_str();
   app.add_flag("--registration", o.registration,

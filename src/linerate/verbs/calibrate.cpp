@@ -15,6 +15,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/outliers.hpp"
+#include "linerate/verbs/link_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/option_value.hpp"
 
@@ -94,6 +95,7 @@ doc::Cluster added_to(const CalibrateOptions& o, const Caller& caller) {
 }
 
 std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
+  set_link(o.link);
   comm::WorldOptions world;
   if (const std::vector<int> ranks = ranks_of(o); o.probes_network() && !ranks.empty())
     world.expected_size = ranks[0];
@@ -146,8 +148,9 @@ void check_options(const CalibrateOptions& o) {
     throw UsageError("--from, --cluster: a Cluster of logs, or one that is there; leave one out");
   if (!o.cluster.empty() && !o.second_order && !o.codecs)
     throw UsageError("--cluster: say what to add to it, --second-order or --codecs");
-  if (!o.probes_network() && (!o.budget.empty() || !o.largest.empty()))
-    throw UsageError("--budget and --largest belong to probes: leave out --from and --cluster");
+  if (!o.probes_network() && (!o.budget.empty() || !o.largest.empty() || !o.link.empty()))
+    throw UsageError(
+        "--budget, --largest and --link belong to probes: leave out --from and --cluster");
   if (!o.device.empty() && !o.codecs && !o.probes_second_order())
     throw UsageError(
         "--device: expected --codecs or --second-order without a table, which are measured there, "
@@ -191,6 +194,7 @@ void add_options(CLI::App& verb, CalibrateOptions& o) {
   verb.add_option("--budget", o.budget, "Time the probes may take; absent: 10s.")->type_name(kTime);
   verb.add_option("--largest", o.largest, "Largest collective to probe; absent: 64MiB.")
       ->type_name(kSize);
+  add_link_option(verb, o.link);
   verb.add_option("--threads", o.threads,
                   "Compute threads per rank while probing; absent: cores / ranks.")
       ->check(count(1, kMostThreads));

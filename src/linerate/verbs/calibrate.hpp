@@ -24,7 +24,7 @@ struct CalibrateOptions {
   std::optional<std::string> second_order;  // a table; empty: measured on these ranks
   std::string device;                       // where both are measured; empty: on processors
   std::string cluster;                      // what to add to; empty: a new one
-  std::string collective, line_rate, budget, largest, ranks;
+  std::string collective, line_rate, budget, largest, ranks, link;
   std::optional<int> threads, ranks_per_node, cores;
 
   bool probes_network() const { return logs.empty() && cluster.empty(); }

@@ -132,13 +132,18 @@ def joined(backend, pg_options=None, timeout=None, **others):
 dist.init_process_group = joined
 lt.init("cpu:gloo,cuda:nccl", timeout=77)
 lt.init("gloo", timeout=77)
+for backend in (None, "cpu:gloo,cuda:nccl"):
+    try:
+        lt.init(backend, link="1Gbit/s")
+    except lt.UsageError as error:
+        print("refused", "link=" in str(error) and "NCCL" in str(error))
 """
 
 
-def test_nccl_works_in_a_stream_of_high_priority():
+def test_nccl_works_in_a_stream_of_high_priority_and_over_no_link():
     """What PyTorch is asked for; there is no NCCL in a build for CPUs."""
     done = subprocess.run([sys.executable, "-c", ON_GPUS], env=environment(), text=True, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.stdout.splitlines() == ["high priority True True", "high priority None True"], done.stdout
+    assert done.stdout.splitlines() == ["high priority True True", "high priority None True", "refused True", "refused True"], done.stdout
 
 
 @pytest.mark.parametrize("options,warned", (({"is_high_priority_stream": False}, True), ({"is_high_priority_stream": True}, False), ({}, False), (None, False)))

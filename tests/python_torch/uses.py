@@ -317,6 +317,22 @@ def checked_ranks_compare_collectives():
         lt.init(timeout=60)
 
 
+@use
+def a_link_slows_down_what_is_sent():
+    """And is a rate above 0 with a unit, or bytes per second."""
+    lt.init(timeout=60, link="100Mbit/s")
+    try:
+        world = linerate_world(dist.new_group())
+        before, start = world.traffic()[0], time.perf_counter()
+        world.sum([1] * 200_000, "slow")
+        took, sent = time.perf_counter() - start, world.traffic()[0] - before
+        assert sent > 1_000_000 and took >= sent / 12.5e6 - 0.5e-3, (took, sent)
+        for wrong in ("1Gbit", "0Gbit/s", 0, -1.25e8):
+            refused(lambda rate=wrong: lt.init(timeout=60, link=rate), "init: link=: expected")
+    finally:
+        lt.init(timeout=60)
+
+
 def linerate_world(group):
     from linerate.torch import _world
     return _world.world_of(group)

@@ -15,12 +15,14 @@
 #include "kfac.hpp"
 #include "linerate/comm/agreement.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
+#include "linerate/comm/link.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/in_python.hpp"
 #include "linerate/core/log.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -293,6 +295,13 @@ PYBIND11_MODULE(_core, m) {
       },
       Unlocked());
   m.def("have_mpi", &comm::have_mpi);
+  m.def("set_link", [](const std::optional<std::string>& rate) {
+    try {
+      comm::set_link(rate ? std::optional(parse_rate(*rate)) : std::nullopt);
+    } catch (const UsageError& e) {
+      throw UsageError(std::string("init: link=: ") + e.what());
+    }
+  });
   m.def("preconditions", [](const std::string& strategy) {
     return plan::kfac_of(doc::parse_strategy(strategy)).has_value();
   });

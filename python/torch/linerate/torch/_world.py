@@ -84,15 +84,28 @@ def _usual_backends(accelerator):
     return f"cpu:gloo,{accelerator.type}:{own}" if own not in (None, "gloo") and dist.is_backend_available(own) else "gloo"
 
 
-def init(backend=None, *, timeout=300.0, checked=False):
+def _refuse_link(backends, accelerator):
+    """Where a back end exchanges a device's memory itself."""
+    if "nccl" in backends or (accelerator is not None and _carries(backends, accelerator)):
+        raise _core.UsageError(
+            f"init: link=: expected back ends for CPUs, found \"{backends}\": nothing paces what a device's own, such as NCCL, sends; "
+            "use lt.init(\"gloo\", link=...) or lt.init(\"mpi\", link=...), or slow the network itself down (tools/gpu-lab run --rate)")
+
+
+def init(backend=None, *, timeout=300.0, checked=False, link=None):
     """Joins the job's ranks. Collective; before any DataParallel.
 
     Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program has; alone it makes a job
     of one rank. `backend`: gloo, and with an accelerator that torch can use its own next to it, as "cpu:gloo,cuda:nccl"; "mpi" is
     linerate's own over MPI, which needs mpirun and no process group. If the back ends exchange an accelerator's memory, device() becomes
     the current device, and the one that the process group is bound to (`device_id`); NCCL works in a stream of high priority. `timeout`: seconds after which a silent or late rank ends the job with an error that names
-    it. `checked`: ranks compare each collective before it runs.
+    it. `checked`: ranks compare each collective before it runs. `link`: tries a slower network: each rank sends as over a link of this rate,
+    "1Gbit/s" or bytes per second, over gloo and MPI; a device's own back end (NCCL) is refused. The last call counts for what is wrapped after it.
     """
+    if link is not None and backend != "mpi":
+        accelerator = _accelerator()
+        _refuse_link(dist.get_backend_config() if dist.is_initialized() else backend or _usual_backends(accelerator), accelerator)
+    _core.set_link(link if link is None or isinstance(link, str) else f"{float(link)!r}B/s")
     _settings.update(timeout=float(timeout), checked=bool(checked))
     if backend == "mpi":
         if not _core.have_mpi():

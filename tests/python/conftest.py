@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT / "tests/trace/fixtures"
 TABLES = ROOT / "tests/calibrate/recorded"
-# What the build under test was made without: of "highway mpi"; pip's is made without MPI unless it is told otherwise.
+# What the build under test was made without: "mpi", unless pip is told otherwise.
 LACKS = os.environ.get("LINERATE_LACKS", "mpi").split()
 
 

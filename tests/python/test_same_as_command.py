@@ -249,10 +249,6 @@ def identities(cluster, largest):
 
 @pytest.mark.parametrize("verb, keywords, words", all_cases(CODECS))
 def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, words, documents, files, tmp_path):
-    if "highway" in LACKS:
-        with pytest.raises(linerate.UsageError, match="built without Highway and runs no compressor: install libhwy-dev"):
-            call(verb, keywords, documents[0], files)
-        return
     cluster = call(verb, keywords, documents[0], files)
     output = tmp_path / "document.json"
     done = run(*words_of(verb, words, files), "-o", output, "--json")

@@ -11,7 +11,7 @@
 
 namespace linerate::comm {
 
-/// The vector form, chosen once for this processor; in builds without Highway the scalar one.
+/// The vector form, chosen once for this processor.
 void reduce_into(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
                  Reduce op);
 /// out[n] = scale * in[n], rounded in the array's type as LibTorch multiplies by a number; and

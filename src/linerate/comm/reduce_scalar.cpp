@@ -1,5 +1,5 @@
-// The scalar twin of reduce_simd.cpp: plain loops, conversions spelled out bit by bit; and what the
-// builds with and without Highway share.
+// The scalar twin of reduce_simd.cpp: plain loops, conversions spelled out bit by bit; and sums in
+// stretches.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "compress/exchanged.hpp"
 #include "compress/inputs.hpp"
 #include "compress/rank_group.hpp"
 #include "linerate/compress/coded_tensor.hpp"
@@ -102,7 +103,7 @@ class Ranks {
  public:
   Ranks(const Compressor& compressor, const std::string& label, bool two_phase, int ranks,
         const Shape& shape, const std::vector<CompressionState>& saved = {})
-      : ranks_(ranks), n_(static_cast<std::size_t>(shape.elements)) {
+      : compressor_(compressor), ranks_(ranks), n_(static_cast<std::size_t>(shape.elements)) {
     for (int r = 0; r < ranks; ++r) {
       CompressionState own = state_for(r, ranks, saved);
       tensors_.emplace_back("g", shape, saved.empty() ? CompressedTensorState{} : own.tensors["g"]);
@@ -110,29 +111,19 @@ class Ranks {
     }
   }
 
-  /// In one round of gathered payloads, or through the owners. Returns the mean.
-  std::vector<float> step(std::int64_t number) {
+  /// Through the owners.
+  void step(std::int64_t number) {
     std::vector<std::vector<float>> gradients;
     for (int r = 0; r < ranks_; ++r)
       gradients.push_back(noise(n_, static_cast<std::uint64_t>(10 * number + r)));
-    for (int r = 0; r < ranks_; ++r)
-      at(r).begin_step(3, number, r, gradients[static_cast<std::size_t>(r)]);
-    std::vector<float> mean(n_);
-    // The owners' half is what a resumed run must not lose: encode for them, reduce, keep.
-    for (int owner = 0; owner < ranks_; ++owner) {
-      if (at(0).two_phase().chunks()[static_cast<std::size_t>(owner)].elements == 0) continue;
-      std::vector<std::vector<std::byte>> payloads;
-      for (int r = 0; r < ranks_; ++r) {
-        payloads.emplace_back(at(r).two_phase().bound(owner));
-        payloads.back().resize(at(r).encode_chunk(owner, gradients[static_cast<std::size_t>(r)],
-                                                  ranks_, payloads.back()));
-      }
-      const std::vector<std::span<const std::byte>> arrived(payloads.begin(), payloads.end());
-      std::vector<std::byte> out(at(owner).two_phase().bound(owner));
-      at(owner).reduce_chunk({arrived, ranks_}, out);
+    std::vector<RankOfExchange> exchange;
+    for (int r = 0; r < ranks_; ++r) {
+      std::vector<float>& gradient = gradients[static_cast<std::size_t>(r)];
+      at(r).begin_step(3, number, r, gradient);
+      exchange.push_back({at(r).two_phase(), at(r).keys(), gradient, at(r).next_residual()});
     }
+    exchange_tensor(compressor_, exchange);
     for (int r = 0; r < ranks_; ++r) at(r).keep();
-    return mean;
   }
 
   std::vector<CompressionState> save() const {
@@ -158,6 +149,7 @@ class Ranks {
  private:
   CodedTensor& at(int r) { return tensors_[static_cast<std::size_t>(r)]; }
 
+  const Compressor& compressor_;
   int ranks_;
   std::size_t n_;
   std::vector<CodedTensor> tensors_;

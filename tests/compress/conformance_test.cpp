@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exchanged.hpp"
 #include "expectation.hpp"
 #include "inputs.hpp"
 #include "linerate/compress/coded_tensor.hpp"
@@ -121,9 +122,9 @@ TEST_P(Conformance, SmallTensorsTravelDenseWhereAsked) {
   EXPECT_EQ(fits_two_phase(*asked), fits_two_phase(*compressor_));
   EXPECT_EQ(is_summable(*asked), is_summable(*compressor_));
   if (!fits_two_phase(*asked)) return;
-  const TwoPhase with(*asked, 3 * kSmall + 100, 4, 3),
-      without(*compressor_, 3 * kSmall + 100, 4, 3);
-  for (int chunk = 0; chunk < 4; ++chunk) EXPECT_EQ(with.bound(chunk), without.bound(chunk));
+  TwoPhase with(*asked, 3 * kSmall + 100, 4, 3), without(*compressor_, 3 * kSmall + 100, 4, 3);
+  for (std::size_t chunk = 0; chunk < 4; ++chunk)
+    EXPECT_EQ(with.worker(chunk).bytes, without.worker(chunk).bytes);
 }
 
 TEST(Phases, WarmUpsOneAfterTheOtherThenTheCycleInTurn) {
@@ -370,11 +371,9 @@ std::vector<float> coded(const Compressor& compressor, const Shape& shape,
     if (is_dense) {
       tensor.take_dense(mean);
     } else if (two_phase) {
-      std::vector<std::byte> sent(tensor.two_phase().bound(0)), back(sent.size());
-      const std::span<const std::byte> part(sent.data(), tensor.encode_chunk(0, gradient, 1, sent));
-      const std::span<const std::byte> whole(back.data(),
-                                             tensor.reduce_chunk({{&part, 1}, 1}, back));
-      tensor.finish_chunks({&whole, 1}, mean);
+      mean = gradient;
+      exchange_tensor(compressor,
+                      {{tensor.two_phase(), tensor.keys(), mean, tensor.next_residual()}});
     } else {
       const std::vector<Round> rounds = compressor.rounds(shape);
       for (std::size_t r = 0; r < rounds.size(); ++r) {

@@ -14,7 +14,7 @@
 namespace linerate::simulated {
 namespace {
 
-constexpr std::size_t kArena = std::size_t{1} << 35;      // of all devices; sparse
+constexpr std::size_t kArena = std::size_t{1} << 36;      // of all devices; sparse
 constexpr std::size_t kPoisoned = std::size_t{64} << 10;  // bytes of new memory at most
 constexpr std::int64_t kMostRuns = 4096;
 

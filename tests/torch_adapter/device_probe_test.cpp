@@ -58,7 +58,7 @@ TimedQueue ticking_queue(std::int64_t host_tick_ns, bool is_dry) {
 }
 
 /// Of every compressor, on two ranks: costs of both sizes, the same on each rank; and no operator
-/// reads a value, but of the one that says so.
+/// reads a value. sidco copies some to the host.
 TEST(TensorCodecProbe, TimesEveryCompressorWithoutAWait) {
   at::set_num_threads(1);
   const std::vector<doc::Component> all = calibrate::all_compressors();
@@ -68,7 +68,7 @@ TEST(TensorCodecProbe, TimesEveryCompressorWithoutAWait) {
     for (const doc::Component& component : all) {
       const HostReads reads;
       TensorCodecTimes times = probe_tensor_codec(communicator, queue, component, kFewElements);
-      EXPECT_EQ(reads.count() > 0, component.name == "sidco") << component.name;
+      EXPECT_EQ(reads.count(), 0) << component.name;
       EXPECT_THAT(times.notes, IsEmpty()) << component.name;
       found[to_index(communicator.rank())].push_back(std::move(times.samples));
     }

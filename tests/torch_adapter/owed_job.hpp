@@ -53,15 +53,18 @@ struct Branches {
   std::string strategy;
   bool is_rescaled = true;
   std::string device_group = {};  // steps are enqueued, by the code for devices
-  NamedTensors parameters = {{"matrix", torch::zeros({24, 20}, at::kFloat)},
-                             {"wide", torch::zeros({64, 66}, at::kFloat)},
-                             {"vector", torch::zeros({70}, at::kFloat)},
-                             {"scalar", torch::zeros({}, at::kFloat)}};
+  NamedTensors parameters = four();
   DataParallel parallel{(need_gradients(), parameters),
                         {},
                         communicator,
                         {.strategy = strategy, .device_group = device_group}};
 
+  static NamedTensors four() {
+    return {{"matrix", torch::zeros({24, 20}, at::kFloat)},
+            {"wide", torch::zeros({64, 66}, at::kFloat)},
+            {"vector", torch::zeros({70}, at::kFloat)},
+            {"scalar", torch::zeros({}, at::kFloat)}};
+  }
   void need_gradients() {
     for (auto& [name, tensor] : parameters) tensor.requires_grad_(true);
   }

@@ -64,9 +64,17 @@ class StreamedCompression : public testing::TestWithParam<int> {};
 /// Two jobs step by step: the same means and the same words in a checkpoint.
 class Twins {
  public:
+  /// Of the last one two and three owners have chunks of whole blocks, and one of two elements,
+  /// which is too small to be coded.
+  static NamedTensors five() {
+    NamedTensors all = Branches::four();
+    all.emplace_back("cut", torch::zeros({34, 241}, at::kFloat));
+    return all;
+  }
+
   Twins(Communicator& communicator, const std::string& strategy)
-      : host_{communicator, strategy, true, ""},
-        device_{communicator, strategy, true, kCodedGroup} {}
+      : host_{communicator, strategy, true, "", five()},
+        device_{communicator, strategy, true, kCodedGroup, five()} {}
 
   void step(int number, Event event) {
     const bool counts = host_.step(number, event);
@@ -208,7 +216,7 @@ std::int64_t encodes(const doc::Plan& plan, const std::string& variant) {
                        [](const doc::Task& task) { return task.kind == doc::TaskKind::encode; });
 }
 
-/// But for the sizes that ranks tell each other, and sidco's fits.
+/// But for the sizes that ranks tell each other, and sidco's fits, which are copied to the host.
 TEST(StreamedCompressors, ReadNoValues) {
   const Warnings quiet;
   ranks(2, [](Communicator& communicator) {
@@ -227,8 +235,7 @@ TEST(StreamedCompressors, ReadNoValues) {
         EXPECT_EQ(report.host_waits, gathers + fits) << strategy << ", " << report.variant;
         counted += gathers > 0;
       }
-      const bool fits = strategy.find("sidco") != std::string::npos;
-      EXPECT_EQ(HostReads::count() > 0, fits) << strategy << ": " << HostReads::count();
+      EXPECT_EQ(HostReads::count(), 0) << strategy;
     }
     EXPECT_GT(counted, 0);
   });
@@ -261,7 +268,8 @@ TEST(StreamedCompressors, SayThatAPayloadWasDamaged) {
   const Warnings quiet;
   for (const std::string compressor :
        {"threshold(tau=0.5)", "topk(density=0.1, exchange=gather)",
-        "topk(density=0.1, exchange=two-phase)", "dgc(density=0.1)", "mstopk(density=0.1)"})
+        "topk(density=0.1, exchange=two-phase)", "efsignsgd(exchange=two-phase)",
+        "dgc(density=0.1)", "mstopk(density=0.1)"})
     ranks(2, [&](Communicator& communicator) {
       bool damages = false;
       const GroupOverCommunicator group(kCodedGroup, communicator,

@@ -1,6 +1,6 @@
 // The suites of tests/compress on the codecs over tensors.
 #include "compress/rank_group.hpp"
-#include "linerate/torch_codecs/tensor_codec.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 #include "torch_codecs/bounds.hpp"
 
 namespace linerate::compress {

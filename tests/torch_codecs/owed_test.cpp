@@ -2,7 +2,7 @@
 // changes of scale, as torch.data_parallel holds the codecs of compress to it.
 #include <utility>
 
-#include "linerate/torch_codecs/tensor_codec.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 #include "torch_adapter/owed_job.hpp"
 #include "torch_adapter/warnings.hpp"
 

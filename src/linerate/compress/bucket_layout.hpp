@@ -9,10 +9,6 @@
 
 namespace linerate::compress {
 
-/// Before a part whose size depends on the values: its bytes (u32). Such parts follow one another,
-/// so where one begins is known when those before it are.
-inline constexpr std::int64_t kPartSizeBytes = 4;
-
 /// A tensor of a bucket.
 struct BucketPart {
   Shape shape;

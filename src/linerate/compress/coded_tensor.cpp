@@ -11,6 +11,7 @@
 #include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/dense.hpp"
 #include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
@@ -213,58 +214,18 @@ void CodedTensor::drop() {
 std::size_t CodedTensor::encode(int round, std::span<const float> gradient, int ranks, int phase,
                                 std::span<std::byte> payload) {
   const KeepDenormals keep;
-  const Input input{gradient,   keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks, phase,
-                    loss_scale_};
   sent_ =
-      two_phase_ ? two_phase_->encode_dense(input, payload) : codec_->encode(round, input, payload);
-  check_sent(sent_, payload.size(), *compressor_, shape_, round, phase);
-  return sent_;
-}
-
-/// `room` is that of the round. Whether it is a bound is asked only if not all of it was used.
-void CodedTensor::check_sent(std::size_t sent, std::size_t room, const Compressor& compressor,
-                             const Shape& part, int round, int phase) const {
-  if (sent == room) return;
-  const std::vector<Round> rounds = rounds_of(compressor, part, phase);
+      codec_->encode(round, {gradient, next_residual(), keys_, ranks, phase, loss_scale_}, payload);
+  if (sent_ == payload.size()) return sent_;
+  const std::vector<Round> rounds = rounds_of(*compressor_, shape_, phase);
   const bool is_bound = !rounds.empty() && rounds.at(to_index(round)).is_bound;
-  if (is_bound && sent < room) return;
-  throw UsageError(fmt::format(
-      "compressor {}: \"{}\", encode() of round {}: expected {}{} bytes, as its rounds() state for "
-      "{} elements, found {}; return what was written, and state is_bound if that varies",
-      label_, name_, round, is_bound ? "at most " : "", room, part.elements, sent));
+  check_sent(sent_, payload.size(), is_bound, {label_, name_, round, shape_.elements});
+  return sent_;
 }
 
 void CodedTensor::decode(int round, const Arrived& arrived, std::span<float> mean) {
   const KeepDenormals keep;
-  if (two_phase_)
-    two_phase_->decode_dense(arrived.payloads[0], arrived.ranks, mean);
-  else
-    codec_->decode(round, arrived, mean);
-}
-
-std::size_t CodedTensor::encode_chunk(int chunk, std::span<const float> gradient, int ranks,
-                                      std::span<std::byte> payload) {
-  const KeepDenormals keep;
-  const std::size_t sent = two_phase_->encode(
-      chunk, {gradient, keeps_ ? std::span(next_) : std::span<float>(), keys_, ranks}, payload);
-  const Shape part{two_phase_->chunks()[to_index(chunk)].elements, 1};
-  check_sent(sent, payload.size(), *compressor_, part, 0, -1);
-  return sent;
-}
-
-std::size_t CodedTensor::reduce_chunk(const Arrived& arrived, std::span<std::byte> payload) {
-  const KeepDenormals keep;
-  const std::size_t sent = two_phase_->reduce(arrived, keys_, payload);
-  const std::unique_ptr<const Compressor> of_means = compressor_->of_means();
-  const Shape part{two_phase_->own_elements(), 1};
-  check_sent(sent, payload.size(), of_means ? *of_means : *compressor_, part, 0, -1);
-  return sent;
-}
-
-void CodedTensor::finish_chunks(std::span<const std::span<const std::byte>> payloads,
-                                std::span<float> mean) {
-  const KeepDenormals keep;
-  two_phase_->finish(payloads, mean);
+  codec_->decode(round, arrived, mean);
 }
 
 CompressedTensorState CodedTensor::state() const {

@@ -28,8 +28,8 @@ struct TensorMethod {
 /// Of a parameter in a step, drawn from (seed, step, name), and the rank.
 Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank);
 
-/// The one that calls codecs: while it does, the thread keeps denormals (keep_denormals.hpp), so
-/// that no codec has to.
+/// The one that calls codecs of whole tensors: while it does, the thread keeps denormals
+/// (keep_denormals.hpp), so that no codec has to.
 class CodedTensor {
  public:
   CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);
@@ -56,18 +56,17 @@ class CodedTensor {
   void keep();
   void drop();
 
-  /// As Codec's encode() and decode(); `ranks` of the mean. In the two-phase exchange for a round
-  /// that sums whole tensors. `payload` has the room that its Round states. Throws UsageError for a
-  /// codec that says it wrote more, or less where the Round is exact.
+  /// As Codec's encode() and decode(); `ranks` of the mean. `payload` has the room that its Round
+  /// states. Throws UsageError for a codec that says it wrote more, or less where the Round is
+  /// exact. Not in the two-phase exchange.
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
   void decode(int round, const Arrived& arrived, std::span<float> mean);
-  /// As TwoPhase's encode(), reduce() and finish().
-  const TwoPhase& two_phase() const { return *two_phase_; }
-  std::size_t encode_chunk(int chunk, std::span<const float> gradient, int ranks,
-                           std::span<std::byte> payload);
-  std::size_t reduce_chunk(const Arrived& arrived, std::span<std::byte> payload);
-  void finish_chunks(std::span<const std::span<const std::byte>> payloads, std::span<float> mean);
+  /// What a TwoPhaseExchange of its bucket needs of it, after begin_step(): the residual is as the
+  /// step leaves it, and empty without error feedback.
+  TwoPhase& two_phase() const { return *two_phase_; }
+  const Keys& keys() const { return keys_; }
+  std::span<float> next_residual() { return keeps_ ? std::span(next_) : std::span<float>(); }
 
   /// What encode() returned last.
   std::size_t sent_bytes() const { return sent_; }
@@ -81,8 +80,6 @@ class CodedTensor {
   void succeed(CompressedTensorState before, const TensorMethod& method);
   void give_residual_to_codec();
   bool take(const SavedState& kept);
-  void check_sent(std::size_t sent, std::size_t room, const Compressor& compressor,
-                  const Shape& part, int round, int phase) const;
 
   std::string name_;
   Shape shape_;

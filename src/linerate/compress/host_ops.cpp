@@ -2,9 +2,19 @@
 
 #include <algorithm>
 
+#include "linerate/compress/method/make_codec.hpp"
 #include "linerate/compress/payload.hpp"
 
 namespace linerate::compress {
+
+std::unique_ptr<Codec> BuiltIn::codec(const Shape& shape) const {
+  return make_codec<HostOps>(HostOps::Making{shape}, choice(shape));
+}
+
+std::unique_ptr<Codec> BuiltIn::of_dense(const Shape& shape) const {
+  const std::optional<CodecChoice> dense = dense_choice();
+  return dense ? make_codec<HostOps>(HostOps::Making{shape}, *dense) : nullptr;
+}
 
 void HostOps::narrow(const Sending& tensors, DType half, float share) {
   for (auto& [input, payload, sent] : tensors.items) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,12 +13,19 @@
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/kernel/half.hpp"
+#include "linerate/compress/kernel/selection.hpp"
+#include "linerate/compress/method/entry_format.hpp"
 #include "linerate/compress/method/grid_format.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/method/sign_format.hpp"
+#include "linerate/compress/stage_control.hpp"
 
 namespace linerate::compress {
+
+class TwoPhase;
+struct ChunkCall;
 
 struct HostOps {
   class Codec;
@@ -26,6 +34,7 @@ struct HostOps {
   struct Damage {};                                    // of what arrived: it is thrown
   using Values = std::vector<std::span<const float>>;  // by tensor
   using KeptValues = Kept<std::vector<float>>;         // of one tensor, from step to step
+  using KeptNumber = Kept<float>;                      // the same, one number
 
   /// What a codec is made of.
   struct Making {
@@ -94,7 +103,9 @@ struct HostOps {
   static KeptValues kept_zeros(const Making&, std::int64_t elements) {
     return KeptValues(std::vector<float>(static_cast<std::size_t>(elements)));
   }
-  static StateField field(std::string name, Passing passing, KeptValues& kept) {
+  static KeptNumber kept_zero(const Making&) { return KeptNumber(0); }
+  static float number_of(const KeptNumber& kept) { return kept.now(); }
+  static StateField field(std::string name, Passing passing, auto& kept) {
     return {std::move(name), passing, kept};
   }
   static Values gradients(const Sending& tensors);
@@ -110,6 +121,8 @@ struct HostOps {
 
   /// Payloads: v as f32. Nothing of it stays.
   static void send_values(const Sending& tensors);
+  /// Means of such payloads, or of their sum.
+  static Damage average_values(const Arriving& tensors, std::string_view method);
   /// Means of sums of f32; damaged if one is not finite.
   static Damage read_finite_means(const Arriving& tensors, std::string_view method);
   /// Payloads: a bit for each of `values`, in words.
@@ -127,7 +140,71 @@ struct HostOps {
   static void send_powers(const Sending& tensors, PowerFormat format);
   static Damage average_powers(const Arriving& tensors, PowerFormat format);
 
+  /// What is picked of a tensor.
+  struct Picking {
+    Selection sent;
+    bool is_all = false;        // the tensor, whatever is in `sent`
+    std::vector<float> sample;  // to choose by
+  };
+  using Chosen = std::vector<Picking*>;  // by tensor
+  using Drawn = std::vector<std::uint32_t>;
+
+  /// v, and its k largest magnitudes, ties by lower index.
+  static Chosen choose_largest(const Sending& tensors, Chosen rooms, const EntryFormat& format);
+  /// v, and about its k largest magnitudes, by halving what lies between two thresholds.
+  static Chosen choose_by_halving(const Sending& tensors, Chosen rooms, const EntryFormat& format,
+                                  int halvings);
+  /// v, and the magnitudes above a threshold that is fitted to their distribution.
+  static Chosen choose_by_fit(const Sending& tensors, Chosen rooms,
+                              const std::vector<Kept<StageControl::State>*>& controls,
+                              const SidcoSettings& settings);
+  /// v, and the magnitudes from tau on: all of the tensor, if these are too many.
+  static Chosen choose_from(const Sending& tensors, Chosen rooms, const EntryFormat& format,
+                            float tau);
+  /// The same with the last tau, or with the exact one if the last one is off.
+  static Chosen choose_from_last(const Sending& tensors, Chosen rooms, const EntryFormat& format,
+                                 const std::vector<KeptNumber*>& taus);
+  /// u and r with this step's gradients (method/dgc.cpp).
+  static void accumulate(const Sending& tensors, const std::vector<KeptValues*>& u,
+                         const std::vector<KeptValues*>& r, const DgcSettings& settings);
+  /// About the largest magnitudes of what `kept` is after this step, by a sample of them.
+  static Chosen choose_by_sample(const Sending& tensors, Chosen rooms, const EntryFormat& format,
+                                 const std::vector<KeptValues*>& kept);
+  static void clear(const Chosen& sent, const std::vector<KeptValues*>& kept);
+  /// Means: with the momentum of dgc, which is kept.
+  static void add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
+                           const DgcSettings& settings);
+
+  /// Payloads: the entries. What is sent leaves the residual.
+  static void send_entries(const Sending& tensors, const Chosen& chosen, const EntryFormat& format);
+  static Damage average_entries(const Arriving& tensors, const EntryFormat& format);
+  /// Payloads: the values of v at drawn places, as one sum over the ranks.
+  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
+                         const RandomKSettings& settings);
+  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
+                            const RandomKSettings& settings);
+  /// Payloads: two bits an element, for -tau, 0 and tau.
+  static void send_two_bits(const Sending& tensors, float tau);
+  static Damage average_two_bits(const Arriving& tensors, float tau);
+
   class LowRank;
+
+  // Of the two-phase exchange (two_phase_exchange.hpp). Codecs may be any that code memory of the
+  // host, a program's own among them.
+  using Bytes = std::span<std::byte>;
+  struct Arrays {  // by tensor
+    std::vector<std::span<float>> values, residuals;
+  };
+  template <class T>
+  static std::span<T> part(std::span<T> all, std::int64_t first, std::int64_t count) {
+    return all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+  }
+  static void send_chunks(const ChunkCall& call, const Arrays& arrays,
+                          const std::vector<Bytes>& rooms);
+  static Damage average_chunks(const ChunkCall& call,
+                               const std::vector<std::vector<Bytes>>& arrived, const Arrays& means);
+  static Arrays own_chunks(const std::vector<TwoPhase*>& owners);
+  static void keep_owed(const std::vector<TwoPhase*>&, const Arrays&) {}
 };
 
 /// Both factors of each matrix of a bucket, in a step.

@@ -196,6 +196,19 @@ void HostOps::send_values(const Sending& tensors) {
   }
 }
 
+HostOps::Damage HostOps::average_values(const Arriving& tensors, std::string_view method) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    const auto& payloads = arrived.payloads;
+    const auto check = payloads.size() == 1 ? check_sum : check_gathered;
+    check(arrived, mean.size_bytes(), method);
+    compress::average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] += read_at<float>(payloads[p], 4 * (first + i));
+    });
+  }
+  return {};
+}
+
 HostOps::Damage HostOps::read_finite_means(const Arriving& tensors, std::string_view method) {
   for (const auto& [arrived, mean] : tensors.items) {
     read_mean(arrived, mean, method);

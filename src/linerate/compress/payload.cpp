@@ -65,4 +65,36 @@ void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view m
   for (float& element : mean) element *= share;
 }
 
+std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
+                                    bool has_size, std::size_t bytes, std::string_view tensor) {
+  const auto fail = [&](std::uint64_t found) {
+    throw CommError(
+        fmt::format("\"{}\": a rank sent {} bytes, expected at most {} of {} that are left: what "
+                    "was exchanged is damaged",
+                    tensor, found, bytes, block.size() - std::min(at, block.size())));
+  };
+  std::size_t size = bytes;
+  if (has_size) {
+    std::uint32_t sent = 0;
+    if (at + sizeof sent > block.size()) fail(sizeof sent);
+    std::memcpy(&sent, block.data() + at, sizeof sent);
+    if (sent > bytes) fail(sent);
+    size = sent;
+    at += sizeof sent;
+  }
+  if (size > block.size() || at > block.size() - size) fail(size);
+  const auto part = block.subspan(at, size);
+  at += to_index(pad4(static_cast<std::int64_t>(size)));
+  return part;
+}
+
+void check_sent(std::size_t sent, std::size_t room, bool is_bound, const Sender& sender) {
+  if (sent == room || (is_bound && sent < room)) return;
+  throw UsageError(fmt::format(
+      "compressor {}: \"{}\", encode() of round {}: expected {}{} bytes, as its rounds() state for "
+      "{} elements, found {}; return what was written, and state is_bound if that varies",
+      sender.method, sender.tensor, sender.round, is_bound ? "at most " : "", room, sender.elements,
+      sent));
+}
+
 }  // namespace linerate::compress

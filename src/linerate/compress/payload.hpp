@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 
@@ -67,5 +68,43 @@ void average(const Arrived& arrived, std::span<float> mean, Add&& add) {
       for (float& element : out) element *= share;
   }
 }
+
+/// Before a part whose size depends on the values: its bytes (u32). Such parts follow one another,
+/// so where one begins is known when those before it are.
+inline constexpr std::int64_t kPartSizeBytes = 4;
+
+constexpr bool has_size(const Round& round) {
+  return round.is_bound && round.combine == Combine::gather;
+}
+
+/// Writes a coded part at `at`, after its size if the Plan knows only a bound, and returns what it
+/// takes: whole words.
+template <typename Encode>
+std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
+                     const Encode& encode) {
+  const std::size_t head = has_size ? kPartSizeBytes : 0;
+  const std::size_t sent = encode(block.subspan(at + head));
+  if (has_size) {
+    const auto size = static_cast<std::uint32_t>(sent);
+    std::memcpy(block.data() + at, &size, sizeof size);
+  }
+  const auto whole = to_index(pad4(static_cast<std::int64_t>(sent)));
+  std::fill_n(block.data() + at + head + sent, whole - sent, std::byte{0});
+  return head + whole;
+}
+
+/// The coded part at `at`, which moves past it: as many bytes as its size says, or `bytes`. What
+/// another rank wrote is checked: throws CommError that names the tensor.
+std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
+                                    bool has_size, std::size_t bytes, std::string_view tensor);
+
+/// Whose payload it is.
+struct Sender {
+  std::string_view method, tensor;
+  int round = 0;
+  std::int64_t elements = 0;
+};
+/// Throws UsageError for a codec that says it wrote more than its room, or less if that is exact.
+void check_sent(std::size_t sent, std::size_t room, bool is_bound, const Sender& sender);
 
 }  // namespace linerate::compress

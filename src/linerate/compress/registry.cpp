@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "linerate/compress/dense_below.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/doc/strategy.hpp"
 
 // The compressors, a line each, as `linerate list compressors` prints them: the names of their
@@ -40,7 +41,7 @@ LINERATE_COMPRESSORS(LINERATE_LINE)
 namespace {
 
 #define LINERATE_LINE(file) compressor_##file(),
-std::vector<CompressorLine> built_in() { return {LINERATE_COMPRESSORS(LINERATE_LINE)}; }
+std::vector<CompressorLine> all_lines() { return {LINERATE_COMPRESSORS(LINERATE_LINE)}; }
 #undef LINERATE_LINE
 
 /// What a strategy's text says of others (plan/registry.cpp).
@@ -62,7 +63,7 @@ bool is_name(const std::string& name) {
 }
 
 Registry<MakeCompressor>& registry() {
-  static Registry<MakeCompressor> table("compressor", built_in());
+  static Registry<MakeCompressor> table("compressor", all_lines());
   return table;
 }
 
@@ -88,6 +89,10 @@ void check(const Compressor* compressor, const doc::Component& component,
 }  // namespace
 
 const Registry<MakeCompressor>& compressors() { return registry(); }
+
+std::vector<std::string> built_in_compressors() {
+  return Registry<MakeCompressor>("compressor", all_lines()).names();
+}
 
 void register_compressor(CompressorLine line) {
   const auto refuse = [&](const std::string& why) {

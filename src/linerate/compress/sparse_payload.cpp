@@ -29,17 +29,6 @@ void check_ascending(const Entries& entries, std::size_t elements, std::string_v
                    fmt::format("expected indices below {}, found {}", elements, last));
 }
 
-/// read(payload, rank) gives a rank's entries.
-template <class Read>
-void decode_each(const Arrived& arrived, std::span<float> mean, std::string_view method,
-                 Read read) {
-  check_one_a_rank(arrived, method);
-  std::vector<Entries> ranks;
-  for (std::size_t r = 0; r < arrived.payloads.size(); ++r)
-    ranks.push_back(read(arrived.payloads[r], r));
-  average_entries(ranks, arrived, mean, method);
-}
-
 }  // namespace
 
 std::int64_t entries_of(double density, std::int64_t elements) {
@@ -96,20 +85,6 @@ void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
       out[at] += read_at<float>(entries.values, 4 * i);
     }
     next[r] = i;
-  });
-}
-
-void decode_entries(const Arrived& arrived, std::size_t count, std::span<float> mean,
-                    std::string_view method) {
-  decode_each(arrived, mean, method, [&](std::span<const std::byte> payload, std::size_t r) {
-    return read_entries(payload, count, method, r);
-  });
-}
-
-void decode_counted_entries(const Arrived& arrived, std::size_t most, std::span<float> mean,
-                            std::string_view method) {
-  decode_each(arrived, mean, method, [&](std::span<const std::byte> payload, std::size_t r) {
-    return read_counted_entries(payload, most, method, r);
   });
 }
 

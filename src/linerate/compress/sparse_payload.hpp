@@ -45,10 +45,4 @@ Entries read_counted_entries(std::span<const std::byte> payload, std::size_t mos
 void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
                      std::span<float> mean, std::string_view method);
 
-/// The decoders of most sparse methods: read each payload, then average.
-void decode_entries(const Arrived& arrived, std::size_t count, std::span<float> mean,
-                    std::string_view method);
-void decode_counted_entries(const Arrived& arrived, std::size_t most, std::span<float> mean,
-                            std::string_view method);
-
 }  // namespace linerate::compress

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <span>
+#include <string>
 
 #include "linerate/compress/dense.hpp"
 #include "linerate/compress/payload.hpp"
@@ -14,19 +15,17 @@
 namespace linerate::compress {
 namespace {
 
-/// The codec of a chunk; the dense one if compression does not pay.
-std::unique_ptr<Codec> codec_of(const Compressor& compressor, const Shape& shape) {
-  return compressor.rounds(shape).empty() ? dense_codec(shape) : made_codec(compressor, shape);
-}
-std::size_t bound_of(const Compressor& compressor, const Shape& shape) {
+std::int64_t bound_of(const Compressor& compressor, const Shape& shape) {
   const std::vector<Round> rounds = compressor.rounds(shape);
-  return to_index(rounds.empty() ? 4 * shape.elements : rounds[0].bytes);
+  return rounds.empty() ? 4 * shape.elements : rounds[0].bytes;
 }
 
-template <class T>
-std::span<T> part(std::span<T> all, const Chunk& chunk) {
-  if (all.empty()) return all;
-  return all.subspan(to_index(chunk.first), to_index(chunk.elements));
+TwoPhase::Coder coder_of(const Compressor& compressor, std::int64_t elements,
+                         const TwoPhase::Making& making) {
+  const Shape shape{elements, 1};
+  const std::vector<Round> rounds = compressor.rounds(shape);
+  if (rounds.empty()) return {making.dense_codec(shape), elements, 4 * elements, false, true};
+  return {made_codec(compressor, shape), elements, rounds[0].bytes, rounds[0].is_bound, false};
 }
 
 /// A chunk that is dense now, on this number of ranks, keeps nothing.
@@ -60,16 +59,15 @@ TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLay
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       offset.push_back(ends[c]);
       if (chunks[c].elements == 0) continue;
-      const auto bytes = static_cast<std::int64_t>(bound_of(coder, {chunks[c].elements, 1}));
-      ends[c] += head + pad4(bytes);
+      ends[c] += head + pad4(bound_of(coder, {chunks[c].elements, 1}));
     }
   }
   layout.block_bytes = *std::max_element(ends.begin(), ends.end());
   return layout;
 }
 
-std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks, std::int64_t multiple) {
-  const std::int64_t size = ceil_div(elements, ranks * multiple) * multiple;
+std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks) {
+  const std::int64_t size = ceil_div(elements, ranks * kChunkMultiple) * kChunkMultiple;
   std::vector<Chunk> chunks;
   for (std::int64_t r = 0; r < ranks; ++r) {
     const std::int64_t first = std::min(r * size, elements);
@@ -78,110 +76,59 @@ std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks, std::int64_
   return chunks;
 }
 
+const TwoPhase::Making& TwoPhase::on_host() {
+  static const Making making{
+      dense_codec, [](std::int64_t elements) {
+        return std::make_unique<Kept<std::vector<float>>>(std::vector<float>(to_index(elements)));
+      }};
+  return making;
+}
+
 TwoPhase::TwoPhase(const Compressor& of_tensors, std::int64_t elements, int ranks, int rank,
-                   std::int64_t multiple)
-    : chunks_(cut_into_chunks(elements, ranks, multiple)) {
+                   const Making& making)
+    : chunks_(cut_into_chunks(elements, ranks)) {
   const Compressor& compressor = of_tensors.of_chunks();
   if (!fits_two_phase(compressor))
     throw UsageError(
         "two-phase exchange: expected a compressor of single tensors whose payloads are gathered "
-        "in "
-        "one round");
-  for (const Chunk& chunk : chunks_) {
-    const Shape shape{chunk.elements, 1};
-    workers_.push_back(codec_of(compressor, shape));
-    is_plain_.push_back(compressor.rounds(shape).empty());
-    bounds_.push_back(bound_of(compressor, shape));
-  }
-  const Chunk& own = chunks_[to_index(rank)];
+        "in one round");
+  for (const Chunk& chunk : chunks_)
+    workers_.push_back(coder_of(compressor, chunk.elements, making));
+  const std::int64_t own = chunks_[to_index(rank)].elements;
   const std::unique_ptr<const Compressor> of_means = compressor.of_means();
-  server_ = codec_of(of_means ? *of_means : compressor, {own.elements, 1});
-  if (of_means && bound_of(*of_means, {own.elements, 1}) > bounds_[to_index(rank)])
+  owner_ = coder_of(of_means ? *of_means : compressor, own, making);
+  if (const std::int64_t most = workers_[to_index(rank)].bytes; owner_.bytes > most)
     throw UsageError(fmt::format(
         "two-phase exchange: of_means() states {} bytes for {} elements, the compressor {}: "
         "what encodes means must not need more",
-        bound_of(*of_means, {own.elements, 1}), own.elements, bounds_[to_index(rank)]));
-  server_mean_.resize(to_index(own.elements));
-  if (keeps_residual(compressor)) server_residual_ = Kept(std::vector<float>(server_mean_.size()));
+        owner_.bytes, own, most));
+  owed_ = making.zeros(keeps_residual(compressor) ? own : 0);
 }
 
-std::size_t TwoPhase::bound(int chunk) const { return bounds_[to_index(chunk)]; }
-
-std::size_t TwoPhase::encode(int chunk, const Input& input, std::span<std::byte> payload) {
-  const auto c = to_index(chunk);
-  const Keys keys = keys_of_chunk(input.keys, c);
-  return workers_[c]->encode(
-      0, {part(input.gradient, chunks_[c]), part(input.residual, chunks_[c]), keys, input.ranks},
-      payload);
-}
-
-std::size_t TwoPhase::reduce(const Arrived& arrived, const Keys& keys,
-                             std::span<std::byte> payload) {
-  const Keys own = keys_of_chunk(keys, kOwnerStream);
-  server_->decode(0, arrived, server_mean_);
-  return server_->encode(0, {server_mean_, server_residual_.changed(), own, 1}, payload);
-}
-
-void TwoPhase::finish(std::span<const std::span<const std::byte>> payloads, std::span<float> mean) {
-  if (payloads.size() != chunks_.size())
-    throw InputError(fmt::format("two-phase exchange: expected {} payloads, found {}",
-                                 chunks_.size(), payloads.size()));
-  for (std::size_t c = 0; c < chunks_.size(); ++c)
-    if (chunks_[c].elements > 0)
-      workers_[c]->decode(0, {payloads.subspan(c, 1), 1}, part(mean, chunks_[c]));
-}
-
-std::size_t TwoPhase::encode_dense(const Input& input, std::span<std::byte> payload) {
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    if (chunks_[c].elements == 0) continue;
-    const auto bytes =
-        payload.subspan(4 * to_index(chunks_[c].first), 4 * to_index(chunks_[c].elements));
-    const Input own{part(input.gradient, chunks_[c]), part(input.residual, chunks_[c]),
-                    keys_of_chunk(input.keys, c), input.ranks, input.phase};
-    const std::size_t sent = workers_[c]->encode(0, own, bytes);
-    if (sent < bytes.size()) return 4 * to_index(chunks_[c].first) + sent;
-    if (sent > bytes.size()) return payload.size() + sent - bytes.size();
-  }
-  return payload.size();
-}
-
-void TwoPhase::decode_dense(std::span<const std::byte> sum, int ranks, std::span<float> mean) {
-  for (std::size_t c = 0; c < chunks_.size(); ++c) {
-    if (chunks_[c].elements == 0) continue;
-    const std::span<float> values = part(mean, chunks_[c]);
-    const std::span<const std::byte> bytes =
-        sum.subspan(4 * to_index(chunks_[c].first), values.size_bytes());
-    if (is_plain_[c]) {
-      std::memcpy(values.data(), bytes.data(), bytes.size());
-      for (float& value : values) value *= 1.0f / static_cast<float>(ranks);
-    } else {
-      workers_[c]->decode(0, {{&bytes, 1}, ranks}, values);
-    }
-  }
-}
-
-std::vector<Codec*> TwoPhase::coders() {
-  std::vector<Codec*> all;
-  for (const auto& codec : workers_) all.push_back(codec.get());
-  all.push_back(server_.get());
+std::vector<KeptField*> TwoPhase::kept() {
+  std::vector<KeptField*> all;
+  const auto add = [&](const Coder& coder) {
+    for (const StateField& field : coder.codec->state()) all.push_back(field.kept);
+  };
+  for (const Coder& worker : workers_) add(worker);
+  add(owner_);
+  all.push_back(owed_.get());
   return all;
 }
 
 void TwoPhase::keep() {
-  for (Codec* codec : coders()) codec->keep();
-  server_residual_.keep();
+  for (KeptField* one : kept()) one->keep();
 }
 
 void TwoPhase::drop() {
-  for (Codec* codec : coders()) codec->drop();
-  server_residual_.drop();
+  for (KeptField* one : kept()) one->drop();
 }
 
 TwoPhaseState TwoPhase::save() {
   TwoPhaseState saved;
-  for (const auto& worker : workers_) saved.workers.push_back(worker->save());
-  saved.server = server_->save();
-  const std::span<const std::byte> owed = server_residual_.bytes();
+  for (const Coder& worker : workers_) saved.workers.push_back(worker.codec->save());
+  saved.server = owner_.codec->save();
+  const std::span<const std::byte> owed = owed_->bytes();
   saved.server.push_back(
       {std::string(kServerResidual), Passing::own, true, {owed.begin(), owed.end()}});
   return saved;
@@ -196,17 +143,16 @@ void TwoPhase::load(const TwoPhaseState& saved) {
   if (saved.server.empty() || saved.server.back().name != kServerResidual)
     refuse(fmt::format("expected the field \"{}\", found none", kServerResidual));
   const std::vector<std::byte>& owed = saved.server.back().bytes;
-  if (owed.size() != server_residual_.bytes().size())
-    refuse(fmt::format("the owner's residual: expected {} bytes, found {}",
-                       server_residual_.bytes().size(), owed.size()));
+  if (const std::size_t expected = owed_->bytes().size(); owed.size() != expected)
+    refuse(fmt::format("the owner's residual: expected {} bytes, found {}", expected, owed.size()));
   load_workers(saved.workers);
-  load_chunk(*server_, {saved.server.begin(), saved.server.end() - 1});
-  server_residual_.drop();
-  std::copy(owed.begin(), owed.end(), server_residual_.bytes().begin());
+  load_chunk(*owner_.codec, {saved.server.begin(), saved.server.end() - 1});
+  owed_->drop();
+  std::copy(owed.begin(), owed.end(), owed_->bytes().begin());
 }
 
 void TwoPhase::load_workers(const std::vector<SavedState>& saved) {
-  for (std::size_t c = 0; c < workers_.size(); ++c) load_chunk(*workers_[c], saved[c]);
+  for (std::size_t c = 0; c < workers_.size(); ++c) load_chunk(*workers_[c].codec, saved[c]);
 }
 
 }  // namespace linerate::compress

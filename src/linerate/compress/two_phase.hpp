@@ -9,8 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -26,8 +26,7 @@ struct Chunk {
 /// A chunk is a multiple of so many elements, but for the last one of a tensor: of whole words of
 /// signs, of whole buckets and blocks.
 inline constexpr std::int64_t kChunkMultiple = 4096;
-std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks,
-                                   std::int64_t multiple = kChunkMultiple);
+std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks);
 
 /// Whether a method's payloads can take it: gathered in one round, of flat chunks too, and without
 /// momentum that is the optimizer's (an owner would add it again).
@@ -58,39 +57,43 @@ struct TwoPhaseState {
 /// What an owner still owes of its chunk: an array in units of the mean.
 inline constexpr std::string_view kServerResidual = "server residual";
 
-/// One rank's part. Calls of a step: encode() for every chunk that is not empty, reduce() if this
-/// rank's own is not, finish(), then keep() or drop(). Of a compressor with momentum the owner's
-/// codec is Compressor::of_means()'s.
+/// What one rank has of a tensor in it: what codes its chunks, and what that keeps. A bucket's
+/// tensors travel by TwoPhaseExchange. Calls of a step end with keep() or drop().
+/// Thread safety: as a Codec.
 class TwoPhase {
  public:
-  /// Throws UsageError for a compressor that is not gathered in one round. A chunk that should
-  /// travel dense does, as f32.
+  struct Coder {
+    std::unique_ptr<Codec> codec;
+    std::int64_t elements = 0;
+    std::int64_t bytes = 0;  // of its payload, at most
+    bool is_bound = false;   // it may have fewer
+    bool is_dense = false;   // compression does not pay: its payload is f32
+  };
+  /// What a back end makes: the codec of a chunk that travels dense, and an array that is kept.
+  struct Making {
+    std::function<std::unique_ptr<Codec>(const Shape&)> dense_codec;
+    std::function<std::unique_ptr<KeptField>(std::int64_t elements)> zeros;
+  };
+  static const Making& on_host();
+
+  /// Throws UsageError for a compressor that is not gathered in one round. Of a compressor with
+  /// momentum the owner's codec is Compressor::of_means()'s.
   TwoPhase(const Compressor& compressor, std::int64_t elements, int ranks, int rank,
-           std::int64_t multiple = kChunkMultiple);
+           const Making& making = on_host());
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
-  /// Of the rank's own chunk.
-  std::int64_t own_elements() const { return static_cast<std::int64_t>(server_mean_.size()); }
-  /// Most bytes of a chunk's payload in either phase.
-  std::size_t bound(int chunk) const;
+  /// Of each chunk: it also reads what the chunk's owner sends.
+  Coder& worker(std::size_t chunk) { return workers_[chunk]; }
+  /// Of means of the rank's own chunk.
+  Coder& owner() { return owner_; }
+  /// What this owner has not sent of its chunk, f32 in units of the mean, as Making::zeros() made
+  /// it; of no elements without error feedback.
+  KeptField& owed() { return *owed_; }
+  /// Where a host has the means of its own chunk.
+  std::vector<float>& room() { return room_; }
 
-  /// Phase 1: the chunk's part of `input`, whose spans are the whole tensor's.
-  std::size_t encode(int chunk, const Input& input, std::span<std::byte> payload);
-  /// At the owner: `arrived` of all ranks, in their order. Its residual is kept here.
-  std::size_t reduce(const Arrived& arrived, const Keys& keys, std::span<std::byte> payload);
-  /// Phase 2: the owners' payloads, one a chunk (empty for an empty one), to mean[elements].
-  void finish(std::span<const std::span<const std::byte>> payloads, std::span<float> mean);
-
-  /// A phase in which the method sums whole tensors (a warm-up that its codecs follow), as Codec's
-  /// encode() and decode() of such a round; payload and sum are f32[elements]. Returns another
-  /// number than the payload's if a codec did.
-  std::size_t encode_dense(const Input& input, std::span<std::byte> payload);
-  void decode_dense(std::span<const std::byte> sum, int ranks, std::span<float> mean);
-
-  /// What this owner has not sent of its chunk, in units of the mean; empty for a compressor
-  /// without error feedback.
-  const std::vector<float>& server_residual() const { return server_residual_.now(); }
-
+  /// All that it keeps.
+  std::vector<KeptField*> kept();
   /// As a Codec's, for the same compressor, shape, ranks and rank.
   void keep();
   void drop();
@@ -100,14 +103,11 @@ class TwoPhase {
   void load_workers(const std::vector<SavedState>& saved);
 
  private:
-  std::vector<Codec*> coders();
   std::vector<Chunk> chunks_;
-  std::vector<std::unique_ptr<Codec>> workers_;  // by chunk; they read what owners send, too
-  std::vector<bool> is_plain_;                   // a chunk that travels dense, as f32
-  std::vector<std::size_t> bounds_;
-  std::unique_ptr<Codec> server_;
-  Kept<std::vector<float>> server_residual_;
-  std::vector<float> server_mean_;
+  std::vector<Coder> workers_;  // by chunk
+  Coder owner_;
+  std::unique_ptr<KeptField> owed_;
+  std::vector<float> room_;
 };
 
 }  // namespace linerate::compress

@@ -15,6 +15,7 @@
 #include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/two_phase.hpp"
+#include "linerate/compress/two_phase_exchange.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -50,6 +51,16 @@ template <typename Tensor>
 struct CodedBucketOf : CodingOfBucket {
   std::vector<Tensor*> tensors;  // by part; null: it travels dense
 };
+
+/// The two-phase exchange of its tensors, which have begun a step, over their back end.
+template <class Ops, typename Tensor>
+compress::TwoPhaseExchange<Ops> two_phase_exchange_of(const CodedBucketOf<Tensor>& bucket) {
+  compress::TwoPhaseExchange<Ops> exchange(bucket.method, bucket.layout, bucket.chunks);
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i)
+    if (Tensor* const tensor = bucket.tensors[i])
+      exchange.add(i, tensor->two_phase(), tensor->keys(), tensor->name());
+  return exchange;
+}
 
 /// The compressors of a Plan, made once, and how they code each bucket.
 class BucketCodings {

@@ -1,15 +1,12 @@
 #include "linerate/exec/compression.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <limits>
 
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/all_finite.hpp"
 #include "linerate/compress/payload.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::exec {
@@ -17,6 +14,8 @@ namespace {
 
 using compress::BucketPart;
 using compress::Combine;
+using compress::get_part;
+using compress::put_part;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
@@ -27,50 +26,21 @@ std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
   return values.subspan(to_index(part.value), to_index(part.shape.elements));
 }
 
+compress::HostOps::Arrays arrays_of(const auto& bucket, std::span<float> values) {
+  compress::HostOps::Arrays arrays;
+  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
+    if (!bucket.tensors[i]) continue;
+    arrays.values.push_back(values_of_part(values, bucket.layout.parts[i]));
+    arrays.residuals.push_back(bucket.tensors[i]->next_residual());
+  }
+  return arrays;
+}
+
+auto exchange_of(const auto& bucket) { return two_phase_exchange_of<compress::HostOps>(bucket); }
+
 void multiply(std::span<float> values, float by) {
   if (by == 1) return;
   for (float& value : values) value *= by;
-}
-
-/// Writes a coded part at `at`, after its size if the Plan knows only a bound, and returns what it
-/// takes: whole words.
-template <typename Encode>
-std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
-                     const Encode& encode) {
-  const std::size_t head = has_size ? compress::kPartSizeBytes : 0;
-  const std::size_t sent = encode(block.subspan(at + head));
-  if (has_size) {
-    const auto size = static_cast<std::uint32_t>(sent);
-    std::memcpy(block.data() + at, &size, sizeof size);
-  }
-  const auto whole = to_index(compress::pad4(static_cast<std::int64_t>(sent)));
-  std::fill_n(block.data() + at + head + sent, whole - sent, std::byte{0});
-  return head + whole;
-}
-
-/// The coded part at `at`, which moves past it: as many bytes as its size says, or `bytes`. What
-/// another rank wrote is checked.
-std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
-                                    bool has_size, std::size_t bytes, const std::string& name) {
-  const auto fail = [&](std::uint64_t found) {
-    throw CommError(
-        fmt::format("\"{}\": a rank sent {} bytes, expected at most {} of {} that are left: what "
-                    "was exchanged is damaged",
-                    name, found, bytes, block.size() - std::min(at, block.size())));
-  };
-  std::size_t size = bytes;
-  if (has_size) {
-    std::uint32_t sent = 0;
-    if (at + sizeof sent > block.size()) fail(sizeof sent);
-    std::memcpy(&sent, block.data() + at, sizeof sent);
-    if (sent > bytes) fail(sent);
-    size = sent;
-    at += sizeof sent;
-  }
-  if (size > block.size() || at > block.size() - size) fail(size);
-  const auto part = block.subspan(at, size);
-  at += to_index(compress::pad4(static_cast<std::int64_t>(size)));
-  return part;
 }
 
 }  // namespace
@@ -184,8 +154,8 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
                                     values_of_part(values, bucket.layout.parts[i]), loss_scale());
     }
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
-  if (bucket.has_owners()) {
-    encode_chunks(bucket, values, payload);
+  if (bucket.step.two_phase) {
+    exchange_of(bucket).encode(arrays_of(bucket, values), payload, bucket.step.phase);
   } else if (bucket.layout.rounds.front().combine == Combine::sum) {
     encode_sum(bucket, 0, values, payload);
   } else {
@@ -205,10 +175,9 @@ void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<
 void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std::size_t round,
                                std::span<float> values) {
   if (bucket.has_owners()) {
-    const std::span<std::byte> gathered = bytes_of(graph, bucket.payloads[2]);
-    const std::size_t block = gathered.size() / to_index(ranks_);
-    return reduce_chunks(bucket, bytes_of(graph, bucket.payloads[1]),
-                         gathered.subspan(to_index(rank_) * block, block));
+    exchange_of(bucket).reduce(bytes_of(graph, bucket.payloads[1]),
+                               bytes_of(graph, bucket.payloads[2]));
+    return;
   }
   decode_sum(bucket, round - 1, bytes_of(graph, bucket.payloads[round - 1]), {});
   encode_sum(bucket, round, values, bytes_of(graph, bucket.payloads[round]));
@@ -243,53 +212,12 @@ std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> v
   return at;
 }
 
-void Compression::encode_chunks(CodedBucket& bucket, std::span<float> values,
-                                std::span<std::byte> payload) {
-  const auto block = to_index(bucket.chunks.block_bytes);
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const std::span<float> gradient = values_of_part(values, bucket.layout.parts[i]);
-    const auto& chunks = bucket.tensors[i]->two_phase().chunks();
-    for (std::size_t c = 0; c < chunks.size(); ++c)
-      if (chunks[c].elements > 0)
-        put_part(payload.subspan(c * block, block), to_index(bucket.chunks.offset[i][c]),
-                 bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
-                   const std::size_t bound =
-                       bucket.tensors[i]->two_phase().bound(static_cast<int>(c));
-                   return bucket.tensors[i]->encode_chunk(static_cast<int>(c), gradient, ranks_,
-                                                          bytes.first(bound));
-                 });
-  }
-}
-
-/// The owner's part: the mean of what all ranks sent of its chunks, encoded again.
-void Compression::reduce_chunks(CodedBucket& bucket, std::span<const std::byte> arrived,
-                                std::span<std::byte> own) {
-  const auto block = to_index(bucket.chunks.block_bytes);
-  const auto owner = to_index(rank_);
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
-    if (tensor.chunks()[owner].elements == 0) continue;
-    const auto offset = to_index(bucket.chunks.offset[i][owner]);
-    std::vector<std::span<const std::byte>> parts;
-    for (std::size_t r = 0; r < to_index(ranks_); ++r) {
-      std::size_t at = offset;
-      parts.push_back(get_part(arrived.subspan(r * block, block), at, bucket.chunks.is_bound,
-                               tensor.bound(rank_), bucket.tensors[i]->name()));
-    }
-    put_part(own, offset, bucket.chunks.is_bound, [&](std::span<std::byte> bytes) {
-      return bucket.tensors[i]->reduce_chunk({parts, ranks_}, bytes.first(tensor.bound(rank_)));
-    });
-  }
-}
-
 // ---- decode ----
 
 void Compression::decode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.back());
-  if (bucket.has_owners())
-    decode_chunks(bucket, payload, values);
+  if (bucket.step.two_phase)
+    exchange_of(bucket).finish(payload, arrays_of(bucket, values));
   else if (bucket.layout.rounds.back().combine == Combine::sum)
     decode_sum(bucket, bucket.layout.rounds.size() - 1, payload, values);
   else
@@ -333,23 +261,6 @@ void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
       parts[r] =
           get_part(blocks[r], at[r], has_size, to_index(part.bytes[0]), bucket.tensors[i]->name());
     bucket.tensors[i]->decode(0, {parts, ranks_}, values_of_part(values, part));
-  }
-}
-
-void Compression::decode_chunks(CodedBucket& bucket, std::span<const std::byte> payload,
-                                std::span<float> values) {
-  const auto block = to_index(bucket.chunks.block_bytes);
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const compress::TwoPhase& tensor = bucket.tensors[i]->two_phase();
-    std::vector<std::span<const std::byte>> parts(tensor.chunks().size());
-    for (std::size_t c = 0; c < parts.size(); ++c) {
-      if (tensor.chunks()[c].elements == 0) continue;
-      auto at = to_index(bucket.chunks.offset[i][c]);
-      parts[c] = get_part(payload.subspan(c * block, block), at, bucket.chunks.is_bound,
-                          tensor.bound(static_cast<int>(c)), bucket.tensors[i]->name());
-    }
-    bucket.tensors[i]->finish_chunks(parts, values_of_part(values, bucket.layout.parts[i]));
   }
 }
 

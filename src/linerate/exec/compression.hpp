@@ -82,18 +82,13 @@ class Compression : public StepCompression {
                   std::span<std::byte> payload);
   std::size_t encode_gathered(CodedBucket& bucket, std::span<float> values,
                               std::span<std::byte> own);
-  void encode_chunks(CodedBucket& bucket, std::span<float> values, std::span<std::byte> payload);
   void encode_round(const doc::TaskGraph& graph, CodedBucket& bucket, std::size_t round,
                     std::span<float> values);
-  void reduce_chunks(CodedBucket& bucket, std::span<const std::byte> arrived,
-                     std::span<std::byte> own);
   void decode(const doc::TaskGraph& graph, CodedBucket& bucket, std::span<float> values);
   void decode_sum(CodedBucket& bucket, std::size_t round, std::span<const std::byte> payload,
                   std::span<float> values);
   void decode_gathered(const doc::TaskGraph& graph, CodedBucket& bucket,
                        std::span<const std::byte> payload, std::span<float> values);
-  void decode_chunks(CodedBucket& bucket, std::span<const std::byte> payload,
-                     std::span<float> values);
   void send_dense(const doc::TaskGraph& graph, const CodedBucket& bucket,
                   std::span<const float> values);
   void take_dense(const doc::TaskGraph& graph, const CodedBucket& bucket, std::span<float> values);

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
-#include "linerate/compress/payload.hpp"
-#include "linerate/compress/registry.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/exec/compression.hpp"
@@ -33,24 +33,6 @@ void multiply(const at::Tensor& values, float by) {
   if (by != 1) values.mul_(by);
 }
 
-void put(const at::Tensor& bytes, std::int64_t at, const at::Tensor& part) {
-  bytes.narrow(0, at, part.numel()).copy_(part);
-}
-
-/// A part at a place that is known, after its size if the Plan knows only a bound.
-void put_at(const at::Tensor& block, std::int64_t at, bool has_size,
-            const torch_codecs::TensorPayload& part) {
-  if (has_size) {
-    const at::Tensor size = block.narrow(0, at, compress::kPartSizeBytes).view(at::kInt);
-    if (part.used.defined())
-      size.copy_(part.used);
-    else
-      size.fill_(part.bytes.numel());
-    at += compress::kPartSizeBytes;
-  }
-  put(block, at, part.bytes);
-}
-
 std::vector<TensorOps::Place> places_of(const auto& bucket) {
   std::vector<TensorOps::Place> places;
   for (const BucketPart& part : bucket.layout.parts)
@@ -58,12 +40,22 @@ std::vector<TensorOps::Place> places_of(const auto& bucket) {
   return places;
 }
 
-/// Null: its tensors are coded one by one.
-TensorOps::Codec* codec_of_all(const auto& bucket) {
-  for (const auto* tensor : bucket.tensors)
-    if (tensor) return dynamic_cast<TensorOps::Codec*>(tensor->codec());
-  return nullptr;
+/// Of a round whose parts have sizes: the most bytes of each.
+std::vector<std::int64_t> bounds_of(const auto& bucket) {
+  std::vector<std::int64_t> bytes;
+  for (const BucketPart& part : bucket.layout.parts)
+    if (part.is_coded()) bytes.push_back(part.bytes[0]);
+  return bytes;
 }
+
+/// Of a bucket's tensors the one that codes for all.
+TensorOps::Codec& first_codec(const auto& bucket) {
+  for (const auto* tensor : bucket.tensors)
+    if (tensor) return *tensor->codec();
+  throw InternalError("a bucket that is encoded without a tensor that is");
+}
+
+auto exchange_of(const auto& bucket) { return exec::two_phase_exchange_of<TensorOps>(bucket); }
 
 }  // namespace
 
@@ -86,10 +78,8 @@ StreamCompression::StreamCompression(PayloadMemory& memory, c10::Device device, 
 StreamCompression::~StreamCompression() = default;
 
 bool StreamCompression::codes(const std::string& compressor) {
-  const auto has = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), compressor) != names.end();
-  };
-  return has(compress::compressors().names()) && !has(torch_codecs::compressors_without_tensors());
+  const std::vector<std::string> names = compress::built_in_compressors();
+  return std::find(names.begin(), names.end(), compressor) != names.end();
 }
 
 void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
@@ -197,6 +187,12 @@ StreamCompression::Home& StreamCompression::home_of(const CodedBucket& bucket,
   return home;
 }
 
+/// Of the two-phase exchange.
+TensorOps::Arrays StreamCompression::arrays_of(const CodedBucket& bucket,
+                                               const at::Tensor& values) const {
+  return {values, homes_.at(bucket.names).next};
+}
+
 /// One operator a bucket. What nobody used stays as it was.
 void StreamCompression::keep_residuals(const at::Tensor& none) {
   for (auto& [names, home] : homes_) {
@@ -257,8 +253,9 @@ void StreamCompression::check_usable(const CodedBucket& bucket, const at::Tensor
 void StreamCompression::encode(CodedBucket& bucket, const at::Tensor& values) {
   check_usable(bucket, values);
   begin_tensors(bucket, values);
-  if (bucket.has_owners())
-    encode_chunks(bucket, values);
+  if (bucket.step.two_phase)
+    exchange_of(bucket).encode(arrays_of(bucket, values), bytes_of(bucket.payloads.front()),
+                               bucket.step.phase);
   else if (bucket.layout.rounds.front().combine == Combine::sum)
     encode_sum(bucket, 0, values);
   else
@@ -271,30 +268,40 @@ void StreamCompression::begin_tensors(CodedBucket& bucket, const at::Tensor& val
     parameter.use(bucket.method);  // another variant may code it otherwise
   });
   const Home& home = home_of(bucket, values);
-  if (home.residual.defined() && !codec_of_all(bucket)) home.next.copy_(home.residual);
+  if (home.residual.defined() && bucket.step.two_phase) home.next.copy_(home.residual);
   each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part),
-                         loss_scale());
+    parameter.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part));
   });
 }
 
 /// Reads what came back from the last round, then encodes this one.
 void StreamCompression::encode_round(CodedBucket& bucket, std::size_t round,
                                      const at::Tensor& values) {
-  if (bucket.has_owners()) return reduce_chunks(bucket);
+  if (bucket.has_owners())
+    return note_damage(bucket, exchange_of(bucket).reduce(bytes_of(bucket.payloads[1]),
+                                                          bytes_of(bucket.payloads[2])));
   decode_sum(bucket, round - 1, {});
   encode_sum(bucket, round, values);
 }
 
-/// `payload`: where the parts' offsets are.
-void StreamCompression::encode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
-                                   const at::Tensor& payload, const at::Tensor& values) {
+/// Where a bucket's parts are in a payload, if that is known.
+std::vector<at::Tensor> StreamCompression::parts_in(const CodedBucket& bucket, std::size_t round,
+                                                    const at::Tensor& payload) {
+  std::vector<at::Tensor> parts;
+  for (const BucketPart& part : bucket.layout.parts)
+    if (part.is_coded()) parts.push_back(payload.narrow(0, part.offset[round], part.bytes[round]));
+  return parts;
+}
+
+void StreamCompression::encode_all(TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
+                                   const std::vector<at::Tensor>& payloads, const at::Tensor& used,
+                                   const at::Tensor& values) {
   const Home& home = homes_.at(bucket.names);
-  TensorOps::Sending tensors{values, home.residual, home.next, places_of(bucket), {}, {}, {}};
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    tensors.payloads.push_back(payload.narrow(0, part.offset[round], part.bytes[round]));
+  TensorOps::Sending tensors{values,   home.residual, home.next, places_of(bucket),
+                             payloads, used,          {},        {}};
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t) {
     tensors.keys.push_back(parameter.keys());
-    tensors.codecs.push_back(static_cast<CodecOfAll*>(parameter.codec()));
+    tensors.codecs.push_back(parameter.codec());
   });
   tensors.of_ranks = ranks_;
   tensors.phase = bucket.step.phase;
@@ -302,83 +309,37 @@ void StreamCompression::encode_all(CodecOfAll& first, CodedBucket& bucket, std::
   first.encode_bucket(static_cast<int>(round), tensors);
 }
 
-/// What a part leaves of its room adds nothing.
 void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
-  const at::Tensor payload = bytes_of(bucket.payloads[round]);
-  const auto note_overflow = [&](const at::Tensor& overflowed) {
-    if (overflowed.defined())
-      usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
-  };
-  if (TensorOps::Codec* const codec = codec_of_all(bucket)) {
-    encode_all(*codec, bucket, round, payload, values);
-    return note_overflow(codec->overflowed_there());
-  }
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    const torch_codecs::TensorPayload sent = parameter.encode(
-        static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase);
-    put(payload, part.offset[round], sent.bytes);
-    note_overflow(parameter.overflowed());
-    const std::int64_t left = part.bytes[round] - sent.bytes.numel();
-    if (left > 0) payload.narrow(0, part.offset[round] + sent.bytes.numel(), left).zero_();
-  });
+  TensorOps::Codec& codec = first_codec(bucket);
+  encode_all(codec, bucket, round, parts_in(bucket, round, bytes_of(bucket.payloads[round])), {},
+             values);
+  if (const at::Tensor overflowed = codec.is_beyond(); overflowed.defined())
+    usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
 }
 
 void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& values) {
   const at::Tensor own = block_of(bucket.payloads.front(), rank_);
-  const auto encoded = [&](Parameter& parameter, const BucketPart& part) {
-    return parameter.encode(0, values_of_part(values, part), ranks_, bucket.step.phase);
-  };
-  if (TensorOps::Codec* const codec = codec_of_all(bucket))
-    return encode_all(*codec, bucket, 0, own, values);
+  TensorOps::Codec& codec = first_codec(bucket);
   if (!bucket.layout.rounds.front().is_bound)
-    return each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-      put(own, part.offset[0], encoded(parameter, part).bytes);
-    });
-  torch_codecs::PartsWriter parts(own);
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    parts.put(encoded(parameter, part));
-  });
-  const at::Tensor sent = parts.finish();
+    return encode_all(codec, bucket, 0, parts_in(bucket, 0, own), {}, values);
+  std::vector<std::int64_t> bytes = bounds_of(bucket);
+  const at::Tensor room =
+      at::empty({std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0})}, own.options());
+  const std::vector<at::Tensor> parts = room.split_with_sizes(bytes);
+  const at::Tensor used =
+      at::empty({static_cast<std::int64_t>(parts.size())}, own.options().dtype(at::kLong));
+  encode_all(codec, bucket, 0, parts, used, values);
+  const at::Tensor sent = torch_codecs::write_parts(own, parts, used);
   if (bucket.counts >= 0) memory_.values(bucket.counts).select(0, rank_).copy_(sent);
-}
-
-void StreamCompression::encode_chunks(CodedBucket& bucket, const at::Tensor& values) {
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t i) {
-    const auto& chunks = parameter.two_phase().chunks();
-    for (int c = 0; c < ranks_; ++c)
-      if (chunks[to_index(c)].elements > 0)
-        put_at(block_of(bucket.payloads[0], c), bucket.chunks.offset[i][to_index(c)],
-               bucket.chunks.is_bound,
-               parameter.encode_chunk(c, values_of_part(values, part), ranks_));
-  });
-}
-
-/// The owner's part: the mean of what all ranks sent of its chunks, encoded again.
-void StreamCompression::reduce_chunks(CodedBucket& bucket) {
-  const at::Tensor own = block_of(bucket.payloads[2], rank_);
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t i) {
-    if (parameter.two_phase().chunks()[to_index(rank_)].elements == 0) return;
-    const std::int64_t offset = bucket.chunks.offset[i][to_index(rank_)];
-    Arrived arrived{{}, ranks_, {}};
-    std::vector<at::Tensor> used;
-    for (int r = 0; r < ranks_; ++r) {
-      const Arrived one = arrived_at(bucket, block_of(bucket.payloads[1], r), offset,
-                                     parameter.two_phase().bound(rank_));
-      arrived.payloads.push_back(one.payloads[0]);
-      if (one.used.defined()) used.push_back(one.used);
-    }
-    if (!used.empty()) arrived.used = at::cat(used);
-    put_at(own, offset, bucket.chunks.is_bound, parameter.reduce_chunk(arrived));
-    note_damage(bucket, parameter.damaged());
-  });
 }
 
 // ---- decode ----
 
 void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
-  if (bucket.has_owners())
-    decode_chunks(bucket, values);
+  if (bucket.step.two_phase)
+    note_damage(bucket, exchange_of(bucket).finish(bytes_of(bucket.payloads.back()),
+                                                   arrays_of(bucket, values)));
   else if (bucket.layout.rounds.back().combine == Combine::sum)
     decode_sum(bucket, bucket.layout.rounds.size() - 1, values);
   else
@@ -387,84 +348,43 @@ void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
   multiply(values, loss_scale().value_or(1));
 }
 
-/// `payloads`: a sum, or one of each rank.
-void StreamCompression::decode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
-                                   const std::vector<at::Tensor>& payloads,
-                                   const at::Tensor& values) {
-  TensorOps::Arriving tensors{values, places_of(bucket), {}, {}};
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    tensors.codecs.push_back(static_cast<CodecOfAll*>(parameter.codec()));
-    Arrived& arrived = tensors.arrived.emplace_back(Arrived{{}, ranks_, {}});
-    for (const at::Tensor& payload : payloads)
-      arrived.payloads.push_back(payload.narrow(0, part.offset[round], part.bytes[round]));
+void StreamCompression::decode_all(TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
+                                   std::vector<Arrived> arrived, const at::Tensor& values) {
+  TensorOps::Arriving tensors{values, places_of(bucket), std::move(arrived), {}};
+  each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t) {
+    tensors.codecs.push_back(parameter.codec());
   });
   first.decode_bucket(static_cast<int>(round), tensors);
   note_damage(bucket, first.damaged());
 }
 
+/// `payloads`: a sum, or one of each rank.
+std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
+    const CodedBucket& bucket, std::size_t round, const std::vector<at::Tensor>& payloads) const {
+  std::vector<Arrived> arrived(places_of(bucket).size(), Arrived{{}, ranks_, {}});
+  for (const at::Tensor& payload : payloads) {
+    const std::vector<at::Tensor> parts = parts_in(bucket, round, payload);
+    for (std::size_t t = 0; t < parts.size(); ++t) arrived[t].payloads.push_back(parts[t]);
+  }
+  return arrived;
+}
+
 /// Undefined `values`: a round before the last one.
 void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
-  const at::Tensor payload = bytes_of(bucket.payloads[round]);
-  if (TensorOps::Codec* const codec = codec_of_all(bucket))
-    return decode_all(*codec, bucket, round, {payload}, values);
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    const std::int64_t bytes =
-        bucket.layout.rounds[round].is_bound ? parameter.sent_bytes() : part.bytes[round];
-    parameter.decode(static_cast<int>(round),
-                     {{payload.narrow(0, part.offset[round], bytes)}, ranks_, {}},
-                     values.defined() ? values_of_part(values, part) : values);
-    note_damage(bucket, parameter.damaged());
-  });
+  decode_all(first_codec(bucket), bucket, round,
+             arrived_in(bucket, round, {bytes_of(bucket.payloads[round])}), values);
 }
 
 void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& values) {
   std::vector<at::Tensor> blocks;
   for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(bucket.payloads.front(), r));
-  if (TensorOps::Codec* const codec = codec_of_all(bucket))
-    return decode_all(*codec, bucket, 0, blocks, values);
-  const auto decode_part = [&](Parameter& parameter, const BucketPart& part,
-                               const Arrived& arrived) {
-    parameter.decode(0, arrived, values_of_part(values, part));
-    note_damage(bucket, parameter.damaged());
-  };
+  TensorOps::Codec& codec = first_codec(bucket);
   if (!bucket.layout.rounds.front().is_bound)
-    return each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-      Arrived arrived{{}, ranks_, {}};
-      for (const at::Tensor& block : blocks)
-        arrived.payloads.push_back(block.narrow(0, part.offset[0], part.bytes[0]));
-      decode_part(parameter, part, arrived);
-    });
-  torch_codecs::PartsReader parts(blocks);
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t) {
-    decode_part(parameter, part, parts.next(part.bytes[0], ranks_));
-  });
-  note_damage(bucket, parts.damaged());
-}
-
-/// One payload at a place that is known, of `bytes` bytes or at most as many.
-StreamCompression::Arrived StreamCompression::arrived_at(const CodedBucket& bucket,
-                                                         const at::Tensor& block,
-                                                         std::int64_t offset, std::int64_t bytes) {
-  if (!bucket.chunks.is_bound) return {{block.narrow(0, offset, bytes)}, 1, {}};
-  const std::int64_t room = compress::kPartSizeBytes + compress::pad4(bytes);
-  torch_codecs::PartsReader part({block.narrow(0, offset, room)});
-  Arrived arrived = part.next(bytes, 1);
-  note_damage(bucket, part.damaged());
-  return arrived;
-}
-
-void StreamCompression::decode_chunks(CodedBucket& bucket, const at::Tensor& values) {
-  each_coded(bucket, [&](Parameter& parameter, const BucketPart& part, std::size_t i) {
-    const torch_codecs::TensorTwoPhase& exchange = parameter.two_phase();
-    std::vector<Arrived> owners(exchange.chunks().size());
-    for (int c = 0; c < ranks_; ++c)
-      if (exchange.chunks()[to_index(c)].elements > 0)
-        owners[to_index(c)] = arrived_at(bucket, block_of(bucket.payloads[2], c),
-                                         bucket.chunks.offset[i][to_index(c)], exchange.bound(c));
-    parameter.finish_chunks(owners, values_of_part(values, part));
-    note_damage(bucket, parameter.damaged());
-  });
+    return decode_all(codec, bucket, 0, arrived_in(bucket, 0, blocks), values);
+  torch_codecs::ReadParts parts = torch_codecs::read_parts(blocks, bounds_of(bucket), ranks_);
+  decode_all(codec, bucket, 0, std::move(parts.arrived), values);
+  note_damage(bucket, parts.damaged);
 }
 
 // ---- what travels dense ----

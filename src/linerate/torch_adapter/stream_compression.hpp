@@ -81,7 +81,6 @@ class StreamCompression final : public exec::StepCompression {
   using Parameter = torch_codecs::CodedParameter;
   using CodedBucket = exec::CodedBucketOf<Parameter>;
   using Arrived = torch_codecs::TensorArrived;
-  using CodecOfAll = torch_codecs::TensorOps::Codec;
 
   /// Residuals of a bucket's tensors, laid out as the bucket is: the same of each variant that cuts
   /// it so.
@@ -91,24 +90,28 @@ class StreamCompression final : public exec::StepCompression {
     bool is_touched = false;  // by this step
   };
   Home& home_of(const CodedBucket& bucket, const at::Tensor& values);
+  torch_codecs::TensorOps::Arrays arrays_of(const CodedBucket& bucket,
+                                            const at::Tensor& values) const;
   void begin_tensors(CodedBucket& bucket, const at::Tensor& values);
   void keep_residuals(const at::Tensor& none);
 
   void check_usable(const CodedBucket& bucket, const at::Tensor& values);
   void encode(CodedBucket& bucket, const at::Tensor& values);
-  void encode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
-                  const at::Tensor& payload, const at::Tensor& values);
-  void decode_all(CodecOfAll& first, CodedBucket& bucket, std::size_t round,
-                  const std::vector<at::Tensor>& payloads, const at::Tensor& values);
+  static std::vector<at::Tensor> parts_in(const CodedBucket& bucket, std::size_t round,
+                                          const at::Tensor& payload);
+  std::vector<Arrived> arrived_in(const CodedBucket& bucket, std::size_t round,
+                                  const std::vector<at::Tensor>& payloads) const;
+  void encode_all(torch_codecs::TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
+                  const std::vector<at::Tensor>& payloads, const at::Tensor& used,
+                  const at::Tensor& values);
+  void decode_all(torch_codecs::TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
+                  std::vector<Arrived> arrived, const at::Tensor& values);
   void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_gathered(CodedBucket& bucket, const at::Tensor& values);
-  void encode_chunks(CodedBucket& bucket, const at::Tensor& values);
-  void reduce_chunks(CodedBucket& bucket);
   void decode(CodedBucket& bucket, const at::Tensor& values);
   void decode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void decode_gathered(CodedBucket& bucket, const at::Tensor& values);
-  void decode_chunks(CodedBucket& bucket, const at::Tensor& values);
   void send_dense(const CodedBucket& bucket, const at::Tensor& values);
   void take_dense(const CodedBucket& bucket, const at::Tensor& values);
   struct DenseParts {
@@ -118,8 +121,6 @@ class StreamCompression final : public exec::StepCompression {
   at::Tensor dense_of(const CodedBucket& bucket) const;
   at::Tensor bytes_of(std::int32_t payload) const;
   at::Tensor block_of(std::int32_t payload, int rank) const;
-  Arrived arrived_at(const CodedBucket& bucket, const at::Tensor& block, std::int64_t offset,
-                     std::int64_t bytes);
   template <typename Visit>
   void each_coded(CodedBucket& bucket, Visit&& visit);
   void note_damage(const CodedBucket& bucket, const at::Tensor& damaged);

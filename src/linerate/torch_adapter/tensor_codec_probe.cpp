@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "linerate/compress/bucket_layout.hpp"
+#include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/noise.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/exec/compression.hpp"
-#include "linerate/torch_codecs/coded_parameter.hpp"
 #include "linerate/torch_codecs/parts.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -23,59 +24,66 @@ namespace {
 /// One tensor of a rank that is alone, step after step.
 class CodedSteps {
  public:
-  CodedSteps(const compress::Compressor& compressor, const compress::Shape& shape,
-             const at::Tensor& gradient)
+  CodedSteps(const compress::Compressor& compressor, const doc::Component& component,
+             const compress::Shape& shape, const at::Tensor& gradient)
       : rounds_(compressor.rounds(shape)),
-        parameter_("probe", shape, {}, gradient.device()),
+        codec_(torch_codecs::make_tensor_codec(component, shape, gradient.device())),
         gradient_(gradient.narrow(0, 0, shape.elements).clone()),
         mean_(at::empty_like(gradient_)),
         infinite_(at::zeros({}, gradient.options().dtype(at::kBool))) {
-    parameter_.use({"probe", &compressor});
-    for (const compress::Round& round : rounds_)
-      payloads_.push_back(at::zeros({room_of(round)}, gradient.options().dtype(at::kByte)));
+    if (compress::keeps_residual(compressor)) {
+      residual_ = at::zeros_like(gradient_);
+      next_ = at::zeros_like(gradient_);
+    }
+    for (const compress::Round& round : rounds_) {
+      payloads_.push_back(at::zeros({round.bytes}, gradient.options().dtype(at::kByte)));
+      blocks_.push_back(
+          at::zeros({compress::kPartSizeBytes + round.bytes}, gradient.options().dtype(at::kByte)));
+    }
+    used_ = at::zeros({1}, gradient.options().dtype(at::kLong));
   }
 
   void encode(std::size_t round) {
     if (round == 0) begin();
-    const torch_codecs::TensorPayload sent =
-        parameter_.encode(static_cast<int>(round), gradient_, 1, -1);
-    if (has_size(rounds_[round])) {
-      torch_codecs::PartsWriter parts(payloads_[round]);
-      parts.put(sent);
-      static_cast<void>(parts.finish());
-    } else {
-      payloads_[round].narrow(0, 0, sent.bytes.numel()).copy_(sent.bytes);
-    }
+    codec_->encode_bucket(static_cast<int>(round), {gradient_,
+                                                    residual_,
+                                                    next_,
+                                                    {{0, gradient_.numel()}},
+                                                    {payloads_[round]},
+                                                    used_,
+                                                    {keys_},
+                                                    {codec_.get()}});
+    if (compress::has_size(rounds_[round]))
+      torch_codecs::write_parts(blocks_[round], {payloads_[round]}, used_);
   }
   void decode(std::size_t round) {
-    const bool is_last = round + 1 == rounds_.size();
-    parameter_.decode(static_cast<int>(round), arrived(round), is_last ? mean_ : at::Tensor());
+    at::Tensor sent = payloads_[round];
+    if (codec_->sent() >= 0) sent = sent.narrow(0, 0, codec_->sent());
+    std::vector<torch_codecs::TensorArrived> arrived = {{{sent}, 1, {}}};
+    if (compress::has_size(rounds_[round]))
+      arrived = torch_codecs::read_parts({blocks_[round]}, {rounds_[round].bytes}, 1).arrived;
+    codec_->decode_bucket(static_cast<int>(round),
+                          {mean_, {{0, gradient_.numel()}}, std::move(arrived), {codec_.get()}});
   }
-  void keep() { parameter_.keep(infinite_); }
+  void keep() {
+    if (next_.defined()) at::where_out(residual_, infinite_, residual_, next_);
+    codec_->undo_if(infinite_);
+    codec_->keep();
+  }
 
  private:
-  /// In a bucket, before the part itself.
-  static bool has_size(const compress::Round& round) {
-    return round.is_bound && round.combine == compress::Combine::gather;
-  }
-  static std::int64_t room_of(const compress::Round& round) {
-    return has_size(round) ? compress::kPartSizeBytes + compress::pad4(round.bytes) : round.bytes;
-  }
-  torch_codecs::TensorArrived arrived(std::size_t round) const {
-    if (has_size(rounds_[round]))
-      return torch_codecs::PartsReader({payloads_[round]}).next(rounds_[round].bytes, 1);
-    return {{payloads_[round].narrow(0, 0, parameter_.sent_bytes())}, 1, {}};
-  }
   void begin() {
     infinite_.copy_((gradient_.abs() <= exec::kGreatestGradient).all().logical_not());
     gradient_.masked_fill_(infinite_, 0);
-    parameter_.begin_step(1, ++number_, 0, gradient_, {});
+    keys_ = compress::keys_of_step(1, ++number_, "probe", 0);
   }
 
   std::vector<compress::Round> rounds_;
-  torch_codecs::CodedParameter parameter_;
-  at::Tensor gradient_, mean_, infinite_;
-  std::vector<at::Tensor> payloads_;  // by round
+  std::unique_ptr<torch_codecs::TensorCodec> codec_;
+  at::Tensor gradient_, mean_, infinite_, used_;
+  at::Tensor residual_, next_;                 // undefined: the method keeps none
+  std::vector<at::Tensor> payloads_, blocks_;  // by round; blocks: with the payload's size
+  compress::Keys keys_;
   std::int64_t number_ = 0;
 };
 
@@ -144,7 +152,7 @@ TensorCodecTimes probe_tensor_codec(comm::Communicator& communicator, TimedQueue
         at::from_blob(noise.data(), {shape.elements}, at::kFloat).to(queue.device());
     std::vector<std::unique_ptr<CodedSteps>> tensors;
     for (std::size_t i = 0; i < tensors_in_turn(shape); ++i)
-      tensors.push_back(std::make_unique<CodedSteps>(*compressor, shape, gradient));
+      tensors.push_back(std::make_unique<CodedSteps>(*compressor, component, shape, gradient));
     const StepTimes step =
         step_of(queue.time(communicator, work_of(tensors, compressor->rounds(shape).size())));
     const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));

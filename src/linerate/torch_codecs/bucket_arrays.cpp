@@ -86,6 +86,11 @@ at::Tensor Padded::row_numbers(const at::TensorOptions& options) const {
   return at::cat(all);
 }
 
+at::Tensor Padded::row_tensors(const at::TensorOptions& options) const {
+  return by_row(at::arange(static_cast<std::int64_t>(places.size()), options.dtype(at::kLong)))
+      .view({-1});
+}
+
 at::Tensor rounding_bits(const TensorOps::Sending& tensors, const Padded& rows) {
   std::vector<at::Scalar> keys;
   for (const compress::Keys& key : tensors.keys)

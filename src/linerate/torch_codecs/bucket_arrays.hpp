@@ -38,6 +38,8 @@ struct Padded {
   at::Tensor is_filled(const at::TensorOptions& options) const;
   /// i64[rows]: numbers of rows, from 0 in each tensor.
   at::Tensor row_numbers(const at::TensorOptions& options) const;
+  /// i64[rows]: numbers of their tensors.
+  at::Tensor row_tensors(const at::TensorOptions& options) const;
 
   std::vector<TensorOps::Place> places;
   std::int64_t elements = 0, multiple = 1;

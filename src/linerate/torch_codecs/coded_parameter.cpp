@@ -5,9 +5,24 @@
 #include <utility>
 
 #include "linerate/compress/keep_denormals.hpp"
+#include "linerate/compress/method/pass_codecs.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::torch_codecs {
+namespace {
+
+compress::TwoPhase::Making making_on(at::Device device) {
+  return {
+      [device](const compress::Shape& shape) {
+        return std::make_unique<compress::DenseCodec<TensorOps>>(Making{nullptr, shape, device});
+      },
+      [device](std::int64_t elements) {
+        return std::make_unique<KeptTensor>(
+            at::zeros({elements}, at::TensorOptions().device(device).dtype(at::kFloat)));
+      }};
+}
+
+}  // namespace
 
 CodedParameter::CodedParameter(std::string name, const compress::Shape& shape,
                                compress::CompressedTensorState saved, at::Device device)
@@ -35,8 +50,8 @@ void CodedParameter::use(const compress::TensorMethod& method) {
   codec_.reset();
   two_phase_.reset();
   if (method.two_phase)
-    two_phase_ = std::make_unique<TensorTwoPhase>(*method.compressor, shape_.elements, method.ranks,
-                                                  method.rank, device_);
+    two_phase_ = std::make_unique<compress::TwoPhase>(
+        *method.compressor, shape_.elements, method.ranks, method.rank, making_on(device_));
   else
     codec_ = as_tensor_codec(method.is_dense ? method.compressor->of_dense(shape_)
                                              : method.compressor->codec(shape_));
@@ -47,8 +62,6 @@ void CodedParameter::use(const compress::TensorMethod& method) {
     load(host.state());
   }
   if (keeps_ && !residual_.defined()) residual_ = zeros();
-  if (keeps_) next_ = at::empty_like(residual_);
-  is_lodger_ = false;
 }
 
 void CodedParameter::live_in(const at::Tensor& residual, const at::Tensor& next) {
@@ -56,7 +69,6 @@ void CodedParameter::live_in(const at::Tensor& residual, const at::Tensor& next)
   residual.copy_(residual_);
   residual_ = residual;
   next_ = next;
-  is_lodger_ = true;
 }
 
 void CodedParameter::load(const compress::CompressedTensorState& from) {
@@ -77,7 +89,6 @@ at::Tensor CodedParameter::begin_dense(int rank) {
     loaded_ = state();
     compress::own_all_owed(loaded_, rank);
     residual_.reset();
-    is_lodger_ = false;
     set_residual(loaded_);
     loaded_.residual.clear();
     label_.clear();
@@ -91,16 +102,12 @@ at::Tensor CodedParameter::begin_dense(int rank) {
 }
 
 void CodedParameter::begin_step(std::uint64_t seed, std::int64_t step, int rank,
-                                const at::Tensor& gradient, std::optional<float> loss_scale) {
+                                const at::Tensor& gradient) {
   const compress::KeepDenormals keep;
-  loss_scale_ = loss_scale;
   keys_ = compress::keys_of_step(seed, step, name_, rank);
   is_touched_ = may_owe_elsewhere_ = true;
   sends_residual_ = !keeps_ && residual_.defined();
-  if (keeps_ && !is_lodger_)
-    next_.copy_(residual_);
-  else if (sends_residual_)
-    gradient.add_(residual_);
+  if (sends_residual_) gradient.add_(residual_);
 }
 
 void CodedParameter::take_dense(const at::Tensor& mean) {
@@ -114,9 +121,9 @@ bool CodedParameter::keep(const at::Tensor& none) {
   if (sent) residual_.mul_(none);
   was_sent_ = was_sent_ || sent;
   if (!std::exchange(is_touched_, false)) return sent;
-  if (keeps_ && !is_lodger_) at::where_out(residual_, none, residual_, next_);
   if (two_phase_) {
-    two_phase_->undo_if(none);
+    for (compress::KeptField* const one : two_phase_->kept())
+      if (auto* const tensor = dynamic_cast<KeptTensor*>(one)) tensor->undo_if(none);
     two_phase_->keep();
   } else {
     codec_->undo_if(none);
@@ -133,42 +140,6 @@ void CodedParameter::drop() {
   sends_residual_ = false;
   if (!std::exchange(is_touched_, false)) return;
   two_phase_ ? two_phase_->drop() : codec_->drop();
-}
-
-TensorInput CodedParameter::input_of(const at::Tensor& gradient, int ranks, int phase) const {
-  return {gradient, keeps_ ? next_ : at::Tensor(), keys_, ranks, phase, loss_scale_};
-}
-
-TensorPayload CodedParameter::encode(int round, const at::Tensor& gradient, int ranks, int phase) {
-  const TensorInput input = input_of(gradient, ranks, phase);
-  TensorPayload payload = two_phase_ ? TensorPayload{two_phase_->encode_dense(input), {}}
-                                     : codec_->encode(round, input);
-  sent_ = payload.bytes.numel();
-  return payload;
-}
-
-void CodedParameter::decode(int round, const TensorArrived& arrived, const at::Tensor& mean) {
-  if (two_phase_)
-    two_phase_->decode_dense(arrived.payloads[0], arrived.ranks, mean);
-  else
-    codec_->decode(round, arrived, mean);
-}
-
-TensorPayload CodedParameter::encode_chunk(int chunk, const at::Tensor& gradient, int ranks) {
-  return two_phase_->encode(chunk, input_of(gradient, ranks, -1));
-}
-
-TensorPayload CodedParameter::reduce_chunk(const TensorArrived& arrived) {
-  return two_phase_->reduce(arrived, keys_);
-}
-
-void CodedParameter::finish_chunks(const std::vector<TensorArrived>& owners,
-                                   const at::Tensor& mean) {
-  two_phase_->finish(owners, mean);
-}
-
-const at::Tensor& CodedParameter::damaged() const {
-  return two_phase_ ? two_phase_->damaged() : codec_->damaged();
 }
 
 compress::CompressedTensorState CodedParameter::state() const {

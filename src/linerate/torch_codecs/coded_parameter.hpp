@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "linerate/compress/coded_tensor.hpp"
-#include "linerate/torch_codecs/tensor_codec.hpp"
-#include "linerate/torch_codecs/tensor_two_phase.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_codecs {
 
@@ -49,8 +49,7 @@ class CodedParameter {
   }
 
   /// `gradient`: f32[elements], as all here.
-  void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient,
-                  std::optional<float> loss_scale);
+  void begin_step(std::uint64_t seed, std::int64_t step, int rank, const at::Tensor& gradient);
   /// As CodedTensor's: f32[elements]; undefined: nothing is owed. It stays defined, of zeros, after
   /// a step that counts until forget_sent().
   at::Tensor begin_dense(int rank);
@@ -64,31 +63,16 @@ class CodedParameter {
   /// nothing in one of them.
   void forget_sent(bool was_none);
 
-  TensorPayload encode(int round, const at::Tensor& gradient, int ranks, int phase);
-  void decode(int round, const TensorArrived& arrived, const at::Tensor& mean);
-  const TensorTwoPhase& two_phase() const { return *two_phase_; }
-  TensorPayload encode_chunk(int chunk, const at::Tensor& gradient, int ranks);
-  TensorPayload reduce_chunk(const TensorArrived& arrived);
-  void finish_chunks(const std::vector<TensorArrived>& owners, const at::Tensor& mean);
+  compress::TwoPhase& two_phase() const { return *two_phase_; }
 
   /// What a codec of all tensors of a bucket needs of this one.
-  TensorCodec* codec() const { return codec_.get(); }
+  TensorOps::Codec* codec() const { return codec_.get(); }
   const compress::Keys& keys() const { return keys_; }
   bool keeps_residual() const { return keeps_; }
-
-  /// Bytes of what encode() returned last, without what is not used of a bound.
-  std::int64_t sent_bytes() const { return sent_; }
-  /// bool: whether a payload of the last decode(), reduce_chunk() or finish_chunks() was none that
-  /// the method sends. Undefined: it was not.
-  const at::Tensor& damaged() const;
-
-  /// As TensorCodec's overflowed_there().
-  at::Tensor overflowed() const { return codec_ ? codec_->overflowed_there() : at::Tensor(); }
 
   compress::CompressedTensorState state() const;
 
  private:
-  TensorInput input_of(const at::Tensor& gradient, int ranks, int phase) const;
   at::Tensor zeros() const;
   void set_residual(const compress::CompressedTensorState& from);
   void add_residual(compress::CompressedTensorState& to) const;
@@ -99,15 +83,12 @@ class CodedParameter {
   at::Device device_;
   std::string label_;
   std::unique_ptr<TensorCodec> codec_;
-  std::unique_ptr<TensorTwoPhase> two_phase_;
-  bool keeps_ = false;      // the method has error feedback
-  at::Tensor residual_;     // as the last step that counts left it; undefined: nothing is owed
-  at::Tensor next_;         // as this step leaves it
-  bool is_lodger_ = false;  // of somebody's memory: who has it copies and keeps
+  std::unique_ptr<compress::TwoPhase> two_phase_;
+  bool keeps_ = false;   // the method has error feedback
+  at::Tensor residual_;  // as the last step that counts left it; undefined: nothing is owed
+  at::Tensor next_;      // as this step leaves it
   compress::CompressedTensorState loaded_;  // before a method is used
   compress::Keys keys_;
-  std::optional<float> loss_scale_;  // of this step
-  std::int64_t sent_ = 0;
   bool is_touched_ = false;      // by this step
   bool sends_residual_ = false;  // with this step's gradient
   bool was_sent_ = false;        // by a step that is kept, unless there was nothing in it

@@ -11,35 +11,19 @@
 
 namespace linerate::torch_codecs {
 
-/// Parts one after the other: each begins where the one before ends.
-class PartsWriter {
- public:
-  /// `block`: u8, of whole words; written by finish().
-  explicit PartsWriter(const at::Tensor& block);
-  void put(const TensorPayload& part);
-  /// Zeros after the last part. Returns the bytes of all of them: i64, of no dimensions.
-  at::Tensor finish();
+/// Writes parts one after the other to `block`, u8 of whole words, and zeros after the last one.
+/// `parts`: u8, of whole words each; `used`: i64[parts], their bytes. Returns the bytes of all with
+/// their sizes: i64, of no dimensions.
+at::Tensor write_parts(const at::Tensor& block, const std::vector<at::Tensor>& parts,
+                       const at::Tensor& used);
 
- private:
-  at::Tensor block_, words_;  // i32; the last one of words_ is of no part
-  at::Tensor at_;             // the next part's first word: i64, of no dimensions
+struct ReadParts {
+  std::vector<TensorArrived> arrived;  // by part, of each block, filled up with zeros
+  at::Tensor damaged;                  // bool: whether there was such a one
 };
-
-/// What PartsWriter wrote on several ranks.
-class PartsReader {
- public:
-  /// `blocks`: u8, of the same number of whole words each.
-  explicit PartsReader(const std::vector<at::Tensor>& blocks);
-  /// Of each block the next part, which has at most `bytes` bytes and is filled up to them with
-  /// zeros. One that says more, or ends beyond its block, is empty.
-  TensorArrived next(std::int64_t bytes, int ranks);
-  /// bool: whether there was such a one.
-  const at::Tensor& damaged() const { return damaged_; }
-
- private:
-  at::Tensor rows_;  // i32[blocks][words]
-  at::Tensor at_;    // i64[blocks]
-  at::Tensor damaged_;
-};
+/// What write_parts() wrote on several ranks, to blocks of the same size. A part has at most
+/// `bytes` bytes. One that says more, or ends beyond its block, is empty.
+ReadParts read_parts(const std::vector<at::Tensor>& blocks, const std::vector<std::int64_t>& bytes,
+                     int ranks);
 
 }  // namespace linerate::torch_codecs

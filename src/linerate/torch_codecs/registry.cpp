@@ -1,116 +1,28 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "linerate/compress/dense_below.hpp"
-#include "linerate/compress/method/half_precision.hpp"
-#include "linerate/compress/method/low_rank_codecs.hpp"
-#include "linerate/compress/method/pass_codecs.hpp"
-#include "linerate/compress/method/sign_codecs.hpp"
-#include "linerate/compress/method/warm_up.hpp"
+#include "linerate/compress/method/make_codec.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/torch_codecs/method/methods.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_codecs {
 namespace {
 
-struct Line {
-  std::string_view name;
-  MakeTensorCodec codec;
-  MakeTensorCodec of_dense = nullptr;
-};
-
-template <DType half>
-Made make_half(const Making& making, doc::OptionReader&) {
-  return std::make_unique<compress::HalfCodec<TensorOps>>(making, half);
+/// Null: a program's own compressor, whose codec works on memory of the host.
+const compress::BuiltIn* find_built_in(const compress::Compressor& compressor) {
+  return dynamic_cast<const compress::BuiltIn*>(&compressor.of_chunks());
 }
 
-Made make_signsgd(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::SignSgdCodec<TensorOps>>(
-      making, compress::read_signsgd_momentum(options));
-}
-Made make_signsgd_dense(const Making& making, doc::OptionReader& options) {
-  const double momentum = compress::read_signsgd_momentum(options);
-  if (!(momentum > 0)) return nullptr;
-  return std::make_unique<compress::DenseAverageCodec<TensorOps>>(making, momentum);
-}
-Made make_efsignsgd(const Making& making, doc::OptionReader&) {
-  return std::make_unique<compress::ScaledSignCodec<TensorOps>>(making,
-                                                                compress::efsignsgd_format());
-}
-Made make_onebit(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::ScaledSignCodec<TensorOps>>(making,
-                                                                compress::onebit_format(options));
-}
-Made make_onebit_adam(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::OneBitAdamCodec<TensorOps>>(
-      making, compress::read_onebit_adam(options));
-}
-
-Made make_qsgd(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::GridCodec<TensorOps>>(making, compress::qsgd_format(options));
-}
-Made make_maxmin(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::GridCodec<TensorOps>>(making, compress::maxmin_format(options));
-}
-Made make_terngrad(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::GridCodec<TensorOps>>(making,
-                                                          compress::terngrad_format(options));
-}
-Made make_natural(const Making& making, doc::OptionReader& options) {
-  return std::make_unique<compress::PowerCodec<TensorOps>>(making,
-                                                           compress::natural_format(options));
-}
-Made make_powersgd(const Making& making, doc::OptionReader& options) {
-  const std::int64_t rank = compress::rank_of(compress::read_rank(options), making.shape);
-  return std::make_unique<compress::PowerSgdCodec<TensorOps>>(making, rank);
-}
-Made make_acpsgd(const Making& making, doc::OptionReader& options) {
-  const std::int64_t rank = compress::rank_of(compress::read_rank(options), making.shape);
-  const int left = compress::read_warm_up(options) > 0 ? 1 : 0;
-  return std::make_unique<compress::AcpSgdCodec<TensorOps>>(making, rank, left);
-}
-
-constexpr std::array kLines = {
-    Line{"fp16", make_half<DType::f16>},
-    Line{"bf16", make_half<DType::bf16>},
-    Line{"signsgd", make_signsgd, make_signsgd_dense},
-    Line{"efsignsgd", make_efsignsgd},
-    Line{"onebit", make_onebit},
-    Line{"onebit-adam", make_onebit_adam},
-    Line{"qsgd", make_qsgd},
-    Line{"maxmin", make_maxmin},
-    Line{"terngrad", make_terngrad},
-    Line{"natural", make_natural},
-    Line{"topk", make_topk},
-    Line{"randomk", make_randomk},
-    Line{"threshold", make_threshold},
-    Line{"sidco", make_sidco},
-    Line{"dgc", make_dgc, make_dgc_dense},
-    Line{"mstopk", make_mstopk},
-    Line{"powersgd", make_powersgd},
-    Line{"acpsgd", make_acpsgd},
-};
-
-const Line* find_line(std::string_view name) {
-  const auto* found = std::find_if(kLines.begin(), kLines.end(),
-                                   [&](const Line& line) { return line.name == name; });
-  return found == kLines.end() ? nullptr : found;
-}
-
-const Line& line_of(std::string_view name) {
-  if (const Line* line = find_line(name)) return *line;
-  std::vector<std::string_view> names;
-  for (const Line& line : kLines) names.push_back(line.name);
+const compress::BuiltIn& built_in(const compress::Compressor& compressor, std::string_view name) {
+  if (const compress::BuiltIn* found = find_built_in(compressor)) return *found;
   throw UsageError(
       fmt::format("compressor {} has no implementation over tensors yet; those that "
                   "have one: {}",
-                  name, fmt::join(names, ", ")));
+                  name, fmt::join(compress::built_in_compressors(), ", ")));
 }
 
 Making making_of(const doc::Component& compressor, const compress::Shape& shape,
@@ -123,7 +35,7 @@ class OverTensors : public compress::Compressor {
  public:
   OverTensors(const doc::Component& component, at::Device device)
       : component_(component), device_(device), inner_(compress::make_compressor(component)) {
-    line_of(component.name);
+    built_in(*inner_, component.name);
     if (component.find(compress::kDenseBelow) == nullptr) return;
     doc::Component all = component;
     std::erase_if(all.options, [](const auto& one) { return one.first == compress::kDenseBelow; });
@@ -172,19 +84,18 @@ class OverTensors : public compress::Compressor {
 std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,
                                                const compress::Shape& shape, at::Device device) {
   const Making making = making_of(compressor, shape, device);
-  doc::OptionReader options(compressor);
-  return line_of(compressor.name).codec(making, options);
+  return compress::make_codec<TensorOps>(
+      making, built_in(*making.compressor, compressor.name).choice(shape));
 }
 
 std::unique_ptr<TensorCodec> make_dense_tensor_codec(const doc::Component& compressor,
                                                      const compress::Shape& shape,
                                                      at::Device device) {
-  const Line& line = line_of(compressor.name);
-  if (line.of_dense == nullptr) return nullptr;
   Making making = making_of(compressor, shape, device);
   making.travels_dense = true;
-  doc::OptionReader options(compressor);
-  return line.of_dense(making, options);
+  const auto choice = built_in(*making.compressor, compressor.name).dense_choice();
+  if (!choice) return nullptr;
+  return compress::make_codec<TensorOps>(making, *choice);
 }
 
 std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec) {
@@ -192,13 +103,6 @@ std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> co
   LINERATE_CHECK(!codec || over_tensors, "a codec that is none over tensors");
   static_cast<void>(codec.release());
   return std::unique_ptr<TensorCodec>(over_tensors);
-}
-
-std::vector<std::string> compressors_without_tensors() {
-  std::vector<std::string> without;
-  for (const std::string& name : compress::compressors().names())
-    if (find_line(name) == nullptr) without.push_back(name);
-  return without;
 }
 
 std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& compressor,

@@ -12,10 +12,18 @@
 
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/kernel/half.hpp"
+#include "linerate/compress/method/entry_format.hpp"
 #include "linerate/compress/method/grid_format.hpp"
 #include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/method/sign_format.hpp"
+#include "linerate/compress/stage_control.hpp"
 #include "linerate/torch_codecs/tensor_codec.hpp"
+
+namespace linerate::compress {
+class TwoPhase;
+struct ChunkCall;
+}  // namespace linerate::compress
 
 namespace linerate::torch_codecs {
 
@@ -26,6 +34,7 @@ struct TensorOps {
   using Damage = at::Tensor;               // the same, of what arrived
   using Values = std::vector<at::Tensor>;  // f32, by tensor
   using KeptValues = KeptTensor;           // of one tensor, from step to step
+  using KeptNumber = KeptTensor;           // the same, of no dimensions
   using Making = torch_codecs::Making;
 
   /// Where a tensor is among its bucket's elements.
@@ -43,6 +52,7 @@ struct TensorOps {
     at::Tensor next;                   // f32, written: as this step leaves it; may be `residual`
     std::vector<Place> places;         // of the tensors
     std::vector<at::Tensor> payloads;  // u8, written: of each tensor the round's bytes
+    at::Tensor used;                   // i64[tensors], written: bytes of it, if a bound
     std::vector<compress::Keys> keys;
     std::vector<Codec*> codecs;
     int of_ranks = 1;
@@ -61,36 +71,6 @@ struct TensorOps {
     std::vector<Codec*> codecs;
   };
 
-  /// A codec that codes all tensors of a bucket in a call. The first one of them does it; what a
-  /// step keeps between its calls is its.
-  class Codec : public TensorCodec {
-   public:
-    using TensorCodec::TensorCodec;
-
-    /// As TensorCodec's encode() and decode(), of all tensors.
-    void encode_bucket(int round, const Sending& tensors);
-    void decode_bucket(int round, const Arriving& tensors);
-
-    virtual void encode_all(int round, const Sending& tensors) = 0;
-    virtual void decode_all(int round, const Arriving& tensors) = 0;
-    virtual Flag is_beyond() const { return {}; }
-
-    at::Tensor overflowed_there() const final { return is_beyond(); }
-    /// Its payload of this round has no more than these bytes.
-    void sends(std::int64_t bytes) { sent_ = bytes; }
-
-   protected:
-    void note_damage(const Damage& damage) {
-      if (damage.defined()) damage_if(damage);
-    }
-
-   private:
-    TensorPayload do_encode(int round, const TensorInput& input) final;
-    void do_decode(int round, const TensorArrived& arrived, const at::Tensor& mean) final;
-
-    std::int64_t sent_ = -1;  // all
-  };
-
   /// next = residual + gradients, and no more than the residual where no tensor of these is.
   static void add_residuals(const Sending& tensors);
   /// v: views of `next` after that, or of the gradients.
@@ -104,8 +84,12 @@ struct TensorOps {
     return KeptValues(
         at::zeros({elements}, at::TensorOptions().device(making.device).dtype(at::kFloat)));
   }
-  static compress::StateField field(std::string name, compress::Passing passing, KeptValues& kept) {
-    return state_field(std::move(name), passing, kept);
+  static KeptNumber kept_zero(const Making& making) {
+    return KeptNumber(at::zeros({}, at::TensorOptions().device(making.device).dtype(at::kFloat)));
+  }
+  static float number_of(const KeptNumber& kept) { return kept.now().item<float>(); }
+  static compress::StateField field(std::string name, compress::Passing passing, KeptTensor& kept) {
+    return state_field(std::move(name), passing, kept, kept.now().dim() > 0);
   }
   static Values gradients(const Sending& tensors);
   static Values means(const Arriving& tensors);
@@ -116,6 +100,7 @@ struct TensorOps {
   static void keep(const std::vector<KeptValues*>& kept, const Values& values);
 
   static void send_values(const Sending& tensors);
+  static Damage average_values(const Arriving& tensors, std::string_view method);
   static Damage read_finite_means(const Arriving& tensors, std::string_view method);
   static void send_signs(const Sending& tensors, const Values& values);
   static Damage vote(const Arriving& tensors, std::string_view method);
@@ -128,8 +113,139 @@ struct TensorOps {
   static void send_powers(const Sending& tensors, compress::PowerFormat format);
   static Damage average_powers(const Arriving& tensors, compress::PowerFormat format);
 
+  struct Picking {};  // nothing stays
+  struct Chosen {
+    Values v;           // of each tensor, where the rest of it is kept
+    at::Tensor x;       // f32[rows][kEntryRow]: v in rows (bucket_magnitudes.hpp)
+    at::Tensor mask;    // bool, of x: what is sent
+    at::Tensor counts;  // i64[tensors]: of it
+    at::Tensor is_all;  // bool[tensors]: all of a tensor, whatever the mask says; undefined: none
+  };
+  using Drawn = at::Tensor;  // i64: places in the bucket, of all tensors; the first codec's
+  using Rooms = std::vector<Picking*>;
+  using Controls = std::vector<compress::Kept<compress::StageControl::State>*>;
+
+  static Chosen choose_largest(const Sending& tensors, const Rooms&,
+                               const compress::EntryFormat& format);
+  static Chosen choose_by_halving(const Sending& tensors, const Rooms&,
+                                  const compress::EntryFormat& format, int halvings);
+  static Chosen choose_by_fit(const Sending& tensors, const Rooms&, const Controls& controls,
+                              const compress::SidcoSettings& settings);
+  static Chosen choose_from(const Sending& tensors, const Rooms&,
+                            const compress::EntryFormat& format, float tau);
+  static Chosen choose_from_last(const Sending& tensors, const Rooms&,
+                                 const compress::EntryFormat& format,
+                                 const std::vector<KeptNumber*>& taus);
+  static void accumulate(const Sending& tensors, const std::vector<KeptValues*>& u,
+                         const std::vector<KeptValues*>& r, const compress::DgcSettings& settings);
+  static Chosen choose_by_sample(const Sending& tensors, const Rooms&,
+                                 const compress::EntryFormat& format,
+                                 const std::vector<KeptValues*>& kept);
+  static void clear(const Chosen& sent, const std::vector<KeptValues*>& kept);
+  static void add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
+                           const compress::DgcSettings& settings);
+
+  static void send_entries(const Sending& tensors, const Chosen& chosen,
+                           const compress::EntryFormat& format);
+  static Damage average_entries(const Arriving& tensors, const compress::EntryFormat& format);
+  static void send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
+                         const compress::RandomKSettings& settings);
+  static void average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
+                            const compress::RandomKSettings& settings);
+  static void send_two_bits(const Sending& tensors, float tau);
+  static Damage average_two_bits(const Arriving& tensors, float tau);
+
   class LowRank;
+
+  // Of the two-phase exchange, as HostOps has it.
+  using Bytes = at::Tensor;  // u8
+  struct Arrays {
+    at::Tensor values, residual;  // f32; residual: undefined: none is kept
+  };
+  static at::Tensor part(const at::Tensor& all, std::int64_t first, std::int64_t count) {
+    return all.narrow(0, first, count);
+  }
+  static void send_chunks(const compress::ChunkCall& call, const Arrays& arrays,
+                          const std::vector<Bytes>& rooms);
+  static Damage average_chunks(const compress::ChunkCall& call,
+                               const std::vector<std::vector<Bytes>>& arrived, const Arrays& means);
+  static Arrays own_chunks(const std::vector<compress::TwoPhase*>& owners);
+  static void keep_owed(const std::vector<compress::TwoPhase*>& owners, const Arrays& arrays);
 };
+
+/// A codec that codes all tensors of a bucket in a call. The first one of them does it; what a step
+/// keeps between its calls is its.
+/// Thread safety: as compress::Codec.
+class TensorOps::Codec : public compress::Codec {
+ public:
+  explicit Codec(Making making);
+
+  /// As compress::Codec's, of all tensors.
+  void encode_bucket(int round, const Sending& tensors);
+  void decode_bucket(int round, const Arriving& tensors);
+  /// Of its tensor alone.
+  TensorPayload encode(int round, const TensorInput& input);
+  void decode(int round, const TensorArrived& arrived, const at::Tensor& mean);
+
+  virtual void encode_all(int round, const Sending& tensors) = 0;
+  virtual void decode_all(int round, const Arriving& tensors) = 0;
+  /// After an encode: as compress::Codec's overflowed(). Undefined: no.
+  virtual Flag is_beyond() const { return {}; }
+  bool overflowed() const final { return is_beyond().defined() && is_beyond().item<bool>(); }
+
+  /// Its payload of this round has no more than these bytes.
+  void sends(std::int64_t bytes) { sent_ = bytes; }
+  std::int64_t sent() const { return sent_; }  // -1: all of it
+  /// bool: whether a payload of the last decode was none that the method sends; the means are then
+  /// of no use, and nothing else is. Undefined: none was.
+  const at::Tensor& damaged() const { return damaged_; }
+  /// For a step that counts with nothing in it if `none` says so (bool, of no dimensions): then all
+  /// tensors of state() are as they were, whatever this step wrote. Before keep(). What the host
+  /// counts goes on.
+  void undo_if(const at::Tensor& none);
+
+  /// The same of memory of the host, copied to the device and back: this waits. Throws InputError
+  /// for a damaged payload.
+  std::size_t encode(int round, const compress::Input& input, std::span<std::byte> payload) final;
+  void decode(int round, const compress::Arrived& arrived, std::span<float> mean) final;
+
+ protected:
+  void note_damage(const Damage& damage) { damaged_ = either(damaged_, damage); }
+
+ private:
+  /// The rounds are this phase's.
+  void begin(int phase);
+  std::int64_t elements() const { return making_.shape.elements; }
+  at::Device device() const { return making_.device; }
+  at::TensorOptions options(at::ScalarType type) const {
+    return at::TensorOptions().device(making_.device).dtype(type);
+  }
+  /// Of a round of the phase that was encoded last.
+  const compress::Round& round_at(int round) const { return rounds_.at(to_index(round)); }
+
+  Making making_;
+  int phase_ = -1;
+  std::vector<compress::Round> rounds_;
+  at::Tensor damaged_;
+  std::int64_t sent_ = -1;  // all
+};
+using TensorCodec = TensorOps::Codec;
+
+/// The codec of a tensor of that shape, whose rounds() are not empty. Throws UsageError for a
+/// compressor that has no implementation over tensors.
+std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,
+                                               const compress::Shape& shape, at::Device device);
+/// As Compressor::of_dense(). Null: the mean is what the optimizer gets.
+std::unique_ptr<TensorCodec> make_dense_tensor_codec(const doc::Component& compressor,
+                                                     const compress::Shape& shape,
+                                                     at::Device device);
+/// What over_tensors() makes.
+std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec);
+
+/// The registered compressor with its codecs over tensors, with the interface of memory of the
+/// host, which suites of compress run on.
+std::unique_ptr<const compress::Compressor> over_tensors(const doc::Component& compressor,
+                                                         at::Device device = at::kCPU);
 
 /// As HostOps has it. Matrices of one shape lie one after the other, and are multiplied together.
 class TensorOps::LowRank {

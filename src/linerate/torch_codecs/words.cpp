@@ -30,27 +30,14 @@ at::Tensor shifted_right(const at::Tensor& x, int by) {
 
 at::Tensor bits_of(const at::Tensor& floats) { return floats.contiguous().view(at::kInt); }
 at::Tensor floats_of(const at::Tensor& bits) { return bits.contiguous().view(at::kFloat); }
+at::Tensor unsigned_of(const at::Tensor& words) {
+  return at::bitwise_and(words.to(at::kLong), std::int64_t{0xffffffff});
+}
 at::Tensor magnitude_bits(const at::Tensor& floats) {
   return at::bitwise_and(bits_of(floats), word32(compress::kMagnitude));
 }
 
 at::Tensor bytes_of(const at::Tensor& x) { return x.contiguous().view({-1}).view(at::kByte); }
-
-at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t bytes) {
-  std::vector<at::Tensor> all;
-  std::int64_t used = 0;
-  for (const at::Tensor& part : parts) {
-    all.push_back(bytes_of(part));
-    used += all.back().numel();
-  }
-  if (used < bytes) all.push_back(at::zeros({bytes - used}, all.front().options()));
-  return at::cat(all);
-}
-
-at::Tensor section(const at::Tensor& payload, std::int64_t first, std::int64_t bytes,
-                   at::ScalarType type) {
-  return payload.narrow(0, first, bytes).view(type);
-}
 
 at::Tensor pack_codes(const at::Tensor& codes, int bits) {
   const std::int64_t each = 8 / bits, n = codes.numel();
@@ -88,13 +75,6 @@ at::Tensor rounding_blocks(const at::Tensor& keys) {
   return at::bitwise_xor(x, shifted_right(x, 16));
 }
 
-at::Tensor corrected(const TensorInput& input) {
-  return input.residual.defined() ? input.residual + input.gradient : input.gradient;
-}
-void keep_residual(const TensorInput& input, const at::Tensor& left) {
-  if (input.residual.defined()) input.residual.copy_(left);
-}
-
 void check_gathered(const TensorArrived& arrived, std::int64_t bytes, std::string_view method) {
   check_sizes(arrived, [&](const compress::Arrived& sizes) {
     compress::check_gathered(sizes, to_index(bytes), method);
@@ -104,12 +84,6 @@ void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_vie
   check_sizes(arrived, [&](const compress::Arrived& sizes) {
     compress::check_sum(sizes, to_index(bytes), method);
   });
-}
-
-at::Tensor read_mean(const TensorArrived& arrived, std::int64_t elements, std::string_view method) {
-  check_sum(arrived, 4 * elements, method);
-  return section(arrived.payloads[0], 0, 4 * elements, at::kFloat) *
-         (1.0f / static_cast<float>(arrived.ranks));
 }
 
 at::Tensor sums_of_16_lanes(const at::Tensor& x) {

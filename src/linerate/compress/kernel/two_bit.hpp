@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "linerate/compress/codec.hpp"
@@ -10,6 +11,10 @@ namespace linerate::compress {
 
 /// 16 codes fill a 32-bit word.
 inline constexpr std::size_t kCodesPerWord = 16;
+constexpr std::int64_t two_bit_bytes(std::int64_t elements) {
+  constexpr auto a_word = static_cast<std::int64_t>(kCodesPerWord);
+  return 4 * ((elements + a_word - 1) / a_word);
+}
 
 /// Writes ceil(n / 16) words of codes, element i in bits 2 (i mod 16): 0 for v <= -tau, 2 for
 /// v >= tau, else 1; bits after the last element are zero. v = gradient + residual, and the

@@ -10,15 +10,14 @@
 #include <algorithm>
 
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/method/low_rank_codecs.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
 namespace {
 
-class AcpSgd : public Compressor {
+class AcpSgd : public BuiltIn {
  public:
   AcpSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
   Phases phases() const override { return {dense_warm_up(warm_up_), {{"left", 1}, {"right", 1}}}; }
@@ -34,9 +33,8 @@ class AcpSgd : public Compressor {
     const std::int64_t length = phase == left() ? shape.rows : shape.columns();
     return {{Combine::sum, DType::f32, 4 * rank_of(rank_, shape) * length}};
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<AcpSgdCodec<HostOps>>(HostOps::Making{shape}, rank_of(rank_, shape),
-                                                  left());
+  CodecChoice choice(const Shape& shape) const override {
+    return CodecWith<AcpSgdCodec, std::int64_t, int>{{rank_of(rank_, shape), left()}};
   }
   Residual residual() const override { return Residual::needed; }
   std::int64_t remembered_bytes(const Shape& shape) const override {

@@ -14,10 +14,12 @@
 #include <cmath>
 #include <optional>
 
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/settings.hpp"
@@ -31,7 +33,6 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kDgc = "dgc";
 constexpr std::array kWarmUpDensities = {0.25, 0.0625, 0.015625, 0.004, 0.001};
 
 /// Densities of the phases, the steady one last, and the steps that the warm-up's take.
@@ -54,130 +55,41 @@ Schedule schedule_of(const DgcSettings& options) {
   return schedule;
 }
 
-class DgcCodec : public Codec {
- public:
-  DgcCodec(const Shape& shape, const DgcSettings& options, std::vector<double> densities)
-      : shape_(shape),
-        options_(options),
-        densities_(std::move(densities)),
-        density_(options.density),
-        momentum_(std::vector<float>(to_index(shape.elements))),
-        accumulated_(momentum_.now()) {}
+float clip_scale(const Input& input, const std::optional<double>& clip) {
+  if (!clip) return 1;
+  Moments moments;
+  moments.add(input.gradient);
+  const double norm = moments.norm();
+  const double most = *clip / std::sqrt(input.ranks);
+  return norm > most ? static_cast<float>(most / norm) : 1.0f;
+}
 
-  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    accumulate(input);
-    density_ = input.phase < 0 ? options_.density : densities_.at(to_index(input.phase));
-    const auto target = to_index(dgc_most_entries(density_, shape_.elements));
-    select_about(target, sampled_threshold(density_, input.keys.own));
-    if (sent_.size() > target) sent_.keep(cut_of_largest(sent_.values(), target));
-    clear_sent(sent_, momentum_.next());
-    clear_sent(sent_, accumulated_.next());
-    return write_counted_entries(sent_, payload);
+/// Samples |r|, one of every stride from a random start: the magnitude that the density's share of
+/// them reaches.
+float sampled_threshold(std::span<const float> r, double density, std::uint64_t key,
+                        std::vector<float>& sample) {
+  const auto stride = to_index(dgc_stride(density, static_cast<std::int64_t>(r.size())));
+  sample.clear();
+  for (std::size_t i = random_below(key, 0, stride); i < r.size(); i += stride)
+    sample.push_back(r[i]);
+  const auto k = static_cast<std::size_t>(std::ceil(density * static_cast<double>(sample.size())));
+  return std::bit_cast<float>(cut_of_largest(sample, k).bits);
+}
+
+/// All that reach the threshold; lowered while that is much less than the target. Zeros are not
+/// worth sending.
+void select_about(std::span<const float> r, std::size_t target, float threshold, Selection& sent) {
+  for (int pass = 0; pass < kDgcMostPasses; ++pass) {
+    const std::uint32_t least = std::max(1u, magnitude_bits(threshold));
+    sent.clear();
+    select(r, least, 0, sent);
+    const auto selected = static_cast<std::int64_t>(sent.size());
+    if (is_enough_for_dgc(selected, static_cast<std::int64_t>(target)) || least == 1) return;
+    threshold *= kDgcLowered;
   }
+}
 
-  void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    const auto most = to_index(dgc_most_entries(density_, shape_.elements));
-    decode_counted_entries(arrived, most, mean, kDgc);
-  }
-
-  std::vector<StateField> state() override {
-    return {{"momentum", Passing::mean, momentum_}, {"accumulated", Passing::owed, accumulated_}};
-  }
-
- private:
-  float clip_scale(const Input& input) const {
-    if (!options_.clip) return 1;
-    Moments moments;
-    moments.add(input.gradient);
-    const double norm = moments.norm();
-    const double most = *options_.clip / std::sqrt(input.ranks);
-    return norm > most ? static_cast<float>(most / norm) : 1.0f;
-  }
-
-  // Five streams of memory and little else: what the compiler makes of it keeps up.
-  void accumulate(const Input& input) {
-    const float scale = clip_scale(input), m = static_cast<float>(options_.momentum);
-    const float* g = input.gradient.data();
-    const float* u = momentum_.now().data();
-    const float* r = accumulated_.now().data();
-    float* next_u = momentum_.next().data();
-    float* next_r = accumulated_.next().data();
-    const std::size_t n = input.gradient.size();
-    if (options_.nesterov) {
-      for (std::size_t i = 0; i < n; ++i) {
-        const float step = scale * g[i];
-        next_u[i] = m * (u[i] + step);
-        next_r[i] = r[i] + next_u[i] + step;
-      }
-      return;
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      next_u[i] = m * u[i] + scale * g[i];
-      next_r[i] = r[i] + next_u[i];
-    }
-  }
-
-  /// Samples |r|, one of every stride from a random start: the magnitude that the density's share
-  /// of them reaches.
-  float sampled_threshold(double density, std::uint64_t key) {
-    const std::vector<float>& r = accumulated_.next();
-    const auto stride = to_index(dgc_stride(density, static_cast<std::int64_t>(r.size())));
-    std::vector<float> sample;
-    for (std::size_t i = random_below(key, 0, stride); i < r.size(); i += stride)
-      sample.push_back(r[i]);
-    const auto k =
-        static_cast<std::size_t>(std::ceil(density * static_cast<double>(sample.size())));
-    return std::bit_cast<float>(cut_of_largest(sample, k).bits);
-  }
-
-  /// All that reach the threshold; lowered while that is much less than the target. Zeros are not
-  /// worth sending.
-  void select_about(std::size_t target, float threshold) {
-    for (int pass = 0; pass < kDgcMostPasses; ++pass) {
-      const std::uint32_t least = std::max(1u, magnitude_bits(threshold));
-      sent_.clear();
-      select(accumulated_.next(), least, 0, sent_);
-      const auto selected = static_cast<std::int64_t>(sent_.size());
-      if (is_enough_for_dgc(selected, static_cast<std::int64_t>(target)) || least == 1) return;
-      threshold *= kDgcLowered;
-    }
-  }
-
-  Shape shape_;
-  DgcSettings options_;
-  std::vector<double> densities_;                    // of phases
-  double density_;                                   // of the step at hand
-  Kept<std::vector<float>> momentum_, accumulated_;  // u and r, in gradient units
-  Selection sent_;
-};
-
-/// A vector's momentum, of the mean instead of a rank's own: that is alike on all ranks.
-class DgcDenseCodec : public Codec {
- public:
-  DgcDenseCodec(const Shape& shape, const DgcSettings& options)
-      : options_(options), momentum_(std::vector<float>(to_index(shape.elements))) {}
-
-  std::size_t encode(int, const Input&, std::span<std::byte>) override {
-    throw InternalError("dgc: a tensor that travels dense is not encoded");
-  }
-  void decode(int, const Arrived&, std::span<float> mean) override {
-    const float m = static_cast<float>(options_.momentum);
-    const float* u = momentum_.now().data();
-    float* next = momentum_.next().data();
-    for (std::size_t i = 0; i < mean.size(); ++i) {
-      const float g = mean[i];
-      next[i] = options_.nesterov ? m * (u[i] + g) : m * u[i] + g;
-      mean[i] = options_.nesterov ? next[i] + g : next[i];
-    }
-  }
-  std::vector<StateField> state() override { return {{"momentum", Passing::same, momentum_}}; }
-
- private:
-  DgcSettings options_;
-  Kept<std::vector<float>> momentum_;
-};
-
-class Dgc : public Compressor {
+class Dgc : public BuiltIn {
  public:
   explicit Dgc(const DgcSettings& options) : options_(options), schedule_(schedule_of(options)) {}
   Phases phases() const override {
@@ -196,14 +108,14 @@ class Dgc : public Compressor {
     if (rounds(shape).empty()) return {};
     return rounds_at(shape, schedule_.densities.at(to_index(phase)));
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<DgcCodec>(shape, options_, schedule_.densities);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<DgcCodec, DgcSettings>{{options_}};
   }
   Momentum momentum() const override {
     return options_.momentum > 0 ? Momentum::own : Momentum::optimizers;
   }
-  std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
-    return std::make_unique<DgcDenseCodec>(shape, options_);
+  std::optional<CodecChoice> dense_choice() const override {
+    return CodecWith<DgcDenseCodec, DgcSettings>{{options_}};
   }
   Residual residual() const override { return Residual::own; }
   std::int64_t remembered_bytes(const Shape& shape) const override {
@@ -223,8 +135,6 @@ class Dgc : public Compressor {
   Schedule schedule_;
 };
 
-}  // namespace
-
 DgcSettings read_dgc(doc::OptionReader& options) {
   DgcSettings settings;
   settings.density = read_density(options);
@@ -234,6 +144,69 @@ DgcSettings read_dgc(doc::OptionReader& options) {
   if (settings.clip && !(*settings.clip > 0)) options.refuse("clip", "a norm above 0");
   settings.warm_up = read_warm_up(options);
   return settings;
+}
+
+}  // namespace
+
+// Five streams of memory and little else: what the compiler makes of it keeps up.
+void HostOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
+                         const std::vector<KeptValues*>& kept_r, const DgcSettings& settings) {
+  const float m = static_cast<float>(settings.momentum);
+  for (std::size_t t = 0; t < kept_u.size(); ++t) {
+    const Input& input = tensors.items[t].input;
+    const float scale = clip_scale(input, settings.clip);
+    const float* g = input.gradient.data();
+    const float* u = kept_u[t]->now().data();
+    const float* r = kept_r[t]->now().data();
+    float* next_u = kept_u[t]->next().data();
+    float* next_r = kept_r[t]->next().data();
+    const std::size_t n = input.gradient.size();
+    if (settings.nesterov) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const float step = scale * g[i];
+        next_u[i] = m * (u[i] + step);
+        next_r[i] = r[i] + next_u[i] + step;
+      }
+      continue;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      next_u[i] = m * u[i] + scale * g[i];
+      next_r[i] = r[i] + next_u[i];
+    }
+  }
+}
+
+HostOps::Chosen HostOps::choose_by_sample(const Sending& tensors, Chosen rooms,
+                                          const EntryFormat& format,
+                                          const std::vector<KeptValues*>& kept) {
+  for (std::size_t t = 0; t < rooms.size(); ++t) {
+    const std::vector<float>& r = kept[t]->next();
+    Picking& room = *rooms[t];
+    const std::size_t target = to_index(format.most_of(static_cast<std::int64_t>(r.size())));
+    const std::uint64_t key = tensors.items[t].input.keys.own;
+    select_about(r, target, sampled_threshold(r, format.density, key, room.sample), room.sent);
+    if (room.sent.size() > target) room.sent.keep(cut_of_largest(room.sent.values(), target));
+  }
+  return rooms;
+}
+
+void HostOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) {
+  for (std::size_t t = 0; t < kept.size(); ++t) clear_sent(sent[t]->sent, kept[t]->next());
+}
+
+void HostOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
+                           const DgcSettings& settings) {
+  const float m = static_cast<float>(settings.momentum);
+  for (std::size_t t = 0; t < kept.size(); ++t) {
+    const std::span<float> mean = tensors.items[t].mean;
+    const float* u = kept[t]->now().data();
+    float* next = kept[t]->next().data();
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      const float g = mean[i];
+      next[i] = settings.nesterov ? m * (u[i] + g) : m * u[i] + g;
+      mean[i] = settings.nesterov ? next[i] + g : next[i];
+    }
+  }
 }
 
 std::vector<double> dgc_densities(const DgcSettings& settings) {

@@ -5,10 +5,11 @@
 
 namespace linerate::compress {
 
-SignFormat efsignsgd_format() { return {"efsignsgd", LevelRule::mean_magnitude, 0}; }
-
 CompressorLine compressor_efsignsgd() {
-  return {"efsignsgd", [](doc::OptionReader&) { return scaled_signs(efsignsgd_format()); },
+  return {"efsignsgd",
+          [](doc::OptionReader&) {
+            return scaled_signs({"efsignsgd", LevelRule::mean_magnitude, 0});
+          },
           "A bit an element at the tensor's mean magnitude; what is not sent is kept.",
           "Karimireddy et al. 2019 (arXiv 1901.09847)"};
 }

@@ -1,5 +1,5 @@
-// Values on an even grid a bucket: what qsgd, maxmin and terngrad send. They differ in how a
-// bucket's grid is chosen, and what is sent of it.
+// Values on an even grid a bucket. Methods differ in how a bucket's grid is chosen, and what is
+// sent of it.
 #pragma once
 
 #include <array>
@@ -10,16 +10,15 @@
 
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/kernel/grid.hpp"
-#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::compress {
 
 /// What is sent of a bucket before the codes: one number, or two.
 using BucketHead = std::array<float, 2>;
 enum class HeadRule : std::uint8_t {
-  norm,       // qsgd: the 2-norm, top times the unit
-  ends,       // maxmin: the least value, the unit
-  deviation,  // terngrad: the largest magnitude, clipped at so many standard deviations; the unit
+  norm,       // the 2-norm, top times the unit
+  ends,       // the least value, the unit
+  deviation,  // the largest magnitude, clipped at so many standard deviations; the unit
 };
 
 /// Payload: `head_size` f32 a bucket, then codes of `bits` bits, padded with zeros to 4 bytes.
@@ -30,7 +29,7 @@ struct GridFormat {
   int top = 0;   // the largest code
   bool is_signed = false;
   bool is_stochastic = false;
-  /// Code -1 travels as 10 and 11 is none (terngrad's), in place of two's complement.
+  /// Code -1 travels as 10 and 11 is none, in place of two's complement.
   bool ternary = false;
   std::size_t head_size = 1;
   std::size_t bucket = 0;  // a power of two, 32 to 4096; 0: the whole tensor
@@ -41,12 +40,8 @@ struct GridFormat {
   /// The grid that it says; for numbers that no bucket has, one whose unit is not finite or below
   /// zero.
   Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
-  double clip = 0;  // terngrad's, in standard deviations
+  double clip = 0;  // in standard deviations
 };
-
-GridFormat qsgd_format(doc::OptionReader& options);
-GridFormat maxmin_format(doc::OptionReader& options);
-GridFormat terngrad_format(doc::OptionReader& options);
 
 /// Of a tensor of n elements: bytes before its codes.
 std::int64_t heads_bytes(const GridFormat& format, std::int64_t n);

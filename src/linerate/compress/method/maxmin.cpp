@@ -20,8 +20,6 @@ void ends_of(std::span<const float> v, const GridFormat& format, BucketHead* hea
 }
 Grid grid_of_ends(const BucketHead& head, const GridFormat&) { return {head[0], head[1]}; }
 
-}  // namespace
-
 GridFormat maxmin_format(doc::OptionReader& options) {
   GridFormat format{.method = "maxmin", .rule = HeadRule::ends};
   format.bits = read_bits(options, {1, 2, 4, 8});
@@ -38,6 +36,8 @@ GridFormat maxmin_format(doc::OptionReader& options) {
       format.top > (format.is_stochastic ? 2 : 1) ? Residual::optional : Residual::none;
   return format;
 }
+
+}  // namespace
 
 CompressorLine compressor_maxmin() {
   return {"maxmin", [](doc::OptionReader& options) { return grid_codes(maxmin_format(options)); },

@@ -2,14 +2,14 @@
 // scalable distributed training of deep learning on public cloud clusters" (MLSys, arXiv
 // 2010.10458), with the defects of its published form left out.
 // v[n] f32 -> payload of k f32 values, k u32 indices; k = max(1, floor(density n)).
-#include <fmt/format.h>
+#include <algorithm>
+#include <utility>
 
-#include <bit>
-#include <cmath>
-
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
@@ -63,110 +63,100 @@ struct Bracket {
   }
 };
 
-class MsTopKCodec : public Codec {
+Moments first_pass(const Input& input) {
+  Moments moments;
+  const std::span<const float> v = corrected(input);
+  for (std::size_t i = 0; i < v.size(); i += kChunk) {
+    const std::size_t count = std::min(kChunk, v.size() - i);
+    add_residual(input, i, count);
+    moments.add(v.subspan(i, count));
+  }
+  return moments;
+}
+
+/// Between mean and largest magnitude; between 0 and the mean if fewer than k reach the mean.
+Bracket bisect(const Moments& moments, std::size_t k, int halvings, Counter& counter) {
+  const std::size_t n = counter.elements();
+  Bracket bracket{{0, kNoMagnitude}, {n, 0}};
+  if (moments.count() == 0) return bracket;
+  // The mean counts zeros too.
+  const double mean =
+      moments.mean() * static_cast<double>(moments.count()) / static_cast<double>(n);
+  const Probe at_mean = {counter.count(bits_at_least(mean)), bits_at_least(mean)};
+  bracket.take(at_mean, k);
+  const bool is_above = at_mean.count >= k;
+  const double base = is_above ? mean : 0;
+  const double top = is_above ? moments.largest() : mean;
+  double low = 0, high = 1;
+  for (int i = 0; i < halvings && bracket.upper.count != k; ++i) {
+    const double ratio = (low + high) / 2;
+    const std::uint32_t least = bits_at_least(base + ratio * (top - base));
+    const Probe probe = {counter.count(least), least};
+    (probe.count <= k ? high : low) = ratio;
+    bracket.take(probe, k);
+    if (probe.count > k) counter.never_asks_below(probe);
+  }
+  return bracket;
+}
+
+/// Keeps all above the upper threshold, and as many as are wanted of the others that reach the
+/// lower one: a run from a random place, so that no part of the tensor is preferred.
+void keep_run(const Bracket& found, std::size_t k, double random, Selection& sent) {
+  const std::size_t candidates = sent.size() - found.upper.count;
+  const std::size_t wanted = k - found.upper.count;
+  const auto start =
+      static_cast<std::size_t>(random * static_cast<double>(candidates - wanted + 1));
+  Selection kept;
+  std::size_t candidate = 0;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const float value = sent.values()[i];
+    const bool is_upper = magnitude_bits(value) >= found.upper.least;
+    if (is_upper || (candidate >= start && candidate < start + wanted))
+      kept.append(value, sent.indices()[i]);
+    candidate += !is_upper;
+  }
+  std::swap(sent, kept);
+}
+
+class MsTopK : public BuiltIn {
  public:
-  MsTopKCodec(std::int64_t k, int halvings) : k_(to_index(k)), halvings_(halvings) {}
-
-  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    const Moments moments = first_pass(input);
-    Counter counter(corrected(input), sent_);
-    const Bracket found = bisect(moments, counter);
-    counter.pick(found.upper.count == k_ ? found.upper.least : found.lower.least);
-    if (sent_.size() > k_) keep_run(found, random_unit(input.keys.own, 0));
-    clear_sent(sent_, input.residual);
-    return write_entries(sent_, payload);
-  }
-
-  void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    decode_entries(arrived, k_, mean, "mstopk");
-  }
-
- private:
-  static Moments first_pass(const Input& input) {
-    Moments moments;
-    const std::span<const float> v = corrected(input);
-    for (std::size_t i = 0; i < v.size(); i += kChunk) {
-      const std::size_t count = std::min(kChunk, v.size() - i);
-      add_residual(input, i, count);
-      moments.add(v.subspan(i, count));
-    }
-    return moments;
-  }
-
-  /// Between mean and largest magnitude; between 0 and the mean if fewer than k reach the mean.
-  Bracket bisect(const Moments& moments, Counter& counter) const {
-    const std::size_t n = counter.elements();
-    Bracket bracket{{0, kNoMagnitude}, {n, 0}};
-    if (moments.count() == 0) return bracket;
-    // The mean counts zeros too.
-    const double mean =
-        moments.mean() * static_cast<double>(moments.count()) / static_cast<double>(n);
-    const Probe at_mean = {counter.count(bits_at_least(mean)), bits_at_least(mean)};
-    bracket.take(at_mean, k_);
-    const bool is_above = at_mean.count >= k_;
-    const double base = is_above ? mean : 0;
-    const double top = is_above ? moments.largest() : mean;
-    double low = 0, high = 1;
-    for (int i = 0; i < halvings_ && bracket.upper.count != k_; ++i) {
-      const double ratio = (low + high) / 2;
-      const std::uint32_t least = bits_at_least(base + ratio * (top - base));
-      const Probe probe = {counter.count(least), least};
-      (probe.count <= k_ ? high : low) = ratio;
-      bracket.take(probe, k_);
-      if (probe.count > k_) counter.never_asks_below(probe);
-    }
-    return bracket;
-  }
-
-  /// Keeps all above the upper threshold, and as many as are wanted of the others that reach the
-  /// lower one: a run from a random place, so that no part of the tensor is preferred.
-  void keep_run(const Bracket& found, double random) {
-    const std::size_t candidates = sent_.size() - found.upper.count;
-    const std::size_t wanted = k_ - found.upper.count;
-    const auto start =
-        static_cast<std::size_t>(random * static_cast<double>(candidates - wanted + 1));
-    Selection kept;
-    std::size_t candidate = 0;
-    for (std::size_t i = 0; i < sent_.size(); ++i) {
-      const float value = sent_.values()[i];
-      const bool is_upper = magnitude_bits(value) >= found.upper.least;
-      if (is_upper || (candidate >= start && candidate < start + wanted))
-        kept.append(value, sent_.indices()[i]);
-      candidate += !is_upper;
-    }
-    std::swap(sent_, kept);
-  }
-
-  std::size_t k_;
-  int halvings_;
-  Selection sent_;
-};
-
-class MsTopK : public Compressor {
- public:
-  explicit MsTopK(const MsTopKSettings& settings)
-      : density_(settings.density), halvings_(settings.halvings) {}
+  explicit MsTopK(const MsTopKSettings& settings) : settings_(settings) {}
   std::vector<Round> rounds(const Shape& shape) const override {
-    const std::int64_t bytes = kEntryBytes * entries_of(density_, shape.elements);
+    const std::int64_t bytes = kEntryBytes * entries_of(settings_.density, shape.elements);
     return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes});
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<MsTopKCodec>(entries_of(density_, shape.elements), halvings_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<MsTopKCodec, MsTopKSettings>{{settings_}};
   }
   Residual residual() const override { return Residual::needed; }
 
  private:
-  double density_;
-  int halvings_;
+  MsTopKSettings settings_;
 };
-
-}  // namespace
 
 MsTopKSettings read_mstopk(doc::OptionReader& options) {
   const double density = read_density(options);
   const std::int64_t halvings = options.integer("rounds", 20);
   if (halvings < 1 || halvings > 1000) options.refuse("rounds", "a number from 1 to 1000");
   return {density, static_cast<int>(halvings)};
+}
+
+}  // namespace
+
+HostOps::Chosen HostOps::choose_by_halving(const Sending& tensors, Chosen rooms,
+                                           const EntryFormat& format, int halvings) {
+  for (std::size_t t = 0; t < rooms.size(); ++t) {
+    const Input& input = tensors.items[t].input;
+    Selection& sent = rooms[t]->sent;
+    const Moments moments = first_pass(input);
+    const std::span<const float> v = corrected(input);
+    const std::size_t k = to_index(format.most_of(static_cast<std::int64_t>(v.size())));
+    Counter counter(v, sent);
+    const Bracket found = bisect(moments, k, halvings, counter);
+    counter.pick(found.upper.count == k ? found.upper.least : found.lower.least);
+    if (sent.size() > k) keep_run(found, k, random_unit(input.keys.own, 0), sent);
+  }
+  return rooms;
 }
 
 CompressorLine compressor_mstopk() {

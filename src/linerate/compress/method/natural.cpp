@@ -3,24 +3,23 @@
 // by default: sign and exponent as they are, in one pass and without a limit of magnitudes. 8 bits
 // reach 2^126 below the largest element, which a pass before finds; what is smaller becomes 0 or
 // the least power. Biased in one place: above 2^127 there is no power, and values are rounded down.
-#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/method/bucket_options.hpp"
-#include "linerate/compress/method/pass_codecs.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
 namespace {
 
-class Natural : public Compressor {
+class Natural : public BuiltIn {
  public:
   explicit Natural(PowerFormat format) : format_(format) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     return one_round_if_smaller(
         shape, {.combine = Combine::gather, .bytes = bytes_of(format_, shape.elements)});
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<PowerCodec<HostOps>>(HostOps::Making{shape}, format_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<PowerCodec, PowerFormat>{{format_}};
   }
   Residual residual() const override { return Residual::optional; }
   bool is_unbiased() const override { return true; }
@@ -29,15 +28,15 @@ class Natural : public Compressor {
   PowerFormat format_;
 };
 
+PowerFormat natural_format(doc::OptionReader& options) {
+  return read_bits(options, {8, 9}, 9) == 8 ? PowerFormat::eight_bits : PowerFormat::nine_bits;
+}
+
 std::unique_ptr<const Compressor> make_natural(doc::OptionReader& options) {
   return std::make_unique<Natural>(natural_format(options));
 }
 
 }  // namespace
-
-PowerFormat natural_format(doc::OptionReader& options) {
-  return read_bits(options, {8, 9}, 9) == 8 ? PowerFormat::eight_bits : PowerFormat::nine_bits;
-}
 
 std::int64_t bytes_of(PowerFormat format, std::int64_t n) {
   return format == PowerFormat::eight_bits ? 4 + pad4(n) : pad4(ceil_div(9 * n, 8));

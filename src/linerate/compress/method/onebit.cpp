@@ -5,6 +5,7 @@
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
+namespace {
 
 /// The paper's blocks are columns; 0 is one block.
 SignFormat onebit_format(doc::OptionReader& options) {
@@ -12,6 +13,8 @@ SignFormat onebit_format(doc::OptionReader& options) {
   if (block < 0 || block % 32 != 0) options.refuse("block", "0 or a multiple of 32 elements");
   return {"onebit", LevelRule::mean_of_class, block};
 }
+
+}  // namespace
 
 CompressorLine compressor_onebit() {
   return {"onebit", [](doc::OptionReader& options) { return scaled_signs(onebit_format(options)); },

@@ -5,11 +5,10 @@
 // when signs begin. A sign has no zero: parameters whose gradient is
 // always zero need a mask of the optimizer's. This is the worker's half and, with beta=0, the
 // server's of the two-phase exchange (two_phase.hpp).
-#include "linerate/compress/host_ops.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/scaled_signs.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/method/sign_codecs.hpp"
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
@@ -19,7 +18,7 @@ namespace {
 
 constexpr std::string_view kOnebitAdam = "onebit-adam";
 
-class OneBitAdam : public Compressor {
+class OneBitAdam : public BuiltIn {
  public:
   explicit OneBitAdam(const OneBitAdamSettings& options) : options_(options) {}
   Phases phases() const override { return {.warm_up = dense_warm_up(options_.freeze_step)}; }
@@ -33,8 +32,8 @@ class OneBitAdam : public Compressor {
     if (steady.empty() || phase + 1 >= phases().count()) return steady;
     return {{Combine::sum, DType::f32, 4 * shape.elements}};
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<OneBitAdamCodec<HostOps>>(HostOps::Making{shape}, options_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<OneBitAdamCodec, OneBitAdamSettings>{{options_}};
   }
   Momentum momentum() const override { return Momentum::adams; }
   bool is_two_phase() const override { return true; }
@@ -48,6 +47,13 @@ class OneBitAdam : public Compressor {
   OneBitAdamSettings options_;
 };
 
+OneBitAdamSettings read_onebit_adam(doc::OptionReader& options) {
+  OneBitAdamSettings settings;
+  settings.beta = read_momentum(options, "beta", settings.beta);
+  settings.freeze_step = read_warm_up(options, "freeze_step");
+  return settings;
+}
+
 std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
   return std::make_unique<OneBitAdam>(read_onebit_adam(options));
 }
@@ -56,13 +62,6 @@ std::unique_ptr<const Compressor> make_onebit_adam(doc::OptionReader& options) {
 
 SignFormat onebit_adam_format() {
   return {std::string(kOnebitAdam), LevelRule::root_mean_square, 0};
-}
-
-OneBitAdamSettings read_onebit_adam(doc::OptionReader& options) {
-  OneBitAdamSettings settings;
-  settings.beta = read_momentum(options, "beta", settings.beta);
-  settings.freeze_step = read_warm_up(options, "freeze_step");
-  return settings;
 }
 
 CompressorLine compressor_onebit_adam() {

@@ -1,5 +1,5 @@
-// Codecs that are one pass each way and keep nothing but the residual, over either back end: qsgd,
-// maxmin and terngrad on grids, natural on powers of two.
+// Codecs that are one pass each way and keep nothing but the residual, over either back end: on
+// grids, on powers of two, and f32 as they are.
 #pragma once
 
 #include "linerate/compress/method/grid_format.hpp"
@@ -39,6 +39,18 @@ class PowerCodec final : public Ops::Codec {
 
  private:
   PowerFormat format_;
+};
+
+/// In place of another codec if compression does not pay; payloads are gathered or summed.
+template <class Ops>
+class DenseCodec final : public Ops::Codec {
+ public:
+  explicit DenseCodec(const typename Ops::Making& making) : Ops::Codec(making) {}
+
+  void encode_all(int, const typename Ops::Sending& tensors) override { Ops::send_values(tensors); }
+  void decode_all(int, const typename Ops::Arriving& tensors) override {
+    this->note_damage(Ops::average_values(tensors, "dense"));
+  }
 };
 
 }  // namespace linerate::compress

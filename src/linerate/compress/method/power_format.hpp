@@ -12,7 +12,6 @@ enum class PowerFormat : std::uint8_t {
   nine_bits,   // groups of kernel/powers.hpp
   eight_bits,  // u32 exponent of code 127, as f32 has it, then a byte an element
 };
-PowerFormat natural_format(doc::OptionReader& options);
 std::int64_t bytes_of(PowerFormat format, std::int64_t n);
 
 }  // namespace linerate::compress

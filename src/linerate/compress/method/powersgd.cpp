@@ -8,15 +8,14 @@
 // The mean depends on what P spans alone. So Q's vectors are scaled to length 1 first: a small
 // direction then is not lost next to a large one, and no product overflows that need not.
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/method/low_rank_codecs.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
 namespace {
 
-class PowerSgd : public Compressor {
+class PowerSgd : public BuiltIn {
  public:
   PowerSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
   Phases phases() const override { return {.warm_up = dense_warm_up(warm_up_)}; }
@@ -29,8 +28,8 @@ class PowerSgd : public Compressor {
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
     return phase + 1 < phases().count() ? std::vector<Round>() : rounds(shape);
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<PowerSgdCodec<HostOps>>(HostOps::Making{shape}, rank_of(rank_, shape));
+  CodecChoice choice(const Shape& shape) const override {
+    return CodecWith<PowerSgdCodec, std::int64_t>{{rank_of(rank_, shape)}};
   }
   Residual residual() const override { return Residual::needed; }
   std::int64_t remembered_bytes(const Shape& shape) const override {

@@ -23,8 +23,6 @@ Grid grid_of_norm(const BucketHead& head, const GridFormat& format) {
   return {0, static_cast<double>(head[0]) / format.top};
 }
 
-}  // namespace
-
 /// s = 2^(bits - 1) - 1: b = ceil(log2(2 s + 1)) bits in two's complement, the most negative code
 /// unused.
 GridFormat qsgd_format(doc::OptionReader& options) {
@@ -41,6 +39,8 @@ GridFormat qsgd_format(doc::OptionReader& options) {
   format.residual = variance < 1 ? Residual::optional : Residual::none;
   return format;
 }
+
+}  // namespace
 
 CompressorLine compressor_qsgd() {
   return {"qsgd", [](doc::OptionReader& options) { return grid_codes(qsgd_format(options)); },

@@ -3,10 +3,12 @@
 // no residual is kept. Scaled with a residual it would diverge: a sent entry's residual would be
 // -(n/k - 1) v.
 // v[n] f32 -> payload of k f32, summed by ranks; k = max(1, floor(density n)).
-#include <numeric>
+#include <algorithm>
 
 #include "linerate/compress/distinct_indices.hpp"
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
@@ -18,75 +20,69 @@
 namespace linerate::compress {
 namespace {
 
-class RandomKCodec : public Codec {
+void draw(std::uint64_t key, std::uint64_t elements, Places places, HostOps::Drawn& indices) {
+  const DistinctIndices scattered(key, elements);
+  const std::uint64_t start = random_below(key, 0, elements);
+  for (std::uint64_t j = 0; j < indices.size(); ++j)
+    indices[j] = static_cast<std::uint32_t>(places == Places::block ? (start + j) % elements
+                                                                    : scattered.at(j));
+}
+
+class RandomK : public BuiltIn {
  public:
-  RandomKCodec(std::int64_t elements, std::int64_t k, Places places)
-      : elements_(static_cast<std::uint64_t>(elements)), places_(places), indices_(to_index(k)) {}
-
-  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
-    draw(input.keys.shared);
-    add_residual(input);
-    const std::span<const float> v = corrected(input);
-    const float scale = input.residual.empty() ? unbiased_scale() : 1.0f;
-    for (std::size_t j = 0; j < indices_.size(); ++j)
-      write_at(payload, 4 * j, v[indices_[j]] * scale + 0.0f);
-    if (!input.residual.empty())
-      for (const std::uint32_t i : indices_) input.residual[i] = 0;
-    return 4 * indices_.size();
-  }
-
-  void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    check_sum(arrived, 4 * indices_.size(), "randomk");
-    const float share = 1.0f / static_cast<float>(arrived.ranks);
-    std::fill(mean.begin(), mean.end(), 0.0f);
-    for (std::size_t j = 0; j < indices_.size(); ++j)
-      mean[indices_[j]] = read_at<float>(arrived.payloads[0], 4 * j) * share;
-  }
-
- private:
-  float unbiased_scale() const {
-    return static_cast<float>(static_cast<double>(elements_) /
-                              static_cast<double>(indices_.size()));
-  }
-
-  void draw(std::uint64_t key) {
-    const DistinctIndices scattered(key, elements_);
-    const std::uint64_t start = random_below(key, 0, elements_);
-    for (std::uint64_t j = 0; j < indices_.size(); ++j)
-      indices_[j] = static_cast<std::uint32_t>(places_ == Places::block ? (start + j) % elements_
-                                                                        : scattered.at(j));
-  }
-
-  std::uint64_t elements_;
-  Places places_;
-  std::vector<std::uint32_t> indices_;  // of the step: drawn by encode(), used again by decode()
-};
-
-class RandomK : public Compressor {
- public:
-  explicit RandomK(const RandomKSettings& settings)
-      : density_(settings.density), places_(settings.places) {}
+  explicit RandomK(const RandomKSettings& settings) : settings_(settings) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     return one_round_if_smaller(
-        shape, {Combine::sum, DType::f32, 4 * entries_of(density_, shape.elements)});
+        shape, {Combine::sum, DType::f32, 4 * entries_of(settings_.density, shape.elements)});
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<RandomKCodec>(shape.elements, entries_of(density_, shape.elements),
-                                          places_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<RandomKCodec, RandomKSettings>{{settings_}};
   }
   Residual residual() const override { return Residual::optional; }
   bool is_unbiased() const override { return true; }  // if no residual is kept
 
  private:
-  double density_;
-  Places places_;
+  RandomKSettings settings_;
 };
-
-}  // namespace
 
 RandomKSettings read_randomk(doc::OptionReader& options) {
   const double density = read_density(options);
   return {density, static_cast<Places>(options.choice("places", {"scattered", "block"}))};
+}
+
+}  // namespace
+
+void HostOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
+                         const RandomKSettings& settings) {
+  for (std::size_t t = 0; t < places.size(); ++t) {
+    auto& [input, payload, sent] = tensors.items[t];
+    const auto n = static_cast<std::int64_t>(input.gradient.size());
+    HostOps::Drawn& indices = *places[t];
+    indices.resize(to_index(entries_of(settings.density, n)));
+    draw(input.keys.shared, to_index(n), settings.places, indices);
+    add_residual(input);
+    const std::span<const float> v = corrected(input);
+    const double unbiased = static_cast<double>(n) / static_cast<double>(indices.size());
+    const float scale = input.residual.empty() ? static_cast<float>(unbiased) : 1.0f;
+    for (std::size_t j = 0; j < indices.size(); ++j)
+      write_at(payload, 4 * j, v[indices[j]] * scale + 0.0f);
+    if (!input.residual.empty())
+      for (const std::uint32_t i : indices) input.residual[i] = 0;
+    sent = 4 * indices.size();
+  }
+}
+
+void HostOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
+                            const RandomKSettings&) {
+  for (std::size_t t = 0; t < places.size(); ++t) {
+    const auto& [arrived, mean] = tensors.items[t];
+    const HostOps::Drawn& indices = *places[t];
+    check_sum(arrived, 4 * indices.size(), "randomk");
+    const float share = 1.0f / static_cast<float>(arrived.ranks);
+    std::fill(mean.begin(), mean.end(), 0.0f);
+    for (std::size_t j = 0; j < indices.size(); ++j)
+      mean[indices[j]] = read_at<float>(arrived.payloads[0], 4 * j) * share;
+  }
 }
 
 CompressorLine compressor_randomk() {

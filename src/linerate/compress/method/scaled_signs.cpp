@@ -1,21 +1,20 @@
 #include "linerate/compress/method/scaled_signs.hpp"
 
-#include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/method/sign_codecs.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/payload.hpp"
 
 namespace linerate::compress {
 namespace {
 
-class ScaledSigns : public Compressor {
+class ScaledSigns : public BuiltIn {
  public:
   explicit ScaledSigns(const SignFormat& format) : format_(format) {}
   std::vector<Round> rounds(const Shape& shape) const override {
     return one_round_if_smaller(shape,
                                 {.combine = Combine::gather, .bytes = bytes_of(format_, shape)});
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<ScaledSignCodec<HostOps>>(HostOps::Making{shape}, format_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<ScaledSignCodec, SignFormat>{{format_}};
   }
   Residual residual() const override { return Residual::needed; }
 

@@ -12,14 +12,10 @@
 
 namespace linerate::compress {
 
-/// signsgd: of the momentum that it votes on; 0: it votes on gradients.
-double read_signsgd_momentum(doc::OptionReader& options);
-
 struct OneBitAdamSettings {
   double beta = 0.9;
   std::int64_t freeze_step = 0;  // dense steps before, of the phase 0
 };
-OneBitAdamSettings read_onebit_adam(doc::OptionReader& options);
 
 enum class Places : std::uint8_t {
   scattered,
@@ -29,7 +25,6 @@ struct RandomKSettings {
   double density = 0.01;
   Places places = Places::scattered;
 };
-RandomKSettings read_randomk(doc::OptionReader& options);
 
 enum class ThresholdForm : std::uint8_t { value, two_bit };
 struct ThresholdSettings {
@@ -37,7 +32,6 @@ struct ThresholdSettings {
   std::optional<float> tau = std::nullopt;  // absent: the density's
   double density = 0.01;
 };
-ThresholdSettings read_threshold(doc::OptionReader& options);
 /// In place of threshold's count: all values follow, as no tensor has so many entries.
 inline constexpr std::uint32_t kAllValues = 0xffffffff;
 /// Its tau <- tau (selected / k)^this: on the tail of a Gaussian about the whole way to k, on
@@ -53,7 +47,6 @@ struct SidcoSettings {
   TailDistribution fit = TailDistribution::exponential;
   int stages = 0;  // 0: as what they achieve says
 };
-SidcoSettings read_sidco(doc::OptionReader& options);
 
 struct DgcSettings {
   double density = 0.01;  // of a matrix's elements
@@ -63,7 +56,6 @@ struct DgcSettings {
   std::optional<double> clip = std::nullopt;
   std::int64_t warm_up = 0;  // steps
 };
-DgcSettings read_dgc(doc::OptionReader& options);
 /// Of its phases, the steady one last.
 std::vector<double> dgc_densities(const DgcSettings& settings);
 /// Its K = ceil(density n).
@@ -82,6 +74,5 @@ struct MsTopKSettings {
   double density = 0.01;
   int halvings = 20;
 };
-MsTopKSettings read_mstopk(doc::OptionReader& options);
 
 }  // namespace linerate::compress

@@ -6,12 +6,12 @@
 // The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
 // formed and picked in one pass: with 2^17 or more elements the mean is off by some 0.3 %, while
 // the control of stages lets 20 % pass.
-#include <fmt/format.h>
-
+#include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/kernel/moments.hpp"
 #include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/method/sidco_fit.hpp"
@@ -20,38 +20,26 @@
 #include "linerate/compress/sparse_payload.hpp"
 #include "linerate/compress/stage_control.hpp"
 #include "linerate/compress/tail_fit.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/rng.hpp"
 
 namespace linerate::compress {
 namespace {
 
-constexpr std::string_view kSidco = "sidco";
-class SidcoCodec : public Codec {
+/// One tensor's selection.
+class FittedSelection {
  public:
-  SidcoCodec(const Shape& shape, TailDistribution fit, double density, int fixed_stages)
-      : shape_(shape),
-        fit_(fit),
-        density_(density),
-        fixed_stages_(fixed_stages),
-        k_(to_index(entries_of(density, shape.elements))),
-        capacity_(to_index(sidco_capacity(entries_of(density, shape.elements)))),
-        most_stages_(sidco_most_stages(density)),
-        control_(StageControl(most_stages_).state()) {}
-
-  std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
+  FittedSelection(const Input& input, const SidcoSettings& settings, HostOps::Picking& room,
+                  Kept<StageControl::State>& control)
+      : settings_(settings),
+        k_(to_index(
+            entries_of(settings.density, static_cast<std::int64_t>(input.gradient.size())))),
+        capacity_(to_index(sidco_capacity(static_cast<std::int64_t>(k_)))),
+        control_(control),
+        sample_(room.sample),
+        sent_(room.sent) {
     if (!select_by_sample(input)) select_by_all(input);
-    clear_sent(sent_, input.residual);
-    return write_counted_entries(sent_, payload);
   }
-
-  void decode(int, const Arrived& arrived, std::span<float> mean) override {
-    decode_counted_entries(arrived, capacity_, mean, kSidco);
-  }
-
-  std::vector<StateField> state() override { return {{"stages", Passing::own, control_}}; }
-  bool is_sane() const override { return StageControl(most_stages_).restore(control_.now()); }
 
  private:
   /// False, and nothing done, if the tensor is small or its sample fits no distribution.
@@ -62,7 +50,7 @@ class SidcoCodec : public Codec {
     Moments moments;
     LogSum logs;
     moments.add(sample_);
-    if (fit_ == TailDistribution::gamma) logs.add(sample_);
+    if (settings_.fit == TailDistribution::gamma) logs.add(sample_);
     take_moments(moments, logs);
     const std::uint32_t least = threshold(sample_);
     if (least == kNoMagnitude) return false;
@@ -90,7 +78,7 @@ class SidcoCodec : public Codec {
   void take_moments(const Moments& moments, const LogSum& logs) {
     positive_ = moments.count();
     x_ = {moments.mean(), moments.variance(), 0};
-    if (fit_ == TailDistribution::gamma && positive_ > 0)
+    if (settings_.fit == TailDistribution::gamma && positive_ > 0)
       x_.mean_log = logs.sum() / static_cast<double>(positive_);
   }
 
@@ -110,12 +98,12 @@ class SidcoCodec : public Codec {
   /// pass, as it does when gradients become much smaller than the residual; not where the caller
   /// set the stages, who asks for that fit.
   void observe_and_mend(std::span<const float> v, std::size_t wanted) {
-    StageControl control(most_stages_);
+    StageControl control(sidco_most_stages(settings_.density));
     control.restore(control_.now());
     control.observe(static_cast<double>(sent_.size()) / static_cast<double>(k_));
     control_.next() = control.state();
     if (sent_.size() > capacity_) sent_.keep(cut_of_largest(sent_.values(), capacity_));
-    if (fixed_stages_ > 0 || 2 * sent_.size() >= wanted) return;
+    if (settings_.stages > 0 || 2 * sent_.size() >= wanted) return;
     sent_.clear();
     select_largest(v, wanted, sent_);
   }
@@ -129,7 +117,7 @@ class SidcoCodec : public Codec {
       const std::size_t count = std::min(kChunk, v.size() - i);
       add_residual(input, i, count);
       moments.add(v.subspan(i, count));
-      if (fit_ == TailDistribution::gamma) logs.add(v.subspan(i, count));
+      if (settings_.fit == TailDistribution::gamma) logs.add(v.subspan(i, count));
     }
     take_moments(moments, logs);
   }
@@ -137,14 +125,15 @@ class SidcoCodec : public Codec {
   /// Bits of the least magnitude to send; kNoMagnitude if no distribution fits.
   std::uint32_t threshold(std::span<const float> v) {
     picked_from_ = kNoMagnitude;
-    const int wanted = fixed_stages_ > 0 ? fixed_stages_ : control_.now().stages;
-    return sidco_least(fit_, x_, positive_, v.size(), density_, wanted,
-                       [&](int stage, std::uint32_t least) {
-                         TailMoments tail(least);
-                         tail.add(stage == 2 ? v : picked_tail(v, least));
-                         return TailFit{tail.count(), tail.smallest(), tail.largest(),
-                                        tail.mean_excess(), tail.variance()};
-                       });
+    const int wanted = settings_.stages > 0 ? settings_.stages : control_.now().stages;
+    SidcoSearch search(settings_.fit, x_, positive_, v.size(), settings_.density, wanted);
+    for (int stage = 2; !search.is_over(); ++stage) {
+      TailMoments tail(search.least());
+      tail.add(stage == 2 ? v : picked_tail(v, search.least()));
+      search.take(
+          {tail.count(), tail.smallest(), tail.largest(), tail.mean_excess(), tail.variance()});
+    }
+    return search.least();
   }
 
   /// The second stage's tail is large: its moments are taken in place. Those of later stages are
@@ -165,43 +154,34 @@ class SidcoCodec : public Codec {
     picked_from_ = least;
   }
 
-  Shape shape_;
-  TailDistribution fit_;
-  double density_;
-  int fixed_stages_;  // 0: as the control says
+  const SidcoSettings& settings_;
   std::size_t k_, capacity_;
-  int most_stages_;
-  Kept<StageControl::State> control_;
-  // Of the step at hand; counts and moments of the sample, if there is one.
-  std::vector<float> sample_;
+  Kept<StageControl::State>& control_;
+  std::vector<float>& sample_;
+  // Counts and moments, of the sample if there is one.
   std::uint64_t positive_ = 0;
   std::uint32_t picked_from_ = kNoMagnitude;  // sent_ holds all that reach it
   FitMoments x_;
-  Selection sent_;
+  Selection& sent_;
 };
 
-class Sidco : public Compressor {
+class Sidco : public BuiltIn {
  public:
-  explicit Sidco(const SidcoSettings& settings)
-      : fit_(settings.fit), density_(settings.density), fixed_stages_(settings.stages) {}
+  explicit Sidco(const SidcoSettings& settings) : settings_(settings) {}
   std::vector<Round> rounds(const Shape& shape) const override {
-    const std::int64_t capacity = sidco_capacity(entries_of(density_, shape.elements));
+    const std::int64_t capacity = sidco_capacity(entries_of(settings_.density, shape.elements));
     return one_round_if_smaller(
         shape, {Combine::gather, DType::u8, kCountBytes + kEntryBytes * capacity, true,
-                kCountBytes + kEntryBytes * entries_of(density_, shape.elements)});
+                kCountBytes + kEntryBytes * entries_of(settings_.density, shape.elements)});
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<SidcoCodec>(shape, fit_, density_, fixed_stages_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<SidcoCodec, SidcoSettings>{{settings_}};
   }
   Residual residual() const override { return Residual::needed; }
 
  private:
-  TailDistribution fit_;
-  double density_;
-  int fixed_stages_;
+  SidcoSettings settings_;
 };
-
-}  // namespace
 
 SidcoSettings read_sidco(doc::OptionReader& options) {
   const double density = read_density(options);
@@ -211,6 +191,16 @@ SidcoSettings read_sidco(doc::OptionReader& options) {
   if (stages < 0 || stages > 64)
     options.refuse("stages", "1 to 64, or 0 to follow what they achieve");
   return {density, fit, static_cast<int>(stages)};
+}
+
+}  // namespace
+
+HostOps::Chosen HostOps::choose_by_fit(const Sending& tensors, Chosen rooms,
+                                       const std::vector<Kept<StageControl::State>*>& controls,
+                                       const SidcoSettings& settings) {
+  for (std::size_t t = 0; t < rooms.size(); ++t)
+    FittedSelection(tensors.items[t].input, settings, *rooms[t], *controls[t]);
+  return rooms;
 }
 
 CompressorLine compressor_sidco() {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/compress/tail_fit.hpp"
@@ -43,27 +44,51 @@ inline std::uint32_t sidco_bits_of(double threshold) {
   return std::max(1u, bits_above(static_cast<float>(threshold)));
 }
 
-/// Bits of the least magnitude to send of `n`; `positive` of these are above 0 and have the moments
-/// x; kNoMagnitude if no distribution fits. tail_of(stage, least) is asked for a TailFit from the
-/// second stage on.
-template <class TailOf>
-std::uint32_t sidco_least(TailDistribution fit, const FitMoments& x, std::uint64_t positive,
-                          std::size_t n, double density, int wanted_stages, TailOf tail_of) {
-  // Magnitudes that differ by less than f32 shows fit no distribution.
-  const bool all_equal = x.variance <= 1e-14 * x.mean * x.mean;
-  if (positive < kLeastForFit || all_equal) return kNoMagnitude;
-  const double d = std::min(1.0, density * static_cast<double>(n) / static_cast<double>(positive));
-  const int stages = d >= kFirstRatio ? 1 : wanted_stages;
-  const double ratio = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
-  std::uint32_t least = sidco_bits_of(fitted_threshold(fit, x, stages == 1 ? d : kFirstRatio));
-  for (int stage = 2; stage <= stages && least != kNoMagnitude; ++stage) {
-    const TailFit tail = tail_of(stage, least);
-    if (tail.count < 2) break;
-    if (tail.smallest == tail.largest) return kNoMagnitude;
-    const double m = std::bit_cast<float>(tail.smallest);
-    least = sidco_bits_of(m + fitted_excess(fit, {tail.mean_excess, tail.variance, 0}, ratio));
+/// From the moments of magnitudes to the least one to send, stage by stage. From the second stage
+/// on a stage fits the tail of the one before, so whoever takes moments can take those of several
+/// tensors at once.
+class SidcoSearch {
+ public:
+  /// `positive` of n magnitudes are above 0 and have the moments x. A share `density` of the n is
+  /// wanted.
+  SidcoSearch(TailDistribution fit, const FitMoments& x, std::uint64_t positive, std::size_t n,
+              double density, int wanted_stages)
+      : fit_(fit) {
+    // Magnitudes that differ by less than f32 shows fit no distribution.
+    const bool all_equal = x.variance <= 1e-14 * x.mean * x.mean;
+    if (positive < kLeastForFit || all_equal) return;
+    const double d =
+        std::min(1.0, density * static_cast<double>(n) / static_cast<double>(positive));
+    const int stages = d >= kFirstRatio ? 1 : wanted_stages;
+    ratio_ = std::pow(d / kFirstRatio, 1.0 / std::max(1, stages - 1));
+    set(fitted_threshold(fit, x, stages == 1 ? d : kFirstRatio), stages - 1);
   }
-  return least;
-}
+
+  /// Bits of the least magnitude to send, or to fit the tail of; kNoMagnitude if none fits.
+  std::uint32_t least() const { return least_; }
+  bool is_over() const { return stages_left_ <= 0; }
+  /// Of the magnitudes that reach least().
+  void take(const TailFit& tail) {
+    if (tail.count < 2) {
+      stages_left_ = 0;
+    } else if (tail.smallest == tail.largest) {
+      set(std::numeric_limits<double>::infinity(), 0);
+    } else {
+      const double m = std::bit_cast<float>(tail.smallest);
+      set(m + fitted_excess(fit_, {tail.mean_excess, tail.variance, 0}, ratio_), stages_left_ - 1);
+    }
+  }
+
+ private:
+  void set(double threshold, int stages_left) {
+    least_ = sidco_bits_of(threshold);
+    stages_left_ = least_ == kNoMagnitude ? 0 : stages_left;
+  }
+
+  TailDistribution fit_;
+  double ratio_ = 1;
+  std::uint32_t least_ = kNoMagnitude;
+  int stages_left_ = 0;
+};
 
 }  // namespace linerate::compress

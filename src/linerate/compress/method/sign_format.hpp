@@ -22,8 +22,6 @@ struct SignFormat {
   LevelRule rule = LevelRule::mean_magnitude;
   std::int64_t block = 0;
 };
-SignFormat efsignsgd_format();
-SignFormat onebit_format(doc::OptionReader& options);
 SignFormat onebit_adam_format();
 
 /// Levels sent of a block.

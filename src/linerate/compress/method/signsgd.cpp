@@ -1,9 +1,9 @@
 // signsgd: Bernstein et al. 2019 (arXiv 1810.05291), majority vote: a bit an element, and the mean
 // is the sign that most ranks sent. Sign of 0 and a tie of the vote are +1 on every wire.
 // With momentum=b (Signum, the same paper) each rank votes on m <- b m + (1 - b) g.
-#include "linerate/compress/host_ops.hpp"
+#include "linerate/compress/kernel/signs.hpp"
+#include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/momentum.hpp"
-#include "linerate/compress/method/sign_codecs.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/index.hpp"
@@ -11,7 +11,7 @@
 namespace linerate::compress {
 namespace {
 
-class SignSgd : public Compressor {
+class SignSgd : public BuiltIn {
  public:
   explicit SignSgd(double momentum) : momentum_(momentum) {}
   std::vector<Round> rounds(const Shape& shape) const override {
@@ -19,15 +19,15 @@ class SignSgd : public Compressor {
     return one_round_if_smaller(
         shape, {.combine = Combine::gather, .bytes = static_cast<std::int64_t>(bytes)});
   }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override {
-    return std::make_unique<SignSgdCodec<HostOps>>(HostOps::Making{shape}, momentum_);
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<SignSgdCodec, double>{{momentum_}};
   }
   Momentum momentum() const override {
     return momentum_ > 0 ? Momentum::own : Momentum::optimizers;
   }
-  std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
-    if (!(momentum_ > 0)) return nullptr;
-    return std::make_unique<DenseAverageCodec<HostOps>>(HostOps::Making{shape}, momentum_);
+  std::optional<CodecChoice> dense_choice() const override {
+    if (!(momentum_ > 0)) return std::nullopt;
+    return CodecWith<DenseAverageCodec, double>{{momentum_}};
   }
   Residual residual() const override { return Residual::none; }
   std::int64_t remembered_bytes(const Shape& shape) const override {
@@ -38,11 +38,11 @@ class SignSgd : public Compressor {
   double momentum_;
 };
 
-}  // namespace
-
 double read_signsgd_momentum(doc::OptionReader& options) {
   return read_momentum(options, "momentum", 0);
 }
+
+}  // namespace
 
 CompressorLine compressor_signsgd() {
   return {"signsgd",

@@ -25,8 +25,6 @@ void scale_of(std::span<const float> v, const GridFormat& format, BucketHead* he
 }
 Grid grid_of_scale(const BucketHead& head, const GridFormat&) { return {0, head[0]}; }
 
-}  // namespace
-
 GridFormat terngrad_format(doc::OptionReader& options) {
   GridFormat format{.method = "terngrad", .rule = HeadRule::deviation, .bits = 2, .top = 1};
   format.clip = options.number("clip").value_or(2.5);
@@ -37,6 +35,8 @@ GridFormat terngrad_format(doc::OptionReader& options) {
   format.grid_of = grid_of_scale;
   return format;
 }
+
+}  // namespace
 
 CompressorLine compressor_terngrad() {
   return {"terngrad",

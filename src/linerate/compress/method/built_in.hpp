@@ -1,0 +1,86 @@
+// The compressors that linerate has. Each says which codec it has of a tensor, and every back end
+// makes that codec.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/method/grid_format.hpp"
+#include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/method/settings.hpp"
+#include "linerate/compress/method/sign_format.hpp"
+#include "linerate/core/dtype.hpp"
+
+namespace linerate::compress {
+
+template <class Ops>
+class HalfCodec;
+template <class Ops>
+class SignSgdCodec;
+template <class Ops>
+class DenseAverageCodec;
+template <class Ops>
+class ScaledSignCodec;
+template <class Ops>
+class OneBitAdamCodec;
+template <class Ops>
+class GridCodec;
+template <class Ops>
+class PowerCodec;
+template <class Ops>
+class PowerSgdCodec;
+template <class Ops>
+class AcpSgdCodec;
+template <class Ops>
+class TopKCodec;
+template <class Ops>
+class MsTopKCodec;
+template <class Ops>
+class SidcoCodec;
+template <class Ops>
+class ThresholdCodec;
+template <class Ops>
+class TwoBitCodec;
+template <class Ops>
+class DgcCodec;
+template <class Ops>
+class DgcDenseCodec;
+template <class Ops>
+class RandomKCodec;
+
+/// A codec, and what it is made with besides the tensor's shape.
+template <template <class Ops> class Of, class... Settings>
+struct CodecWith {
+  std::tuple<Settings...> settings;
+};
+using CodecChoice =
+    std::variant<CodecWith<HalfCodec, DType>, CodecWith<SignSgdCodec, double>,
+                 CodecWith<DenseAverageCodec, double>, CodecWith<ScaledSignCodec, SignFormat>,
+                 CodecWith<OneBitAdamCodec, OneBitAdamSettings>, CodecWith<GridCodec, GridFormat>,
+                 CodecWith<PowerCodec, PowerFormat>, CodecWith<PowerSgdCodec, std::int64_t>,
+                 CodecWith<AcpSgdCodec, std::int64_t, int>, CodecWith<TopKCodec, double>,
+                 CodecWith<MsTopKCodec, MsTopKSettings>, CodecWith<SidcoCodec, SidcoSettings>,
+                 CodecWith<ThresholdCodec, ThresholdSettings>, CodecWith<TwoBitCodec, float>,
+                 CodecWith<DgcCodec, DgcSettings>, CodecWith<DgcDenseCodec, DgcSettings>,
+                 CodecWith<RandomKCodec, RandomKSettings>>;
+
+class BuiltIn : public Compressor {
+ public:
+  /// As codec() and of_dense(), over any back end.
+  virtual CodecChoice choice(const Shape& shape) const = 0;
+  virtual std::optional<CodecChoice> dense_choice() const { return std::nullopt; }
+
+  std::unique_ptr<Codec> codec(const Shape& shape) const final;
+  std::unique_ptr<Codec> of_dense(const Shape& shape) const final;
+};
+
+/// Their names. Those that a program registers are not among them (registry.hpp).
+std::vector<std::string> built_in_compressors();
+
+}  // namespace linerate::compress

@@ -1,0 +1,375 @@
+// How codecs choose entries where tensors lie: all of a bucket's tensors at a time, each by itself.
+// What the host decides on the way of one tensor is here tried for all of them, and which counts is
+// decided on the device.
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/compress/distinct_indices.hpp"
+#include "linerate/compress/kernel/magnitude.hpp"
+#include "linerate/compress/kernel/two_bit.hpp"
+#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/core/rng.hpp"
+#include "linerate/torch_codecs/bucket_magnitudes.hpp"
+#include "linerate/torch_codecs/words.hpp"
+
+namespace linerate::torch_codecs {
+namespace {
+
+using compress::EntryFormat;
+
+std::vector<std::int64_t> most_of(const EntryFormat& format, const Magnitudes& of) {
+  std::vector<std::int64_t> most;
+  for (const std::int64_t n : sizes_of(of.rows)) most.push_back(format.most_of(n));
+  return most;
+}
+
+TensorOps::Values nexts_of(const std::vector<KeptTensor*>& kept) {
+  TensorOps::Values values;
+  for (const KeptTensor* one : kept) values.push_back(one->next());
+  return values;
+}
+TensorOps::Values nows_of(const std::vector<KeptTensor*>& kept) {
+  TensorOps::Values values;
+  for (const KeptTensor* one : kept) values.push_back(one->now());
+  return values;
+}
+/// `values`: an array that rows lay out.
+void write_parts(const std::vector<KeptTensor*>& kept, const Padded& rows,
+                 const at::Tensor& values) {
+  const TensorOps::Values parts = rows.parts_of(values.view({-1}));
+  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->write(parts[t]);
+}
+
+/// kernel/magnitude.hpp's bits_at_least() of f64 thresholds: i32. Beyond f32: infinity's.
+at::Tensor bits_at_least(const at::Tensor& thresholds) {
+  const at::Tensor nearest = thresholds.to(at::kFloat);
+  return bits_of(nearest) + (nearest.to(at::kDouble) < thresholds);
+}
+
+/// The bisection of compress/method/mstopk.cpp with numbers that stay on the device: as many counts
+/// of all elements as it may take. Larger thresholds are reached by fewer, so the best of them are
+/// an extreme, and those after the last one that it needs change nothing.
+class Bisection {
+ public:
+  Bisection(const Magnitudes& of, const at::Tensor& k) : of_(of), k_(k) {}
+
+  void run(int halvings) {
+    const at::Tensor absolute = of_.x.abs();
+    const at::Tensor count = of_.count(of_.bits > 0).to(at::kDouble);
+    const at::Tensor sum = of_.table(absolute.sum(1, false, at::kDouble).unsqueeze(0), 0).sum(2)[0];
+    const at::Tensor n = listed(sizes_of(of_.rows), of_.whole()).to(at::kDouble);
+    const at::Tensor mean = sum / count.clamp_min(1) * count / n;
+    const at::Tensor largest = of_.table(absolute.amax(1).unsqueeze(0), 0).amax(2)[0];
+    const auto tensors = static_cast<std::int64_t>(of_.tensors());
+    counts_ = at::zeros({halvings + 1, tensors}, of_.whole());
+    const at::Tensor is_above = reach(absolute, mean) >= k_;
+    const at::Tensor base = mean * is_above;
+    const at::Tensor width = at::where(is_above, largest.to(at::kDouble), mean) - base;
+    // Of 0 and 1; every half is exact as long as it counts.
+    const at::Tensor ratio = at::full_like(mean, 0.5);
+    double step = 0.25;
+    for (int i = 0; i < halvings; ++i, step /= 2) {
+      const at::Tensor fits = reach(absolute, base + ratio * width) <= k_;
+      ratio.add_(step).add_(fits, -2 * step);
+    }
+  }
+  /// i32[tensors]: reached by the most elements that are no more than k, and by the fewest that are
+  /// more.
+  at::Tensor upper() const {
+    return at::where(fits(), least(), full(compress::kNoMagnitude)).amin(0);
+  }
+  at::Tensor lower() const { return at::where(fits(), full(0), least()).amax(0); }
+
+ private:
+  /// i64[tensors]: how many magnitudes reach a threshold, f64[tensors].
+  at::Tensor reach(const at::Tensor& absolute, const at::Tensor& threshold) {
+    const at::Tensor counts = counts_.select(0, static_cast<std::int64_t>(thresholds_.size()));
+    thresholds_.push_back(threshold);
+    return counts.index_add_(0, of_.row_tensors, (absolute >= of_.by_row(threshold)).sum(1));
+  }
+  at::Tensor fits() const { return counts_ <= k_; }
+  at::Tensor least() const { return bits_at_least(at::stack(thresholds_)); }
+  at::Tensor full(std::int64_t bits) const { return at::full({}, bits, of_.bits.options()); }
+
+  const Magnitudes& of_;
+  const at::Tensor& k_;                 // i64[tensors]
+  std::vector<at::Tensor> thresholds_;  // in the order in which they were tried
+  at::Tensor counts_;                   // i64[tried][tensors]
+};
+
+/// dgc's samples of magnitudes: of each tensor the threshold that the density's share of a sample
+/// reaches, f32[tensors].
+at::Tensor sampled_thresholds(const Magnitudes& of, const std::vector<compress::Keys>& keys,
+                              double density) {
+  std::vector<std::int64_t> firsts, strides, sizes, before, k;
+  for (std::size_t t = 0; t < of.tensors(); ++t) {
+    const auto& [first, n] = of.rows.places[t];
+    const std::int64_t stride = compress::dgc_stride(density, n);
+    const auto start =
+        static_cast<std::int64_t>(random_below(keys[t].own, 0, static_cast<std::uint64_t>(stride)));
+    firsts.push_back(first + start);
+    strides.push_back(stride);
+    sizes.push_back((n - start + stride - 1) / stride);
+    k.push_back(static_cast<std::int64_t>(std::ceil(density * static_cast<double>(sizes.back()))));
+  }
+  const Padded samples(sizes, 1);
+  for (const TensorOps::Place& place : samples.places) before.push_back(place.first);
+  const at::TensorOptions whole = of.whole();
+  const at::Tensor tensor = samples.row_tensors(whole);
+  const auto by_sample = [&](const std::vector<std::int64_t>& numbers) {
+    return listed(numbers, whole).index_select(0, tensor);
+  };
+  const at::Tensor number = at::arange(samples.elements, whole) - by_sample(before);
+  const at::Tensor at = by_sample(firsts) + number * by_sample(strides);
+  const at::Tensor taken = of.x.view({-1}).index_select(0, at);
+  const Magnitudes sampled(samples.parts_of(taken));
+  return floats_of(sampled.kth_largest(sampled.sorted(), k));
+}
+
+/// How many of each tensor reach a threshold, lowered while they are much fewer than wanted: all
+/// thresholds are tried, and the first that does is taken. i64[tensors].
+at::Tensor count_of_enough(const Magnitudes& of, const Magnitudes::Sorted& sorted,
+                           at::Tensor threshold, const at::Tensor& wanted) {
+  std::vector<at::Tensor> tried = {threshold};
+  while (tried.size() < compress::kDgcMostPasses)
+    tried.push_back(tried.back() * compress::kDgcLowered);
+  const at::Tensor least = magnitude_bits(at::stack(tried)).clamp_min(1);
+  const at::Tensor counts = of.count_from(sorted, least);
+  // compress::is_enough_for_dgc() of numbers on the device.
+  const at::Tensor is_enough = at::bitwise_or(5 * counts >= 4 * wanted, least == 1);
+  is_enough.select(0, compress::kDgcMostPasses - 1).fill_(true);
+  const at::Tensor first = is_enough.to(at::kInt).argmax(0, /*keepdim=*/true);
+  return counts.gather(0, first).squeeze(0);
+}
+
+/// Those that reach `least`; where these are more than the format's, all of the tensor.
+TensorOps::Chosen chosen_from(const TensorOps::Values& v, const Magnitudes& of,
+                              const at::Tensor& least, const EntryFormat& format) {
+  const at::Tensor mask = of.reach(least), counts = of.count(mask);
+  return {v, of.x, mask, counts, counts > listed(most_of(format, of), of.whole())};
+}
+
+}  // namespace
+
+TensorOps::Chosen TensorOps::choose_largest(const Sending& tensors, const Rooms&,
+                                            const EntryFormat& format) {
+  const Values v = corrected(tensors);
+  const Magnitudes of(v);
+  const std::vector<std::int64_t> k = most_of(format, of);
+  return {v, of.x, of.largest(k), listed(k, of.whole()), {}};
+}
+
+TensorOps::Chosen TensorOps::choose_by_halving(const Sending& tensors, const Rooms&,
+                                               const EntryFormat& format, int halvings) {
+  const Values v = corrected(tensors);
+  const Magnitudes of(v);
+  const at::Tensor k = listed(most_of(format, of), of.whole());
+  Bisection bisection(of, k);
+  bisection.run(halvings);
+  const at::Tensor upper = of.reach(bisection.upper()), wanted = k - of.count(upper);
+  // A run of the others from a random place; of none if the upper ones are k.
+  const at::Tensor others = of.reach(bisection.lower());
+  others.bitwise_and_(upper.logical_not()).bitwise_and_(of.rows.is_filled(of.whole()));
+  const at::Tensor candidates = of.count(others), place = of.places_in(others, candidates);
+  std::vector<at::Scalar> random;
+  for (const compress::Keys& keys : tensors.keys)
+    random.emplace_back(linerate::random_unit(keys.own, 0));
+  const at::Tensor start =
+      ((candidates - wanted + 1).to(at::kDouble) * listed(random, of.whole().dtype(at::kDouble)))
+          .to(at::kLong);
+  const at::Tensor in_run =
+      at::bitwise_and(place >= of.by_row(start), place < of.by_row(start + wanted));
+  return {v, of.x, at::bitwise_or(upper, at::bitwise_and(others, in_run)), k, {}};
+}
+
+TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, const Rooms&,
+                                         const EntryFormat& format, float tau) {
+  const Values v = corrected(tensors);
+  const Magnitudes of(v);
+  const auto n = static_cast<std::int64_t>(v.size());
+  const auto bits = static_cast<std::int64_t>(compress::magnitude_bits(tau));
+  return chosen_from(v, of, at::full({n}, bits, of.bits.options()), format);
+}
+
+/// By the last tau and by the exact one. So the exact magnitude is looked for in every step, not
+/// only where the last one is off.
+TensorOps::Chosen TensorOps::choose_from_last(const Sending& tensors, const Rooms&,
+                                              const EntryFormat& format,
+                                              const std::vector<KeptNumber*>& taus) {
+  const Values v = corrected(tensors);
+  const Magnitudes of(v);
+  std::vector<std::int64_t> k, limits;
+  for (const std::int64_t n : sizes_of(of.rows)) {
+    k.push_back(compress::entries_of(format.density, n));
+    limits.push_back(std::min(format.most_of(n), 2 * k.back()));
+  }
+  const at::Tensor target = listed(k, of.whole()), limit = listed(limits, of.whole());
+  const at::Tensor tau = at::stack(nows_of(taus)), by_tau = magnitude_bits(tau);
+  const Magnitudes::Sorted sorted = of.sorted();
+  const at::Tensor count = of.count_from(sorted, by_tau);
+  const at::Tensor is_near = at::bitwise_and(count <= limit, 2 * count >= target);
+  const at::Tensor keeps = at::bitwise_and(tau > 0, is_near);
+  const at::Tensor share = count.to(at::kDouble) / target.to(at::kDouble);
+  const at::Tensor followed =
+      (tau.to(at::kDouble) * share.pow(compress::kTauFollows)).to(at::kFloat);
+  const at::Tensor exact = of.kth_largest(sorted, k), is_some = exact > 0;  // 0: nothing is sent
+  const at::Tensor next = at::where(keeps, followed, at::where(is_some, floats_of(exact), tau));
+  for (std::size_t t = 0; t < taus.size(); ++t)
+    taus[t]->write(next.select(0, static_cast<std::int64_t>(t)));
+  const at::Tensor least_exact =
+      exact.masked_fill(is_some.logical_not(), std::int64_t{compress::kNoMagnitude});
+  return chosen_from(v, of, at::where(keeps, by_tau, least_exact), format);
+}
+
+void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
+                           const std::vector<KeptValues*>& kept_r,
+                           const compress::DgcSettings& settings) {
+  const auto m = static_cast<float>(settings.momentum);
+  const Magnitudes gradients(parts_of(tensors.values, tensors.places));
+  const Padded& rows = gradients.rows;
+  at::Tensor step = gradients.x;
+  if (settings.clip) {
+    const at::Tensor squares = step.to(at::kDouble).square_().sum(1);
+    const at::Tensor norm = gradients.table(squares.unsqueeze(0), 0).sum(2)[0].sqrt();
+    const at::Tensor most =
+        at::full_like(norm, *settings.clip / std::sqrt(static_cast<double>(tensors.of_ranks)));
+    const at::Tensor scale = at::where(norm > most, (most / norm).to(at::kFloat), 1.0f);
+    step = step * gradients.by_row(scale.to(at::kFloat));
+  }
+  const at::Tensor u = rows.array(nows_of(kept_u)).view_as(step),
+                   r = rows.array(nows_of(kept_r)).view_as(step);
+  const at::Tensor next = settings.nesterov ? (u + step) * m : u * m + step;
+  write_parts(kept_u, rows, next);
+  write_parts(kept_r, rows, settings.nesterov ? r + next + step : r + next);
+}
+
+TensorOps::Chosen TensorOps::choose_by_sample(const Sending& tensors, const Rooms&,
+                                              const EntryFormat& format,
+                                              const std::vector<KeptValues*>& kept) {
+  const Values r = nexts_of(kept);
+  const Magnitudes of(r);
+  const std::vector<std::int64_t> k = most_of(format, of);
+  const at::Tensor wanted = listed(k, of.whole());
+  const Magnitudes::Sorted sorted = of.sorted();
+  const at::Tensor threshold = sampled_thresholds(of, tensors.keys, format.density);
+  const at::Tensor counts = at::minimum(count_of_enough(of, sorted, threshold, wanted), wanted);
+  return {r, of.x, of.largest(sorted, counts), counts, {}};
+}
+
+void TensorOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) {
+  const Values values = nexts_of(kept);
+  const Padded rows = Padded::of(values, kEntryRow);
+  write_parts(kept, rows, rows.array(values).masked_fill_(sent.mask.view({-1}), 0));
+}
+
+void TensorOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
+                             const compress::DgcSettings& settings) {
+  const auto m = static_cast<float>(settings.momentum);
+  const Values all = means(tensors);
+  for (std::size_t t = 0; t < kept.size(); ++t) {
+    const at::Tensor &u = kept[t]->now(), &mean = all[t];
+    kept[t]->write(settings.nesterov ? (u + mean) * m : u * m + mean);
+    mean.copy_(settings.nesterov ? kept[t]->next() + mean : kept[t]->next());
+  }
+}
+
+/// The host draws, because places follow from the key alone. It copies them from pinned memory of
+/// their own type, because a copy that converts would wait for itself.
+void TensorOps::send_drawn(const Sending& tensors, const std::vector<Drawn*>& places,
+                           const compress::RandomKSettings& settings) {
+  std::vector<std::int64_t> k;
+  for (const Place& place : tensors.places)
+    k.push_back(compress::entries_of(settings.density, place.elements));
+  const Padded drawn(k, 1);
+  const at::TensorOptions whole = tensors.values.options().dtype(at::kInt);
+  const at::Tensor index = at::empty(
+      {drawn.elements}, at::TensorOptions(at::kInt).pinned_memory(!tensors.values.is_cpu()));
+  auto* to = index.data_ptr<std::int32_t>();
+  for (std::size_t t = 0; t < k.size(); ++t) {
+    const auto n = static_cast<std::uint64_t>(tensors.places[t].elements);
+    const compress::DistinctIndices scattered(tensors.keys[t].shared, n);
+    const std::uint64_t start = random_below(tensors.keys[t].shared, 0, n);
+    for (std::uint64_t j = 0; j < to_index(k[t]); ++j) {
+      const bool is_block = settings.places == compress::Places::block;
+      const std::uint64_t at = is_block ? (start + j) % n : scattered.at(j);
+      *to++ = static_cast<std::int32_t>(tensors.places[t].first + static_cast<std::int64_t>(at));
+    }
+  }
+  *places.front() = index.to(whole, /*non_blocking=*/true).to(at::kLong);
+  corrected(tensors);
+  const bool keeps = tensors.keeps_residual();
+  const at::Tensor& v = keeps ? tensors.next : tensors.values;
+  at::Tensor sent = v.index_select(0, *places.front());
+  if (!keeps) {
+    std::vector<at::Scalar> unbiased;
+    for (std::size_t t = 0; t < k.size(); ++t)
+      unbiased.emplace_back(static_cast<float>(static_cast<double>(tensors.places[t].elements) /
+                                               static_cast<double>(k[t])));
+    sent = sent * spread(listed(unbiased, sent.options()), k);
+  }
+  sent = sent + 0.0f;
+  Values payloads;
+  for (const at::Tensor& payload : tensors.payloads) payloads.push_back(payload.view(at::kFloat));
+  at::_foreach_copy_(payloads, drawn.parts_of(sent));
+  if (keeps) tensors.next.index_fill_(0, *places.front(), 0);
+}
+
+void TensorOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& places,
+                              const compress::RandomKSettings& settings) {
+  Values sums;
+  for (std::size_t t = 0; t < tensors.arrived.size(); ++t) {
+    const std::int64_t k = compress::entries_of(settings.density, tensors.places[t].elements);
+    check_sum(tensors.arrived[t], 4 * k, "randomk");
+    sums.push_back(tensors.arrived[t].payloads[0].view(at::kFloat));
+  }
+  const float share = 1.0f / static_cast<float>(tensors.arrived.front().ranks);
+  at::_foreach_zero_(means(tensors));
+  tensors.means.index_copy_(0, *places.front(), at::cat(sums) * share);
+}
+
+namespace {
+
+/// Rows of whole words of codes.
+at::Tensor levels_of(const at::Tensor& codes, float tau) {
+  return (codes.to(at::kFloat) - 1) * tau;
+}
+
+}  // namespace
+
+void TensorOps::send_two_bits(const Sending& tensors, float tau) {
+  const Values v = corrected(tensors);
+  const Padded rows = Padded::of(v, kEntryRow);
+  const at::Tensor x = rows.array(v).view({-1, kEntryRow});
+  at::Tensor codes = 1 + (x >= tau).to(at::kByte) - (x <= -tau).to(at::kByte);
+  if (tensors.keeps_residual())
+    at::_foreach_sub_(v, rows.parts_of(levels_of(codes, tau).view({-1})));
+  codes = codes * rows.is_filled(x.options());
+  const at::Tensor packed = pack_codes(codes.view({-1}), 2);
+  Values sent;
+  for (std::size_t t = 0; t < v.size(); ++t)
+    sent.push_back(packed.narrow(0, rows.places[t].first / 4, tensors.payloads[t].numel()));
+  at::_foreach_copy_(tensors.payloads, sent);
+}
+
+TensorOps::Damage TensorOps::average_two_bits(const Arriving& tensors, float tau) {
+  const Padded rows = Padded::of(tensors.places, kEntryRow);
+  const at::Tensor is_filled = rows.is_filled(tensors.means.options()).view({-1});
+  for (std::size_t t = 0; t < tensors.arrived.size(); ++t)
+    check_gathered(tensors.arrived[t], compress::two_bit_bytes(rows.places[t].elements),
+                   "threshold");
+  Damage damage;
+  set_average(tensors, rows, [&](const Values& payloads, std::size_t) {
+    const at::Tensor bytes = at::zeros({rows.elements / 4}, payloads.front().options());
+    Values to;
+    for (std::size_t t = 0; t < payloads.size(); ++t)
+      to.push_back(bytes.narrow(0, rows.places[t].first / 4, payloads[t].numel()));
+    at::_foreach_copy_(to, payloads);
+    const at::Tensor codes = unpack_codes(bytes, rows.elements, 2);
+    damage = either(damage, (codes > is_filled * 2).any());
+    return levels_of(codes, tau);
+  });
+  return damage;
+}
+
+}  // namespace linerate::torch_codecs

@@ -1,0 +1,210 @@
+// sidco where tensors lie. Unlike the others it waits for the device, once for moments and once a
+// stage, with a few numbers of each tensor of a bucket: the fit is made on the host.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "linerate/compress/method/sidco_fit.hpp"
+#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/torch_codecs/bucket_magnitudes.hpp"
+#include "linerate/torch_codecs/words.hpp"
+
+namespace linerate::torch_codecs {
+namespace {
+
+using compress::SidcoSearch;
+using compress::SidcoSettings;
+using compress::StageControl;
+
+/// Sums of each tensor, on the host.
+using Sums = std::vector<std::vector<double>>;
+
+Sums on_host(const std::vector<at::Tensor>& by_tensor) {
+  const at::Tensor all = at::stack(by_tensor, 1).cpu();
+  const auto* from = all.data_ptr<double>();
+  const auto width = static_cast<std::size_t>(all.size(1));
+  Sums sums;
+  for (std::int64_t t = 0; t < all.size(0); ++t, from += width)
+    sums.emplace_back(from, from + width);
+  return sums;
+}
+
+double variance_of(double sum, double squares, double count) {
+  return count < 2 ? 0 : std::max(0.0, squares - sum * sum / count) / (count - 1);
+}
+
+/// What is wanted of a tensor, and how it is fitted.
+struct Fit {
+  std::int64_t positive = 0;
+  std::uint32_t least = compress::kNoMagnitude;  // none fits
+};
+
+/// Rows added up, f64[tensors] each.
+std::vector<at::Tensor> summed(const Magnitudes& of, const std::vector<at::Tensor>& of_rows) {
+  const at::Tensor sums = of.table(at::stack(of_rows), 0).sum(2);
+  return sums.unbind(0);
+}
+
+std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& stages,
+                               const SidcoSettings& settings, std::vector<Fit>& fits) {
+  const at::Tensor x = of.x.abs().to(at::kDouble), is_positive = of.bits > 0;
+  std::vector<at::Tensor> rows = {is_positive.sum(1).to(at::kDouble), x.sum(1), x.square().sum(1)};
+  if (settings.fit == compress::TailDistribution::gamma)
+    rows.push_back(x.masked_fill(is_positive.logical_not(), 1).log_().sum(1));
+  std::vector<SidcoSearch> searches;
+  const Sums sums = on_host(summed(of, rows));
+  for (std::size_t t = 0; t < of.tensors(); ++t) {
+    const std::vector<double>& sum = sums[t];
+    compress::FitMoments moments;
+    if (sum[0] > 0)
+      moments = {sum[1] / sum[0], variance_of(sum[1], sum[2], sum[0]),
+                 sum.size() > 3 ? sum[3] / sum[0] : 0};
+    fits[t].positive = static_cast<std::int64_t>(sum[0]);
+    searches.emplace_back(settings.fit, moments, static_cast<std::uint64_t>(sum[0]),
+                          to_index(of.rows.places[t].elements), settings.density, stages[t]);
+  }
+  return searches;
+}
+
+at::Tensor listed_bits(const std::vector<std::uint32_t>& bits, const at::Tensor& like) {
+  std::vector<at::Scalar> numbers;
+  for (const std::uint32_t one : bits) numbers.emplace_back(static_cast<std::int64_t>(one));
+  return listed(numbers, like.options().dtype(at::kInt));
+}
+
+/// The excess over the least magnitude: what is summed is as small as what varies.
+std::vector<compress::TailFit> tails_of(const Magnitudes& of,
+                                        const std::vector<std::uint32_t>& least) {
+  const at::Tensor bits = listed_bits(least, of.bits), is_in = of.reach(bits);
+  const at::Tensor origin = of.by_row(floats_of(bits).to(at::kDouble));
+  const at::Tensor y = (of.x.abs().to(at::kDouble) - origin).masked_fill_(is_in.logical_not(), 0);
+  const at::Tensor inside =
+      of.bits.masked_fill(is_in.logical_not(), std::int64_t{compress::kNoMagnitude});
+  std::vector<at::Tensor> all =
+      summed(of, {is_in.sum(1).to(at::kDouble), y.sum(1), y.square().sum(1)});
+  all.push_back(of.table(inside.amin(1).unsqueeze(0), std::int64_t{compress::kNoMagnitude})
+                    .amin(2)[0]
+                    .to(at::kDouble));
+  all.push_back(of.table(of.bits.amax(1).unsqueeze(0), 0).amax(2)[0].to(at::kDouble));
+  std::vector<compress::TailFit> tails;
+  const Sums sums = on_host(all);
+  for (std::size_t t = 0; t < sums.size(); ++t) {
+    const std::vector<double>& sum = sums[t];
+    const auto lowest = static_cast<std::uint32_t>(sum[3]);
+    const double to_smallest = static_cast<double>(std::bit_cast<float>(lowest)) -
+                               static_cast<double>(std::bit_cast<float>(least[t]));
+    tails.push_back({static_cast<std::uint64_t>(sum[0]), lowest, static_cast<std::uint32_t>(sum[4]),
+                     sum[0] > 0 ? sum[1] / sum[0] - to_smallest : 0,
+                     variance_of(sum[1], sum[2], sum[0])});
+  }
+  return tails;
+}
+
+/// All tensors' searches, a stage of all of them at a time.
+std::vector<Fit> fitted(const TensorOps::Values& v, const std::vector<int>& stages,
+                        const SidcoSettings& settings) {
+  const Magnitudes of(v);
+  std::vector<Fit> fits(v.size());
+  std::vector<SidcoSearch> searches = begun(of, stages, settings, fits);
+  const auto is_over = [](const SidcoSearch& one) { return one.is_over(); };
+  while (!std::all_of(searches.begin(), searches.end(), is_over)) {
+    std::vector<std::uint32_t> least;
+    for (const SidcoSearch& search : searches)
+      least.push_back(search.is_over() ? compress::kNoMagnitude : search.least());
+    const std::vector<compress::TailFit> tails = tails_of(of, least);
+    for (std::size_t t = 0; t < searches.size(); ++t)
+      if (!searches[t].is_over()) searches[t].take(tails[t]);
+  }
+  for (std::size_t t = 0; t < searches.size(); ++t) fits[t].least = searches[t].least();
+  return fits;
+}
+
+bool is_sampled(const at::Tensor& v) { return to_index(v.numel()) >= compress::kSampledFrom; }
+
+/// A run of every stretch, at a hashed place: random_below(0, stretch, runs) of a power of two.
+at::Tensor sample_of(const at::Tensor& v) {
+  constexpr auto stretch = static_cast<std::int64_t>(compress::kStretch);
+  constexpr auto run = static_cast<std::int64_t>(compress::kSampledRun);
+  constexpr int bits = std::bit_width(compress::kStretch / compress::kSampledRun) - 1;
+  static_assert(compress::kStretch / compress::kSampledRun == 1u << bits);
+  const auto whole = v.options().dtype(at::kLong);
+  const at::Tensor j = at::arange(v.numel() / stretch, whole).unsqueeze(1);
+  const at::Tensor place = shifted_right(random_bits(at::zeros_like(j), j), 64 - bits);
+  const at::Tensor first = j * stretch + place * run;
+  return v.index_select(0, (first + at::arange(run, whole)).view({-1}));
+}
+
+template <class T>
+std::vector<T> those(const std::vector<T>& all, const std::vector<std::size_t>& which) {
+  std::vector<T> some;
+  for (const std::size_t t : which) some.push_back(all[t]);
+  return some;
+}
+
+}  // namespace
+
+TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
+                                           const Controls& controls,
+                                           const SidcoSettings& settings) {
+  const Values v = corrected(tensors);
+  const int most_stages = compress::sidco_most_stages(settings.density);
+  std::vector<int> stages;
+  Values looked_at;
+  for (std::size_t t = 0; t < v.size(); ++t) {
+    stages.push_back(settings.stages > 0 ? settings.stages : controls[t]->now().stages);
+    looked_at.push_back(is_sampled(v[t]) ? sample_of(v[t]) : v[t]);
+  }
+  std::vector<Fit> fits = fitted(looked_at, stages, settings);
+  // A large tensor whose sample fits nothing is looked at whole.
+  std::vector<std::size_t> again;
+  for (std::size_t t = 0; t < v.size(); ++t)
+    if (is_sampled(v[t]) && fits[t].least == compress::kNoMagnitude) again.push_back(t);
+  std::vector<bool> by_sample(v.size());
+  for (std::size_t t = 0; t < v.size(); ++t) by_sample[t] = is_sampled(v[t]);
+  if (!again.empty()) {
+    const std::vector<Fit> whole = fitted(those(v, again), those(stages, again), settings);
+    for (std::size_t i = 0; i < again.size(); ++i)
+      fits[again[i]] = whole[i], by_sample[again[i]] = false;
+  }
+
+  const Magnitudes of(v);
+  std::vector<std::uint32_t> least;
+  for (const Fit& fit : fits) least.push_back(fit.least);
+  at::Tensor mask = of.reach(listed_bits(least, of.bits));
+  const at::Tensor on_the_host = of.count(mask).cpu();
+  const auto* reached = on_the_host.data_ptr<std::int64_t>();
+  std::vector<std::int64_t> counts(v.size());
+  std::vector<std::size_t> mended;  // by their largest magnitudes
+  for (std::size_t t = 0; t < v.size(); ++t) {
+    const std::int64_t n = v[t].numel(), k = compress::entries_of(settings.density, n);
+    const std::int64_t capacity = std::min(compress::sidco_capacity(k), n);
+    counts[t] = reached[t];
+    if (fits[t].least == compress::kNoMagnitude) {
+      counts[t] = std::min(k, fits[t].positive);
+      if (counts[t] > 0) mended.push_back(t);
+      continue;
+    }
+    const bool is_no_sample =
+        by_sample[t] && counts[t] > n / static_cast<std::int64_t>(compress::kMostPicked);
+    if (is_no_sample) counts[t] = capacity;
+    StageControl control(most_stages);
+    control.restore(controls[t]->now());
+    control.observe(static_cast<double>(counts[t]) / static_cast<double>(k));
+    controls[t]->next() = control.state();
+    const std::int64_t wanted = by_sample[t] ? k : std::min(k, fits[t].positive);
+    const bool are_few = settings.stages == 0 && 2 * counts[t] < wanted;
+    if (!is_no_sample && counts[t] <= capacity && !are_few) continue;
+    counts[t] = are_few ? wanted : capacity;
+    mended.push_back(t);
+  }
+  if (!mended.empty()) {
+    const Magnitudes some(those(v, mended));
+    const at::Tensor largest = some.largest(those(counts, mended)).view({-1});
+    at::_foreach_copy_(those(of.rows.parts_of(mask.view({-1})), mended),
+                       some.rows.parts_of(largest));
+  }
+  return {v, of.x, mask, listed(counts, of.whole()), {}};
+}
+
+}  // namespace linerate::torch_codecs

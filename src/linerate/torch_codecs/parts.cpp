@@ -18,11 +18,8 @@ at::Tensor words_for(const at::Tensor& bytes) {
 /// Room for parts, one after the other.
 struct PartRooms {
   PartRooms(const std::vector<std::int64_t>& words, const at::TensorOptions& whole)
-      : rooms(words, 1), part_of(rooms.row_tensors(whole)) {
-    std::vector<std::int64_t> before;
-    for (const TensorOps::Place& place : rooms.places) before.push_back(place.first);
-    number = at::arange(rooms.elements, whole) - listed(before, whole).index_select(0, part_of);
-  }
+      : rooms(words, 1), part_of(rooms.row_tensors(whole)), number(rooms.row_numbers(whole)) {}
+
   Padded rooms;
   at::Tensor part_of, number;  // i64[words]: of each its part, and its number in it
 };

@@ -102,7 +102,7 @@ class Bisection {
 /// reaches, f32[tensors].
 at::Tensor sampled_thresholds(const Magnitudes& of, const std::vector<compress::Keys>& keys,
                               double density) {
-  std::vector<std::int64_t> firsts, strides, sizes, before, k;
+  std::vector<std::int64_t> firsts, strides, sizes, k;
   for (std::size_t t = 0; t < of.tensors(); ++t) {
     const auto& [first, n] = of.rows.places[t];
     const std::int64_t stride = compress::dgc_stride(density, n);
@@ -114,14 +114,12 @@ at::Tensor sampled_thresholds(const Magnitudes& of, const std::vector<compress::
     k.push_back(static_cast<std::int64_t>(std::ceil(density * static_cast<double>(sizes.back()))));
   }
   const Padded samples(sizes, 1);
-  for (const TensorOps::Place& place : samples.places) before.push_back(place.first);
   const at::TensorOptions whole = of.whole();
   const at::Tensor tensor = samples.row_tensors(whole);
   const auto by_sample = [&](const std::vector<std::int64_t>& numbers) {
     return listed(numbers, whole).index_select(0, tensor);
   };
-  const at::Tensor number = at::arange(samples.elements, whole) - by_sample(before);
-  const at::Tensor at = by_sample(firsts) + number * by_sample(strides);
+  const at::Tensor at = by_sample(firsts) + samples.row_numbers(whole) * by_sample(strides);
   const at::Tensor taken = of.x.view({-1}).index_select(0, at);
   const Magnitudes sampled(samples.parts_of(taken));
   return floats_of(sampled.kth_largest(sampled.sorted(), k));

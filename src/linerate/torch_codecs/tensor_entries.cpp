@@ -48,13 +48,11 @@ struct ArrivedEntries {
         payloads.push_back(one.payloads[to_index(r)]);
     words = at::cat(words_of(payloads)).view({ranks, all});
     const Padded entries(most, 1);
-    std::vector<std::int64_t> before;
-    for (const TensorOps::Place& place : entries.places) before.push_back(place.first);
     const at::Tensor of_tensor = entries.row_tensors(whole);
     const auto by_entry = [&](const std::vector<std::int64_t>& numbers) {
       return listed(numbers, whole).index_select(0, of_tensor);
     };
-    number = at::arange(entries.elements, whole) - by_entry(before);
+    number = entries.row_numbers(whole);
     value_at = number + by_entry(first_words);
     size = by_entry(sizes);
     first = by_entry(firsts);

@@ -32,9 +32,8 @@ struct Use {
   std::int64_t step = 0;
   std::int64_t within = -1;  // the backward pass that computes the layer once more
   bool waits = false;        // its input, for the targets
-  LayerInput input;
-  std::exception_ptr
-      failure;  // of what was computed here: an error unless the operator throws, too
+  LayerInput input{};
+  std::exception_ptr failure{};  // of the computing here: an error unless the operator throws, too
 };
 
 /// Dimension 0 of an operator's input, unless it takes a single sample without that dimension.

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import statistics
+import textwrap
 
 MODES = {"nominal": "#0072b2", "recorded": "#009e73", "rehearse": "#e69f00", "train": "#cc79a7"}
 SAYS = {"nominal": "steps that others published, from model, batch, one rank's step and the network's kind",
@@ -170,6 +171,15 @@ def table(head, rows):
     return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *rows]
 
 
+def wrapped(text, indent=""):
+    return textwrap.wrap(text, 100, subsequent_indent=indent, break_long_words=False,
+                         break_on_hyphens=False)
+
+
+def paragraph(text):
+    return [*wrapped(text), ""]
+
+
 def write_page(data, page):
     found = json.loads(data.read_text())
     cases, peers = found["cases"], found["peers"]
@@ -179,11 +189,16 @@ def write_page(data, page):
     draw_steps(cases, pictures / "validation-steps.svg")
     draw_errors(cases, pictures / "validation-errors.svg")
     text = ["# Predictions against what then happened", "",
-            f"`bench/validation` wrote [{data.name}]({data.name}), {len(cases)} cases, and this page from it (`bench/validation --page`). Predictions are",
-            "written before anything is measured. `bench/scoreboard` alone needs no root, and shows what others would say of the published rows.", "",
-            *[f"- **{mode}**: {says}." for mode, says in SAYS.items() if any(c["mode"] == mode for c in cases)], "",
-            "An error is of the predicted step, relative to the measured one; *inside* counts steps within their 90 % interval. *Best*: the strategy",
-            "that is predicted to be the fastest of a setting is, ties within its noise among them. A/A is the difference between two runs of one strategy.", "",
+            *paragraph(f"`bench/validation` wrote [{data.name}]({data.name}), {len(cases)} cases, and "
+                       "this page from it (`bench/validation --page`). Predictions are written before "
+                       "anything is measured. `bench/scoreboard` alone needs no root, and shows what "
+                       "others would say of the published rows."),
+            *[line for mode, says in SAYS.items() if any(c["mode"] == mode for c in cases)
+              for line in wrapped(f"- **{mode}**: {says}.", "  ")], "",
+            *paragraph("An error is of the predicted step, relative to the measured one; *inside* counts "
+                       "steps within their 90 % interval. *Best*: the strategy that is predicted to be "
+                       "the fastest of a setting is, ties within its noise among them. A/A is the "
+                       "difference between two runs of one strategy."),
             *table(["mode", "cases", "mean error", "bias", "worst", "inside", "best"], rows_by_mode(cases)), "",
             "![predicted against measured steps](pictures/validation-steps.svg)", "", "![errors by source; lines are means](pictures/validation-errors.svg)", "",
             "## The worst five", "",
@@ -196,7 +211,9 @@ def write_page(data, page):
         text += ["", "The next ones that were rehearsed or trained:", "", *table(["case", "error", "most of it"],
                  [f"| {c['mode']}: {c['workload']}, `{c['strategy']}`, {c['ranks']} ranks | {error(c):+.1%} | {said} |" for c, said in by_task])]
     if peers:
-        text += ["", "## Next to PyTorch's DDP", "", "Seconds a step on two ranks; computing alone ends in a barrier, the floor has linerate's parts and a network without latency.", "",
+        text += ["", "## Next to PyTorch's DDP", "",
+                 *paragraph("Seconds a step on two ranks; computing alone ends in a barrier, the floor has "
+                            "linerate's parts and a network without latency."),
                  *table(["model", "Gbit/s", "strategy", "computing alone", "DDP", "linerate", "linerate / DDP", "floor"],
                         [f"| {p['model']} | {p['bandwidth_bit_per_s'] / 1e9:g} | `{p['strategy']}` | {p['compute_only_s']:.4g} | {p['ddp_s']:.4g} | {p['linerate_s']:.4g} "
                          f"| {p['linerate_s'] / p['ddp_s']:.3f} | {format(p['floor_s'], '.4g') if p['floor_s'] else '-'} |" for p in peers])]

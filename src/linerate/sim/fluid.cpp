@@ -1,3 +1,26 @@
+// A simulation by events, for Clusters whose computation and communication slow each other down.
+//
+// Every class of ranks has a lane a resource, and a lane runs its tasks in the Plan's order. A task
+// in progress has `left` seconds of work at full speed and goes at a rate of at most 1. The loop in
+// run() works as follows:
+//   1. start_all(): start every task that may start now, until nothing more may start.
+//   2. set_rates(): give each class whose state changed its new rates.
+//   3. next_end(): find the next end of a task, transfer or landing, and go there.
+//   4. finish_due(): end what is due, which frees its successors.
+// Rates change at events alone, so the work done between two events is a product and not an
+// integral.
+//
+// An example with two ranks: computation takes 1.25 times as long under communication, and
+// communication 1.1 times as long under computation. An all-reduce takes 10 ms alone. Rank 0 comes
+// to it at 1 ms and has 5 ms of computation left; rank 1 comes at 3 ms and computes nothing.
+//      1 ms  Rank 0 waits. Nothing travels, so it computes at full speed.
+//      3 ms  Rank 1 comes and the transfer begins. Rank 0 has 3 ms left, which now take 3.75 ms.
+//   6.75 ms  Rank 0 ends its computation. Of the transfer 3.75 / 1.1 = 3.41 ms are done.
+//  13.34 ms  The remaining 6.59 ms have passed at full speed. The transfer ends on both ranks.
+//
+// An event costs a look at every class and at everything that is under way. run_graph.cpp calls
+// this only if the Cluster has a Contention; otherwise a sweep (sweep.cpp) gives the same times in
+// one pass.
 #include "linerate/sim/fluid.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +40,7 @@ namespace {
 using doc::Resource;
 using doc::Task;
 
-// `times` has its slots.
+// One simulation. `times` has its slots already, and run() fills its starts and ends.
 class Fluid {
  public:
   Fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
@@ -51,6 +74,8 @@ class Fluid {
   }
 
  private:
+  // Puts every task into the lane of its resource, in each class that has the task. A class that is
+  // late by the Cluster's rank_speeds gets its delay as a first entry of the step's computation.
   void fill_lanes(std::span<const std::uint32_t> step_begins) {
     std::size_t step = 0;
     for (std::uint32_t i = 0; i < graph_.tasks.size(); ++i) {
@@ -68,7 +93,8 @@ class Fluid {
         states_[c].lane(Resource::compute).entries.push_back({0, kDelay});
   }
 
-  // Counts the classes that have not come to each part of each collective.
+  // Counts the classes that have not yet come to each part of each collective. The part's transfer
+  // begins when its count falls to 0.
   void count_missing() {
     missing_begin_.reserve(graph_.tasks.size());
     for (const Task& task : graph_.tasks) {
@@ -107,6 +133,8 @@ class Fluid {
     set_rates();
   }
 
+  // Starts the head of each idle lane of the class if the head waits for no predecessor. Tasks
+  // after the head are not looked at: a lane runs in order even if a later task is ready.
   void start_class(std::size_t c) {
     for (Lane& lane : states_[c].lanes) {
       if (!lane.idle()) continue;
@@ -127,7 +155,8 @@ class Fluid {
     }
   }
 
-  // A collective starts the Cluster's delay after its class was ready for it.
+  // Whether a collective still waits for the Cluster's start_delay_s, which counts from the end of
+  // its last predecessor. If so, its start becomes an event of the lane.
   bool starts_later(Lane& lane, std::size_t c, Entry entry) {
     const Task& task = graph_.tasks[entry.task];
     if (!(prices_.start_delay_s(task) > 0)) return false;
@@ -143,7 +172,8 @@ class Fluid {
     next_end_[c] = std::min(next_end_[c], lane.running.end());
   }
 
-  // The part of a collective, as an index into its group's.
+  // The index of the part that an entry's class joins, among the parts of the group. A class's slot
+  // says where the class stands in the group, and the parts divide these positions.
   std::size_t part_of(Entry entry) const {
     const auto parts = classes_.members.parts_of(graph_.tasks[entry.task].group);
     const std::uint32_t position = entry.slot - times_.first[entry.task];
@@ -153,6 +183,8 @@ class Fluid {
     return to_index(part - parts.begin());
   }
 
+  // The class waits at its collective from now on. If it is the last of its part, the transfer
+  // begins.
   void arrive(Lane& lane, Entry entry) {
     lane.at_collective = true;
     const std::size_t part = part_of(entry);
@@ -162,6 +194,12 @@ class Fluid {
 
   // ---- broadcasts ----
 
+  // A broadcast waits for its root alone. When the root comes, the message takes off, and every
+  // class that waited for it boards. A class that comes later boards at once. Say that a rank's own
+  // part takes 2 ms and the last rank is reached 5 ms after the root's start. The root comes at 1
+  // ms, rank 1 comes at 0 ms and rank 2 at 10 ms. The root leaves at 3 ms. Rank 1 boards at 1 ms
+  // and leaves when the message lands there, at 6 ms if it is the farthest rank. Rank 2 boards at
+  // 10 ms and leaves at 12 ms, because the message has landed there long before.
   void come_to_broadcast(Lane& lane, std::size_t c, Entry entry) {
     lane.at_collective = true;
     const std::size_t part = part_of(entry);
@@ -177,6 +215,8 @@ class Fluid {
     });
   }
 
+  // Makes the flight of a part's message: when it lands at each class, counted from now and at full
+  // speed. Returns the flight's index.
   std::int32_t take_off(std::uint32_t task, std::size_t part, const Rooted& rooted) {
     Flight flight;
     flight.task = task;
@@ -192,7 +232,7 @@ class Fluid {
     return static_cast<std::int32_t>(flights_.size() - 1);
   }
 
-  // The class takes its part in carrying it.
+  // The class carries its own part of the message, `own_s`, on its lane.
   void board(std::int32_t f, std::size_t c, Lane& lane) {
     Flight& flight = flights_[to_index(f)];
     lane.flight = f;
@@ -202,13 +242,15 @@ class Fluid {
     touch(c);
   }
 
+  // Whether the message has reached the class at this position of the group.
   bool has_landed(const Flight& flight, std::uint32_t position) const {
     const auto landed = flight.landings.begin() + static_cast<std::ptrdiff_t>(flight.landed);
     return std::any_of(flight.landings.begin(), landed,
                        [position](const auto& l) { return l.position == position; });
   }
 
-  // Once the class has done its part and the message is there.
+  // Ends the broadcast for a class. The class must have done its own part, and the message must
+  // have reached it; whichever comes last calls this with success.
   void leave_flight(std::size_t c, Lane& lane) {
     Flight& flight = flights_[to_index(lane.flight)];
     const std::uint32_t slot = lane.entries[lane.head].slot;
@@ -219,6 +261,7 @@ class Fluid {
     touch(c);
   }
 
+  // Lands whatever is due at now_, in the order of arrival. Returns whether anything was.
   bool land_due() {
     bool any = false;
     for (const std::size_t f : under_way_) {
@@ -237,6 +280,8 @@ class Fluid {
 
   // ---- other collectives ----
 
+  // All classes of the part have come, so the data moves from now on. Only from here on the
+  // collective slows their computation, and each class owes Contention::message_s once.
   void begin_transfer(std::uint32_t task, const Membership::Part& part) {
     const std::size_t t = free_transfer();
     CollectiveTransfer& transfer = transfers_[t];
@@ -271,6 +316,9 @@ class Fluid {
     }
   }
 
+  // Rates follow from what runs, so they are set once everything that may start now has started. A
+  // class that was not touched since the last event runs at its old rates. Transfers are all looked
+  // at: a class of one part changes the rate of the whole transfer.
   void set_rates() {
     for (const std::size_t c : touched_) {
       states_[c].touched = false;
@@ -297,6 +345,9 @@ class Fluid {
       if (lane.flight != kNoTransfer) flights_[to_index(lane.flight)].computing += change;
   }
 
+  // Computation and coding share the slowdown by communication, and slow each other down as well.
+  // The network lane has work of its own only for broadcasts; other collectives progress as
+  // transfers.
   void set_class_rates(std::size_t c) {
     ClassState& state = states_[c];
     const double compute = compute_rate(state.communicating()) / coding_slowdown(state);
@@ -314,6 +365,7 @@ class Fluid {
     }
   }
 
+  // The earliest end of anything that is under way; kNever if nothing is, and then the run is over.
   double next_end() const {
     double end = *std::min_element(next_end_.begin(), next_end_.end());
     for (const CollectiveTransfer& t : transfers_) end = std::min(end, t.progress.end());
@@ -342,6 +394,8 @@ class Fluid {
     return land_due() || any;
   }
 
+  // Ends the class's own tasks that are due. A lane on a broadcast may have done its part while the
+  // message has not landed; then the lane stays as it is.
   void finish_class(std::size_t c) {
     next_end_[c] = kNever;
     for (Lane& lane : states_[c].lanes) {
@@ -358,6 +412,7 @@ class Fluid {
     touch(c);
   }
 
+  // Ends a slot. Successors in the same class wait for one predecessor less.
   void complete(std::uint32_t slot) {
     times_.end[slot] = last_ = now_;
     for (const std::uint32_t s : slots_.successors(slot))

@@ -21,7 +21,9 @@ inline constexpr std::uint32_t kDelay =
 inline constexpr std::int32_t kNoTransfer = -1;
 inline constexpr std::size_t kResources = doc::kResourceNames.size();
 
-/// Work in progress: `left` seconds at full speed as of `since`, going at `rate`.
+/// Work in progress: `left` seconds at full speed as of `since`, going at `rate`. At rate 0.8, 3 s
+/// that were left at time 3 s end at 6.75 s. If the rate returns to 1 at 5 s, 1.4 s are left then,
+/// and the end moves to 6.4 s.
 struct Progress {
   double left = 0, rate = 1, since = 0;
   bool active = false;
@@ -40,6 +42,7 @@ struct Progress {
   }
 };
 
+// A task of a lane, and its slot in TaskTimes for the lane's class.
 struct Entry {
   std::uint32_t task, slot;
 };
@@ -55,8 +58,11 @@ struct Lane {
   std::int32_t flight = kNoTransfer;  // of a broadcast that the class takes part in
   double due = kNever;                // of a collective that the class is ready for: its start
 
+  // Whether the head may be started, if its predecessors allow it.
   bool idle() const { return !running.active && !at_collective && head < entries.size(); }
+  // Whether the lane waits out its class's delay before a step.
   bool delayed() const { return running.active && entries[head].slot == kDelay; }
+  // Goes on to the next entry.
   void advance() {
     ++head;
     running.active = at_collective = false;
@@ -71,6 +77,8 @@ struct ClassState {
 
   Lane& lane(doc::Resource r) { return lanes[to_index(r)]; }
   const Lane& lane(doc::Resource r) const { return lanes[to_index(r)]; }
+  // Whether the class slows its transfers down: it computes or codes, and not only waits out a
+  // delay.
   bool computing() const {
     const Lane& compute = lane(doc::Resource::compute);
     return (compute.running.active && !compute.delayed()) ||
@@ -81,12 +89,15 @@ struct ClassState {
     return compute.running.active && !compute.delayed() &&
            lane(doc::Resource::codec).running.active;
   }
+  // Whether the class's computation is slowed: a transfer or a broadcast that it has joined is
+  // under way.
   bool communicating() const {
     const Lane& network = lane(doc::Resource::network);
     return network.running.active || network.transfer != kNoTransfer ||
            network.flight != kNoTransfer;
   }
-  /// Computation pays for the collectives that it runs under; one under which none runs is free.
+  /// Adds the processor time of collectives (Contention::message_s) to the computation that runs
+  /// under them. A collective under which nothing is computed costs nothing.
   void pay(double now) {
     Lane& compute = lane(doc::Resource::compute);
     if (!communicating()) owed_s = 0;
@@ -104,8 +115,8 @@ struct CollectiveTransfer {
   int computing = 0;  // classes of the part that compute
 };
 
-/// A broadcast on its way. Classes come to it and leave it one by one: each carries it for a while
-/// itself, its lane running, and waits until it has been reached.
+/// A broadcast on its way. Classes come to it and leave it one by one. Each class carries the
+/// message for a while itself, with its lane running, and waits until the message has reached it.
 struct Flight {
   struct Landing {
     double after_s;          // of the root's own start, at full speed
@@ -120,7 +131,8 @@ struct Flight {
   std::size_t landed = 0;
   int computing = 0;  // classes under way that compute
 
-  /// The end of the next landing.
+  /// The end of the next landing. `progress` counts down to the last landing. The next landing is
+  /// due as long before that as it is earlier in `landings`, so it is due when that much is left.
   double end() const {
     if (!progress.active) return kNever;
     const double behind_s = landings.back().after_s - landings[landed].after_s;

@@ -1,3 +1,5 @@
+// The arrays are flat, instead of a vector a group. Plans for K-FAC have thousands of groups of one
+// rank, and a simulation copies the Membership into its TaskTimes.
 #include "linerate/sim/membership.hpp"
 
 #include <algorithm>

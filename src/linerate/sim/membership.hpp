@@ -12,8 +12,12 @@ namespace linerate::sim {
 
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 
-/// The classes of each group that a graph uses, part after part; groups that it does not use are
-/// empty. A class is in a part with all of its ranks or with none.
+/// The classes of each group that a graph uses, part after part. Groups that the graph does not use
+/// are empty. A class is in a part with all of its ranks or with none.
+///
+/// An example: 4 ranks in two nodes {0, 1} and {2, 3}, and rank 3 is slow. Then ranks 0 and 1 are
+/// class 0, rank 2 is class 1 and rank 3 is class 2. The group of nodes has the classes 0, 1, 2 at
+/// its positions 0, 1, 2. Its two parts are the positions [0, 1) and [1, 3), of two ranks each.
 class Membership {
  public:
   struct Part {
@@ -41,7 +45,7 @@ class Membership {
   /// Building it: groups in the order of the Plan, each with its parts.
   void add_group();
   void add_part(std::span<const std::int32_t> classes, std::int32_t ranks);
-  /// Call once the parts of the group added last are there.
+  /// Call it once the group added last has all its parts. position() answers from then on.
   void finish_group();
 
  private:

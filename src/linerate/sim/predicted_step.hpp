@@ -22,8 +22,9 @@ struct PredictedStep {
   std::optional<double> crowded_s;
 };
 
-/// Of what the simulator found of this Plan; the Workload's T_1, the model's Cluster and what is
-/// not known of coding (doc::CodecCost::spread) widen it.
+/// Gives the simulator's `result` of this Plan its whole interval. It comes from the Workload's
+/// T_1, the model's Cluster and the spread of coding (doc::CodecCost::spread, a factor of at least
+/// 1). `simulator` simulates the Plan again with other costs of coding.
 PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
                              const doc::Workload& workload, const cost::CostModel& model,
                              Simulator& simulator, double coding_spread = 1);

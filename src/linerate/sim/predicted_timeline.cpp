@@ -1,3 +1,8 @@
+// Writes a simulated cycle as the Timeline that training would record, so that `compare` and
+// `report` read both in one way. Three things differ between a simulation and a recording. A
+// simulation has tasks without duration, which are left out. It has a backward task for each
+// gradient, and training records one event a layer; join_with_last() joins them. And it has classes
+// of ranks, and a Timeline has ranks; every shown rank gets the times of its class.
 #include "linerate/sim/predicted_timeline.hpp"
 
 #include <algorithm>
@@ -24,7 +29,8 @@ class Writer {
     out_.parameter_names = plan.gradient_names;
   }
 
-  /// What steps before the cycle still do on this rank while it runs.
+  /// Adds events of steps before the cycle that still run on this rank while the cycle does. A step
+  /// of dear, for example, leaves its all-gathers to the next step.
   void add_earlier(std::int32_t rank) {
     const std::int32_t rank_class = cycle_.classes.of_rank(rank);
     const std::int64_t begin_ns = cycle_.step(0, rank_class).start_ns;
@@ -60,7 +66,9 @@ class Writer {
     }
   }
 
-  // When the last predecessor of a task ended, in the rank's own class.
+  // When the last predecessor of a task ended, in the rank's own class; the cycle's begin if the
+  // task has none. The difference to the event's start is the time that the task waited for its
+  // resource.
   std::int64_t ready_ns(std::uint32_t i, std::int32_t rank_class) const {
     double at = cycle_.origin_s;
     for (const std::uint32_t p : cycle_.unrolled.graph().predecessors(i)) {
@@ -83,7 +91,9 @@ class Writer {
     return event;
   }
 
-  // The gradients of one layer get ready one after the other; training records the layer.
+  // The gradients of one layer get ready one after the other, and training records the layer. The
+  // backward event before this one on the compute resource takes this gradient in if it has the
+  // same layer's name. Events of other resources in between do not separate the two.
   bool join_with_last(const Event& event, const Task& task, std::size_t first_event) {
     if (event.kind != TaskKind::backward || doc::layer_of(plan_, task) < 0) return false;
     for (std::size_t i = out_.events.size(); i-- > first_event;) {
@@ -99,6 +109,7 @@ class Writer {
     return false;
   }
 
+  // Indices into Timeline::names and Timeline::parameter_sets; equal texts and sets share one.
   std::int32_t name(const std::string& text) {
     const auto [entry, is_new] =
         names_.try_emplace(text, static_cast<std::int32_t>(out_.names.size()));

@@ -1,3 +1,6 @@
+// A Plan has thousands of tasks but few kinds of them, so a price is a look-up of a cost curve and
+// one evaluation. The curves are kept in two short lists that are searched from the front. One is
+// for collectives of all ranks, which are most, and one for collectives of fewer.
 #include "linerate/sim/prices.hpp"
 
 #include <algorithm>
@@ -24,6 +27,12 @@ const cost::CostCurve& Prices::curve_of(const doc::Task& task, int ranks) {
   return add(lines, task, ranks);
 }
 
+// The curve says when the last rank has the message. The split into a rank's own part and the rest
+// is taken from its growth. Take a chain that pipelines chunks, with a curve of 1 ms + 1 ms/MiB.
+// Each further MiB occupies every link for 1 ms, so 4 MiB keep a rank busy for 1 + 4 ms. Take a
+// binomial tree of 4 ranks over links of 1 ms/MiB. Its curve grows by 2 ms/MiB, because the message
+// takes two hops; the root does send it twice. If a curve grows faster than that, the excess is
+// spent on the links of other ranks.
 BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
   const double last_s = seconds_of_part(task, ranks);
   if (ranks <= 1) return {last_s, last_s};
@@ -49,11 +58,15 @@ const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& ta
   return lines.back().curve;
 }
 
+// The low or the high end of a price, as the Bound says.
 double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
   const cost::Estimate e = curve.estimate(bytes);
   return bound_ == Bound::low ? e.low : e.high;
 }
 
+// Contention at a Bound. A network of a kind has slowdowns from 1 to its slowdown_high. A measured
+// Cluster has a noise floor instead. The noise is in the time that is lost, not in the whole. With
+// a floor of 10 %, a slowdown of 1.30 lies between 1 + .30 / 1.1 = 1.27 and 1 + .30 * 1.1 = 1.33.
 doc::Contention Prices::contention() const {
   const doc::Cluster& cluster = model_.cluster();
   doc::Contention c = cluster.contention.value_or(doc::Contention{});

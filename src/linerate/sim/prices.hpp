@@ -11,6 +11,7 @@
 
 namespace linerate::sim {
 
+// Which end of the cost model's interval counts.
 enum class Bound { expected, low, high };
 
 /// Prices tasks of a job of so many ranks. Keeps one cost curve per collective, wire type and size
@@ -34,11 +35,12 @@ class Prices {
   /// A collective joins `ranks` of them. A rank by itself exchanges nothing: 0.
   double seconds_of_part(const doc::Task& task, int ranks);
 
-  /// A broadcast among `ranks` of them. A rank's own part: the start-up, and what the curve grows
-  /// by with the bytes, as each further one occupies a link, but no more than the root of a
-  /// binomial tree sends over its link at the Cluster's bandwidth. What it takes beyond that, until
-  /// the last rank has it, passes on other ranks' links: a chain of chunks that fills, inner ranks
-  /// of a tree that send on (closed_form.hpp, whose own line leaves nothing).
+  /// Prices a broadcast among `ranks` of them, split into a rank's own part and the time until the
+  /// last rank has it. A rank's own part is the start-up and the growth of the curve with the
+  /// bytes, since each further byte occupies a link. It is no more than the root of a binomial tree
+  /// sends over its link at the Cluster's bandwidth. The rest of the time is spent on other ranks'
+  /// links: a chain of chunks fills, or inner ranks of a tree send on. The closed form of
+  /// closed_form.hpp leaves no rest.
   BroadcastTime broadcast_of_part(const doc::Task& task, int ranks);
 
   /// The time from the end of a task's predecessors until an idle resource can start it
@@ -49,8 +51,8 @@ class Prices {
   double start_delay_s(const doc::Task& task) const { return start_delay_s(task, ranks_); }
 
   const cost::CostModel& model() const { return model_; }
-  /// The Cluster's. In a bound the time that it costs is lower or higher by the share by which
-  /// measurements of the Cluster differ (doc::Cluster::noise_floor).
+  /// The Cluster's contention. At a bound, the time that it costs is lower or higher by the share
+  /// by which measurements of the Cluster differ (doc::Cluster::noise_floor).
   doc::Contention contention() const;
   /// True when every collective priced so far carries a measured error: one of unknown error makes
   /// the whole unknown.

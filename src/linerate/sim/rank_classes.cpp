@@ -1,3 +1,11 @@
+// Finds the ranks that may be simulated as one. Two ranks are alike if they have the same speed and
+// delay and are in the same part of every group that the graph uses. Then they do the same tasks at
+// the same times, in every simulation.
+//
+// An example: 64 ranks in 8 nodes, one rank of them slow. A Plan with an all-reduce of everybody
+// has two classes, the slow rank and the rest. A Plan that also reduces inside nodes has nine: one
+// a node, and in the slow rank's node the slow rank by itself. The simulation costs nine ranks and
+// not 64.
 #include "linerate/sim/rank_classes.hpp"
 
 #include <fmt/format.h>
@@ -44,6 +52,8 @@ PartsOfRank parts_of_ranks(const doc::Plan& plan, const std::vector<bool>& used)
   return parts;
 }
 
+// Gives every rank its class. The key of a class is speed, delay and the parts; classes are
+// numbered in the order of their lowest ranks.
 void number_classes(const doc::Plan& plan, const doc::Cluster& cluster,
                     const std::vector<bool>& used, RankClasses& out) {
   const auto ranks = to_index(plan.ranks);
@@ -91,6 +101,8 @@ void fill_members(const doc::Plan& plan, const std::vector<bool>& used, RankClas
   }
 }
 
+// How a broadcast from `task.root` sees the classes of its group. A class of several ranks counts
+// as reached when the farthest of its ranks is.
 Rooted rooted_at(const doc::Plan& plan, const doc::Task& task, const RankClasses& classes) {
   Rooted rooted;
   const std::int32_t root = std::max(0, task.root);
@@ -109,6 +121,8 @@ Rooted rooted_at(const doc::Plan& plan, const doc::Task& task, const RankClasses
   return rooted;
 }
 
+// Once for each pair of group and root, since K-FAC broadcasts thousands of inverses from few
+// roots.
 void add_roots(const doc::Plan& plan, const doc::TaskGraph& graph, RankClasses& classes) {
   for (const doc::Task& task : graph.tasks)
     if (task.kind == doc::TaskKind::broadcast && !classes.rooted.contains({task.group, task.root}))

@@ -1,3 +1,9 @@
+// The choice among the three ways of simulating, by what the Cluster and the Plan need:
+//   one sweep            ranks are alike and nothing contends
+//   a sweep over classes ranks differ, in speed or in their groups
+//   events (fluid.cpp)   the Cluster says that computation and communication slow each other down
+// All three agree if two of them apply; the cheaper one is taken, because searches simulate
+// thousands of Plans.
 #include "linerate/sim/run_graph.hpp"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// Finds the steady step of a Plan. A step without edges into the next one takes as long as its
+// graph takes alone, and the cycle's mean is one over its variants. If steps overlap, several
+// cycles are simulated one after the other until the time between their ends repeats.
+//
+// An example of overlap: forward takes 4 ms, backward 6 ms, and then a message takes 5 ms, for
+// which the next step's backward waits. Alone a step takes 15 ms. In a run, the first step's
+// computation ends at 10 ms and its message at 15 ms. The next forward ends at 14 ms, waits, and
+// backward ends at 21 ms. The step after it ends computing at 32 ms. So the period is 11 ms.
+//
+// Intervals come from two more runs, in which all collectives and contention cost their low and
+// their high end at once.
 #include "linerate/sim/simulator.hpp"
 
 #include <algorithm>
@@ -14,6 +25,7 @@
 namespace linerate::sim {
 namespace {
 
+// The end of the last task of a graph alone, in seconds.
 double makespan(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                 TaskTimes& times) {
   static constexpr std::uint32_t kBegin = 0;
@@ -36,7 +48,10 @@ double compute_end(const Unrolled& unrolled, std::size_t step, const TaskTimes& 
 
 constexpr std::size_t kFewestCycles = 4, kMostCycles = 64;
 
-// The period of the first `cycles` cycles of a run; absent if it does not repeat yet.
+// The period of the first `cycles` cycles of a run, in seconds; absent if it does not repeat yet.
+// It repeats if the last two cycles took equally long, up to rounding. After kMostCycles cycles the
+// mean over the later half is the answer, because the period may alternate between two values for
+// ever.
 std::optional<double> period_of(const Unrolled& unrolled, const TaskTimes& times,
                                 std::size_t length, std::size_t cycles) {
   const auto end_of = [&](std::size_t c) { return compute_end(unrolled, c * length - 1, times); };
@@ -47,8 +62,9 @@ std::optional<double> period_of(const Unrolled& unrolled, const TaskTimes& times
   return (end_of(cycles) - end_of(cycles / 2)) / static_cast<double>(cycles - cycles / 2);
 }
 
-// Steps overlap: the period of the cycle once it repeats. Systems of this kind settle after a few
-// steps; one that alternates is averaged over the later half.
+// Steps overlap: simulates 4, 8, ... 64 cycles until their period repeats. Systems of this kind
+// settle after a few steps. Each try starts anew; the last one costs more than all before it
+// together.
 double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Unrolled& unrolled) {
   const std::size_t length = plan.cycle.size();
   for (std::size_t cycles = kFewestCycles;; cycles *= 2) {
@@ -58,7 +74,8 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   }
 }
 
-// The same from a run that is longer: without contention steps do not depend on those after them.
+// The same from a run that exists already and may be longer. Without contention a step does not
+// depend on the steps after it, so the beginning of a long run is a short run.
 std::optional<double> settled_period(const SteadyCycle& run, const Prices& prices) {
   if (contends(prices) || run.first_step == 0) return std::nullopt;
   const std::size_t length = run.steps();
@@ -88,8 +105,8 @@ double steady_step_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
       plan, [&](const doc::TaskGraph& graph) { return makespan(plan, graph, prices, times); });
 }
 
-// Network time of one step: what all ranks send together, and on top what the busiest does in parts
-// of them.
+// Network time of one step, in seconds. It is that of the collectives of all ranks, and on top that
+// of the rank with the most in parts.
 template <typename Counts>
 double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                        Counts counts) {
@@ -106,6 +123,7 @@ double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Price
   return together + *std::max_element(of_rank.begin(), of_rank.end());
 }
 
+// Whether a collective is the job's own (OtherCollective), for which computation stands still.
 bool is_waited_for(const doc::TaskGraph& graph, const doc::Task& task) {
   return task.subject == doc::Subject::payloads && task.first >= 0 &&
          graph.payloads[to_index(task.first)].content == doc::Content::other;
@@ -141,6 +159,8 @@ SimResult Simulator::simulate(const doc::Plan& plan, const cost::CostModel& mode
   return finish(plan, prices, std::move(result));
 }
 
+// Exposed communication needs the times of tasks, which find_steady_cycle() has. If that run also
+// shows the period, the step is read from it and nothing is simulated twice.
 SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostModel& model) {
   throw_if_stopped();
   Prices prices(model, plan.ranks);
@@ -157,7 +177,8 @@ SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostMo
   return finish(plan, prices, std::move(result));
 }
 
-/// Adds the network's time and the interval.
+/// Adds the network's time and the interval, if every collective priced has a known error. The low
+/// end of a one-sided model is the step itself, so it need not be simulated.
 SimResult Simulator::finish(const doc::Plan& plan, Prices& prices, SimResult result) {
   result.communication_s = mean_over_cycle(plan, [&](const doc::TaskGraph& graph) {
     return communication_s(plan, graph, prices, [](const doc::Task&) { return true; });

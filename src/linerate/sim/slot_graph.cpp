@@ -11,6 +11,7 @@ void for_edges(const doc::TaskGraph& graph, const TaskTimes& times, Action actio
 
 }  // namespace
 
+// Two passes over the edges fill the CSR arrays: the first one counts, the second one writes.
 SlotGraph::SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times)
     : waits(times.first.back(), 0), begin_(times.first.back() + 1, 0) {
   for_edges(graph, times, [this](std::uint32_t before, std::uint32_t after) {

@@ -10,8 +10,9 @@
 
 namespace linerate::sim {
 
-/// A class waits for those predecessors of a task that it has itself. doc::VariantIndex says the
-/// same of tasks; here are the slots of all classes at once, which share no successor.
+/// The edges of a graph, once for every class that has both ends. A class waits only for the
+/// predecessors of a task that it has itself; between classes only collectives wait. So the slots
+/// of two classes share no edge. doc::VariantIndex says the same of tasks.
 struct SlotGraph {
   /// Takes the slots that `times` lays out for the graph.
   SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times);

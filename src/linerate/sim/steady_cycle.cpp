@@ -1,3 +1,5 @@
+// Simulates a Plan until its steps repeat and keeps the times of all tasks, which predicted
+// Timelines and exposed communication read. The simulator (simulator.cpp) keeps the period alone.
 #include "linerate/sim/steady_cycle.hpp"
 
 #include <algorithm>
@@ -30,6 +32,9 @@ RankClasses one_class() {
   return classes;
 }
 
+// A step begins on a class where the class's computation of the step before ended; the first step
+// of all begins at 0. If computation ends at 10, 20 and 30 ms, step 2 lasts from 20 to 30 ms.
+// Messages of step 1 may travel until 23 ms.
 double begin_of(const SteadyCycle& cycle, std::size_t step, std::int32_t rank_class) {
   return step == 0 ? 0 : computed_until(cycle, step - 1, rank_class);
 }
@@ -54,6 +59,8 @@ SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model) {
   return cycle;
 }
 
+// Eight cycles before the one that is shown are enough for overlapping steps to settle in practice.
+// This fixed number keeps the result one run; simulator.cpp checks that the period repeats.
 void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle) {
   const std::size_t length = plan.cycle.size();
   // If steps do not overlap, one cycle is like another.

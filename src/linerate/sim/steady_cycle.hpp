@@ -16,9 +16,10 @@
 
 namespace linerate::sim {
 
-/// Steps first_step .. first_step + the plan's cycle - 1 of `unrolled` are the cycle; those before
-/// it let overlapping steps settle. Times in `times` are seconds; `origin_s` is time 0 of the
-/// cycle. Of `classes` only who is in which. Valid as long as the Plan.
+/// The cycle as it repeats: steps first_step .. first_step + the plan's cycle - 1 of `unrolled`.
+/// The steps before it let overlapping steps settle. `times` are seconds since the begin of the
+/// run, and `origin_s` is time 0 of the cycle: the earliest begin over the classes. Of `classes`
+/// only the members are used. Valid as long as the Plan.
 struct SteadyCycle {
   Unrolled unrolled;
   TaskTimes times;
@@ -36,21 +37,20 @@ struct SteadyCycle {
     if (slot == kNoSlot || times.end[slot] <= times.start[slot]) return std::nullopt;
     return Span{since_origin_ns(times.start[slot]), since_origin_ns(times.end[slot])};
   }
-  /// Step `index` of the cycle on a class of ranks: from the end of its last computation in the
-  /// step before (time 0 in the first step of all) to the end of its last computation in this one.
-  /// Empty for a class that computes nothing.
+  /// Step `index` of the cycle on a class of ranks. It begins at the end of the class's last
+  /// computation in the step before, or at time 0 in the first step of all. It ends at the end of
+  /// its last computation in this step. Empty for a class that computes nothing.
   Span step(std::size_t index, std::int32_t rank_class) const;
   /// Where the first step of the cycle begins on a class, by the clock of `times`.
   double begin_s(std::int32_t rank_class) const;
 };
 
-/// With the graph of all steps.
+/// The cycle, with the graph of all its steps joined.
 SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model);
-/// The same into memory that was used before, and steps are joined only if simulating them needs
-/// it.
+/// The same, into memory that was used before. Steps are joined only if simulating them needs it.
 void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle);
 
-/// The ranks that a picture of the job holds: every one of up to 16, else one of each class.
+/// The ranks that a picture of the job shows: all of them up to 16, else one of each class.
 std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes);
 
 }  // namespace linerate::sim

@@ -1,3 +1,17 @@
+// Simulates without contention. The order of tasks on a resource is the Plan's, and a task's
+// duration does not depend on what runs elsewhere. So a task's times follow from tasks before it:
+//   start = max(end of the resource's last task, ends of predecessors [+ start delay])
+//   end   = start + duration
+// and one pass over the tasks, in their order, is the simulation. A collective of several classes
+// has one more rule: it starts on each class as above, and ends on all of them together.
+//
+// An example with three ranks. Rank 0 comes to a bucket's all-reduce at 1 ms, rank 1 at 3 ms and
+// rank 2 at 2 ms. Its price is 4 ms. The starts are 1, 3 and 2 ms, and the end is 3 + 4 = 7 ms on
+// all three. If another group keeps the network of rank 0 busy until 5 ms, the starts are 5, 3 and
+// 2 ms. The end is then 9 ms.
+//
+// There are two versions of the pass, for ranks that are alike and for classes of ranks. The first
+// is the inner loop of every search, so it has no slots and no look-ups.
 #include "linerate/sim/sweep.hpp"
 
 #include <algorithm>
@@ -13,7 +27,7 @@ using doc::Task;
 // When each resource of a rank is free again.
 using Free = std::array<double, doc::kResourceNames.size()>;
 
-// One step of ranks that are alike.
+// One step of ranks that are alike. The slot of a task is the task itself.
 struct AlikeStep {
   const doc::TaskGraph& graph;
   // Edges out of the step before, by the task that they lead to, and one after the last.
@@ -25,7 +39,8 @@ struct AlikeStep {
 
 constexpr doc::NextStepEdge kNoEdge{.from = 0, .to = ~0u, .variant = 0};
 
-// Returns the end of the last task. `price_of` says how long a collective takes.
+// Sweeps one step. `free` carries over from the step before, and so do the ends that `arriving`
+// edges name; nothing else connects steps. Returns the end of the last task.
 template <bool kStarts, typename PriceOf>
 double sweep_alike(const AlikeStep& step, const Prices& prices, PriceOf price_of, Free& free) {
   double* const end = step.end;
@@ -63,6 +78,9 @@ double sweep_alike(const AlikeStep& step, const Prices& prices, PriceOf price_of
   return last;
 }
 
+// Sweeps several steps without joining their graphs. Prices and arriving edges depend on the
+// variants alone, so they are found once for each variant, and once for each new pair of
+// neighbours.
 template <bool kStarts>
 double sweep_steps(const Unrolled& steps, Prices& prices, TaskTimes& times) {
   Free free{};
@@ -103,13 +121,15 @@ double sweep_graph(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times
       [&prices](std::uint32_t, const Task& task) { return prices.seconds(task); }, free);
 }
 
+// Makes room for so many tasks. The memory of a larger graph stays.
 void hold(std::size_t tasks, bool starts, TaskTimes& times) {
   times.first.clear();
   if (times.end.size() < tasks) times.end.resize(tasks);
   if (starts && times.start.size() < tasks) times.start.resize(tasks);
 }
 
-// The state of one sweep over several classes.
+// The state of one sweep over several classes. Each class has a slot of every task that it has
+// (TaskTimes), and resources of its own.
 class ClassSweep {
  public:
   ClassSweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
@@ -146,8 +166,8 @@ class ClassSweep {
     return free_[to_index(c)][to_index(resource)];
   }
 
-  // Each class starts once its resource is free and its own predecessors are done, a collective the
-  // Cluster's delay after these.
+  // Each class starts once its resource is free and its own predecessors are done. A collective
+  // starts the Cluster's delay after its predecessors, even if its resource was free all the time.
   void start(std::uint32_t i, const Task& task) {
     const std::uint32_t first = times_.first[i];
     const auto classes = classes_.members.classes_in(task.group);
@@ -163,6 +183,7 @@ class ClassSweep {
                      free(classes[k], task.resource));
   }
 
+  // A task that every class does by itself, at its own speed.
   void run_apart(std::uint32_t i, const Task& task) {
     std::uint32_t slot = times_.first[i];
     for (const std::int32_t c : classes_.members.classes_in(task.group)) {
@@ -172,6 +193,7 @@ class ClassSweep {
     }
   }
 
+  // A collective ends on all classes of a part at once: its price after the last of them started.
   void run_collective(std::uint32_t i, const Task& task) {
     const auto classes = classes_.members.classes_in(task.group);
     const std::uint32_t first = times_.first[i];
@@ -185,6 +207,8 @@ class ClassSweep {
     }
   }
 
+  // A broadcast ends on each class by itself (BroadcastTime): once the class has carried it, and
+  // once it has come from the root.
   void run_broadcast(std::uint32_t i, const Task& task) {
     const auto classes = classes_.members.classes_in(task.group);
     const Rooted& rooted = classes_.seen_by(task);

@@ -9,9 +9,13 @@
 
 namespace linerate::sim {
 
-/// Task i of a rank of class c ran in [start[s], end[s]) with s = slot(i, c). A task has a slot for
-/// every class of its group: collectives too, whose `start` is their class's own submission and
-/// whose `end` is that of the whole part.
+/// Task i of a rank of class c ran in [start[s], end[s]), in seconds, with s = slot(i, c). A task
+/// has a slot for every class of its group. A collective has one for each class too: its `start` is
+/// the class's own submission, and its `end` that of the whole part.
+///
+/// An example with two classes. Both have task 0, with the slots 0 and 1. Class 1 alone has task 1,
+/// with slot 2. Both have task 2, with the slots 3 and 4. Then `first` is {0, 2, 3, 5}, and slot(2,
+/// 1) is 4.
 struct TaskTimes {
   std::vector<double> start, end;    // may be longer than needed: memory is used again
   std::vector<std::uint32_t> first;  // [tasks + 1] first slot; empty: all ranks alike, slot = task

@@ -1,3 +1,6 @@
+// Lays several steps of a Plan one after the other. A variant of K-FAC has thousands of tasks, and
+// 8 cycles are laid out to find the steady one, so copying is worth avoiding. A sweep over ranks
+// that are alike works on the variants themselves. Only classes and events need the joined graph.
 #include "linerate/sim/unroll.hpp"
 
 #include <algorithm>
@@ -8,8 +11,9 @@
 namespace linerate::sim {
 namespace {
 
-// The step joined last came after one of its own variant and the next one is of it, too: all edges
-// are the same again, `size` tasks later.
+// Appends a step if the two steps before it are of the same variant. The last step's edges came
+// from the step before it, at the same distance. So its tasks and edges are copied, and every
+// predecessor moves on by `size` tasks.
 void join_again(std::size_t last, std::size_t size, doc::TaskGraph& graph) {
   const std::size_t next = last + size;
   const std::size_t edges_begin = graph.pred_begin[last], edges_end = graph.pred_begin[next];
@@ -32,6 +36,9 @@ bool repeats(const Unrolled& steps, std::size_t s) {
          steps.variants[s - 2] == steps.variants[s];
 }
 
+// Appends step `s`: its tasks, its own edges shifted by its first task, and the edges that arrive
+// from the step before. Both kinds are ascending by the task that they lead to, so one pass merges
+// them.
 void join_step(std::size_t s, Unrolled& steps) {
   const doc::TaskGraph& step = steps.variant(s);
   if (repeats(steps, s)) return join_again(steps.begins[s - 1], step.tasks.size(), steps.joined);

@@ -33,17 +33,17 @@ std::int64_t first_of_cycle(const doc::Plan& plan);
 /// True when a step of the cycle reaches into the next one.
 bool reaches_next_step(const doc::Plan& plan);
 
-/// So many steps of the Plan's schedule, from `first_step` on: 0 for a real run, its warm-up
-/// included, first_of_cycle() for the cycle alone. There is no barrier between steps: only
-/// resources and the edges that name its variant hold the next one back. Copies no task.
+/// Lays out so many steps of the Plan's schedule from `first_step` on. 0 begins as a real run does,
+/// with its warm-up; first_of_cycle() begins with the cycle. There is no barrier between steps: the
+/// next step waits only for its resources and for the edges that name its variant. Copies no task.
 void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
 /// Copies tasks and edges of several steps into one graph.
 void join(Unrolled& steps);
-/// Both.
+/// lay_out_steps() and join().
 void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
 
-/// The edges out of a step into one of this variant that comes after it, by the task that they
-/// lead to.
+/// The edges out of the step `before` into a step of this variant that comes after it, sorted by
+/// the task that they lead to. `edges` is overwritten.
 void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
                      std::vector<doc::NextStepEdge>& edges);
 

@@ -1,3 +1,6 @@
+// `rehearse --real codec` over a Plan that casts. Every cast reads and writes the same two arrays,
+// so that it costs what the training job's cast costs. The collectives have other memory
+// (PayloadArena), so no value matters here.
 #include "linerate/exec/cast_operation.hpp"
 
 #include <fmt/format.h>

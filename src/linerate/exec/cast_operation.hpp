@@ -18,7 +18,7 @@ class CastOperation : public Operation {
 
  private:
   const doc::Plan& plan_;
-  std::shared_ptr<std::byte> dense_, encoded_;  // as large as the largest
+  std::shared_ptr<std::byte> dense_, encoded_;  // memory of the largest bucket, f32 and cast
 };
 
 }  // namespace linerate::exec

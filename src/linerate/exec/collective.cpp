@@ -1,3 +1,6 @@
+// A communication task of a Plan becomes one call of a Communicator. Runners and rehearsal come
+// here with the payload's memory. The only kind that is more than a call is a gather of unequal
+// parts (gather_parts).
 #include "linerate/exec/collective.hpp"
 
 #include <fmt/format.h>
@@ -22,8 +25,13 @@ comm::Buffer part_of(const comm::Buffer& all, std::int64_t begin, std::int64_t c
 }
 
 /// Gathers parts of unequal sizes, one after the other. If ranks told each other the sizes
-/// (`were_counted`), a rank's part stands at the beginning of its block of the room, since its
-/// place was not known when it was written.
+/// (`were_counted`), a rank's part stands at the beginning of its block of the room. Its place was
+/// not known when it was written. This moves it to its place first.
+///
+/// An example with a room of 300 bytes on three ranks. They write 40, 10 and 25 bytes at 0, 100 and
+/// 200, each in its own memory. The counts have been exchanged, so rank 1 moves its part to 40 and
+/// rank 2 moves its part to 50. The gather fills bytes 0 to 74 on every rank; the rest of the room
+/// is not sent.
 comm::WorkPtr gather_parts(const comm::Buffer& room, const std::vector<std::int64_t>& counts,
                            bool were_counted, comm::Communicator& group, const std::string& title) {
   const auto rank = to_index(group.rank());

@@ -12,7 +12,7 @@ namespace linerate::exec {
 class LaneWorker {
  public:
   LaneWorker() : thread_([this] { loop(); }) {}
-  /// Drops what has not begun.
+  /// Waits for the task that is running, and drops those that have not begun.
   ~LaneWorker();
 
   /// `work` throws nothing.

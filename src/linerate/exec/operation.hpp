@@ -11,7 +11,8 @@
 
 namespace linerate::exec {
 
-/// The payload that holds the counts of this one's parts; -1: the Plan knows them.
+/// The payload that holds how many elements each rank sends of `payload`; -1 if the Plan gives
+/// these numbers.
 std::int32_t counts_of(const doc::TaskGraph& graph, std::int32_t payload);
 
 /// The memory of payloads. Its owner knows tensors; the runner does not.
@@ -21,11 +22,12 @@ class Payloads {
   /// The whole array of a payload, padding included: reduce-scatter leaves block rank() of it
   /// reduced, all-gather starts from that block.
   virtual comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) = 0;
-  /// What this rank adds to a sum if it is not in that array yet: pieces as in
+  /// The memory that this rank adds to a sum, if it is not in that array yet: pieces as in
   /// Communicator::all_reduce. Empty: the array as it is.
   virtual std::vector<comm::Piece> pieces(const doc::TaskGraph&, std::int32_t) { return {}; }
-  /// Keeps that array and its pieces where they are: held while a collective is under way, which
-  /// may be longer than the runner lives. Null: the array outlives every collective by itself.
+  /// Keeps that array and its pieces where they are. The runner holds the result while a collective
+  /// is in flight, which may be longer than the runner lives. Null: the array outlives every
+  /// collective by itself.
   virtual std::shared_ptr<const void> hold(const doc::TaskGraph&, std::int32_t) { return nullptr; }
   /// For gathers of unequal sizes: the elements of each rank's part, in the group's order, as the
   /// payload of counts has them.

@@ -50,6 +50,7 @@ comm::Buffer PayloadArena::buffer(const doc::TaskGraph& graph, std::int32_t payl
   return {begin, {content.padded}, content.dtype};
 }
 
+/// A rehearsal has no data whose size could be told, so the sizes are what the Plan expects.
 std::vector<std::int64_t> PayloadArena::counts(const doc::TaskGraph& graph, const doc::Task& task) {
   const std::int64_t ranks = plan_->group_of(task).size_of_part(0, plan_->ranks);
   const doc::Payload& payload = graph.payloads[to_index(task.first)];

@@ -10,10 +10,13 @@
 
 namespace linerate::exec {
 
-/// Zeros, as many as the Plan's largest payload holds. A communicator runs the collectives of a
-/// rank one after the other, in the order of submission, and touches their memory only meanwhile:
-/// what is queued may share its memory with what is under way, through steps that are open at once.
-/// An all-to-all has its result in a second array. Sums of zeros stay zeros.
+/// Zeros, as many as the Plan's largest payload holds.
+///
+/// A communicator runs the collectives of a rank one after the other, in the order of submission.
+/// It touches the memory of a collective only while that collective runs. So all payloads can share
+/// one array, also those that are queued and those of steps that are open at once. An all-to-all
+/// reads one payload and writes another, so results of all-to-alls have a second array. Sums of
+/// zeros stay zeros, so no value overflows however often the array is reduced.
 class PayloadArena : public Payloads {
  public:
   explicit PayloadArena(std::shared_ptr<const doc::Plan> plan);
@@ -32,7 +35,7 @@ class PayloadArena : public Payloads {
   std::shared_ptr<std::byte> memory_;
 };
 
-/// So many zeros that stay where they are, in large pages if the system has them.
+/// `bytes` zeros at an address that stays, in large pages if the system has them.
 std::shared_ptr<std::byte> zeros(std::int64_t bytes);
 
 }  // namespace linerate::exec

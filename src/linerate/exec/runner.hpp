@@ -20,10 +20,15 @@
 namespace linerate::exec {
 
 /// One step: begin_step, report() of each observed task, then drain(), or end_step() if the Plan
-/// carries tasks on into the next step. Collectives are submitted, and tasks of the codec's and the
-/// host's lane run on a worker each, as soon as the Plan lets them; tasks of the compute lane run
-/// inside the functions that report or wait, on the caller's thread. report() may be called from
-/// several threads. After an exception the runner refuses further steps, saying what failed.
+/// carries tasks on into the next step.
+///
+/// Three kinds of threads do the work. Collectives are submitted as soon as the Plan lets them, and
+/// the communicator's progress thread runs them. The codec's and the host's lane have a worker
+/// each, which runs the lane's tasks. Tasks of the compute lane run on the caller's thread, inside
+/// the functions that report or wait.
+///
+/// report() may be called from several threads. After an exception the runner refuses further steps
+/// and tells what failed.
 class Runner : public StepRunner {
  public:
   /// All arguments outlive the runner. `recorder` may be null.
@@ -43,7 +48,7 @@ class Runner : public StepRunner {
 
   /// Reports an observed task of the current step as done.
   void report(std::uint32_t task);
-  /// `end_ns` of steady_ns() may be a little in the past.
+  /// `end_ns`: when it was done, by steady_ns(); it may be a little in the past.
   void report(std::uint32_t task, std::int64_t end_ns);
   void report_backward(std::int32_t position) override;
   void report_factor(std::int32_t factor) override;

@@ -1,4 +1,8 @@
-// Sets up a Runner; and what the one thread that drives its steps calls.
+// Sets up a Runner, and has what the one thread that drives its steps calls.
+//
+// The driver's thread is also the compute lane. It never just sleeps: each function that waits runs
+// the tasks that stand in the compute lane first, and again whenever an event adds one. So a task
+// that unpacks a bucket runs on the thread that waits for the bucket.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,9 +25,10 @@ using doc::TaskKind;
 Runner::Runner(comm::Communicator& communicator, Payloads& payloads, Recorder* recorder)
     : state_(std::make_shared<State>(communicator, payloads, recorder)) {}
 
-/// Collectives still under way report to nobody; they hold what they use. If an exception unwinds,
-/// the other ranks hear of it now: this one will not finish the step. Workers and groups are
-/// destroyed on this thread, since the last to hold the state may be one of theirs.
+/// Collectives that are still in flight keep the State alive and report to nobody. If an exception
+/// unwinds, the other ranks hear of it now, because this rank will not finish the step. Workers and
+/// groups are destroyed on this thread. Else one of their own threads might be the last to release
+/// the state, and a thread cannot join itself.
 Runner::~Runner() {
   bool under_way = false;
   {
@@ -43,6 +48,7 @@ void Runner::set_operation(const std::string& name, Operation& operation) {
 
 void Runner::let_other_operations_wait() { state_->others_wait = true; }
 
+/// Throws UsageError for a task that nothing here can execute.
 void Runner::State::check_executable(const TaskGraph& graph, const Task& task) const {
   if (is_communication(task.kind)) {
     check_collective(*plan, task);
@@ -135,7 +141,9 @@ void Runner::State::check_usable() const {
   if (failure) refuse_after(failure);
 }
 
-/// If computation is emulated, steps follow each other as the emulated device runs them.
+/// When the step that is about to begin begins. If computation is emulated, a step begins when the
+/// emulated device is free and not when this thread comes here. Then the seconds that this thread
+/// loses between two steps do not slow the rehearsed job.
 std::int64_t Runner::State::beginning_ns() const {
   const std::int64_t free_at = machine->free_at(Resource::compute);
   return others_wait && free_at > 0 ? free_at : steady_ns();
@@ -156,6 +164,8 @@ void Runner::State::begin(std::int32_t variant, const std::string& name) {
   step = machine->begin_step(variant, moves, beginning_ns());
   pumping = std::this_thread::get_id();
   try {
+    // Like pump(): a collective may end inside its submission, so `pumping` makes post() leave the
+    // event for pump() below.
     dispatch();
   } catch (...) {
     failure = std::current_exception();
@@ -224,8 +234,9 @@ void Runner::record_factor(std::int32_t factor, std::int64_t start_ns, std::int6
   if (task != kNoTask) s.record({.id = {s.step, task}, .start_ns = start_ns, .end_ns = end_ns});
 }
 
-/// Up to the first factor that is not there yet: its layer comes later than the plan has it, as one
-/// does that is registered before a layer which forward comes to first.
+/// Reports the observed tasks before a factor's, up to the first factor that is not there yet. A
+/// layer may come later than the plan has it: forward may come to it after a layer that was
+/// registered later.
 void Runner::report_before_factor(std::int32_t factor) {
   State& s = *state_;
   const std::uint32_t task = [&] {
@@ -275,6 +286,8 @@ void Runner::report_all(TaskKind kind) {
     if (g.tasks[i].kind == kind && s.is_left(i)) s.report(i, steady_ns());
 }
 
+/// The compute lane may hold executed tasks before this one, so they run here first. If nothing is
+/// in flight and the gate is shut, no event can open it.
 std::int64_t Runner::gate(std::uint32_t task) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
@@ -298,7 +311,9 @@ void Runner::State::sleep_until(std::unique_lock<std::mutex>& lock,
   awaited.erase(own);
 }
 
-/// Runs the compute lane until `over` holds.
+/// Runs the compute lane until `over` holds. A step whose observed tasks were not all reported can
+/// get stuck. Then nothing is in flight and nothing stands in the compute lane, so this throws and
+/// names the first task that cannot run.
 template <typename Over>
 void Runner::State::run_until(std::unique_lock<std::mutex>& lock, Over&& over) {
   while (true) {
@@ -313,6 +328,8 @@ void Runner::State::run_until(std::unique_lock<std::mutex>& lock, Over&& over) {
   }
 }
 
+/// The compute lane of this step is done; collectives and codecs of the step may still be in
+/// flight. The Plan has edges from them into the next step, which begin_step() counts.
 std::int64_t Runner::end_step() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);

@@ -1,4 +1,13 @@
 // Tasks that are done, from whichever thread ran them, and the tasks that they start.
+//
+// Each event goes through post() and pump(). A thread that ends a task leaves an event in the queue
+// and then takes events, one by one, under the runner's mutex. It tells the step machine and starts
+// what may start. Whoever holds the mutex takes the events of all threads.
+//
+// An example with three threads. The communicator's thread ends `all-reduce 1` and pumps. Meanwhile
+// the codec's worker ends a cast, posts it, and waits for the mutex. The first thread finds both
+// events and starts what both allow. The worker then gets the mutex, finds an empty queue and goes
+// back to its lane.
 #include <algorithm>
 
 #include "linerate/core/clock.hpp"
@@ -14,7 +23,9 @@ using doc::Resource;
 using doc::Task;
 using doc::TaskGraph;
 
-/// From any thread, also from inside pump(): a collective may be done when it is submitted.
+/// From any thread. A collective may be done while it is submitted, on the thread that is inside
+/// pump(). That thread holds the mutex already, so it only queues the event; its loop in pump()
+/// takes it next.
 void Runner::State::post(RunnerEvent event) {
   {
     const std::lock_guard lock(events_mutex);
@@ -23,6 +34,9 @@ void Runner::State::post(RunnerEvent event) {
   if (pumping.load() != std::this_thread::get_id()) pump();
 }
 
+/// Wakes sleeping threads only if the condition of one of them holds now. A step of a large model
+/// has hundreds of events, and a thread that wakes for each would take the processor from the
+/// collectives.
 void Runner::State::pump() {
   bool wakes = false;
   {
@@ -43,6 +57,8 @@ void Runner::State::pump() {
   if (wakes) changed.notify_all();
 }
 
+/// Takes an event. The first exception of a step is kept and ends the runner's use. Later events of
+/// a failed step only count down what is in flight.
 void Runner::State::handle(const RunnerEvent& event) {
   try {
     if (event.executed) {
@@ -61,7 +77,8 @@ void Runner::State::handle(const RunnerEvent& event) {
   }
 }
 
-/// Starts what may start, in the order in which the machine says it.
+/// Starts the tasks that may start, in the machine's order. All ranks submit their collectives in
+/// this order, which is the Plan's.
 void Runner::State::dispatch() {
   if (recorder)
     for (const TaskId& id : moves.ready) open.at(id.step).ready_ns[id.task] = machine->ready_at(id);
@@ -80,6 +97,8 @@ void Runner::State::dispatch() {
   }
 }
 
+/// The callback holds the runner's state and the payloads' memory, since a collective may outlive
+/// both the step and the runner.
 void Runner::State::submit(TaskId id) {
   const Task& task = machine->task(id);
   const auto variant = to_index(machine->variant(id.step));
@@ -115,9 +134,12 @@ void Runner::State::record(const RunnerEvent& event) {
                 step_of_task.recorded_as);
 }
 
-/// Runs an operation on this thread, or waits until an emulated one is due, and reports it. The due
-/// time follows from when the task could start, not from when this thread woke up, so that late
-/// wake-ups do not add up.
+/// Runs an operation on this thread, or waits until an emulated one is due, and reports it.
+///
+/// The due time follows from when the task could start, not from when this thread woke up. For
+/// example two emulated tasks of 2 ms follow each other from 10 ms on. The first is due at 12 ms.
+/// Its thread wakes at 12.2 ms and reports 12 ms as the end. So the second is due at 14 ms, and
+/// late wake-ups do not add up.
 void Runner::State::execute(TaskId id) {
   const Task* task = nullptr;
   const TaskGraph* in = nullptr;

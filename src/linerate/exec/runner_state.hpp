@@ -1,5 +1,10 @@
-// What a Runner's threads share. Those that bring events (communicator, lane workers) meet in
-// runner_events.cpp, the one that drives steps in runner_driver.cpp. Private to these two.
+// What a Runner's threads share. Threads that bring events (the communicator's, lane workers) meet
+// in runner_events.cpp. The thread that drives steps is in runner_driver.cpp. Private to these two
+// files.
+//
+// Two locks guard it. `events_mutex` guards the queue of events alone, so that any thread can leave
+// an event while another thread takes events. `mutex` guards the step machine and all that follows
+// it; whoever needs both takes `mutex` first.
 #pragma once
 
 #include <array>
@@ -93,7 +98,8 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   bool is_left(std::uint32_t task) const;
   const VariantNames& current_names() const;
   void run_compute(std::unique_lock<std::mutex>& lock);
-  /// Until this holds, for which alone events wake the thread: most have nothing for it.
+  /// Sleeps until this holds. Events wake the thread for this condition alone, because most events
+  /// have nothing for it.
   void sleep_until(std::unique_lock<std::mutex>& lock, const std::function<bool()>& holds);
   template <typename Over>
   void run_until(std::unique_lock<std::mutex>& lock, Over&& over);

@@ -1,3 +1,20 @@
+// The step machine counts. Each task of an open step has the number of its predecessors that are
+// not done. Each lane has a cursor on the next task of its list. An event lowers some counts; then
+// advance_all() pushes each cursor as far as it goes. The Runner drives it with tasks that end
+// (runner_events.cpp), the StreamRunner with tasks that are enqueued (streams/stream_runner.cpp).
+//
+// An example. The compute lane has the observed tasks `backward 1` and `backward 0`. The network's
+// lane has `all-reduce 1` and `all-reduce 0`, each after the backward task of its number.
+// - begin_step() starts `backward 1`, which waits for nothing. The cursor of the compute lane stays
+//   there until the task is done.
+// - Autograd reports `backward 0` first. The cursor has not come to this task, so the task is only
+//   marked as reported. `all-reduce 0` does not start, because the Plan counts on lane order.
+// - Then `backward 1` is reported. It is complete, so `all-reduce 1` may start. The cursor moves on
+//   and finds `backward 0` reported, so that task is complete, too. The network's cursor does not
+//   wait for ends, hence this one event starts both collectives, in Plan order.
+//
+// The cost of an event is the number of edges out of the tasks that it completes, and one look at
+// each lane.
 #include "linerate/exec/step_machine.hpp"
 
 #include <fmt/format.h>
@@ -12,6 +29,8 @@ namespace {
 
 constexpr auto kNetwork = to_index(doc::Resource::network);
 
+/// The edges into the next step whose two tasks this rank has, ordered by `from` for a binary
+/// search.
 std::vector<doc::NextStepEdge> crossing_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                                            std::int32_t rank) {
   std::vector<doc::NextStepEdge> edges;
@@ -75,6 +94,8 @@ TaskId StepMachine::first_left() const {
   check_failed("executed_left() > 0", "every executed task is done");
 }
 
+/// A new step counts an edge from the step before it only while that edge's task is not done. If
+/// the step before is closed, all its tasks are done, so no edge out of it counts.
 std::int64_t StepMachine::begin_step(std::int32_t variant, Moves& moves, std::int64_t at_ns) {
   now_ = at_ns;
   const std::int64_t number = next_step_++;
@@ -122,6 +143,8 @@ void StepMachine::done(TaskId id, Moves& moves, std::int64_t at_ns) {
   close_finished();
 }
 
+/// The task counts as done from here on: for its successors, in this step and the next, and for its
+/// lane.
 void StepMachine::complete(Step& step, std::uint32_t task, Moves& moves) {
   step.state[task] = State::done;
   --step.left;
@@ -149,6 +172,8 @@ void StepMachine::release_next_step(const Step& from, std::uint32_t task, Moves&
 }
 
 /// Moves a lane on by one task; false if it has to wait.
+/// A task that is `started` holds up its lane until it is done. The network's lane is the
+/// exception, because its tasks queue in the communicator.
 bool StepMachine::advance(std::size_t lane, Moves& moves) {
   Lane& here = lanes_[lane];
   if (here.step >= next_step_) return false;
@@ -177,6 +202,8 @@ bool StepMachine::advance(std::size_t lane, Moves& moves) {
   return true;
 }
 
+/// A lane that moves may complete a reported task. That opens gates in other lanes, so the lanes
+/// take turns until none of them moves.
 void StepMachine::advance_all(Moves& moves) {
   for (bool moved = true; moved;) {
     moved = false;
@@ -185,6 +212,7 @@ void StepMachine::advance_all(Moves& moves) {
   }
 }
 
+/// Steps close in order. A later step that is through stays open until the steps before it are.
 void StepMachine::close_finished() {
   while (!open_.empty() && open_.front().left == 0) open_.pop_front();
 }

@@ -31,15 +31,16 @@ struct Moves {
   void clear() { ready.clear(), start.clear(); }
 };
 
-/// Obeys the Plan and nothing else: edges, also those into the next step; lanes, in which tasks
-/// start in Plan order, through open steps one after the other, each when the one before it is
-/// done. The network's lane hands tasks to a queue of its own (comm::Communicator): there a task
-/// starts as soon as the one before it has started. Several steps may be open at once.
+/// Obeys the Plan and nothing else. A task may start when its predecessors are done, also those of
+/// the step before. Within a lane, tasks start in Plan order, through open steps one after the
+/// other, and each starts when the one before it is done. The network's lane is different, because
+/// it hands tasks to a queue of its own (comm::Communicator). There a task starts as soon as the
+/// task before it has started. Several steps may be open at once.
 ///
-/// Observed tasks are driven by others; `start` names them when their gate is open. They may be
-/// reported done before their lane has come to them (autograd keeps to its own order), but not
-/// before their predecessors are done. Such a report takes effect once the tasks before it in the
-/// lane are done, since the Plan counts on that.
+/// Others drive observed tasks. `start` names an observed task when its gate is open and its lane
+/// has come to it. Such a task may be reported done earlier, because autograd keeps to its own
+/// order, but not before its predecessors are done. An early report takes effect when the tasks
+/// before it in the lane are done, because the Plan counts on that order.
 ///
 /// It has no clock: each event comes with its time in nanoseconds, from which it derives when a
 /// task could run.

@@ -1,3 +1,6 @@
+// Reads from a Plan how each bucket is coded. The encode's operation gives the compressor, the
+// bucket's parameters give the parts, and the graph gives the payloads. Layouts follow from shapes
+// and options alone, so all ranks and the planner compute the same ones.
 #include "linerate/exec/coded_bucket.hpp"
 
 #include <fmt/format.h>
@@ -41,7 +44,9 @@ std::vector<std::int32_t> encoded_payloads(const TaskGraph& graph, std::int32_t 
 BucketCodings::BucketCodings(int rank, int ranks, MakeCompressor make)
     : rank_(rank), ranks_(ranks), make_(std::move(make)) {}
 
-/// Variants are named by phase even if no tensor is worth compressing, so that no task says it.
+/// Finds the compressor of the strategy. A Plan may compress no tensor at all, because none is
+/// worth it, and then no task names a compressor. Its variants are still named by the compressor's
+/// phase, so the strategy's text tells the phases.
 void BucketCodings::set_compressor(const doc::Strategy& strategy) {
   const std::vector<std::string> names = compress::compressors().names();
   for (doc::Component extra : strategy.extras) {

@@ -1,4 +1,10 @@
 // How a bucket of a Plan's variant is coded: its tensors, their compressor and their payloads.
+//
+// Compression (on the host) and StreamCompression (torch_adapter, on a device) share this.
+// Residuals belong to parameters and layouts belong to buckets. So a CodedTensor is found by the
+// parameter's name and lives as long as the run. A CodedBucketOf is found by the variant's graph
+// and the bucket, and is made anew for each Plan. If a new Plan puts a parameter into another
+// bucket, the tensor and its residual go along.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +28,11 @@
 
 namespace linerate::exec {
 
-/// What a bucket is coded into, in the order in which the Plan adds it: the payloads of its rounds,
-/// then that of what travels dense.
+/// The payloads that a bucket is coded into, in the order in which the Plan adds them. First come
+/// those of its rounds, then the payload of gradients that travel dense.
 std::vector<std::int32_t> encoded_payloads(const doc::TaskGraph& graph, std::int32_t bucket);
 
-/// All but the tensors themselves.
+/// How a bucket is coded, without the tensors themselves.
 struct CodingOfBucket {
   std::int32_t bucket = -1;   // the payload that is coded
   compress::CodingStep step;  // without a round
@@ -40,13 +46,14 @@ struct CodingOfBucket {
   std::int32_t counts = -1;  // how many bytes each rank sends, if the Plan knows only a bound
   std::int32_t dense = -1;   // of what travels dense, unless in the first round
 
-  /// This step takes the two-phase exchange; in a phase that sums, its tensors only know of it.
+  /// Whether this step takes the two-phase exchange. In a phase that sums, tensors of such a
+  /// compressor are told of the exchange but do not use it.
   bool has_owners() const {
     return step.two_phase && layout.rounds.front().combine == compress::Combine::gather;
   }
 };
 
-/// `Tensor` is what a parameter is to those that code it.
+/// `Tensor` codes a parameter: CodedTensor on the host, CodedParameter (torch_codecs) on a device.
 template <typename Tensor>
 struct CodedBucketOf : CodingOfBucket {
   std::vector<Tensor*> tensors;  // by part; null: it travels dense
@@ -72,23 +79,25 @@ class BucketCodings {
   BucketCodings(int rank, int ranks, MakeCompressor make);
 
   void set_plan(std::shared_ptr<const doc::Plan> plan);
-  /// Whether a compressor does it.
+  /// Whether a compressor does the work of this task.
   bool is_coding(const doc::Task& task) const { return doc::is_coding(*plan_, task); }
-  /// Which round an encode is.
+  /// The round that an encode task encodes, from 0.
   int round_of(const doc::Task& task) const { return rounds_[to_index(task.operation)]; }
-  /// For what travels dense under the Plan's compressor; that is null if it has none or several.
+  /// The method of gradients that travel dense under the Plan's compressor. Its compressor is null
+  /// if the Plan has none or several.
   const compress::TensorMethod& dense_method() const { return dense_method_; }
-  /// Whether the Plan's compressor makes of means that travel dense what the optimizer gets.
+  /// Whether the Plan's compressor turns means that travel dense into something else for the
+  /// optimizer, as onebit-adam does (Compressor::of_dense).
   bool sees_dense_means() const;
 
-  /// Of the Plan's parameters, by position.
+  /// The names of the Plan's parameters, by position.
   const std::vector<std::string>& names() const { return plan_->gradient_names; }
   /// How the bucket that a task codes is coded.
   CodingOfBucket make(const doc::TaskGraph& graph, const doc::Task& task);
 
  protected:
-  /// Of the Plan's compressor in its n-th step; empty if it has one phase, or the Plan has no
-  /// compressor or several.
+  /// The phase of the Plan's compressor in its n-th step. Empty if the compressor has one phase, or
+  /// if the Plan has no compressor or several.
   std::string phase_of(std::int64_t step) const;
 
  private:
@@ -104,7 +113,8 @@ class BucketCodings {
   std::map<std::string, std::shared_ptr<const compress::Compressor>> compressors_;
 };
 
-/// And the tensors of each, by parameter, with the number of steps that counted.
+/// BucketCodings with the tensors of each bucket, by parameter, and the number of steps that
+/// counted.
 template <typename Tensor>
 class CodedBuckets : public BucketCodings {
  public:
@@ -132,7 +142,8 @@ class CodedBuckets : public BucketCodings {
     }
     return buckets_.emplace(key, std::move(bucket)).first->second;
   }
-  /// A tensor of another shape begins anew.
+  /// The tensor of a parameter. It is made when it is first asked for, from the state of load() if
+  /// that names it. A tensor whose shape has changed begins anew.
   Tensor& tensor_of(const std::string& name, const compress::Shape& shape) {
     std::unique_ptr<Tensor>& tensor = tensors_[name];
     if (tensor && tensor->shape() == shape) return *tensor;
@@ -142,7 +153,9 @@ class CodedBuckets : public BucketCodings {
     return *tensor;
   }
   const std::map<std::string, std::unique_ptr<Tensor>>& tensors() const { return tensors_; }
-  /// Those that are known, with their position in the Plan, which a variant does not code.
+  /// The tensors of parameters that a variant sends dense, with their position in the Plan. Only
+  /// parameters that an earlier step has coded have one: such a tensor may still have a residual to
+  /// send.
   std::vector<std::pair<std::size_t, Tensor*>> dense_ones(const doc::TaskGraph& graph,
                                                           std::span<const compress::Shape> shapes) {
     std::vector<std::pair<std::size_t, Tensor*>> list;
@@ -157,11 +170,11 @@ class CodedBuckets : public BucketCodings {
     return list;
   }
 
-  /// That counted.
+  /// The number of steps that counted.
   std::int64_t steps() const { return steps_; }
   void count_step() { ++steps_; }
   void uncount_step() { --steps_; }
-  /// Of the next step; empty if all steps are alike.
+  /// The phase of the next step; empty if all steps are alike.
   std::string phase() const { return phase_of(steps_); }
 
   compress::CompressionState save() const {
@@ -178,7 +191,7 @@ class CodedBuckets : public BucketCodings {
   }
 
  private:
-  /// By position.
+  /// Whether a variant codes each parameter, by position in the Plan. Made once for a variant.
   const std::vector<bool>& coded_in(const doc::TaskGraph& graph) {
     std::vector<bool>& is_coded = coded_[&graph];
     if (!is_coded.empty()) return is_coded;
@@ -196,7 +209,7 @@ class CodedBuckets : public BucketCodings {
   std::map<std::string, std::unique_ptr<Tensor>> tensors_;
   std::map<std::pair<const doc::TaskGraph*, std::int32_t>, CodedBucketOf<Tensor>> buckets_;
   std::map<const doc::TaskGraph*, std::vector<bool>> coded_;
-  compress::CompressionState loaded_;  // what no step has taken up yet
+  compress::CompressionState loaded_;  // states of load() whose tensors no step has asked for yet
   std::int64_t steps_ = 0;
 };
 

@@ -1,3 +1,15 @@
+// The encode and decode tasks of a bucket, on the host. A bucket's payload has one of three forms.
+// - Sums (powersgd, fp16, shared scales): each part has a fixed offset, the same on all ranks, so
+//   that an all-reduce may add payloads. Bytes that a part does not use are zero and add nothing.
+// - Gathers: the room has a block for each rank, and a rank writes its parts one after the other
+//   into its own block. If sizes are known, the blocks stay where they are. If ranks tell each
+//   other sizes first (`counts`), the gather packs the blocks (collective.cpp).
+// - The two-phase exchange: each rank owns a chunk of every tensor, reduces that chunk for all
+//   ranks, and all gather the results (compress/two_phase.hpp).
+//
+// Compressors of several rounds have an encode task for each. That task first reads what the round
+// before brought, then writes its own payload. For example powersgd sends P, reads the sum of all
+// P, and then sends Q.
 #include "linerate/exec/compression.hpp"
 
 #include <algorithm>
@@ -45,7 +57,8 @@ void multiply(std::span<float> values, float by) {
 
 }  // namespace
 
-/// Bits without sign order magnitudes, and a NaN above all.
+/// Without its sign bit, a float's bits order like its magnitude, and a NaN's bits are greater than
+/// those of infinity. So one maximum over integers finds both infinities and NaNs.
 bool are_usable(std::span<const float> gradients, float scale) {
   const float most = std::min(kGreatestGradient * scale, std::numeric_limits<float>::max());
   return compress::largest_magnitude_bits(gradients) <= std::bit_cast<std::uint32_t>(most);
@@ -76,6 +89,8 @@ void Compression::begin_dense(const TaskGraph& graph, std::span<const compress::
   }
 }
 
+/// The mean is of gradients times the loss scale; the state is kept in units of the loss. So the
+/// scale is divided out for the compressor and multiplied back for the optimizer.
 void Compression::take_dense_mean(const std::string& name, const compress::Shape& shape,
                                   std::span<float> mean) {
   const compress::TensorMethod& method = buckets_.dense_method();
@@ -99,7 +114,9 @@ void Compression::drop() {
   settle();
 }
 
-/// Decodes of the step that was kept are through: codecs take over what they wrote.
+/// Ends the last step for all codecs. Decodes of a kept step are through by now, so its codecs take
+/// over what that step wrote. Parameters that no rank used keep their old state, and so does every
+/// codec of a dropped step.
 void Compression::settle() const {
   for (const auto& [name, tensor] : buckets_.tensors())
     counted_ && !counted_->contains(name) ? tensor->keep() : tensor->drop();
@@ -137,6 +154,8 @@ void Compression::run(const TaskGraph& graph, const Task& task) {
     encode_round(graph, bucket, to_index(round), values);
 }
 
+/// A bucket with an infinite gradient is encoded as zeros. Codecs then see finite numbers alone,
+/// and the other ranks get a payload that they can decode.
 void Compression::check_usable(std::span<float> values) {
   if (are_usable(values)) return;
   infinite_ = true;
@@ -183,7 +202,7 @@ void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std:
   encode_sum(bucket, round, values, bytes_of(graph, bucket.payloads[round]));
 }
 
-/// What a part leaves of its room adds nothing.
+/// The bytes of its room that a part does not use are set to zero, so they add nothing to the sum.
 void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
                              std::span<std::byte> payload) {
   for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
@@ -197,6 +216,8 @@ void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<f
   }
 }
 
+/// Writes this rank's parts one after the other and returns their bytes. If sizes depend on values
+/// (`has_size`), each part begins with its size.
 std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> values,
                                          std::span<std::byte> own) {
   const bool has_size = bucket.layout.rounds.front().is_bound;
@@ -241,6 +262,9 @@ void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
   }
 }
 
+/// Finds each rank's block: at equal distances, or one after the other if ranks told each other
+/// sizes. Then it decodes tensor by tensor, each from the parts of all ranks. All blocks list their
+/// parts in the same order, so one cursor a block is enough.
 void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
                                   std::span<const std::byte> payload, std::span<float> values) {
   const bool has_size = bucket.layout.rounds.front().is_bound;
@@ -266,7 +290,8 @@ void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
 
 // ---- what travels dense ----
 
-/// In a payload of its own, or after the first round's sums.
+/// The sums of gradients that travel dense: in a payload of their own, or after the first round's
+/// sums in the same payload.
 std::span<float> Compression::dense_of(const TaskGraph& graph, const CodedBucket& bucket) {
   const bool rides = bucket.dense < 0;
   const std::span<float> values = values_of(graph, rides ? bucket.payloads.front() : bucket.dense);

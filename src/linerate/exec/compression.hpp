@@ -1,5 +1,8 @@
 // The compressors of a Plan at work on one rank: codecs and residuals by parameter, and the encode
 // and decode tasks of each bucket.
+//
+// A runner calls run() for each such task, in the codec's lane. The training step calls the rest,
+// between steps.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +22,21 @@
 
 namespace linerate::exec {
 
-/// Gradients of a greater magnitude count as infinite under a strategy that compresses: residuals,
-/// momenta and products of factors add them up over steps, ranks and elements. No network trains on
-/// such numbers, and 10^19 of them add up to a finite one.
+/// Gradients of a greater magnitude count as infinite under a strategy that compresses. Residuals,
+/// momenta and products of factors add gradients up over steps, ranks and elements. No network
+/// trains on such numbers, and even 10^19 of them add up to a finite f32.
 inline constexpr float kGreatestGradient = 0x1p64f;
 /// Whether a step with these gradients may count: none of them is infinite, as above, or a NaN.
 /// `scale`: what the loss was multiplied by; a magnitude counts in units of the loss.
 bool are_usable(std::span<const float> gradients, float scale = 1);
 
-/// On this rank's processor, over memory of the host.
+/// StepCompression on this rank's processor, over memory of the host.
+///
+/// The life of a residual, in three steps. Step 7 encodes: each codec writes its new residual next
+/// to the old one. keep() says that step 7 counts, but its decodes may still run, and a decode may
+/// write the state as well. So nothing moves yet. begin_step() of step 8 comes after those decodes;
+/// settle() then makes the new residual the codec's. If step 8 overflows, drop() throws its new
+/// residual away at once, and step 9 encodes with the residual of step 7.
 class Compression : public StepCompression {
  public:
   /// `payloads` outlives it. The seed is the same on every rank.
@@ -50,14 +59,14 @@ class Compression : public StepCompression {
   std::string phase() const override { return buckets_.phase(); }
   void begin_step() override;
   void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
-  /// What a gradient that travels dense takes along: [elements], row by row, in gradient units.
-  /// Empty: nothing.
+  /// The residual that a gradient which travels dense takes along: [elements], row by row, in
+  /// gradient units. Empty: none.
   std::span<const float> owed(std::int32_t position) const {
     return owed_.empty() ? std::span<const float>() : owed_[to_index(position)];
   }
-  /// Whether anything does in this step.
+  /// Whether any gradient takes a residual along in this step.
   bool sends_owed() const { return !owed_.empty(); }
-  /// Gradients that are not usable were found in this step, in a bucket that is encoded: they were
+  /// Gradients that are not usable were found in this step, in a bucket that is encoded. They were
   /// taken for zero, and the step must not count.
   bool found_infinite() const { return infinite_; }
   bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
@@ -101,8 +110,10 @@ class Compression : public StepCompression {
   int rank_, ranks_;
   std::uint64_t seed_;
   CodedBuckets<compress::CodedTensor> buckets_;
-  std::vector<std::span<const float>> owed_;  // by position; empty: nothing in this step
-  /// Of a step that counts and whose decodes may not be through: what nobody used.
+  std::vector<std::span<const float>>
+      owed_;  // by position: residuals to send dense; empty: none in this step
+  /// The parameters that no rank used, of a step that counts and whose decodes may still run.
+  /// Absent: no such step.
   mutable std::optional<std::set<std::string>> counted_;
   bool infinite_ = false;
   bool in_step_ = false;

@@ -12,9 +12,12 @@
 
 namespace linerate::exec {
 
-/// Encodes noise, and decodes its own payload in place of every rank's. Payloads are its own
-/// memory, not that of the collectives. If ranks tell each other how much they send, they say what
-/// the Plan expects.
+/// Encodes noise, and decodes its own payload in place of every rank's.
+///
+/// `rehearse --real codec` runs this in the codec's lane. The collectives of a rehearsal move other
+/// memory (PayloadArena), because the numbers on the wire do not matter. But a decode needs
+/// payloads of the right form. So after each encode this copies its own block to where the other
+/// ranks' blocks would arrive. Each rank then seems to have sent as much as this one.
 class CompressionLoad : public Operation {
  public:
   CompressionLoad(std::shared_ptr<const doc::Plan> plan, int rank, int ranks);

@@ -1,3 +1,12 @@
+// Events come with two kinds of times. A time of the host is nanoseconds of the steady clock and is
+// moved to the origin at once. A device's time is not known yet when the host enqueues the work. So
+// it is a negative number that stands for a moment of the device. Its event waits in `late_` until
+// timeline() asks the device for the times.
+//
+// Moments are numbered through all devices that were followed. For example the first device has
+// made moments 0 to 4, recorded as -2 to -6. Then follow() names a second device: the five times
+// are read and kept, and its moment 0 is recorded as -7. A recorded -7 is thus entry 5 of all times
+// that were read.
 #include "linerate/exec/recorder.hpp"
 
 #include <algorithm>
@@ -20,7 +29,8 @@ std::int64_t epoch_ns() {
       .count();
 }
 
-/// Equal exactly if processes share the steady clock.
+/// Equal for two processes exactly if they share the steady clock, that is, if they run on one host
+/// since the same boot.
 std::int64_t boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -28,12 +38,14 @@ std::int64_t boot_id() {
   return static_cast<std::int64_t>(hash_bytes(id));
 }
 
-/// Times that Recorder::now() gives for moments of devices: -2 for the first, since -1 is unknown.
+/// The number that Recorder::now() gives for the first moment of the first device. It is not -1,
+/// because -1 is an unknown time.
 constexpr std::int64_t kFirstMoment = -2;
 
 bool is_moment(std::int64_t time) { return time <= kFirstMoment; }
 
-/// Copies `from` into `whole`, translating indices.
+/// Copies `from` into `whole`. Events name their texts and parameter sets by index, so each index
+/// is translated into the index of the same text in `whole`.
 void append(doc::Timeline& whole, const doc::Timeline& from) {
   std::map<std::string, std::int32_t> names, parameters;
   for (std::size_t i = 0; i < whole.names.size(); ++i)
@@ -70,6 +82,11 @@ void append(doc::Timeline& whole, const doc::Timeline& from) {
 
 }  // namespace
 
+/// Rank 0 broadcasts its boot id and its "now" by both clocks. A rank with the same boot id takes
+/// the steady clock's number as it is. On another host the steady clock began elsewhere. There the
+/// rank counts back from its own "now" by as much as its system clock is past rank 0's. For example
+/// rank 0 says 12:00:00.000 and rank 2 reads 12:00:00.004 on its own system clock. Then zero was 4
+/// ms ago on rank 2's steady clock.
 TimeOrigin agree_origin(comm::Communicator& communicator) {
   std::array<std::int64_t, 3> zero = {boot_id(), steady_ns(), epoch_ns()};
   communicator.broadcast(comm::buffer(zero), 0, "time origin")->wait();
@@ -203,7 +220,8 @@ doc::Timeline Recorder::timeline() const {
   return whole;
 }
 
-/// Adds what has times of a device. Two of its moments in one stream may be a rounding apart.
+/// Adds the events and steps with times of a device. Two moments of one stream may be a rounding
+/// apart in the wrong order, so no event ends before it starts.
 void Recorder::resolve(doc::Timeline& whole) const {
   if (late_.events.empty() && late_.steps.empty()) return;
   std::vector<std::int64_t> read = read_;

@@ -1,3 +1,12 @@
+// A rehearsal is a Runner over real collectives whose computation is replaced by waiting. This
+// thread drives the compute lane. For each observed task it asks the runner when the task could
+// start (gate), sleeps for the task's seconds, and reports the end. All ends follow from planned
+// times and never from when a thread woke up, so the sleeps' errors do not add up over a step.
+//
+// An example with two backward tasks of 3 ms and a bucket after each. The first may start at 0 and
+// ends at 3 ms; the thread wakes at 3.1 ms and reports 3 ms. The bucket's all-reduce starts when
+// the report arrives, at 3.1 ms, because it is real. The second backward task runs from 3 to 6 ms,
+// whatever the all-reduce takes.
 #include "linerate/exec/rehearse.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +33,8 @@ using doc::Resource;
 using doc::Task;
 using doc::TaskGraph;
 
-/// Rehearsal cannot drive computation outside the compute lane.
+/// Throws UsageError for a plan with computation outside the compute lane, which a rehearsal cannot
+/// drive.
 void check(const doc::Plan& plan) {
   for (const TaskGraph& graph : plan.variants)
     for (const Task& task : graph.tasks)
@@ -35,8 +45,9 @@ void check(const doc::Plan& plan) {
             plan.strategy, graph.name, title_of(plan, graph, task), name_of(task.resource))));
 }
 
-/// Writes down the observed tasks of a variant as a predicted Timeline has them: one event for the
-/// backward tasks of a layer that follow each other, none for what takes no time.
+/// Writes down the observed tasks of a variant as a predicted Timeline has them. Backward tasks of
+/// one layer that follow each other make one event. So a layer's weight and bias, which are two
+/// tasks of the Plan, are one event in the Timeline. Tasks that take no time make no event.
 class ObservedEvents {
  public:
   ObservedEvents(const doc::Plan& plan, const TaskGraph& graph, Recorder& recorder)
@@ -102,7 +113,8 @@ class ObservedEvents {
   std::int64_t start_ns_ = -1;
 };
 
-/// Drives the compute lane of one rank.
+/// Drives the compute lane of one rank, step by step. The last step's computation may end while its
+/// collectives run on; run() waits for those, too, and only then takes the Timeline.
 class Rehearsal {
  public:
   Rehearsal(comm::Communicator& communicator, std::shared_ptr<const doc::Plan> plan,
@@ -124,7 +136,8 @@ class Rehearsal {
     }
   }
 
-  /// Sets up casts or compressors; a plan with neither is refused.
+  /// Sets up the operations that encode and decode: compressors, or else casts. CastOperation
+  /// refuses a plan that has neither.
   void run_codecs() {
     const std::set<std::string> coded = Compression::operations_of(*plan_);
     const std::vector<std::string> known = compress::compressors().names();

@@ -20,15 +20,16 @@ struct RehearsalOptions {
   std::function<void(double)> progress = {};  // called with the share of steps done
 };
 
-/// Runs the Plan's steps one after the other. Computation is waiting: an observed task starts when
-/// its predecessors and the task before it in the compute lane are done, and ends `seconds` later,
-/// whenever this thread woke up; nothing slows it. Executed operations wait alike in their lanes.
-/// Collectives are real, over memory as large as the largest payload (PayloadArena).
+/// Runs the Plan's steps one after the other. Computation is waiting. An observed task starts when
+/// its predecessors and the task before it in the compute lane are done. It ends `seconds` later,
+/// whenever this thread woke up; nothing slows it. Executed operations wait in their lanes in the
+/// same way. Collectives are real, over memory as large as the largest payload (PayloadArena).
 ///
 /// The Timeline of all ranks on rank 0, in the shape of a predicted one, mode "rehearsed"; empty
 /// elsewhere. A step lasts from the end of computation in the step before it to its own. Throws as
-/// Runner::set_plan, on every rank, for plans that differ or are for another number of ranks;
-/// UsageError for a plan that cannot be rehearsed so; what collectives throw. Collective.
+/// Runner::set_plan, on every rank, for plans that differ or are for another number of ranks.
+/// Throws UsageError for a plan that cannot be rehearsed so. Throws what collectives throw.
+/// Collective.
 doc::Timeline rehearse(comm::Communicator& communicator, std::shared_ptr<const doc::Plan> plan,
                        const RehearsalOptions& options = {});
 

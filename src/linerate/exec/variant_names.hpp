@@ -20,7 +20,7 @@ struct VariantNames {
   std::vector<std::string> titles;         // of executed tasks
   std::vector<std::int32_t> names, sets;   // the Recorder's ids; -1: none
   std::vector<std::uint32_t> backward_of;  // [gradients] kNoTask: the variant has none
-  std::vector<std::uint32_t> factor_of;    // [factors] that compute them; kNoTask: as above
+  std::vector<std::uint32_t> factor_of;    // [factors] the task that computes it; kNoTask: as above
 };
 
 }  // namespace linerate::exec

@@ -9,7 +9,8 @@ namespace linerate::torch_streams {
 
 void EventClock::follow(std::vector<c10::Stream> streams) { streams_ = std::move(streams); }
 
-/// Events that only order streams take no times, and cost less.
+/// Marks are events of BACKEND_DEFAULT, which take times. TorchStreamDevice has others that take
+/// none and cost less.
 void EventClock::set(exec::MarkId mark, exec::StreamId stream) {
   while (events_.size() <= to_index(mark))
     events_.emplace_back(device_, c10::EventFlag::BACKEND_DEFAULT);

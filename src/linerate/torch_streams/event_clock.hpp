@@ -9,9 +9,8 @@
 
 namespace linerate::torch_streams {
 
-/// Of any accelerator whose guard is registered with c10. Nothing synchronises but wait_for(), for
-/// one event.
-/// Thread safety: one call at a time, from any thread.
+/// The clock of any accelerator whose guard is registered with c10. Only wait_for() synchronises,
+/// and for one event. Thread safety: one call at a time, from any thread.
 class EventClock final : public TensorClock {
  public:
   explicit EventClock(c10::DeviceType device) : device_(device) {}

@@ -8,7 +8,7 @@ namespace linerate::torch_streams {
 void LateAnswer::ask(const at::Tensor& answer) {
   const c10::Device device = answer.device();
   asked_ = asked_.defined() ? asked_.logical_or(answer) : answer;
-  // A copy into memory that is not pinned would wait.
+  // A copy into memory that is not pinned would make the host wait.
   here_ =
       at::empty(at::IntArrayRef(), at::TensorOptions(at::kBool).pinned_memory(!device.is_cpu()));
   here_.copy_(asked_, /*non_blocking=*/true);

@@ -1,4 +1,5 @@
-// A yes or no that a device computes, for a host that does not wait for it.
+// A yes or no that a device computes, for a host that does not wait for it. The training step asks
+// in one step whether all gradients were finite, and takes the answer in a later step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,10 +12,10 @@ namespace linerate::torch_streams {
 /// Thread safety: one thread.
 class LateAnswer {
  public:
-  /// `answer`: bool, of no dimensions, computed in the current stream. Enqueues its way to the
-  /// host. With an earlier one that nobody has taken it is one answer: yes if either is.
+  /// `answer`: a scalar bool tensor, computed in the current stream. Enqueues its copy to the host.
+  /// If nobody has taken an earlier answer, the two become one: yes if either is yes.
   void ask(const at::Tensor& answer);
-  /// Once: the answer, if it has come by now.
+  /// The answer, if it has come by now; each answer once.
   std::optional<bool> take();
 
  private:

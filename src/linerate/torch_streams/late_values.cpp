@@ -11,7 +11,7 @@ void LateValues::ask(const at::Tensor& values) {
   const c10::Device device = values.device();
   Asked& asked = asked_.emplace_back();
   asked.there = values;
-  // A copy into memory that is not pinned would wait.
+  // A copy into memory that is not pinned would make the host wait.
   asked.here =
       at::empty(values.sizes(), at::TensorOptions(at::kDouble).pinned_memory(!device.is_cpu()));
   asked.here.copy_(values, /*non_blocking=*/true);

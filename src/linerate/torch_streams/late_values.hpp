@@ -12,9 +12,10 @@ namespace linerate::torch_streams {
 /// Thread safety: one thread.
 class LateValues {
  public:
-  /// `values`: f64 [n], computed in the current stream. Enqueues their way to the host.
+  /// `values`: f64 [n], computed in the current stream. Enqueues their copy to the host.
   void ask(const at::Tensor& values);
-  /// Each once, in the order of asking: f64 [n] on the CPU, if they have come by now.
+  /// The oldest values that were asked for and not taken, f64 [n] on the CPU, if they have come by
+  /// now. A later set that has come earlier waits for its turn.
   std::optional<at::Tensor> take();
 
  private:

@@ -9,8 +9,9 @@
 
 namespace linerate::torch_streams {
 
-/// Of the CPU, where a mark is over as soon as it is set, by the host's clock; of an accelerator by
-/// events that take times. The device is one that make_tensor_device() takes.
+/// The clock of a device. On the CPU a mark is over as soon as it is set, and its time is the
+/// host's. An accelerator has events that take times. The device is one that make_tensor_device()
+/// takes.
 std::unique_ptr<TensorClock> make_tensor_clock(c10::Device device);
 
 }  // namespace linerate::torch_streams

@@ -11,8 +11,8 @@
 
 namespace linerate::torch_streams {
 
-/// Of the CPU, where what is enqueued is done at once; of an accelerator, TorchStreamDevice, whose
-/// arguments these are.
+/// The streams of a device. On the CPU work is done at once when it is enqueued, so there are no
+/// streams. An accelerator has a TorchStreamDevice, which gets these arguments.
 std::unique_ptr<TensorDevice> make_tensor_device(c10::Device device, std::size_t streams,
                                                  TensorDevice::TaskWork work,
                                                  const std::vector<exec::StreamId>& first = {});

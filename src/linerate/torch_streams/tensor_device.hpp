@@ -10,18 +10,20 @@
 
 namespace linerate::torch_streams {
 
-/// A device's streams. In one of them the program computes: mostly the one that is current when it
-/// calls. If it is in another one for once, the two wait for each other as said here.
+/// A device's streams. The program computes in one of them, which mostly is the stream that is
+/// current when it calls. If the program calls from another stream for once, the two streams wait
+/// for each other as said here.
 class TensorDevice : public exec::StreamDevice {
  public:
-  /// Does what a task does, in the current stream and without waiting for it: operators of ATen,
+  /// Does a task's work in the current stream and without waiting for it: operators of ATen,
   /// collectives of a ProcessGroup.
   using TaskWork = std::function<void(const exec::StreamWork&)>;
 
   /// What is enqueued in the compute stream from now on begins after all that is in the calling
   /// thread's current stream.
   virtual void compute_after_caller() = 0;
-  /// And the other way round.
+  /// What is enqueued in the calling thread's current stream from now on begins after all that is
+  /// in the compute stream.
   virtual void caller_after_compute() = 0;
   /// Does the work in the compute stream, after all that is in the calling thread's current stream.
   /// The next work in that stream, and in the one that called caller_after_compute() last, begins

@@ -14,10 +14,10 @@
 namespace linerate::torch_streams {
 namespace {
 
-/// As PyTorch counts: what is less is worked off first, and every device has this.
+/// As PyTorch counts, a lower number has priority, and every device has this one.
 constexpr int kHighPriority = -1;
 
-/// Of the calling thread.
+/// The stream that is current on the calling thread.
 c10::Stream current_stream_of(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
@@ -55,6 +55,8 @@ void TorchStreamDevice::wait(exec::StreamId stream, exec::EventId event) {
 
 void TorchStreamDevice::host_wait(exec::EventId event) { recorded(event).synchronize(); }
 
+/// Mostly the program computes in streams_[0] and these three cost nothing. A program with a stream
+/// of its own (a side stream, a capture) has that stream and streams_[0] wait for each other.
 void TorchStreamDevice::compute_after_caller() {
   order(current_stream_of(streams_[0].device()), streams_[0]);
 }
@@ -66,6 +68,9 @@ void TorchStreamDevice::caller_after_compute() {
   order(streams_[0], caller);
 }
 
+/// For example a program trains in stream A and asks in stream B for updates that are not made yet.
+/// The work then comes after B's, and both B and A (`caller_`) wait for it. Without A's wait, the
+/// next forward pass might read weights that are half updated.
 void TorchStreamDevice::compute(const std::function<void()>& work) {
   const c10::Stream caller = current_stream_of(streams_[0].device());
   order(caller, streams_[0]);
@@ -77,6 +82,8 @@ void TorchStreamDevice::compute(const std::function<void()>& work) {
   if (caller_ && *caller_ != caller) order(streams_[0], *caller_);
 }
 
+/// What is enqueued in `then` from now on begins after all that is in `first`. One event serves all
+/// calls, because a wait is for the recording before it.
 void TorchStreamDevice::order(const c10::Stream& first, const c10::Stream& then) {
   if (first == then) return;
   if (!border_) border_.emplace(first.device_type());

@@ -17,16 +17,16 @@
 namespace linerate::torch_streams {
 
 /// Any accelerator whose guard is registered with c10 (CUDA, XPU, PrivateUse1 ...). Its events take
-/// no times (EventClock has those that do). Nothing synchronises but host_wait(), for one event.
+/// no times; EventClock has events that do. Only host_wait() synchronises, and for one event.
 ///
-/// Thread safety: one call at a time, from any thread: current streams are those of the thread that
-/// calls (autograd has a thread of its own for each device).
+/// Thread safety: one call at a time, from any thread. A current stream is that of the thread that
+/// calls, and autograd has a thread of its own for each device.
 class TorchStreamDevice final : public TensorDevice {
  public:
   /// The compute stream is the one that is current now; `streams` - 1 others are new. A device
-  /// without an index is the current one of its type. Those in `first` have high priority: as soon
-  /// as a part of the device is free, it goes to their work. Throws DeviceError if it has no
-  /// streams, or this PyTorch does not know it.
+  /// without an index is the current one of its type. Streams in `first` have high priority: as
+  /// soon as a part of the device is free, it goes to their work. Throws DeviceError if the device
+  /// has no streams, or this PyTorch does not know it.
   TorchStreamDevice(c10::Device device, std::size_t streams, TaskWork work,
                     const std::vector<exec::StreamId>& first = {});
 
@@ -45,11 +45,12 @@ class TorchStreamDevice final : public TensorDevice {
 
  private:
   void order(const c10::Stream& first, const c10::Stream& then);
-  /// c10 takes one that was never recorded for one that is over.
+  /// The event of this id. Throws InternalError for one that was never recorded, which c10 would
+  /// take for one that is over.
   const c10::Event& recorded(exec::EventId event) const;
 
   std::vector<c10::Stream> streams_;
-  std::optional<c10::Stream> caller_;  // that was to come after the compute stream, and is another
+  std::optional<c10::Stream> caller_;  // another stream that called caller_after_compute() last
   std::vector<c10::Event> events_;
   std::optional<c10::Event> border_;  // between the program's stream and the compute stream
   TaskWork work_;

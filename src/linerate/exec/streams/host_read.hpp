@@ -11,9 +11,11 @@ enum class HostRead : std::uint8_t {
   result   // what the task made or read, before anything else is enqueued
 };
 
-/// Of our operations as they are: LibTorch's eigendecomposition looks at its solver's status, and
-/// nothing of ATen's can keep it from that; sidco fits its thresholds on the host. What a step's
-/// flags say is none of these: no task of the step depends on it.
+/// What the host has to read for a task before it can go on.
+///
+/// Two of our operations read results. LibTorch's eigendecomposition looks at its solver's status,
+/// and no function of ATen's avoids that. sidco fits its thresholds on the host. Flags of a step
+/// are not among these reads, because no task of the step depends on them.
 HostRead host_read_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
 
 }  // namespace linerate::exec

@@ -11,8 +11,12 @@
 
 namespace linerate::exec {
 
-/// Of one rank: the stream that the program computes in, one each for the lanes of codecs and the
-/// host if something runs there, and one for each group of ranks that it exchanges something with.
+/// The streams of one rank. The program computes in one. The lanes of codecs and the host have one
+/// each if a task runs there. Each group of ranks that this rank exchanges payloads with has one.
+///
+/// For example a plan for four ranks has a group for the two ranks of each host. Then rank 0 has
+/// three streams: "compute", "network whole" and one for its host's group.
+///
 /// The host's lane holds timers alone; a stream keeps them as a function of the host or a kernel
 /// that waits.
 class LaneStreams {
@@ -21,12 +25,12 @@ class LaneStreams {
 
   LaneStreams(const doc::Plan& plan, std::int32_t rank);
 
-  /// Of a task that the rank has.
+  /// The stream of a task that the rank has.
   StreamId of(const doc::Task& task) const {
     return task.resource == doc::Resource::network ? of_group_[to_index(task.group)]
                                                    : of_lane_[to_index(task.resource)];
   }
-  /// Those in which collectives are enqueued.
+  /// The streams in which collectives are enqueued.
   std::vector<StreamId> of_network() const;
   std::size_t count() const { return names_.size(); }
   /// "compute", "network whole".

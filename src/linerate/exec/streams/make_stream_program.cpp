@@ -37,7 +37,9 @@ std::vector<std::vector<EdgeFromBefore>> edges_from_before(const doc::Plan& plan
   return edges;
 }
 
-/// The schedule's beginning and two of its cycles, then what else a runner may choose.
+/// The variants to try, step by step: the schedule's warm-up and two of its cycles, then each
+/// variant that a runner may choose besides. Each follows itself or its cycle once, so that edges
+/// from the step before are seen as well.
 std::vector<std::int32_t> steps_to_try(const doc::Plan& plan) {
   std::vector<std::int32_t> steps = plan.warm_up;
   for (int again = 0; again < 2; ++again)

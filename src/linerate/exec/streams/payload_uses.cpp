@@ -19,7 +19,9 @@ bool has_payloads(const Task& task) {
   return task.subject == Subject::payloads && task.last >= task.first;
 }
 
-/// A number for each array, the same for payloads of several variants that hold the same.
+/// Numbers arrays. Payloads of several variants get the same number if they have the same content,
+/// type, sizes and members. If a variant has several such payloads, its first is the first of the
+/// other variant, and so on.
 class ArrayNumbers {
  public:
   /// By payload.
@@ -98,7 +100,7 @@ class UsesOfVariant {
     uses_[task].push_back({array, writes});
   }
 
-  /// Of the payloads and gradients that it names.
+  /// Adds the uses of the payloads and gradients that a task names.
   void add_own(std::uint32_t i) {
     const Task& task = graph_.tasks[i];
     if (has_payloads(task)) {
@@ -113,7 +115,8 @@ class UsesOfVariant {
     }
   }
 
-  /// Of what one leaves to the other.
+  /// Adds the uses that follow from an edge: the task before writes what the task after takes, or
+  /// reads what the task before leaves.
   void add_passed_on(std::uint32_t from, std::uint32_t to) {
     const Task &before = graph_.tasks[from], &after = graph_.tasks[to];
     const auto is_local = [](const Task& t) {

@@ -15,13 +15,24 @@ struct PayloadUse {
   bool writes = false;  // else it only reads
 };
 
-/// A Plan names payloads, not who touches them; that follows from its edges. A collective writes
-/// the payload that it moves (an all-to-all reads one and writes another). A task before it, or
-/// before an encode, writes what that one takes; a task after it, or after a decode, reads what
-/// that one leaves. Besides, gradients go into their bucket by their copy, or by backward if there
-/// is none, a decode writes its bucket, and others read what they are about.
+/// Finds the arrays that each task reads and writes. A Plan names payloads and not who touches
+/// them, so this follows from the Plan's edges:
+/// - A collective writes the payload that it moves. An all-to-all reads one payload and writes
+///   another.
+/// - A task before a collective, or before an encode, writes the payload that the collective or
+///   encode takes.
+/// - A task after a collective, or after a decode, reads the payload that the collective or decode
+///   leaves.
+/// - A gradient is written into its bucket by its copy task, or by its backward task if it has no
+///   copy.
+/// - A decode writes its bucket. Other tasks read the payloads that they name.
 ///
-/// Payloads of several variants that hold the same are one array, used from step to step.
+/// For example `pack` → `all-reduce` → `unpack` over bucket 0: the first writes the bucket, the
+/// second writes it, and the third reads it. So the next step's `pack` has to wait for this step's
+/// `unpack`, although the Plan has no edge between the two.
+///
+/// Payloads of several variants that have the same content are one array, which is used from step
+/// to step.
 class PayloadUses {
  public:
   explicit PayloadUses(const doc::Plan& plan);

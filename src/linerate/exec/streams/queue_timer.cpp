@@ -11,10 +11,11 @@ namespace linerate::exec {
 namespace {
 
 constexpr StreamId kTimedStream = 0;
-/// The host may take half as long again as it took before.
+/// Other work lasts 1.5 times as long as the host took to enqueue a kind of work in an earlier
+/// round.
 constexpr double kFillMargin = 1.5;
 constexpr double kMostFills = 64;
-/// Of the host, for one kind of work: some 300 to 800 launches.
+/// The most seconds that the host may take for one kind of work: some 300 to 800 launches.
 constexpr double kMostHostSeconds = 3e-3;
 constexpr double kSecondsPerNs = 1e-9;
 
@@ -37,10 +38,14 @@ void QueueTimer::fill_for(double host_s) {
   for (int call = 0; call < calls; ++call) fill_();
 }
 
-/// Each work has a mark before it, one before its last call and one after it. The second one tells
-/// whether all was queued: a device that has come to it while the host enqueued the call had
-/// nothing else to do. Calls are alike, so that a queue which runs dry in between is dry at the
-/// end. `before`: what the host took, to fill the queue by; empty: nothing fills it.
+/// Enqueues each work once, between marks, and reads its times.
+///
+/// Each work has a mark before it, one before its last call, and one after it. The second mark
+/// tells whether all calls were queued in time. The host looks at it when it has enqueued the last
+/// call. If the device has passed the mark by then, it had run out of work and waited for the host.
+/// Calls are alike, so a queue that runs dry between two calls is dry at the last one, too.
+///
+/// `before`: the times of an earlier round, which tell how much other work to enqueue. Empty: none.
 std::vector<CallTimes> QueueTimer::run_round(const std::vector<QueuedCalls>& work,
                                              const std::vector<CallTimes>& before) {
   std::vector<CallTimes> times(work.size());

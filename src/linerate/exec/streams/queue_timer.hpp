@@ -16,18 +16,25 @@ struct QueuedCalls {
   std::function<void(int call)> enqueue;
 };
 
-/// Of one call.
+/// The times of one call, in seconds.
 struct CallTimes {
   double device_s = 0;     // on the device
   double host_s = 0;       // to enqueue it; 0 where that is to do it
   bool was_queued = true;  // before the device could begin it: device_s is the device's own time
 };
 
-/// In one stream: a device that is out of work waits for the host, and the time between two marks
-/// is then the host's. So other work is enqueued before each kind of work, which keeps the device
-/// busy for longer than the host takes to enqueue that kind; each call is enqueued several times in
-/// a row, since a mark takes a device a microsecond, too; and not so often that a queue of launches
-/// (CUDA's has 1024) would be full before all is in it.
+/// Measures in one stream. The time between two marks is the device's only if the device is never
+/// out of work between them. Else the device waits for the host, and the marks measure the host.
+///
+/// Three measures keep the device busy. Other work (`fill`) is enqueued before each kind of work;
+/// it runs for longer than the host takes to enqueue that kind. Each call is enqueued several times
+/// in a row, since a mark takes a device a microsecond, too. The calls are few enough that a queue
+/// of launches (CUDA's has 1024) does not fill up. A full queue would make the host wait.
+///
+/// An example: the host takes 200 us to enqueue 20 calls, and the device takes 5 us for each.
+/// Without other work the marks would be 200 us apart, 10 us a call. With 300 us of other work
+/// before them, all 20 calls are queued at 200 us. The device runs them from 300 to 400 us, and the
+/// marks give 5 us a call.
 ///
 /// Thread safety: one thread.
 class QueueTimer {
@@ -39,9 +46,9 @@ class QueueTimer {
   /// Whether what is enqueued is done at once.
   bool is_immediate() const { return !fill_; }
 
-  /// One after the other, round after round: medians over `rounds`, after one or two that do not
-  /// count. In the rounds that count, calls may be fewer, the same number of each work that has as
-  /// many. Waits for all of it.
+  /// Times each kind of work, one after the other, round after round: medians over `rounds`, after
+  /// one or two rounds that do not count. In the rounds that count, `count` may be cut down, to the
+  /// same number for each work that had as many. Waits for all of it.
   std::vector<CallTimes> time(std::vector<QueuedCalls> work, int rounds);
 
  private:
@@ -51,7 +58,7 @@ class QueueTimer {
 
   std::shared_ptr<StreamClock> clock_;
   std::function<void()> fill_;
-  double fill_s_ = 0;  // of one call, on the device
+  double fill_s_ = 0;  // seconds of one call of `fill_` on the device
 };
 
 }  // namespace linerate::exec

@@ -46,7 +46,8 @@ void StepRecording::enqueue(StreamId stream, const StreamWork& work) {
                 recorded_as_);
 }
 
-/// As the step machine has it: when the last of its predecessors was over and its step had begun.
+/// When a task could have run, as the step machine defines it: when its last predecessor was over
+/// and its step had begun. Predecessors in the step before count as well.
 std::int64_t StepRecording::ready(const StreamWork& work) {
   std::vector<std::int64_t> ends = {begin_};
   const auto add = [&ends](const Ends& of, std::uint32_t task) {

@@ -13,12 +13,13 @@
 
 namespace linerate::exec {
 
-/// Between a StreamRunner and its device: sets a mark before and after the work of each task, in
-/// its stream, and adds the task to a Recorder as a Runner does. Waits of streams come before the
-/// first one, so that a task begins when its stream has come to it; a collective then waits for the
-/// streams of the other ranks, and ends when it is over or, if the host is slower than the device,
-/// when the host has set the mark. Makes nothing wait. While the Recorder keeps nothing it only
-/// passes calls on.
+/// Stands between a StreamRunner and its device. It sets a mark before and after the work of each
+/// task, in the task's stream. It adds the task to a Recorder as a Runner does. While the Recorder
+/// keeps nothing, it only passes calls on. It makes no stream and no host wait.
+///
+/// The waits of a stream come before the first mark, so a task begins when its stream has come to
+/// it. A collective begins there, too, and then waits for the streams of the other ranks. It ends
+/// when it is over. If the host is slower than the device, it ends when the host has set the mark.
 class StepRecording final : public StreamDevice {
  public:
   /// `device` and `recorder` outlive this object, `recorder` following `times`.
@@ -28,8 +29,9 @@ class StepRecording final : public StreamDevice {
   /// Before anything of a step of this variant is enqueued, the waits of StreamRunner::fork()
   /// included.
   void begin_step(std::int32_t variant);
-  /// The work of an observed task of the step is in the compute stream: others may have waited for
-  /// just that. Whoever observes it adds it.
+  /// Sets a mark: the work of an observed task is in the compute stream, and other tasks may have
+  /// waited for just that. The mark gives those tasks' `ready` time. The event of the observed task
+  /// itself is added by whoever observes it.
   void note_end(std::uint32_t task);
 
   void enqueue(StreamId stream, const StreamWork& work) override;

@@ -20,16 +20,16 @@ struct StreamWork {
   const doc::Task& task;
 };
 
-/// Nothing here waits but host_wait(). As CUDA's streams and events are, and c10::Stream and
-/// c10::Event: a wait is for what was recorded last when it was enqueued, so that an event may be
-/// recorded again at once.
+/// Modelled on CUDA's streams and events, and on c10::Stream and c10::Event. Only host_wait()
+/// waits. A stream's wait is for what was recorded last when the wait was enqueued, so an event may
+/// be recorded again at once.
 class StreamDevice {
  public:
   virtual ~StreamDevice() = default;
-  /// Puts the work of a task at the end of a stream. That of a collective ends there when the
+  /// Puts the work of a task at the end of a stream. The work of a collective ends there when the
   /// collective has ended.
   virtual void enqueue(StreamId stream, const StreamWork& work) = 0;
-  /// The event is over when everything is that is in the stream by now.
+  /// The event is over when everything is over that is in the stream by now.
   virtual void record(EventId event, StreamId stream) = 0;
   /// What is enqueued in the stream from now on begins when the event is over.
   virtual void wait(StreamId stream, EventId event) = 0;

@@ -24,8 +24,8 @@ struct StreamProgram {
   LaneStreams lanes;
   PayloadUses payloads;
   std::vector<std::vector<EdgeFromBefore>> from_before;  // by variant, in the order of `to`
-  /// The tasks whose end gets an event: some stream or the host waits for just that, if tasks are
-  /// enqueued in the order of the Plan.
+  /// The tasks whose end gets an event of its own. A stream or the host waits for exactly that end,
+  /// if tasks are enqueued in the Plan's order.
   TaskMarks has_event;
 };
 

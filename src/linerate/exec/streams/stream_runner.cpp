@@ -1,3 +1,8 @@
+// A step's tasks are enqueued in the order in which the step machine starts them. For each task
+// this collects the places that the task needs (need). One place a stream is enough, because the
+// last place of a stream implies those before it. Then it leaves out what is known or implied,
+// enqueues the other waits, and enqueues the work. A task costs its edges and arrays, and the
+// square of the number of streams, which is a handful.
 #include "linerate/exec/streams/stream_runner.hpp"
 
 #include <algorithm>
@@ -9,6 +14,7 @@
 namespace linerate::exec {
 namespace {
 
+/// Entry by entry the later place: what a stream knows after a wait.
 void join(std::vector<std::int64_t>& places, const std::vector<std::int64_t>& others) {
   for (std::size_t s = 0; s < places.size(); ++s) places[s] = std::max(places[s], others[s]);
 }
@@ -43,7 +49,8 @@ std::int64_t StreamRunner::begin_step(std::int32_t variant) {
   return step_;
 }
 
-/// Events of earlier steps than the last one are recorded anew.
+/// Drops the steps before the last one. No edge reaches back further than one step, so their events
+/// are free to be recorded again.
 void StreamRunner::close_steps() {
   while (steps_.size() > 1) {
     for (const Place& place : steps_.front().tasks)
@@ -77,7 +84,8 @@ void StreamRunner::run_step(std::int32_t variant) {
   }
 }
 
-/// In the order in which the machine starts them; what is enqueued starts others.
+/// Enqueues tasks in the order in which the machine starts them. An enqueued task is done for the
+/// machine, so it may start others.
 void StreamRunner::take(const Moves& moves) {
   Moves next;
   std::deque<TaskId> queue(moves.start.begin(), moves.start.end());
@@ -99,7 +107,8 @@ void StreamRunner::enqueue(TaskId id) {
   add(id);
 }
 
-/// A task whose work is in its stream.
+/// Takes note of a task whose work is in its stream: its place, its event if it has one, and the
+/// arrays that it used.
 void StreamRunner::add(TaskId id) {
   const StreamId stream = stream_of(id);
   Place& place = steps_.back().tasks[id.task];
@@ -167,11 +176,18 @@ void StreamRunner::begin_waits(StreamId stream) {
   for (Wait& wait : waits_) wait.on.place = 0;
 }
 
+/// Waits of one task can imply each other. A wait for an event recorded now covers more than its
+/// task needs, since the event stands at the stream's end. A wait for an exact event covers only
+/// what its task came after, so two exact ones never imply each other.
+///
+/// So there are two passes. The first enqueues new events' waits that no other wait implies. The
+/// second takes all that are left, except those that an exact wait implies; wait() drops those that
+/// are known by then. Two waits for new events that imply each other come to the second pass both,
+/// and the first one enqueued makes the other needless.
 void StreamRunner::enqueue_waits(StreamId stream) {
   for (Wait& wait : waits_)
     if (wait.on.place > 0) complete(wait);
-  // What is recorded now comes after more than it has to, and may imply others: before them, and
-  // before it what implies it in turn. A wait for what is known by then is left out.
+  // First pass: waits for events recorded now, unless any other wait implies them.
   for (const Wait& w : waits_)
     if (w.on.place > 0 && !w.is_exact && !is_implied(w, false)) wait(stream, w);
   for (const bool exact : {false, true})
@@ -193,6 +209,9 @@ void StreamRunner::need_predecessors(TaskId id, StreamId stream) {
     if (e->variant == steps_.front().variant) need_task(steps_.front(), e->from, stream);
 }
 
+/// In the compute stream autograd has an order of its own. For example the lane has g2, g1, g0 and
+/// autograd enqueues g1 at place 1, g2 at place 2 and g0 at place 3. A task after g1 may count on
+/// g2 as well, so it waits for place 2 (`settled`), not for place 1.
 void StreamRunner::need_task(const StepPlaces& step, std::uint32_t task, StreamId stream) {
   const bool computes = step.tasks[task].stream == LaneStreams::kComputeStream;
   need((computes ? step.settled : step.tasks)[task], stream, false);
@@ -208,7 +227,8 @@ void StreamRunner::need_memory(TaskId id, StreamId stream) {
   }
 }
 
-/// Of the places of one stream the last one is enough.
+/// Keeps the last place of each stream, which implies the earlier ones. A place that the task's
+/// stream is past anyway is no need.
 void StreamRunner::need(const Place& on, StreamId stream, bool for_memory) {
   if (on.place == 0 || on.place <= known_[to_index(stream)][to_index(on.stream)]) return;
   Wait& wait = waits_[to_index(on.stream)];
@@ -217,6 +237,8 @@ void StreamRunner::need(const Place& on, StreamId stream, bool for_memory) {
   wait.for_memory = for_memory;
 }
 
+/// Decides which event a wait is for. It is the event right after its task, unless there is none or
+/// it may have been recorded again. Then an event is recorded now.
 void StreamRunner::complete(Wait& wait) const {
   wait.is_exact = wait.on.event >= 0 && is_recent(wait.on);
   wait.over = wait.is_exact ? over_at_[to_index(wait.on.event)] : known_[to_index(wait.on.stream)];
@@ -229,7 +251,8 @@ bool StreamRunner::is_implied(const Wait& wait, bool by_exact) const {
   });
 }
 
-/// One recorded now is free again as soon as the wait is enqueued.
+/// The event of a wait. An event that is recorded for this wait is free again as soon as the wait
+/// is enqueued. A later recording of the event does not change what the wait is for.
 EventId StreamRunner::event_of(const Wait& wait) {
   if (is_recent(wait.on)) waited_for_[to_index(wait.on.variant)][wait.on.id.task] = true;
   if (wait.is_exact) return wait.on.event;
@@ -256,7 +279,8 @@ void StreamRunner::let_host_wait(const Place& on) {
   ++counts_.host_waits;
 }
 
-/// Of the collective in which ranks told each other how much they send.
+/// The host waits for the collective in which ranks told each other how much they send. It reads
+/// the counts to enqueue the gather.
 void StreamRunner::let_host_read_counts(TaskId id) {
   const std::int32_t counts = counts_of(graph(), graph().tasks[id.task].first);
   for (const std::uint32_t p : graph().predecessors(id.task)) {
@@ -295,6 +319,8 @@ void StreamRunner::settle_compute_lane() {
   }
 }
 
+/// A write comes after all reads of the array, so it alone is remembered. Of the reads in one
+/// stream the last one is enough.
 void StreamRunner::use_memory(const Place& by) {
   for (const PayloadUse& use : program_->payloads.of(by.variant, by.id.task)) {
     Array& array = arrays_[to_index(use.array)];

@@ -1,4 +1,5 @@
-// Enqueues the steps of a Plan on a device: the step machine, where "done" is "enqueued".
+// Enqueues the steps of a Plan on a device. It drives the step machine as a Runner does, but "done"
+// means "enqueued".
 #pragma once
 
 #include <cstdint>
@@ -18,24 +19,38 @@ namespace linerate::exec {
 struct StreamCounts {
   std::int64_t events = 0;        // recorded
   std::int64_t waits = 0;         // of a stream for an event
-  std::int64_t memory_waits = 0;  // among them: those that no edge of the Plan asks for
+  std::int64_t memory_waits = 0;  // among them: waits for memory, without an edge of the Plan
   std::int64_t host_waits = 0;    // of the host for an event
 };
 
 /// One step: begin_step(); for each observed task open(), its work, report(). Executed tasks are
-/// enqueued meanwhile, each when the machine starts it; the step is enqueued when all observed
-/// tasks are reported, and the next one may begin. Nothing waits for the device except where values
-/// come back to the host (host_read.hpp).
+/// enqueued meanwhile, each when the machine starts it. The step is enqueued when all observed
+/// tasks are reported, and then the next step may begin. Nothing waits for the device except if the
+/// host needs values of the device (host_read.hpp).
 ///
-/// A task's stream waits for the ends of its predecessors in other streams, in this step and the
-/// one before, and of what comes before those in the compute lane, in whatever order autograd
-/// enqueued them: the Plan counts on that. A collective also waits for the one before it in the
-/// network's lane, whatever its group; and each task for those that used its arrays. Left out is
-/// what the stream knows to be over, from its own order, earlier waits and those of the streams
-/// that it waited for, and what the host knew when it enqueued the task; and what another wait of
-/// the same task implies. In the Plan's order what is left is the transitive reduction of the order
-/// of enqueuing: without any one of its waits, some task could begin too early. In an order of
-/// autograd's own an event may be recorded when it is needed, later than right after its task.
+/// A task's stream waits for these, if they are in another stream.
+/// - the ends of its predecessors, in this step and the one before
+/// - the compute lane's tasks that stand before such a predecessor in the Plan, in whatever order
+///   autograd enqueued them, because the Plan counts on lane order
+/// - for a collective: the collective before it in the network's lane, whatever its group
+/// - the tasks that used its arrays before it (payload_uses.hpp)
+///
+/// A wait is left out if the task's stream is known to be past that place anyway. Each stream has a
+/// vector clock for that (`known_`): for each stream the last place that is over when the next task
+/// begins. An entry grows by the stream's own tasks, and by each wait, which brings along all that
+/// the other stream was past. Waits of the host count for all streams. A wait is also left out if
+/// another wait of the same task implies it.
+///
+/// An example with three streams. Backward is place 1 of the compute stream. A cast in the codec's
+/// stream waits for it, so the cast's event covers compute 1 and codec 1. The bucket's all-reduce
+/// comes after both. It needs compute 1 and codec 1, but the wait for the cast implies the wait for
+/// backward. So the network's stream waits once, and knows compute 1, codec 1 and network 1
+/// afterwards.
+///
+/// In the Plan's order the waits that are left are the transitive reduction of the order of
+/// enqueuing. Without any one of them, some task could begin too early. If autograd has an order of
+/// its own, a wait may need a place that has no event. Then an event is recorded at the end of that
+/// stream when the wait is enqueued, which is later than needed but correct.
 ///
 /// Thread safety: one thread drives it.
 class StreamRunner {
@@ -49,31 +64,34 @@ class StreamRunner {
   bool can_open(std::uint32_t task) const { return machine_.gate({step_, task}); }
   /// The compute stream waits for what the task waits for; before its work is enqueued there.
   void open(std::uint32_t task);
-  /// The work of an observed task is enqueued.
+  /// Tells that the work of an observed task is enqueued.
   void report(std::uint32_t task);
-  /// A whole step, the work of observed tasks being enqueued as the others' in the Plan's order.
+  /// Runs a whole step in the Plan's order. The work of observed tasks is enqueued like that of the
+  /// others.
   void run_step(std::int32_t variant = -1);
 
-  /// For a program that writes payloads by itself before a step, and takes what steps have left:
-  /// what is enqueued from now on, in whatever stream, comes after all that is in the compute
-  /// stream; what is enqueued in the compute stream, after all that is in the others.
+  /// For a program that writes payloads by itself before a step, and reads what steps have left.
+  /// After fork(), whatever is enqueued in any stream comes after all that is in the compute
+  /// stream. After settle(), whatever is enqueued in the compute stream comes after all that is in
+  /// the other streams.
   void fork();
   void settle();
-  /// What is enqueued in the compute stream comes after this task, which is enqueued and of the
-  /// last two steps; whether it does by what the stream waits for already.
+  /// After settle(id), whatever is enqueued in the compute stream comes after this task, which is
+  /// enqueued and of the last two steps. is_settled() tells whether earlier waits bring that about
+  /// already.
   void settle(TaskId id);
   bool is_settled(TaskId id) const;
 
   const StepMachine& machine() const { return machine_; }
   const StreamCounts& counts() const { return counts_; }
-  /// The tasks for whose ends, just those, somebody waited.
+  /// The tasks whose ends were waited for, by exactly an event of theirs.
   const TaskMarks& waited_for() const { return waited_for_; }
 
  private:
-  /// By stream: a place before which everything in it is over.
+  /// By stream: the last place that is over. Everything before it in the stream is over, too.
   using Places = std::vector<std::int64_t>;
 
-  /// Where a task is.
+  /// The place of a task in its stream.
   struct Place {
     StreamId stream = -1;
     std::int64_t place = 0;  // its stream's first task is at 1; 0: not enqueued
@@ -85,8 +103,8 @@ class StreamRunner {
     std::int64_t number = 0;
     std::int32_t variant = 0;
     std::vector<Place> tasks;
-    /// Of those of the compute lane up to the first that is not enqueued: the last place of it and
-    /// of all before it in the lane.
+    /// For tasks of the compute lane: the last place of the task and of all tasks before it in the
+    /// lane. Filled up to the first task that is not enqueued.
     std::vector<Place> settled;
     std::size_t lane_next = 0;
   };
@@ -98,7 +116,7 @@ class StreamRunner {
   struct Wait {
     Place on;
     bool for_memory = false;
-    bool is_exact = false;  // for the event right after it; else for one recorded now
+    bool is_exact = false;  // for the event right after the task; else for one recorded now
     Places over;            // all that is over by then
   };
 
@@ -115,7 +133,8 @@ class StreamRunner {
   void need_task(const StepPlaces& step, std::uint32_t task, StreamId stream);
   void need(const Place& on, StreamId stream, bool for_memory);
   void complete(Wait& wait) const;
-  /// By another wait of the task; `by_exact`: by one for an event right after its task.
+  /// Whether another wait of the task implies it. `by_exact`: only waits for an event right after
+  /// its task count.
   bool is_implied(const Wait& wait, bool by_exact) const;
   EventId event_of(const Wait& wait);
   void wait(StreamId stream, const Wait& wait);

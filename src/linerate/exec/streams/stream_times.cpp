@@ -65,6 +65,8 @@ void StreamTimes::wait_and_read() {
   }
 }
 
+/// Reads the oldest moment that was not read. Its mark is free again, but an anchor's mark stays
+/// until the next anchor is read, because moments in between count from it.
 void StreamTimes::take_next() {
   const Moment moment = std::move(waiting_.front());
   waiting_.pop_front();
@@ -111,7 +113,8 @@ void StreamTimes::compare_clocks() {
   compare();
 }
 
-/// The first try also waits for all that was enqueued before it.
+/// Compares the clocks. The first try also waits for all that was enqueued before it, so its two
+/// host times are far apart and another try wins.
 void StreamTimes::compare() {
   constexpr int kTries = 3;
   SameMoment closest;
@@ -130,6 +133,8 @@ void StreamTimes::compare() {
   comparisons_.push_back(closest);
 }
 
+/// The host's time of a device's time, by the straight line through the comparisons around it.
+/// Outside of all comparisons it counts from the nearest one at the same rate.
 std::int64_t StreamTimes::on_host(double device_ns) const {
   const auto after =
       std::upper_bound(comparisons_.begin() + 1, comparisons_.end(), device_ns,

@@ -13,18 +13,22 @@
 
 namespace linerate::exec {
 
-/// Moments are numbered as they are enqueued, and read in this order when the device has come to
-/// them: by the next begin_step(), which does not wait, or by read().
+/// Moments are numbered as they are enqueued. They are read in this order once the device has come
+/// to them: by the next begin_step(), which does not wait, or by read().
 ///
-/// A device tells how long after another moment one was, and exactly so only if that is not long:
-/// CUDA counts milliseconds in f32. So each step begins with an anchor, from which its moments
-/// count; anchors count from the one before.
+/// A device tells how long one moment was after another, and is exact only for short times. CUDA
+/// counts milliseconds in f32: 60 s are exact to 4 us, 0.2 s to 15 ns. So each step begins with an
+/// anchor. The step's moments count from the anchor, and each anchor counts from the one before.
 ///
-/// The clocks are compared by a moment that the host waits for: it lies between the host's times
-/// before it was enqueued and after the wait, in practice 20 us apart; the middle is taken, of the
-/// closest of three. That is done when this object is made, when a Recorder begins to keep and when
-/// its Timeline is asked for, never in a step. Between two comparisons the clocks run at rates that
-/// do not change, beyond them at the same one.
+/// The clocks of device and host are compared by a moment that the host waits for. That moment lies
+/// between the host's time before it was enqueued and the host's time after the wait, in practice
+/// 20 us apart. The middle is taken, of the closest of three tries. That is done when this object
+/// is made, when a Recorder begins to keep, and when its Timeline is asked for, never in a step.
+///
+/// Between two comparisons the device's clock has one rate; before the first and after the last its
+/// rate is the host's. For example the device's 0 ms was the host's 100 ms, and the device's 1000
+/// ms was the host's 1110 ms. Then a moment at 500 ms of the device was at 605 ms of the host.
+///
 /// Thread safety: any thread.
 class StreamTimes final : public DeviceMoments {
  public:
@@ -35,12 +39,13 @@ class StreamTimes final : public DeviceMoments {
   std::int64_t now() override;
   void compare_clocks() override;
   std::vector<std::int64_t> read() override;
-  /// The same by the device's clock, since the first anchor: for times between moments.
+  /// As read(), but by the device's clock, since the first anchor: exact for the time between two
+  /// moments.
   std::vector<std::int64_t> read_by_device();
 
   /// The moment at which everything is over that is in this stream by now.
   std::int64_t set_in(StreamId stream);
-  /// The latest of some moments; of none the last anchor.
+  /// The number of a moment that is the latest of these; the last anchor if there are none.
   std::int64_t latest_of(std::span<const std::int64_t> moments);
   /// Reads what is over, and enqueues an anchor in the compute stream.
   std::int64_t begin_step();

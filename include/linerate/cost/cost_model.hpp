@@ -1,5 +1,5 @@
-// Prices collectives over a Cluster: by fitted tables if there are any, else by closed forms over
-// its links, both with the overrides that a what-if asks for.
+// Prices collectives over a Cluster, by fitted tables if there are any, else by closed forms over
+// its links. Both take the overrides that a what-if asks for.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,8 @@ class CostModel {
   bool fitted(Collective collective, int ranks) const;
   /// True when nothing was measured and answers carry the spread of a kind of network.
   bool has_spread() const { return cluster_->nominal && cluster_->collectives.empty(); }
-  /// So it is, and of the network a bandwidth alone is known: its prices are their own low end.
+  /// Whether, besides, of the network a bandwidth alone is known. Its prices are then their own low
+  /// end.
   bool is_one_sided() const { return has_spread() && cluster_->nominal->name.empty(); }
   /// The rank count of the measurement that answers; absent: none does.
   std::optional<int> measured_ranks(Collective collective, int ranks) const;

@@ -42,11 +42,11 @@ struct NetworkKind {
 /// one.
 using WidthOf = std::function<double(const doc::Cluster&)>;
 
-/// Says that nothing of the network was measured, and what to measure first to halve the interval:
-/// of what is not known (links between nodes and inside, computing next to communication, one
-/// rank's step, coding) that without whose spread the interval is the narrowest, then the next one,
-/// until it is halved. Empty if something was measured, and for links that a Cluster states:
-/// reports say of these that they have no interval.
+/// Says that nothing of the network was measured, and what to measure first to halve the interval.
+/// Five things may be unknown: links between nodes, links inside, computing next to communication,
+/// one rank's step, and coding. The one that narrows the interval most comes first, then the next
+/// one, until the interval is halved. Empty if something was measured, and for links that a Cluster
+/// states: reports say of these that they have no interval.
 [[nodiscard]] std::string nominal_note(const doc::Cluster& cluster, int ranks,
                                        const WidthOf& width_of);
 

@@ -1,3 +1,12 @@
+// Cuts a cost curve into straight pieces, for searches that prune by them (plan's optimal fusion).
+// Between two joints a curve is a least or a largest of straight lines, so it bends where two of
+// them meet. A stretch is cut as follows. Draw the straight line from end to end. If the curve lies
+// on it, the stretch is one piece. Otherwise take the tangents of both ends and cut where they
+// meet, then treat both parts alike.
+//
+// An example: min(1 + 2 S, 5 + S) between 0 and 10. The line from end to end is not the curve. The
+// tangents are 1 + 2 S and 5 + S, and they meet at 4. Both parts are straight, so two pieces come
+// out after three tests. With three lines the first cut may miss a bend, and the next cuts find it.
 #include "linerate/cost/affine_pieces.hpp"
 
 #include <algorithm>
@@ -9,12 +18,13 @@ namespace {
 constexpr int kMostBends = 24;            // in a row, between two joints
 constexpr std::size_t kMostPieces = 256;  // between two joints: more are rounding, not bends
 
+// The straight line through (a, at_a) and (to, at_to), as the piece from `from` to `to`.
 AffinePiece through(double from, double to, double a, double at_a, double at_to) {
   const double beta = to > a ? (at_to - at_a) / (to - a) : 0;
   return {from, to, at_to - beta * to, beta};
 }
 
-/// Between two joints.
+/// Cuts what lies between two joints and appends its pieces.
 class Stretch {
  public:
   Stretch(const CostCurve& curve, std::vector<AffinePiece>& pieces)
@@ -26,6 +36,8 @@ class Stretch {
   }
 
  private:
+  // `bends` counts the cuts on the way to this part. Rounding may make a straight part look bent,
+  // so the number of cuts in a row and the number of pieces have limits.
   void split(double from, double to, int bends = 0) {
     // Just past `from`, where a piece of its own may end.
     const double near = (to - from) / (1 << 20), begin = from + near;
@@ -48,7 +60,8 @@ class Stretch {
   AffinePiece tangent(double a, double b) const {
     return through(a, b, a, curve_.seconds(a), curve_.seconds(b));
   }
-  // A bend lifts or lowers all of what is between the ends.
+  // Whether the curve lies on the line at an eighth, a half and seven eighths of the way. A bend
+  // lifts or lowers everything between the ends, so three sizes are enough.
   bool is_straight(const AffinePiece& p) const {
     for (const double part : {0.125, 0.5, 0.875}) {
       const double bytes = p.from_bytes + part * (p.to_bytes - p.from_bytes);

@@ -1,3 +1,8 @@
+// The closed model of Agarwal et al. 2021, with buckets of any sizes. All times are seconds and all
+// sizes bytes. An example: backward takes 100 ms alone and gamma is 1.07, so backward takes 107 ms
+// under overlap. Three buckets take 20 ms each on the network and the last one 8 ms. The first
+// three hide under backward, as 60 < 107, and the step takes 107 + 8 = 115 ms. On a network that is
+// three times slower they take 180 and 24 ms, and the step takes 180 + 24 = 204 ms.
 #include "linerate/cost/agarwal2021.hpp"
 
 #include <algorithm>
@@ -39,6 +44,16 @@ double compressed_s(const AgarwalInput& in, double ratio, double encode_decode_s
   return in.backward_s + encode_decode_s + exchange_s;
 }
 
+// Finds the least ratio r for which max(B, H / r) + L / r <= (1 + epsilon) B. B is gamma times
+// backward, H the time of all buckets but the last one, and L that of the last one. Without latency
+// both terms of the maximum give a bound, and the larger bound is the answer:
+//   B + L / r       <= (1 + epsilon) B   gives r >= L / (epsilon B)
+//   H / r + L / r   <= (1 + epsilon) B   gives r >= (H + L) / ((1 + epsilon) B)
+// In the example above B is 107 ms and epsilon .05. On the slower network r is at least 24 / 5.35 =
+// 4.5 and 204 / 112.35 = 1.8. So the answer is 4.5, and the last bucket decides.
+//
+// With latency the time still falls with r, but only to the latency of all messages. So that limit
+// is tested first. Then r is doubled until it suffices, and bisected until the doubles touch.
 std::optional<double> required_ratio(const AgarwalInput& in) {
   const std::vector<double> buckets = buckets_of(in);
   const Line all_reduce = ring(in);

@@ -23,18 +23,18 @@ struct AgarwalInput {
   bool gathers = false;   // compressed payloads: every rank receives all of them
 };
 
-/// Bytes on the wire of each bucket, at least one: the paper's k - 1 of b bytes and what is left,
-/// or those that were given. DDP fills them as gradients get ready, so its last one is what the
-/// first layers left, of any size; the answers depend on it.
+/// Bytes on the wire of each bucket; there is at least one. They are the paper's k - 1 buckets of b
+/// bytes and the rest, or the buckets that were given. DDP fills buckets as gradients get ready, so
+/// its last one is what the first layers left, of any size. The answers depend on it.
 std::vector<double> buckets_of(const AgarwalInput& input);
 
 /// max(gamma T_comp, sum of T_comm(b) except the last) + T_comm(last): the last bucket is complete
 /// only when backward ends, so it is never hidden.
 double overlapped_s(const AgarwalInput& input);
 
-/// T_comp + T_encdec + T_comm(S / ratio): compressed exchanges run after backward, because encoding
-/// competes with it for the device. T_comm of payloads that are gathered is alpha (p-1) +
-/// m (p-1) / BW for m bytes a rank.
+/// T_comp + T_encdec + T_comm(S / ratio). Compressed exchanges run after backward, because encoding
+/// competes with backward for the device. T_comm of payloads that are gathered is alpha (p - 1) + m
+/// (p - 1) / BW for m bytes a rank.
 double compressed_s(const AgarwalInput& input, double ratio, double encode_decode_s);
 
 /// The smallest ratio >= 1 at which max(gamma T_comp, sum of T_comm(b/r)) + T_comm(last/r) <=

@@ -40,14 +40,14 @@ Line binomial_broadcast(int ranks, const LinkCost& link);
 Line parameter_server_all_reduce(int ranks, const LinkCost& link);
 
 using AllReduceForm = Line (*)(int ranks, const LinkCost&);
-/// The two halves of any all-reduce, which take as long as it together: reducing is in the first.
-/// Those of a ring are ring_reduce_scatter and ring_all_gather.
+/// The two halves of any all-reduce. Together they take as long as the all-reduce; the first one
+/// has all its additions. The halves of a ring are ring_reduce_scatter and ring_all_gather.
 Line reduce_scatter_half(AllReduceForm form, int ranks, const LinkCost& link);
 Line all_gather_half(AllReduceForm form, int ranks, const LinkCost& link);
 
-/// Reduce-scatter inside the nodes, all-reduce of 1/g between them, all-gather inside: g ranks a
-/// node, which share the network link. `ranks` at most g: only the link inside. `form` is that
-/// between the nodes.
+/// Reduce-scatter inside the nodes, all-reduce of 1/g between them, all-gather inside. There are g
+/// ranks a node, which share the network link. At most g ranks use only the link inside. `form` is
+/// the all-reduce between the nodes.
 Line hierarchical_all_reduce(int ranks, int ranks_per_node, const LinkCost& inside,
                              const LinkCost& between, AllReduceForm form = ring_all_reduce);
 /// Its part between the nodes.

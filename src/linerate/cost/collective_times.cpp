@@ -1,3 +1,5 @@
+// Answers `whatif --collective`: the time of one collective over rank counts and sizes, each with
+// its interval, and notes on where the numbers come from.
 #include "linerate/cost/collective_times.hpp"
 
 #include <fmt/format.h>

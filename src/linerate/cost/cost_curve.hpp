@@ -1,5 +1,5 @@
-// The cost of one collective at one rank count as a function of its size alone: what planners
-// search over and what the simulator evaluates once a task.
+// The cost of one collective at one rank count as a function of its size alone. Planners search
+// over it, and the simulator evaluates it once a task.
 #pragma once
 
 #include <algorithm>
@@ -34,10 +34,10 @@ struct Anchor {
   FittedSplit at(double bytes) const { return law->at(bytes).times(start_factor, bulk_factor); }
 };
 
-/// Measured costs of one collective as they are at one rank count. Between two measured counts
-/// start-up and bulk each lie on a straight line, over message steps and over bytes per link; so
-/// what follows the law at both counts follows it in between. On more ranks nothing takes less
-/// time: a count that took longer than a larger one counts as that.
+/// Measured costs of one collective at one rank count. Between two measured counts start-up and
+/// bulk each lie on a straight line, over message steps and over bytes per link. So a cost that
+/// follows the law at both counts follows it in between. On more ranks nothing takes less time: a
+/// count that took longer than a larger count takes that one's time.
 class FittedPart {
  public:
   FittedPart() = default;
@@ -79,8 +79,8 @@ class FittedPart {
   double weight_log_ = 0;
   FittedMove move_{};
   double share_ = 1;
-  // After a size (of those asked) no less than so many seconds: a regime that starts later but
-  // moves more may end below the one before it, once a move weighs the two.
+  // After a size (of those asked) no less than so many seconds. Once a move weighs start-up and
+  // bulk anew, a later regime may be below the regime before it.
   struct Floor {
     double after_bytes, seconds;
   };
@@ -101,10 +101,10 @@ struct CostCurve {
   double add_share = 0;
   FittedPart fitted;
   FittedPart between;  // nodes, on top of `fitted` inside them
-  // Of an all-reduce: its halves. It takes no longer than both in turn, as it can be made of them;
-  // and if it is, no half takes longer than `whole`, the all-reduce that holds it (Traeff, Gropp
-  // & Thakur 2010, self-consistent performance guidelines). Disturbances make times longer, so the
-  // longer one gives way.
+  // Of an all-reduce: its halves. It takes no longer than both in turn, as it can be made of them.
+  // If it is made of them, no half takes longer than `whole`, the all-reduce around it. These are
+  // the self-consistent performance guidelines of Traeff, Gropp & Thakur 2010. Disturbances make
+  // times longer, so the longer one gives way.
   std::shared_ptr<const std::array<CostCurve, 2>> halves;
   bool is_sum_of_halves = false;           // not measured itself
   std::shared_ptr<const CostCurve> whole;  // of a half
@@ -126,9 +126,9 @@ struct CostCurve {
   }
   /// Closed forms without `ends` answer low = seconds = high: their error is unknown, not zero.
   Estimate estimate(double bytes) const;
-  /// Of an all-reduce: whether it is a reduce-scatter and an all-gather in turn at this size, and
-  /// so takes at least the longer of the two. Trees, NVLS and SHARP, and small messages by another
-  /// schedule are not.
+  /// Of an all-reduce: whether at this size it is a reduce-scatter and an all-gather in turn. Then
+  /// it takes at least the longer of the two. Trees, NVLS and SHARP are not made of halves, and
+  /// neither are small messages by another schedule.
   bool is_made_of_halves(double bytes) const {
     return bytes > (trees ? tree_up_to() : made_of_halves_above);
   }

@@ -1,3 +1,19 @@
+// How a price is found. curve() makes the cost of a collective on so many ranks as a function of
+// its size. It uses the best source that there is:
+//
+// - Measured tables of this collective, of all-reduces, or of the halves of all-reduces
+//   (tables_for). Those of the nearest rank counts answer, moved by the collective's law
+//   (FittedPart).
+// - Tables inside nodes and between nodes, one after the other (composed).
+// - The law of a network's kind, with its spread (nominal_form).
+// - Closed forms over the links that the Cluster states, of unknown error (closed_form). A
+//   what-if's bandwidth, latency and compression change the answer of each (between_nodes,
+//   move_of). At last, costs that contradict each other are bound by what must hold between them
+//   (bound, curve).
+//
+// An example: nodes of 4 ranks were measured inside, on 4 ranks, and between, on 2, 4 and 8 single
+// ranks of nodes. 24 ranks are asked for. They fill 6 nodes. The price is that of 4 ranks inside
+// and of 6 nodes between, the latter interpolated between 4 and 8.
 #include "linerate/cost/cost_model.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +31,7 @@
 
 namespace linerate::cost {
 
-/// The measurements that answer, nearest first; empty: none does.
+/// The measurements that answer. Both are empty if none does.
 struct CostModel::Tables {
   FittedPart fitted, between;
   bool composed = false;  // `fitted`, if any, is inside a node; the rest is between nodes
@@ -26,7 +42,8 @@ Line double_tree_in_chunks(int ranks, const LinkCost& link) {
   return double_tree_all_reduce(ranks, link);
 }
 
-/// How many ranks of a node a measurement had together: the table's word before the Cluster's.
+/// Whether a measurement had all its ranks in one node. The table's own word counts before the
+/// Cluster's.
 bool was_inside_node(const doc::Cluster& cluster, const doc::CollectiveCost& cost) {
   const int per_node = cost.ranks_per_node > 0 ? cost.ranks_per_node : cluster.ranks_per_node;
   return per_node > 1 && cost.ranks <= per_node;
@@ -47,13 +64,16 @@ bool is_half(Collective c) {
 }
 bool is_ring(Collective c) { return c == Collective::all_reduce || is_half(c); }
 
+// The larger of two estimates, in seconds and at both ends.
 Estimate larger_of(const Estimate& a, const Estimate& b) {
   return {std::max(a.seconds, b.seconds), std::max(a.low, b.low), std::max(a.high, b.high), false};
 }
 
-/// Up to which size all-reduces of `whole` are no two halves in turn. In a regime of another
-/// schedule most of them took less than a half alone, by more than a measurement may be off. The
-/// answer is the end of the last such regime.
+/// Up to which size all-reduces are not two halves in turn; negative: at no size. A library may
+/// reduce small messages by a tree, which takes less time than its ring's reduce-scatter alone. A
+/// regime counts as such if most of its all-reduces took less than a half at the same size. The
+/// difference has to be more than a measurement may be off. The answer is the end of the last such
+/// regime. The two tables have the same ranks.
 double another_schedule_up_to(const TableLaw& whole, const TableLaw& half) {
   const std::vector<double>& begins = whole.regimes();
   double up_to = -1;
@@ -81,8 +101,11 @@ struct CostModel::Laws {
   explicit Laws(const doc::Cluster& cluster);
 };
 
-// Beyond its reach a table is worth less than others: of the same collective on other ranks, of
-// all-reduces and their halves, next to the network or inside a node like itself.
+// Makes each table's law, and lets other tables go on beyond its sizes. Out of its reach a table is
+// worth less than others at their own sizes. A table of all-reduces from 1 to 8 MiB says less about
+// 1 GiB than one of all-gathers up to 4 GiB. `others` are the tables that may go on. Those of the
+// same collective come first, then of the same type, then of near rank counts. They are of
+// all-reduces and their halves, and of the same place, next to the network or inside a node.
 CostModel::Laws::Laws(const doc::Cluster& cluster) {
   const auto& all = cluster.collectives;
   for (const doc::CollectiveCost& cost : all)
@@ -167,10 +190,11 @@ int CostModel::nodes_of(int ranks) const {
   return (ranks + per_node - 1) / per_node;
 }
 
-// The measured rank counts next to the one asked, and all above; of each the asked dtype first,
-// since bytes decide and an f32 table is the best guess for f16 traffic. The reverse holds only if
-// there is no table of the type: 16-bit sums may be slow. Tables of one placement only: inside
-// nodes, or across them with so many ranks a node (0: any). They are those of `measured`.
+// The measured rank counts next to the one asked for: the largest of at most `ranks`, and all
+// above. Of each count one table counts. The asked dtype comes first, because bytes decide and an
+// f32 table is the best guess for f16 traffic. The reverse holds only without a table of the type,
+// as 16-bit sums may be slow. All tables are of one placement: inside nodes, or across them with
+// `ranks_per_node` ranks a node (0: any). They are tables of the collective `measured`.
 FittedPart CostModel::nearest_tables(Collective measured, Collective collective, int ranks,
                                      DType dtype, bool inside, int ranks_per_node) const {
   std::vector<const TableLaw*> found;
@@ -198,10 +222,10 @@ FittedPart CostModel::nearest_tables(Collective measured, Collective collective,
   return anchors.empty() ? FittedPart() : FittedPart(std::move(anchors), collective, ranks);
 }
 
-// Collectives that were never measured go by the all-reduce's table, or else by those of its
-// halves: its ring is a reduce-scatter and an all-gather of the same size, one after the other. A
-// measurement inside a node says nothing of the network between nodes; one across nodes bounds the
-// inside if nothing else is known.
+// A collective that was never measured goes by the all-reduce's table, or else by those of its
+// halves. The all-reduce's ring is a reduce-scatter and an all-gather of the same size in turn. A
+// measurement inside a node says nothing of the network between nodes. A measurement across nodes
+// bounds the inside if nothing else is known.
 CostModel::Tables CostModel::tables_for(Collective collective, int ranks, DType dtype) const {
   Tables tables;
   if (cluster_->collectives.empty() || ranks <= 1) return tables;
@@ -358,10 +382,15 @@ void CostModel::price_by_links(CostCurve& curve, Collective collective, int rank
     curve.ends = {Line{INFINITY, 0}, nominal_form(collective, ranks, End::high)};
 }
 
-// One ring over all ranks takes a message step over the line in each of its steps, and as long a
-// byte as its slowest link. By node, every node reduces inside, then nodes exchange in trees or
-// rail by rail, or send to switches that add. Chunks follow one another, so the slower of the two
-// levels counts.
+// The law of a kind of network, as a line.
+// - One ring over all ranks: every message step goes at the pace of the line. A byte takes as long
+//   as on the slowest link of the ring.
+// - By node: every node reduces inside. Then nodes exchange in trees or rail by rail, or send to
+//   switches that add. Chunks follow one another, so the slower of the two levels counts.
+//
+// An example: 8 ranks in 2 nodes of 4 and 100 MB, over 1 GB/s between nodes and 10 GB/s inside. One
+// ring sends 1.75 * 100 MB over each link, which takes 175 ms on the line. By node the line carries
+// 100 MB, which takes 100 ms, and inside 1.5 * 100 MB take 15 ms. The bulk is 100 ms.
 Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
   const doc::NominalNetwork& nominal = *cluster_->nominal;
   const auto at_end = [end](double spread) {
@@ -406,8 +435,10 @@ Line CostModel::nominal_form(Collective collective, int ranks, End end) const {
           bulk};
 }
 
-// Latency is added per message step; of the bulk only the network's part scales, by line rates: a
-// collective is taken to use any line equally well.
+// What a what-if changes in a measured cost. Another latency adds its difference to every message
+// step. Another bandwidth scales the bulk, by line rates: a collective is taken to use any line
+// equally well. From 10 to 25 Gbit/s a bulk of 50 ms becomes 20 ms, but no less than the link
+// inside a node takes. Compression divides the bulk.
 FittedMove CostModel::move_of(Collective collective, int ranks, bool inside) const {
   FittedMove move;
   const doc::Link& network = cluster_->network;
@@ -443,7 +474,8 @@ void CostModel::move(FittedPart& part, Collective collective, bool inside) const
   if (part) part.set_move(move_of(collective, part.ranks(), inside));
 }
 
-// A rank adds what arrives, (n-1)/n of the array over all steps of a ring.
+// What 16-bit additions take on top, a byte. A rank adds arriving numbers of (n - 1) / n of the
+// array. Nothing is added if the type itself was measured.
 double CostModel::half_sum(Collective collective, int ranks, DType dtype,
                            const FittedPart& from) const {
   const bool adds = collective == Collective::all_reduce ||
@@ -455,7 +487,9 @@ double CostModel::half_sum(Collective collective, int ranks, DType dtype,
              : 0;
 }
 
-// What one node sends over its line, at least, whatever the algorithm: what busbw counts.
+// The least time a byte, whatever the algorithm: a node's data has to cross its line. busbw counts
+// the same. 4 nodes send 2 * 3/4 of the array over each line in an all-reduce. 0: the line is not
+// known.
 double CostModel::floor_of(Collective collective, int ranks) const {
   const doc::Link& network = cluster_->network;
   const double stated = network.line_rate_assumed ? 0 : network.line_rate_bytes_per_s;
@@ -468,8 +502,9 @@ double CostModel::floor_of(Collective collective, int ranks) const {
   return volume / line / options_.compression_ratio;
 }
 
-// Reduce in the nodes, exchange between them, spread in the nodes: inside as measured, or by the
-// link; the rest as measured between single ranks of nodes, or by the network's link.
+// Reduce in the nodes, exchange between them, spread in the nodes. Inside, the measured table
+// counts, or the link if there is no table. Between nodes, the table of single ranks of nodes
+// counts, or the network's link.
 CostCurve CostModel::composed(const Tables& tables, Collective collective, int ranks) const {
   CostCurve curve;
   const int g = cluster_->ranks_per_node;
@@ -504,8 +539,8 @@ CostCurve CostModel::composed(const Tables& tables, Collective collective, int r
   return curve;
 }
 
-// Two rules hold between costs, whoever measured them. No bytes are not free. Across nodes nothing
-// takes less than on one of them.
+// Two rules hold between costs, whoever measured them. A message of no bytes is not free. And a job
+// across nodes takes no less than a job on one of them.
 void CostModel::bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const {
   curve.floor_s_per_byte = floor_of(collective, ranks);
   if (!(curve.seconds(0) > 0))
@@ -515,7 +550,8 @@ void CostModel::bound(CostCurve& curve, Collective collective, int ranks, DType 
     curve.one_node = std::make_shared<const CostCurve>(by_itself(collective, per_node, dtype));
 }
 
-// All-reduces and their halves (cost_curve.hpp). Those that go by each other's tables agree anyway.
+// Adds the bounds between all-reduces and their halves (CostCurve::halves, CostCurve::whole),
+// unless no half was measured: then all go by the same table and agree anyway.
 CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const {
   CostCurve curve = by_itself(collective, ranks, dtype);
   if (!curve.fitted || !is_ring(collective)) return curve;
@@ -545,6 +581,8 @@ CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const 
   return curve;
 }
 
+// The cost without the bounds between all-reduces and their halves. The curves inside those bounds
+// are made here, so that no bound refers to itself.
 CostCurve CostModel::by_itself(Collective collective, int ranks, DType dtype) const {
   CostCurve curve;
   if (ranks <= 1) return curve;

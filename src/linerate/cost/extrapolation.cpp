@@ -1,3 +1,5 @@
+// Compares what is asked for with the measurements that answer, and says in a sentence each what
+// differs: the rank count, the bandwidth, the latency. Reports print the sentences as notes.
 #include "linerate/cost/extrapolation.hpp"
 
 #include <fmt/format.h>

@@ -6,6 +6,8 @@
 #include "linerate/cost/model_curve.hpp"
 
 namespace linerate::cost {
+// Compares every sample with the price of its own size, ranks and collective. A table that does not
+// answer for its own ranks is left out: another type's or another placement's does.
 std::vector<std::string> outlier_notes(const CostModel& model) {
   constexpr std::size_t kMostNamed = 3;
   const CostModel measured = model.with({});

@@ -1,3 +1,7 @@
+// Collects what is not measured in the prices of Plans. add() looks at each collective's size once,
+// by the curve that prices it. It notes a collective that was derived from another one or is priced
+// by a closed form. It notes a size outside those measured, and the closed form of all-reduces.
+// Sets and ranges are merged, so one sentence covers any number of Plans.
 #include "linerate/cost/price_notes.hpp"
 
 #include <fmt/format.h>
@@ -67,6 +71,8 @@ std::string PriceNotes::closed_form_sentence() const {
                     : fmt::format("the tree up to {}, above that the ring", join(trees, ", ")));
 }
 
+// Notes one size of a collective by the table that answers for it, which may be one that goes on
+// from another (TableLaw::go_on_with).
 void PriceNotes::add(Collective collective, double asked, const CostCurve& curve) {
   if (!curve.fitted) {
     unmeasured_.insert(collective);
@@ -93,6 +99,8 @@ void PriceNotes::add(const PriceNotes& others) {
   for (const auto& [measured, outside] : others.outside_) widen(measured, outside);
 }
 
+// Joins two ranges of sizes of one collective: sent is what either sent, and measured what both
+// have.
 void PriceNotes::widen(Collective measured, const Outside& by) {
   const auto [found, is_new] = outside_.try_emplace(measured, by);
   if (is_new) return;

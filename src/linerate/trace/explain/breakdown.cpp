@@ -1,3 +1,11 @@
+// Everything that `explain` measures, in one pass over a job. run() is the order: what is there,
+// collectives over ranks, interval sets by rank, causes and gains, then sums by rank and by step.
+// verdict.cpp judges the result, explain_text.cpp and explain_json.cpp print it.
+//
+// Two kinds of figures stand next to each other. Busy times are lengths of interval sets, and need
+// nothing but one rank's trace. Gains come from a replay (find_critical_path.hpp), and need all
+// ranks. A mean of busy times halves what one late rank of two costs; a gain does not.
+
 #include "linerate/trace/explain/breakdown.hpp"
 
 #include <fmt/format.h>
@@ -21,8 +29,8 @@
 namespace linerate::trace {
 namespace {
 
-/// Spans of steps that follow each other: what lies between two such runs (steps that were not
-/// recorded) belongs to none.
+/// One span for each run of steps that follow each other. Time between two steps of a run counts,
+/// such as a loader's. Time between two runs does not: its steps were not recorded.
 std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
   std::vector<Span> runs;
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -103,6 +111,8 @@ class Analysis {
           transfers.diverging));
   }
 
+  /// One line of the table of collectives. Members may state different things, since one rank's
+  /// record may lack a size or a group; the first or the largest statement counts.
   CollectiveRow row_of(const Matched& m) {
     const Communication& first = at(m.members.front());
     CollectiveRow row;
@@ -168,6 +178,9 @@ class Analysis {
     return least;
   }
 
+  /// The activity of each rank as interval sets. A communication whose transfer is known is split
+  /// at its end less the transfer: waiting before, moving data after. Of any other, the least
+  /// duration of its kind bounds the transfer from above (transfer_most).
   void build_sets() {
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const RankActivity& rank = job_.ranks[r];
@@ -204,7 +217,8 @@ class Analysis {
     }
   }
 
-  /// An average hides the last bucket, which nothing can cover: so each collective says its own.
+  /// Exposed time of each collective by itself. The average over all of them would hide the last
+  /// bucket, which no computation can cover.
   void expose_rows() {
     if (out_.computation_unknown) return;
     for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
@@ -223,6 +237,8 @@ class Analysis {
     return apart_ ? mean_of(all) : over_ranks(all);
   }
 
+  /// Busy times of each rank: over the file, and over its regular steps. A predicted Timeline
+  /// repeats (Job::cycle), so its steps are all there is.
   void measure_ranks() {
     std::vector<Busy> whole, doubles, in_steps;
     std::set<std::int64_t> left_out;
@@ -274,6 +290,8 @@ class Analysis {
           format_percent(out_.may_communicate_share), join(job_.may_communicate, "; ")));
   }
 
+  /// A row for each step number, averaged over the ranks that have it, and the median step T_n. Cut
+  /// steps do not count for the median unless all are cut.
   void measure_steps() {
     struct Sum {
       std::vector<Busy> busy;
@@ -333,7 +351,8 @@ class Analysis {
       for (const StepRow& s : out_.steps) out_.marks_s.push_back(s.duration_s);
   }
 
-  /// None trains without computation.
+  /// Relates T_n to T_1. A trace in which hardly anything was computed has no T_1: no job trains
+  /// without computation, so the device was not recorded.
   void relate_to_one_rank() {
     constexpr double kLeastComputation_s = 20e-6;  // a handful of kernels
     double computed_s = 0;

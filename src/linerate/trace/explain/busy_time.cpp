@@ -21,7 +21,9 @@ constexpr double Busy::*kBusyFields[] = {&Busy::window_s,           &Busy::compu
                                          &Busy::exposed_unsplit_s,  &Busy::exposed_transfer_most_s,
                                          &Busy::loading_idle_s};
 
-/// The span as a reader of JSON numbers has it: microseconds in doubles.
+/// The span as a reader of JSON numbers has it: microseconds in doubles. Near 1.7e15 us, today's
+/// time since the epoch, neighbouring doubles are 0.25 us apart. Sums of other tools are over such
+/// spans, and tests compare with them.
 Span through_doubles(const Span& s, std::int64_t stamp_ns) {
   const auto us = [](std::int64_t ns) {
     return static_cast<double>(static_cast<long double>(ns) / 1000);
@@ -93,8 +95,8 @@ Busy measure(const RankSets& s, const Span* window) {
                                  : Span{device.front().start_ns, device.back().end_ns}.seconds();
   b.idle_s = std::max(0.0, b.window_s - seconds_of(device));
   b.loading_idle_s = seconds_of(difference_of(in(s.loading), device));
-  // Several collectives may run at once: transfer of one outweighs waiting in another, both
-  // outweigh the unknown.
+  // Several collectives may run at once. A moment in which one of them moves data counts as
+  // transfer, whoever waits in another. Waiting goes before what could not be split.
   const SpanSet transfer = difference_of(in(s.transfer), compute);
   const SpanSet wait = difference_of(difference_of(in(s.wait), compute), transfer);
   const SpanSet unsplit =

@@ -1,3 +1,12 @@
+// Two questions, which need opposite statistics. What repeats is a cause, and its median over steps
+// says how much it takes. What happened once is an irregularity, found as an outlier from the
+// median and kept out of every median that follows.
+//
+// Example. Steps of a rank take 20, 21, 20, 55 and 20 ms. The median is 20 ms, so step 4 stands out
+// by 35 ms: one of five steps is an exception, and it is left out. With 20, 55, 20, 55 and 20 ms
+// two of five stand out, which is more than a quarter. That is how the job runs, and a cause is
+// looked for in place of an exception.
+
 #include "linerate/trace/explain/causes.hpp"
 
 #include <algorithm>
@@ -19,7 +28,8 @@ std::optional<StepPhase> largest(const PhaseTimes& times) {
   return *at <= 0 || phase == StepPhase::unknown ? std::nullopt : std::optional(phase);
 }
 
-/// So few that they are exceptions.
+/// Whether `steps` of `all` are exceptions: at most a quarter, or a single one. Of fewer than three
+/// steps none is.
 bool few(std::size_t steps, std::size_t all) {
   return all >= 3 && steps <= std::max<std::size_t>(1, all / 4);
 }
@@ -38,7 +48,9 @@ double deviation(const std::vector<double>& values) {
   return kNormal * median(distances);
 }
 
-/// Steps that stand out above the median; none unless they are few.
+/// Steps that stand out above the median, each with what it is longer by. None unless they are few.
+/// A step stands out by a fifth of the median step or by five deviations, whichever is more. On a
+/// quiet machine deviations are so small that alone they would make every step an outlier.
 std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s) {
   constexpr double kLeastShare = 0.2, kDeviations = 5;
   std::vector<double> values;
@@ -55,6 +67,7 @@ std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s
 
 double in_seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+/// The phase in which a step is longest against the medians of its phases; none if it is unknown.
 std::optional<StepPhase> where_longer(const StepTimes& times, std::int64_t number) {
   PhaseTimes longer{};
   for (std::size_t p = 0; p < kPhases; ++p) {
@@ -113,8 +126,11 @@ bool all_stand_out(const std::vector<LaneSteps>& lanes, std::int64_t step,
   return true;
 }
 
-/// Those of a lane that hold up every other one, in that step or, after the last collective, in the
-/// next one.
+/// Irregular steps of a lane that all ranks feel. The step stands out on every rank. If the rank
+/// did it after the step's last collective, the next step of the others stands out instead.
+/// Example: rank 1 writes a checkpoint at the end of step 8. Rank 1's step 8 is longer, and ranks 0
+/// and 2 are longer in step 9, in which they wait for it. Then step 8 is irregular and 9 is held
+/// up.
 std::vector<Irregularity> felt_by_all(const std::vector<LaneSteps>& lanes, std::size_t lane) {
   std::vector<Irregularity> felt;
   for (Irregularity i : lanes[lane].own) {
@@ -141,6 +157,8 @@ void join_alike(std::vector<Irregularity>& of_ranks, std::size_t ranks) {
 
 }  // namespace
 
+/// First the steps that a rank's own time explains. A step that is longer on every rank, and that
+/// no rank's own time explains, was held up by communication.
 std::vector<Irregularity> irregularities(const Program& program, const std::vector<int>& ranks) {
   std::vector<LaneSteps> lanes;
   for (std::size_t l = 0; l < program.lanes.size(); ++l)
@@ -184,7 +202,9 @@ std::map<std::int32_t, std::map<std::int64_t, LateStep>> by_lane(const std::vect
   return lanes;
 }
 
-/// What the steps of a rank differ by explains how late it is in some of them.
+/// Whether lateness is chance (late_ranks). A rank with noisy steps comes late in some and early in
+/// others; a rank with a cause comes late and hardly ever early. `late_s`: of its late steps;
+/// `all_s`: of all.
 bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all_s) {
   constexpr double kDeviations = 3;
   constexpr std::ptrdiff_t kTimesAsOften = 3;

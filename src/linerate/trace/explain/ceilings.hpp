@@ -1,5 +1,10 @@
-// What a remedy gains: the job's program replayed without the cause, every other task as long as
-// recorded. And what it could gain at most, if the rest became better with it.
+// What a remedy gains: the job's program is replayed without the cause, and every other task takes
+// as long as recorded. And what it could gain at most, if the rest became better with it.
+//
+// Both figures are needed. Ranks 0, 1 and 2 compute for 10, 10 and 16 ms and exchange for 4 ms, so
+// a step takes 20 ms. Replayed with rank 2 on time it takes 14 ms: a gain of 30 %. But the exchange
+// may overlap with computation once nobody is late, and a step of 10 ms would gain 50 %. The first
+// figure is what to expect, the second one bounds what can be hoped for.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +19,14 @@
 
 namespace linerate::trace {
 
-/// What one cause adds: a late lane, which then comes with the median of the others, or the pauses
-/// of every lane in a phase.
+/// One cause to leave out. It is a late lane, which then comes with the median of the others, or
+/// the pauses of every lane in a phase.
 struct RemovedCause {
   std::int32_t late_lane = -1;
   std::optional<StepPhase> pauses_in = {};
-  /// That it takes in so many steps: a lane that is late by a pause may be slower in other things,
-  /// too. Absent: all of it counts.
+  /// The cause takes so much in each of `steps` steps, and no more than that is left out. A lane
+  /// that is late by a pause may be slower in other things, too. Absent: all of the lateness is
+  /// left out.
   std::optional<std::int64_t> per_step_ns = {};
   int steps = 0;
 };
@@ -40,14 +46,16 @@ class RemedyGains {
               std::optional<double> alone_s = std::nullopt);
 
   bool known() const { return recorded_.has_value(); }
-  /// What the step gains if everything else takes as long as recorded, and waits for what it
-  /// waited for, and no more than its causes take; requires known().
+  /// What the step gains, as a share of the recorded step from 0 to 1. Everything else takes as
+  /// long as recorded, and waits for what it waited for. It is no more than the causes take.
+  /// Requires known().
   double share_of(const Removal& removal) const;
-  /// What it could gain at most: no step is shorter than what its busiest rank, or the network, has
-  /// left to do. Without the cause other things may become faster too: data moves as fast as it
-  /// ever did, whatever waited overlaps, and a cause is all that is slower there. Without a network
-  /// nothing slows computation either, and a device has more of a start on its host: the typical
-  /// rank then takes what it takes alone.
+  /// What it could gain at most, as a share of the recorded step. No step is shorter than what its
+  /// busiest rank, or the network, has left to do.
+  ///
+  /// Other things may become faster without the cause. Data moves as fast as the fastest of its
+  /// kind, waiting overlaps, and all of a rank's lateness goes. An infinitely fast network slows no
+  /// computation either, so the typical rank then takes what it takes alone.
   double most_of(const Removal& removal) const;
   /// Mean step after a change; requires known().
   double step_s(const Change& change) const;

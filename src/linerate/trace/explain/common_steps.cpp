@@ -51,8 +51,8 @@ void keep_within(std::vector<PhaseSpan>& spans, const Span& window) {
     p.span = {std::max(p.span.start_ns, window.start_ns), std::min(p.span.end_ns, window.end_ns)};
 }
 
-/// Work that began before or after counts for the step in which it began: no clipping, as pieces of
-/// a kernel are no kernel.
+/// Keeps the work that began within `window`. Work that overlaps its ends is kept or dropped whole,
+/// because a piece of a kernel is no kernel.
 void keep_begun_within(RankActivity& rank, const Span& window) {
   std::vector<Span> compute;
   std::vector<std::uint64_t> names, sizes;
@@ -70,6 +70,9 @@ void keep_begun_within(RankActivity& rank, const Span& window) {
   });
 }
 
+/// Cuts one rank to the steps of `range`. What ran on the device is cut by the device's windows,
+/// what the host did by the host's marks. Positions of steps are counted anew from the first kept
+/// one.
 void cut_to(RankActivity& rank, const StepNumbers& range) {
   const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
   const auto first = std::find_if(rank.steps.begin(), rank.steps.end(), inside);

@@ -1,3 +1,16 @@
+// From a job to causes and gains, in this order:
+//
+// 1. Keep the steps that all ranks recorded (common_steps.hpp).
+// 2. Build the program (program_builder.hpp), and set irregular steps aside (causes.hpp).
+// 3. Look for pauses that all ranks share, and for ranks that are late.
+// 4. Replay without each remedy and without each cause (ceilings.hpp): what a step gains.
+// 5. Drop late ranks whose removal gains nothing.
+//
+// Step 5 matters because lateness does not add up. If ranks 1 and 2 sleep in the same steps, rank 0
+// waits for both. With rank 1 alone on time, rank 0 still waits for rank 2, and the step gains
+// nothing. So two figures decide: what the step gains without the rank's delay, and what that adds
+// once all other late ranks are on time.
+
 #include "linerate/trace/explain/find_critical_path.hpp"
 
 #include <algorithm>
@@ -19,7 +32,8 @@ namespace {
 
 /// A rank that is late by less, or data that is waited for less, is not named.
 constexpr double kLeastShareOfStep = 0.05;
-/// Where no host's pauses were recorded, a rank's idle time holds the time between its operators.
+/// If no host's pauses were recorded, a rank's idle time includes the time between its operators.
+/// So a shared pause must be longer to be named: by these, as a share of the step and in seconds.
 constexpr double kLeastUnseen = 0.2, kLeastUnseen_s = 1e-3;
 /// So many causes get a replay of their own.
 constexpr std::size_t kMostReplayed = 8;
@@ -70,9 +84,9 @@ RemovedCause removed(const Cause& c, const std::vector<int>& ranks) {
   return removed;
 }
 
-/// What each cause gains: no more than the time that is said of it. A rank is no cause if its delay
-/// gains less than is worth naming, alone and with all other late ranks on time: by chance one of
-/// two is late in some steps.
+/// Adds to each cause what the step gains without it, at most the time that is said of the cause. A
+/// late rank is dropped if its removal gains less than kLeastShareOfStep, both alone and as the
+/// last one of all late ranks. By chance one of two ranks is late in some steps.
 void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<int>& ranks) {
   const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
   std::vector<RemovedCause> late;
@@ -102,7 +116,8 @@ void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<i
   path.causes = std::move(kept);
 }
 
-/// A remedy against what was found may gain more than its replay: the rest gets better with it.
+/// A remedy whose cause was found gets a ceiling above its replay: the rest gets better with it.
+/// For any other remedy the ceiling is the replay.
 void add_ceilings(CriticalPath& path, const RemedyGains& gains) {
   const auto found = [&path](CauseKind kind) {
     return std::any_of(path.causes.begin(), path.causes.end(),
@@ -127,6 +142,9 @@ std::set<std::int64_t> CriticalPath::left_out() const {
   return steps;
 }
 
+/// If ranks recorded different steps, the common part is analysed in place of the job, by a call of
+/// itself. Irregular steps that not all ranks have, or that the recording's end cut, are no
+/// finding.
 CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole) {
   if (const std::optional<Job> common = common_part(job)) {
     CriticalPath path = critical_path_of(*common, match_collectives(*common), whole);

@@ -7,7 +7,8 @@
 
 namespace linerate::trace {
 
-/// `whole`: no rank is missing, and their communication is known.
+/// `whole`: the traces of all ranks are there, and their communication was found. Otherwise only
+/// pauses and irregular steps are looked for, as a replay needs every rank. `matched` is of `job`.
 CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole);
 
 }  // namespace linerate::trace

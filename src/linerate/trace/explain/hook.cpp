@@ -1,3 +1,14 @@
+// The recording has the hook, and the question is what the job would do without it. The replay
+// answers with three changes at once. The hook's own time is cut. Buckets are waited for at the end
+// only. The transfer of gradients takes longer, because more bytes move.
+//
+// The longer transfer comes from the recording itself. If 4 MiB moved in 2 ms and 1 MiB in 1 ms,
+// the best rate is 4 MiB in 2 ms. Gradients of 64 MiB would then move in 32 ms. The best rate is
+// the right one, because large buckets lose least to latency.
+//
+// A profiler draws out the host's part of the hook. with_quick_host_s is the step with that part
+// cut to nothing; explanation.cpp prints both answers if they differ in sign.
+
 #include "linerate/trace/explain/hook.hpp"
 
 #include <algorithm>
@@ -23,8 +34,8 @@ struct Exchanges {
   double best_rate = 0;                        // bytes/s, of the median transfer of a size
 };
 
-/// As the first rank has them; only steps in which the size of every gradient's collective is known
-/// and all of its ranks were seen to meet: half a step is no sign of a hook.
+/// What the first rank sent in each step. A step counts only if the size of every collective of
+/// gradients is known and its ranks were seen to meet. Half a step would look like a hook.
 Exchanges exchanges_of(const Job& job, const Program& program) {
   Exchanges all;
   std::set<std::int64_t> in_part;
@@ -53,7 +64,7 @@ Exchanges exchanges_of(const Job& job, const Program& program) {
   return all;
 }
 
-/// Within the steps of a rank, over their number.
+/// Seconds a step that `spans` take within the rank's marks, which are times of the host.
 double per_step_s(const RankActivity& rank, const std::vector<Span>& spans) {
   const SpanSet all = union_of(spans);
   double sum = 0;
@@ -61,7 +72,8 @@ double per_step_s(const RankActivity& rank, const std::vector<Span>& spans) {
   return rank.steps.empty() ? 0 : sum / static_cast<double>(rank.steps.size());
 }
 
-/// The device's windows are their own; what the host calls lies in its marks.
+/// The same of work on the device, within the device's own windows of the steps. A device runs
+/// later than its host, so the host's mark would cut off the end of a step.
 double work_per_step_s(const RankActivity& rank) {
   const SpanSet all = union_of(rank.exchange_work);
   double sum = 0;

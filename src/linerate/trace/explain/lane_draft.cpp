@@ -1,3 +1,13 @@
+// When did a rank ask for a communication? Some traces say it (Communication::ready_ns). In others
+// only the start is recorded. A start may be late, because the previous communication still held
+// the stream or the back end's thread.
+//
+// Example. All-reduce A runs from 1 to 5 ms, and B from 5.01 to 7 ms. B started 10 us after A
+// ended, so A held it up. If the last kernel before B ended at 3 ms, B was asked for at 3 ms or
+// before. The draft says 3 ms and marks it as guessed; program_builder.cpp improves on it with the
+// traces of other ranks. If B had started at 5.5 ms, nothing held it up, and its start is its
+// request.
+
 #include "linerate/trace/explain/lane_draft.hpp"
 
 #include <algorithm>
@@ -10,19 +20,21 @@
 namespace linerate::trace {
 namespace {
 
-/// Without a record of when a communication was asked for, one that starts so soon after another
-/// was held up by it.
+/// If no record says when a communication was asked for, one that starts so soon after another was
+/// held up by it. Threads of a CPU's back end take longer to hand over than a device's stream.
 constexpr std::int64_t kHandOver_ns = 20'000, kHandOverOfThreads_ns = 200'000;
 
-/// The latest time at which a rank asked for a communication that another one held up: after the
-/// last work that was done before it began.
+/// The end of the last work that was done by `time`; INT64_MIN if none was. No kernel makes data
+/// ready after it, so a communication that begins at `time` was asked for by then.
 std::int64_t latest_work_done(const SpanSet& busy, std::int64_t time) {
   const auto after = std::upper_bound(busy.begin(), busy.end(), time,
                                       [](std::int64_t t, const Span& s) { return t < s.end_ns; });
   return after == busy.begin() ? INT64_MIN : (after - 1)->end_ns;
 }
 
-/// Issues and what held up starts: by start, so that what ran before is known.
+/// Finds when each draft was asked for, and the draft that held up its start. Drafts are visited by
+/// start. The candidate is the draft that ended last before a start. If the request is known, the
+/// candidate held up the start if it ended after the request. Else the gap between the two decides.
 void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
   std::set<std::pair<std::int64_t, std::int32_t>> ends;  // end, draft
   for (std::size_t i = 0; i < lane.drafts.size(); ++i) {

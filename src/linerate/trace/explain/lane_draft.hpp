@@ -1,4 +1,5 @@
-// Private: a rank's work and communications, and when it asked for each of them.
+// Private: a rank's work and communications, and when it asked for each of them. The first step on
+// the way from a trace to a lane (program_builder.cpp); times are on the rank's own clock.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,10 @@
+// Own time is what remains of a lane without its waits. A stretch of it is split twice: into work
+// and idle time by what was recorded, and into phases of the step.
+//
+// Example. A wait ends at 10 ms and the next request is at 16 ms. Kernels ran from 11 to 14 ms, all
+// in backward, and the optimizer began at 15 ms. Then the own time before the request is 6 ms.
+// Backward has 3 ms of work and 2 ms of idle time, the optimizer has 1 ms of idle time.
+
 #include "linerate/trace/explain/lane_points.hpp"
 
 #include <algorithm>
@@ -8,7 +15,8 @@
 namespace linerate::trace {
 namespace {
 
-/// Measures stretches of a rank's own time, one after the other.
+/// Measures stretches of a rank's own time, one after the other. Stretches must ascend: two cursors
+/// move through the busy spans and the phases, so that a whole lane takes one pass over both.
 class OwnTimeMeter {
  public:
   OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
@@ -39,7 +47,8 @@ class OwnTimeMeter {
   std::size_t b_ = 0, p_ = 0;
 };
 
-/// Begins of steps, and the end of each run of steps.
+/// A border at the begin of each step, and one at the end of each run of steps that follow each
+/// other. Steps that touch share a border: StepWindow::to of the first is `from` of the second.
 void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& points) {
   const auto border = [&](std::int64_t time) {
     lane.borders_ns.push_back(time);
@@ -56,7 +65,9 @@ void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& point
   }
 }
 
-/// Borders among the points; those within a wait follow it and say where in it they were.
+/// Merges borders into the points, both by time. A border inside a wait has no place in own time,
+/// so it follows the wait and says where in the wait it was. A border at 5 ms is at a quarter of a
+/// wait from 4 to 8 ms. If a replay shortens the wait to 2 ms, the border stays at a quarter of it.
 std::vector<Timed> with_borders(const std::vector<Timed>& points,
                                 const std::vector<Timed>& borders) {
   std::vector<Timed> all;

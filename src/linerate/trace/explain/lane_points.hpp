@@ -14,9 +14,9 @@ struct Timed {
   Point point;
 };
 
-/// Steps, borders and points of a lane: `points`, by time, and the borders of the rank's steps
-/// among them, each with what the rank did since the one before it. The lane starts, on the rank's
-/// own clock, at the first of them.
+/// Fills in steps, borders, points and start of a lane. `points` are ordered by time; the borders
+/// of the rank's steps are added among them. Each point gets the own time since the point before
+/// it. The lane starts at the first point, on the rank's own clock.
 void set_points(const std::vector<Timed>& points, const RankActivity& rank, const SpanSet& busy,
                 Lane& lane);
 

@@ -1,3 +1,16 @@
+// A lane is cut into stretches at the points where all ranks meet, and a stretch into pieces at its
+// issues. Totals of stretches are compared to find lateness, and pieces to find its places.
+//
+// Example. Between two meetings rank 1 issues two buckets. It takes 6 ms up to the first, 3 ms to
+// the second and 5 ms to the wait. Rank 0 takes 4, 4 and 2 ms. Rank 1 is late by 14 - 10 = 4 ms.
+// Its pieces are longer by 2, 0 and 3 ms, which is 5 ms in all, because it was faster once. So each
+// piece gives 4/5 of what it is longer by: 1.6, 0 and 2.4 ms. After this cut rank 1 comes with rank
+// 0.
+//
+// Both ends of a recording need care. A profiler does not start on all ranks at once, so a lane
+// that begins later need not be late. Nor does the own time after the last wait delay anyone within
+// the recording. Lateness at either end counts only as far as the rank is that late elsewhere.
+
 #include "linerate/trace/explain/lateness.hpp"
 
 #include <algorithm>
@@ -7,7 +20,8 @@
 namespace linerate::trace {
 namespace {
 
-/// Collectives that are joint and have a wait on every lane that takes part.
+/// By collective: it is joint, and every lane that takes part waits for it. Its ranks leave it
+/// together, which makes it a moment from which their times can be compared.
 std::vector<bool> where_all_meet(const Program& p) {
   std::vector<std::size_t> waits(p.collectives.size(), 0);
   for (const Lane& lane : p.lanes)
@@ -20,7 +34,8 @@ std::vector<bool> where_all_meet(const Program& p) {
   return met;
 }
 
-/// Issues before which every lane that takes part has waited since the previous issue.
+/// By collective: every lane that takes part has waited, for one where all meet, between the issue
+/// before it and its own issue. A new stretch begins with such an issue.
 std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met) {
   std::vector<std::size_t> begins(p.collectives.size(), 0);
   for (const Lane& lane : p.lanes) {
@@ -60,6 +75,10 @@ Lateness::Lateness(const Program& program) : program_(program) {
   }
 }
 
+/// Marks the points of a lane that lie between two runs of steps. A profiler with a schedule
+/// records steps 5 to 8 and 25 to 28. The time in between has no recorded waits, and its length
+/// means nothing. Points are visited from the end, so that each belongs to the border that follows
+/// it.
 void Lateness::mark_gaps(std::size_t lane) {
   const Lane& of = program_.lanes[lane];
   std::vector<bool> gap_before(of.borders_ns.size(), false);  // by border
@@ -75,6 +94,7 @@ void Lateness::mark_gaps(std::size_t lane) {
   in_gap_.push_back(std::move(gaps));
 }
 
+/// The tail is from `first`, the point after the last common wait, to the lane's last border.
 void Lateness::add_tail(std::size_t lane, std::size_t first) {
   const Lane& of = program_.lanes[lane];
   Tail tail;
@@ -87,6 +107,10 @@ void Lateness::add_tail(std::size_t lane, std::size_t first) {
   tails_.push_back(tail);
 }
 
+/// Cuts a lane into stretches. `first` is where the open piece begins, `behind_wait` the point
+/// after the last common wait of the open stretch. The first issue at which all ranks begin anew
+/// closes a stretch, which ends at its last common wait. Waits that follow each other without an
+/// issue in between stay in one stretch.
 void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
                              const std::vector<bool>& begins) {
   const std::vector<Point>& points = program_.lanes[lane].points;
@@ -127,6 +151,7 @@ void Lateness::add_stretch(std::size_t lane, Stretch stretch) {
   stretches_[lane].push_back(std::move(stretch));
 }
 
+/// Own time of the piece in ns, without the cuts.
 std::int64_t Lateness::length(std::int32_t lane, const Piece& piece, const Cuts& cuts) const {
   const auto l = to_index(lane);
   std::int64_t ns = 0;
@@ -135,6 +160,7 @@ std::int64_t Lateness::length(std::int32_t lane, const Piece& piece, const Cuts&
   return ns;
 }
 
+/// The stretch that opens a lane counts from the clock's zero, because lanes begin apart.
 Lateness::Totals Lateness::totals(const Cuts& cuts) const {
   Totals all(stretches_.size());
   for (std::size_t l = 0; l < stretches_.size(); ++l)
@@ -158,6 +184,7 @@ std::int64_t Lateness::total_of(const Totals& totals, std::int32_t lane,
   return totals[l][to_index(stretch_at_[l][to_index(collective)])];
 }
 
+/// The lane with the least total of the others (`first`), or with their lower median.
 std::int32_t Lateness::reference(std::int32_t lane, std::int32_t collective, bool first,
                                  const Totals& totals) const {
   const Stretch* own = stretch_of(lane, collective);
@@ -177,6 +204,8 @@ std::int32_t Lateness::reference(std::int32_t lane, std::int32_t collective, boo
   return wanted->second;
 }
 
+/// Adds the stretch's own time by phase, or subtracts it (`sign` -1): a difference by phase says
+/// where lateness arises.
 void Lateness::add_phases(Late& late, std::int32_t lane, const Stretch& stretch, int sign) const {
   const std::vector<Point>& points = program_.lanes[to_index(lane)].points;
   for (const Piece& piece : stretch.pieces)
@@ -217,7 +246,7 @@ void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
       const std::int64_t rest = late - cut_stretch(s, lane, other, late, before, cuts);
       if (s.opens) opening = rest;
     }
-    // Late only at the begin or the end is the profiler's start, or chance.
+    // A rank that is late only at its begin or its end shows the profiler's start, or chance.
     const std::int64_t between = most_late_between(lane, !only, own_times);
     const std::int64_t tail = tail_late_by(lane, !only, before);
     cut_piece(lane, tails_[l].piece, std::min(tail, std::max(between, opening)), cuts);
@@ -242,6 +271,8 @@ std::int64_t Lateness::late_by(std::int32_t lane, const Stretch& own, bool first
   return total_of(own_times, lane, own.collective) - total_of(own_times, other, own.collective);
 }
 
+/// Against the tails that begin after the same collective and end with the same step; others are no
+/// measure. 0 if there are none.
 std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& before) const {
   const Tail& own = tails_[to_index(lane)];
   if (own.behind < 0) return 0;
@@ -273,6 +304,8 @@ void Lateness::cut_start(std::int32_t lane, bool first, std::int64_t late, std::
   cuts[l].front() += std::max<std::int64_t>(0, std::min({late, later, most}));
 }
 
+/// Cuts `late` ns from the pieces that are longer than the other lane's, in proportion to how much
+/// longer they are. The example at the head of this file shows it.
 std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
                                    std::int64_t late, const Cuts& before, Cuts& cuts) const {
   const Stretch& theirs = *stretch_of(other, own.collective);
@@ -297,12 +330,15 @@ std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::i
   return cut;
 }
 
+/// Time between recorded runs of steps is cut last: nobody knows what happened there.
 std::int64_t Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns,
                                  Cuts& cuts) const {
   const std::int64_t left = cut_longest(lane, piece, ns, Gaps::keep, cuts);
   return cut_longest(lane, piece, left, Gaps::cut, cuts);
 }
 
+/// Takes from the longest own time of the piece until it is gone, then from the next longest. A
+/// rank is late by one long pause more often than by a little everywhere.
 std::int64_t Lateness::cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns,
                                    Gaps gaps, Cuts& cuts) const {
   const auto l = to_index(lane);

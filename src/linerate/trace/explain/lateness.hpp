@@ -1,5 +1,6 @@
-// How much longer one rank takes on its own than the others, from one moment at which they all met
-// to the next: how late it comes.
+// How late a rank comes: how much longer than the others it takes on its own, between two moments
+// at which they all met. find_critical_path.cpp names late ranks by it, and ceilings.cpp replays
+// the job without their lateness.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,11 @@
 
 namespace linerate::trace {
 
-/// By lane and point: own time that is left out; of a lane's first point, before which there is
-/// none: how much earlier the lane starts.
+/// By lane and point, in ns: own time that is left out. A lane's first point has no own time before
+/// it; its value says how much earlier the lane starts.
 using Cuts = std::vector<std::vector<std::int64_t>>;
 
-/// Over one stretch of a lane: from waits that all ranks have to the next such waits, however many
-/// communications were asked for between.
+/// How late a lane is over one of its stretches (Lateness).
 struct Late {
   std::int32_t lane = -1;
   std::int64_t step = -1;  // number of the step of its first communication; -1 unknown
@@ -23,16 +23,26 @@ struct Late {
   std::array<std::int64_t, kPhases> by_phase{};  // sums to ns
 };
 
+/// A stretch leads from waits that all ranks have to the next such waits, however many
+/// communications are asked for in between. Ranks leave such a wait together, so their own times in
+/// the stretch may be compared. The others notice a rank that takes longer at the next wait.
+///
+/// Example. In one stretch ranks 0, 1 and 2 take 10, 14 and 11 ms of own time. The middle of two
+/// others is the earlier one, so ranks 0, 1 and 2 are compared with 11, 10 and 10 ms. So rank 0 is
+/// early by 1 ms, rank 1 late by 4 ms, rank 2 late by 1 ms. The wait of a rank would not tell this,
+/// because it depends on who was last.
+///
+/// References to `program` are kept, so it must outlive this object.
 class Lateness {
  public:
   explicit Lateness(const Program& program);
 
   /// Every rank against the one in the middle (of two: the earlier one) of the others.
   std::vector<Late> all() const;
-  /// Adds to `cuts` what makes every rank come with the first one; with `only`, what makes this
-  /// lane come with the median of the others. It cuts what takes longer than theirs: also before
-  /// the first step, if it begins later, and after the last wait, as the others would wait for it
-  /// in the next step.
+  /// Adds to `cuts` what makes every rank come with the first one. With `only`, it is what makes
+  /// this lane come with the median of the others. What takes longer than theirs is cut. This
+  /// includes a later begin of the lane, and the time after the last wait, for which the others
+  /// would wait in the next step.
   void cut(Cuts& cuts, std::optional<std::int32_t> only = std::nullopt) const;
   /// Adds to `cuts` what makes every rank begin with the first one.
   void cut_starts(Cuts& cuts) const;

@@ -1,3 +1,15 @@
+// Each communication gets a key, and those with equal keys are the members of one collective. The
+// key is the best identity that the trace offers: a sequence number, an id, or a place in a count.
+//
+// Example of counting. In step 7, ranks 0, 1 and 2 each issue two all-reduces of group "dp", of 4
+// MiB and then of 1 MiB. The first ones get the key (dp, step 7, 0) on every rank, the second ones
+// (dp, step 7, 1). If rank 2 skipped the first one, its 1 MiB would have the key of the others' 4
+// MiB. The sizes differ, so matching of "dp" stops there and everything later stays unmatched.
+//
+// Counting starts again in each step, so a lost record that nothing contradicts shifts the rest of
+// its step only.
+// breakdown.cpp calls this first; nearly every other part of explain needs the result.
+
 #include "linerate/trace/explain/match.hpp"
 
 #include <fmt/format.h>
@@ -23,12 +35,13 @@ struct Key {
 };
 enum Kind : int { kBySequence, kById, kByCount, kByCountOfOperation };
 
-/// A rank takes part in some sends and receives of its group and not in others: they cannot be
-/// counted, and their numbers are per pair.
+/// A rank takes part in some sends and receives of its group and not in others. So they cannot be
+/// counted, and their sequence numbers are those of a pair.
 bool is_point_to_point(CommOp op) {
   return op == CommOp::send || op == CommOp::recv || op == CommOp::send_recv;
 }
 
+/// Without `kth`: communications of one rank may share everything else, and are counted then.
 Key key_of(const Communication& c, const RankActivity& rank) {
   if (c.sequence >= 0)
     return {
@@ -48,6 +61,13 @@ std::size_t before_steps(const RankActivity& rank, const std::vector<std::size_t
   return first == order.end() ? 0 : to_index(first - order.begin());
 }
 
+/// The communications of all ranks by key. Sends and receives go to `alone`, because they have no
+/// key. Members are in order of rank, as ranks are visited in order.
+///
+/// A profiler starts in the middle of something, and not on all ranks at the same call. Rank 0 may
+/// have recorded three all-reduces before its first step and rank 1 two. The first step is common
+/// to both, so these are counted backwards from it. Rank 0's get -3, -2 and -1, rank 1's get -2 and
+/// -1. The two pairs match, and rank 0's oldest stays without a partner.
 std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& alone) {
   std::map<Key, std::vector<Member>> all;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
@@ -55,7 +75,7 @@ std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& al
     std::map<Key, std::int64_t> counted;
     const std::vector<std::size_t> order = in_order_of_issue(rank);
     const std::size_t early = before_steps(rank, order);
-    // Which one a recording begins with is chance: those before its first step count from there.
+    // Early ones count back from the first step, whose number is part of the key.
     const auto key_at = [&](std::size_t k) {
       Key key = key_of(rank.communications[order[k]], rank);
       if (k < early && key.kind >= kByCount)
@@ -113,12 +133,22 @@ std::string place_of(const Key& key) {
                      key.step >= 0 ? fmt::format(" of step {}", key.step) : "");
 }
 
+/// The upper median; `values` are not empty.
 std::int64_t median_of(std::vector<std::int64_t> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
+/// Offsets that bring every rank to the first rank's clock.
+///
+/// No rank leaves an all-reduce before the last one has arrived, so all leave at nearly the same
+/// moment. Rank 0 records the end of one at 10 ms, rank 1 at 110.2 ms. By this collective rank 1's
+/// clock is 100.2 ms ahead. Scheduling adds noise to each end, and the median over all collectives
+/// removes it. Starts would be no help: an early rank starts, and waits.
+///
+/// A rank that shares no synchronising collective with the first rank keeps the offset 0. The
+/// residual is the median of what the ends still differ by, and tells how far to trust an offset.
 void align_clocks(const Job& job, MatchResult& result) {
   const std::size_t n = job.ranks.size();
   result.clock_offset_ns.assign(n, 0);

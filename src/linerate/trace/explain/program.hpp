@@ -1,12 +1,18 @@
-// What a job's ranks did between the points where they start or need a communication: a trace as a
-// program that can be replayed. After Lin et al. 2025 (arXiv 2505.05713), who replay jobs on the
+// A trace as a program that can be replayed: what each rank did between the points at which it
+// starts or needs a communication. After Lin et al. 2025 (arXiv 2505.05713), who replay jobs on the
 // dependencies of their traces.
 //
-// A rank's lane is its computation and copies, and the pauses between. On it a communication is
-// asked for (issue) and needed (wait). A pause that ends with a communication waited for it, unless
-// another rank of the same collective did more after the same issue while it was still under way:
-// then the pause is the rank's own. A rank that shows no pause waits where the others do: after as
-// many pieces of work since the issue.
+// A rank is a lane. A lane has three kinds of points. At an issue the rank asks for a
+// communication, at a wait it needs the result, and at a border a step begins or ends. Between two
+// points lies the rank's own time, at work or idle. Own time has a fixed length; how long a wait
+// takes follows from the other lanes.
+//
+// Example. Ranks 0, 1 and 2 compute for 1, 3 and 2 ms, issue an all-reduce that moves data for 4
+// ms, and wait for it. The collective begins with the last issue, at 3 ms, and ends at 7 ms. Rank 0
+// waits for 6 ms, rank 1 for 4 ms, rank 2 for 5 ms. If a replay cuts rank 1's own time to 2 ms, the
+// collective begins at 2 ms and all waits end at 6 ms. So rank 1 costs the job 1 ms.
+//
+// A trace does not record waits; program_builder.cpp infers them from pauses.
 #pragma once
 
 #include <array>
@@ -51,6 +57,9 @@ struct Part {
   std::int64_t after_ns = 0;  // joint: from the last start to its end; else its duration
 };
 
+/// One communication. It is `joint` if all of its ranks were seen to meet: no part can end before
+/// the last one has begun. Parts of any other communication run by themselves, for as long as
+/// recorded.
 struct ProgramCollective {
   std::vector<Part> parts;
   bool joint = false;         // every rank of its group is there, and no part ends before all began

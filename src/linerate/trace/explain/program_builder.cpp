@@ -1,3 +1,22 @@
+// Infers where each rank waits. A trace says when a communication ran and when a rank was at work,
+// and not that the rank stood still because of the communication. The inference is in five steps:
+//
+// 1. lane_draft() finds when each communication was asked for, and what held up its start.
+// 2. guess_from_others() fills in the requests that a rank's own trace does not show.
+// 3. find_waits() takes a pause that ends together with a communication for a wait.
+// 4. place_missing_waits() adds the waits of ranks that came too late to pause at all.
+// 5. finish_lane() orders the points and measures the own time between them.
+//
+// Example of step 3. Ranks 0 and 1 issue an all-reduce at 1 ms, which ends at 6 ms on both. Rank 0
+// idles from 2 to 6 ms. If rank 1 idles from 3 to 6 ms, both waited for it. If rank 1 began four
+// more kernels between 3 and 6 ms, the program does not wait there, and rank 0's pause is its own.
+// So the rank that did most while a collective was in flight bounds the place of the wait.
+//
+// Example of step 4. Rank 2 issues at 5 ms, two kernels later than the others do, and the
+// collective is over before rank 2 gets to the wait. Its trace shows no pause. Ranks 0 and 1 began
+// three kernels between the issue and the wait, so rank 2's wait stands after its third kernel,
+// too. In the recording it takes no time. In a replay in which rank 2 is faster, it does.
+
 #include "linerate/trace/explain/program_builder.hpp"
 
 #include <algorithm>
@@ -14,7 +33,7 @@ namespace linerate::trace {
 namespace {
 
 /// Share of a step's work that another rank must have done beyond a pause to show that nothing
-/// waited there: counts of small pieces, such as copies of the next batch, differ between ranks.
+/// waited there. Small pieces do not count, because ranks differ in them: copies of the next batch.
 constexpr double kWorkThatShows = 0.02;
 
 std::vector<std::int64_t> optimizer_starts(const RankActivity& rank) {
@@ -47,6 +66,8 @@ class ProgramBuilder {
   }
   std::int64_t offset(std::int32_t lane) const { return matched_.clock_offset_ns[to_index(lane)]; }
 
+  /// One ProgramCollective for each matched one, with its parts on the first rank's clock. If all
+  /// ranks met, the time of a part counts from the last start: what came before was waiting.
   void add_collectives() {
     places_.resize(job_.ranks.size());
     for (std::size_t r = 0; r < job_.ranks.size(); ++r)
@@ -81,13 +102,17 @@ class ProgramBuilder {
     waited_.assign(out_.collectives.size(), false);
   }
 
-  /// The same part on another lane that knows when it was asked for.
+  /// The lane's part in this collective; null if the lane takes no part.
   const CommunicationDraft* draft_of(std::int32_t collective, const LaneDraft& lane) const {
     const auto at = lane.by_collective.find(collective);
     return at == lane.by_collective.end() ? nullptr : &lane.drafts[at->second];
   }
 
-  /// After as much work since the one that held it up as on a rank that nothing held up.
+  /// Places the request of a communication that was held up, from a rank that was not.
+  ///
+  /// Collective B starts on rank 0 right after A ends, and nothing says when rank 0 asked for it.
+  /// Rank 1 asked for A, began three kernels, and asked for B. So rank 0 asked for B when its third
+  /// kernel after its request of A was done. The first rank that can tell decides.
   void guess_from_others(LaneDraft& lane) {
     for (CommunicationDraft& d : lane.drafts) {
       if (!d.guessed) continue;
@@ -111,6 +136,8 @@ class ProgramBuilder {
     }
   }
 
+  /// For each communication: how many pieces of work its rank began while it was in flight. The
+  /// largest number of each collective is kept in `most_`. Guessed requests do not count.
   void count_work() {
     for (LaneDraft& lane : lanes_)
       for (CommunicationDraft& d : lane.drafts) {
@@ -122,7 +149,8 @@ class ProgramBuilder {
       }
   }
 
-  /// No rank of it went on with notably more work while it was under way.
+  /// False if another rank went on with notably more work while the collective was in flight: then
+  /// the program does not wait here. "Notably" is kWorkThatShows of the step's work.
   bool may_be_waited_for(const CommunicationDraft& d) const {
     const Most& most = most_[to_index(d.place.collective)];
     if (d.guessed || d.count >= most.count) return true;
@@ -133,8 +161,13 @@ class ProgramBuilder {
            kWorkThatShows * most.lane->work_of_step_ns;
   }
 
-  /// An operator that began after the call of a communication does not wait for it (DDP's after the
-  /// last one). One that does (FSDP) goes on as soon as the data are there.
+  /// Whether the pause is an operator's own and no wait. Only for a CPU that is the device, whose
+  /// outermost operators are recorded (`calls`).
+  ///
+  /// Most of the pause lies in an operator that began after the request. Such an operator does not
+  /// wait for the communication in DDP. In FSDP it does, and then goes on as soon as the data are
+  /// there. So the time between the end of the communication and the next sign of life decides.
+  /// Beyond 200 us and 5 % of the pause the operator paused by itself.
   static bool operator_pauses(const LaneDraft& lane, const CommunicationDraft& d, Span pause,
                               std::int64_t goes_on_ns) {
     constexpr std::int64_t kGoesOn_ns = 200'000;  // threads hand over within it
@@ -149,6 +182,12 @@ class ProgramBuilder {
                kGoesOn_ns + kGoesOnOfPause * static_cast<double>(pause.length());
   }
 
+  /// A pause that ends with a communication is a wait for it.
+  ///
+  /// Communications are visited by their end. The pause before an end begins when the lane last did
+  /// something: it worked, it asked for another communication, or it left an earlier wait. The
+  /// pause is a wait if the communication was asked for before it. Each stretch of idle time is
+  /// given away once, so waits of a lane do not overlap.
   void find_waits(LaneDraft& lane) {
     std::vector<std::int64_t> issues;
     std::vector<const CommunicationDraft*> by_end;
@@ -183,8 +222,8 @@ class ProgramBuilder {
     }
   }
 
-  /// If a rank did not have to wait: after as much work since the issue as another that did, or
-  /// with another wait that it has there; for gradients that no rank waited for, at the optimizer.
+  /// Waits that took no time on this rank. A wait that would stand before the end of the
+  /// communication contradicts the recording and is not added.
   void place_missing_waits() {
     for (std::size_t r = 0; r < lanes_.size(); ++r) {
       LaneDraft& lane = lanes_[r];
@@ -205,6 +244,10 @@ class ProgramBuilder {
     }
   }
 
+  /// When the rank needs the result of `d`, on its own clock. If another rank waited, it is after
+  /// as much work since the issue as on the rank that did most in that time. A wait that the lane
+  /// has between these two pieces of work takes the place: it is the same moment of the program. If
+  /// no rank waited, gradients are needed by the next optimizer, and other data at no known time.
   std::optional<std::int64_t> needed_at(const LaneDraft& lane, const std::vector<Timed>& seen,
                                         const CommunicationDraft& d,
                                         const std::vector<std::int64_t>& optimizer) const {
@@ -244,7 +287,8 @@ class ProgramBuilder {
   std::vector<bool> waited_;  // by collective: some rank was seen to wait for it
 };
 
-/// Held-up starts, and the points at which communications are asked for.
+/// Adds a point for each request, and sorts the points by time. Part::lag_ns is what lies between
+/// the moment at which a part could begin and its recorded start: a launch, or a thread that wakes.
 void ProgramBuilder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
   for (const CommunicationDraft& d : draft.drafts) {
     Part& part = out_.collectives[to_index(d.place.collective)].parts[to_index(d.place.part)];
@@ -277,8 +321,12 @@ void ProgramBuilder::finish_lane(std::size_t r) {
   out_.lanes.push_back(std::move(lane));
 }
 
-/// Of collectives whose ranks were all seen to meet; of others it is not known how long they move
-/// data.
+/// How long the data of each step moves at least, by lane: the floor under every ceiling.
+///
+/// Collectives of one kind have operation, bytes and group in common. The shortest transfer of a
+/// kind shows what the network can do, so each one of the kind counts as that. The shortened spans
+/// end with the recorded ones, and what overlaps counts once. Only collectives whose ranks were all
+/// seen to meet count: of others it is not known how long they move data.
 void ProgramBuilder::add_network() {
   std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
   const auto each = [&](const auto& action) {

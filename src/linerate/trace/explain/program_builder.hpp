@@ -1,4 +1,4 @@
-// Traces become a program.
+// Traces become a program (program.hpp). find_critical_path.cpp is the caller.
 #pragma once
 
 #include "linerate/trace/explain/match.hpp"
@@ -7,6 +7,8 @@
 
 namespace linerate::trace {
 
+/// `matched`: the result of match_collectives() for this job. Lanes are in the order of the job's
+/// ranks, collectives in the order of the matched ones.
 Program program_of(const Job& job, const MatchResult& matched);
 
 }  // namespace linerate::trace

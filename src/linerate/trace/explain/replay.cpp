@@ -1,3 +1,24 @@
+// The replay works as follows. Each lane walks along its points and adds up own time. At an issue
+// it tells the collective when its part was asked for. At a wait it stops until its part has an
+// end. Then it goes on at that end or at its own clock, whichever is later. A joint collective ends
+// on all lanes as soon as the last part can begin; any other part ends by itself.
+//
+// No queue of events is needed. An end depends only on issue times, which are fixed once the lanes
+// have passed them, so lanes may run in any order. run() lets each lane go as far as it can, again
+// and again, until none moves. Every point is passed once. A lane that still stands before its end
+// then waits in a circle with others, and the trace has no replay.
+//
+// Example with three lanes. Each has one issue and one wait; data moves for 4 ms from the last
+// start.
+//
+//   lane   own time   issue   wait ends   wait
+//   0      1 ms       1 ms    7 ms        6 ms
+//   1      3 ms       3 ms    7 ms        4 ms
+//   2      2 ms       2 ms    7 ms        5 ms
+//
+// With instant_network the waits end at 3 ms: data takes no time, and lanes 0 and 2 wait for lane
+// 1. With 1 ms cut from lane 1 they end at 6 ms. With nothing_waits the lanes end at 1, 3 and 2 ms.
+
 #include "linerate/trace/explain/replay.hpp"
 
 #include <algorithm>
@@ -8,11 +29,13 @@
 namespace linerate::trace {
 namespace {
 
+/// Where a part stands. `end_ns` counts once `done` is set; both never change again.
 struct PartState {
   std::int64_t issued_ns = 0, end_ns = 0;
   bool issued = false, done = false;
 };
 
+/// Where a lane stands: its clock, and the position `at` of the next point to pass.
 struct LaneState {
   std::int64_t clock_ns = 0;
   std::int64_t wait_from_ns = 0, wait_to_ns = 0;  // the last wait
@@ -66,7 +89,9 @@ class Replay {
     return p_.collectives[to_index(collective)].gradients;
   }
 
-  /// By point of the lane: it waits for gradients and asks for more of them in the same step.
+  /// By point of the lane, under Change::waits_for_last: a wait for gradients that is followed by a
+  /// request for more gradients in the same step. A hook may wait for each bucket. DDP alone waits
+  /// once, after the last request. So the early waits are passed without waiting.
   std::vector<bool> early_waits(const Lane& lane) const {
     std::vector<bool> early(lane.points.size(), false);
     if (!change_.waits_for_last) return early;
@@ -81,7 +106,7 @@ class Replay {
     return early;
   }
 
-  /// As far as it gets; false: nothing to do.
+  /// Moves a lane on until it must wait for an end that is not known yet. False: it did not move.
   bool advance(std::size_t l) {
     LaneState& lane = lanes_[l];
     const std::vector<Point>& points = p_.lanes[l].points;
@@ -108,12 +133,16 @@ class Replay {
     return change_.cuts_ns.empty() ? all : all - change_.cuts_ns[lane][point];
   }
 
+  /// The time of a border; inside a wait, in proportion to how long the wait takes now.
   static std::int64_t border_of(const LaneState& lane, const Point& border) {
     if (border.within >= 1) return lane.clock_ns;
     const auto waited = static_cast<double>(lane.wait_to_ns - lane.wait_from_ns);
     return lane.wait_from_ns + std::llround(border.within * waited);
   }
 
+  /// Records a request, and ends what can end by it. An end may release parts of the lane that it
+  /// held up, and these may complete other collectives. `open` lists the collectives that have to
+  /// be looked at.
   void issue(const PartOf& of, std::int64_t time) {
     state(of).issued_ns = time;
     state(of).issued = true;
@@ -128,6 +157,7 @@ class Replay {
   std::int32_t behind_of(const Part& part) const {
     return behind_[to_index(part.lane)][to_index(part.place)];
   }
+  /// Asked for, and the part that must end first has ended.
   bool can_begin(const Part& part, const PartState& s) {
     const std::int32_t behind = behind_of(part);
     return s.issued && (behind < 0 || state(lane_part(part.lane, behind)).done);
@@ -135,6 +165,7 @@ class Replay {
   PartOf lane_part(std::int32_t lane, std::int32_t index) const {
     return p_.lanes[to_index(lane)].parts[to_index(index)];
   }
+  /// The later of request and release, and the recorded lag after it; requires can_begin().
   std::int64_t begin_of(const Part& part, const PartState& s) {
     std::int64_t time = s.issued_ns;
     const std::int32_t behind = behind_of(part);
@@ -147,6 +178,8 @@ class Replay {
     return std::llround(change_.transfer_factor * static_cast<double>(part.after_ns));
   }
 
+  /// Ends a joint collective if all parts can begin, else nothing of it. Of other collectives, ends
+  /// each part that can begin. Appends to `open` what the ended parts held up.
   void try_to_end(std::int32_t index, std::vector<std::int32_t>& open) {
     const ProgramCollective& c = p_.collectives[to_index(index)];
     std::vector<PartState>& parts = parts_[to_index(index)];

@@ -1,4 +1,5 @@
-// A job's program run again, with some of its causes of delay left out.
+// A job's program run again, with some of its causes of delay left out. ceilings.cpp and hook.cpp
+// say what to leave out, and compare the steps of two replays.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What each rank did for itself in each of its steps.
+// What each rank did for itself in each of its steps, and how late it comes by that.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ using StepTimes = std::map<std::int64_t, OwnTime>;
 /// Work and idle time between a lane's borders.
 StepTimes step_times(const Lane& lane);
 
-/// By lane. Idle time is that of the rank's host if its pauses are recorded: a device that is still
-/// at work hides some of a pause, and one whose host is only just ahead idles a little after each
-/// kernel, whoever waits for whom. `host`: this is so for every rank.
+/// Own times by lane and step. If the pauses of every rank's host are recorded (`host`), they are
+/// the idle time, because a device's idle time misleads twice. A device that is still at work hides
+/// the begin of a pause. A device whose host is only just ahead idles a little after each kernel,
+/// whoever waits for whom.
 struct OwnSteps {
   std::vector<StepTimes> lanes;
   bool host = false;

@@ -1,3 +1,10 @@
+// The rule of docs/explain.md on the numbers of a Breakdown, as shares of the step. apply() is the
+// rule. It judges the job first and then each step by itself: the share of steps that agree is the
+// confidence.
+//
+// (Agreeing + 1) / (steps + 2) is Laplace's rule of succession. Five steps of five that agree give
+// 0.86, one of one gives 0.67: few steps never make a verdict sure.
+
 #include "linerate/trace/explain/verdict.hpp"
 
 #include <fmt/format.h>
@@ -24,8 +31,8 @@ Shares shares_of(const Busy& b) {
           .transfer_most = b.exposed_transfer_most_s / b.window_s};
 }
 
-/// Means over ranks halve what one late rank of two costs: what the job would gain counts, if it
-/// can be replayed.
+/// Puts the gains of a replay in place of busy times. Example: rank 1 is late by 60 ms, so rank 0
+/// waits for 60 ms and rank 1 for nothing. The mean wait is 30 ms, and the job loses 60.
 void take_gains(Shares& s, double transfer, double wait, double both) {
   s.transfer = transfer, s.wait = wait, s.unsplit = 0;
   s.exposed = std::max(s.exposed, both);
@@ -50,7 +57,8 @@ Shares shares_of(const StepRow& step) {
 }
 
 /// Rules 2 to 6. Exposed time that cannot be split leaves the last question open only if it could
-/// turn the answer.
+/// turn the answer. With 30 % transfer, 5 % waiting and 10 % unsplit the job is network-bound
+/// either way.
 Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   if (b.path.no_common_step) return Finding::inconclusive;
   if (s.loading > t.data_idle) return Finding::input_bound;

@@ -36,11 +36,17 @@ struct PhaseSpan {
   StepPhase phase = StepPhase::unknown;  // what
 };
 
-/// Disjoint spans, by start, from the first to the last of `work` (any order; if spans overlap, the
-/// earlier one counts). A pause belongs to what it follows; but to what comes next after data
-/// loading, after a backward pass (whose caller goes on when it is done), and after an optimizer
-/// that does its part first in a step (zero_grad). A pause that opens a step is between steps,
-/// unless data loading comes next. `step_starts` ascend.
+/// Fills the pauses in `work`, which may come in any order. The result is disjoint, by start, and
+/// reaches from the first to the last of `work`. If spans overlap, the earlier one counts.
+///
+/// A pause belongs to the phase before it, with three exceptions. After data loading, after a
+/// backward pass, and after an optimizer that opens a step (zero_grad), it belongs to the phase
+/// that follows. The caller of a backward pass goes on only when the pass is done, so the pause is
+/// the caller's. `step_starts` ascend. A pause that contains one is cut there, and the second part
+/// is between steps, unless data loading comes next.
+///
+/// Example. Forward ends at 4 ms, backward is from 5 to 9 ms, the optimizer from 11 to 12 ms. The
+/// pause at 4 ms is forward's, the one at 9 ms is the optimizer's.
 [[nodiscard]] std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
                                                  const std::vector<std::int64_t>& step_starts);
 

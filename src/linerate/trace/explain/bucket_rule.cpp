@@ -1,3 +1,17 @@
+// Which rule cut the gradients into the exchanges of a step? check_buckets() chooses a step, and
+// check_against() tries explanations, the simplest first. The answer becomes `current` of a
+// Workload, so a wrong one would spoil every prediction. If nothing fits, the page says so and
+// `current` stays empty.
+//
+// DDP cuts in two orders. Normally buckets are in the order in which gradients get ready, and the
+// first one is small (1 MiB). Under find_unused_parameters buckets keep the order of registration.
+// Backward runs through that from its end, so the small bucket is the last one sent.
+//
+// Sizes alone may fit both orders. Gradients of 12, 14, 3 and 0.5 MiB that are sent as 26 and 3.5
+// MiB are bucket_cap_mb=25 in ready order. They are also DDP's own limits with the small bucket
+// last. In the second case DDP sums a flag for each parameter after the last bucket, and that flag
+// decides.
+
 #include "linerate/trace/explain/bucket_rule.hpp"
 
 #include <fmt/format.h>
@@ -94,7 +108,7 @@ void check_limits(BucketPlan& plan) {
           : "not DDP's 1 MiB then 25 MiB: another cap, hook or framework";
 }
 
-/// The one type narrower than the gradients' that everything was sent as.
+/// The 16-bit type in which a hook sent the gradients; absent: they were sent as they are.
 std::optional<DType> wire_of(const std::vector<Exchange>& exchanges, DType gradients) {
   std::optional<DType> wire;
   for (const Exchange& e : exchanges) {
@@ -104,6 +118,7 @@ std::optional<DType> wire_of(const std::vector<Exchange>& exchanges, DType gradi
   return wire == DType::f16 || wire == DType::bf16 ? wire : std::nullopt;
 }
 
+/// Bytes of the gradients that each exchange carries, in the gradients' own type.
 std::vector<std::int64_t> carried(const std::vector<Exchange>& exchanges, DType gradients) {
   std::vector<std::int64_t> bytes;
   for (const Exchange& e : exchanges) bytes.push_back(carried_bytes(e.bytes, e.dtype, gradients));
@@ -149,7 +164,8 @@ void take_buckets(BucketPlan& plan, const std::vector<Exchange>& buckets) {
   for (const Exchange& e : buckets) plan.bytes.push_back(e.bytes);
 }
 
-/// The rule in ready order, with its own limits or others.
+/// Tries the rule in ready order, with its own limits or others. If no limits fit and each gradient
+/// has an exchange of its own, the answer is wfbp. False: neither fits, and `plan` is as it was.
 bool follows_ready_order(BucketPlan& plan, const Trial& t) {
   std::vector<std::size_t> kept;
   const auto limits = limits_of(t.ready, t.sent(), kept);
@@ -173,8 +189,9 @@ bool follows_ready_order(BucketPlan& plan, const Trial& t) {
   return true;
 }
 
-/// The rule with the small limit for the last bucket: DDP's buckets in registration order, which it
-/// keeps under find_unused_parameters.
+/// Tries the rule with the small limit for the last bucket: DDP's buckets in registration order,
+/// which it keeps under find_unused_parameters. Both lists are reversed, so that the last bucket
+/// comes first.
 bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why) {
   const std::vector<std::int64_t> registered(t.ready.rbegin(), t.ready.rend());
   std::vector<std::int64_t> sent = t.sent();
@@ -195,7 +212,8 @@ bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why
   return true;
 }
 
-/// A single bucket fits many rules. What DDP would cut it into says which.
+/// A single bucket fits many rules. If it is larger than DDP's limit, DDP would have cut it, and
+/// the strategy is bulk.
 void say_single(BucketPlan& plan, std::int64_t total) {
   if (plan.bytes.size() != 1 || total <= kDdpCap) return;
   plan.strategy = "bulk";
@@ -208,7 +226,9 @@ constexpr std::string_view kUnusedFlags =
 constexpr std::string_view kSmallLast = "the small bucket is the last one: find_unused_parameters";
 
 /// Parameters without a gradient travel in the buckets of find_unused_parameters, and the trace
-/// does not say where. Finds limits that fit if all are in one place, wherever it is.
+/// does not say in which. Their bytes are known: what was sent less what backward made. They are
+/// tried as one tensor in each place between the gradients. If all places that fit give the same
+/// limits, these are the answer.
 void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
   const auto missing = flags - std::ssize(t.ready);
   std::int64_t more = 0;
@@ -237,8 +257,8 @@ void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
 }
 
 /// Under static_graph parameters without a gradient travel in the buckets, too, and no flag says
-/// so. True if buckets in ready order fit with all of them in one place: with DDP's own limits,
-/// else with the same limits wherever that is.
+/// so. They are tried as one tensor in each place, in ready order. A place that fits with DDP's own
+/// limits is the answer. Else all places that fit must give the same limits.
 bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
   std::vector<BucketPlan> found;
   for (std::size_t at = 0; at <= t.ready.size(); ++at) {
@@ -264,8 +284,8 @@ bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
   return true;
 }
 
-/// Two models in one backward pass, each wrapped by itself: the gradients part in one place so that
-/// both parts follow DDP's own limits. No strategy cuts so.
+/// Two models in one backward pass, each wrapped by itself. True if the gradients can be parted in
+/// one place so that both parts follow DDP's own limits. linerate has no strategy for this.
 bool follows_with_two_models(BucketPlan& plan, const Trial& t) {
   for (std::size_t at = 1; at < t.ready.size(); ++at) {
     const std::span<const std::int64_t> all = t.ready;
@@ -291,6 +311,13 @@ std::vector<std::int64_t> bytes_of(std::span<const GradientRecord> gradients) {
   return bytes;
 }
 
+/// Tries explanations in order, until one fits:
+///
+/// 1. registration order, if flags for all parameters were summed
+/// 2. ready order
+/// 3. registration order without flags
+/// 4. either order with room for parameters that got no gradient
+/// 5. two models
 void check_against(BucketPlan& plan, const StepExchanges& step,
                    std::span<const GradientRecord> gradients) {
   const Trial t{
@@ -335,8 +362,8 @@ std::map<int, std::int64_t> ends_of_turns(const RankActivity& r, std::int32_t st
   return ends;
 }
 
-/// DDP asks for its buckets while backward goes on, all but the last one. Were all of several that
-/// carry gradients asked for after it? False if the trace does not say.
+/// Whether all of several buckets were asked for after the backward pass. DDP asks for all but the
+/// last one while backward goes on, so such a job is not DDP's. False if the trace does not say.
 bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t step) {
   const std::map<int, std::int64_t> ends = ends_of_turns(r, step);
   const auto carried = gradients_of_exchanges(job, r);
@@ -351,8 +378,9 @@ bool asked_after_backward(const Job& job, const RankActivity& r, std::int32_t st
   return exchanges > ends.size();
 }
 
-/// A step of several turns: the buckets of each are checked by themselves, and limits that fit all
-/// of them are the answer.
+/// A step of several turns, as of a GAN. The buckets of each turn are checked by themselves. One
+/// configuration made them all, so limits are intersected, and those that fit every turn are the
+/// answer.
 void check_turns(BucketPlan& plan, const StepExchanges& step, const Job& job, int turns) {
   std::vector<BucketPlan> plans;
   LimitRanges both;
@@ -398,8 +426,9 @@ void check_turns(BucketPlan& plan, const StepExchanges& step, const Job& job, in
   }
 }
 
-/// A Timeline that says its strategy is asked for no rule. Of a collective in two halves the first
-/// one counts; payloads that are gathered have but one.
+/// A Timeline that states its strategy needs no rule. Its buckets are what the last step sent. If a
+/// strategy sends each bucket in two halves, only the reduce-scatter counts. Payloads that are only
+/// gathered count by their all-gathers.
 std::optional<BucketPlan> as_stated(const Job& job) {
   for (const RankActivity& r : job.ranks) {
     std::map<std::int32_t, std::vector<std::int64_t>> sent, gathered;  // by step

@@ -10,8 +10,8 @@ namespace {
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kDefaultFirst = 1 * kMiB, kDefaultCap = 25 * kMiB;
 
-/// What a closed bucket says: it reached its limit with its last tensor, and not before. One that
-/// the end of the gradients closed may not have reached it.
+/// Narrows a limit by one bucket. The bucket reached its limit with its last tensor, of `last`
+/// bytes, and not before. A bucket that the end of the gradients closed may not have reached it.
 void narrow(LimitRange& limit, std::int64_t bytes, std::int64_t last, bool at_end) {
   limit.low = std::max(limit.low, bytes - last);
   if (!at_end) limit.high = std::min(limit.high, bytes);
@@ -38,6 +38,9 @@ std::string size_text(const LimitRange& limit) {
 
 }  // namespace
 
+/// One walk over both lists is enough. Sizes are above 0, so a sum that passes the exchange's size
+/// without meeting it cannot come back, and the exchange is no bucket. A foreign exchange of just
+/// the right size is taken for one: nothing here tells them apart.
 std::optional<LimitRanges> limits_of(std::span<const std::int64_t> gradients,
                                      std::span<const std::int64_t> exchanged,
                                      std::vector<std::size_t>& kept) {

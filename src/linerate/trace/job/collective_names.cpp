@@ -101,7 +101,9 @@ constexpr std::array kKernels = {
     KernelLine{"deep_ep::", CommOp::all_to_all},            // DeepEP
 };
 
-/// What communicates sounds so; what else does may add two arrays.
+/// Parts of names that sound like communication. A kernel of an unknown library with such a name
+/// may communicate, or add two arrays for somebody who does. So it counts as computation, and a
+/// note names it.
 constexpr std::array<std::string_view, 16> kSounds = {
     "multimem",       "one_shot",   "two_shot",   "allreduce",  "all_reduce", "reducescatter",
     "reduce_scatter", "allgather",  "all_gather", "alltoall",   "all_to_all", "symm_mem",

@@ -2,6 +2,10 @@
 
 namespace linerate::trace {
 
+/// The factor turns a size into the bytes that the busiest link must carry. In a ring all-reduce
+/// each of three ranks sends two thirds of the buffer to reduce it and two thirds to spread it:
+/// 4/3. A reduce-scatter or an all-gather is one half of that. A broadcast or a send carries the
+/// buffer once.
 std::optional<double> bus_factor(CommOp op, int ranks) {
   if (ranks < 1) return std::nullopt;
   const double n = ranks;

@@ -1,3 +1,7 @@
+// A profiler with a schedule writes one file for each cycle. Rank 0 may come with steps 5 to 7 in
+// one file and 25 to 27 in another. Files of one rank are sorted by the time at which they were
+// recorded and appended. Two files of one rank that overlap in time are not cycles, and refused.
+
 #include "linerate/trace/job/cycles.hpp"
 
 #include <fmt/format.h>
@@ -22,8 +26,8 @@ Span recorded_span(const RankActivity& r) {
   return all;
 }
 
-/// Step numbers that the cycle before already used go on after it, with a gap: what lies between
-/// two cycles belongs to no step.
+/// Renumbers steps if the cycle before already used their numbers. After steps 0 to 2 come 4 to 6:
+/// the gap says that the time between two cycles belongs to no step.
 void renumber(const std::vector<StepSpan>& before, std::vector<StepSpan>& steps) {
   constexpr std::int64_t kMost = std::int64_t{1} << 40;  // beyond it sums may leave 64 bits
   if (before.empty() || steps.empty() || steps.front().number > before.back().number) return;

@@ -5,9 +5,9 @@
 
 namespace linerate::trace {
 
-/// Ranks that come several times become one, its cycles one after the other. Steps that were
-/// numbered from 0 again get numbers after those of the cycle before. Throws InputError if two of
-/// them were recorded at the same time: the same trace twice. Times are absolute.
+/// Recordings of one rank become one recording, in order of time. Steps that were numbered from 0
+/// again get numbers after those of the cycle before. Throws InputError if two of them were
+/// recorded at the same time: the same trace twice. Times are absolute.
 void join_cycles(Job& job);
 
 }  // namespace linerate::trace

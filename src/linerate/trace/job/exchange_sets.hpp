@@ -27,8 +27,10 @@ std::map<std::int32_t, std::vector<std::size_t>> all_reduces_by_step(const RankA
 /// Bytes of the gradients that an exchange carries: a hook may send a narrower type than theirs.
 std::int64_t carried_bytes(std::int64_t sent, std::optional<DType> type, DType gradients);
 
-/// By communication of the rank; absent if it is not one of the buckets, in ready order, that the
-/// gradients of its step were cut into.
+/// By communication of the rank: the gradients that it carries. Absent if it is no bucket of its
+/// step's gradients in ready order. Example: gradients have 4, 8 and 1 MiB, exchanges 12, 0.001 and
+/// 1 MiB. The first exchange carries gradients 0 and 1, the last one gradient 2. The small one is a
+/// loss, and absent.
 std::vector<std::optional<GradientRange>> gradients_of_exchanges(const Job& job,
                                                                  const RankActivity& rank);
 

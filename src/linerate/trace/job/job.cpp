@@ -36,6 +36,8 @@ std::string StepSpan::label() const {
                        : std::to_string(number) + "-" + std::to_string(marks.back().number);
 }
 
+/// If times of the device are unknown, a step lasts until the mark of the next one, if that follows
+/// in number. A loader works between two marks, and its time belongs to the step before it.
 std::vector<Span> windows_of_steps(const RankActivity& rank) {
   std::vector<Span> windows;
   for (std::size_t i = 0; i < rank.steps.size(); ++i) {

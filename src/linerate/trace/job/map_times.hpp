@@ -7,7 +7,8 @@
 
 namespace linerate::trace {
 
-/// What a pass keeps as durations since its begin.
+/// A pass keeps durations since its begin. `map` need not be linear, so the ends of a duration are
+/// mapped and not its length.
 template <typename Map>
 void map_times(BackwardPass& pass, const Map& map) {
   const std::int64_t begin = pass.span.start_ns;

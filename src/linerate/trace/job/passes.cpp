@@ -1,3 +1,7 @@
+// Notes on gradient accumulation. A step of four passes should exchange once, in the last pass. If
+// all four exchange, no_sync() is missing. If only the first does, gradients of the others are
+// never summed, and the ranks' models drift apart.
+
 #include "linerate/trace/job/passes.hpp"
 
 #include <fmt/format.h>
@@ -14,8 +18,8 @@
 namespace linerate::trace {
 namespace {
 
-/// Bytes of gradients that are sent from the begin of each pass to that of the next one; empty:
-/// another number of passes than usual.
+/// Bytes of gradients by pass: from the begin of the pass to the begin of the next one. Empty: the
+/// step has another number of passes than usual.
 using PassSent = std::vector<std::int64_t>;
 
 std::vector<PassSent> sent_by_step(const RankActivity& rank, std::size_t passes) {
@@ -37,8 +41,8 @@ std::vector<PassSent> sent_by_step(const RankActivity& rank, std::size_t passes)
   return steps;
 }
 
-/// Numbers, from 1, of the passes that exchange in most steps: a tenth of what any pass sends, and
-/// more than a loss or a flag.
+/// Numbers, from 1, of the passes that exchange in most steps. An exchange is a tenth of what the
+/// busiest pass of the step sends, and more than a loss or a flag.
 std::vector<int> passes_that_exchange(const Job& job) {
   constexpr std::int64_t kOfALoss = 1024;
   const auto passes = to_index(job.accumulation.passes);

@@ -1,3 +1,15 @@
+// Two mechanisms join steps, both by groups of positions (Group) that regroup() turns into new
+// steps.
+//
+// join_marks() repairs what a mark is. With four passes to an update and a mark for each, marks 3,
+// 7 and 11 close an update. Marks are four apart, so 4 to 7 and 8 to 11 become steps "4-7" and
+// "8-11". A recording that begins at mark 2 has only marks 2 and 3 of the first update, which are
+// left out.
+//
+// in_periods() judges steps that differ on purpose. With inverses of K-FAC in every fourth step,
+// steps take 20, 20, 20 and 50 ms. The median step of 20 ms hides the inverses, while the job needs
+// 27.5 ms a step. So whole periods of 110 ms are judged, and T_n is a quarter of their median.
+
 #include "linerate/trace/job/periods.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +32,7 @@ struct Group {
   std::size_t first = 0, last = 0;
 };
 
+/// The steps of a group as one: spans are joined, and a flag is set if it is set on any of them.
 StepSpan one_step_of(const std::vector<StepSpan>& steps, const Group& g) {
   if (g.first == g.last) return steps[g.first];
   StepSpan one = steps[g.first];
@@ -46,7 +59,8 @@ StepSpan one_step_of(const std::vector<StepSpan>& steps, const Group& g) {
   return one;
 }
 
-/// The rank with these steps instead of its own; what was of a step that is in no group is of none.
+/// Gives the rank these steps in place of its own. Communications of a step that is in no group
+/// become those of no step, and passes of such a step are dropped.
 void regroup(RankActivity& rank, const std::vector<Group>& groups) {
   std::vector<std::int32_t> places(rank.steps.size(), -1);
   std::vector<StepSpan> steps;
@@ -69,7 +83,8 @@ bool follows(const RankActivity& rank, std::size_t i) {
   return i > 0 && rank.steps[i].number == rank.steps[i - 1].next_number();
 }
 
-/// Groups of `length` marks that follow each other, each ending with one that closes.
+/// Groups of `length` marks that follow each other, each ending with one that closes. If more than
+/// `length` marks come before a closing one, only the last `length` of them are taken.
 std::vector<Group> groups_of(const RankActivity& rank, std::size_t length,
                              const std::vector<bool>& closes) {
   std::vector<Group> groups;
@@ -98,8 +113,9 @@ std::vector<std::int64_t> exchanged_by_step(const RankActivity& rank) {
   return bytes;
 }
 
-/// Which marks end an exchange: an optimizer ran; if none is recorded, gradients were exchanged,
-/// not just a loss or a flag. All of them if neither is in the trace.
+/// Which marks end an update of the parameters. An optimizer ran in them. If no optimizer is
+/// recorded, they exchange more than a tenth of what any mark does, so that a loss does not count.
+/// All marks end one if neither is in the trace.
 std::vector<bool> closing_marks(const RankActivity& rank) {
   std::vector<bool> closes;
   for (const StepSpan& s : rank.steps) closes.push_back(s.updates);
@@ -110,8 +126,9 @@ std::vector<bool> closing_marks(const RankActivity& rank) {
   return closes;
 }
 
-/// Marks from one that closes to the next, as most are apart; those before the first one if it is
-/// the only one. Only marks that train.
+/// How many marks that train lie between closing marks: the most common distance. If only one mark
+/// closes, it is the number of marks up to it. Marks without a backward pass do not count, such as
+/// those of a validation.
 int marks_to_an_update(const RankActivity& rank) {
   std::vector<bool> trains(rank.steps.size(), rank.passes.empty());
   for (const BackwardPass& p : rank.passes) trains[to_index(p.step)] = true;
@@ -133,6 +150,9 @@ int marks_to_an_update(const RankActivity& rank) {
 
 }  // namespace
 
+/// First marks are joined to updates, if all ranks have whole ones. Then marks in which nothing ran
+/// are added to the step before them, or dropped at the end of the recording. Last, pauses of the
+/// host outside of the remaining steps are dropped.
 void join_marks(Job& job) {
   for (RankActivity& r : job.ranks)
     for (const StepSpan& s : r.steps) r.marks_ns[s.number] = s.span.length();
@@ -230,7 +250,9 @@ std::vector<std::vector<double>> seconds_by_place(const std::vector<StepSpan>& s
   return places;
 }
 
-/// The least period in which kinds repeat without an exception, each place seen twice; 1: none.
+/// The least period in which kinds repeat without an exception, seen at least twice; 1: none. Steps
+/// of kinds A A B A A B have period 3: places 0 and 1 always hold A, place 2 always holds B. One
+/// exception is enough to refuse, because a period must hold for the steps that were not recorded.
 std::size_t period_of(const std::vector<StepSpan>& steps, const Kinds& kinds) {
   if (kinds.empty()) return 1;
   for (std::size_t length = 1; 2 * length <= steps.size(); ++length) {
@@ -244,7 +266,9 @@ std::size_t period_of(const std::vector<StepSpan>& steps, const Kinds& kinds) {
   return 1;
 }
 
-/// The period in which one step takes clearly longer than any other, three times and more; 1: none.
+/// The period in which one place takes clearly longer than all others, three times or more; 1:
+/// none. The shortest step of that place must be longer than the longest of all others, by a tenth
+/// of their median. Noise hardly orders eight steps so.
 std::size_t period_of_lengths(const std::vector<StepSpan>& steps) {
   constexpr std::size_t kLeastPeriods = 3, kLeastSteps = 8;
   constexpr double kClearly = 0.1;
@@ -265,7 +289,8 @@ std::size_t period_of_lengths(const std::vector<StepSpan>& steps) {
   return 1;
 }
 
-/// Is the median step another one than the mean over a period? Then medians mislead.
+/// Whether the mean over a period differs from the median step by more than 2 %. Only then are
+/// periods worth their cost: they leave out steps, and fewer values are left for medians.
 bool misleads(const std::vector<StepSpan>& steps, std::size_t length) {
   constexpr double kWorthIt = 0.02;
   double sum = 0;
@@ -278,7 +303,8 @@ bool misleads(const std::vector<StepSpan>& steps, std::size_t length) {
   return std::abs(sum / static_cast<double>(length) - median(all)) > kWorthIt * median(all);
 }
 
-/// With what ends a period as many of them as can be; of these the longest step is the last one.
+/// The place that ends a period. It is the one with which most whole periods fit into the
+/// recording. Of several such places, the one with the longest steps is the last.
 std::size_t last_place(const std::vector<StepSpan>& steps, std::size_t length) {
   std::map<std::pair<std::size_t, double>, std::size_t> best;
   const auto places = seconds_by_place(steps, length);
@@ -291,6 +317,8 @@ std::size_t last_place(const std::vector<StepSpan>& steps, std::size_t length) {
   return best.rbegin()->second;
 }
 
+/// The period of a rank's steps; 1: they are alike, or the recording has gaps. Three signs are
+/// tried, the surest one first: what steps sent, what they computed, how long they took.
 std::size_t period_of(const RankActivity& rank) {
   const auto& steps = rank.steps;
   if (steps.size() < 4) return 1;

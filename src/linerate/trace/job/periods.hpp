@@ -12,10 +12,10 @@ namespace linerate::trace {
 /// whole steps, and those in which nothing ran, are no steps.
 void join_marks(Job& job);
 
-/// Steps of a job that repeats every few of them, joined to whole periods (Job::updates): local
-/// SGD, inverses of K-FAC, a loader or a log that takes its time every few steps. What the steps
-/// sent, what they computed or how long they took must repeat without an exception, and the
-/// median step must not stand for the mean one. Absent: every step is like the others.
+/// The job with steps joined to whole periods (Job::updates), if its steps repeat every few.
+/// Examples are local SGD, inverses of K-FAC, and a log that is written every few steps. All ranks
+/// must have the same period, without an exception, and the median step must differ from the mean
+/// one. Absent: every step is like the others.
 std::optional<Job> in_periods(const Job& job);
 
 }  // namespace linerate::trace

@@ -5,6 +5,8 @@
 namespace linerate::trace {
 namespace {
 
+/// Collects spans in order. A span that begins before the end of the last one loses the common
+/// part, and neighbours of one phase become one span.
 class Partition {
  public:
   void add(Span span, StepPhase phase) {
@@ -21,8 +23,8 @@ class Partition {
   std::vector<PhaseSpan> out_;
 };
 
-/// Whose is the pause after `before`, within one step. `others_ns`: when work that is not the
-/// optimizer's last began.
+/// The phase of the pause after `before`, within one step. `others_ns`: when work that is not the
+/// optimizer's last began. If that was before the step began, the optimizer opens the step.
 StepPhase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::int64_t others_ns,
                          const std::vector<std::int64_t>& step_starts) {
   switch (before.phase) {

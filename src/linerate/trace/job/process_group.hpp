@@ -1,4 +1,6 @@
 // Private: which ranks a process group has, from what events and the head of a trace say about it.
+// Ranks must agree on a name for the group, or their collectives are not matched
+// (explain/match.hpp). PyTorch's own name is not enough: "tp" may be several groups of one job.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +11,8 @@
 
 namespace linerate::trace {
 
-/// A list of numbers that PyTorch writes as text and cuts above 30 items: the first 30 and "...",
-/// or the first 29, "..." and the last. A cut list is never taken for the whole.
+/// A list of numbers that PyTorch writes as text and cuts above 30 items. It then has the first 30
+/// and "...", or the first 29, "..." and the last. A cut list is never taken for the whole.
 struct NumberList {
   std::vector<std::int64_t> items;
   bool cut = false;
@@ -35,14 +37,21 @@ struct GroupRecord {
   bool operator==(const GroupRecord&) const = default;
 };
 
-/// What replaces a group record: its ranks in full, and a text that is equal on all ranks of the
-/// group and differs between groups of one name.
+/// A group record, resolved: its ranks in full, and a text for it. The text is equal on all ranks
+/// of the group and differs between groups of one name.
 struct ResolvedGroup {
   std::vector<std::int64_t> ranks;  // empty: unknown
   std::string text;  // "0 (ranks 0..7)", "tp (ranks 0, 4, 6)", "0 (8 ranks, cut list [0, ...)"
 };
-/// Tried in this order: start, stride and size; an uncut list; pg_config by name; the whole job if
-/// the size is the job's; another record of the same name, size and list. Never from a cut list.
+/// The ranks of each record, from the first of these that is there:
+///
+/// 1. start, stride and size
+/// 2. a list that PyTorch did not cut
+/// 3. the entry of pg_config with the same name
+/// 4. the whole job, if the size is the job's
+/// 5. another record of the same name, size and list
+///
+/// Two groups of 64 ranks may begin with the same 30, so a cut list never decides.
 std::vector<ResolvedGroup> resolve_groups(const std::vector<GroupRecord>& records,
                                           const std::vector<ConfiguredGroup>& configured,
                                           int world_size);

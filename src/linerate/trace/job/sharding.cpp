@@ -1,3 +1,16 @@
+// A trace does not say how a model is split, but each way leaves its own collectives. Tests run
+// from the surest sign to the weakest, and the first that holds gives the name:
+//
+// 1. annotations of FSDP and the like, unless the job sums whole gradients in spite of them
+// 2. reduce-scatters and all-gathers: sharded data parallelism
+// 3. sends and receives: a pipeline
+// 4. all-to-alls: experts or tables
+// 5. most bytes summed over some of the ranks: model parallelism
+// 6. a quarter of the bytes summed in forward, and no bucket of gradients: tensor parallelism
+//
+// Data parallelism shows small traces of all of them, such as a loss that is summed in forward. So
+// bytes are compared and not only counts.
+
 #include "linerate/trace/job/sharding.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +38,7 @@ struct Sent {
   }
 };
 
-/// After work of a forward pass.
+/// Whether the communication was asked for during a forward pass, by the phase one ns before.
 bool asked_in_forward(const RankActivity& rank, const Communication& c) {
   const std::int64_t before = asked_ns(c) - 1;
   const auto after =
@@ -61,8 +74,9 @@ Sent sent_in_steps(const Job& job) {
   return sent;
 }
 
-/// What FSDP does over a mesh of (N, 1), or without sharding: nothing is gathered or scattered, and
-/// all ranks sum gradients as large as backward made them; of unknown sizes, sums after forward.
+/// Whether FSDP splits nothing, as it does over a mesh of (N, 1). Then nothing is gathered or
+/// scattered, and all ranks sum gradients as large as backward made them. If sizes of gradients are
+/// unknown, most of what is summed must be summed after forward.
 bool sums_whole_gradients(const Job& job, const Sent& sent) {
   constexpr double kWhole = 0.9;
   const bool parts = std::any_of(sent.times.begin(), sent.times.end(), [](const auto& times) {

@@ -7,9 +7,8 @@
 
 namespace linerate::trace {
 
-/// How the model is split over ranks, by the name that people know it by, and what shows it: "FSDP2
-/// (its own annotations)". Empty: nothing in the trace speaks against whole gradients on every
-/// rank.
+/// How the model is split over ranks, by its usual name, and what shows it: "FSDP2 (its own
+/// annotations)". Empty: nothing in the trace speaks against whole gradients on every rank.
 std::string sharding_of(const Job& job);
 
 }  // namespace linerate::trace

@@ -1,3 +1,8 @@
+// One backward pass that stands for all. Passes with the same gradients in the same order form a
+// kind, and the most common kind is the job's. A recording may hold other kinds, such as a first
+// pass in another order. Each time of the result is then a median twice: over the passes of a rank,
+// and over the ranks that nothing held up.
+
 #include "linerate/trace/job/typical_step.hpp"
 
 #include <fmt/format.h>
@@ -35,7 +40,7 @@ Signature signature_of(const std::vector<GradientRecord>& gradients) {
   return s;
 }
 
-/// The last pass of each step.
+/// The last pass of each step: the one whose gradients are exchanged while it goes on.
 std::vector<const BackwardPass*> last_passes(const RankActivity& rank) {
   std::map<std::int32_t, const BackwardPass*> last;
   for (const BackwardPass& p : rank.passes) last[p.step] = &p;
@@ -44,6 +49,7 @@ std::vector<const BackwardPass*> last_passes(const RankActivity& rank) {
   return passes;
 }
 
+/// The median of `time_of(pass)` over each rank's passes, typical of the ranks, in ns.
 std::int64_t typical(const std::vector<std::vector<const BackwardPass*>>& ranks,
                      const auto& time_of) {
   std::vector<double> medians;
@@ -93,6 +99,8 @@ std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankAct
   return passes;
 }
 
+/// Medians of each gradient are taken by themselves, so their order could break by a little. Ready
+/// times are therefore raised to that of the gradient before.
 void find_typical_step(Job& job) {
   job.accumulation.passes = passes_to_an_update(job);
   std::map<Signature, int> counts;

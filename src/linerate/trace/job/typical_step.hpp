@@ -13,8 +13,8 @@
 namespace linerate::trace {
 
 /// Fills Job::gradients, layers and the passes of accumulation from the passes of its ranks. A time
-/// is the median over the steps of a rank, and over ranks that are alike: one slow step or one slow
-/// rank changes nothing.
+/// is the median over the steps of a rank, and then over ranks that are alike. So one slow step or
+/// one slow rank changes nothing.
 void find_typical_step(Job& job);
 
 /// The key with the most; of equals the smallest. `counts` must not be empty.
@@ -32,8 +32,8 @@ std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankAct
 /// gradients say, or without them its exchanges.
 int turns_of(const Job& job);
 
-/// What the layers and gradients of Job are called, as traces know no names, in Workload and
-/// Timeline alike: "layer3", in forward order, and "layer3.gradient7", in ready order.
+/// Names of the job's layers and gradients, the same in Workload and Timeline. Traces have no names
+/// of their own. "layer3" counts in forward order, and "layer3.gradient7" in ready order.
 std::string layer_name(const Job& job, int layer);
 std::string gradient_name(const Job& job, std::size_t gradient);
 
@@ -43,9 +43,9 @@ double lower_median(std::vector<double> values);
 /// How much longer than typical ranks that are alike may take; the noise of steps is a few percent.
 inline constexpr double kAlike = 0.1;
 
-/// Of one value a rank: the median of those that are at most kAlike above the lower median. With
-/// two ranks that is the one that nothing held up, unless they are alike. `values` must not be
-/// empty.
+/// Of one value a rank: the median of those that are at most kAlike above the lower median. Three
+/// ranks of 20, 21 and 30 ms give 20.5 ms, because 30 ms is more than 10 % above 21 ms. Two ranks
+/// of 20 and 30 ms give 20 ms: the rank that nothing held up. `values` must not be empty.
 double typical_of_ranks(std::vector<double> values);
 
 }  // namespace linerate::trace

@@ -1,6 +1,9 @@
-// What a DataParallel is made of. Its construction and interface are in
-// data_parallel_interface.cpp, what happens within a step and at its end in data_parallel_step.cpp.
-// Private to these two.
+// What a DataParallel is made of. data_parallel_interface.cpp has its construction and interface;
+// data_parallel_step.cpp has what happens within a step and at its end. Private to these two.
+//
+// One `mutex` guards all of it, because hooks fire on autograd's threads while the program's thread
+// may call any function. The exchange itself (memory, plan, runner) is a ParameterExchange, which
+// is made anew if the model changes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +36,8 @@ struct DataParallel::Impl {
 
   comm::Communicator& communicator;
   const DataParallelOptions options;
-  /// In messages and names of collectives, the same on every rank: which of the objects that share
-  /// the communicator this is, and in messages the class of rank 0's model.
+  /// In messages and names of collectives, the same on every rank. `title` tells which of the
+  /// objects that share the communicator this is; `who` also has the class of rank 0's model.
   const std::string title;
   std::string who;
   ModelMembers members;  // that are exchanged, as the model names them
@@ -68,7 +71,7 @@ struct DataParallel::Impl {
   std::pair<std::uintptr_t, std::size_t> looked_at;  // at which optimizer, of how many parameters
   bool warned_doubtful = false, warned_not_held = false;
   std::shared_ptr<PartialOptimizer> taken_apart = std::make_shared<PartialOptimizer>();
-  std::unique_ptr<GradientHooks> hooks;  // last: gone before anything that a hook uses
+  std::unique_ptr<GradientHooks> hooks;  // last: destroyed before the members that a hook uses
 
   ~Impl();
   ParameterExchange& x() { return *exchange; }
@@ -95,22 +98,24 @@ struct DataParallel::Impl {
   // Within a step
 
   void on_gradient(std::size_t parameter);
-  /// A gradient comes, of a backward pass with the scale of the options, if those know it.
+  /// A gradient has come. Takes the loss scale of its backward pass, if the options or the program
+  /// tell it.
   void take_scale();
   void set_loss_scale(std::optional<double> scale);
   void forget_cleared_scale();
   void refuse_two_scales(std::optional<double> other);
   void on_use(std::size_t block, doc::FactorSide side, const Span& took);
 
-  /// Throws if an optimizer has changed a weight between two gradients of one step; looks at the
-  /// first few parameters that get a gradient.
+  /// Throws if an optimizer has changed a weight between two gradients of one step, which means
+  /// that finish() was forgotten. Looks at the first few parameters that get a gradient.
   void require_finished(std::size_t p, ParameterStep& mine);
 
   /// Whether gradients may leave as they come; if so, begins the step.
   bool may_send();
   void set_batch(std::int64_t count);
 
-  /// Begins the step unless it has begun: after_backward if it is another object's turn.
+  /// Begins the step unless it has begun. If another object has the turn, nothing of the step is
+  /// sent before the end of backward.
   void begin();
 
   // The end of a step
@@ -135,12 +140,14 @@ struct DataParallel::Impl {
   void check_curvature(bool skips);
   void warn_not_preconditioned();
 
-  /// Once; and again, all after backward, if what was sent is no longer valid.
+  /// Exchanges the step's gradients: once, and again after backward if what was sent is no longer
+  /// valid.
   void run_rounds(StepReport& report);
   void note_infinite(StepReport& report);
   void add_round(StepReport& report);
 
-  /// Collective: every rank has seen the flag.
+  /// Throws what some rank refused the step with, on every rank. Collective: every rank has seen
+  /// the flag.
   void throw_refusal();
   void require_all_skip();
 
@@ -151,11 +158,11 @@ struct DataParallel::Impl {
   void record_update(std::int64_t start);
   void discard_gradients();
 
-  /// The next step starts anew, whether this one counted or not.
+  /// Ends the step, whether it counted or not: the next one starts anew.
   void end_step();
   /// The optimizer's turn comes after this step's exchange, which is refused if it does not fit.
   std::vector<std::string> expect(SteppedOptimizer optimizer);
-  /// The same of LibTorch's, with its doubts on rank 0's log.
+  /// The same for one of LibTorch's optimizers. Rank 0 logs the doubts.
   void expect(const torch::optim::Optimizer& optimizer);
   bool holds_any(const SteppedOptimizer& optimizer);
   /// Which parameters with gradients are not this optimizer's, in words; empty: none.

@@ -1,3 +1,7 @@
+// Construction and interface of DataParallel. The constructor makes the ranks agree on the model
+// (agreed_model), makes the exchange with its first plan, and gives all ranks rank 0's values. Then
+// it puts hooks into the parameters. The other functions check their arguments, take the lock, and
+// call the step (data_parallel_step.cpp).
 #include "linerate/torch_adapter/data_parallel.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -34,7 +38,7 @@ NamedTensors named(const std::vector<Parameter>& parameters) {
   return list;
 }
 
-/// What is owed is added to every gradient to come: an infinity would stay for ever.
+/// A residual is added to every gradient to come, so an infinity in it would stay for ever.
 void require_usable(const compress::CompressionState& state, const std::string& place) {
   for (const auto& [name, tensor] : state.tensors)
     if (!exec::are_usable(tensor.residual))
@@ -44,7 +48,8 @@ void require_usable(const compress::CompressionState& state, const std::string& 
                              name));
 }
 
-/// What is owed to a tensor is not owed to one that has taken its place.
+/// Forgets residuals of parameters that are gone. A tensor that has taken such a parameter's place
+/// and name does not get them.
 void forget_replaced(const std::vector<Parameter>& before, const std::vector<Parameter>& now,
                      compress::CompressionState& remembered) {
   const auto is_same_as = [](const Parameter& a) {
@@ -56,8 +61,8 @@ void forget_replaced(const std::vector<Parameter>& before, const std::vector<Par
     if (std::none_of(now.begin(), now.end(), is_same_as(p))) remembered.tensors.erase(p.name);
 }
 
-/// Rank 0's values for every rank, of dense tensors only, which agreed_model() made sure of. By way
-/// of the CPU, wherever they lie.
+/// Overwrites the tensors with rank 0's values, on every rank. They are dense, which agreed_model()
+/// made sure of. They travel by way of the CPU, wherever they lie.
 void broadcast_values(comm::Communicator& communicator, const NamedTensors& tensors,
                       const std::string& what) {
   std::vector<at::Tensor> here;
@@ -115,7 +120,7 @@ DataParallel::Impl::Impl(ModelMembers all, torch::nn::Module* module, comm::Comm
   take_members();
 }
 
-/// Tells of gradients and changes of these from now on.
+/// Watches the model's present members from now on: their gradients and their changes.
 void DataParallel::Impl::take_members() {
   members = now;
   watch.emplace(members.parameters, members.buffers);
@@ -128,7 +133,7 @@ void DataParallel::Impl::look_at_model() {
   if (torch::nn::Module* module = model.get()) now = ModelMembers::of(*module);
 }
 
-/// What of the model as it is now cannot be exchanged, in words; empty: all can.
+/// Why the model as it is now cannot be exchanged, in words; empty: it can.
 std::string DataParallel::Impl::problem_of_model() const {
   torch::nn::Module* module = model.get();
   if (std::string sparse = module ? sparse_module(*module) : ""; !sparse.empty()) return sparse;
@@ -194,6 +199,9 @@ std::string DataParallel::Impl::label() const {
   return title == kUnnamed ? fmt::format("step {}", step) : fmt::format("{} step {}", title, step);
 }
 
+/// Makes the exchange of a model as it is now, and hands over what the exchange before it kept.
+/// These are residuals by name, and K-FAC's averages and inverses. Residuals that were just loaded
+/// from a checkpoint all stay, since they are for the model as it is now.
 void DataParallel::Impl::make_exchange(ModelState state) {
   compress::CompressionState remembered;
   std::optional<KfacState> curvature;
@@ -213,7 +221,8 @@ void DataParallel::Impl::make_exchange(ModelState state) {
   warn_left_dense();
 }
 
-/// Again only if other gradients are left dense: those of a changed model.
+/// Warns of gradients that the strategy cannot compress. A changed model warns again only if these
+/// are others than before.
 void DataParallel::Impl::warn_left_dense() {
   std::string dense =
       plan::left_dense(doc::parse_strategy(options.strategy), exchange->planner().workload());
@@ -292,7 +301,8 @@ void DataParallel::Impl::require_same_weights(const std::string& what) {
   require_same_tensors(communicator, fmt::format("{}: {}", who, what), all);
 }
 
-/// All ranks know of the same parameters.
+/// Whether any rank has a residual. All ranks have the same parameters, so either all ranks come to
+/// the gather or none does.
 bool DataParallel::Impl::any_rank_owes(const compress::CompressionState& state) {
   if (state.tensors.empty()) return false;
   const std::vector<std::string> all =
@@ -310,7 +320,7 @@ DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& b
     : impl_(std::make_unique<Impl>(ModelMembers{parameters, buffers}, nullptr, communicator,
                                    options)) {}
 
-/// Collectives under way hold the memory that they write to.
+/// Collectives in flight hold the memory that they write to, so nothing waits for them here.
 DataParallel::~DataParallel() {
   if (!impl_->failed.empty()) return;
   if (impl_->updates.pending() && std::uncaught_exceptions() == 0) {

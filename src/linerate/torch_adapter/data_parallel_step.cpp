@@ -1,4 +1,18 @@
 // A step of a DataParallel: gradients as they come, and the rounds in which they are exchanged.
+//
+// Within backward, on_gradient() counts each gradient. When a parameter has as many as in earlier
+// steps, its gradient is complete and is reported to the runner. The runner sends a bucket once all
+// its gradients were reported. At the end of the step, end() does the rest on the program's thread.
+// - It looks for gradients that no hook has told of, and for changes of the model.
+// - It runs a round (run_rounds). A round reports what is left, waits until the step's flags have
+//   come back, and reads the verdict that all ranks share.
+// - It gives the means to .grad, to K-FAC, or to updates that happen under the next forward pass
+//   (DeAR).
+//
+// An example with three ranks. Rank 1 runs one more backward pass than the step before, so it adds
+// to a gradient that it has sent. At the end of the step rank 1 sets the flag `again`; ranks 0 and
+// 2 set none. All ranks see rank 1's flag when the flags come back. So no rank counts this round,
+// and all three send everything a second time.
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -35,11 +49,14 @@ double seconds_since(std::int64_t start_ns) {
 
 // Within a step
 
+/// Runs in autograd's hook. A gradient leaves at once if four things hold. The pass is outside of
+/// accumulate(), the gradient is the parameter's last, it was not sent yet, and this object may
+/// send.
 void DataParallel::Impl::on_gradient(std::size_t parameter) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
-  if (updates.pending()) settle();  // no operator of the forward pass read what is left
-  if (!trained_of[parameter] || !failed.empty()) return;  // thawed: finish() notices
+  if (updates.pending()) settle();  // the forward pass ended without using these parameters
+  if (!trained_of[parameter] || !failed.empty()) return;  // thawed since: finish() notices
   const std::size_t p = *trained_of[parameter];
   ParameterStep& mine = x().count()[p];
   take_scale();
@@ -78,7 +95,8 @@ void DataParallel::Impl::set_loss_scale(std::optional<double> scale) {
   x().set_loss_scale(scale);
 }
 
-/// What was sent of gradients that are cleared is sent again.
+/// Forgets the scale under which gradients came, if all of them have been cleared since. Copies
+/// that were sent are sent again in finish().
 void DataParallel::Impl::forget_cleared_scale() {
   if (!scale_is_taken) return;
   for (const Parameter& p : x().state().trained)
@@ -97,8 +115,9 @@ void DataParallel::Impl::refuse_two_scales(std::optional<double> other) {
       who, step, text(loss_scale), text(other)))));
 }
 
-/// A preconditioner has seen a layer's inputs or output gradients. Inputs may leave under the
-/// forward pass; output gradients leave after their layer's own.
+/// A preconditioner has seen a layer's inputs (side A) or the gradients of its outputs (side G).
+/// Inputs may leave under the forward pass, when the layer was used as often as in earlier steps.
+/// Gradients of outputs leave with the layer's own gradients (report_curvature_of).
 void DataParallel::Impl::on_use(std::size_t block, doc::FactorSide side, const Span& took) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
@@ -130,6 +149,8 @@ void DataParallel::Impl::require_finished(std::size_t p, ParameterStep& mine) {
   }
 }
 
+/// The first gradient of a step asks for the turn among the objects that share the communicator.
+/// Whoever gets it sends under backward. The others send in finish().
 bool DataParallel::Impl::may_send() {
   if (x().runner().in_step()) return !deferred;
   if (deferred) return false;
@@ -186,7 +207,8 @@ bool DataParallel::Impl::holds_any(const SteppedOptimizer& optimizer) {
   return any();
 }
 
-/// Looked for in an optimizer's first step after a backward pass, and when it has grown.
+/// The parameters with gradients that this optimizer does not hold, in words; empty: none. Looked
+/// for in an optimizer's first step after a backward pass, and when the optimizer has grown.
 std::string DataParallel::Impl::not_held(const SteppedOptimizer& optimizer) {
   constexpr std::size_t kNamed = 3;
   const std::pair looking{optimizer.identity, optimizer.holds.size()};
@@ -230,8 +252,8 @@ StepReport DataParallel::Impl::end_with(torch::optim::Optimizer& optimizer) {
   return end(Ending::updates, taken_apart);
 }
 
-/// Gradients that no hook has told of: another one has pushed it out, or the program has written
-/// .grad itself, as with autograd::grad() or from a function's gradient.
+/// Counts gradients that no hook has told of. Other code may have replaced the hook, or the program
+/// may have written .grad itself, as with autograd::grad() or from a function's gradient.
 void DataParallel::Impl::find_missed_gradients() {
   const bool pushed_out = hooks->renew();
   for (std::size_t p = 0; p < x().count().size(); ++p) {
@@ -241,6 +263,10 @@ void DataParallel::Impl::find_missed_gradients() {
   }
 }
 
+/// The end of a step. First come reports of the step before and checks that only this rank can
+/// make, then the exchange, and then the use of the means. A check that fails sets a flag and does
+/// not throw, because the other ranks have to hear of it in the exchange. An exception that every
+/// rank gets ends the step alone; any other ends the object's use.
 StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates> optimizer) {
   const std::lock_guard lock(mutex);
   const c10::NoGradGuard no_grad;
@@ -330,8 +356,8 @@ void DataParallel::Impl::update_as_they_arrive(std::shared_ptr<PartialUpdates> o
   updates.begin(x().runner(), std::move(optimizer), std::move(buckets));
 }
 
-/// If layers were used in ways whose curvature is not known, no rank takes the step; nor if some
-/// rank could not go on in the one before.
+/// Refuses the step on all ranks if this rank cannot go on. Either layers were used in ways for
+/// which K-FAC has no factors, or inverses of an earlier step have failed too often.
 void DataParallel::Impl::check_curvature(bool skips) {
   if (!second_order()) return;
   if (const std::exception_ptr failure = second_order()->take_failure())
@@ -344,6 +370,8 @@ void DataParallel::Impl::check_curvature(bool skips) {
   }
 }
 
+/// Gives the planner the step's times. If the planner has a new plan, the updates that still wait
+/// belong to the old plan and are made first.
 void DataParallel::Impl::learn() {
   measured.end = x().runner().moment();
   if (!x().learn(std::move(measured))) return;
@@ -354,6 +382,9 @@ void DataParallel::Impl::learn() {
                              x().planner().trial_in_words(), options.strategy));
 }
 
+/// A step takes one round as a rule. It takes another if the model has changed (all ranks plan anew
+/// and repeat), and another if gradients changed after they were sent. A refused, skipped or
+/// infinite step ends without a further round.
 void DataParallel::Impl::run_rounds(StepReport& report) {
   constexpr int kMost = 3;  // a changed model, and gradients that changed
   for (int round = 1;; ++round) {
@@ -386,7 +417,7 @@ void DataParallel::Impl::note_infinite(StepReport& report) {
                     who, step));
 }
 
-/// Of an earlier step: nobody waited for what the device found.
+/// Reports what the device found in an earlier step. Nobody waited for it then.
 void DataParallel::Impl::take_late_infinite(StepReport& report) {
   report.late_infinite = x().tensors().take_late_infinite();
   if (report.late_infinite && communicator.rank() == 0)
@@ -427,6 +458,9 @@ void DataParallel::Impl::require_all_skip() {
                   who, step, list)));
 }
 
+/// Some rank's model has other tensors than before. All ranks compare their models, require equal
+/// weights, and make a new exchange if members or layouts have changed. If only memory has moved,
+/// the old exchange stays.
 void DataParallel::Impl::follow_change() {
   const std::vector<std::string> changes = comm::gather_texts(communicator,
                                                               now != members      ? "members"
@@ -451,7 +485,7 @@ void DataParallel::Impl::follow_change() {
   if (replaced || std::find(changes.begin(), changes.end(), "layouts") != changes.end()) {
     make_exchange(std::move(state));
     if (replaced) take_members();
-    // Whatever is in .grad came since the last step, even if no hook ran.
+    // A gradient in .grad came since the last step, even if no hook ran.
     for (std::size_t p = 0; p < x().count().size(); ++p)
       x().count()[p].used = x().state().trained[p].tensor.grad().defined();
   }

@@ -1,3 +1,7 @@
+// WeightGate calls before_use() when an operator is about to read a weight whose update waits.
+// before_use() waits for the bucket's gradients, steps the optimizer for these parameters alone
+// (PartialUpdates), and lets the operator go on. settle() does the same for all buckets that no
+// operator has asked for.
 #include "linerate/torch_adapter/delayed_updates.hpp"
 
 #include <ATen/record_function.h>
@@ -58,6 +62,8 @@ std::vector<ArrivingBucket> by_layer(
 DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
     : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
 
+/// Notes where each parameter's memory is, has the optimizer take down its options for this step,
+/// and watches the weights.
 void DelayedUpdates::begin(exec::StepRunner& runner, std::shared_ptr<PartialUpdates> optimizer,
                            std::vector<ArrivingBucket> buckets) {
   const std::lock_guard lock(mutex_);
@@ -88,13 +94,14 @@ void DelayedUpdates::before_use(std::size_t bucket) {
           "settle() before the capture");
     runner_->compute([&] { update(bucket); });
   } catch (const std::exception& e) {
-    // RecordFunction swallows exceptions: the next call of the DataParallel throws it.
+    // RecordFunction swallows exceptions, so the next call of the DataParallel throws this one.
     failure_ = std::current_exception();
     log::warning(fmt::format("a weight is read that could not be updated: {}", e.what()));
   }
 }
 
-/// The mutex is held: an operator on another thread must not read what is being written.
+/// Waits for a bucket's gradients and updates its parameters. The mutex is held all the while,
+/// because an operator on another thread must not read weights that are being written.
 void DelayedUpdates::update(std::size_t bucket) {
   const at::DisableRecordFunctionGuard own_operators_pass;
   const c10::NoGradGuard no_grad;
@@ -120,9 +127,10 @@ void DelayedUpdates::update(std::size_t bucket) {
   if (left_ == 0) optimizer_->release();
 }
 
-/// Others wait for their layer's turn no longer than for this one, so that an optimizer with a long
-/// way to an update goes it once; but each has a task of its own in what is recorded, and a
-/// preparation, which is long itself, waits until it is asked for.
+/// The buckets to update now: the one that is asked for, and perhaps others that have arrived. An
+/// optimizer with a long way to an update (Python's) goes that way once for all of them. There are
+/// two exceptions. A recording shows a task for each bucket, so each is updated alone. A bucket
+/// with a preparation waits until it is asked for, because the preparation takes long itself.
 std::vector<std::size_t> DelayedUpdates::to_update_with(std::size_t asked) const {
   std::vector<std::size_t> which{asked};
   if (!optimizer_->is_shorter_together() || (recorder_ && recorder_->keeps())) return which;
@@ -160,6 +168,8 @@ void DelayedUpdates::drop_replaced(std::size_t index) {
     if (bucket.parameters[k].const_data_ptr() != memory_[index][k]) bucket.gradients[k].reset();
 }
 
+/// Sets the gradients to zero on the device if the step's means were not finite. Several buckets
+/// may view one array, which is cleared once.
 void DelayedUpdates::drop_infinite(ArrivingBucket& bucket) {
   if (!bucket.infinite.defined()) return;
   for (const at::Tensor& array : bucket.arrays)

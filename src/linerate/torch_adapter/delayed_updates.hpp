@@ -1,5 +1,11 @@
 // The updates of a step whose gradients still arrive when the next forward pass begins (DeAR).
 // Private to torch_adapter.
+//
+// In DeAR a step ends when its reduce-scatters are done. The all-gathers run under the next forward
+// pass, which needs the last layers last. So each weight waits for its own bucket alone. For
+// example three buckets arrive at 2, 5 and 9 ms. The forward pass reads the first layer at 1 ms and
+// waits 1 ms for its bucket. It reads the second layer at 6 ms and the third at 10 ms, and waits
+// for neither.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,24 +38,26 @@ struct ArrivingBucket {
   std::vector<exec::TaskId> arrivals;
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters, gradients;  // gradients[k] undefined: no update
-  /// On their device, bool of no dimensions: whether the gradients count as zero. Undefined: no.
+  /// On their device, a scalar bool tensor: whether the gradients count as zero. Undefined: no.
   at::Tensor infinite = {};
-  std::vector<at::Tensor> arrays = {};  // then: gradients are views of these
-  /// Between arrival and update; empty: nothing.
+  std::vector<at::Tensor> arrays = {};  // the buckets' arrays; gradients are views of them
+  /// Called between arrival and update; empty: nothing.
   Preparation prepare = {};
 };
 
-/// `buckets`, cut and joined so that all parameters of a layer are in one: at the place of the last
-/// bucket that holds some of them, with preparation_of(layer). `layer_of` is -1 for others, which
-/// stay where they are.
+/// Cuts and joins `buckets` so that all parameters of a layer are in one bucket, with
+/// preparation_of(layer). That bucket takes the place of the last bucket that holds some of them,
+/// since only then all have arrived. `layer_of` is -1 for other parameters, which stay in their
+/// bucket.
 std::vector<ArrivingBucket> by_layer(
     const std::vector<ArrivingBucket>& buckets,
     const std::function<std::int32_t(const at::Tensor& parameter)>& layer_of,
     const std::function<Preparation(std::int32_t layer)>& preparation_of);
 
-/// Each bucket's parameters are updated before the first operator that reads one of them, or in
-/// settle(), whichever comes first. All on the thread that asks; others wait for it. A weight that
-/// has other memory since (torch::load, set_data) stays: the gradients were not for it.
+/// Updates each bucket's parameters before the first operator that reads one of them, or in
+/// settle(), whichever comes first. The update runs on the thread that asks, and other threads wait
+/// for it. A weight that has other memory since begin() (torch::load, set_data) stays as it is,
+/// because the gradients were not for it.
 class DelayedUpdates {
  public:
   /// `recorder` may be null, and outlives this object.
@@ -59,12 +67,13 @@ class DelayedUpdates {
   void begin(exec::StepRunner& runner, std::shared_ptr<PartialUpdates> optimizer,
              std::vector<ArrivingBucket> buckets);
   bool pending() const { return left_ > 0; }
-  /// Waits for what is on its way and updates all that is left. Throws what arrival failed with,
-  /// also if it failed before an operator.
+  /// Waits for gradients that are in flight and updates all that is left. Throws what arrival
+  /// failed with, also if it failed before an operator.
   void settle();
-  /// Stretches in which the program was held, waiting and updating, since this was last asked.
+  /// The stretches of time in which the program was held, waiting and updating, since the last
+  /// call.
   std::vector<HeldSpan> take_held();
-  /// The same, waiting for gradients alone, by moments of the runner.
+  /// The part of these in which it waited for gradients, by moments of the runner.
   std::vector<Span> take_waits();
 
  private:

@@ -8,9 +8,14 @@
 
 namespace linerate::torch_adapter {
 
-/// A backward pass may run through the models of several objects (a GAN's generator learns through
-/// the discriminator), and casts end at any time: if all sent as gradients come, ranks could submit
-/// in different orders. The second sends in finish(), when the first has nothing under way.
+/// The turn to send while a backward pass runs. Collectives of one communicator have to be
+/// submitted in the same order on all ranks. A backward pass may run through the models of several
+/// objects: a GAN's generator learns through the discriminator. Casts may end at any time. So if
+/// two objects sent as gradients come, rank 0 might submit the generator's bucket first and rank 1
+/// the discriminator's.
+///
+/// The first object whose gradient comes takes the turn until its step ends. The second sends in
+/// finish(), when the first has nothing in flight that would submit more.
 class EarlySending {
  public:
   /// `wait_idle` returns when its owner will submit nothing more by itself.
@@ -22,7 +27,7 @@ class EarlySending {
   /// True if it is this object's turn now.
   bool take();
   void give_back();
-  /// Sleeps until whoever has the turn will submit nothing more by itself.
+  /// Sleeps until the object that has the turn will submit nothing more by itself.
   void wait_for_others() const;
 
  private:

@@ -18,9 +18,13 @@ struct ParameterStep {
   std::optional<std::uint64_t> weights;  // a sample of the parameter's, at its first gradient
 };
 
-/// Learns how many gradients each parameter gets in a step (shared modules, several backward
-/// passes): from the first step, at once from a step with more, and from kPatience steps in a row
-/// with fewer.
+/// Learns how many gradients each parameter gets in a step. Shared modules and several backward
+/// passes give it more than one, and its bucket must not leave before the last.
+///
+/// The first step teaches the number. A step with more teaches it at once, because sending too
+/// early costs a second exchange. A step with fewer counts only after kPatience such steps in a
+/// row, because waiting too long only costs overlap. For example a parameter gets 2, 2, 1, 3, 1, 1,
+/// 1 gradients. After the first step 2 are expected, after the fourth 3, and after the seventh 1.
 class GradientCount {
  public:
   explicit GradientCount(std::size_t parameters)
@@ -40,7 +44,7 @@ class GradientCount {
   /// Whether the last gradient of this step is there, judged by earlier steps.
   bool is_complete(std::size_t p) const { return !learning_ && step_[p].gradients == expected_[p]; }
 
-  /// The step's gradients are to be reported once more.
+  /// Forgets what was reported: the step's gradients are reported once more, in another round.
   void report_again() {
     for (ParameterStep& s : step_) s.reported = false;
   }

@@ -24,7 +24,7 @@ struct GradientHooks::Hook : torch::autograd::PostAccumulateGradHook {
     for (const auto& listener : now) listener->ready(listener->index);
   }
 
-  /// That of a tensor, null if there is none.
+  /// The hook of a tensor; null if it has none of this class.
   static Hook* of(const at::Tensor& tensor) {
     torch::autograd::impl::materialize_autograd_meta(tensor);  // a frozen one has none yet
     return dynamic_cast<Hook*>(torch::autograd::impl::post_acc_grad_hooks(tensor).get());

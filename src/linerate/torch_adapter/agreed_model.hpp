@@ -8,9 +8,13 @@
 
 namespace linerate::torch_adapter {
 
-/// Compares names, types, shapes and options of all ranks; `problem` is what this rank already
-/// found wrong; may be empty. `who` begins messages and names of collectives. Throws CommError or
-/// UsageError on every rank, or on none. Collective.
+/// Compares names, types, shapes and options of all ranks, before any gradient is sent. `problem`
+/// is what this rank already found wrong; empty: nothing. `who` begins messages and names of
+/// collectives.
+///
+/// Without this, ranks with different layers would fail later, with a message about bytes and not
+/// about the layer. Worse, two layers of equal size could be added up. All errors here are thrown
+/// on every rank, or on none. Throws CommError or UsageError. Collective.
 ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buffers,
                         const std::string& problem, comm::Communicator& communicator,
                         const DataParallelOptions& options, const std::string& who);

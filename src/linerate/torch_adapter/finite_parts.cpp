@@ -8,7 +8,8 @@
 
 namespace linerate::torch_adapter {
 
-/// The largest magnitude of an array is infinite or NaN if an element is.
+/// An array's largest magnitude is infinite or a NaN if an element is. So one norm an array finds
+/// both.
 at::Tensor any_infinite(const std::vector<at::Tensor>& arrays) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   std::vector<at::Tensor> filled;

@@ -35,7 +35,7 @@ void GroupCallTrain::meet() {
 
 void GroupCallTrain::mark() { clock_->set(marks_++, exec::LaneStreams::kComputeStream); }
 
-/// A rank goes on when all have come.
+/// An all-reduce of one element serves as barrier: a rank goes on when all ranks have come.
 void GroupCallTrain::add_barrier() {
   group_.all_reduce(whole_.narrow(0, 0, 1), comm::Reduce::sum, kProbe);
   mark();
@@ -63,7 +63,8 @@ void GroupCallTrain::add(const calibrate::Call& call) {
   mark();
 }
 
-/// One stream: when the last is over, all are.
+/// The times of all marks since meet(), in ns. All are in one stream, so they are over when the
+/// last one is.
 std::vector<double> GroupCallTrain::ends_ns() {
   clock_->wait_for(marks_ - 1);
   std::vector<double> ends;

@@ -15,8 +15,9 @@
 
 namespace linerate::torch_adapter {
 
-/// As calibrate::CallTrain; between two calls the device notes its time, in the calling thread's
-/// current stream. The host waits for the last one alone.
+/// A calibrate::CallSeries over a device's group. A train of calls is enqueued without a wait, and
+/// between two calls the device notes its time in the calling thread's current stream. The host
+/// waits for the last call alone, so its own delays are in none of the times.
 class GroupCallTrain final : public calibrate::CallSeries {
  public:
   /// Both outlive this object; the communicator lets the ranks begin together.

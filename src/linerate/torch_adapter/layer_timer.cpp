@@ -1,3 +1,11 @@
+// Forward: a RecordFunction callback sees each operator. An operator that reads a layer's parameter
+// begins that layer's span. At the same moment the next autograd sequence number is noted as the
+// layer's boundary.
+//
+// Backward: each backward function carries the sequence number of the operator that made it, and
+// the boundaries tell the layer. For example `fc1` begins at number 10 and `fc2` at number 14. A
+// backward function with number 15 belongs to `fc2`, and one with number 12, of a ReLU, belongs to
+// `fc1`.
 #include "linerate/torch_adapter/layer_timer.hpp"
 
 #include <ATen/SequenceNumber.h>
@@ -97,8 +105,8 @@ void LayerTimer::State::forward_operator(const at::RecordFunction& fn) {
 }
 
 void LayerTimer::State::backward_function(const at::RecordFunction& fn) {
-  // Accumulation of gradients has no sequence number of a forward operator and belongs to the layer
-  // just computed.
+  // Accumulation of gradients has no sequence number. It belongs to the layer that was computed
+  // just before.
   const std::int64_t sequence = fn.seqNr();
   if (sequence < 0 || boundaries.empty()) return;
   const auto after =

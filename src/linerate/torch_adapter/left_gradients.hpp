@@ -10,23 +10,23 @@
 
 namespace linerate::torch_adapter {
 
-/// Which tensor stood in each parameter's .grad when the last step ended. Another one has been put
-/// there since: by a backward pass, or by the program itself. One that was changed in place
-/// (cleared to zeros, clipped) is still the same.
+/// Notes which tensor stands in each parameter's .grad when a step ends. If another tensor stands
+/// there later, a backward pass or the program has put it there since. A tensor that was changed in
+/// place (cleared to zeros, clipped) is still the same.
 class LeftGradients {
  public:
   void note(const std::vector<Parameter>& parameters) {
     left_.clear();
     for (const Parameter& p : parameters) left_.emplace_back(p.tensor.grad().getIntrusivePtr());
   }
-  /// `gradient`: what stands there now; false if nothing was noted of this parameter.
+  /// `gradient`: the tensor that stands there now. False if none was noted for this parameter.
   bool is_left(std::size_t parameter, const at::Tensor& gradient) const {
     return parameter < left_.size() &&
            left_[parameter]._unsafe_get_target() == gradient.unsafeGetTensorImpl();
   }
 
  private:
-  // Weak: none of their memory is kept, and no later tensor can have the same address.
+  // Weak pointers keep no gradient's memory, and their addresses are not given to later tensors.
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> left_;
 };
 

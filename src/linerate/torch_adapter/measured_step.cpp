@@ -12,7 +12,8 @@ double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
   return static_cast<double>(until_ns - from_ns) * 1e-9;
 }
 
-/// Each has its share of the time that all took.
+/// The seconds of each factor's inverse. Factors that were inverted together share their time
+/// equally.
 std::vector<double> inverse_seconds(const std::vector<TimedInverses>& inverses,
                                     std::size_t blocks) {
   std::vector<double> seconds(2 * blocks, -1);
@@ -36,6 +37,13 @@ void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns) {
   for (TimedInverses& some : step.inverses) put(some.took.start_ns), put(some.took.end_ns);
 }
 
+/// Takes out of the times what another plan would move. Ready times lose the factors that were
+/// computed before them, since the planner has those as tasks of their own. The time before the
+/// first gradient loses the waits for means of the step before.
+///
+/// An example in ms. The step begins at 0 and waits from 1 to 3 for a mean. Its first gradient
+/// comes at 10 and its last at 20, and from 12 to 15 it computes a factor. Then `before_s` is 8 ms,
+/// and the last gradient is ready 7 ms after the first.
 replan::StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
   replan::StepTimes times;
   times.update = step.update;

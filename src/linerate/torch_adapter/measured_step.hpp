@@ -1,5 +1,5 @@
-// What planners plan by, of one step of this rank: moments as they came, and the times between.
-// Private to torch_adapter.
+// The times of one step of this rank, for planners: first moments as they came, later the times
+// between them. Private to torch_adapter.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +24,17 @@ struct MeasuredStep {
   std::int64_t begin = -1;  // the end of the step before
   std::int64_t first_gradient = -1, end = -1;
   std::vector<std::int64_t> gradients = {};  // by parameter: its last
-  std::vector<Span> held = {};               // before that: waits for gradients of the step before
-  std::vector<FactorSpan> factors = {};      // of K-FAC
+  std::vector<Span> held = {};  // before the first gradient: waits for means of the step before
+  std::vector<FactorSpan> factors = {};  // of K-FAC
   std::vector<TimedInverses> inverses = {};
   plan::CurvatureUpdate update = {false, false};
 };
 
-/// Puts times in the place of moments that are numbers of these.
+/// Replaces moments that are numbers by their times.
 void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns);
 
-/// Of a step whose moments are times in ns, and of K-FAC with so many blocks; 0: without it.
+/// The planner's times of a step whose moments are in ns, and of K-FAC with so many blocks; 0:
+/// without it.
 replan::StepTimes times_of(const MeasuredStep& step, std::size_t blocks);
 
 }  // namespace linerate::torch_adapter

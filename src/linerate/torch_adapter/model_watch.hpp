@@ -28,10 +28,10 @@ struct ModelMembers {
 /// A model whose members may change: layers are replaced, added and removed.
 class ChangingModel {
  public:
-  /// `model` outlives this object, or is held by a shared_ptr when it begins: then it may go
-  /// before.
+  /// `model` outlives this object, unless a shared_ptr holds it now. Then it may be destroyed
+  /// earlier, which get() notices.
   explicit ChangingModel(torch::nn::Module* model);
-  /// Null: there was none, or it is gone.
+  /// The model; null if there was none or it is destroyed.
   torch::nn::Module* get() const;
 
  private:
@@ -45,11 +45,11 @@ class ModelWatch {
  public:
   ModelWatch(const NamedTensors& parameters, const NamedTensors& buffers);
 
-  /// Any difference: loaded (torch::load gives new memory), moved, retyped, thawed. Values written
-  /// in place, as by optimizers, do not count, nor does a parameter frozen since, which counts as
-  /// unused.
+  /// Whether any tensor is different: loaded (torch::load gives new memory), moved, retyped,
+  /// thawed. Values written in place, as by optimizers, are no difference. A parameter that was
+  /// frozen since is none either, because it counts as unused.
   bool changed() const;
-  /// A difference that needs another plan, not only other memory.
+  /// Whether a difference needs another plan, and not only other memory.
   bool reshaped() const;
   /// Accepts what is there now.
   void accept();

@@ -10,7 +10,8 @@
 
 namespace linerate::torch_adapter {
 
-/// Autograd records nothing of it: a worker's thread has a mode of its own.
+/// Runs without autograd's recording. A worker's thread has a mode of its own, so the caller's
+/// NoGradGuard does not reach it.
 class OperationOf : public exec::Operation {
  public:
   using Run = std::function<void(const doc::TaskGraph&, const doc::Task&)>;

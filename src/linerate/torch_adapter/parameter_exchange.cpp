@@ -1,3 +1,6 @@
+// One exchange of a model. The constructor chooses where steps run: on the host (exec::Runner over
+// the communicator) or on a device (StreamSteps over a process group). Everything else asks the
+// runner and does not know which it is, except for a few places that name `streams_`.
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 
 #include <fmt/format.h>
@@ -34,7 +37,7 @@ std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy polic
   return tensors;
 }
 
-/// By parameter: the block whose gradient it is, -1 if there is none.
+/// By parameter: the K-FAC block that its gradient belongs to, -1 if there is none.
 std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KFAC* kfac) {
   std::vector<std::int32_t> block_of(parameters.size(), -1);
   if (!kfac) return block_of;
@@ -61,8 +64,8 @@ std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& para
   return list;
 }
 
-/// The bucket whose values are there when this task is done, -1 for others: the task is the decode
-/// if it is encoded, else the second half.
+/// The bucket whose values are there when this task is done, -1 for other tasks. The task is the
+/// decode if the bucket is encoded, else the second half of the decoupled exchange.
 std::int32_t bucket_arriving_with(const doc::TaskGraph& graph, std::uint32_t task) {
   const doc::Task& t = graph.tasks[task];
   if (t.subject != doc::Subject::payloads) return -1;
@@ -78,7 +81,7 @@ bool is_coded_there(const doc::Component& extra) {
                      [](const doc::Component& one) { return StreamCompression::codes(one.name); });
 }
 
-/// Refuses what there are no operations for that only enqueue.
+/// Throws UsageError for a strategy that needs operations which a device cannot just enqueue.
 void require_enqueued(const DataParallelOptions& options) {
   const auto refuse = [&](const std::string& what) {
     throw UsageError(fmt::format(
@@ -91,7 +94,7 @@ void require_enqueued(const DataParallelOptions& options) {
   for (const doc::Component& extra : strategy.extras)
     if (!plan::is(extra, plan::Extra::curvature) && !is_coded_there(extra))
       refuse(fmt::format("\"{}\"", doc::to_text(extra)));
-  // Plans have timers as soon as they know times, so it is too late to see them there.
+  // Only the text shows timers now: plans have them once times are measured.
   if (const std::string* timer = strategy.exchange.find("timer"); timer && *timer == "clock")
     refuse("timers");
 }
@@ -211,6 +214,8 @@ void ParameterExchange::share_curvature(KFAC& kfac) {
   });
 }
 
+/// Hands a new plan to the runner, the codecs, the tensors and K-FAC. The runner comes first: after
+/// its set_plan() no task uses the memory that the others free.
 void ParameterExchange::take_plan() {
   for (const std::string& name : exec::Compression::operations_of(*planner_->plan()))
     runner_->set_operation(name, compression());
@@ -225,7 +230,9 @@ void ParameterExchange::take_plan() {
                                                            : SlotOrder::logical);
 }
 
-/// The name of the one that the next step runs.
+/// The name of the variant that the next step runs. It is put together from four things: whether
+/// gradients may leave early, the compressor's phase, K-FAC's updates that are due, and whether
+/// batches are weighted.
 std::string ParameterExchange::variant(Sending sending, bool is_weighted) const {
   const bool is_first = sending == Sending::after_backward || planner_->steps() == 0;
   std::string name =
@@ -255,7 +262,8 @@ void ParameterExchange::begin(Sending sending, std::optional<std::int64_t> sampl
   runner_->begin_variant(name, label);
 }
 
-/// Lets start what waits for the beginning of backward.
+/// Tells the runner that backward has begun, which starts the tasks that wait for it. From here on
+/// the loss scale of the step is fixed.
 void ParameterExchange::enter_backward() {
   if (in_backward_) return;
   in_backward_ = true;
@@ -271,7 +279,8 @@ void ParameterExchange::report(std::size_t parameter) {
   if (block_of_[parameter] >= 0) report_curvature_of(block_of_[parameter]);
 }
 
-/// The gradients of a layer's outputs are complete with its last gradient.
+/// Reports factor G of a layer when it is complete. Then the layer was used as often as in earlier
+/// steps, and all its gradients are reported.
 void ParameterExchange::report_curvature_of(std::int32_t block) {
   const std::int32_t g = doc::factor_index(block, doc::FactorSide::g);
   if (!uses_.is_complete(to_index(g))) return;
@@ -288,6 +297,9 @@ void ParameterExchange::report_inputs(std::int32_t block) {
   runner_->report_factor(a);
 }
 
+/// The end of a round. Reports in plan order what no hook has reported, ends the compute lane, and
+/// waits for the flags. Then codecs keep or drop what the round left. The tasks of the optimizer's
+/// turn are reported after that, because such a report lets further tasks go.
 void ParameterExchange::run_to_end() {
   enter_backward();
   const bool knows_units = tensors_.compresses() || compression_.sends_owed();
@@ -307,7 +319,8 @@ void ParameterExchange::run_to_end() {
     runner_->drain();
   }
   keep_or_drop(tensors_.accepted() && !differs);
-  // The rest of the step is the caller's.
+  // The caller does the rest of the step: preconditioning, update, loading. The plan has it as
+  // tasks.
   runner_->report_all(doc::TaskKind::precondition);  // of the last step: updates waited for it
   runner_->report_all(doc::TaskKind::update);
   runner_->report_all(doc::TaskKind::host);
@@ -316,7 +329,9 @@ void ParameterExchange::run_to_end() {
   std::rethrow_exception(differs);
 }
 
-/// Gathers of "dear" may be under way; ranks would begin them and this comparison in any order.
+/// Compares the loss scales of all ranks if the flags call for it. All-gathers of "dear" may be in
+/// flight, and ranks could begin them and this comparison in different orders, so they are waited
+/// for first.
 void ParameterExchange::require_same_scale() {
   if (!tensors_.accepted() || !tensors_.compresses()) return;
   if (!streams_ && memory_.only(doc::Content::flags).max().item<int>() > 1) runner_->drain();
@@ -332,8 +347,9 @@ void ParameterExchange::keep_or_drop(bool counts) {
   if (curvature_) curvature_->end_round(counts);
 }
 
-/// By name: whose means nobody takes. Of none, if what is owed travelled dense and something has
-/// overflowed: a scaler skips such a step. A device says so with the step's end.
+/// The names of parameters whose means nobody takes. As a rule these are the parameters that no
+/// rank used. If residuals travelled dense and a mean has overflowed, it is all parameters, since a
+/// scaler skips such a step. A device tells that at the step's end instead.
 std::set<std::string> ParameterExchange::untaken() {
   if (streams_ || !compression_.sends_owed()) return tensors_.used_nowhere();
   runner_->drain();
@@ -373,14 +389,15 @@ std::vector<ArrivingBucket> ParameterExchange::arriving() {
       [this](std::int32_t block) { return curvature_->late_direction(block); });
 }
 
-/// -1: none.
+/// The K-FAC block of a parameter, -1 if there is none.
 std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
   for (std::size_t p = 0; p < block_of_.size(); ++p)
     if (state_.trained[p].tensor.is_same(parameter)) return block_of_[p];
   return -1;
 }
 
-/// A device's times are read when they are needed, all at once: until then nothing waits for it.
+/// How the planner gets times of steps that are enqueued. A device's times are read all at once,
+/// when a window of steps is over. Until then nothing waits for the device.
 replan::EnqueuedSteps ParameterExchange::enqueued_steps() {
   const auto read = [this](std::span<replan::StepTimes> window) {
     if (measured_.empty()) return;  // plans go by the order alone
@@ -419,7 +436,7 @@ bool ParameterExchange::learn(MeasuredStep step) {
 
 std::int64_t ParameterExchange::gradient_bytes() const {
   const doc::TaskGraph& graph = runner_->graph();
-  // The second half of a decoupled exchange moves the same payload.
+  // A payload counts once, although a decoupled exchange moves it in two halves.
   std::set<std::int32_t> sent;
   for (const doc::Task& t : graph.tasks)
     if (t.subject == doc::Subject::payloads && doc::is_communication(t.kind)) sent.insert(t.first);

@@ -1,5 +1,10 @@
 // The exchange of one set of parameters of fixed types and shapes: memory, plan and runner. A
 // changed model gets another one. Private to torch_adapter.
+//
+// It ties together the parts that a step needs. PayloadMemory has the arrays and StepTensors the
+// operations on gradients. A StepCompression has the codecs and CurvatureExchange the operations of
+// K-FAC. RunPlanner makes the plan, and a Runner or StreamSteps runs it. Callers report gradients
+// and factors by parameter and layer; this class turns them into tasks of the Plan.
 #pragma once
 
 #include <cstdint>
@@ -53,29 +58,29 @@ class ParameterExchange {
 
   /// Starts a step; the names of its collectives begin with `label`.
   void begin(Sending sending, std::optional<std::int64_t> samples, const std::string& label);
-  /// What the loss of the gradients to come is multiplied by; absent: no scaler watches them. It
+  /// The factor by which the loss of the gradients to come is multiplied; absent: no scaler. It
   /// holds from the next round on that has no gradient yet.
   void set_loss_scale(std::optional<double> scale) { loss_scale_ = scale; }
   /// A parameter's gradient is complete.
   void report(std::size_t parameter);
-  /// Uses of layers whose curvature is collected, by factor (doc::factor_index): inputs, gradients
-  /// of outputs.
+  /// How often each layer was used in the step, by factor (doc::factor_index): side A counts
+  /// inputs, side G gradients of outputs.
   GradientCount& uses() { return uses_; }
   /// A layer's inputs are complete: the tasks before its forward pass are done.
   void report_inputs(std::int32_t block);
-  /// Reports what is left, in the order of the plan, and sleeps until the step may end: its flags
-  /// are known, and only gradients may arrive later.
+  /// Reports what is left, in the order of the plan, and sleeps until the step may end. Then its
+  /// flags are known, and only gradients may arrive later.
   void run_to_end();
   /// Whether the plan lets gradients arrive under the next forward pass.
   bool gradients_may_follow() const;
-  /// The gradients of the last step, by bucket, in the order in which they arrive; those of a
-  /// preconditioned layer together, once the last of them is there.
+  /// The gradients of the last step, by bucket, in the order in which they arrive. Gradients of a
+  /// preconditioned layer come together, once the last of them has arrived.
   std::vector<ArrivingBucket> arriving();
-  /// Learns from a step that counted; true if another plan is to be taken before the next one. Its
-  /// gradients and inverses are filled in here. Collective after some steps, and then it may wait
-  /// for a device.
+  /// Learns from a step that counted, whose gradients and inverses are filled in here. Returns true
+  /// if another plan is to be taken before the next step. Collective after some steps, and then it
+  /// may wait for a device.
   bool learn(MeasuredStep step);
-  /// Nothing is under way.
+  /// Takes the planner's plan. No task of the plan before runs any more.
   void take_plan();
 
   /// Payload bytes that the step's gradients took, in the wire's element types.

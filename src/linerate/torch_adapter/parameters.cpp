@@ -38,7 +38,7 @@ std::string untransportable(const at::Tensor& tensor, c10::Device from,
   return "";
 }
 
-/// The CPU if there is none.
+/// The device of the first tensor that is defined; the CPU if there is none.
 c10::Device device_of_first(const NamedTensors& tensors) {
   for (const auto& [name, tensor] : tensors)
     if (tensor.defined()) return tensor.device();
@@ -67,7 +67,7 @@ std::string sparse_module(torch::nn::Module& model) {
         name);
   };
   if (is_sparse(model)) return complaint(model.name());
-  // Without the model itself: it may live on the stack, and then has no shared_ptr to list.
+  // The list leaves out the model itself, which may live on the stack and then has no shared_ptr.
   for (const auto& item : model.named_modules("", /*include_self=*/false))
     if (is_sparse(*item.value())) return complaint(item.key());
   return "";

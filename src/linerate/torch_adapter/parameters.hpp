@@ -33,8 +33,8 @@ struct ModelState {
 /// Names a module whose gradients would be sparse; empty when there is none.
 std::string sparse_module(torch::nn::Module& model);
 
-/// What cannot be exchanged, as a sentence; empty when all is well. Only where something exchanges
-/// device memory may all of them lie on one device.
+/// Why some tensor cannot be exchanged, as a sentence; empty if all can. All of them may lie on a
+/// device only if a process group moves device memory.
 std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
                         bool exchanges_device_memory);
 

@@ -6,10 +6,10 @@
 
 namespace linerate::torch_adapter {
 
-/// f32; times by the device's events (on the CPU by the host's clock), medians of rounds, means
-/// over ranks, which measure at once. Ranks of one machine take its devices in turn if the name has
-/// no index. Sets the threads of operators, as they stay. A calibrate::DeviceProbe, with its
-/// errors.
+/// Measures in f32 by the device's events (on the CPU by the host's clock). Returns medians of
+/// rounds, means over ranks, which measure at once. Ranks of one machine take its devices in turn
+/// if the name has no index. Sets the threads of operators, and they stay set. A
+/// calibrate::DeviceProbe, with its errors.
 calibrate::DeviceSamples measure_on_device(comm::Communicator& communicator,
                                            const calibrate::DeviceWork& work);
 

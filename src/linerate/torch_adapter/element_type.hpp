@@ -9,7 +9,7 @@
 
 namespace linerate::torch_adapter {
 
-/// Of the same size, for every DType.
+/// LibTorch's name of a DType, which has the same size.
 c10::ScalarType scalar_type(DType type);
 /// Absent for types that no document names: complex, quantised, bool, 8- and 16-bit integers with a
 /// sign.

@@ -1,3 +1,6 @@
+// LibTorch does not tell when an optimizer is destroyed. So capture() replaces one parameter's
+// state by a Watched copy, whose destructor clears a flag. release() writes the twins' state back
+// only if the flag still stands.
 #include "linerate/torch_adapter/partial_optimizer.hpp"
 
 #include <fmt/format.h>
@@ -36,8 +39,8 @@ void take_momentum(SteppedOptimizer& optimizer, const char* name, double momentu
   if (momentum > 0) optimizer.steps_by = with;
 }
 
-/// A parameter's state that notes its end: with its optimizer, or because it was replaced. LibTorch
-/// reports neither.
+/// A parameter's state that clears a flag when it is destroyed: with its optimizer, or because it
+/// was replaced. LibTorch reports neither.
 template <typename State>
 struct Watched : State {
   Watched(const State& state, std::shared_ptr<std::atomic<bool>> flag)
@@ -124,13 +127,16 @@ bool PartialOptimizer::can_take_apart(const torch::optim::Optimizer& optimizer) 
   return kind_of(optimizer) != nullptr;
 }
 
-/// Its step, if any of its parameters has a gradient.
+/// Steps the optimizer if any of its parameters has a gradient. In capture() these are parameters
+/// of no part, whose gradients are there already.
 void PartialOptimizer::step_what_has_gradients(torch::optim::Optimizer& optimizer) {
   for (const auto& group : optimizer.param_groups())
     for (const at::Tensor& p : group.params())
       if (p.grad().defined()) return static_cast<void>(optimizer.step());
 }
 
+/// Steps the parameters that no part has, then gives each twin the options and state of now. Twins
+/// are made anew only if the optimizer, its groups or the parts have changed.
 void PartialOptimizer::capture(const std::vector<std::vector<at::Tensor>>& parts) {
   torch::optim::Optimizer& optimizer = *next_;
   step_what_has_gradients(optimizer);
@@ -201,6 +207,8 @@ void PartialOptimizer::update(const std::vector<std::size_t>& which,
   for (std::size_t i = 0; i < which.size(); ++i) update(parts_[which[i]], gradients[i]);
 }
 
+/// The twin reads .grad. So the means stand in .grad for its step, and the gradients that a later
+/// backward pass may have left there come back afterwards.
 void PartialOptimizer::update(Part& part, const std::vector<at::Tensor>& gradients) {
   if (!part.twin) return;
   std::vector<at::Tensor> here = gradients;

@@ -20,21 +20,28 @@ namespace linerate::torch_adapter {
 /// What a DataParallel has to know of one of LibTorch's optimizers, as its groups are now.
 SteppedOptimizer described(const torch::optim::Optimizer& optimizer);
 
-/// LibTorch's optimizers update every parameter that has a gradient. Here each part of the
-/// parameters has a twin of the optimizer, of the same class and over these parameters alone. It
-/// takes options and state as they are at capture(): later changes by the program (learning rate
-/// schedules) are for the next step, and the optimizer itself may be gone when the last part is
-/// updated. release() hands the state back.
+/// LibTorch's optimizers update every parameter that has a gradient, all in one step(). Under DeAR
+/// the parameters of a part are updated when their gradients have arrived.
+///
+/// So each part of the parameters has a twin of the optimizer, of the same class and over these
+/// parameters alone. The twin takes options and state as they are at capture(). Later changes by
+/// the program (learning rate schedules) are for the next step. The optimizer itself may be gone
+/// when the last part is updated. release() hands the state back.
+///
+/// For example a program steps at a rate of 0.1, sets the rate to 0.01, and then reads the last
+/// layer. The layer's update runs only now, but with 0.1, because the twin took its options at the
+/// step.
 class PartialOptimizer final : public PartialUpdates {
  public:
   PartialOptimizer();
   ~PartialOptimizer() override;
 
-  /// Whether it is one of LibTorch's own that treat each parameter by itself: SGD, Adam, AdamW,
-  /// Adagrad, RMSprop, and no class derived from them.
+  /// Whether it is one of LibTorch's own optimizers that treat each parameter by itself: SGD, Adam,
+  /// AdamW, Adagrad, RMSprop. A class derived from them is not, since it may do more.
   static bool can_take_apart(const torch::optim::Optimizer& optimizer);
 
-  /// Whose step the next capture() takes apart; it need not live longer than that call.
+  /// The optimizer whose step the next capture() takes apart. It need not live longer than that
+  /// call.
   void follow(torch::optim::Optimizer& optimizer) { next_ = &optimizer; }
   void capture(const std::vector<std::vector<at::Tensor>>& parts) override;
   void update(const std::vector<std::size_t>& which,
@@ -60,7 +67,7 @@ class PartialOptimizer final : public PartialUpdates {
   torch::optim::Optimizer* optimizer_ = nullptr;
   std::vector<std::vector<void*>> groups_;  // the optimizer's parameters when twins were made
   std::vector<Part> parts_;
-  void* watched_ = nullptr;  // the parameter whose state shows that the optimizer lives
+  void* watched_ = nullptr;  // the parameter whose state tells that the optimizer lives
   std::shared_ptr<std::atomic<bool>> alive_;
 };
 

@@ -62,13 +62,15 @@ bool PayloadMemory::has_buckets_of(const doc::TaskGraph& graph) const {
          std::equal(buckets.begin(), buckets.end(), buckets_.begin(), buckets_.end(), same_layout);
 }
 
+/// Variants of a plan may take turns from step to step. Buckets that are the same stay where they
+/// are, with .grad as views of them. Other payloads are kept by variant.
 void PayloadMemory::lay_out(const doc::TaskGraph& graph,
                             const std::vector<const Parameter*>& parameter_at) {
   if (graph_ == &graph) return;
   if (!has_buckets_of(graph)) make_buckets(graph, parameter_at);
   graph_ = &graph;
   values_.resize(buckets_.size());
-  // Variants may take turns, step by step.
+  // Payloads other than buckets, made once for each variant.
   std::vector<at::Tensor>& others = others_[&graph];
   for (std::size_t p = buckets_.size() + others.size(); p < graph.payloads.size(); ++p)
     others.push_back(
@@ -185,8 +187,8 @@ void PayloadMemory::note_copies(std::int32_t payload, std::vector<at::Tensor> in
   filling.from = std::move(from);
 }
 
-/// The gradients' scale multiplies all of the bucket in one pass: elements between and after them
-/// are zeros.
+/// Copies what was noted for the payload. The scale multiplies all of the bucket in one pass,
+/// because the elements between and after the gradients are zeros.
 void PayloadMemory::fill(std::int32_t payload) {
   const auto at = fillings_.find(payload);
   if (at == fillings_.end()) return;
@@ -220,8 +222,10 @@ at::Tensor& PayloadMemory::encoded_values(std::int32_t bucket) {
   return values_[to_index(encoded)];
 }
 
-/// Infinities and NaNs stay what they are. Where values may be read the rare case is looked for
-/// first.
+/// Casts a bucket for the wire. f16 holds at most 65504, so with 4 ranks values are cut off at
+/// about 16376, and their sum cannot overflow. Infinities and NaNs stay, so that a scaler sees
+/// them. On the host values beyond the limit are rare, so they are looked for first; a device
+/// always clamps.
 void PayloadMemory::encode(std::int32_t bucket, std::optional<int> ranks, bool may_read) {
   fill(bucket);
   const at::Tensor& values = values_[to_index(bucket)];
@@ -281,7 +285,7 @@ bool PayloadMemory::has_sources(std::int32_t payload) const {
       [&](std::int32_t position) { return sources_[to_index(position)].gradient.defined(); });
 }
 
-/// The gradients of a bucket, each in place, then the bucket's flags and padding.
+/// The pieces of a bucket's sum: each gradient in place, then the bucket's flags and padding.
 std::vector<comm::Piece> PayloadMemory::pieces(const doc::TaskGraph&, std::int32_t payload) {
   if (!has_sources(payload)) return {};
   const doc::Payload& bucket = buckets_[to_index(payload)];

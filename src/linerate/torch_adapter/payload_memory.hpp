@@ -23,9 +23,19 @@ enum class SlotOrder {
   logical,  // row by row, whatever the parameter's strides: compressors see matrices
 };
 
+/// The arrays of a step. A bucket is one array, and each gradient's slot is a view of it, so a
+/// collective moves a bucket without a copy. After the step .grad is that view, which now holds the
+/// mean.
+///
+/// A gradient gets into its slot in one of three ways.
+/// - on the host, add() multiplies and copies it in one pass
+/// - on the host, if the communicator reads pieces, add() only notes it, and the sum reads it in
+///   place
+/// - on a device, note() notes it, and fill() copies all gradients of a bucket by a few operators
+///
 /// Shapes: gradients g[n_i], i = position in the plan -> bucket[sum n_i, flags if they ride, zeros
-/// up to `padded`] -> encoded payload if the plan casts. Flags [gradients + doc::kStepFlags],
-/// buffers u8[bytes], samples f64[1]. All where the parameters lie.
+/// up to `padded`] -> encoded payload, for a cast. Flags [gradients + doc::kStepFlags], buffers
+/// u8[bytes], samples f64[1]. All where the parameters lie.
 class PayloadMemory : public exec::Payloads {
  public:
   /// `reads_pieces`: of the communicator that sums the buckets.
@@ -37,7 +47,7 @@ class PayloadMemory : public exec::Payloads {
   /// whose shape the gradient's slot has. Buckets that are as before stay where they are. Gradients
   /// that are views of an earlier layout keep that layout's memory alive.
   void lay_out(const doc::TaskGraph& graph, const std::vector<const Parameter*>& parameter_at);
-  /// Another plan's positions mean other parameters.
+  /// Forgets all arrays, because another plan's positions mean other parameters.
   void forget(SlotOrder order) {
     order_ = order;
     graph_ = nullptr, members_.clear(), buckets_.clear(), sources_.clear(), others_.clear();
@@ -46,38 +56,39 @@ class PayloadMemory : public exec::Payloads {
 
   /// Whether a gradient can go into its slot: dense, on its device, of the slot's shape.
   bool fits(std::int32_t position, const at::Tensor& gradient) const;
-  /// Adds scale * gradient, which fits and is not the slot itself, to the bucket's sum: noted down
-  /// if the sum reads it in place, and then left unchanged until release(); else written to the
-  /// slot in one pass.
+  /// Adds scale * gradient, which fits and is not the slot itself, to the bucket's sum. If the sum
+  /// reads the gradient in place, it is only noted, and the caller leaves it unchanged until
+  /// release(). Else it is written to the slot in one pass.
   void add(std::int32_t position, const at::Tensor& gradient, double scale);
   void add_zeros(std::int32_t position);
   /// Adds weight * more, f32[elements] row by row, to what was put into the slot in this step.
   void add_more(std::int32_t position, const at::Tensor& more, double weight);
-  /// The gradients that were noted down are of no use any more.
+  /// Forgets the gradients that were noted.
   void release() { sources_.assign(slots_.size(), {}), fillings_.clear(); }
-  /// Takes the place of a gradient that is the slot itself: a copy of its own, before the slot is
-  /// scaled and sent.
+  /// For a gradient that is the slot itself: returns a copy to put in its place, and scales the
+  /// slot, which is sent.
   at::Tensor move_out(std::int32_t position, double scale);
 
-  // Where work is enqueued, gradients are noted down. fill() puts them into the payload by a few
+  // If work is enqueued, gradients are only noted. fill() puts them into the payload by a few
   // operators, in the stream of the task that takes the payload: its collective or its encode.
 
-  /// scale * gradient, which fits and is left unchanged until fill() has come to it; undefined:
-  /// zeros; the slot itself: what is in it. The scale, of no dimensions, is that of the bucket, and
-  /// may be known on the device alone; undefined: 1.
+  /// Notes scale * gradient for its slot. The gradient fits and is left unchanged until fill() has
+  /// come to it. Undefined: zeros; the slot itself: it stays as it is. The scale, a scalar tensor,
+  /// is the same for the whole bucket, and only the device may know it; undefined: 1.
   void note(std::int32_t position, const at::Tensor& gradient, const at::Tensor& scale);
-  /// After note(): what add_more() adds.
+  /// Notes what add_more() would add; after note().
   void note_more(std::int32_t position, const at::Tensor& more, double weight);
-  /// into[k], views of the payload, are to be from[k], of their type and strides.
+  /// Notes copies: into[k], views of the payload, are to become from[k], which have their type and
+  /// strides.
   void note_copies(std::int32_t payload, std::vector<at::Tensor> into,
                    std::vector<at::Tensor> from);
   /// Enqueues what was noted down for the payload, once; nothing: does nothing.
   void fill(std::int32_t payload);
 
-  /// Whether any gradient that has arrived is not finite: bool, of no dimensions, where the buckets
+  /// Whether any gradient that has arrived is not finite: a scalar bool tensor where the buckets
   /// are.
   at::Tensor is_infinite() const;
-  /// Zeros for all gradients if `none`, bool of no dimensions, says so.
+  /// Sets all gradients to zero if the scalar bool tensor `none` is true.
   void drop_if(const at::Tensor& none);
   /// The slot in the shape of its parameter; in its strides as well, if slots have the order of
   /// memory.
@@ -86,15 +97,15 @@ class PayloadMemory : public exec::Payloads {
   /// Whether this step's variant sends the gradient's bucket without encoding it.
   bool is_sent_as_is(std::int32_t position) const { return is_sent_as_is_[to_index(position)]; }
 
-  /// A bucket's values in its encoded payload's type, and back. With a number of ranks finite
-  /// values are cut off where the sum of so many would not fit the type; `may_read`: by whether
-  /// some are beyond that.
+  /// encode() casts a bucket's values to the type of its encoded payload; decode() casts them back.
+  /// With a number of ranks, finite values are cut off at the largest magnitude whose sum over the
+  /// ranks fits the type. `may_read`: whether the host may look first if there are such values.
   void encode(std::int32_t bucket, std::optional<int> ranks, bool may_read);
   void decode(std::int32_t bucket);
 
   /// A payload of the step's variant, [padded].
   const at::Tensor& values(std::int32_t payload) const { return values_.at(to_index(payload)); }
-  /// The one of this content.
+  /// The variant's one payload of this content.
   at::Tensor& only(doc::Content content);
   /// The flags, in whatever payload and type they travel: [gradients + doc::kStepFlags].
   void write_flags(const std::vector<float>& flags);
@@ -105,13 +116,13 @@ class PayloadMemory : public exec::Payloads {
   std::shared_ptr<const void> hold(const doc::TaskGraph& graph, std::int32_t payload) override;
 
  private:
-  /// What a slot adds from elsewhere; none: what is in it.
+  /// A gradient that the sum reads in place; undefined: the slot's own values count.
   struct Source {
     at::Tensor gradient;
     double scale = 1;
   };
 
-  /// What goes into a payload when it is taken.
+  /// The noted copies into one payload, for fill().
   struct Filling {
     std::vector<at::Tensor> into, from;                       // of one type, alike in strides
     std::vector<std::pair<at::Tensor, at::Tensor>> converts;  // into, from: others
@@ -141,7 +152,7 @@ class PayloadMemory : public exec::Payloads {
   SlotOrder order_ = SlotOrder::memory;
   CollapsedPages pages_;  // of gradients that others read
   const doc::TaskGraph* graph_ = nullptr;
-  std::vector<doc::Payload> buckets_;  // the buckets of the first tensors of values_
+  std::vector<doc::Payload> buckets_;  // the buckets, whose arrays are the first in values_
   std::vector<std::int32_t> members_;
   std::vector<at::Tensor> values_;                                   // by payload
   std::map<const doc::TaskGraph*, std::vector<at::Tensor>> others_;  // after the buckets'

@@ -1,3 +1,7 @@
+// Measures K-FAC's parts with the blocks of training: `linerate calibrate --second-order`. A
+// network of probed layers is made up of random numbers, and each part of a step (factor,
+// direction, inverse) is timed in turn. `cost` fits curves through the samples, and the planner
+// prices K-FAC's tasks by them.
 #include "linerate/torch_adapter/second_order_probe.hpp"
 
 #include <ATen/Parallel.h>
@@ -32,12 +36,13 @@ constexpr double kProbedDamping = 0.03, kProbedDecay = 0.95;
 /// Matrices of one size that are inverted together.
 constexpr int kInvertedTogether = 4;
 
-/// Of `in` to `out` channels, on images of size x size; kernel 0: linear.
+/// A layer of `in` to `out` channels, on images of size x size; kernel 0: linear.
 struct ProbedLayer {
   std::int64_t in, out, kernel, size, batch;
 };
 
-/// From LeNet's to ResNets': few rows and many, small and large factors, kernels of 1, 3 and 5.
+/// Layers from LeNet's to ResNets': few rows and many, small and large factors, kernels of 1, 3 and
+/// 5.
 constexpr std::array kLayers = {ProbedLayer{1, 6, 5, 28, 64},     ProbedLayer{6, 16, 5, 14, 64},
                                 ProbedLayer{16, 16, 3, 32, 32},   ProbedLayer{64, 64, 3, 16, 32},
                                 ProbedLayer{128, 128, 3, 8, 32},  ProbedLayer{64, 128, 1, 16, 32},
@@ -89,12 +94,13 @@ class ProbedBlock {
     const CurvatureBlock::Factor factor{block_.get(), side};
     CurvatureBlock::invert({&factor, 1}, damping_there_);
   }
-  /// Each takes both factors: its damping is by the ratio of their traces.
+  /// Makes both factors and inverts them. Each inverse takes both, because its damping depends on
+  /// the ratio of their traces.
   void make_inverses() {
     for (const FactorSide side : kProbedSides) compute_factor(side);
     for (const FactorSide side : kProbedSides) invert(side);
   }
-  /// As a step does with one layer: its direction, its share of q, what it writes.
+  /// Does what a step does with one layer: its direction, its share of q, and writing into .grad.
   void precondition() {
     CurvatureBlock* const block = block_.get();
     const auto found = CurvatureBlock::directions({&block, 1}, damping_there_);
@@ -110,7 +116,7 @@ class ProbedBlock {
   doc::Block shape_;
 };
 
-/// What is measured, in this order: factors of both sides, directions, inverses.
+/// The parts that are measured, in this order: factors of both sides, directions, inverses.
 class ProbedNetwork {
  public:
   /// Inverses of matrices of `dims` rows.
@@ -161,7 +167,8 @@ double seconds_of(const std::function<void()>& work) {
   return static_cast<double>(std::max<std::int64_t>(steady_ns() - start, 1)) * 1e-9;
 }
 
-/// In turn, as the layers of a step: what one works on has left the cache when it comes again.
+/// Times all parts in turn, as a step computes its layers in turn. So a part's data has left the
+/// cache when the part comes again. The first round does not count.
 std::vector<double> medians_of(const std::vector<std::function<void()>>& parts,
                                comm::Communicator& communicator) {
   constexpr int kRounds = 7;

@@ -14,24 +14,26 @@ namespace linerate::torch_adapter {
 
 class TimedQueue;
 
-/// Of the matrices that are inverted. Between these and beyond the largest, times are taken to grow
-/// as the cube. The largest first: it does not notice that the solver's code is not in the cache
-/// yet.
+/// The sizes of the matrices that are inverted, in rows. Between these and beyond the largest,
+/// times are taken to grow as the cube. The largest comes first, since it takes so long that
+/// loading the solver's code into the cache does not matter.
 inline constexpr std::array<std::int64_t, 14> kInverseDimensions = {
     1944, 1296, 864, 576, 384, 256, 192, 128, 96, 64, 48, 32, 16, 8};
 
-/// f32, inverses by Cholesky. All ranks measure at once, each with so many threads, which stay set:
-/// medians of rounds, means over ranks. Collective; the same on every rank.
+/// Measures factors, directions and inverses in f32, inverses by Cholesky. All ranks measure at
+/// once, each with so many threads, which stay set. Returns medians of rounds, means over ranks.
+/// Collective; the same on every rank.
 doc::SecondOrderSamples measure_second_order(comm::Communicator& communicator, int threads);
 
-/// The same where the queue's tensors lie, by the code that enqueues a step there, with inverses of
-/// matrices of `dims` rows, of several of one size in one call, too. `notes`: where the host was
-/// the slower one. Collective.
+/// The same on the queue's device, by the code that enqueues a step there. Inverts matrices of
+/// `dims` rows, also several of one size in one call. `notes`: where the host was slower than the
+/// device. Collective.
 doc::SecondOrderSamples measure_second_order_on(TimedQueue& queue, comm::Communicator& communicator,
                                                 std::span<const std::int64_t> dims,
                                                 std::vector<std::string>& notes);
 
-/// `count` matrices of each size, one by one and together, by the inverse of a step. Collective.
+/// Times `count` matrices of each size, one by one and together, by the code that inverts in a
+/// step. Collective.
 std::vector<doc::BatchSample> measure_batches(TimedQueue& queue, comm::Communicator& communicator,
                                               std::span<const std::int64_t> dims, int count);
 

@@ -13,7 +13,7 @@ class SlowHost {
  public:
   /// `kind`: "factors"
   void see(const std::string& kind, const exec::CallTimes& times);
-  /// How many of each kind, in words; empty if it is the slower one of none.
+  /// How many of each kind are slower on the host, in words; empty: none.
   std::string note(const std::string& device) const;
 
  private:

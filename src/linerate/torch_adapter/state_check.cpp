@@ -1,3 +1,5 @@
+// Ranks compare one hash of all their tensors (8 bytes each). Only if those differ do they gather
+// the hashes of the single tensors and name the first that differs from rank 0's.
 #include "linerate/torch_adapter/state_check.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +27,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string hash_in(const std::string& line) { return line.substr(0, line.find(' ')); }
 std::string name_in(const std::string& line) { return line.substr(line.find(' ') + 1); }
 
-/// Where a rank's list differs from rank 0's.
+/// The first place at which a rank's list differs from rank 0's.
 struct Difference {
   std::size_t tensor, rank;
 };

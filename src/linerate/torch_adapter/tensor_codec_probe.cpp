@@ -21,7 +21,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// One tensor of a rank that is alone, step after step.
+/// A tensor of a rank that is alone: encodes, decodes and keeps, step after step.
 class CodedSteps {
  public:
   CodedSteps(const compress::Compressor& compressor, const doc::Component& component,
@@ -87,14 +87,16 @@ class CodedSteps {
   std::int64_t number_ = 0;
 };
 
-/// So many that they leave the caches in between, as in a step, and little memory is taken.
+/// How many tensors take turns: so many that each has left the caches when it comes again, as in a
+/// step, but not much memory.
 std::size_t tensors_in_turn(const compress::Shape& shape) {
   constexpr std::int64_t kMemory = std::int64_t{512} << 20, kArrays = 5;  // bytes
   const std::int64_t each = kArrays * size_of(DType::f32) * shape.elements;
   return to_index(std::clamp<std::int64_t>(kMemory / each, 2, 8));
 }
 
-/// encode(0), decode(0), encode(1) ..., keep(): each of all tensors, before the next one.
+/// The work to time: encode(0), decode(0), encode(1) ..., keep(). Each is done for all tensors
+/// before the next begins.
 std::vector<exec::QueuedCalls> work_of(std::vector<std::unique_ptr<CodedSteps>>& tensors,
                                        std::size_t rounds) {
   const int count = static_cast<int>(tensors.size());
@@ -107,7 +109,7 @@ std::vector<exec::QueuedCalls> work_of(std::vector<std::unique_ptr<CodedSteps>>&
   return work;
 }
 
-/// Of one tensor's step.
+/// The times of one tensor's step, in seconds.
 struct StepTimes {
   double encode_s = 0, decode_s = 0, host_s = 0;
   bool was_queued = true;
@@ -124,7 +126,7 @@ StepTimes step_of(const std::vector<exec::CallTimes>& times) {
   return step;
 }
 
-/// Where the host is the slower one, by the largest such tensor.
+/// Notes if the host is slower than the device; a later, larger tensor replaces the note.
 void note_host(const std::string& codec, const std::string& device, const StepTimes& step,
                double bytes, std::vector<std::string>& notes) {
   const double device_s = step.encode_s + step.decode_s;

@@ -17,9 +17,10 @@ struct TensorCodecTimes {
   std::vector<std::string> notes;  // where the host was slower, or waited
 };
 
-/// Of square matrices of so many elements. Encoding is what StreamCompression does with one tensor:
-/// it looks for infinities, adds the residual, copies into the bucket's payload, and at the end of
-/// the step chooses what is kept; decoding is that of one rank's payload. Collective.
+/// Times a compressor on square matrices of so many elements. Encoding is what StreamCompression
+/// does with one tensor: it looks for infinities, adds the residual and copies into the bucket's
+/// payload. At the end of the step it chooses the residual to keep. Decoding is that of one rank's
+/// payload. Collective.
 TensorCodecTimes probe_tensor_codec(comm::Communicator& communicator, TimedQueue& queue,
                                     const doc::Component& compressor,
                                     const std::vector<std::int64_t>& elements);

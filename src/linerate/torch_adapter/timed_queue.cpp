@@ -20,7 +20,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// Processors repeat well, and take long.
+/// Rounds on a device and on a processor, whose times repeat well and take long.
 constexpr int kTimedRounds = 5, kTimedRoundsOfProcessors = 3;
 
 /// One product of matrices, 17 GFlop: 0.3 ms on an H100.
@@ -37,7 +37,7 @@ std::shared_ptr<torch_streams::TensorClock> clock_of(c10::Device device) {
   return clock;
 }
 
-/// What does not work on a device shows when it is first used.
+/// A timer for the device. A device that does not work shows it at its first use, which is here.
 exec::QueueTimer working_timer(c10::Device device) {
   try {
     return {clock_of(device), filler(device)};

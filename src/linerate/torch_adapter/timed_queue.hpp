@@ -13,8 +13,8 @@
 
 namespace linerate::torch_adapter {
 
-/// The current stream of the calling thread, in which operators enqueue. While one of the CPU
-/// lives, its tensors are computed on as a device's are.
+/// The calling thread's current stream, in which operators enqueue, with a timer. If the device is
+/// the CPU, its tensors are computed on as a device's are while this object lives (CpuAsDevice).
 class TimedQueue {
  public:
   /// Throws DeviceError if the device does not work.
@@ -27,8 +27,8 @@ class TimedQueue {
   std::string type() const;
   /// How often work should be enqueued in a row: several times, unless it is done at once.
   int calls_in_a_row() const { return timer_.is_immediate() ? 1 : 8; }
-  /// Medians of this rank's rounds; all ranks begin at once, and get the means of all. Queued only
-  /// if it was on every rank. Collective.
+  /// Times the work on all ranks at once. Returns medians of rounds, means over ranks. Work counts
+  /// as queued if it was on every rank. Collective.
   std::vector<exec::CallTimes> time(comm::Communicator& communicator,
                                     const std::vector<exec::QueuedCalls>& work);
 

@@ -10,9 +10,9 @@
 
 namespace linerate::torch_adapter {
 
-/// C++ modules have no forward hooks. A RecordFunction callback looks at the inputs of every
-/// operator, on any thread, as long as anything is watched; weights are found by their storage, so
-/// that a view (a Linear's transposed weight) is found too. Raw pointers are not noticed.
+/// Calls back before an operator reads a watched weight. C++ modules have no forward hooks, so a
+/// RecordFunction callback looks at the inputs of every operator (weight_table.hpp). Reads through
+/// raw pointers are not noticed.
 class WeightGate {
  public:
   /// `before_use(i)` runs on the operator's thread, before its kernel. What it throws is lost.

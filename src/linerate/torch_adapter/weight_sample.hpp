@@ -8,8 +8,9 @@
 
 namespace linerate::torch_adapter {
 
-/// A few values of a tensor: enough to tell that an optimizer has changed it. (Its version counter
-/// is not: LibTorch's optimizers write through .data(), which has one of its own.)
+/// A hash of four elements of a tensor, which is enough to tell that an optimizer has changed it.
+/// The tensor's version counter is not, because LibTorch's optimizers write through .data(), which
+/// has a counter of its own.
 inline std::uint64_t weight_sample(const at::Tensor& tensor) {
   constexpr std::int64_t kSamples = 4;
   const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());

@@ -12,10 +12,10 @@
 
 namespace linerate::torch_adapter {
 
-/// C++ modules have no forward hooks: a global RecordFunction callback looks at the inputs of every
-/// operator, on any thread, as long as anything is watched. Weights are found by their storage, so
-/// that a view (a Linear's transposed weight) is found too. One for the whole process: ranks may be
-/// its threads, and a forward pass may use several.
+/// Finds the operators that read watched weights. A global RecordFunction callback looks at the
+/// inputs of every operator, on any thread, as long as any weight is watched. Weights are found by
+/// their storage, so a view (a Linear's transposed weight) is found, too. There is one table for
+/// the whole process, because ranks may be its threads and a forward pass may use several.
 template <typename Watched>
 class WeightTable {
  public:

@@ -1,3 +1,8 @@
+// Prices of coding. codec_costs.json describes a codec by its work: kernel launches, passes over
+// the bytes, products of matrices. Or it has a time that was measured for so many bytes and
+// tensors. It describes a device by its times for launches, bytes and products. price() multiplies
+// the two, so one row serves for every device. price_of() finds the row for a compressor of a
+// strategy.
 #include "linerate/plan/codec_costs.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +21,9 @@ namespace {
 constexpr std::string_view kAnyCompressor = "any";
 constexpr std::string_view kPowersgd = "powersgd", kAcpsgd = "acpsgd";
 
-/// How far apart two settings of one compressor are, as ratios of its numbers; infinite for others.
+/// How far apart two settings of one compressor are, as the sum of the logarithms of their numbers'
+/// ratios. topk(density=0.01) is as far from density 0.02 as from 0.005. It is infinite for
+/// different compressors.
 double distance_of(const doc::Component& a, const doc::Component& b) {
   if (a.name != b.name) return INFINITY;
   double distance = 0;
@@ -32,6 +39,7 @@ double distance_of(const doc::Component& a, const doc::Component& b) {
   return std::isnan(distance) ? INFINITY : distance;
 }
 
+// The first cost with one of these names, among the Cluster's own or among the others.
 const doc::CodecCost* find_cost(const std::vector<doc::CodecCost>& codecs, bool own,
                                 const std::vector<std::string>& names) {
   const auto found = std::find_if(codecs.begin(), codecs.end(), [&](const doc::CodecCost& c) {
@@ -40,6 +48,7 @@ const doc::CodecCost* find_cost(const std::vector<doc::CodecCost>& codecs, bool 
   return found == codecs.end() ? nullptr : &*found;
 }
 
+// The known cost of the same compressor whose settings are nearest; null if none is known.
 const doc::CodecCost* nearest_known(const std::vector<doc::CodecCost>& codecs,
                                     const doc::Component& component) {
   const doc::CodecCost* nearest = nullptr;
@@ -93,6 +102,9 @@ struct CodingWork {
   double seconds = 0, bytes = 0, tensors = 0;
 };
 
+// An example: PowerSGD took .1 s for 97 MB in 161 tensors, and passes over the bytes account for
+// .02 s of it. Then the tensors take the other .08 s, .5 ms each. So a bucket of many small tensors
+// costs more than its bytes say.
 void price(const CodingWork& work, const CodingDevice& device, doc::CodecCost& cost) {
   cost.on = doc::CodingPlace::alone;
   cost.spread = device.spread;
@@ -175,6 +187,10 @@ doc::Cluster with_known_codecs(doc::Cluster cluster, doc::CodecsOf whose) {
   return cluster;
 }
 
+// The order of the search: this Cluster's own measurement, first with the same options and then by
+// name. Then a known cost with the same options or for all options. Then half of PowerSGD's for
+// ACP-SGD. Then the nearest setting. Then linerate's own codec, and at last what any compressor
+// costs at least.
 std::optional<CodecPrice> price_of(const doc::Component& component,
                                    const std::vector<doc::CodecCost>& codecs) {
   const std::string text = doc::to_text(component);

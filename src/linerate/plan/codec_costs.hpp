@@ -11,8 +11,8 @@
 
 namespace linerate::plan {
 
-/// codec_costs.json as it stood when the build was configured: the launches and the passes over
-/// bytes of each codec, and the times of devices for these.
+/// codec_costs.json as it stood when the build was configured. It has the launches and the passes
+/// over bytes of each codec, and the times of devices for these.
 extern const std::string_view kCodecCosts;
 
 /// Its rows with the times of their devices; measured rows come first.
@@ -31,11 +31,15 @@ struct CodecPrice {
   doc::CodecCost cost;
   bool is_exact = true;  // of this component, not of its nearest setting or of any compressor
 };
-/// The Cluster's own cost with these options, else by the name alone. Else the first known one with
-/// these options or for all, of the nearest setting (by ratio), of linerate's own codec, or that
-/// which any compressor costs at least. Absent:
-/// the Cluster has none of these. ACP-SGD without a cost of its own takes half of PowerSGD's: one
-/// factor a step instead of two (Zhang et al. 2023, arXiv 2306.08881).
+/// Prices coding by this compressor from these costs, in this order:
+/// - The Cluster's own cost with these options, else by the name alone.
+/// - The first known cost with these options, or for all of them.
+/// - For ACP-SGD, half of PowerSGD's: one factor a step instead of two (Zhang et al. 2023, arXiv
+///   2306.08881).
+/// - The known cost of the nearest setting, by ratio.
+/// - linerate's own codec, or the cost that any compressor has at least.
+///
+/// Absent: the Cluster has none of these.
 std::optional<CodecPrice> price_of(const doc::Component& component,
                                    const std::vector<doc::CodecCost>& codecs);
 

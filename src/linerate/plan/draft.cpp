@@ -1,3 +1,7 @@
+// Lanes are linked lists over one array of nodes, and edges are linked lists over one array of
+// edges. So a handle stays valid while tasks are put before and after it, and clear() keeps the
+// memory. At last linearise() writes the tasks as a TaskGraph, whose order every rank keeps in each
+// lane.
 #include "linerate/plan/draft.hpp"
 
 #include "linerate/core/error.hpp"
@@ -17,6 +21,7 @@ Handle Draft::insert_after(Handle neighbour, const doc::Task& task) {
   return next == kNoTask ? append(task) : insert_before(next, task);
 }
 
+// The new task takes the place of its neighbour, in the lane that both use.
 Handle Draft::insert_before(Handle neighbour, const doc::Task& task) {
   const Handle h = make(task);
   Node& behind = nodes_[index(neighbour)];
@@ -50,14 +55,15 @@ void Draft::wait_instead(Handle task, Handle then, Handle now) {
   nodes_[index(now)].awaited = true;
 }
 
+// Whether everything that the task waits for is put out already.
 bool Draft::may_follow(const Node& node) const {
   for (std::uint32_t e = node.first_edge; e != kNone; e = edges_[e].next)
     if (position_[index(edges_[e].before)] == kNone) return false;
   return true;
 }
 
-/// Puts tasks out until the lane has to wait or, with `stop_at_news`, until one that others wait
-/// for. Returns whether it put out any.
+/// Puts tasks out until the lane has to wait. With `stop_at_news` it also stops after a task that
+/// others wait for. Returns whether it put out any. `head` moves on.
 bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
   const std::uint32_t before = put_out_;
   const Node* const nodes = nodes_.data();
@@ -85,6 +91,15 @@ bool Draft::run_lane(Handle& head, bool stop_at_news, doc::TaskGraph& out) {
   return count > before;
 }
 
+// The order is found as follows. All lanes but the computation go on as far as they can. Then the
+// computation goes on up to the first task that others wait for. This repeats until all tasks are
+// out. So a collective stands right after the computation that it waits for. A task that waits for
+// a transfer comes before the next computation if both may run.
+//
+// An example: the computation is b1, b2, b3. The network has x1, which waits for b1, and x3, which
+// waits for b3. The order is b1, x1, b2, b3, x3: after b1 the computation stops, as x1 waits for
+// it. Nothing waits for b2, so b3 follows at once. Each task and each edge is looked at once, but
+// for lanes that wait.
 void Draft::linearise(doc::TaskGraph& out) {
   constexpr auto kCompute = to_index(doc::Resource::compute);
   const std::size_t all = nodes_.size() - removed_;

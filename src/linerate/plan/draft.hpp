@@ -14,8 +14,8 @@ namespace linerate::plan {
 enum class Handle : std::uint32_t {};
 inline constexpr Handle kNoTask{~0u};
 
-/// Every task stands in the lane of its resource, in the order in which a rank runs that lane;
-/// edges join tasks of any lanes.
+/// A step under construction. Every task stands in the lane of its resource, in the order in which
+/// a rank runs that lane. Edges join tasks of any lanes.
 class Draft {
  public:
   /// Empties it but keeps the memory.
@@ -32,8 +32,9 @@ class Draft {
   /// Right after, or before, a task of the same lane.
   Handle insert_after(Handle neighbour, const doc::Task& task);
   Handle insert_before(Handle neighbour, const doc::Task& task);
-  /// A task that no edge touches.
+  /// Takes a task out of its lane. No edge may begin or end at it.
   void remove(Handle task);
+  /// `task` waits for `before`.
   void wait(Handle task, Handle before);
   /// `task` waits for `now` instead of `then`.
   void wait_instead(Handle task, Handle then, Handle now);
@@ -46,9 +47,9 @@ class Draft {
   Handle first(doc::Resource lane) const { return lanes_[to_index(lane)].head; }
   Handle behind(Handle task) const { return nodes_[index(task)].next; }
 
-  /// Tasks and edges in topological order, in place of those of the graph. Lanes keep their order;
-  /// what waits for a task follows it before the next computation. Throws InternalError if lanes
-  /// and edges contradict each other.
+  /// Writes tasks and edges to `out` in topological order, in place of those that it has. Lanes
+  /// keep their order. A task that waits for another one follows it before the next computation.
+  /// Throws InternalError if lanes and edges contradict each other.
   void linearise(doc::TaskGraph& out);
   /// The position that linearise() gave a task.
   std::uint32_t position(Handle h) const { return position_[index(h)]; }

@@ -14,6 +14,10 @@ void fuse(const Exchange& exchange, const FusionInput& input, bool first_step, c
 
 }  // namespace
 
+// A step that trains several models in turn (a GAN: the discriminator, then the generator) updates
+// each model before the next one's backward pass. So the exchange cuts each turn's gradients as if
+// they were a Workload of their own. Positions are then moved to those of the whole list. With 4
+// gradients in turn 0 and 6 in turn 1, position 2 of turn 1 becomes position 6.
 void fuse_turns(const Exchange& exchange, const FusionInput& input, bool first_step,
                 const Fusion& out) {
   const std::vector<doc::Gradient>& all = input.workload.gradients;

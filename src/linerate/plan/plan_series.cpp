@@ -1,3 +1,9 @@
+// Makes Plans of one Workload for one network after another. A Plan has a variant for each kind of
+// step. Kinds differ in the compressor's phase, in what K-FAC updates and in the other collectives.
+// In training each has a weighted variant, too. What does not depend on the network is made once:
+// names, schedule, and the computation. For each Plan and each variant, make() copies the
+// computation, lets the exchange cut buckets, and runs the passes of passes.hpp over them. At last
+// the draft becomes a TaskGraph.
 #include "linerate/plan/plan_series.hpp"
 
 #include <fmt/format.h>
@@ -13,14 +19,14 @@
 namespace linerate::plan {
 namespace {
 
-/// Any step may follow any other.
+/// Adds edges between any two variants, because any step may follow any other.
 void join_all(const std::vector<StepBorder>& borders, doc::Plan& plan) {
   for (std::size_t from = 0; from < borders.size(); ++from)
     for (std::size_t to = 0; to < borders.size(); ++to)
       join_steps(borders[from], plan.variants[from], borders[to], static_cast<std::int32_t>(to));
 }
 
-/// Once in how many steps the Workload's other collectives run; training sends none.
+/// The intervals, in steps, of the Workload's other collectives. Training sends none of them.
 std::vector<int> every_of(const doc::Workload& workload, const PlanOptions& options) {
   std::vector<int> every;
   if (!options.housekeeping)
@@ -87,7 +93,8 @@ void PlanSeries::set_names() {
   for (const doc::Layer& l : workload_.layers) plan_.layer_names.push_back(l.name);
 }
 
-/// Adds one for each kind of step, each followed by its weighted one. Returns the first's index.
+/// Adds a variant for each kind of step. In training each is followed by its weighted one, for
+/// steps in which batches of ranks differ in size. Returns the index of the first.
 std::int32_t PlanSeries::add_variants(std::string_view base, bool first_step) {
   const auto first = static_cast<std::int32_t>(variants_.size());
   for (std::size_t k = 0; k < kinds_.kinds.size(); ++k) {
@@ -101,7 +108,8 @@ std::int32_t PlanSeries::add_variants(std::string_view base, bool first_step) {
   return first;
 }
 
-/// Sets the variant of every step; the first one has its own, of the first kind.
+/// Sets the variant of every step. `each` is the number of variants of a kind. The first step has a
+/// variant of its own, of the first kind: the order of gradients is not known yet.
 void PlanSeries::set_schedule(std::int32_t first_steps, std::int32_t steady) {
   const std::int32_t each = options_.housekeeping ? 2 : 1;
   for (const std::int32_t kind : kinds_.warm_up) plan_.warm_up.push_back(steady + each * kind);
@@ -122,6 +130,7 @@ const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
   return plan_;
 }
 
+// Makes every variant with this exchange, and remembers where each one ends.
 void PlanSeries::make_steps(const Request& request, const Exchange& exchange) {
   plan_.ranks = request.ranks;
   plan_.operations = operations_;
@@ -136,8 +145,9 @@ void PlanSeries::make_steps(const Request& request, const Exchange& exchange) {
   }
 }
 
-/// Gradients in the exchange's buckets, or all at once: in all steps alike, since training lays out
-/// their memory anew where buckets change.
+/// Plans once more with gradients that leave in one message after backward, and keeps the sooner of
+/// the two Plans. K-FAC can make this quicker: its factors also use the network under backward. All
+/// steps use the same buckets, since training lays out their memory anew when buckets change.
 void PlanSeries::keep_what_ends_first(const Request& request) {
   const double own_s = mean_of_cycle();
   if (other_.variants.empty()) other_ = plan_;

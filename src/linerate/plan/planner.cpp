@@ -1,3 +1,5 @@
+// Reads a strategy: an exchange, and after each '+' a codec, a compressor or K-FAC. Components that
+// contradict each other are refused here, before anything is planned. PlanSeries makes the Plans.
 #include "linerate/plan/planner.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@ constexpr std::string_view kAlone =
     "With such costs nothing is computed while a bucket is coded and travels, as under PyTorch's "
     "communication hooks; linerate calibrate --codecs gives your own";
 
+// The whole plans by the most that one of its parts plans by, and runs where all its parts run.
 void join(Traits& whole, const Traits& part) {
   whole.plans_by = std::max(whole.plans_by, part.plans_by);
   whole.changes_convergence |= part.changes_convergence;
@@ -32,7 +35,9 @@ Traits traits_of(const Traits& exchange, std::optional<DType> wire,
   return traits;
 }
 
-/// The next step's updates begin under collectives that a whole gradient waits for.
+/// Refuses K-FAC options under a decoupled exchange. The next step's updates begin under
+/// collectives that a clip over the whole gradient, or directions of a layer's owner, would wait
+/// for.
 void check_decoupled(const Kfac& kfac, const std::string& strategy) {
   if (kfac.clips)
     throw UsageError(fmt::format(
@@ -49,6 +54,8 @@ void check_decoupled(const Kfac& kfac, const std::string& strategy) {
 
 }  // namespace
 
+// A cast of wire= is a codec too, unless a codec is given. K-FAC that searches its order may send
+// gradients at once instead; whether it does is decided for each Plan.
 Planner::Planner(const doc::Strategy& given, const doc::Cluster& cluster) {
   const doc::Strategy strategy = with_exchange(given);
   text_ = doc::to_text(strategy);
@@ -144,6 +151,7 @@ std::string Planner::left_dense(const doc::Workload& workload) const {
   return compression_ ? plan::left_dense(compression_->name(), workload) : std::string();
 }
 
+// What people should know of the price of coding; empty if it is this Cluster's own.
 std::string Planner::coding_cost_caveat() const {
   if (compression_) {
     const Method& method = compression_->methods().front();

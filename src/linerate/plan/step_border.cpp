@@ -1,3 +1,8 @@
+// Edges from a step into the next one, for decoupled exchanges. Their all-gathers end under the
+// next forward pass, and each update at the head of the next step waits for the gradients that it
+// needs. An example: a step sends the buckets {2, 3} and {0, 1}, by tasks 7 and 9. In the next step
+// an update of the gradients {1, 2} waits for tasks 7 and 9. If the next step's buckets are others,
+// the edges still follow the gradients and not the buckets.
 #include "linerate/plan/step_border.hpp"
 
 #include <algorithm>
@@ -6,6 +11,8 @@
 
 namespace linerate::plan {
 
+// Notes for each gradient the task that brings it back, and for each update at the head of a step
+// the gradients that it needs. Preconditioning of a layer counts as such an update.
 void find_border(const doc::Workload& workload, const StepDraft& step, const Curvature* curvature,
                  StepBorder& border) {
   border.needs.clear();

@@ -1,3 +1,5 @@
+// The helpers by which passes put their tasks into the places that the schedule wants. A lane runs
+// in order, so the place decides what a task waits for besides its edges.
 #include <algorithm>
 
 #include "linerate/plan/passes.hpp"
@@ -24,6 +26,9 @@ Handle StepDraft::append_compute(const doc::Task& task) {
   return tail == kNoTask ? tasks.append(task) : tasks.insert_before(tail, task);
 }
 
+// Puts a task of the compute lane right after the gradient that completes the bucket. If another
+// task was put after that gradient or a later one, it goes after that task. They run in the order
+// in which buckets are sent. `backward_end` moves if the task comes last.
 Handle StepDraft::put_into_compute(const doc::Task& task, std::size_t bucket) {
   const Handle gradient = exchanges[bucket].ready;
   if (put_last == kNoTask || gradient > put_after) put_last = put_after = gradient;
@@ -33,6 +38,8 @@ Handle StepDraft::put_into_compute(const doc::Task& task, std::size_t bucket) {
   return put_last;
 }
 
+// A step may end before the second halves of decoupled exchanges. So the collectives of its end
+// come before all of them in the network's lane.
 Handle StepDraft::append_collective(const doc::Task& task) {
   const bool decoupled = !exchanges.empty() && exchanges.back().receive != exchanges.back().send;
   return decoupled ? tasks.insert_before(exchanges.back().receive, task) : tasks.append(task);

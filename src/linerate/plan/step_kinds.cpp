@@ -1,3 +1,6 @@
+// The kinds of steps of a strategy. Three things change from step to step: the compressor's phase,
+// the other collectives that run, and what K-FAC updates. Each combination is a kind. The schedule
+// repeats after the least common multiple of their lengths.
 #include "linerate/plan/step_kinds.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +24,12 @@ std::string joined(const std::string& phase, std::string_view update) {
   return phase + (phase.empty() || update.empty() ? "" : ".") + std::string(update);
 }
 
-/// Steps are alike if the same collectives run in them.
+/// Which of the other collectives run in a step. Steps are alike if the same collectives run in
+/// them.
+///
+/// An example: one collective runs every 2 steps and one every 3 steps, so 6 steps repeat. Their
+/// kinds are "", "every-2", "every-3", "every-2", "" and "every-2-3". Collectives that run in every
+/// step make no difference.
 class Periods {
  public:
   explicit Periods(const std::vector<int>& every) : every_(every.begin(), every.end()) {
@@ -57,6 +65,9 @@ class Periods {
 
 }  // namespace
 
+// Kinds are numbered by phase, then by period, then by update, so kind_of() needs no search. An
+// example with K-FAC's factors every 10 and inverses every 100 steps: the cycle has 100 steps and
+// three kinds.
 StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& kfac,
                      const std::vector<int>& every) {
   const std::vector<CurvatureUpdate> updates = updates_of(kfac);

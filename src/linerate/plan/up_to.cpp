@@ -13,7 +13,8 @@ using doc::Content;
 using doc::StepPart;
 using doc::TaskKind;
 
-/// The content of the payload that a task moves or fills, before any encoding; absent: it has none.
+/// The content of the payload that a task moves or fills, before any encoding; absent if the task
+/// has none. An encoded payload is followed to the one that it stands for.
 std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& task) {
   if (task.subject == doc::Subject::factors) return Content::factors;
   if (task.subject == doc::Subject::inverses) return Content::inverse;
@@ -23,7 +24,7 @@ std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& 
   return payload->content;
 }
 
-/// Collectives, and the copies and codings around them.
+/// The part of collectives, and of the copies and codings around them.
 StepPart part_of_exchange(std::optional<Content> content, bool communicates) {
   if (content == Content::factors)
     return communicates ? StepPart::factor_communication : StepPart::factor_computation;
@@ -32,8 +33,10 @@ StepPart part_of_exchange(std::optional<Content> content, bool communicates) {
   return second_order ? StepPart::inverse_communication : StepPart::gradient_communication;
 }
 
-/// A graph that loses tasks: new indices of those that stay, and for those that go what they
-/// waited for.
+/// A graph that loses the tasks of later parts. A task that waited for a lost task waits for what
+/// that one waited for. An example: c waits for b, and b waits for a and x. Without b, c waits for
+/// a and x. `instead` of a task that stays is its new index; of a lost task it is the list of what
+/// it waited for. Tasks are in topological order, so one pass is enough.
 class Thinned {
  public:
   Thinned(const doc::Plan& plan, const doc::TaskGraph& graph, StepPart last)

@@ -9,9 +9,9 @@ namespace linerate::plan {
 /// What a task is there for.
 doc::StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
 
-/// The Plan with the tasks of parts up to `last` alone; what waited for one that is gone waits for
-/// what that one waited for. Payloads and order stay, so that nothing is fused or placed anew. It
-/// can be simulated but not executed.
+/// The Plan with the tasks of parts up to `last` alone. A task that waited for a lost task waits
+/// for what that one waited for. Payloads and order stay, so nothing is fused or placed anew. The
+/// result can be simulated but not executed.
 doc::Plan up_to(const doc::Plan& plan, doc::StepPart last);
 
 }  // namespace linerate::plan

@@ -41,7 +41,8 @@ class Ddp : public Exchange {
   std::optional<std::int64_t> bucket_bytes() const override { return options_.bucket.value; }
 
  private:
-  // With the small bucket last the rule runs from the end, and the bucket list is reversed.
+  // With the small bucket last, PyTorch runs the rule from the last gradient and reverses the list
+  // of buckets. So the first bucket sent is the remainder, and the last one has the small limit.
   void fuse_in(std::vector<std::int32_t>& order, const FusionInput& input,
                const Fusion& out) const {
     if (!options_.small_last) return append_by_limits(input.workload, order, limits_, out.graph);

@@ -14,8 +14,9 @@
 namespace linerate::plan {
 namespace {
 
-// The search is over runs of neighbouring gradients. Those that add up to less than a 96th of all
-// bytes are joined first; only this and the search's own cap make it inexact.
+// The search is over runs of neighbouring gradients, because it is quadratic in their number.
+// Gradients that add up to less than a 96th of all bytes are joined first. Only this, and the
+// search's own cap, make it inexact.
 struct GradientRuns : PreparedWorkload {
   std::vector<std::int32_t> ends;  // positions, ascending
   std::vector<double> ready_s, forward_left_s;
@@ -23,8 +24,11 @@ struct GradientRuns : PreparedWorkload {
   double backward_s = 0;
 };
 
-// By position: what is left of the forward pass and the updates in it when this gradient's
-// parameter is first needed.
+// By position: the seconds of the forward pass, and of the updates in it, that are left when this
+// gradient's parameter is first needed. An example: three layers take 2 ms each forward. The first
+// layer needs its parameters with 6 ms left, the second one with 4 and the third one with 2.
+// Gradients get ready in the opposite order, so the values ascend with the position. Updates of all
+// gradients up to the position come on top, by bytes.
 std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
   const doc::OneRankParts parts = parts_of(w);
   std::vector<double> left;
@@ -49,6 +53,9 @@ std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
   return left;
 }
 
+// A run is needed as soon as the first of its gradients is, so it takes the largest
+// `forward_left_s`. It is ready with its last gradient. A run has one dtype, and `fence` is the
+// first run since the dtype changed.
 std::unique_ptr<const GradientRuns> runs_of(const doc::Workload& w) {
   constexpr double kMost = 96;  // the search is quadratic in their number
   const auto total = static_cast<double>(w.gradient_bytes());
@@ -77,7 +84,7 @@ std::unique_ptr<const GradientRuns> runs_of(const doc::Workload& w) {
   return runs;
 }
 
-// What each run sends.
+// The bytes that each run sends, in the wire's form.
 std::vector<double> bytes_of(const GradientRuns& runs, const FusionInput& input) {
   std::vector<double> bytes;
   bytes.reserve(runs.ends.size());

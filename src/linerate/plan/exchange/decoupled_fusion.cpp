@@ -1,3 +1,20 @@
+// A dynamic program over prefixes with two values each. R is when the channel is done with the
+// prefix's reduce-scatters. G is how long before the end of the forward pass its all-gathers begin.
+// A step takes R + G. A cut may be better in R and worse in G. So a prefix keeps every way that no
+// other one beats in both, its Pareto front.
+//
+// An example: two gradients of 1 MiB get ready at 1 and 2 ms. Either half takes 1 ms + 1 ms/MiB.
+// When they are needed, 1 and 4 ms of the next forward pass are left, so the second one is needed
+// first.
+// - One bucket: its reduce-scatter ends at 2 + 3 = 5 ms. Its all-gather begins 4 + 3 = 7 ms before
+//   the end. The step takes 12 ms.
+// - Two buckets: the reduce-scatters end at 1 + 2 = 3 and max(3, 2) + 2 = 5 ms. The all-gather of
+//   the first gradient begins 1 + 2 = 3 ms before the end. The second gradient's begins max(3, 4) +
+//   2 = 6 ms before. The step takes 11 ms.
+//
+// The search looks at O(L^2) last buckets, with at most kWays ways each. Most are skipped by
+// bounds: a bucket that is beaten even after the best R and the best G of its prefix is not
+// combined.
 #include "linerate/plan/exchange/decoupled_fusion.hpp"
 
 #include <algorithm>
@@ -13,21 +30,23 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// A way to exchange a prefix.
+/// A way to exchange a prefix, with its R and G in seconds. `from` is the prefix before its last
+/// bucket, and `way` the way of that prefix that it goes on from.
 struct Way {
   double scattered_s = 0, gathered_s = 0;  // R, G
   std::int32_t from = 0;                   // the prefix before its last bucket,
   std::int32_t way = 0;                    // and which way of that one
 };
 
-/// The ways of a prefix that no other beats in both, by ascending R and so by descending G. Of ways
-/// that take as long, the one whose last bucket is the largest is kept, and of those the first.
+/// The ways of a prefix that no other one beats in both values, by ascending R and so by descending
+/// G. Of ways that are equal in both, the one with the largest last bucket is kept, and of those
+/// the first.
 class Unbeaten {
  public:
   void clear() { ways_.clear(), probe_ = {.scattered_s = kNever, .gathered_s = kNever}; }
   const std::vector<Way>& ways() const { return ways_; }
 
-  /// Whether ways that take at least as long as this are beaten, all of them.
+  /// Whether every way that takes at least as long as this in both values is beaten.
   bool beat(double scattered_s, double gathered_s) const {
     // Most are beaten by one that is good at both; the others need a search.
     if (probe_.scattered_s < scattered_s && probe_.gathered_s < gathered_s) return true;
@@ -46,6 +65,8 @@ class Unbeaten {
   }
   void set_probe() { probe_ = least_sum(); }
 
+  /// Adds a way unless it is beaten, and drops those that it beats. They stand next to each other:
+  /// all that take at least as long to scatter and at least as long to gather.
   void offer(const Way& way) {
     auto first = behind(way.scattered_s);
     if (first != ways_.begin()) {
@@ -137,14 +158,15 @@ class DecoupledSearch {
     return curve.is_line() && curve.line.beta_s_per_byte >= 0;
   }
 
-  /// The forward pass that is left when a last bucket of prefix j is first needed, by the prefix
-  /// that it is from.
+  /// Brings `left_s_` up to prefix j: for each i, the forward pass that is left when a gradient of
+  /// the last bucket i+1 .. j is first needed.
   void find_left(std::size_t from, std::size_t j) {
     const double last = problem_.forward_left_s[j - 1];
     double* const left = left_s_.data();
     for (std::size_t i = from; i < j; ++i) left[i] = std::max(left[i], last);
   }
 
+  // Finds the unbeaten ways of prefix j. `fence` bounds the last bucket to one dtype.
   void collect(std::size_t j) {
     const auto from = to_index(problem_.fence[j - 1]);
     find_left(from, j);
@@ -159,8 +181,10 @@ class DecoupledSearch {
     best_before_ = to_index(unbeaten_.least_sum().from);
   }
 
-  /// The last buckets of prefix j from the prefixes [from, j), the smallest first. The sums are
-  /// those of offer().
+  /// Tries the last buckets of prefix j from the prefixes [from, j), the smallest first. Both costs
+  /// are lines that climb, so their sums are inlined; they are those of offer(). A larger bucket
+  /// takes longer in both. So the search ends once even a bucket that finds an idle channel is
+  /// beaten.
   void collect_along(cost::Line scatter, cost::Line gather, std::size_t from, std::size_t j) {
     const double end = prefix_[j], ready = problem_.ready_s[j - 1];
     const double* const prefix = prefix_.data();
@@ -184,7 +208,7 @@ class DecoupledSearch {
     }
   }
 
-  /// The ways of prefix j with the last bucket from i, unless they are beaten, all of them.
+  /// Offers the ways of prefix j with the last bucket from i. Their lower bound is tested first.
   void offer(std::size_t j, std::size_t i) {
     const double bytes = prefix_[j] - prefix_[i], ready = problem_.ready_s[j - 1];
     const double scatter_s = reduce_scatter_.seconds(bytes);
@@ -194,6 +218,10 @@ class DecoupledSearch {
       offer_ways(j, i, scatter_s, gather_s);
   }
 
+  // Combines the last bucket with the ways of the prefix before it. Ways that are done before the
+  // last gradient is ready all scatter to the same end, so only the one with the least G counts.
+  // Ways that gather within the rest of the forward pass all gather alike, so the first of them
+  // ends the loop.
   void offer_ways(std::size_t j, std::size_t i, double scatter_s, double gather_s) {
     const double left_s = left_s_[i], ready = problem_.ready_s[j - 1];
     const std::span<const Way> before = ways_of(i);
@@ -214,6 +242,7 @@ class DecoupledSearch {
     }
   }
 
+  // Walks back from the best way of the whole. A step is never shorter than backward and forward.
   DecoupledResult result() const {
     const auto& left = problem_.forward_left_s;
     const double forward = left.empty() ? 0 : *std::max_element(left.begin(), left.end());

@@ -1,3 +1,7 @@
+// Cuts gradients into buckets by size. An example: limits of 1 and 25 MiB, and gradients of .4, .7,
+// 20 and 8 MiB. The first bucket closes with the second gradient, at 1.1 MiB. The second one closes
+// with the fourth gradient, at 28 MiB. A bucket may so exceed its limit by almost one tensor, as in
+// DDP.
 #include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
@@ -28,6 +32,7 @@ struct Open {
   std::size_t opened_at = 0;
 };
 
+// Makes a payload of the open bucket and empties it.
 void close(Open& open, DType dtype, doc::TaskGraph& graph) {
   const auto begin = static_cast<std::int32_t>(graph.members.size());
   graph.members.insert(graph.members.end(), open.members.begin(), open.members.end());
@@ -43,7 +48,7 @@ bool one_dtype(const doc::Workload& workload) {
   return true;
 }
 
-// The common case without the detour through open buckets.
+// The common case, without the detour through open buckets: positions are copied in one piece.
 void append_one_dtype(const doc::Workload& workload, std::span<const std::int32_t> order,
                       std::span<const std::int64_t> limits, doc::TaskGraph& graph) {
   const DType dtype = workload.gradients.front().dtype;

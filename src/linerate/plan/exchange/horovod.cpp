@@ -1,6 +1,6 @@
 // horovod(threshold=64MiB, cycle=5ms, timer=arrival|clock): fusion by size and time.
-//   arrival: Zhang et al. 2020: a bucket closes when a gradient arrives and 5 ms of backward time,
-//            or 64 MiB, have gathered since the last one closed; both start again from 0.
+//   arrival: as Zhang et al. 2020 read it. A bucket closes when a gradient arrives and 5 ms of
+//            backward time, or 64 MiB, have gathered. Both start again from 0 then.
 //   clock:   Horovod itself: every cycle takes what got ready since the last one and packs it, in
 //            order, into buffers of at most the threshold.
 #include <cmath>
@@ -33,6 +33,9 @@ class Horovod : public Exchange {
   std::optional<DType> wire() const override { return options_.wire; }
 
  private:
+  // An example: a cycle of 5 ms, and gradients at 2, 4, 6 and 8 ms. The gradient at 6 ms closes a
+  // bucket of three, since 6 ms have passed. The next bucket may close from 11 ms on, so the
+  // gradient at 8 ms is its first.
   void by_arrival(const doc::Workload& workload, const Fusion& out) const {
     const auto& gradients = workload.gradients;
     const auto count = static_cast<std::int32_t>(gradients.size());
@@ -57,6 +60,8 @@ class Horovod : public Exchange {
     return std::ceil(ready_s / options_.cycle.value) * options_.cycle.value;
   }
 
+  // In the same example the tick at 5 ms takes the gradients of 2 and 4 ms. The tick at 10 ms takes
+  // those of 6 and 8 ms. `not_before` has the ticks, at which the buckets may leave.
   void by_clock(const doc::Workload& workload, const Fusion& out) const {
     const auto& gradients = workload.gradients;
     const auto count = static_cast<std::int32_t>(gradients.size());

@@ -1,6 +1,6 @@
 // mg-wfbp: the merge rule of Shi, Chu & Li 2019 (MG-WFBP, INFOCOM) as their code has it. A gradient
-// joins the next one when that one gets ready before this transfer would end, and either before it
-// would start or so soon that waiting costs less than one start-up.
+// joins the next one when that gets ready before this transfer would end. Besides, it must be ready
+// before this transfer would start, or waiting for it must cost less than one start-up.
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
@@ -13,7 +13,8 @@
 namespace linerate::plan {
 namespace {
 
-// The authors' cost is a line; others become one through the smallest gradient and the sum.
+// The authors' cost is a line. Other costs become one, through the smallest gradient and the sum of
+// all.
 cost::Line line_of(const cost::CostCurve& curve, double least_bytes, double total_bytes) {
   return line_through(least_bytes, curve.seconds(least_bytes), total_bytes,
                       curve.seconds(total_bytes));
@@ -23,6 +24,11 @@ class MgWfbp : public Exchange {
  public:
   explicit MgWfbp(std::optional<DType> wire) : wire_(wire) {}
 
+  // `start` is when the open bucket's transfer would start. An example with 2 ms + 1 ms/MiB and
+  // gradients of 1 MiB at 1, 2 and 6 ms. The first transfer would take from 1 to 4 ms. The second
+  // gradient is ready at 2 ms, before that end, and waiting 1 ms costs less than a start-up of 2
+  // ms: they merge. Both would then travel from 2 to 6 ms. The third gradient is ready at 6 ms,
+  // which is not before that end, so it travels by itself.
   void fuse(const FusionInput& input, const Fusion& out) const override {
     const auto& gradients = input.workload.gradients;
     const auto count = static_cast<std::int32_t>(gradients.size());

@@ -1,3 +1,19 @@
+// The exact fusion by dynamic programming. F[j] is when the first j gradients are exchanged. It is
+// the least of max(F[i], ready_j) + T(P_j - P_i) over i < j. An example: three gradients of 1 MiB
+// get ready at 1, 2 and 3 ms, and T is 2 ms + 1 ms/MiB.
+//   F[1] = 1 + 3 = 4 ms
+//   F[2] = min(max(4, 2) + 3, 2 + 4) = 6 ms, both in one bucket
+//   F[3] = min(max(6, 3) + 3, max(4, 3) + 4, 3 + 5) = 8 ms. Two cuts end then; one bucket is fewer.
+//
+// The windows make the search linear. Take one straight piece T = alpha + beta S. What follows
+// prefix i finishes at alpha + beta P_j + max(F[i] - beta P_i, ready_j - beta P_i). Its key F[i] -
+// beta P_i does not depend on j. Of the prefixes that were done before ready_j the longest is best,
+// as it leaves least to send. Of the others the smallest key is best. In the example beta is 1 and
+// the keys are 0, 4 - 1 = 3 and 6 - 2 = 4. For j = 3 the terms are max(0, 3) = 3, 3 and 4 ms, to
+// which 2 + 3 ms are added.
+//
+// A window holds the prefixes whose rest lies in one piece. As j grows, prefixes enter at its end
+// and leave at its begin, each once. So K pieces cost O(L K).
 #include "linerate/plan/exchange/optimal.hpp"
 
 #include <algorithm>
@@ -15,13 +31,14 @@
 namespace linerate::plan {
 namespace {
 
-// In whole ticks of a time far below what matters: sums of straight pieces then come out the same
-// wherever they are cut, and ties are ties.
+// Times are whole ticks, far shorter than what matters. Sums of straight pieces then come out the
+// same wherever they are cut, and ties are ties.
 using Ticks = std::int64_t;
 constexpr Ticks kFew = 1024;         // more than sums of sizes are off by
 constexpr std::size_t kUsual = 256;  // gradients of a network for which memory is taken at once
 
-// A prefix, cut from what follows it: when the rest would finish. Ties as in the result.
+// When prefix j finishes if its last bucket begins after prefix `from`, and in how many buckets
+// `from` is exchanged. Ordered as the result wants it: by time, then by buckets, then by `from`.
 struct Cut {
   Ticks finish = 0;
   std::int32_t count = 0, from = 0;
@@ -30,7 +47,7 @@ struct Cut {
 };
 
 // The prefixes that leave bytes of one straight piece of T to send. Sizes grow with j, so each
-// enters and leaves once.
+// prefix enters and leaves once.
 struct Window {
   // A prefix finishes, with what follows it, max(key, ready - bytes) after a time that is the same
   // for all of them.
@@ -45,9 +62,9 @@ struct Window {
   // What sending its bytes, or those of a window after it, takes at least.
   Ticks least = 0;
   std::size_t begin = 0, end = 0;
-  // If it climbs, those that may still be best, by index from `first` on. A longer prefix leaves
-  // less to send, so a shorter one may be best only while it has the smaller key: keys ascend, and
-  // F with them.
+  // If it climbs, the prefixes that may still be best, by index, from `first` on. A longer prefix
+  // leaves less to send. So a shorter one may be best only while its key is smaller. Hence keys
+  // ascend along the list, and F with them.
   std::vector<Prefix> kept = {};
   std::size_t first = 0;
 };
@@ -97,7 +114,7 @@ class OptimalSearch {
     std::int32_t count = 0, from = 0;
   };
 
-  // Nothing that is added reaches 2^62 of them.
+  // The largest number is 2^58 ticks, so no sum reaches 2^62.
   void choose_ticks(const std::vector<cost::AffinePiece>& pieces) {
     double most = problem_.ready_s.empty() ? 0 : std::abs(problem_.ready_s.back());
     for (const cost::AffinePiece& p : pieces)
@@ -109,6 +126,8 @@ class OptimalSearch {
     return static_cast<Ticks>(w.ticks_per_byte * prefix_[prefix]);
   }
 
+  // Sets the step to j. `low_` is the first prefix that a bucket up to j may begin after, by dtype
+  // and by the cap on sizes.
   void begin(std::size_t j) {
     j_ = j;
     ready_ = ticks(problem_.ready_s[j - 1]);
@@ -119,6 +138,8 @@ class OptimalSearch {
 
   double size(std::size_t i) const { return prefix_[j_] - prefix_[i]; }
 
+  // Moves the window to j and offers its best prefixes. A piece that is flat or falls has no order
+  // of keys, so all its prefixes are tried.
   void search(Window& w) {
     w.begin = std::max(w.begin, low_);
     while (w.begin < j_ && size(w.begin) > w.to_bytes) ++w.begin;
@@ -132,6 +153,8 @@ class OptimalSearch {
       consider(i, std::max(finish_[i], ready_) - bytes_of(w, i) + transfer);
   }
 
+  // A prefix enters. Those before it with a larger key leave: it has less to send and is no later.
+  // Equal keys go by the number of buckets.
   void keep(Window& w, std::size_t i) const {
     const Ticks bytes = bytes_of(w, i), key = finish_[i] - bytes;
     while (w.first < w.kept.size() &&
@@ -141,7 +164,9 @@ class OptimalSearch {
     w.kept.push_back({key, bytes, static_cast<std::int32_t>(i)});
   }
 
-  // The longest prefix that finishes before the last gradient is there is best, else the first.
+  // The longest prefix that is done before the last gradient is there is best of those that are.
+  // The next in the list is best of the others. Prefixes before these two never count again, since
+  // ready times never fall.
   void search_kept(Window& w, Ticks transfer) {
     while (w.first < w.kept.size() && index_of(w.kept[w.first]) < w.begin) ++w.first;
     while (w.first + 1 < w.kept.size() && is_early(w.kept[w.first + 1])) ++w.first;

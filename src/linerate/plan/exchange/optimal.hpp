@@ -18,13 +18,12 @@ struct FusionProblem {
   double cap_bytes = std::numeric_limits<double>::infinity();  // a lone gradient may exceed it
 };
 
-/// The ends of the buckets, ascending, the last one L: those of F[L], where F[j] = min over i < j
-/// of max(F[i], ready_j) + T(P_j - P_i); buckets i+1 .. j. Exact for costs of size alone; ties:
-/// fewer buckets, then smaller i. The costs are affine in pieces: the prefixes whose rest lies in a
-/// piece are a window that moves with j, and its best is the longest of those that were done in
-/// time or, of the others, that of the least F[i] - beta P_i. Windows in which sending alone takes
-/// longer than the best so far are left out. O(L K) time and memory for K pieces that rise; flat
-/// and falling ones are searched through.
+/// The ends of the buckets, ascending, the last one L. They are those of F[L], where F[j] = min
+/// over i < j of max(F[i], ready_j) + T(P_j - P_i). A bucket is i+1 .. j. Exact for costs of size
+/// alone. Ties go to fewer buckets, then to the smaller i. optimal.cpp tells how the search goes
+/// over the straight pieces of T. Windows in which sending alone takes longer than the best so far
+/// are left out. O(L K) time and memory for K pieces that rise; flat and falling ones are searched
+/// through.
 std::vector<std::int32_t> optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost);
 
 }  // namespace linerate::plan

@@ -7,12 +7,13 @@
     p = linerate.whatif(w, c, ranks=[16, 64], bandwidth="10Gbit/s", strategy=["ddp", "dear"])
     linerate.advise(w, c, ranks=64).best
 
-Functions are the verbs of the command `linerate`. Every option of a verb is a keyword of the same name (`--step-time` is
-`step_time`). Where an option takes a document's file, a keyword takes the document, too. Quantities are text with a unit,
-as in the command ("25MiB", "10Gbit/s", "20us"), or numbers in SI units: seconds, bytes, bytes per second. Errors are
-`linerate.Error` and its kinds, with the command's text. Nothing is printed: what there is to know about a result is in its
-`notes`. `progress=True` shows a line on stderr; `progress=f` calls `f(line)`. Ctrl-C ends any work. Documents never change,
-and threads may share them.
+Functions are the verbs of the command `linerate`. Every option of a verb is a keyword of the same
+name (`--step-time` is `step_time`). Where an option takes a document's file, a keyword takes the
+document, too. Quantities are text with a unit, as in the command ("25MiB", "10Gbit/s", "20us"), or
+numbers in SI units: seconds, bytes, bytes per second. Errors are `linerate.Error` and its kinds,
+with the command's text. Nothing is printed: what there is to know about a result is in its `notes`.
+`progress=True` shows a line on stderr; `progress=f` calls `f(line)`. Ctrl-C ends any work.
+Documents never change, and threads may share them.
 """
 
 from ._core import VERSION as __version__

@@ -49,7 +49,8 @@ class Words:
             return
         texts = [self._text(item, option, keyword) for item in _items(value)]
         if not texts and not option.repeated:
-            raise _core.UsageError(f"{keyword}=: expected a value or more, found none; None is the default")
+            raise _core.UsageError(
+                f"{keyword}=: expected a value or more, found none; None is the default")
         for text in texts if option.repeated else [",".join(texts)]:
             self.words.append(f"{name}={text}")
 
@@ -61,13 +62,15 @@ class Words:
         if isinstance(value, (str, os.PathLike)):
             text = os.fspath(value)
             if not text.strip():  # the parser would take the next word for the value
-                raise _core.UsageError(f"{keyword}=: expected text, found {text!r}" + ("" if option.required else "; None is the default"))
+                raise _core.UsageError(f"{keyword}=: expected text, found {text!r}"
+                                       + ("" if option.required else "; None is the default"))
             return text
         if isinstance(value, bool) or not _is_number(value):
             raise TypeError(f"{keyword}: expected text or a number, found {value!r}")
         unit = UNITS.get(option.type, "")
         number = float(value)
-        return f"{int(number) if number.is_integer() and abs(number) < 1e15 else repr(number)}{unit}"
+        return (
+            f"{int(number) if number.is_integer() and abs(number) < 1e15 else repr(number)}{unit}")
 
 
 def _items(value: Any) -> Iterable[Any]:
@@ -82,7 +85,8 @@ def _is_number(value: Any) -> bool:
     return hasattr(value, "__float__") and not isinstance(value, complex)
 
 
-def call(verb: str, keywords: dict[str, Any], progress: bool | Callable[[str], object] | None, function: Callable[..., Any]) -> Any:
+def call(verb: str, keywords: dict[str, Any], progress: bool | Callable[[str], object] | None,
+         function: Callable[..., Any]) -> Any:
     """function(words, documents, progress) with the keywords as words."""
     words = Words(verb, keywords)
     if progress is not True:
@@ -112,14 +116,17 @@ class ProgressLine:
 
 
 def with_options(verb: str) -> Callable[[Any], Any]:
-    """Adds what the parser says of the verb's options to a function's docstring: the text of `linerate VERB --help`."""
+    """Adds what the parser says of the verb's options to a function's docstring: the text of
+    `linerate VERB --help`."""
 
     def add(function: Any) -> Any:
         lines = [
-            f"    {keyword}: {option.says}" + (" (a number: " + UNITS[option.type] + ")" if option.type in UNITS else "")
+            f"    {keyword}: {option.says}"
+            + (" (a number: " + UNITS[option.type] + ")" if option.type in UNITS else "")
             for keyword, option in options_of(verb).items()
         ]
-        function.__doc__ = (function.__doc__ or "") + "\n\nOptions, as of `linerate " + verb + "`:\n\n" + "\n".join(lines) + "\n"
+        function.__doc__ = ((function.__doc__ or "") + "\n\nOptions, as of `linerate " + verb
+                            + "`:\n\n" + "\n".join(lines) + "\n")
         return function
 
     return add

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Record(Mapping[str, Any]):
-    """An object of a document: a mapping whose keys are attributes, too. Lists in it are tuples; texts name keywords and methods of
-    Python where the document names options of the command."""
+    """An object of a document: a mapping whose keys are attributes, too. Lists in it are tuples;
+    texts name keywords and methods of Python where the document names options of the command."""
 
     __slots__ = ("_values",)
 
@@ -64,13 +64,15 @@ class Record(Mapping[str, Any]):
 
 
 def _cell(value: Any) -> str:
-    """A value in a line: of lists how long they are, of numbers four digits, of what is unknown a dash."""
+    """A value in a line: of lists how long they are, of numbers four digits, of what is unknown a
+    dash."""
     if value is None:
         return "–"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, tuple):
-        return f"{len(value)} entries" if any(isinstance(item, (Record, tuple)) for item in value) else ", ".join(map(_cell, value))
+        return (f"{len(value)} entries" if any(isinstance(item, (Record, tuple)) for item in value)
+                else ", ".join(map(_cell, value)))
     return str(value)
 
 
@@ -96,15 +98,18 @@ def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, 1)
-    return f"{kind} has no {name}; " + (f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}")
+    return f"{kind} has no {name}; " + (f"did you mean {near[0]}?"
+                                        if near else f"it has {', '.join(known)}")
 
 
 class Answers:
-    """In place of what a verb answered, in the process that unpickles it: what its methods returned when it was pickled."""
+    """In place of what a verb answered, in the process that unpickles it: what its methods returned
+    when it was pickled."""
 
     def __init__(self, answer: Any, calls: tuple[tuple[Any, ...], ...]) -> None:
         self._of: dict[tuple[Any, ...], Any] = (
-            answer._of if isinstance(answer, Answers) else {call: getattr(answer, call[0])(*call[1:]) for call in calls}
+            answer._of if isinstance(answer, Answers)
+            else {call: getattr(answer, call[0])(*call[1:]) for call in calls}
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -114,12 +119,15 @@ class Answers:
 
 
 class Result:
-    """What a verb answers. Its attributes are the keys of its JSON; printing it shows what the command prints, in the words of
-    Python. It can be copied and pickled, and equals what has the same JSON."""
+    """What a verb answers. Its attributes are the keys of its JSON; printing it shows what the
+    command prints, in the words of Python. It can be copied and pickled, and equals what has the
+    same JSON."""
 
     __slots__ = ("_held", "_record")
-    _short: ClassVar[dict[str, str]] = {}  # attribute: path of its key, where that is not the attribute's name
-    _calls: ClassVar[tuple[tuple[Any, ...], ...]] = ()  # that a pickle answers; none: the extension pickles it
+    # attribute: path of its key, where that is not the attribute's name
+    _short: ClassVar[dict[str, str]] = {}
+    # that a pickle answers; none: the extension pickles it
+    _calls: ClassVar[tuple[tuple[Any, ...], ...]] = ()
 
     def __init__(self, held: Any) -> None:
         object.__setattr__(self, "_held", held)
@@ -129,7 +137,8 @@ class Result:
         return type(self), (Answers(self._held, self._calls) if self._calls else self._held,)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Result) and type(other) is type(self) and self._json() == other._json()
+        return (isinstance(other, Result) and type(other) is type(self)
+                and self._json() == other._json())
 
     def __hash__(self) -> int:
         return hash(self._json())
@@ -144,7 +153,8 @@ class Result:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """What the command prints with --json, or writes into the document's file, as dicts and lists of one's own."""
+        """What the command prints with --json, or writes into the document's file, as dicts and
+        lists of one's own."""
         import json
 
         return json.loads(self._json())
@@ -166,7 +176,8 @@ class Result:
         try:
             return keys[name]
         except KeyError:
-            raise AttributeError(_unknown(type(self).__name__, name, {**self._short, **keys})) from None
+            raise AttributeError(_unknown(type(self).__name__, name,
+                                          {**self._short, **keys})) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a {type(self).__name__} never changes: {name} cannot be set")
@@ -187,7 +198,8 @@ class Result:
         page = self._html()
         if page is None:
             return f"<pre>{escape(str(self))}</pre>"
-        fit = "this.style.height = this.contentWindow.document.documentElement.scrollHeight + 24 + 'px'"
+        fit = ("this.style.height = this.contentWindow.document.documentElement.scrollHeight + 24 "
+               "+ 'px'")
         return (
             f'<iframe srcdoc="{escape(page)}" onload="{fit}" '
             'style="width: 100%; height: 640px; border: 0; background: white"></iframe>'
@@ -211,18 +223,21 @@ class Document(Result):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads a file. Raises InputError naming file, place, expected and found; also for a document of a newer linerate."""
+        """Reads a file. Raises InputError naming file, place, expected and found; also for a
+        document of a newer linerate."""
         return cls(cls._core_class.load(os.fspath(path)))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The document that to_dict() made, or that you write. Raises InputError naming the JSON path of what is wrong."""
+        """The document that to_dict() made, or that you write. Raises InputError naming the JSON
+        path of what is wrong."""
         import json
 
         return cls(cls._core_class.from_json(json.dumps(values), f"a {cls.__name__}"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the file that the command writes. A reader sees the old one or the new one, never a part."""
+        """Writes the file that the command writes. A reader sees the old one or the new one, never
+        a part."""
         self._held.save(os.fspath(path))
 
     def _text(self) -> str:
@@ -233,8 +248,9 @@ class Document(Result):
 
 
 class Workload(Document):
-    """What one rank computes in a training step, and which gradients leave it. Times are seconds of one rank computing
-    alone, medians over steps; what is unknown is None. Notes: what import found missing or assumed."""
+    """What one rank computes in a training step, and which gradients leave it. Times are seconds of
+    one rank computing alone, medians over steps; what is unknown is None. Notes: what import found
+    missing or assumed."""
 
     __slots__ = ()
     _core_class = _core.Workload
@@ -246,8 +262,8 @@ class Workload(Document):
     layers: tuple[Record, ...]
     """in forward order: name, kind, forward_s, backward_s, flops (forward, per sample)"""
     gradients: tuple[Record, ...]
-    """in the order in which backward makes them ready: name, elements, dtype, layer, registration, ready_s, rows, turn (of models
-    that a step trains one after the other)"""
+    """in the order in which backward makes them ready: name, elements, dtype, layer, registration,
+    ready_s, rows, turn (of models that a step trains one after the other)"""
     backward_s: float
     forward_s: float | None
     update_s: float | None
@@ -256,8 +272,9 @@ class Workload(Document):
 
     @property
     def other_collectives(self) -> tuple[Record, ...]:
-        """What the job sends besides gradients, as SyncBatchNorm and ZeRO do: collective, bytes, per_rank, group (ranks; 0:
-        all), place (forward, backward, update), at_s (seconds), every (steps). to_dict() has the key only if there is any."""
+        """What the job sends besides gradients, as SyncBatchNorm and ZeRO do: collective, bytes,
+        per_rank, group (ranks; 0: all), place (forward, backward, update), at_s (seconds), every
+        (steps). to_dict() has the key only if there is any."""
         return self._keys().get("other_collectives", ())
 
     def __repr__(self) -> str:
@@ -277,8 +294,8 @@ class Workload(Document):
 
 
 class Cluster(Document):
-    """Ranks, links and the fitted cost of everything that is not the user's own computation. Notes: what calibrate refused
-    or assumed in a log."""
+    """Ranks, links and the fitted cost of everything that is not the user's own computation. Notes:
+    what calibrate refused or assumed in a log."""
 
     __slots__ = ()
     _core_class = _core.Cluster
@@ -288,11 +305,13 @@ class Cluster(Document):
     network: Record
     """bandwidth_bytes_per_s per direction, latency_s per message step, line_rate_bytes_per_s"""
     collectives: tuple[Record, ...]
-    """a fit for each collective, rank count and element type that was measured: collective, ranks, dtype, segments, ..."""
+    """a fit for each collective, rank count and element type that was measured: collective, ranks,
+    dtype, segments, ..."""
 
     @property
     def fit(self) -> Fit:
-        """How well the fit predicts what it did not see; to_dict() is what `calibrate --json` prints."""
+        """How well the fit predicts what it did not see; to_dict() is what `calibrate --json`
+        prints."""
         return Fit(self)
 
     def _text(self) -> str:
@@ -300,7 +319,8 @@ class Cluster(Document):
 
     def __repr__(self) -> str:
         name = f" {self.name}" if self.name else ""
-        return f"<linerate.Cluster{name}: {self.ranks} ranks, {len(self.collectives)} collectives measured>"
+        return (f"<linerate.Cluster{name}: {self.ranks} ranks, {len(self.collectives)} collectives "
+                "measured>")
 
 
 class Fit(Result):
@@ -327,8 +347,8 @@ class Fit(Result):
 
 
 class Timeline(Document):
-    """What happened, or is predicted to happen: tasks with rank, resource, start, end, bytes. Times are nanoseconds since
-    origin_ns. Notes: what the import found missing."""
+    """What happened, or is predicted to happen: tasks with rank, resource, start, end, bytes. Times
+    are nanoseconds since origin_ns. Notes: what the import found missing."""
 
     __slots__ = ()
     _core_class = _core.Timeline
@@ -350,16 +370,18 @@ class Timeline(Document):
 
     def __repr__(self) -> str:
         keys = self._keys()
-        return f"<linerate.Timeline {keys['mode']}, {keys['strategy'] or 'strategy unknown'}: {keys['ranks']} ranks>"
+        return (f"<linerate.Timeline {keys['mode']}, {keys['strategy'] or 'strategy unknown'}: "
+                f"{keys['ranks']} ranks>")
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row an event: rank, step, kind, resource, name, start_s and end_s since the Timeline's origin, bytes."""
+        """A row an event: rank, step, kind, resource, name, start_s and end_s since the Timeline's
+        origin, bytes."""
         return _timeline_frame(self.to_dict())
 
 
 class Plan(Document):
-    """The task graph of a step, a pure function of Workload, Cluster and strategy. Notes: what it does not do as its
-    strategy says."""
+    """The task graph of a step, a pure function of Workload, Cluster and strategy. Notes: what it
+    does not do as its strategy says."""
 
     __slots__ = ("_planned",)
     _core_class = _core.Plan
@@ -370,7 +392,8 @@ class Plan(Document):
     variants: tuple[Record, ...]
     """step graphs: tasks, edges, payloads; the schedule names which step runs which"""
 
-    def __init__(self, held: Any, notes: list[str] | tuple[str, ...] = (), planned: Any = None) -> None:
+    def __init__(self, held: Any, notes: list[str] | tuple[str, ...] = (),
+                 planned: Any = None) -> None:
         super().__init__(held, notes)
         object.__setattr__(self, "_planned", planned)
 
@@ -378,7 +401,8 @@ class Plan(Document):
         return self._planned.to_text() if self._planned is not None else self._json()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._held, self._notes, self._planned and Answers(self._planned, (("to_text",),)))
+        return type(self), (self._held, self._notes,
+                            self._planned and Answers(self._planned, (("to_text",),)))
 
     def to_dot(self) -> str:
         """A graph for GraphViz, as `plan --dot` prints it."""

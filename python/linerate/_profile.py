@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 
 
 class profile:
-    """Records `steps` training steps of this rank into `folder`/rank{RANK}.json.gz, for linerate.explain(folder) when all
-    ranks are done.
+    """Records `steps` training steps of this rank into `folder`/rank{RANK}.json.gz, for
+    linerate.explain(folder) when all ranks are done.
 
         with linerate.profile("traces", steps=6) as prof:
             for batch in loader:
                 train(batch)
                 prof.step()
 
-    Call step() at the end of each training step; `skip` steps run before the recording, and `warm_up` more with the
-    profiler on (its first steps are slow). Later steps are not recorded. Shapes are recorded: they say how large gradients
-    are. The rank is torch.distributed's, else RANK, else 0. Raises UsageError if the block ends before all steps ran.
+    Call step() at the end of each training step; `skip` steps run before the recording, and
+    `warm_up` more with the profiler on (its first steps are slow). Later steps are not recorded.
+    Shapes are recorded: they say how large gradients are. The rank is torch.distributed's, else
+    RANK, else 0. Raises UsageError if the block ends before all steps ran.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], steps: int = 6, *, skip: int = 2, warm_up: int = 2) -> None:
+    def __init__(self, folder: str | os.PathLike[str], steps: int = 6, *, skip: int = 2,
+                 warm_up: int = 2) -> None:
         from . import UsageError
 
         for name, value, least in (("steps", steps, 1), ("skip", skip, 0), ("warm_up", warm_up, 0)):
@@ -62,15 +64,17 @@ class profile:
         self._profiler.step()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        where: TracebackType | None
     ) -> None:
         self._profiler.__exit__(kind, error, where)
         if error is None and self._done < self._before + self._steps:
             from . import UsageError
 
             raise UsageError(
-                f"profile: expected {self._before + self._steps} calls of step() ({self._before} before the {self._steps} "
-                f"that are recorded), found {self._done}; call it once a training step, or ask for fewer"
+                f"profile: expected {self._before + self._steps} calls of step() ({self._before} "
+                f"before the {self._steps} that are recorded), found {self._done}; call it once a "
+                "training step, or ask for fewer"
             )
 
     def _save(self, profiler: Any) -> None:

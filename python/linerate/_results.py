@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Explanation(Result):
-    """Where the time of a job's steps goes. Times are seconds, shares are of the step (0 to 1); None is what the traces do
-    not hold."""
+    """Where the time of a job's steps goes. Times are seconds, shares are of the step (0 to 1);
+    None is what the traces do not hold."""
 
     __slots__ = ()
     _short = {
@@ -41,7 +41,8 @@ class Explanation(Result):
     one_rank_step_s: float | None
     """T_1"""
     causes: tuple[Record, ...]
-    """of waits and idle devices, by what they cost: kind, rank, per_step_s, steps_with_it, steps, where, gains"""
+    """of waits and idle devices, by what they cost: kind, rank, per_step_s, steps_with_it, steps,
+    where, gains"""
     gains: Record
     """by remedy: the share of the step that it gains"""
     gain_ceilings: Record
@@ -49,7 +50,8 @@ class Explanation(Result):
     steps: tuple[Record, ...]
     ranks: tuple[Record, ...]
     collectives: tuple[Record, ...]
-    """one a collective over its ranks: name, bytes, ranks, step, duration_s, exposed_s, transfer_s, skew_s, last_rank, ..."""
+    """one a collective over its ranks: name, bytes, ranks, step, duration_s, exposed_s, transfer_s,
+    skew_s, last_rank, ..."""
     notes: tuple[str, ...]
 
     def timeline(self) -> Timeline:
@@ -60,7 +62,8 @@ class Explanation(Result):
         return self._held.to_html()
 
     def __repr__(self) -> str:
-        return f"<linerate.Explanation {self.verdict}: {len(self.steps)} steps, {len(self.ranks)} ranks>"
+        return (f"<linerate.Explanation {self.verdict}: {len(self.steps)} steps, {len(self.ranks)} "
+                "ranks>")
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row a collective, as in `collectives`."""
@@ -68,8 +71,8 @@ class Explanation(Result):
 
 
 class Predictions(Result, Sequence[Prediction]):
-    """What a step of one job would take: a Prediction for each combination, in the order strategies, ranks, bandwidths,
-    compression ratios, the last fastest."""
+    """What a step of one job would take: a Prediction for each combination, in the order
+    strategies, ranks, bandwidths, compression ratios, the last fastest."""
 
     __slots__ = ("_all",)
 
@@ -89,7 +92,8 @@ class Predictions(Result, Sequence[Prediction]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads what save() or `whatif --json` wrote. What is read has no Plans and no Timelines of its own; a pickle has."""
+        """Reads what save() or `whatif --json` wrote. What is read has no Plans and no Timelines of
+        its own; a pickle has."""
         with open(path, encoding="utf-8") as file:
             return cls(_core.Predictions.from_json(file.read(), os.fspath(path)))
 
@@ -120,7 +124,8 @@ class Predictions(Result, Sequence[Prediction]):
     def _list(self) -> tuple[Prediction, ...]:
         if self._all is None:
             rows = self.to_dict()["predictions"]
-            object.__setattr__(self, "_all", tuple(Prediction(row, self._held, i) for i, row in enumerate(rows)))
+            object.__setattr__(self, "_all",
+                               tuple(Prediction(row, self._held, i) for i, row in enumerate(rows)))
         return self._all
 
     def __len__(self) -> int:
@@ -179,8 +184,8 @@ class Advice(Result):
     measured_step_s: float | None
     """T_n of the job with the strategy in use, if it was measured"""
     confidence: str
-    """unchecked: no step was measured. checked: it lies in the interval of its prediction. low: it does not, and nothing
-    is advised as certain"""
+    """unchecked: no step was measured. checked: it lies in the interval of its prediction. low: it
+    does not, and nothing is advised as certain"""
     present: str
     """measured and predicted step of the strategy in use, in words; empty: not measured"""
     framework: str
@@ -188,9 +193,11 @@ class Advice(Result):
     beyond: str
     """with a framework: what linerate's other strategies would gain"""
     candidates: tuple[Record, ...]
-    """best first: strategy, named (with a framework), standing, step_s {value, low, high}, over_current, memory_bytes, reason, ..."""
+    """best first: strategy, named (with a framework), standing, step_s {value, low, high},
+    over_current, memory_bytes, reason, ..."""
     ceilings: tuple[Record, ...]
-    """remedy, step_s, step_low_s, step_high_s (no such remedy gives a shorter one than the low end, or without it step_s), reason"""
+    """remedy, step_s, step_low_s, step_high_s (no such remedy gives a shorter one than the low end,
+    or without it step_s), reason"""
     turning_points: tuple[Record, ...]
     """where the answer changes: quantity, low, high, below, above"""
     stragglers: tuple[Record, ...]
@@ -211,7 +218,8 @@ class Advice(Result):
         _write(path, self._html())
 
     def to_text(self, all: bool = False) -> str:
-        """What the command prints; with `all` every setting tried, not the best of each exchange."""
+        """What the command prints; with `all` every setting tried, not the best of each
+        exchange."""
         return _core.in_python(self._held.to_text(all))
 
     def _text(self) -> str:
@@ -230,12 +238,13 @@ class Advice(Result):
         def value(cell: Any) -> Any:
             return cell["value"] if isinstance(cell, dict) else cell
 
-        return _frame([{key: value(cell) for key, cell in row.items()} for row in self._keys().to_dict()["candidates"]])
+        return _frame([{key: value(cell) for key, cell in row.items()}
+                       for row in self._keys().to_dict()["candidates"]])
 
 
 class Comparison(Result):
-    """What compare says of a prediction, quantity by quantity. Seconds; relative errors are predicted /
-    measured - 1."""
+    """What compare says of a prediction, quantity by quantity. Seconds; relative errors are
+    predicted / measured - 1."""
 
     __slots__ = ()
     _calls = (("to_json",), ("to_text", False), ("to_text", True))
@@ -256,16 +265,19 @@ class Comparison(Result):
 
     def __repr__(self) -> str:
         error = self.step.relative_error
-        return "<linerate.Comparison>" if error is None else f"<linerate.Comparison: step {100 * error:+.1f} %>"
+        return ("<linerate.Comparison>"
+                if error is None else f"<linerate.Comparison: step {100 * error:+.1f} %>")
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row a quantity: the step, exposed communication, task kinds."""
         values = self.to_dict()
-        return _frame([values["step"], *(row for key, row in values.items() if key.startswith("exposed")), *values["kinds"]])
+        return _frame([values["step"], *(row for key, row in values.items()
+                                         if key.startswith("exposed")), *values["kinds"]])
 
 
 class Listing(Sequence[Record]):
-    """Registered things in the order of `linerate list`: name, line (one sentence), source (paper), and more."""
+    """Registered things in the order of `linerate list`: name, line (one sentence), source (paper),
+    and more."""
 
     __slots__ = ("_rows", "_values")
 
@@ -304,7 +316,8 @@ class Listing(Sequence[Record]):
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)
-        return "\n".join(f"{row['name']:<{width}}  {row['line']} ({row['source']})" for row in self._rows)
+        return "\n".join(f"{row['name']:<{width}}  {row['line']} ({row['source']})"
+                         for row in self._rows)
 
     def __repr__(self) -> str:
         return f"<linerate.Listing of {len(self)}: {', '.join(self.names)}>"
@@ -312,7 +325,8 @@ class Listing(Sequence[Record]):
     def _repr_html_(self) -> str:
         from ._text import table_html
 
-        return table_html(("name", "", "source"), [(row["name"], row["line"], row["source"]) for row in self._rows])
+        return table_html(("name", "", "source"),
+                          [(row["name"], row["line"], row["source"]) for row in self._rows])
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row an entry."""

@@ -1,4 +1,5 @@
-"""The verbs of the command as functions. Which options of a verb are no keywords, since they only say how and where to print:
+"""The verbs of the command as functions. Which options of a verb are no keywords, since they only
+say how and where to print:
 
     -o, --output       the result's save(path); report and export take the path
     --json             to_dict()
@@ -61,7 +62,8 @@ def import_workload(
 
 
 @with_options("import")
-def import_timeline(files: Paths, *, alone: Paths | None = None, progress: Progress = None) -> Timeline:
+def import_timeline(files: Paths, *, alone: Paths | None = None,
+                    progress: Progress = None) -> Timeline:
     """Turns the traces of a job into one Timeline: `import --timeline`."""
     document, _ = call("import", {**locals(), "timeline": True}, progress, _core.import_files)
     return Timeline(document)
@@ -86,10 +88,11 @@ def calibrate(
     line_rate: Quantity | None = None,
     progress: Progress = None,
 ) -> Cluster:
-    """Fits the cost of collectives from logs, tables or traces: a Cluster, whose `fit` says how good it is.
+    """Fits the cost of collectives from logs, tables or traces: a Cluster, whose `fit` says how
+    good it is.
 
-    from_: as --from. Without it the ranks of an mpirun would be probed, which a build with MPI does.
-    device: linerate-torch alone measures there; here it is an error that says so.
+    from_: as --from. Without it the ranks of an mpirun would be probed, which a build with MPI
+    does. device: linerate-torch alone measures there; here it is an error that says so.
     """
     return Cluster(*call("calibrate", locals(), progress, _core.calibrate))
 
@@ -119,10 +122,12 @@ def whatif(
     epsilon: float | None = None,
     progress: Progress = None,
 ) -> Predictions:
-    """Predicts the step of every combination of strategies, rank counts, bandwidths and compression ratios.
+    """Predicts the step of every combination of strategies, rank counts, bandwidths and compression
+    ratios.
 
-    workload: a Workload, its file, zoo:NAME or params:SIZE. bandwidth as a number: bytes per second. network: one by its kind,
-    if nothing was measured (networks()). coding: whose costs of codecs count where the Cluster has none, "hooks", "linerate" or "papers".
+    workload: a Workload, its file, zoo:NAME or params:SIZE. bandwidth as a number: bytes per
+    second. network: one by its kind, if nothing was measured (networks()). coding: whose costs of
+    codecs count where the Cluster has none, "hooks", "linerate" or "papers".
     """
     return Predictions(call("whatif", locals(), progress, _core.whatif))
 
@@ -141,7 +146,8 @@ def whatif_collective(
 ) -> CollectiveTimes:
     """The time of one collective with its interval: `whatif all-reduce` and its like.
 
-    collective: all-reduce, reduce-scatter, all-gather, ... size: of the total array, needed for all but a barrier.
+    collective: all-reduce, reduce-scatter, all-gather, ... size: of the total array, needed for all
+    but a barrier.
     """
     keywords = {**locals(), "size": None if collective == "barrier" else size}
     return CollectiveTimes(
@@ -210,8 +216,9 @@ def advise(
 ) -> Advice:
     """Ranks strategies for a job and a network, or says: do nothing.
 
-    strategy: considered besides those searched. framework: "pytorch" considers only what DistributedDataParallel, its
-    communication hooks and its options can do, and names it in their words.
+    strategy: considered besides those searched. framework: "pytorch" considers only what
+    DistributedDataParallel, its communication hooks and its options can do, and names it in their
+    words.
     """
     return Advice(call("advise", locals(), progress, _core.advise))
 
@@ -238,11 +245,13 @@ def report(
 ) -> None:
     """Writes one self-contained page with charts.
 
-    files: Timelines, Predictions, a Prediction, Advice and Explanations, or files that `linerate report` reads; one or a list.
-    Raises UsageError for results that have no page: Workload, Cluster, Fit, Plan, CollectiveTimes, Comparison.
+    files: Timelines, Predictions, a Prediction, Advice and Explanations, or files that `linerate
+    report` reads; one or a list. Raises UsageError for results that have no page: Workload,
+    Cluster, Fit, Plan, CollectiveTimes, Comparison.
     """
     files = [files] if not isinstance(files, (list, tuple)) else files
-    shown = [item.timeline() if isinstance(item, (Explanation, Prediction)) else item for item in files]
+    shown = [item.timeline() if isinstance(item, (Explanation, Prediction)) else item
+             for item in files]
     for item in shown:
         if not isinstance(item, (str, os.PathLike, Timeline, Predictions, Advice)):
             raise _core.UsageError(
@@ -254,7 +263,8 @@ def report(
 
 @with_options("export")
 def export(files: Timeline | Paths, output: Path, *, progress: Progress = None) -> None:
-    """Writes a Timeline, or the traces of one job, as Perfetto (Chrome trace) JSON for ui.perfetto.dev."""
+    """Writes a Timeline, or the traces of one job, as Perfetto (Chrome trace) JSON for
+    ui.perfetto.dev."""
     call("export", locals(), progress, _core.export).save_perfetto(os.fspath(output))
 
 

@@ -7,14 +7,16 @@ import sys
 def _explain():
     how = "pip install --no-build-isolation ./python/torch"
     if importlib.util.find_spec("torch") is None:
-        sys.exit(f"linerate-torch is built against the torch that it will run with, and this build sees none: {sys.prefix}\n"
+        sys.exit("linerate-torch is built against the torch that it will run with, and this build "
+                 f"sees none: {sys.prefix}\n"
                  f"Install torch first, and build without isolation:\n  {how}")
     if importlib.util.find_spec("scikit_build_core") is None:
-        sys.exit(f"linerate-torch needs scikit-build-core to be built. Type:\n  pip install 'scikit-build-core>=0.10'\n  {how}")
+        sys.exit("linerate-torch needs scikit-build-core to be built. Type:\n  pip install "
+                 f"'scikit-build-core>=0.10'\n  {how}")
 
 
-# Not the compiler that Python was built with, which scikit-build-core would take: that of the repository's build, whose objects
-# ccache may have.
+# Not the compiler that Python was built with, which scikit-build-core would take: that of the
+# repository's build, whose objects ccache may have.
 os.environ.setdefault("CXX", "c++")
 
 

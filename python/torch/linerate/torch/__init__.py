@@ -18,8 +18,10 @@ from . import _built
 def _check_torch():
     import torch
     if torch.__version__ != _built.TORCH:
-        raise ImportError(f"linerate.torch was built for torch {_built.TORCH}, and this is torch {torch.__version__}. Type:\n"
-                          f"  pip install --no-build-isolation --force-reinstall --no-deps {_built.SOURCE}")
+        raise ImportError(
+            f"linerate.torch was built for torch {_built.TORCH}, and this is torch "
+            f"{torch.__version__}. Type:\n"
+            f"  pip install --no-build-isolation --force-reinstall --no-deps {_built.SOURCE}")
 
 
 _check_torch()
@@ -35,5 +37,6 @@ from ._world import device, finalize, init, rank, world_size  # noqa: E402
 
 _scaling.watch()
 __version__ = _built.VERSION
-__all__ = ["Advice", "CommError", "DataParallel", "Error", "InputError", "KFAC", "KfacStep", "Report", "StepReport", "UsageError", "ddp_hook", "device", "finalize", "init", "rank",
+__all__ = ["Advice", "CommError", "DataParallel", "Error", "InputError", "KFAC", "KfacStep",
+           "Report", "StepReport", "UsageError", "ddp_hook", "device", "finalize", "init", "rank",
            "steps_by_parameter", "world_size"]

@@ -20,7 +20,8 @@ _RECORDED = 20  # steps
 
 
 def _compiled_anything():
-    """Whether torch.compile has made code in this process that reads weights past ATen's operators, or is about to."""
+    """Whether torch.compile has made code in this process that reads weights past ATen's operators,
+    or is about to."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is None:
         return False
@@ -30,69 +31,86 @@ def _compiled_anything():
 
 
 class DataParallel(torch.nn.Module):
-    """Trains `module` on all ranks of `process_group`: every rank starts with rank 0's weights and buffers, and every step uses
-    the mean of the ranks' gradients. Collective, as are step(), finish(), skip_step() and the two exchange states.
+    """Trains `module` on all ranks of `process_group`: every rank starts with rank 0's weights and
+    buffers, and every step uses the mean of the ranks' gradients. Collective, as are step(),
+    finish(), skip_step() and the two exchange states.
 
-    `strategy`: a line of text, `linerate list strategies`; "auto" begins as "ddp", takes the exchange whose step is predicted
-    shortest after `measured_steps` steps, and plans again when steps depart from that prediction by more than `replan_above`.
-    `most_above_ddp`: "dear", "optimal" and "mg-wfbp" are tried against "ddp" on the live group, in the job's own steps: after the first
-    one both run in turn, two blocks each of `measured_steps` and one more. If the strategy's steps are longer by more than this share,
-    "ddp" stays, with the same wire format and what follows a +; a warning, `str(dp)` and report() say so. float("inf"): no trial. Not
-    with "auto" and K-FAC. Results differ in nothing but the order of sums, on more than two ranks.
+    `strategy`: a line of text, `linerate list strategies`; "auto" begins as "ddp", takes the
+    exchange whose step is predicted shortest after `measured_steps` steps, and plans again when
+    steps depart from that prediction by more than `replan_above`.
+    `most_above_ddp`: "dear", "optimal" and "mg-wfbp" are tried against "ddp" on the live group, in
+    the job's own steps: after the first one both run in turn, two blocks each of `measured_steps`
+    and one more. If the strategy's steps are longer by more than this share, "ddp" stays, with the
+    same wire format and what follows a +; a warning, `str(dp)` and report() say so. float("inf"):
+    no trial. Not with "auto" and K-FAC. Results differ in nothing but the order of sums, on more
+    than two ranks.
     `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
-    `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is probed.
-    With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`); `loss_average`, `accumulate`, `skip` and
-    `scaler` are lt.KFAC's, and of no use to other strategies.
+    `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is
+    probed. With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`);
+    `loss_average`, `accumulate`, `skip` and `scaler` are lt.KFAC's, and of no use to other
+    strategies.
     `record`: so many steps are kept for report(), once the plan is final.
-    `device_group`: the process group whose collectives move the parameters' memory, of the ranks of `process_group`: that group
-    itself if the parameters are not on the CPU. Steps are enqueued then, what is recorded are the device's times, and under a compressor or
-    K-FAC gradients that are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not run on a GPU).
+    `device_group`: the process group whose collectives move the parameters' memory, of the ranks of
+    `process_group`: that group itself if the parameters are not on the CPU. Steps are enqueued
+    then, what is recorded are the device's times, and under a compressor or K-FAC gradients that
+    are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not
+    run on a GPU).
     """
 
-    def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast", cluster=None, measured_steps=5,
-                 replan_above=0.2, most_above_ddp=0.01, seed=0, name="", record=_RECORDED, loss_average="batch", accumulate=None,
-                 skip=(), scaler=None, device_group=None, **others):
+    def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast",
+                 cluster=None, measured_steps=5, replan_above=0.2, most_above_ddp=0.01, seed=0,
+                 name="", record=_RECORDED, loss_average="batch", accumulate=None, skip=(),
+                 scaler=None, device_group=None, **others):
         if others:
             raise TypeError(unknown_options(others))
         super().__init__()
         if buffers not in ("broadcast", "keep"):
-            raise _core.UsageError(f"DataParallel: buffers=: expected \"broadcast\" or \"keep\", found {buffers!r}")
+            raise _core.UsageError(
+                f"DataParallel: buffers=: expected \"broadcast\" or \"keep\", found {buffers!r}")
         if not isinstance(strategy, str):
-            raise _core.UsageError(f"DataParallel: strategy=: expected a line of text such as \"ddp\", found {strategy!r}")
+            raise _core.UsageError("DataParallel: strategy=: expected a line of text such as "
+                                   f"\"ddp\", found {strategy!r}")
         problem = why_not_trainable(module)
         if problem and not _world.has_ranks():
             raise _core.UsageError(f"DataParallel: {problem}")
         self._world = _world.world_of(process_group)
         _settle_all()  # weights are read past operators
         self._world.require_no_problem("DataParallel", problem)  # on every rank, whichever has it
-        self._world.require_same("DataParallel: options", [f"record={bool(record)}", f"seed={seed}", f"loss_average={loss_average}",
-                                                           f"accumulate={accumulate}", f"skip={sorted(skip)}"])
+        self._world.require_same("DataParallel: options",
+                                 [f"record={bool(record)}", f"seed={seed}",
+                                  f"loss_average={loss_average}", f"accumulate={accumulate}",
+                                  f"skip={sorted(skip)}"])
         self.module = module
         self.strategy = strategy
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-        self._members = Members(f'DataParallel "{name}"' if name else "DataParallel", self, ignored, buffers == "broadcast")
+        self._members = Members(f'DataParallel "{name}"' if name else "DataParallel", self, ignored,
+                                buffers == "broadcast")
         parameters, held = self._members.parameters, self._members.buffers
-        if device_group is None and any(p.device.type not in ("cpu", "meta") for _, p in parameters):
+        if (device_group is None
+            and any(p.device.type not in ("cpu", "meta") for _, p in parameters)):
             device_group = _world.group_of(process_group)
         if device_group is not None:
             _world.hurry(process_group)
             for place in {p.device for _, p in parameters}:
                 _world.note_priority(device_group, place)
-        self.kfac = (KFAC(module, strategy, loss_average=loss_average, accumulate=accumulate, skip=skip, seed=seed, scaler=scaler,
+        self.kfac = (KFAC(module, strategy, loss_average=loss_average, accumulate=accumulate,
+                          skip=skip, seed=seed, scaler=scaler,
                           _shared=True)
                      if _core.preconditions(strategy) else None)
         self._scaler = scaler
         self.keeps_units = _core.compresses(strategy)  # of the loss, between steps
-        self._core = _core.Parallel(parameters, held, self._world, strategy, buffer_policy=buffers, cluster=cluster,
-                                    measured_steps=measured_steps, replan_above=replan_above,
-                                    most_above_ddp=float(most_above_ddp), seed=seed, name=name, records=bool(record),
-                                    kfac=self.kfac and self.kfac._core,
-                                    device_group="" if device_group is None else device_group.group_name)
+        self._core = _core.Parallel(
+            parameters, held, self._world, strategy, buffer_policy=buffers, cluster=cluster,
+            measured_steps=measured_steps, replan_above=replan_above,
+            most_above_ddp=float(most_above_ddp), seed=seed, name=name, records=bool(record),
+            kfac=self.kfac and self.kfac._core,
+            device_group="" if device_group is None else device_group.group_name)
         # Moments of the recorder: nanoseconds, or what stands for a device's.
         self._record, self._recorded, self._steps, self._start = record, 0, 0, None
         self._recording, self._computed, self._ended_at = False, None, None
         self._enqueues = device_group is not None
-        # parts: seconds of forward, backward, what is outside, and the step with its exchange, by recorded step; if those are the host's
+        # parts: seconds of forward, backward, what is outside, and the step with its exchange, by
+        # recorded step; if those are the host's
         self._plans, self._parts = 0, []
         self._forward_ns = self._backward_ns = 0
         self._join, self._problem = None, ""
@@ -114,7 +132,8 @@ class DataParallel(torch.nn.Module):
         return result
 
     def _note_backward(self):
-        """What follows a recorded forward pass, until the next or until the gradients are needed: loss and backward pass."""
+        """What follows a recorded forward pass, until the next or until the gradients are needed:
+        loss and backward pass."""
         now = self._core.moment()
         if self._computed is not None:
             self._core.add_compute(True, self._computed, now)
@@ -130,8 +149,9 @@ class DataParallel(torch.nn.Module):
         if unseen and core.updates_pending():
             if not self._said_compiled:
                 self._said_compiled = True
-                warnings.warn(f"DataParallel: strategy {self.strategy}: {unseen} reads weights unseen, so updates are done before "
-                              "each forward pass: results are right, the exchange does not overlap with it", stacklevel=3)
+                warnings.warn(f"DataParallel: strategy {self.strategy}: {unseen} reads weights "
+                              "unseen, so updates are done before each forward pass: results are "
+                              "right, the exchange does not overlap with it", stacklevel=3)
             self.settle()
         if torch.is_grad_enabled():
             core.renew_hooks()
@@ -153,12 +173,14 @@ class DataParallel(torch.nn.Module):
     # Steps
 
     def finish(self):
-        """Waits until every gradient is the mean over the ranks: once a step, between backward() and whatever reads gradients
-        (clipping, the optimizer)."""
+        """Waits until every gradient is the mean over the ranks: once a step, between backward()
+        and whatever reads gradients (clipping, the optimizer)."""
         self._refuse_capture("finish()")
         scaler = self._tell_scale()
-        # A plain backward pass with an optimizer's own step() may follow one that was scaled: then .grad is undefined, as without a scaler.
-        hears = _scaling.is_scaling(scaler) and (self._core.knows_loss_scale() or not self._core.gradients_came())
+        # A plain backward pass with an optimizer's own step() may follow one that was scaled: then
+        # .grad is undefined, as without a scaler.
+        hears = (_scaling.is_scaling(scaler)
+                 and (self._core.knows_loss_scale() or not self._core.gradients_came()))
         report = self._exchange()
         if hears and (report.infinite or report.late_infinite):
             self._spoil()
@@ -172,7 +194,8 @@ class DataParallel(torch.nn.Module):
         return report
 
     def _tell_scale(self):
-        """The scaler whose scale the step's gradients have: that of their backward pass; without one, the last that there was."""
+        """The scaler whose scale the step's gradients have: that of their backward pass; without
+        one, the last that there was."""
         seen = _scaling.scaler_of(self._core.scaler_seen())
         scaler = self._scaler if seen is None else seen
         if scaler is not None and not self._core.knows_loss_scale():
@@ -185,15 +208,17 @@ class DataParallel(torch.nn.Module):
             self._core.forget_cleared_scale()
 
     def _spoil(self):
-        """Gradients were thrown away, or under K-FAC those of a step before taken for zero: whichever optimizer a scaler steps, it has to hear of it."""
+        """Gradients were thrown away, or under K-FAC those of a step before taken for zero:
+        whichever optimizer a scaler steps, it has to hear of it."""
         for p in self._members.all:
             if p.requires_grad and id(p) in self._members.exchanged:
                 p.grad = torch.full_like(p, float("inf"))
 
     def step(self, optimizer, *, scaler=None, closure=None):
-        """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards. With "dear" a weight is updated
-        just before it is next used. `scaler`: a torch.amp.GradScaler, which is stepped and updated, too. `closure`: for
-        optimizers that compute gradients themselves, as LBFGS."""
+        """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards.
+        With "dear" a weight is updated just before it is next used. `scaler`: a
+        torch.amp.GradScaler, which is stepped and updated, too. `closure`: for optimizers that
+        compute gradients themselves, as LBFGS."""
         self._refuse_capture("step()")
         scaled = _scaling.is_scaling(scaler)
         self._require_steppable(optimizer, scaler if scaled else None, closure)
@@ -239,12 +264,15 @@ class DataParallel(torch.nn.Module):
         """Before anything is exchanged: what would end in other weights than DDP's."""
         why = None
         if not callable(getattr(optimizer, "step", None)):
-            why = (f"expected an optimizer, found {type(optimizer).__name__}; with several: finish(), then step() and zero_grad() of each")
+            why = (f"expected an optimizer, found {type(optimizer).__name__}; with several: "
+                   "finish(), then step() and zero_grad() of each")
         elif closure is not None and (scaler is not None or self.kfac is not None):
-            why = f"closure= computes gradients that {'a scaler' if scaler is not None else 'K-FAC'} does not see: leave it out"
+            why = ("closure= computes gradients that "
+                   f"{'a scaler' if scaler is not None else 'K-FAC'} does not see: leave it out")
         elif scaler is not None and is_unscaled(scaler, optimizer) and self._core.gradients_came():
-            why = ("scaler.unscale_() saw this rank's gradients before they were exchanged: call finish() first, then scaler.unscale_(), "
-                   "clip, scaler.step(), scaler.update() and zero_grad()")
+            why = ("scaler.unscale_() saw this rank's gradients before they were exchanged: call "
+                   "finish() first, then scaler.unscale_(), clip, scaler.step(), scaler.update() "
+                   "and zero_grad()")
         else:
             why = self._gradients_of_others(optimizer)
         if why:
@@ -261,16 +289,21 @@ class DataParallel(torch.nn.Module):
             warnings.warn(doubt, stacklevel=4)
 
     def _gradients_of_others(self, optimizer):
-        """Why not, if the optimizer would take gradients that another DataParallel has not exchanged yet; None if not."""
-        others = [dp for dp in _world.kept(DataParallel) if dp is not self and dp._core.gradients_came()]
+        """Why not, if the optimizer would take gradients that another DataParallel has not
+        exchanged yet; None if not."""
+        others = [dp for dp in _world.kept(DataParallel)
+                  if dp is not self and dp._core.gradients_came()]
         if not others:
             return None
         for group in getattr(optimizer, "param_groups", ()):
             for p in group["params"]:
                 for other in others:
-                    if p.grad is not None and id(p) not in self._members.exchanged and id(p) in other._members.exchanged:
-                        return (f"the optimizer also steps \"{other._members.exchanged[id(p)]}\" of another DataParallel, whose gradients are not "
-                                "exchanged yet: call finish() of both, then the optimizer's step() and zero_grad()")
+                    if (p.grad is not None and id(p) not in self._members.exchanged
+                        and id(p) in other._members.exchanged):
+                        return (
+                            f"the optimizer also steps \"{other._members.exchanged[id(p)]}\" of "
+                            "another DataParallel, whose gradients are not exchanged yet: call "
+                            "finish() of both, then the optimizer's step() and zero_grad()")
         return None
 
     def _precondition(self):
@@ -286,7 +319,8 @@ class DataParallel(torch.nn.Module):
         report = self._exchange()
         if not report.infinite:
             self._precondition()
-        if report.infinite or report.late_infinite or (self.kfac is not None and self.kfac_step.skipped):
+        if (report.infinite or report.late_infinite
+            or (self.kfac is not None and self.kfac_step.skipped)):
             self._spoil()
         scaler.step(optimizer)
         scaler.update()
@@ -320,15 +354,15 @@ class DataParallel(torch.nn.Module):
         self._start = None
 
     def settle(self):
-        """Updates that wait for their weights' next use are done now. Before weights are read past PyTorch's operators, and before
-        they are captured into a graph."""
+        """Updates that wait for their weights' next use are done now. Before weights are read past
+        PyTorch's operators, and before they are captured into a graph."""
         if self._core.updates_pending():
             self._refuse_capture("settle()")
         self._core.settle()
 
     def set_batch(self, samples):
-        """Before backward(): this rank's batch holds so many samples, and weighs accordingly. On every rank in a step, or on
-        none."""
+        """Before backward(): this rank's batch holds so many samples, and weighs accordingly. On
+        every rank in a step, or on none."""
         self._refuse_capture("set_batch()")
         self._core.set_batch(int(samples))
 
@@ -346,7 +380,8 @@ class DataParallel(torch.nn.Module):
         self._core.refuse_step(str(reason))
 
     def require_same_weights(self, what="weights"):
-        """Raises CommError on every rank if any bit of the model as it is now differs. Collective."""
+        """Raises CommError on every rank if any bit of the model as it is now differs.
+        Collective."""
         self._look_at_module()
         self._core.require_same_weights(what)
 
@@ -371,30 +406,37 @@ class DataParallel(torch.nn.Module):
 
     @property
     def trial(self):
-        """What the trial against "ddp" has found (`most_above_ddp`), in words; empty before, and if there is none."""
+        """What the trial against "ddp" has found (`most_above_ddp`), in words; empty before, and if
+        there is none."""
         return self._core.trial_in_words()
 
     def extra_repr(self):
         if not self._core.is_open():
             return f"strategy={self.strategy!r}, closed"
         now = self._core.strategy()
-        return f"strategy={self.strategy!r}" + (f", now {now!r}" if now != self.strategy else "") + (f"\n{self.trial}" if self.trial else "")
+        return f"strategy={self.strategy!r}" + (f", now {now!r}" if now != self.strategy
+                                                else "") + (f"\n{self.trial}" if self.trial else "")
 
     def report(self):
         """The recorded Timeline of all ranks. Collective."""
-        return Report(self._core.timeline_json(), self._world.rank, self._core.strategy(), self.trial)
+        return Report(self._core.timeline_json(), self._world.rank, self._core.strategy(),
+                      self.trial)
 
-    def advise(self, *, ranks=None, bandwidth=None, strategy=(), framework=None, steps_to_target=(), least_gain=0.02, codecs=False,
-               budget=3.0):
-        """What to change in this script, after some measured steps: Advice, from the times of the recorded steps and a calibration
-        of the live group, which is measured once in a program, in about `budget` seconds. `codecs`: compressors are timed, too
-        (some seconds more); else what they cost is taken from another machine. The others are the options of `linerate advise`:
-        `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those searched, how many times the steps of
-        an uncompressed run they take ("topk=1.1"), the least gain that is worth a change; framework="pytorch" for only what
-        DistributedDataParallel can do, in its words. It begins with the measured step and the predicted one: where they disagree,
-        nothing is advised as certain. What the trial against "ddp" refuted (`most_above_ddp`) is not advised. Collective."""
+    def advise(self, *, ranks=None, bandwidth=None, strategy=(), framework=None, steps_to_target=(),
+               least_gain=0.02, codecs=False, budget=3.0):
+        """What to change in this script, after some measured steps: Advice, from the times of the
+        recorded steps and a calibration of the live group, which is measured once in a program, in
+        about `budget` seconds. `codecs`: compressors are timed, too (some seconds more); else what
+        they cost is taken from another machine. The others are the options of `linerate advise`:
+        `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those
+        searched, how many times the steps of an uncompressed run they take ("topk=1.1"), the least
+        gain that is worth a change; framework="pytorch" for only what DistributedDataParallel can
+        do, in its words. It begins with the measured step and the predicted one: where they
+        disagree, nothing is advised as certain. What the trial against "ddp" refuted
+        (`most_above_ddp`) is not advised. Collective."""
         from ._advice import advise
-        return advise(self, ranks, bandwidth, strategy, framework, steps_to_target, least_gain, codecs, float(budget))
+        return advise(self, ranks, bandwidth, strategy, framework, steps_to_target, least_gain,
+                      codecs, float(budget))
 
     def _ended(self, report):
         self.last_report = report
@@ -404,8 +446,9 @@ class DataParallel(torch.nn.Module):
             self._core.add_step(self._steps, start, now, report.variant)
             self._recorded += 1
             if not self._enqueues:
-                self._parts.append((max(self._forward_ns * 1e-9 - report.held_s, 0.0), self._backward_ns * 1e-9,
-                                    max(start - self._ended_at, 0) * 1e-9, (now - min(start, self._ended_at)) * 1e-9))
+                self._parts.append((max(self._forward_ns * 1e-9 - report.held_s, 0.0),
+                                    self._backward_ns * 1e-9, max(start - self._ended_at, 0) * 1e-9,
+                                    (now - min(start, self._ended_at)) * 1e-9))
         self._forward_ns = self._backward_ns = 0
         self._ended_at = now
         self._steps += 1
@@ -414,7 +457,8 @@ class DataParallel(torch.nn.Module):
         if plans != self._plans:  # what was recorded is of another plan
             self._plans, self._recorded, self._parts = plans, 0, []
             self._core.forget_recorded()
-        self._recording = self._recorded < self._record and (plans > 0 or self._core.plan_is_final())
+        self._recording = (self._recorded < self._record
+                           and (plans > 0 or self._core.plan_is_final()))
         self._core.record(self._recording)
         self._core.begin_recorded_step(self._steps)
         return report
@@ -422,23 +466,28 @@ class DataParallel(torch.nn.Module):
     # State for a checkpoint
 
     def exchange_state(self):
-        """What the exchange remembers between steps, of all ranks: for a checkpoint; any number of ranks may load it. Collective."""
-        return {"format": 1, "strategy": self.strategy, "steps": self._steps, "compression": self._core.compression_state(),
+        """What the exchange remembers between steps, of all ranks: for a checkpoint; any number of
+        ranks may load it. Collective."""
+        return {"format": 1, "strategy": self.strategy, "steps": self._steps,
+                "compression": self._core.compression_state(),
                 "curvature": [] if self.kfac is None else self._core.curvature_state()}
 
     def load_exchange_state(self, state):
         """Goes on with it. Collective."""
         if state.get("format") != 1:
-            raise _core.InputError(f"exchange state: expected format 1, found {state.get('format')!r}")
-        self.keeps_units = self.keeps_units or bool(state["compression"])  # what is owed goes on under any strategy
+            raise _core.InputError(
+                f"exchange state: expected format 1, found {state.get('format')!r}")
+        # what is owed goes on under any strategy
+        self.keeps_units = self.keeps_units or bool(state["compression"])
         self._core.load_compression_state(state["compression"], "exchange state")
         if state.get("curvature"):
             self._core.load_curvature_state(state["curvature"])
         self._steps = state["steps"]
 
     def join(self, divide_by_initial_world_size=True):
-        """A scope for ranks with unequal numbers of batches: those that have left it take part in the others' steps with nothing
-        of their own, and at its end take the weights of a rank that was there last. Collective."""
+        """A scope for ranks with unequal numbers of batches: those that have left it take part in
+        the others' steps with nothing of their own, and at its end take the weights of a rank that
+        was there last. Collective."""
         from ._join import Join
         return Join(self, divide_by_initial_world_size)
 
@@ -448,8 +497,9 @@ class DataParallel(torch.nn.Module):
         _world.forget(self)
 
     def __reduce_ex__(self, protocol):
-        raise _core.UsageError("DataParallel: it cannot be copied or pickled, since ranks step it together: copy or save dp.module, "
-                               "and dp.exchange_state() for what the exchange remembers")
+        raise _core.UsageError(
+            "DataParallel: it cannot be copied or pickled, since ranks step it together: copy or "
+            "save dp.module, and dp.exchange_state() for what the exchange remembers")
 
 
 def _settle_all():
@@ -463,8 +513,8 @@ _graphs.settle_before_graphs(_settle_all)
 
 
 class Report:
-    """A recorded Timeline: rank 0 has it, other ranks an empty one. `strategy`: that of the plan in force, with "auto" the one
-    chosen. `trial`: DataParallel.trial."""
+    """A recorded Timeline: rank 0 has it, other ranks an empty one. `strategy`: that of the plan in
+    force, with "auto" the one chosen. `trial`: DataParallel.trial."""
 
     def __init__(self, text, rank, strategy, trial):
         self._text, self._rank = text, rank
@@ -474,12 +524,14 @@ class Report:
         return self._text
 
     def __repr__(self):
-        return f"<linerate.torch.Report {self.strategy}: {'recorded steps of all ranks' if self._text else 'rank 0 has it'}>"
+        return (f"<linerate.torch.Report {self.strategy}: "
+                f"{'recorded steps of all ranks' if self._text else 'rank 0 has it'}>")
 
     def _repr_html_(self):
         return f"<pre>{html.escape(repr(self))}</pre>"
 
     def save(self, path):
-        """Writes it on rank 0, for linerate explain, compare and report. A reader sees the old file or the new one, never a part."""
+        """Writes it on rank 0, for linerate explain, compare and report. A reader sees the old file
+        or the new one, never a part."""
         if self._rank == 0:
             _core.save_timeline(self._text, os.fspath(path))

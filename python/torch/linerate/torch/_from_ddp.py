@@ -1,4 +1,5 @@
-"""What comes from DistributedDataParallel and is taken otherwise here, said in words at construction."""
+"""What comes from DistributedDataParallel and is taken otherwise here, said in words at
+construction."""
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -17,9 +18,11 @@ _INSTEAD = {
     "find_unused_parameters": "leave it out: unused parameters are always found",
     "gradient_as_bucket_view": "leave it out: gradients exist once after finish()",
     "static_graph": "leave it out: graphs may change from step to step",
-    "mixed_precision": "say it in the strategy, for the wire: \"ddp(wire=bf16)\"; for computation use torch.autocast",
+    "mixed_precision": "say it in the strategy, for the wire: \"ddp(wire=bf16)\"; for computation "
+                       "use torch.autocast",
     "device_mesh": "give the group of one of its dimensions as process_group=",
-    "levenberg_marquardt": "linerate has no such damping: leave it out, and say the damping in the strategy: \"kfac(damping=0.03)\"",
+    "levenberg_marquardt": "linerate has no such damping: leave it out, and say the damping in the "
+                           "strategy: \"kfac(damping=0.03)\"",
 }
 
 
@@ -30,7 +33,8 @@ def unknown_options(names, of="DataParallel"):
 
 
 def _why_not(layer):
-    kinds = {kind.__name__ for kind in type(layer).__mro__}  # by name: not to import what a program does not use
+    # by name: not to import what a program does not use
+    kinds = {kind.__name__ for kind in type(layer).__mro__}
     if "FullyShardedDataParallel" in kinds or "FSDPModule" in kinds:
         return "is sharded by FSDP, which exchanges gradients itself: wrap the plain model"
     if isinstance(layer, nn.parallel.DistributedDataParallel):
@@ -40,7 +44,8 @@ def _why_not(layer):
     if isinstance(layer, nn.SyncBatchNorm):
         return ("is a SyncBatchNorm, which PyTorch computes on GPUs alone; "
                 "use BatchNorm, whose statistics follow rank 0 (buffers=\"broadcast\")")
-    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and layer.sparse and layer.weight.requires_grad:
+    if (isinstance(layer, (nn.Embedding, nn.EmbeddingBag)) and layer.sparse
+        and layer.weight.requires_grad):
         return "makes sparse gradients; only dense ones are exchanged: make it with sparse=False"
     return None
 
@@ -57,5 +62,6 @@ def why_not_trainable(module):
         if is_lazy(parameter):
             return f"parameter \"{name}\" has no shape yet: run one forward pass before wrapping"
         if type(parameter).__name__ == "DTensor" or hasattr(parameter, "placements"):
-            return f"parameter \"{name}\" is a DTensor, a part of which is on each rank: wrap a model of plain tensors"
+            return (f"parameter \"{name}\" is a DTensor, a part of which is on each rank: wrap a "
+                    "model of plain tensors")
     return ""

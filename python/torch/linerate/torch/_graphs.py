@@ -1,4 +1,5 @@
-"""Graphs of an accelerator (torch.cuda.CUDAGraph and its like). A replay calls no operator, so nobody sees which weights it reads."""
+"""Graphs of an accelerator (torch.cuda.CUDAGraph and its like). A replay calls no operator, so
+nobody sees which weights it reads."""
 import functools
 
 import torch
@@ -16,9 +17,12 @@ def _answers(asked):
     return True
 
 
-# Found once: torch.compile, which may trace the callers, cannot trace what a PyTorch without the device has in their place.
-_askers = [module.is_current_stream_capturing for module in (torch.cuda, getattr(torch, "xpu", None))
-           if hasattr(module, "is_current_stream_capturing") and _answers(module.is_current_stream_capturing)]
+# Found once: torch.compile, which may trace the callers, cannot trace what a PyTorch without the
+# device has in their place.
+_askers = [module.is_current_stream_capturing
+           for module in (torch.cuda, getattr(torch, "xpu", None))
+           if hasattr(module, "is_current_stream_capturing")
+           and _answers(module.is_current_stream_capturing)]
 
 
 def _is_capturing():
@@ -35,9 +39,10 @@ def exist():
 def refuse_capture(who):
     """Raises UsageError if the current stream is under capture."""
     if _is_capturing():
-        raise _core.UsageError(f"{who}: expected no graph under capture, found one in the current stream; a replay would repeat neither what "
-                               "ranks tell each other nor updates: capture layers alone (torch.cuda.make_graphed_callables), "
-                               "and call settle() before")
+        raise _core.UsageError(
+            f"{who}: expected no graph under capture, found one in the current stream; a replay "
+            "would repeat neither what ranks tell each other nor updates: capture layers alone "
+            "(torch.cuda.make_graphed_callables), and call settle() before")
 
 
 def _settled(act, settle):
@@ -51,7 +56,8 @@ def _settled(act, settle):
 
 
 def settle_before_graphs(settle):
-    """`settle()` is called before a graph is captured, and before each replay, wherever it was captured."""
+    """`settle()` is called before a graph is captured, and before each replay, wherever it was
+    captured."""
     for module, name in (("cuda", "CUDAGraph"), ("xpu", "XPUGraph"), ("accelerator", "Graph")):
         graph = getattr(getattr(torch, module, None), name, None)
         for act in ("capture_begin", "replay") if graph is not None else ():

@@ -1,6 +1,7 @@
 """Uneven inputs: ranks that have run out of batches take part in the others' steps."""
 class Join:
-    """`with dp.join(): ...`. A rank says before the first forward pass of each step that it is still there."""
+    """`with dp.join(): ...`. A rank says before the first forward pass of each step that it is
+    still there."""
 
     def __init__(self, parallel, divide_by_initial_world_size):
         self._dp, self._by_initial = parallel, divide_by_initial_world_size

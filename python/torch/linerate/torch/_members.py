@@ -1,4 +1,5 @@
-"""What a wrapped model is made of, looked at once a step: what came into it after it was wrapped."""
+"""What a wrapped model is made of, looked at once a step: what came into it after it was
+wrapped."""
 import warnings
 
 import torch
@@ -12,7 +13,8 @@ def _listed(names):
 
 
 def _same_layout(a, b):
-    return a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride() and a.device == b.device
+    return (a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
+            and a.device == b.device)
 
 
 def _copy(source, to):
@@ -20,7 +22,8 @@ def _copy(source, to):
         if to.is_inference():
             to.copy_(source)
             return
-        with torch.autograd._unsafe_preserve_version_counter(to):  # as DDP: a graph that is kept may hold the buffer
+        # as DDP: a graph that is kept may hold the buffer
+        with torch.autograd._unsafe_preserve_version_counter(to):
             to.copy_(source)
 
 
@@ -31,10 +34,12 @@ def _identities(tensors):
 class Members:
     """The parameters and buffers that are exchanged, and where the model has others.
 
-    A step looks into the dictionaries of each module, 20 µs for a ResNet-18; the model is walked only when one of them has changed. Then
-    parameters are those of the model as it is: layers may be replaced, added and removed. A buffer that a module has put another tensor in
-    the place of (`self.mean = ...`) is exchanged in that place, as DDP does. Buffers that no checkpoint has (caches) and the
-    parameters of a class derived from the wrapper are not exchanged if they came later, and are named once.
+    A step looks into the dictionaries of each module, 20 µs for a ResNet-18; the model is walked
+    only when one of them has changed. Then parameters are those of the model as it is: layers may
+    be replaced, added and removed. A buffer that a module has put another tensor in the place of
+    (`self.mean = ...`) is exchanged in that place, as DDP does. Buffers that no checkpoint has
+    (caches) and the parameters of a class derived from the wrapper are not exchanged if they came
+    later, and are named once.
     """
 
     def __init__(self, who, model, ignored, follows_buffers):
@@ -45,8 +50,8 @@ class Members:
         self._walk(model)
 
     def _found(self, module):
-        return ([(n, p) for n, p in module.named_parameters() if n not in self._ignored],
-                [(n, b) for n, b in module.named_buffers() if n not in self._ignored and b is not None])
+        return ([(n, p) for n, p in module.named_parameters() if n not in self._ignored], [(
+            n, b) for n, b in module.named_buffers() if n not in self._ignored and b is not None])
 
     def _take(self, parameters, buffers):
         self.parameters, self.buffers = parameters, buffers  # (name, tensor) of what is exchanged
@@ -74,12 +79,14 @@ class Members:
         return False
 
     def look(self, model):
-        """Takes up what the model is made of; whether others are exchanged from now on. `model`: the wrapper."""
+        """Takes up what the model is made of; whether others are exchanged from now on. `model`:
+        the wrapper."""
         if not self._changed():
             return False
         self._walk(model)
         parameters, buffers = self._found(model.module)
-        others = _identities(parameters) != _identities(self.parameters) or self._are_others(model.module, buffers)
+        others = (_identities(parameters) != _identities(self.parameters)
+                  or self._are_others(model.module, buffers))
         if others:
             self._take(parameters, buffers)
         self._name_new(model)
@@ -92,12 +99,14 @@ class Members:
             _copy(now, held)
 
     def _are_others(self, module, buffers):
-        """Whether buffers that a checkpoint has were added, removed or changed their layout. `buffers`: of now."""
+        """Whether buffers that a checkpoint has were added, removed or changed their layout.
+        `buffers`: of now."""
         if not self._follows_buffers:
             return False
         passing = {f"{prefix}.{n}" if prefix else n for prefix, m in module.named_modules()
                    for n in getattr(m, "_non_persistent_buffers_set", ())}
-        held, now = ({n: b for n, b in some if n not in passing} for some in (self.buffers, buffers))
+        held, now = ({n: b for n, b in some if n not in passing}
+                     for some in (self.buffers, buffers))
         return held.keys() != now.keys() or not all(_same_layout(held[n], now[n]) for n in held)
 
     def give_back(self):
@@ -107,7 +116,8 @@ class Members:
 
     def _name_new(self, model):
         inner = {id(p) for p in self.all}
-        self._say("parameter", [n for n, p in model.named_parameters() if id(p) not in inner and n not in self._ignored],  # a derived class's own
+        self._say("parameter", [n for n, p in model.named_parameters() if id(p) not in inner
+                                and n not in self._ignored],  # a derived class's own
                   "neither its gradient nor its value is exchanged, and every rank has its own")
 
     def _find_replaced(self, module):
@@ -120,7 +130,8 @@ class Members:
             if at is not None and at is not held and _same_layout(held, at):
                 self._replaced.append((held, at))
                 known.add(id(at))
-        self._say("buffer", [n for n, b in now.items() if id(b) not in known and n not in self._ignored],
+        self._say("buffer",
+                  [n for n, b in now.items() if id(b) not in known and n not in self._ignored],
                   "it is not broadcast, and every rank keeps its own")
 
     def _say(self, kind, names, what):
@@ -128,5 +139,6 @@ class Members:
         if not names:
             return
         self._named.update((kind, n) for n in names)
-        warnings.warn(f"{self._who}: {kind} {_listed(names)} came into the model after it was wrapped, or took another's place: {what}. "
-                      "Wrap the model again to train it on all ranks: dp.close(), then lt.DataParallel(model)", stacklevel=5)
+        warnings.warn(f"{self._who}: {kind} {_listed(names)} came into the model after it was "
+                      f"wrapped, or took another's place: {what}. Wrap the model again to train it "
+                      "on all ranks: dp.close(), then lt.DataParallel(model)", stacklevel=5)

@@ -3,13 +3,17 @@ import torch
 
 from . import _core
 
-# They treat each parameter by itself. All others (LBFGS, SparseAdam, classes derived from these) are stepped as a whole, when
-# all gradients are there: the result is the same, dear's overlap with the next forward pass is lost.
-_BY_PARAMETER = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon")
+# They treat each parameter by itself. All others (LBFGS, SparseAdam, classes derived from these)
+# are stepped as a whole, when all gradients are there: the result is the same, dear's overlap with
+# the next forward pass is lost.
+_BY_PARAMETER = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam",
+                 "RMSprop", "Rprop", "ASGD", "Adafactor", "Muon")
 
 
-_ADAMS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam)
-_DIVIDES = ("betas", "eps", "alpha")  # keys of groups whose steps are divided by a second moment or the like
+_ADAMS = (torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.NAdam,
+          torch.optim.RAdam)
+# keys of groups whose steps are divided by a second moment or the like
+_DIVIDES = ("betas", "eps", "alpha")
 _MOMENTS = ("exp_avg", "momentum_buffer")  # in the state of optimizers of others
 
 
@@ -19,7 +23,8 @@ def _above_zero(value):
 
 def _is_sum(group, optimizer):
     """Whether a momentum adds gradients up, as SGD's does."""
-    return isinstance(optimizer, torch.optim.SGD) or "dampening" in group or not any(key in group for key in _DIVIDES)
+    return (isinstance(optimizer, torch.optim.SGD) or "dampening" in group
+            or not any(key in group for key in _DIVIDES))
 
 
 def _averages(group):
@@ -28,7 +33,8 @@ def _averages(group):
 
 
 def _steps_by(optimizer, groups):
-    """(StepsBy, momentum) of an optimizer as its groups are now: they may have changed since the last step."""
+    """(StepsBy, momentum) of an optimizer as its groups are now: they may have changed since the
+    last step."""
     inner = getattr(optimizer, "optimizer", optimizer)  # Accelerate's is around another
     for group in groups:
         if _above_zero(group.get("momentum")) and _is_sum(group, inner):
@@ -46,15 +52,18 @@ def _steps_by(optimizer, groups):
 
 
 def described(optimizer):
-    """What the exchange has to know of an optimizer that is stepped after it: name, identity, parameters, what it steps by."""
+    """What the exchange has to know of an optimizer that is stepped after it: name, identity,
+    parameters, what it steps by."""
     groups = getattr(optimizer, "param_groups", ())
     by, momentum = _steps_by(optimizer, groups)
     name = type(optimizer).__name__
-    return f"{name}(momentum={float(momentum):g})" if momentum else name, id(optimizer), [p for g in groups for p in g["params"]], by
+    return (f"{name}(momentum={float(momentum):g})" if momentum else name, id(optimizer),
+            [p for g in groups for p in g["params"]], by)
 
 
 def is_unscaled(scaler, optimizer):
-    """Whether scaler.unscale_(optimizer) was called in this step. PyTorch tells nobody but by its own notes."""
+    """Whether scaler.unscale_(optimizer) was called in this step. PyTorch tells nobody but by its
+    own notes."""
     state = getattr(scaler, "_per_optimizer_states", {}).get(id(optimizer))
     return state is not None and getattr(state.get("stage"), "name", "") == "UNSCALED"
 
@@ -74,13 +83,14 @@ def _captured(value):
 
 
 class PartialStep:
-    """One step of an optimizer with the options that it has now. The optimizer itself is stepped, with the groups of one part
-    at a time, so that its state is its own."""
+    """One step of an optimizer with the options that it has now. The optimizer itself is stepped,
+    with the groups of one part at a time, so that its state is its own."""
 
     def __init__(self, optimizer):
         self._optimizer = optimizer
         self._step = type(optimizer).step
-        if getattr(self._step, "hooked", False):  # profile_hook_step: runs hooks, of which there are none
+        # profile_hook_step: runs hooks, of which there are none
+        if getattr(self._step, "hooked", False):
             self._step = self._step.__wrapped__
 
     def capture(self, parts):
@@ -104,7 +114,8 @@ class PartialStep:
             self._run(self._groups(rest))
 
     def _groups(self, parameters_of):
-        return [{**self._options[number], "params": parameters} for number, parameters in parameters_of.items()]
+        return [{**self._options[number], "params": parameters}
+                for number, parameters in parameters_of.items()]
 
     def _run(self, groups):
         opt = self._optimizer
@@ -116,7 +127,8 @@ class PartialStep:
             opt.param_groups = whole
 
     def update(self, which, gradients):
-        """`which`: parts; gradients[i][k]: of the k-th parameter of the i-th of them. In one step, whose way through Python is 10 µs long."""
+        """`which`: parts; gradients[i][k]: of the k-th parameter of the i-th of them. In one step,
+        whose way through Python is 10 µs long."""
         inside, before = {}, []
         for index, of_part in zip(which, gradients):
             for number, p in self._shares[index]:

@@ -1,4 +1,5 @@
-"""Pickling a model (torch.save, multiprocessing) reads weights past PyTorch's operators: updates that wait are done before."""
+"""Pickling a model (torch.save, multiprocessing) reads weights past PyTorch's operators: updates
+that wait are done before."""
 import copyreg
 
 import torch
@@ -10,4 +11,5 @@ def settle_before_pickling(settle):
         settle()
         return parameter.__reduce_ex__(2)
 
-    copyreg.pickle(torch.nn.Parameter, reduce)  # the way that is there for it; copy.deepcopy() does not come here
+    # the way that is there for it; copy.deepcopy() does not come here
+    copyreg.pickle(torch.nn.Parameter, reduce)

@@ -1,4 +1,5 @@
-"""What torch.amp.GradScaler multiplies losses by, for exchanges, which send gradients before anybody unscales them."""
+"""What torch.amp.GradScaler multiplies losses by, for exchanges, which send gradients before
+anybody unscales them."""
 import functools
 import itertools
 import weakref
@@ -10,7 +11,8 @@ from . import _core, _world
 _numbers = weakref.WeakKeyDictionary()  # by scaler
 _scalers = weakref.WeakValueDictionary()  # by number
 _count = itertools.count(1)
-_pass = (None, 0)  # the scale of the scaled backward pass that is under way, and its scaler's number
+# the scale of the scaled backward pass that is under way, and its scaler's number
+_pass = (None, 0)
 
 
 def is_scaling(scaler):
@@ -77,7 +79,8 @@ def _watched(scale):
         exchanges = _world.kept_all()
         if not exchanges:
             return scaled
-        # On a device this waits for the number: only where something is kept in units of the loss. That there is a scaler is enough elsewhere.
+        # On a device this waits for the number: only where something is kept in units of the loss.
+        # That there is a scaler is enough elsewhere.
         number = self.get_scale() if any(one.keeps_units for one in exchanges) else 1.0
         return _hooked(scaled, _begin_of(number, _number_of(self)))
     watched.linerate_watches = True

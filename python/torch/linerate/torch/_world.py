@@ -27,7 +27,8 @@ _settings = {"timeout": 300.0, "checked": False}
 
 
 def _from_launcher():
-    """(rank, size, local rank) as torchrun, mpirun or srun put it into the environment; None if nothing did."""
+    """(rank, size, local rank) as torchrun, mpirun or srun put it into the environment; None if
+    nothing did."""
     for names in (("RANK", "WORLD_SIZE", "LOCAL_RANK"),
                   ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
                   ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
@@ -56,60 +57,73 @@ def _meeting_point(size):
         elif os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", str(size)) == str(size):
             os.environ["MASTER_ADDR"] = "127.0.0.1"
         else:
-            raise _core.UsageError(
-                "init: the ranks are on several hosts, and nothing says where they meet: set MASTER_ADDR to rank 0's host, as "
-                "mpirun -x MASTER_ADDR=$(hostname) ..., or use backend=\"mpi\"")
+            raise _core.UsageError("init: the ranks are on several hosts, and nothing says where "
+                                   "they meet: set MASTER_ADDR to rank 0's host, as mpirun -x "
+                                   "MASTER_ADDR=$(hostname) ..., or use backend=\"mpi\"")
     if "MASTER_PORT" not in os.environ:
         job = os.environ.get("SLURM_JOB_ID", "0")
         os.environ["MASTER_PORT"] = str(29500 + int(job) % 1000)
 
 
 def _accelerator():
-    """This rank's, by its place on its host, or the current one if no launcher says that; None without one. Ranks share those that are too few."""
+    """This rank's, by its place on its host, or the current one if no launcher says that; None
+    without one. Ranks share those that are too few."""
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None:
         return None
     place = _from_launcher()
-    return torch.device(found.type, torch.accelerator.current_device_index() if place is None else place[2] % torch.accelerator.device_count())
+    return torch.device(found.type, torch.accelerator.current_device_index()
+                        if place is None else place[2] % torch.accelerator.device_count())
 
 
 def _carries(backends, device):
-    """Whether back ends, as PyTorch names them, exchange a device's memory where it lies; gloo copies it to the host."""
-    return dist.distributed_c10d.BackendConfig(dist.Backend(backends)).get_device_backend_map().get(device.type, "gloo") != "gloo"
+    """Whether back ends, as PyTorch names them, exchange a device's memory where it lies; gloo
+    copies it to the host."""
+    return dist.distributed_c10d.BackendConfig(dist.Backend(backends)).get_device_backend_map().get(
+        device.type, "gloo") != "gloo"
 
 
 def _usual_backends(accelerator):
     """gloo, and the accelerator's own, if this torch has it."""
-    own = None if accelerator is None else dist.Backend.default_device_backend_map.get(accelerator.type)
-    return f"cpu:gloo,{accelerator.type}:{own}" if own not in (None, "gloo") and dist.is_backend_available(own) else "gloo"
+    own = (None if accelerator is None
+           else dist.Backend.default_device_backend_map.get(accelerator.type))
+    return (f"cpu:gloo,{accelerator.type}:{own}"
+            if own not in (None, "gloo") and dist.is_backend_available(own) else "gloo")
 
 
 def _refuse_link(backends, accelerator):
     """Where a back end exchanges a device's memory itself."""
     if "nccl" in backends or (accelerator is not None and _carries(backends, accelerator)):
-        raise _core.UsageError(
-            f"init: link=: expected back ends for CPUs, found \"{backends}\": nothing paces what a device's own, such as NCCL, sends; "
-            "use lt.init(\"gloo\", link=...) or lt.init(\"mpi\", link=...), or slow the network itself down (tools/gpu-lab run --rate)")
+        raise _core.UsageError(f"init: link=: expected back ends for CPUs, found \"{backends}\": "
+                               "nothing paces what a device's own, such as NCCL, sends; use "
+                               "lt.init(\"gloo\", link=...) or lt.init(\"mpi\", link=...), or slow "
+                               "the network itself down (tools/gpu-lab run --rate)")
 
 
 def init(backend=None, *, timeout=300.0, checked=False, link=None):
     """Joins the job's ranks. Collective; before any DataParallel.
 
-    Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program has; alone it makes a job
-    of one rank. `backend`: gloo, and with an accelerator that torch can use its own next to it, as "cpu:gloo,cuda:nccl"; "mpi" is
-    linerate's own over MPI, which needs mpirun and no process group. If the back ends exchange an accelerator's memory, device() becomes
-    the current device, and the one that the process group is bound to (`device_id`); NCCL works in a stream of high priority. `timeout`: seconds after which a silent or late rank ends the job with an error that names
-    it. `checked`: ranks compare each collective before it runs. `link`: tries a slower network: each rank sends as over a link of this rate,
-    "1Gbit/s" or bytes per second, over gloo and MPI; a device's own back end (NCCL) is refused. The last call counts for what is wrapped after it.
+    Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program
+    has; alone it makes a job of one rank. `backend`: gloo, and with an accelerator that torch can
+    use its own next to it, as "cpu:gloo,cuda:nccl"; "mpi" is linerate's own over MPI, which needs
+    mpirun and no process group. If the back ends exchange an accelerator's memory, device() becomes
+    the current device, and the one that the process group is bound to (`device_id`); NCCL works in
+    a stream of high priority. `timeout`: seconds after which a silent or late rank ends the job
+    with an error that names it. `checked`: ranks compare each collective before it runs. `link`:
+    tries a slower network: each rank sends as over a link of this rate, "1Gbit/s" or bytes per
+    second, over gloo and MPI; a device's own back end (NCCL) is refused. The last call counts for
+    what is wrapped after it.
     """
     if link is not None and backend != "mpi":
         accelerator = _accelerator()
-        _refuse_link(dist.get_backend_config() if dist.is_initialized() else backend or _usual_backends(accelerator), accelerator)
+        _refuse_link(dist.get_backend_config() if dist.is_initialized()
+                     else backend or _usual_backends(accelerator), accelerator)
     _core.set_link(link if link is None or isinstance(link, str) else f"{float(link)!r}B/s")
     _settings.update(timeout=float(timeout), checked=bool(checked))
     if backend == "mpi":
         if not _core.have_mpi():
-            raise _core.UsageError("init: backend=\"mpi\": linerate.torch was built without MPI; install libopenmpi-dev and build it again")
+            raise _core.UsageError("init: backend=\"mpi\": linerate.torch was built without MPI; "
+                                   "install libopenmpi-dev and build it again")
         if None not in _worlds:
             _worlds[None] = _core.mpi_world(_settings["timeout"], _settings["checked"])
         return
@@ -121,7 +135,8 @@ def init(backend=None, *, timeout=300.0, checked=False, link=None):
     options = {"timeout": datetime.timedelta(seconds=_settings["timeout"])}
     if accelerator is not None and _carries(backend, accelerator):
         torch.accelerator.set_device_index(accelerator.index)
-        options["device_id"] = accelerator  # else newer NCCL back ends take the device by the rank among all
+        # else newer NCCL back ends take the device by the rank among all
+        options["device_id"] = accelerator
         if "nccl" in backend:
             options["pg_options"] = _nccl_options(options["timeout"])
     if place is None:
@@ -132,33 +147,40 @@ def init(backend=None, *, timeout=300.0, checked=False, link=None):
 
 
 def _nccl_options(timeout):
-    """NCCL's kernels in a stream of high priority: they get multiprocessors as soon as some are free."""
+    """NCCL's kernels in a stream of high priority: they get multiprocessors as soon as some are
+    free."""
     options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
     options._timeout = timeout
     return options
 
 
 def note_priority(group, device):
-    """Warns of an NCCL group that the program has made, whose stream has the priority of those that compute. Others say nothing of it."""
+    """Warns of an NCCL group that the program has made, whose stream has the priority of those that
+    compute. Others say nothing of it."""
     try:
         options = group._get_backend(device).options
     except (RuntimeError, AttributeError):
         return  # no back end for that device: the collectives will say so; or one without options
     if getattr(options, "is_high_priority_stream", True):
         return
-    warnings.warn(f"process group \"{group.group_name}\": NCCL works in a stream of normal priority, so its kernels wait for multiprocessors "
-                  "that the backward pass fills; let lt.init() make the group, or give init_process_group() or new_group() "
-                  "pg_options=dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)", stacklevel=3)
+    warnings.warn(f"process group \"{group.group_name}\": NCCL works in a stream of normal "
+                  "priority, so its kernels wait for multiprocessors that the backward pass fills; "
+                  "let lt.init() make the group, or give init_process_group() or new_group() "
+                  "pg_options=dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)",
+                  stacklevel=3)
 
 
 def device():
-    """Where the model goes: this rank's accelerator, LOCAL_RANK's on its host, if there is one and the ranks exchange its memory (init's
-    `backend`, or that of the program's own process group); else the CPU. Steps on an accelerator have not run on a GPU yet (docs/devices.md)."""
+    """Where the model goes: this rank's accelerator, LOCAL_RANK's on its host, if there is one and
+    the ranks exchange its memory (init's `backend`, or that of the program's own process group);
+    else the CPU. Steps on an accelerator have not run on a GPU yet (docs/devices.md)."""
     accelerator = None if None in _worlds else _accelerator()
-    if accelerator is not None and dist.is_initialized() and dist.group.WORLD.bound_device_id is not None:
+    if (accelerator is not None and dist.is_initialized()
+        and dist.group.WORLD.bound_device_id is not None):
         return dist.group.WORLD.bound_device_id
     backends = dist.get_backend_config() if dist.is_initialized() else _usual_backends(accelerator)
-    return accelerator if accelerator is not None and _carries(backends, accelerator) else torch.device("cpu")
+    return (accelerator
+            if accelerator is not None and _carries(backends, accelerator) else torch.device("cpu"))
 
 
 def rank():
@@ -185,8 +207,9 @@ def _open_sockets():
 
 
 def hurry(process_group):
-    """Marks what linerate's own group over these ranks sends as of low delay (IP_TOS, SO_PRIORITY). Hosts wait for its few bytes in each step
-    that is enqueued, while the device's collectives fill the queues of the same links: where a network goes by marks, these pass."""
+    """Marks what linerate's own group over these ranks sends as of low delay (IP_TOS, SO_PRIORITY).
+    Hosts wait for its few bytes in each step that is enqueued, while the device's collectives fill
+    the queues of the same links: where a network goes by marks, these pass."""
     for fd, target in _sockets.pop(group_of(process_group), set()) & _open_sockets():
         with socket.socket(fileno=os.dup(fd)) as one:
             try:
@@ -196,24 +219,28 @@ def hurry(process_group):
                     one.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _LOW_DELAY)
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, _INTERACTIVE)
             except OSError:
-                pass  # not a connection of its kind, or the kernel does not let it: slower, not wrong
+                # not a connection of its kind, or the kernel does not let it: slower, not wrong
+                pass
 
 
 def _own_group(group):
-    """A gloo group of linerate's own over the same ranks, which C++ finds by its name: (name, group).
+    """A gloo group of linerate's own over the same ranks, which C++ finds by its name: (name,
+    group).
 
-    Not dist.new_group(): it either has to be called by all ranks of the job, or names the group by how many this process has,
-    on which ranks of overlapping groups do not agree."""
+    Not dist.new_group(): it either has to be called by all ranks of the job, or names the group by
+    how many this process has, on which ranks of overlapping groups do not agree."""
     limit = datetime.timedelta(seconds=_settings["timeout"])
     number = _made[group.group_name]
     _made[group.group_name] += 1
     name = f"linerate {number} over {group.group_name}"
-    store, rank, size = dist.PrefixStore(name, group.get_group_store()), dist.get_rank(group), dist.get_world_size(group)
+    store, rank, size = (dist.PrefixStore(name, group.get_group_store()), dist.get_rank(group),
+                         dist.get_world_size(group))
     gloo, cpu = dist.ProcessGroup.BackendType.GLOO, torch.device("cpu")
     own = dist.ProcessGroup(store, rank, size)
     own._set_default_backend(gloo)
     before = _open_sockets()
-    own._register_backend(cpu, gloo, dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=limit))
+    own._register_backend(cpu, gloo, dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank,
+                                                           size, timeout=limit))
     _sockets[group] = _open_sockets() - before
     own._set_group_name(name)
     torch._C._distributed_c10d._register_process_group(name, own)
@@ -226,15 +253,18 @@ def group_of(process_group):
 
 
 def world_of(process_group):
-    """The communicator over a group's ranks; collective over them the first time. Messages travel over a gloo group of
-    linerate's own, so that a program's own messages and collectives are not disturbed."""
+    """The communicator over a group's ranks; collective over them the first time. Messages travel
+    over a gloo group of linerate's own, so that a program's own messages and collectives are not
+    disturbed."""
     if process_group is None and None in _worlds:
         return _worlds[None]
     if not dist.is_initialized():
-        raise _core.UsageError("there is no process group yet: call lt.init(), or torch.distributed.init_process_group()")
+        raise _core.UsageError("there is no process group yet: call lt.init(), or "
+                               "torch.distributed.init_process_group()")
     group = group_of(process_group)
     if group is dist.GroupMember.NON_GROUP_MEMBER or dist.get_rank(group) < 0:
-        raise _core.UsageError(f"process_group=: rank {dist.get_rank()} is not in this group; wrap the model on its ranks alone")
+        raise _core.UsageError(f"process_group=: rank {dist.get_rank()} is not in this group; wrap "
+                               "the model on its ranks alone")
     if group not in _worlds:
         name, _groups[group] = _own_group(group)
         _worlds[group] = _core.world_of_group(name, _settings["timeout"], _settings["checked"])
@@ -268,8 +298,8 @@ def kept_all():
 
 
 def finalize():
-    """Closes what is open: at the end of the program, which calls it by itself. Updates under way are done. If an exception
-    ended the program, the other ranks hear which."""
+    """Closes what is open: at the end of the program, which calls it by itself. Updates under way
+    are done. If an exception ended the program, the other ranks hear which."""
     error = getattr(sys, "last_value", None)
     if error is not None:
         words = "".join(traceback.format_exception_only(type(error), error)).strip()

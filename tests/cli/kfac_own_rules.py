@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Own rules of kfac(spd) are never slower than the authors', nor behind another order of gradients: on every network of the zoo.
+"""Own rules of kfac(spd) are never slower than the authors', nor behind another order of gradients:
+on every network of the zoo.
 
 Usage: kfac_own_rules.py LINERATE CLUSTER FITTED
 
-CLUSTER has costs of second order, which the other Clusters here take over: FITTED, and links of some rates.
+CLUSTER has costs of second order, which the other Clusters here take over: FITTED, and links of
+some rates.
 """
 import json
 import pathlib
@@ -13,8 +15,10 @@ import tempfile
 
 RANKS = (2, 4, 16, 64)
 RATES = ("10 Gbit/s", "100 Gbit/s")
-# Predictions are means over steps of all kinds; of the third, 99 of 100 bring factors alone. The first has every layer.
-KINDS = ("factors=1, largest=16384", "factors=10, inverses=100", "factors=1, inverses=100, largest=16384")
+# Predictions are means over steps of all kinds; of the third, 99 of 100 bring factors alone. The
+# first has every layer.
+KINDS = ("factors=1, largest=16384", "factors=10, inverses=100",
+         "factors=1, inverses=100, largest=16384")
 MOST_BEHIND_AUTHORS, MOST_BEHIND_BULK = 1e-3, 5e-3
 
 
@@ -34,7 +38,8 @@ def clusters(authors, fitted, folder):
     second_order = json.loads(authors.read_text())["second_order"]
     others = {"fitted": json.loads(fitted.read_text())}
     for rate in RATES:
-        others[rate] = {"document": "cluster", "schema": 1, "ranks": 4, "network": {"bandwidth": rate, "latency": "20 us"}}
+        others[rate] = {"document": "cluster", "schema": 1, "ranks": 4,
+                        "network": {"bandwidth": rate, "latency": "20 us"}}
     files = {"authors": authors}
     for name, cluster in others.items():
         files[name] = folder / f"{name.split()[0]}.json"
@@ -44,8 +49,9 @@ def clusters(authors, fitted, folder):
 
 def steps(linerate, network, cluster, strategies):
     """By strategy, seconds by number of ranks."""
-    text = output(linerate, "whatif", "-w", f"zoo:{network}", "--batch", "32", "--step-time", "100ms", "-c", str(cluster),
-                  "--ranks", ",".join(map(str, RANKS)), "--json", *(word for s in strategies for word in ("--strategy", s)))
+    text = output(linerate, "whatif", "-w", f"zoo:{network}", "--batch", "32", "--step-time",
+                  "100ms", "-c", str(cluster), "--ranks", ",".join(map(str, RANKS)), "--json",
+                  *(word for s in strategies for word in ("--strategy", s)))
     seconds = [p["step_s"] for p in json.loads(text)["predictions"]]
     return [seconds[k * len(RANKS):(k + 1) * len(RANKS)] for k in range(len(strategies))]
 
@@ -67,7 +73,8 @@ def slower(linerate, network, name, cluster):
     for own, other, most in compared:
         for ranks, mine, theirs in zip(RANKS, by_strategy[own], by_strategy[other]):
             if mine > theirs * (1 + most):
-                yield f"{network}, {name}, {ranks} ranks: {own} {1e3 * mine:.1f} ms, {other} {1e3 * theirs:.1f} ms"
+                yield (f"{network}, {name}, {ranks} ranks: {own} {1e3 * mine:.1f} ms, {other} "
+                       f"{1e3 * theirs:.1f} ms")
 
 
 def main():

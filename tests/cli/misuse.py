@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Every verb and option, used wrongly: the message is linerate's own, with place, expected, found and next step, and exit 2.
+"""Every verb and option, used wrongly: the message is linerate's own, with place, expected, found
+and next step, and exit 2.
 
 Usage: misuse.py LINERATE [VERB [EVERY]]
 
-Verbs, options and what they take are those of --help; `train` is left out unless it is named, since each of its runs loads
-LibTorch. EVERY: only every so many cases. Besides, what a verb prints into a full disk or a closed stream is exit 3.
+Verbs, options and what they take are those of --help; `train` is left out unless it is named, since
+each of its runs loads LibTorch. EVERY: only every so many cases. Besides, what a verb prints into a
+full disk or a closed stream is exit 3.
 """
 import concurrent.futures
 import json
@@ -16,15 +18,18 @@ import sys
 import tempfile
 
 # What CLI11 says of its own.
-RAW = re.compile(r"At (Most|least) \d+ required|is required|not in range| not in \{|not expected|Could not convert|ubcommand|"
-                 r"disallowed|required \S+ missing|Should be true|too many inputs|CLI")
+RAW = re.compile(
+    r"At (Most|least) \d+ required|is required|not in range| not in \{|not expected|Could not "
+    r"convert|ubcommand|disallowed|required \S+ missing|Should be true|too many inputs|CLI")
 BOUNDS = r"\{[^}]*\}|(?:ABOVE|FROM) [^\s=]+|[^\s=]+ TO [^\s=]+"
-OPTION = re.compile(rf"  (?:-\w,)?--(?P<name>[\w-]+)(?: (?P<type>[A-Z]+)(?::(?P<bounds>{BOUNDS}))?(?:=\S*)?)?(?P<more> \.\.\.)?")
+OPTION = re.compile(r"  (?:-\w,)?--(?P<name>[\w-]+)(?: "
+                    rf"(?P<type>[A-Z]+)(?::(?P<bounds>{BOUNDS}))?(?:=\S*)?)?(?P<more> \.\.\.)?")
 
 
 def run(command, **streams):
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    return subprocess.run([str(word) for word in command], text=True, stdin=subprocess.DEVNULL, timeout=60, **streams)
+    return subprocess.run([str(word) for word in command], text=True, stdin=subprocess.DEVNULL,
+                          timeout=60, **streams)
 
 
 def section(text, title):
@@ -36,7 +41,8 @@ def section(text, title):
 def verbs_under(program, words):
     """[(words, --help)] of a verb and of those below it."""
     text = run([program, *words, "--help"]).stdout
-    below = [line.split()[0].strip(",") for line in section(text, "Subcommands") if re.match(r"  \S", line)]
+    below = [line.split()[0].strip(",") for line in section(text, "Subcommands")
+             if re.match(r"  \S", line)]
     found = [(words, text)] if words else []
     for name in below:
         if words or name != "train":
@@ -77,7 +83,8 @@ def bad_values(kind, bounds):
 
 def cases_of(words, text):
     """(what is typed after the verb, what the message says)"""
-    options = [m.groupdict() for m in map(OPTION.match, section(text, "Options")) if m and m["name"] != "help"]
+    options = [m.groupdict() for m in map(OPTION.match, section(text, "Options"))
+               if m and m["name"] != "help"]
     assert options or words[0] == "list", (words, text)
     known = {o["name"] for o in options} | {"help"}
     yield ["--zzzzzzzz"], "found --zzzzzzzz"
@@ -95,7 +102,8 @@ def cases_of(words, text):
             continue
         value = good_value(o["type"], o["bounds"])
         yield [name, "--zzzzzzzz"], "found --zzzzzzzz"
-        if words != ["calibrate"] or o["name"] not in ("codecs", "second-order"):  # these may come without
+        # these may come without
+        if words != ["calibrate"] or o["name"] not in ("codecs", "second-order"):
             yield [name + "="], f"{name}: expected a value, found an empty text"
             yield [name], f"{name}: expected a value, found none; give {name}"
             for bad, said in bad_values(o["type"], o["bounds"]):
@@ -118,7 +126,8 @@ def complaint(program, words, typed, said):
         "one message": text.count("error: ") == 1,
         "place, expected, found": re.match(place + r".*(expected|give) .*", text),
         "what was found": said in text,
-        "next step": re.search(r"--help says what it takes|; give |; write |; a \w+ has one of", text),
+        "next step": re.search(r"--help says what it takes|; give |; write |; a \w+ has one "
+                               r"of", text),
     }.items() if not holds]
     return f"{verb} {' '.join(typed)}: no {', no '.join(wrong)} in:\n{text}" if wrong else ""
 
@@ -136,7 +145,8 @@ JOB = ["-w", "zoo:lenet", "--input", "1x28x28", "--step-time", "10ms", "--ranks"
 # A run of each verb that needs one rank alone, in an order in which each finds its files.
 ANSWERS = {
     "calibrate": ["--from", "table.csv", "-o", "c.json"],
-    "whatif": [*JOB, "-c", "c.json", "--strategy", "ddp", "--timeline", "t.json", "--plan", "p.json"],
+    "whatif": [*JOB, "-c", "c.json", "--strategy", "ddp", "--timeline", "t.json", "--plan",
+               "p.json"],
     "whatif all-reduce": ["-c", "c.json", "--size", "1MiB"],
     "plan": [*JOB, "-c", "c.json"],
     "advise": [*JOB, "-c", "c.json"],
@@ -146,17 +156,20 @@ ANSWERS = {
     "report": ["t.json", "-o", "r.html"],
     "import": ["trace.json", "-o", "w.json"],
     "list models": [],
-    "train": ["--model", "mlp", "--samples", 64, "--batch", 32, "--steps", 2, "--threads", 1, "--record", "run.json"],
+    "train": ["--model", "mlp", "--samples", 64, "--batch", 32, "--steps", 2, "--threads", 1,
+              "--record", "run.json"],
 }
 NEEDS_RANKS = {"rehearse", "evaluate"}
-TABLE = "bytes,seconds,ranks,collective\n" + "".join(f"{2**k},{1e-5 + 1e-9 * 2**k},2,all-reduce\n" for k in range(10, 24))
+TABLE = "bytes,seconds,ranks,collective\n" + "".join(f"{2**k},{1e-5 + 1e-9 * 2**k},2,all-reduce\n"
+                                                     for k in range(10, 24))
 TRACE = [
     {"cat": "user_annotation", "name": "ProfilerStep#7", "tid": 1, "ts": 0, "dur": 1000},
     {"cat": "cpu_op", "name": "torch::autograd::AccumulateGrad", "tid": 1, "ts": 200, "dur": 10,
      "args": {"Input Dims": [[100, 10]], "Input type": ["float"]}},
     {"cat": "kernel", "name": "gemm", "tid": 7, "ts": 0, "dur": 500},
     {"cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32", "tid": 9, "ts": 400, "dur": 200,
-     "args": {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 2, "dtype": "Float"}},
+     "args": {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000,
+              "Group size": 2, "dtype": "Float"}},
 ]
 
 
@@ -166,7 +179,8 @@ def files_of(folder):
 
 
 def check_streams(program, verb):
-    """An answer that cannot be printed is exit 3, and never goes into a file that the verb opens."""
+    """An answer that cannot be printed is exit 3, and never goes into a file that the verb
+    opens."""
     listed = {words[0] for words, _ in verbs_under(program, [])}
     assert {name.split()[0] for name in ANSWERS} | NEEDS_RANKS == listed | {"train"}, listed
     wrong = []
@@ -188,8 +202,10 @@ def check_streams(program, verb):
                 closed = run(["sh", "-c", 'exec "$@" >&-', "sh", *command], cwd=folder)
                 for how, result in (("full", full), ("closed", closed)):
                     expected = (3, "standard output: cannot write") if plain.stdout else (0, "")
-                    if result.returncode != expected[0] or expected[1] not in result.stderr or files_of(folder) != kept:
-                        wrong.append(f"{words} {typed}, {how}: exit {result.returncode}, {result.stderr}")
+                    if (result.returncode != expected[0] or expected[1] not in result.stderr
+                        or files_of(folder) != kept):
+                        wrong.append(
+                            f"{words} {typed}, {how}: exit {result.returncode}, {result.stderr}")
     return wrong
 
 

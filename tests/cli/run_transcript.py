@@ -3,15 +3,17 @@
 
 A transcript holds, in any number:
   # comment                      ignored; holds the sum behind the numbers
-  needs PATH                     skips the whole file (exit 77) when PATH, from the project's root, is absent
+  needs PATH                     skips the whole file (exit 77) when PATH, from the project's root,
+                                 is absent
   file NAME <<END ... END        makes a file in the scratch folder
   $ linerate VERB ...            run by a shell in the scratch folder ($ROOT is the project's root)
-  expected lines                 stdout and stderr together; `...` alone stands for any number of lines,
-                                 `<*>` inside a line for anything, and two or more blanks for two or
-                                 more: columns are as wide as what was measured
+  expected lines                 stdout and stderr together; `...` alone stands for any number of
+                                 lines, `<*>` inside a line for anything, and two or more blanks for
+                                 two or more: columns are as wide as what was measured
   [exit N]                       the exit code; absent means 0
 
-FILE.cpp is an example: its transcript is what is indented in its head comment, and LINERATE is its program, ./NAME there.
+FILE.cpp is an example: its transcript is what is indented in its head comment, and LINERATE is its
+program, ./NAME there.
 """
 import itertools
 import os
@@ -34,11 +36,13 @@ def matches(want, got):
         return not got
     if want[0] == "...":
         return any(matches(want[1:], got[i:]) for i in range(len(got) + 1))
-    return bool(got) and re.fullmatch(pattern_of(want[0]), got[0]) is not None and matches(want[1:], got[1:])
+    return (bool(got) and re.fullmatch(pattern_of(want[0]), got[0]) is not None
+            and matches(want[1:], got[1:]))
 
 
 def head_comment(source):
-    """The transcript in the lines of comment that a source begins with; what is not indented is prose."""
+    """The transcript in the lines of comment that a source begins with; what is not indented is
+    prose."""
     head = itertools.takewhile(lambda line: line.startswith("//"), source.splitlines())
     return [line[5:] if line.startswith("//   ") else "#" for line in head]
 
@@ -47,8 +51,10 @@ def main():
     linerate, transcript = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     root = Path(__file__).resolve().parents[2]
     is_example = transcript.suffix == ".cpp"
-    lines = head_comment(transcript.read_text()) if is_example else transcript.read_text().splitlines()
-    env = dict(os.environ, ROOT=str(root), PATH=f"{linerate.parent}:{root / 'tools'}:{os.environ['PATH']}")
+    lines = (head_comment(transcript.read_text())
+             if is_example else transcript.read_text().splitlines())
+    env = dict(os.environ, ROOT=str(root),
+               PATH=f"{linerate.parent}:{root / 'tools'}:{os.environ['PATH']}")
     short = runs = i = 0
     with tempfile.TemporaryDirectory() as scratch:
         if is_example:
@@ -74,14 +80,16 @@ def main():
                     i += 1
                 while want and not want[-1]:
                     want.pop()
-                run = subprocess.run(line[2:], shell=True, executable="/bin/bash", cwd=scratch, env=env, text=True, timeout=100,
-                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+                run = subprocess.run(line[2:], shell=True, executable="/bin/bash", cwd=scratch,
+                                     env=env, text=True, timeout=100, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
                 runs += 1
                 got = run.stdout.rstrip("\n").splitlines()
                 if run.returncode != code or not matches(want, got):
                     short += 1
-                    print(f"{transcript.name}: {line}\n--- expected [exit {code}]\n" + "\n".join(want)
-                          + f"\n--- found [exit {run.returncode}]\n" + "\n".join(got))
+                    print(f"{transcript.name}: {line}\n--- expected [exit {code}]\n"
+                          + "\n".join(want) + f"\n--- found [exit {run.returncode}]\n"
+                          + "\n".join(got))
     print(f"{transcript.name}: {runs} commands, {short} differ")
     sys.exit(1 if short or not runs else 0)
 

@@ -8,10 +8,12 @@ UNITS = ("{:.0f} us", "{:.2f} ms", "{:.1f} ms", "{:.1f} s", "{:.4f} minutes")
 
 
 def table(step, exposed):
-    """A table as linerate prints it: right-aligned columns, two blanks apart, as wide as their widest cell."""
+    """A table as linerate prints it: right-aligned columns, two blanks apart, as wide as their
+    widest cell."""
     rows = [["strategy", "ranks", "step", "exposed"], ["ddp", "2", step, exposed]]
     widths = [max(len(r[c]) for r in rows) for c in range(4)]
-    return ["  ".join([r[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(r[1:], widths[1:]))]) for r in rows]
+    return ["  ".join([r[0].ljust(widths[0]),
+                       *(cell.rjust(w) for cell, w in zip(r[1:], widths[1:]))]) for r in rows]
 
 
 class Widths(unittest.TestCase):
@@ -20,7 +22,8 @@ class Widths(unittest.TestCase):
             for exposed in UNITS:
                 for value in (1, 883, 12345.678):
                     got = table(step.format(value), exposed.format(value))
-                    for width in UNITS:  # the transcript was written where numbers had another width
+                    # the transcript was written where numbers had another width
+                    for width in UNITS:
                         header = table(width.format(7), width.format(7))[0]
                         self.assertTrue(matches([header, "ddp  2  <*>"], got), got)
 

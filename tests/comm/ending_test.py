@@ -3,8 +3,8 @@
 
 usage: ending_test.py MPIRUN PROGRAM RANKS [FILTER] [MPIRUN_OPTION ...]
 
-A run that has failed leaves with a status other than 0, whatever its tests say, so what counts is that every rank
-prints that its test passed.
+A run that has failed leaves with a status other than 0, whatever its tests say, so what counts is
+that every rank prints that its test passed.
 """
 import os
 import subprocess
@@ -18,7 +18,8 @@ os.environ["LINERATE_TEST_LIMIT_S"] = str(LIMIT * 2 // 3)  # a rank that hangs s
 
 
 def cases():
-    listed = subprocess.run([PROGRAM, "--gtest_list_tests", f"--gtest_filter={FILTER}"], capture_output=True, text=True, check=True)
+    listed = subprocess.run([PROGRAM, "--gtest_list_tests", f"--gtest_filter={FILTER}"],
+                            capture_output=True, text=True, check=True)
     suite = ""
     for line in listed.stdout.splitlines():
         name = line.split("#")[0].rstrip()
@@ -31,7 +32,8 @@ def cases():
 failed = []
 for case in cases():
     try:
-        done = subprocess.run([MPIRUN, "-n", RANKS, *OPTIONS, PROGRAM, "--gtest_color=no", f"--gtest_filter={case}"], capture_output=True, text=True,
+        done = subprocess.run([MPIRUN, "-n", RANKS, *OPTIONS, PROGRAM, "--gtest_color=no",
+                               f"--gtest_filter={case}"], capture_output=True, text=True,
                               timeout=LIMIT)
         output, held = done.stdout + done.stderr, done.stdout.count("[  PASSED  ] 1 test.")
     except subprocess.TimeoutExpired as e:

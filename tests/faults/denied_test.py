@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The kernel does not let ranks read each other's memory, from the start or in mid-run: results are right, nobody is
-blamed, and from the start nothing is printed.
+"""The kernel does not let ranks read each other's memory, from the start or in mid-run: results are
+right, nobody is blamed, and from the start nothing is printed.
 
 usage: denied_test.py MPIRUN WITHOUT_READS DENIED_RANKS COLLECTIVE_FAULTS
 """
@@ -27,7 +27,8 @@ code, out, err = run(DENIED_RANKS)
 if code == 77:
     print("no seccomp here")
     sys.exit(77)
-expect(code == 0 and out.count(": right") == 3 and "said" not in err, "denied in mid-run", code, out, err)
+expect(code == 0 and out.count(": right") == 3 and "said" not in err, "denied in mid-run", code,
+       out, err)
 code, out, err = run(WITHOUT_READS, COLLECTIVES, "none", "none", "0", "20")
 expect(code == 0, "denied from the start", code, out, err)
 expect(out + err == "", "denied from the start: nothing is printed", out, err)

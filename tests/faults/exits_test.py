@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""However a process ends while it has a communicator: no two threads call MPI at a time, nobody calls it after
-MPI_Finalize, the job ends in time, and survivors are told who left.
+"""However a process ends while it has a communicator: no two threads call MPI at a time, nobody
+calls it after MPI_Finalize, the job ends in time, and survivors are told who left.
 
 usage: exits_test.py MPIRUN EXIT_RANKS
 """
@@ -37,7 +37,8 @@ for way, said in WAYS.items():
     start = time.monotonic()
     problems = []
     try:
-        done = subprocess.run([MPIRUN, "-n", "3", PROGRAM, way], capture_output=True, text=True, timeout=LIMIT)
+        done = subprocess.run([MPIRUN, "-n", "3", PROGRAM, way], capture_output=True, text=True,
+                              timeout=LIMIT)
         code, output = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as e:
         code, output = -1, f"{e.stdout}{e.stderr}"

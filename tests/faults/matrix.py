@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The fault matrix: one rank of three commits a fault in a phase; the job ends in time, every survivor (or the launcher,
-where it ends them all) names the rank, and nothing is left behind.
+"""The fault matrix: one rank of three commits a fault in a phase; the job ends in time, every
+survivor (or the launcher, where it ends them all) names the rank, and nothing is left behind.
 
-usage: matrix.py --mpirun MPIRUN --program collectives=PATH [--program training=PATH] [--sample SECONDS] [--jobs N]
-                 [--only REGEX] [--table FILE]
+usage: matrix.py --mpirun MPIRUN --program collectives=PATH [--program training=PATH]
+                 [--sample SECONDS] [--jobs N] [--only REGEX] [--table FILE]
 
---sample runs a fixed spread of the cells that fits into that time; without it all run. One line a cell; at the end the
-table of docs/faults.md, on stdout and to --table.
+--sample runs a fixed spread of the cells that fits into that time; without it all run. One line a
+cell; at the end the table of docs/faults.md, on stdout and to --table.
 """
 import argparse
 import concurrent.futures
@@ -23,7 +23,9 @@ import time
 
 RANKS = 3
 TIMEOUT = 3.0  # of the communicator, seconds
-SLACK = 40.0   # to start, to say farewell, and for the launcher to end the job: only a hang takes longer, however loaded the machine
+# to start, to say farewell, and for the launcher to end the job: only a hang takes longer, however
+# loaded the machine
+SLACK = 40.0
 TRANSPORTS = {"shared memory": [], "TCP": ["--mca", "btl", "tcp,self"]}
 CULPRITS = (0, 1)
 
@@ -31,7 +33,8 @@ CULPRITS = (0, 1)
 COST = {"kill": 1.2, "stop": 4.5, "exit": 1.3, "throw": 1.3, "mismatch": 1.5, "nan": 1.6}
 COST_OF_TRAINING = 3.0  # beside: LibTorch starts in every rank, and what is left is resumed
 
-COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_gather_v", "all_to_all", "broadcast", "barrier")
+COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_gather_v", "all_to_all",
+               "broadcast", "barrier")
 ALL = ("kill", "stop", "exit", "throw", "mismatch", "nan")
 
 # Which faults a phase knows, by program. NaN needs data that moves.
@@ -46,11 +49,13 @@ PROGRAMS = {
     # Steps between which a rank computes; checkpoints while which the others wait for rank 0.
     "training": {
         **{phase: ALL for phase in ("set_up", "first_step", "step", "end_of_epoch", "checkpoint")},
-        # Behind step(), while weights wait for the second half: what a rank does itself there is a fault of "step".
+        # Behind step(), while weights wait for the second half: what a rank does itself there is a
+        # fault of "step".
         "between_halves": ("kill", "stop"),
     },
 }
-# What a run may leave: its checkpoint, which has to be whole, and the lock, which the kernel has given back.
+# What a run may leave: its checkpoint, which has to be whole, and the lock, which the kernel has
+# given back.
 KEPT = {"training": {"run/checkpoint", "run/lock"}}
 
 
@@ -76,13 +81,15 @@ class Outcome:
 
 
 def all_cells():
-    return [Cell(program, phase, fault, transport, culprit) for program, phases in PROGRAMS.items() for phase, faults in phases.items()
-            for fault in faults for transport in TRANSPORTS for culprit in CULPRITS]
+    return [Cell(program, phase, fault, transport, culprit) for program, phases in PROGRAMS.items()
+            for phase, faults in phases.items() for fault in faults for transport in TRANSPORTS
+            for culprit in CULPRITS]
 
 
 def sample(cells, seconds):
     """Cells in a fixed order that jumps through the list, as long as their sum fits."""
-    step = next(s for s in range(int(len(cells) * 0.618), len(cells) + 1) if s > 0 and _coprime(s, len(cells)))
+    step = next(s for s in range(int(len(cells) * 0.618), len(cells) + 1)
+                if s > 0 and _coprime(s, len(cells)))
     chosen, spent = [], 0.0
     for i in range(len(cells)):
         cell = cells[i * step % len(cells)]
@@ -118,7 +125,8 @@ def descendants(root):
 
 
 def left_behind(marker):
-    """Processes of this cell that still exist: its marker stands in their environment; a zombie has none, but a parent."""
+    """Processes of this cell that still exist: its marker stands in their environment; a zombie has
+    none, but a parent."""
     found = []
     for pid in descendants(os.getpid()):
         try:
@@ -136,11 +144,13 @@ def run(cell, programs, mpirun):
     environment = {**os.environ, "TMPDIR": folder, "LINERATE_FAULT_CELL": os.path.basename(folder)}
 
     def command(fault):
-        return [mpirun, "-n", str(RANKS), "--mca", "btl_vader_backing_directory", folder, *TRANSPORTS[cell.transport],
-                programs[cell.program], fault, cell.phase, str(cell.culprit), str(TIMEOUT)]
+        return [mpirun, "-n", str(RANKS), "--mca", "btl_vader_backing_directory", folder,
+                *TRANSPORTS[cell.transport], programs[cell.program], fault, cell.phase,
+                str(cell.culprit), str(TIMEOUT)]
 
     start = time.monotonic()
-    child = subprocess.Popen(command(cell.fault), env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    child = subprocess.Popen(command(cell.fault), env=environment, cwd=folder,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              errors="replace")
     problems = []
     try:
@@ -157,12 +167,13 @@ def run(cell, programs, mpirun):
     if processes:
         problems.append(f"processes left behind: {processes}")
     kept = KEPT.get(cell.program, set())
-    files = {os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder) for name in names}
+    files = {os.path.relpath(os.path.join(at, name), folder) for at, _, names in os.walk(folder)
+             for name in names}
     if files - kept:
         problems.append(f"files left behind: {files - kept}")
     if cell.program == "training":
-        again = subprocess.run(command("none"), env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, errors="replace", timeout=120)
+        again = subprocess.run(command("none"), env=environment, cwd=folder, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace", timeout=120)
         if again.returncode != 0:
             problems.append(f"what it left cannot be resumed: {again.stdout}")
     shutil.rmtree(folder, ignore_errors=True)
@@ -179,13 +190,16 @@ def judge(cell, code, output, problems):
     if code == 0:
         problems.append("exit 0")
     survivors = set(range(RANKS)) - {cell.culprit}
-    # A rank says its error itself, or the deadline of the start does; "rank 1 is stopped" stands on a line of its own.
+    # A rank says its error itself, or the deadline of the start does; "rank 1 is stopped" stands on
+    # a line of its own.
     said = {r: "\n".join(re.findall(rf"(?:said by|rank) {r}: (.*)", output)) for r in survivors}
     silent = [r for r in survivors if not re.search(rf"\brank(s)? {cell.culprit}\b", said[r])]
     if not silent:
         return "survivors"
-    if cell.phase == "make_world" and "Primary job  terminated normally, but 1 process returned" in output:
-        return "launcher"  # it ends a job of which a rank has not come to MPI_Init, and may not say which
+    if (cell.phase == "make_world"
+        and "Primary job  terminated normally, but 1 process returned" in output):
+        # it ends a job of which a rank has not come to MPI_Init, and may not say which
+        return "launcher"
     by_signal = re.search(rf"rank {cell.culprit} with PID \d+.*?exited on\s+signal", output, re.S)
     by_status = re.search(rf"Process name: \[\[\d+,\d+\],{cell.culprit}\]", output)
     if by_signal or by_status:
@@ -195,7 +209,8 @@ def judge(cell, code, output, problems):
 
 
 def table(outcomes):
-    """Markdown: phases down, faults across; who names the culprit and the longest time over transports and culprits."""
+    """Markdown: phases down, faults across; who names the culprit and the longest time over
+    transports and culprits."""
     lines = []
     for program, phases in PROGRAMS.items():
         if not any(o.cell.program == program for o in outcomes):
@@ -204,13 +219,15 @@ def table(outcomes):
         for phase in phases:
             row = []
             for fault in ALL:
-                cells = [o for o in outcomes if (o.cell.program, o.cell.phase, o.cell.fault) == (program, phase, fault)]
+                cells = [o for o in outcomes
+                         if (o.cell.program, o.cell.phase, o.cell.fault) == (program, phase, fault)]
                 if not cells:
                     row.append("")
                     continue
                 who = " / ".join(sorted({o.named_by or "same bits" for o in cells}))
                 failed = sum(bool(o.problems) for o in cells)
-                row.append(f"{who}, {max(o.seconds for o in cells):.1f} s" + (f", **{failed} failed**" if failed else ""))
+                row.append(f"{who}, {max(o.seconds for o in cells):.1f} s"
+                           + (f", **{failed} failed**" if failed else ""))
             lines.append(f"| {phase} | " + " | ".join(row) + " |")
         lines.append("")
     return "\n".join(lines)
@@ -237,9 +254,11 @@ def main():
         for outcome in pool.map(lambda cell: run(cell, programs, mpirun), cells):
             outcomes.append(outcome)
             by = f", named by {outcome.named_by}" if outcome.named_by else ""
-            print(f"{'FAILED' if outcome.problems else 'ok'}: {outcome.cell}: {outcome.seconds:.1f} s{by}", flush=True)
+            print(f"{'FAILED' if outcome.problems else 'ok'}: {outcome.cell}: "
+                  f"{outcome.seconds:.1f} s{by}", flush=True)
             if outcome.problems:
-                print("  " + "\n  ".join(outcome.problems) + f"\n--- output\n{outcome.output}\n---", flush=True)
+                print("  " + "\n  ".join(outcome.problems) + f"\n--- output\n{outcome.output}\n---",
+                      flush=True)
     text = table(outcomes)
     print(text)
     if options.table:

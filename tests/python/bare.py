@@ -1,4 +1,5 @@
-"""What tools/without-libraries runs: the package works where the machine has none of the libraries that it is built with."""
+"""What tools/without-libraries runs: the package works where the machine has none of the libraries
+that it is built with."""
 
 import ctypes
 import json
@@ -19,6 +20,7 @@ traces = str(Path(__file__).resolve().parents[1] / "trace/fixtures/late2.rank*.j
 e = linerate.explain(traces)
 w = linerate.import_workload(traces)
 assert linerate.advise(w, ranks=4, bandwidth="1Gbit/s").best
-printed = subprocess.run([sysconfig.get_path("scripts") + "/linerate", "explain", "--json", traces], capture_output=True, check=True)
+printed = subprocess.run([sysconfig.get_path("scripts") + "/linerate", "explain", "--json", traces],
+                         capture_output=True, check=True)
 assert json.loads(printed.stdout) == e.to_dict()
 print("explained without the machine's libraries:", e.verdict)

@@ -1,4 +1,5 @@
-"""Fixtures of the package's tests: files of the repository, and the command that was installed with the package."""
+"""Fixtures of the package's tests: files of the repository, and the command that was installed with
+the package."""
 
 import os
 import shutil
@@ -42,7 +43,8 @@ def documents(tmp_path_factory):
         "late": linerate.import_timeline(str(TRACES / "late2.rank*.json.gz")),
         "cluster": linerate.calibrate([TABLES / "runs_2ranks_1Gbit.csv"], ranks=2),
     }
-    made["predictions"] = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 16], strategy=["ddp", "dear"])
+    made["predictions"] = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 16],
+                                          strategy=["ddp", "dear"])
     made["predicted"] = made["predictions"][0].timeline()
     made["advice"] = linerate.advise(made["workload"], made["cluster"], ranks=4)
     for name, document in made.items():

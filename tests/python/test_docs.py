@@ -1,4 +1,5 @@
-"""Documents: what their sessions show is what Python prints, and their programs of the analysis run."""
+"""Documents: what their sessions show is what Python prints, and their programs of the analysis
+run."""
 
 import doctest
 import sys
@@ -19,11 +20,13 @@ def pages_with_sessions():
 def test_sessions_print_what_they_show(page, tmp_path, monkeypatch):
     (tmp_path / "traces").symlink_to(ROOT / "tests/trace/fixtures")
     (tmp_path / "recorded").symlink_to(ROOT / "tests/calibrate/recorded")
-    text = "\n".join(line for line in (ROOT / page).read_text().splitlines() if not line.startswith("```"))
+    text = "\n".join(line for line in (ROOT / page).read_text().splitlines()
+                     if not line.startswith("```"))
     test = doctest.DocTestParser().get_doctest(text, {}, "python", page, 0)
     assert len(test.examples) > 20
     monkeypatch.chdir(tmp_path)
-    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
+    assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS
+                                 | doctest.NORMALIZE_WHITESPACE).run(test).failed == 0
 
 
 @pytest.mark.parametrize("block", docs_blocks.blocks("analysis"), ids=lambda block: block.where)
@@ -41,5 +44,6 @@ def test_programs_that_record_run(block, tmp_path, monkeypatch):
     model = torch.nn.Linear(8, 8)
     monkeypatch.chdir(tmp_path)
     exec(compile(textwrap.dedent(block.code), block.where, "exec"),
-         {"linerate": linerate, "loader": [torch.randn(4, 8)] * 20, "train": lambda batch: model(batch).sum().backward()})
+         {"linerate": linerate, "loader": [torch.randn(4, 8)] * 20,
+          "train": lambda batch: model(batch).sum().backward()})
     assert list(tmp_path.glob("traces/rank*.json.gz"))

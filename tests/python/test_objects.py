@@ -43,8 +43,10 @@ def test_other_collectives_of_a_workload_cost_time(documents):
     assert more.other_collectives[0].place == "update" and more.other_collectives[0].every == 2
     steps = [linerate.whatif(w, cluster)[0].step_s for w in (workload, more)]
     assert steps[1] > steps[0]
-    with pytest.raises(linerate.InputError, match="/other_collectives/0/place: expected one of forward"):
-        linerate.Workload.from_dict({**workload.to_dict(), "other_collectives": [{**gather, "place": "later"}]})
+    with pytest.raises(linerate.InputError,
+                       match="/other_collectives/0/place: expected one of forward"):
+        linerate.Workload.from_dict({**workload.to_dict(),
+                                     "other_collectives": [{**gather, "place": "later"}]})
 
 
 def test_predictions_and_advice_are_saved_and_loaded(documents, tmp_path):
@@ -63,7 +65,8 @@ def test_a_newer_document_is_refused_by_name(name, documents):
 
 def test_documents_and_results_never_change(documents):
     w, p = documents[0]["workload"], documents[0]["predictions"]
-    for change in (lambda: setattr(w, "name", "x"), lambda: setattr(w.gradients[0], "name", "x"), lambda: setattr(p[0], "ranks", 1)):
+    for change in (lambda: setattr(w, "name", "x"), lambda: setattr(w.gradients[0], "name", "x"),
+                   lambda: setattr(p[0], "ranks", 1)):
         with pytest.raises(AttributeError):
             change()
     with pytest.raises(TypeError):
@@ -76,7 +79,8 @@ def test_documents_and_results_never_change(documents):
 def test_attributes_are_the_keys(documents):
     made = documents[0]
     e = linerate.explain(LATE)
-    for result in (*made.values(), made["cluster"].fit, e, linerate.compare(made["predicted"], made["timeline"])):
+    for result in (*made.values(), made["cluster"].fit, e,
+                   linerate.compare(made["predicted"], made["timeline"])):
         values = result.to_dict()
         for key in values:
             if key != "notes":
@@ -90,7 +94,8 @@ def test_attributes_are_the_keys(documents):
 def test_declared_attributes_exist(documents):
     made = documents[0]
     results = [*made.values(), made["predictions"][0], made["cluster"].fit, linerate.explain(LATE),
-               linerate.plan(made["workload"], made["cluster"]), linerate.compare(made["predicted"], made["timeline"]),
+               linerate.plan(made["workload"], made["cluster"]),
+               linerate.compare(made["predicted"], made["timeline"]),
                linerate.whatif_collective("all-reduce", made["cluster"], size="1MiB")]
     for result in results:
         for cls in type(result).__mro__:
@@ -113,21 +118,25 @@ def test_notebooks_show_everything(documents):
              linerate.compare(made["predicted"], made["timeline"]), linerate.strategies(),
              linerate.plan(made["workload"], made["cluster"])]
     for result in shown:
-        assert re.match("<(iframe|pre|table)", result._repr_html_()) and repr(result).startswith("<linerate.")
+        assert (re.match("<(iframe|pre|table)", result._repr_html_())
+                and repr(result).startswith("<linerate."))
 
 
 def test_results_turn_into_pandas(documents):
     pandas = pytest.importorskip("pandas")
     made = documents[0]
     e, c = linerate.explain(LATE), linerate.compare(made["predicted"], made["timeline"])
-    for result, rows in ((made["predictions"], 4), (made["workload"], len(made["workload"].gradients)),
-                         (made["timeline"], len(made["timeline"].events)), (made["advice"], len(made["advice"].candidates)),
-                         (e, len(e.collectives)), (made["cluster"].fit, len(made["cluster"].collectives)), (linerate.strategies(), len(linerate.strategies())),
-                         (c, 2 + len(c.kinds))):
+    for result, rows in (
+            (made["predictions"], 4), (made["workload"], len(made["workload"].gradients)),
+            (made["timeline"], len(made["timeline"].events)),
+            (made["advice"], len(made["advice"].candidates)), (e, len(e.collectives)),
+            (made["cluster"].fit, len(made["cluster"].collectives)),
+            (linerate.strategies(), len(linerate.strategies())), (c, 2 + len(c.kinds))):
         frame = result.to_pandas()
         assert isinstance(frame, pandas.DataFrame) and len(frame) == rows
     first = made["predictions"].to_pandas().iloc[0]
-    assert first.step_s == made["predictions"][0].step_s and (first.low_s, first.high_s) == made["predictions"][0].interval_s
+    assert (first.step_s == made["predictions"][0].step_s
+            and (first.low_s, first.high_s) == made["predictions"][0].interval_s)
     events = made["timeline"].to_pandas()
     assert (events.end_s >= events.start_s).all() and set(events["rank"]) == {0, 1}
 
@@ -136,7 +145,8 @@ def test_threads_share_documents(documents):
     w, c = documents[0]["workload"], documents[0]["cluster"]
     alone = linerate.whatif(w, c, ranks=[2, 8], strategy=["ddp", "dear"]).to_dict()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(linerate.whatif, w, c, ranks=[2, 8], strategy=["ddp", "dear"]) for _ in range(16)]
+        jobs = [pool.submit(linerate.whatif, w, c, ranks=[2, 8], strategy=["ddp", "dear"])
+                for _ in range(16)]
         assert all(job.result().to_dict() == alone for job in jobs)
 
 
@@ -182,8 +192,8 @@ def test_an_exception_of_progress_ends_the_work():
 def long_work(progress, ratios=80):
     """A search that takes longer than the tenth of a second after which progress is looked at."""
     codecs = [f"codec(ratio={r}, encode={e}GB/s)" for r in range(2, ratios) for e in (1, 2)]
-    return linerate.advise("zoo:densenet201", input="3x224x224", batch=32, step_time=0.3, bandwidth="10Gbit/s", ranks=64,
-                           codec=codecs, progress=progress)
+    return linerate.advise("zoo:densenet201", input="3x224x224", batch=32, step_time=0.3,
+                           bandwidth="10Gbit/s", ranks=64, codec=codecs, progress=progress)
 
 
 def test_ctrl_c_ends_long_work():
@@ -209,14 +219,17 @@ def test_ctrl_c_ends_long_work():
 def test_nothing_is_printed(capfd, documents):
     e = linerate.explain(LATE)
     linerate.import_workload(LATE)
-    linerate.plan(documents[0]["workload"], documents[0]["cluster"], strategy="ddp+topk(density=0.01)")
+    linerate.plan(documents[0]["workload"], documents[0]["cluster"],
+                  strategy="ddp+topk(density=0.01)")
     linerate.calibrate([ROOT / "tests/calibrate/recorded/runs_2ranks_1Gbit.csv"], ranks=2)
     assert e.notes is not None and capfd.readouterr() == ("", "")
 
 
 def test_errors_are_kinds_of_one_error(documents):
-    kinds = [linerate.UsageError, linerate.InputError, linerate.CommError, linerate.DeviceError, linerate.InternalError]
-    assert [kind.exit_code for kind in kinds] == [2, 3, 4, 5, 70] and all(issubclass(kind, linerate.Error) for kind in kinds)
+    kinds = [linerate.UsageError, linerate.InputError, linerate.CommError, linerate.DeviceError,
+             linerate.InternalError]
+    assert ([kind.exit_code for kind in kinds] == [2, 3, 4, 5, 70]
+            and all(issubclass(kind, linerate.Error) for kind in kinds))
     with pytest.raises(linerate.Error, match="MPI|mpirun"):
         linerate.calibrate()
     with pytest.raises(linerate.UsageError, match="expected a Workload"):
@@ -228,7 +241,8 @@ def test_errors_are_kinds_of_one_error(documents):
 def test_pages_and_perfetto(documents, tmp_path):
     made, folder = documents
     e = linerate.explain(LATE)
-    linerate.report([made["predictions"], made["advice"], made["timeline"], e, folder / "predicted.json"], tmp_path / "report.html")
+    linerate.report([made["predictions"], made["advice"], made["timeline"], e,
+                     folder / "predicted.json"], tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text().count("<section>") >= 4
     linerate.report(made["advice"], tmp_path / "one.html")
     made["advice"].save_html(tmp_path / "advice.html")
@@ -241,16 +255,19 @@ def test_pages_and_perfetto(documents, tmp_path):
 
 
 def test_torch_says_how_to_get_it():
-    with pytest.raises(ModuleNotFoundError, match="pip install --no-build-isolation ./python/torch"):
+    with pytest.raises(ModuleNotFoundError,
+                       match="pip install --no-build-isolation ./python/torch"):
         import linerate.torch  # noqa: F401
 
 
 def test_importing_needs_neither_torch_nor_much():
-    text = "import sys, linerate; assert not {'torch', 'numpy', 'pandas', 'CLI'} & set(sys.modules), sys.modules.keys()"
+    text = ("import sys, linerate; assert not {'torch', 'numpy', 'pandas', 'CLI'} & "
+            "set(sys.modules), sys.modules.keys()")
     subprocess.run([sys.executable, "-c", text], check=True)
 
 
 def test_help_says_the_units():
-    assert "bandwidth: Line rates of the network" in linerate.whatif.__doc__ and "(a number: B/s)" in linerate.whatif.__doc__
+    assert ("bandwidth: Line rates of the network" in linerate.whatif.__doc__
+            and "(a number: B/s)" in linerate.whatif.__doc__)
     for name in linerate.__all__:
         assert name.startswith("__") or getattr(linerate, name).__doc__, name

@@ -36,7 +36,8 @@ def test_two_ranks_write_a_trace_each(tmp_path):
     program = tmp_path / "job.py"
     program.write_text(textwrap.dedent("""
         import sys, torch, linerate, torch.distributed as dist
-        dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}/store", rank=int(sys.argv[1]), world_size=2)
+        dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}/store",
+                                rank=int(sys.argv[1]), world_size=2)
         torch.set_num_threads(1)
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
         with linerate.profile(sys.argv[2] + "/traces", steps=3, skip=1) as prof:

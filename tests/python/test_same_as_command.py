@@ -1,5 +1,5 @@
-"""to_dict() is what the command prints with --json on the same files, for every option of every verb: a case that succeeds for
-each option, and a test that none lacks it."""
+"""to_dict() is what the command prints with --json on the same files, for every option of every
+verb: a case that succeeds for each option, and a test that none lacks it."""
 
 import json
 import re
@@ -26,12 +26,14 @@ KIND = {"network": "4xpcie3,tcp:10Gbit/s"}
 KIND_WORDS = ["--network", "4xpcie3,tcp:10Gbit/s"]
 ZOO_WORDS = ["-w", "zoo:lenet", "--input", "1x28x28", "--batch", "32", "--step-time", "10ms"]
 
-# verb: [(keywords, words)]. A keyword's value "@name" is the document of that name, its word the document's file.
+# verb: [(keywords, words)]. A keyword's value "@name" is the document of that name, its word the
+# document's file.
 CASES = {
     "explain": [
         ({"files": LATE}, [LATE]),
         ({"files": [TRACES / "late2.rank0.json.gz", TRACES / "late2.rank1.json.gz"]}, [LATE]),
-        ({"files": LATE, "data_idle": 0.3, "host_idle": 0.01}, [LATE, "--data-idle", "0.3", "--host-idle", "0.01"]),
+        ({"files": LATE, "data_idle": 0.3, "host_idle": 0.01},
+         [LATE, "--data-idle", "0.3", "--host-idle", "0.01"]),
         ({"files": EVEN, "exposed": 0.9}, [EVEN, "--exposed", "0.9"]),
         ({"files": GLOO, "alone": GLOO_ALONE}, [GLOO, "--alone", GLOO_ALONE]),
         ({"files": "@timeline"}, ["@timeline"]),
@@ -39,20 +41,27 @@ CASES = {
     "whatif": [
         ({"workload": "@workload", "cluster": "@cluster"}, ["-w", "@workload", "-c", "@cluster"]),
         (
-            {"workload": "@workload", "cluster": "@cluster", "ranks": [2, 16], "bandwidth": ["10Gbit/s", 1.25e8],
-             "strategy": ["ddp", "dear", "ddp+codec"], "latency": 2e-5, "compression_ratio": [1, 2.5]},
-            ["-w", "@workload", "-c", "@cluster", "--ranks", "2,16", "--bandwidth", "10Gbit/s,1Gbit/s", "--strategy", "ddp,dear",
+            {"workload": "@workload", "cluster": "@cluster", "ranks": [2, 16],
+             "bandwidth": ["10Gbit/s", 1.25e8],
+             "strategy": ["ddp", "dear", "ddp+codec"], "latency": 2e-5,
+             "compression_ratio": [1, 2.5]},
+            ["-w", "@workload", "-c", "@cluster", "--ranks", "2,16", "--bandwidth",
+             "10Gbit/s,1Gbit/s", "--strategy", "ddp,dear",
              "--strategy", "ddp+codec", "--latency", "20us", "--compression-ratio", "1,2.5"],
         ),
         (
-            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring", "scale": 0.5, "device_speed": 2, "coding": "papers"},
-            [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model", "ring", "--scale", "0.5",
+            {**ZOO, "classes": 10, "cluster": "@cluster", "ranks": 4, "cost_model": "ring",
+             "scale": 0.5, "device_speed": 2, "coding": "papers"},
+            [*ZOO_WORDS, "--classes", "10", "-c", "@cluster", "--ranks", "4", "--cost-model",
+             "ring", "--scale", "0.5",
              "--device-speed", "2x", "--coding", "papers"],
         ),
         (
-            {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward", "bandwidth": "10Gbit/s", "ranks": [4, 8],
+            {**ZOO, "step_time": "10ms", "step_time_covers": "forward_backward",
+             "bandwidth": "10Gbit/s", "ranks": [4, 8],
              "preset": "agarwal2021", "gamma": 1.1, "epsilon": 0.1},
-            [*ZOO_WORDS, "--step-time-covers", "forward_backward", "--bandwidth", "10Gbit/s", "--ranks", "4,8",
+            [*ZOO_WORDS, "--step-time-covers", "forward_backward", "--bandwidth", "10Gbit/s",
+             "--ranks", "4,8",
              "--preset", "agarwal2021", "--gamma", "1.1", "--epsilon", "0.1"],
         ),
         ({**ZOO, "bandwidth": "1Gbit/s", "ranks": 4, "preset": "zhang2020"},
@@ -63,11 +72,14 @@ CASES = {
         ({"workload": "@workload", "cluster": "@cluster", "strategy": "dear"},
          ["-w", "@workload", "-c", "@cluster", "--strategy", "dear"]),
         (
-            {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "device_speed": "0.5x", "cluster": "@cluster", "ranks": 4,
+            {**ZOO, "classes": 10, "step_time_covers": "step", "scale": 2, "device_speed": "0.5x",
+             "cluster": "@cluster", "ranks": 4,
              "bandwidth": 1.25e9, "latency": 1e-5, "strategy": "ddp+codec", "compression_ratio": 8,
              "cost_model": "ring", "coding": "linerate", "preset": None},
-            [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2", "--device-speed", "0.5x", "-c", "@cluster", "--ranks", "4",
-             "--bandwidth", "10Gbit/s", "--latency", "10us", "--strategy", "ddp+codec", "--compression-ratio", "8",
+            [*ZOO_WORDS, "--classes", "10", "--step-time-covers", "step", "--scale", "2",
+             "--device-speed", "0.5x", "-c", "@cluster", "--ranks", "4",
+             "--bandwidth", "10Gbit/s", "--latency", "10us", "--strategy", "ddp+codec",
+             "--compression-ratio", "8",
              "--cost-model", "ring", "--coding", "linerate"],
         ),
         ({**ZOO, "bandwidth": "10Gbit/s", "ranks": 2, "preset": "zhang2020"},
@@ -82,12 +94,17 @@ CASES = {
          ["-w", "@workload", "-c", "@cluster", "--framework", "pytorch"]),
         ({**ZOO, **KIND, "ranks": 8}, [*ZOO_WORDS, *KIND_WORDS, "--ranks", "8"]),
         (
-            {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step", "cluster": "@cluster", "ranks": 8,
-             "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk", "codec": "codec(ratio=8, encode=10GB/s)",
-             "strategy": ["dear", "ddp+topk(density=0.01)"], "memory": 2**30, "steps_to_target": "codec(ratio=8)=1.1[1.05,1.2]",
+            {**ZOO, "classes": 10, "scale": 4, "device_speed": 2.5, "step_time_covers": "step",
+             "cluster": "@cluster", "ranks": 8,
+             "bandwidth": "2Gbit/s", "latency": "20us", "current": "bulk",
+             "codec": "codec(ratio=8, encode=10GB/s)",
+             "strategy": ["dear", "ddp+topk(density=0.01)"], "memory": 2**30,
+             "steps_to_target": "codec(ratio=8)=1.1[1.05,1.2]",
              "least_gain": 5},
-            [*ZOO_WORDS, "--classes", "10", "--scale", "4", "--device-speed", "2.5", "--step-time-covers", "step", "-c", "@cluster", "--ranks", "8",
-             "--bandwidth", "2Gbit/s", "--latency", "20us", "--current", "bulk", "--codec", "codec(ratio=8, encode=10GB/s)",
+            [*ZOO_WORDS, "--classes", "10", "--scale", "4", "--device-speed", "2.5",
+             "--step-time-covers", "step", "-c", "@cluster", "--ranks", "8",
+             "--bandwidth", "2Gbit/s", "--latency", "20us", "--current", "bulk", "--codec",
+             "codec(ratio=8, encode=10GB/s)",
              "--strategy", "dear", "--strategy", "ddp+topk(density=0.01)", "--memory", "1GiB",
              "--steps-to-target", "codec(ratio=8)=1.1[1.05,1.2]", "--least-gain", "5"],
         ),
@@ -98,30 +115,39 @@ CASES = {
          ["@predicted", LATE, "--noise", "@timeline", "--warm-up", "1"]),
     ],
     "all-reduce": [
-        ({"cluster": "@cluster", "size": ["1MiB", 4096]}, ["-c", "@cluster", "--size", "1MiB,4KiB"]),
+        ({"cluster": "@cluster", "size": ["1MiB", 4096]},
+         ["-c", "@cluster", "--size", "1MiB,4KiB"]),
         ({**KIND, "size": "1MiB", "ranks": 8}, [*KIND_WORDS, "--size", "1MiB", "--ranks", "8"]),
-        ({"cluster": "@cluster", "size": "64KiB", "ranks": [2, 4], "bandwidth": 1.25e9, "latency": 1e-5},
-         ["-c", "@cluster", "--size", "64KiB", "--ranks", "2,4", "--bandwidth", "10Gbit/s", "--latency", "10us"]),
+        ({"cluster": "@cluster", "size": "64KiB", "ranks": [2, 4], "bandwidth": 1.25e9,
+          "latency": 1e-5},
+         ["-c", "@cluster", "--size", "64KiB", "--ranks", "2,4", "--bandwidth", "10Gbit/s",
+          "--latency", "10us"]),
     ],
     # These write a file: what is compared is in it, and for calibrate what --json prints as well.
     "import": [
         ({"files": EVEN}, [EVEN]),
         ({"files": EVEN, "timeline": True}, [EVEN, "--timeline"]),
         ({"files": GLOO, "alone": [GLOO_ALONE]}, [GLOO, "--alone", GLOO_ALONE]),
-        ({"files": "@log", "add_cost": "@add", "step_time": 0.1, "step_time_covers": "forward_backward"},
-         ["@log", "--add-cost", "@add", "--step-time", "100ms", "--step-time-covers", "forward_backward"]),
+        ({"files": "@log", "add_cost": "@add", "step_time": 0.1,
+          "step_time_covers": "forward_backward"},
+         ["@log", "--add-cost", "@add", "--step-time", "100ms", "--step-time-covers",
+          "forward_backward"]),
     ],
     "calibrate": [
         ({"from_": [TABLE], "ranks": 2}, ["--from", TABLE, "--ranks", "2"]),
-        ({"from_": ["@plain", "@plain"], "ranks": [2, 4], "ranks_per_node": 1, "cores": 8, "line_rate": 2.5e8, "collective": "all-reduce"},
-         ["--from", "@plain", "@plain", "--ranks", "2,4", "--ranks-per-node", "1", "--cores", "8", "--line-rate", "2Gbit/s",
+        ({"from_": ["@plain", "@plain"], "ranks": [2, 4], "ranks_per_node": 1, "cores": 8,
+          "line_rate": 2.5e8, "collective": "all-reduce"},
+         ["--from", "@plain", "@plain", "--ranks", "2,4", "--ranks-per-node", "1", "--cores", "8",
+          "--line-rate", "2Gbit/s",
           "--collective", "all-reduce"]),
         ({"from_": RANKS}, ["--from", *RANKS]),
-        ({"cluster": "@cluster", "second_order": "@inverses"}, ["-c", "@cluster", "--second-order", "@inverses"]),
+        ({"cluster": "@cluster", "second_order": "@inverses"},
+         ["-c", "@cluster", "--second-order", "@inverses"]),
     ],
 }
-# What is timed while they run, where no two runs agree: all but the times is the same. Compressors are timed in the process itself,
-# the network by the ranks of an mpirun, which a build with MPI has (pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON).
+# What is timed while they run, where no two runs agree: all but the times is the same. Compressors
+# are timed in the process itself, the network by the ranks of an mpirun, which a build with MPI has
+# (pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON).
 CODECS = {
     "calibrate": [
         ({"from_": [TABLE], "ranks": 2, "codecs": ["topk(density=0.01)", "qsgd"]},
@@ -131,26 +157,38 @@ CODECS = {
 }
 PROBES = {
     "calibrate": [
-        ({"budget": 2, "largest": 65536, "threads": 1, "ranks": 2}, ["--budget", "2s", "--largest", "64KiB", "--threads", "1", "--ranks", "2"]),
-        ({"budget": "2s", "largest": 1 << 20, "link": 1.25e8}, ["--budget", "2s", "--largest", "1MiB", "--link", "1Gbit/s"]),
+        ({"budget": 2, "largest": 65536, "threads": 1, "ranks": 2},
+         ["--budget", "2s", "--largest", "64KiB", "--threads", "1", "--ranks", "2"]),
+        ({"budget": "2s", "largest": 1 << 20, "link": 1.25e8},
+         ["--budget", "2s", "--largest", "1MiB", "--link", "1Gbit/s"]),
     ],
 }
 SAME_ERROR = {
     "calibrate": [
-        ({"from_": [TABLE], "ranks": 2, "budget": 1}, ["--from", TABLE, "--ranks", "2", "--budget", "1s"]),
-        ({"from_": [TABLE], "ranks": 2, "largest": 1 << 20}, ["--from", TABLE, "--ranks", "2", "--largest", "1MiB"]),
-        ({"from_": [TABLE], "ranks": 2, "threads": 2}, ["--from", TABLE, "--ranks", "2", "--threads", "2"]),
-        ({"from_": [TABLE], "ranks": 2, "codecs": "nosuch"}, ["--from", TABLE, "--ranks", "2", "--codecs", "nosuch"]),
+        ({"from_": [TABLE], "ranks": 2, "budget": 1},
+         ["--from", TABLE, "--ranks", "2", "--budget", "1s"]),
+        ({"from_": [TABLE], "ranks": 2, "largest": 1 << 20},
+         ["--from", TABLE, "--ranks", "2", "--largest", "1MiB"]),
+        ({"from_": [TABLE], "ranks": 2, "threads": 2},
+         ["--from", TABLE, "--ranks", "2", "--threads", "2"]),
+        ({"from_": [TABLE], "ranks": 2, "codecs": "nosuch"},
+         ["--from", TABLE, "--ranks", "2", "--codecs", "nosuch"]),
         ({}, []),
     ],
     "import": [({"files": EVEN, "alone": SINGLE}, [EVEN, "--alone", SINGLE])],
-    "explain": [({"files": LATE, "alone": SINGLE}, [LATE, "--alone", SINGLE]), ({"files": "absent.json"}, ["absent.json"]), ({"files": LATE, "exposed": 2}, [LATE, "--exposed", "2"]), ({"files": []}, [])],
+    "explain": [({"files": LATE, "alone": SINGLE}, [LATE, "--alone", SINGLE]),
+                ({"files": "absent.json"}, ["absent.json"]),
+                ({"files": LATE, "exposed": 2}, [LATE, "--exposed", "2"]), ({"files": []}, [])],
     "whatif": [
         ({"workload": "@workload"}, ["-w", "@workload"]),
-        ({"workload": "@workload", "cluster": "@cluster", "strategy": "dpd"}, ["-w", "@workload", "-c", "@cluster", "--strategy", "dpd"]),
-        ({"workload": "@workload", "cluster": "@cluster", "bandwidth": "10"}, ["-w", "@workload", "-c", "@cluster", "--bandwidth", "10"]),
-        ({"workload": "@workload", "cluster": "@cluster", "ranks": 0}, ["-w", "@workload", "-c", "@cluster", "--ranks", "0"]),
-        ({"workload": "@workload", "cluster": "@cluster", "preset": "x"}, ["-w", "@workload", "-c", "@cluster", "--preset", "x"]),
+        ({"workload": "@workload", "cluster": "@cluster", "strategy": "dpd"},
+         ["-w", "@workload", "-c", "@cluster", "--strategy", "dpd"]),
+        ({"workload": "@workload", "cluster": "@cluster", "bandwidth": "10"},
+         ["-w", "@workload", "-c", "@cluster", "--bandwidth", "10"]),
+        ({"workload": "@workload", "cluster": "@cluster", "ranks": 0},
+         ["-w", "@workload", "-c", "@cluster", "--ranks", "0"]),
+        ({"workload": "@workload", "cluster": "@cluster", "preset": "x"},
+         ["-w", "@workload", "-c", "@cluster", "--preset", "x"]),
         ({"workload": "@cluster", "cluster": "@cluster"}, ["-w", "@cluster", "-c", "@cluster"]),
     ],
     "advise": [({"workload": "@workload"}, ["-w", "@workload"])],
@@ -175,10 +213,13 @@ def files(documents, tmp_path_factory):
     extra = tmp_path_factory.mktemp("tables")
     (extra / "log.txt").write_text("prose\n2\n2\n10,400\n20,8\n30,400\n40,8\n")
     (extra / "add.csv").write_text("1024,0.000001\n1048576,0.0001\n")
-    (extra / "plain.csv").write_text("bytes,seconds\n" + "".join(f"{1 << k},{1e-4 + (1 << k) * 1e-8:.6g}\n" for k in range(10, 24)))
-    (extra / "inverses.csv").write_text("".join(f"inv,{n},{n**3 * 1e-12 + 1e-5:.6g}\n" for n in (64, 128, 256, 512, 1024)))
+    (extra / "plain.csv").write_text("bytes,seconds\n" + "".join(
+        f"{1 << k},{1e-4 + (1 << k) * 1e-8:.6g}\n" for k in range(10, 24)))
+    (extra / "inverses.csv").write_text("".join(f"inv,{n},{n**3 * 1e-12 + 1e-5:.6g}\n"
+                                                for n in (64, 128, 256, 512, 1024)))
     return {
-        "log": extra / "log.txt", "add": extra / "add.csv", "plain": extra / "plain.csv", "inverses": extra / "inverses.csv",
+        "log": extra / "log.txt", "add": extra / "add.csv", "plain": extra / "plain.csv",
+        "inverses": extra / "inverses.csv",
         **{name: folder / f"{name}.json" for name in documents[0]},
     }
 
@@ -201,11 +242,13 @@ def call(verb, keywords, documents, files):
 
 def words_of(verb, words, files):
     head = ["whatif", "all-reduce"] if verb == "all-reduce" else [verb]
-    return [*head, *(str(resolved(word, files)) if isinstance(word, str) else str(word) for word in words)]
+    return [*head,
+            *(str(resolved(word, files)) if isinstance(word, str) else str(word) for word in words)]
 
 
 def all_cases(table):
-    return [pytest.param(verb, *case, id=f"{verb}-{i}") for verb, cases in table.items() for i, case in enumerate(cases)]
+    return [pytest.param(verb, *case, id=f"{verb}-{i}") for verb, cases in table.items()
+            for i, case in enumerate(cases)]
 
 
 @pytest.mark.parametrize("verb, keywords, words", all_cases(CASES))
@@ -224,16 +267,21 @@ def test_to_dict_is_what_the_command_prints(verb, keywords, words, documents, fi
     if verb == "calibrate":
         assert result.fit.to_dict() == json.loads(done.stdout)
     elif not keywords.get("timeline"):
-        assert list(result.notes) == [in_python(line.removeprefix("note: ")) for line in done.stderr.splitlines() if line.startswith("note: ")]
+        assert list(result.notes) == [in_python(line.removeprefix("note: "))
+                                      for line in done.stderr.splitlines()
+                                      if line.startswith("note: ")]
 
 
-LEFT_OUT_AT_0 = {"encode_tensor_s", "decode_tensor_s", "half_sum_s_per_byte"}  # two measurements need not both give one
+# two measurements need not both give one
+LEFT_OUT_AT_0 = {"encode_tensor_s", "decode_tensor_s", "half_sum_s_per_byte"}
 
 
 def untimed(value):
-    """A document, or what --json prints of it, with the numbers left out that a measurement gives."""
+    """A document, or what --json prints of it, with the numbers left out that a measurement
+    gives."""
     if isinstance(value, dict):
-        return {key: "measured" if key.endswith("_s") else untimed(item) for key, item in value.items() if key not in LEFT_OUT_AT_0}
+        return {key: "measured" if key.endswith("_s") else untimed(item)
+                for key, item in value.items() if key not in LEFT_OUT_AT_0}
     if isinstance(value, list):
         return [untimed(item) for item in value]
     return "measured" if isinstance(value, float) else value
@@ -241,42 +289,52 @@ def untimed(value):
 
 def identities(cluster, largest):
     """What every probe of these ranks has alike; none was larger than that."""
-    assert max(sample["bytes"] for cost in cluster["collectives"] for sample in cost["samples"]) <= largest
+    assert max(sample["bytes"] for cost in cluster["collectives"]
+               for sample in cost["samples"]) <= largest
     identity = ("collective", "ranks", "dtype", "in_place")
     keys = cluster.keys() - LEFT_OUT_AT_0
-    return [keys, cluster["ranks"], cluster["cores"], [[cost[key] for key in identity] for cost in cluster["collectives"]]]
+    return [keys, cluster["ranks"], cluster["cores"],
+            [[cost[key] for key in identity] for cost in cluster["collectives"]]]
 
 
 @pytest.mark.parametrize("verb, keywords, words", all_cases(CODECS))
-def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, words, documents, files, tmp_path):
+def test_what_is_timed_here_is_the_same_but_for_the_times(verb, keywords, words, documents, files,
+                                                          tmp_path):
     cluster = call(verb, keywords, documents[0], files)
     output = tmp_path / "document.json"
     done = run(*words_of(verb, words, files), "-o", output, "--json")
     assert untimed(cluster.to_dict()) == untimed(json.loads(output.read_text()))
     assert untimed(cluster.fit.to_dict()) == untimed(json.loads(done.stdout))
     asked = keywords["codecs"]
-    assert [codec.name for codec in cluster.codecs] == (asked if isinstance(asked, list) else [asked])
+    assert [codec.name for codec in cluster.codecs] == (asked
+                                                        if isinstance(asked, list) else [asked])
     assert all(codec.encode_bytes_per_s > 0 for codec in cluster.codecs)
 
 
 @pytest.mark.parametrize("verb, keywords, words", all_cases(PROBES))
 def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keywords, words, tmp_path):
-    """Python's ranks and the command's, under mpirun. Without MPI both say the same, and what to do."""
+    """Python's ranks and the command's, under mpirun. Without MPI both say the same, and what to
+    do."""
     if "mpi" in LACKS:
         with pytest.raises(linerate.CommError, match="built without MPI") as caught:
             FUNCTIONS[verb](**keywords)
         done = run(verb, *words, "-o", tmp_path / "out.json", check=False)
-        assert (done.returncode, in_python(done.stderr)) == (caught.value.exit_code, f"error: {caught.value}\n")
+        assert (done.returncode, in_python(done.stderr)) == (caught.value.exit_code,
+                                                             f"error: {caught.value}\n")
         return
     mpirun = [ROOT / "tools/mpirun", "-n", "2"]
     program = tmp_path / "probe.py"
     program.write_text(
-        f"import json, linerate, os, pathlib\nkeywords = {keywords!r}\nc = linerate.{verb}(**keywords)\n"
+        f"import json, linerate, os, pathlib\nkeywords = {keywords!r}\nc = "
+        f"linerate.{verb}(**keywords)\n"
         "folder, rank = pathlib.Path(__file__).parent, os.environ['OMPI_COMM_WORLD_RANK']\n"
-        "c.save(folder / f'rank{rank}.json')\n(folder / f'fit{rank}.json').write_text(json.dumps(c.fit.to_dict()))\n")
+        "c.save(folder / f'rank{rank}.json')\n(folder / "
+        "f'fit{rank}.json').write_text(json.dumps(c.fit.to_dict()))\n")
     subprocess.run([*mpirun, sys.executable, program], check=True)
-    typed = subprocess.run([*mpirun, command(), verb, *words, "-o", tmp_path / "command.json", "--json"], check=True, capture_output=True, text=True)
-    ours, second, theirs, fit = (json.loads((tmp_path / name).read_text()) for name in ("rank0.json", "rank1.json", "command.json", "fit0.json"))
+    typed = subprocess.run([*mpirun, command(), verb, *words, "-o", tmp_path / "command.json",
+                            "--json"], check=True, capture_output=True, text=True)
+    ours, second, theirs, fit = (json.loads((tmp_path / name).read_text()) for name in (
+        "rank0.json", "rank1.json", "command.json", "fit0.json"))
     assert ours == second, "every rank gets the same Cluster"
     largest = keywords["largest"]
     assert identities(ours, largest) == identities(theirs, largest)
@@ -284,19 +342,22 @@ def test_what_ranks_measure_together_is_the_same_but_for_the_times(verb, keyword
 
 
 @pytest.mark.parametrize("verb, keywords, words", all_cases(SAME_ERROR))
-def test_an_error_has_the_command_s_text_in_python_s_words_and_its_kind(verb, keywords, words, documents, files, tmp_path):
+def test_an_error_has_the_command_s_text_in_python_s_words_and_its_kind(verb, keywords, words,
+                                                                        documents, files, tmp_path):
     objects = {} if verb == "whatif" and keywords.get("workload") == "@cluster" else documents[0]
     if verb == "compare":
         objects = {}
     with pytest.raises(linerate.Error) as caught:
         call(verb, keywords, objects, files)
-    done = run(*words_of(verb, words, files), *(["-o", tmp_path / "out.json"] if verb in ("calibrate", "import") else []), check=False)
+    done = run(*words_of(verb, words, files), *(["-o", tmp_path / "out.json"] if verb
+                                                in ("calibrate", "import") else []), check=False)
     assert done.returncode == caught.value.exit_code, done.stderr
     assert in_python(done.stderr) == f"error: {caught.value}\n"
 
 
 def test_a_device_is_measured_on_by_linerate_torch_alone(documents):
-    with pytest.raises(linerate.UsageError, match="device=: LibTorch measures there, which is not here; run linerate-torch calibrate"):
+    with pytest.raises(linerate.UsageError, match="device=: LibTorch measures there, which is not "
+                                                  "here; run linerate-torch calibrate"):
         linerate.calibrate(cluster=documents[0]["cluster"], codecs="fp16", device="cuda")
 
 
@@ -305,7 +366,8 @@ def test_every_option_is_a_keyword_and_has_a_case_that_succeeds(verb):
     import inspect
 
     function = FUNCTIONS.get(verb, linerate.whatif_collective)
-    parameters = set(inspect.signature(function).parameters) - {"progress", "output", "collective" if verb == "all-reduce" else ""}
+    parameters = set(inspect.signature(function).parameters) - {"progress", "output", "collective"
+                                                                if verb == "all-reduce" else ""}
     options = set(options_of(verb))
     if verb == "import":
         parameters.add("timeline")  # import_timeline()
@@ -314,11 +376,14 @@ def test_every_option_is_a_keyword_and_has_a_case_that_succeeds(verb):
         assert options == {"files"}
         return
     elsewhere = {"device"} if verb == "calibrate" else set()  # what linerate-torch alone measures
-    used = elsewhere | {key for table in (CASES, CODECS, PROBES) for keywords, _ in table.get(verb, []) for key, value in keywords.items() if value is not None}
+    used = elsewhere | {key for table in (CASES, CODECS, PROBES)
+                        for keywords, _ in table.get(verb, []) for key, value in keywords.items()
+                        if value is not None}
     assert options <= used, "add a case that succeeds with these options"
 
 
-# Options of the command that say how and where to print: what stands for them is in the docstring of linerate._verbs.
+# Options of the command that say how and where to print: what stands for them is in the docstring
+# of linerate._verbs.
 PRINTING = {
     "explain": {"json"},
     "import": {"output"},
@@ -336,7 +401,8 @@ PRINTING = {
 @pytest.mark.parametrize("verb", PRINTING)
 def test_the_command_has_the_same_options_and_those_of_printing(verb):
     help_text = run(*(["whatif", verb] if verb == "all-reduce" else [verb]), "--help").stdout
-    typed = {keyword_of(name) for name in re.findall(r"^  (?:-\w,)?--([a-z-]+)", help_text, re.M)} - {"help"}
+    typed = {keyword_of(name)
+             for name in re.findall(r"^  (?:-\w,)?--([a-z-]+)", help_text, re.M)} - {"help"}
     options = {keyword for keyword, option in options_of(verb).items() if not option.positional}
     assert typed == options | PRINTING[verb]
 
@@ -346,7 +412,8 @@ def test_every_collective_has_its_time(collective, documents, files):
     keywords = {} if collective == "barrier" else {"size": "1MiB"}
     words = [] if collective == "barrier" else ["--size", "1MiB"]
     times = linerate.whatif_collective(collective, documents[0]["cluster"], ranks=4, **keywords)
-    assert times.to_dict() == json.loads(run("whatif", collective, "-c", files["cluster"], "--ranks", 4, *words, "--json").stdout)
+    assert times.to_dict() == json.loads(run("whatif", collective, "-c", files["cluster"],
+                                             "--ranks", 4, *words, "--json").stdout)
 
 
 @pytest.mark.parametrize("what", ["strategies", "compressors", "cost-models", "networks", "models"])
@@ -360,7 +427,8 @@ def test_every_verb_is_a_function_or_needs_more_than_this_distribution():
     verbs = re.findall(r"^  ([a-z]+)  ", run("--help").stdout.partition("Subcommands:")[2], re.M)
     assert set(verbs) == {*FUNCTIONS, "list", "train", "rehearse", "evaluate"}
     for verb in ("train", "rehearse", "evaluate"):
-        words = {"train": ["--model", "lenet"], "rehearse": ["--plan", "x"], "evaluate": ["--models", "lenet"]}[verb]
+        words = {"train": ["--model", "lenet"], "rehearse": ["--plan", "x"],
+                 "evaluate": ["--models", "lenet"]}[verb]
         done = run(verb, *words, check=False)
         assert done.returncode != 0
 
@@ -368,12 +436,15 @@ def test_every_verb_is_a_function_or_needs_more_than_this_distribution():
 def test_texts_are_those_of_the_command_in_python_s_words(documents, files):
     made, _ = documents
     assert str(linerate.explain(LATE)) + "\n" == in_python(run("explain", LATE).stdout)
-    predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4], bandwidth=["1Gbit/s", "10Gbit/s"])
-    typed = ["whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", "2,4", "--bandwidth", "1Gbit/s,10Gbit/s"]
+    predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4],
+                                  bandwidth=["1Gbit/s", "10Gbit/s"])
+    typed = ["whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", "2,4",
+             "--bandwidth", "1Gbit/s,10Gbit/s"]
     assert str(predictions) + "\n" == in_python(run(*typed).stdout)
     assert predictions.to_csv() == run(*typed, "--csv").stdout
-    assert predictions.to_plot() in subprocess.run(
-        [command(), *map(str, typed), "--plot"], capture_output=True, text=True, env={"LC_ALL": "C.UTF-8"}).stdout
+    assert predictions.to_plot() in subprocess.run([command(), *map(str, typed), "--plot"],
+                                                   capture_output=True, text=True,
+                                                   env={"LC_ALL": "C.UTF-8"}).stdout
     planned = linerate.plan(made["workload"], made["cluster"], strategy="ddp")
     typed = ["plan", "-w", files["workload"], "-c", files["cluster"], "--strategy", "ddp"]
     assert str(planned) + "\n" == in_python(run(*typed).stdout)
@@ -382,23 +453,28 @@ def test_texts_are_those_of_the_command_in_python_s_words(documents, files):
     typed = ["advise", "-w", files["workload"], "-c", files["cluster"]]
     assert advice.to_text(all=True) == in_python(run(*typed, "--all").stdout)
     for framework in (None, "pytorch"):
-        text = linerate.advise(made["workload"], made["cluster"], framework=framework, steps_to_target="topk=2").to_text(all=True)
+        text = linerate.advise(made["workload"], made["cluster"], framework=framework,
+                               steps_to_target="topk=2").to_text(all=True)
         assert not re.search(r"(?<![\w-])--[a-z]|wire=f16", text), text
     compared = linerate.compare(made["predicted"], made["timeline"])
-    assert compared.to_text(tasks=True) == in_python(run("compare", files["predicted"], files["timeline"], "--tasks").stdout)
+    assert compared.to_text(tasks=True) == in_python(run("compare", files["predicted"],
+                                                         files["timeline"], "--tasks").stdout)
 
 
-def test_a_prediction_s_timeline_and_plan_are_those_that_the_command_saves(documents, files, tmp_path):
+def test_a_prediction_s_timeline_and_plan_are_those_that_the_command_saves(documents, files,
+                                                                           tmp_path):
     made, _ = documents
-    predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4], strategy=["ddp", "dear"],
-                                  bandwidth=["1Gbit/s", "10Gbit/s"], compression_ratio=[1, 2])
+    predictions = linerate.whatif(made["workload"], made["cluster"], ranks=[2, 4],
+                                  strategy=["ddp", "dear"], bandwidth=["1Gbit/s", "10Gbit/s"],
+                                  compression_ratio=[1, 2])
     assert len(predictions) == 16
     for index in (0, 5, 10, 15):
         p = predictions[index]
         ratio = [1, 2][index % 2]
-        run("whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", p.ranks, "--strategy", ["ddp", "dear"][index // 8],
-            "--bandwidth", ["1Gbit/s", "10Gbit/s"][index // 2 % 2], "--compression-ratio", ratio,
-            "--timeline", tmp_path / "t.json", "--plan", tmp_path / "p.json")
+        run("whatif", "-w", files["workload"], "-c", files["cluster"], "--ranks", p.ranks,
+            "--strategy", ["ddp", "dear"][index // 8], "--bandwidth",
+            ["1Gbit/s", "10Gbit/s"][index // 2 % 2], "--compression-ratio", ratio, "--timeline",
+            tmp_path / "t.json", "--plan", tmp_path / "p.json")
         assert p.timeline().to_dict() == json.loads((tmp_path / "t.json").read_text())
         assert p.plan().to_dict() == json.loads((tmp_path / "p.json").read_text())
 

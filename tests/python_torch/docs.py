@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Blocks of documents, on every rank of a torchrun job, each with names of its own: test_docs.py.
 
-What a page takes for granted is here: a network, its batches, a loss, an optimizer, a wrapped model.
+What a page takes for granted is here: a network, its batches, a loss, an optimizer, a wrapped
+model.
 """
 import gc
 import os
@@ -18,7 +19,8 @@ import docs_blocks
 
 torch.set_num_threads(1)
 initialize = dist.init_process_group
-dist.init_process_group = lambda *a, **k: None if dist.is_initialized() else initialize(*a, **k)  # of several programs in one process
+# of several programs in one process
+dist.init_process_group = lambda *a, **k: None if dist.is_initialized() else initialize(*a, **k)
 
 
 class Net(nn.Sequential):
@@ -30,9 +32,11 @@ def taken_for_granted(code):
     torch.manual_seed(7)
     batches = torch.Generator().manual_seed(int(os.environ["RANK"]))
     net = Net()
-    names = {"torch": torch, "lt": lt, "dist": dist, "DistributedDataParallel": DistributedDataParallel, "Net": Net, "net": net, "model": net,
-             "loader": [(torch.randn(8, 10, generator=batches), torch.randint(5, (8,), generator=batches)) for _ in range(32)],
-             "loss_fn": nn.CrossEntropyLoss(), "loss_of": nn.functional.cross_entropy}
+    names = {"torch": torch, "lt": lt, "dist": dist, "DistributedDataParallel":
+                 DistributedDataParallel, "Net": Net, "net": net, "model": net, "loader":
+                 [(torch.randn(8, 10, generator=batches), torch.randint(5, (8,), generator=batches))
+                  for _ in range(32)], "loss_fn": nn.CrossEntropyLoss(),
+             "loss_of": nn.functional.cross_entropy}
     names["x"], names["y"] = names["loader"][0]
     names["opt"] = names["optimizer"] = torch.optim.SGD(net.parameters(), 0.1)
     if "dp." in code and "dp = " not in code:
@@ -42,7 +46,8 @@ def taken_for_granted(code):
 
 
 found = docs_blocks.blocks("torch")
-for block in sorted(found, key=lambda b: "init_process_group" not in b.code):  # those that make the group are first
+# those that make the group are first
+for block in sorted(found, key=lambda b: "init_process_group" not in b.code):
     names = taken_for_granted(block.code)
     exec(compile(block.code, block.where, "exec"), names)
     assert all(torch.isfinite(p).all() for p in names["model"].parameters())

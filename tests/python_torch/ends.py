@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Programs that end in the middle of something: run on every rank of a torchrun job.
 
-usage: torchrun --nproc-per-node N ends.py NAME [FOLDER]      (FOLDER: empty; in it ranks say that they have reported)
+usage: torchrun --nproc-per-node N ends.py NAME [FOLDER]      (FOLDER: empty; in it ranks say that
+                                                              they have reported)
 """
 import os
 import pathlib
@@ -18,7 +19,8 @@ import linerate.torch as lt
 
 
 def trained(strategy="ddp", steps=3, timeout=60):
-    dist.init_process_group("gloo")  # the ranks may start far apart on a busy machine: that is not what is tried
+    # the ranks may start far apart on a busy machine: that is not what is tried
+    dist.init_process_group("gloo")
     lt.init(timeout=timeout)
     torch.manual_seed(7)
     model = nn.Sequential(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 5))
@@ -37,7 +39,8 @@ def step(dp, opt):
 
 def reported(dp, opt):
     """Steps until an error ends them, which must come on this rank."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, as soon as it sees that another rank is gone
+    # torchrun's, as soon as it sees that another rank is gone
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         while True:
             step(dp, opt)
@@ -56,7 +59,8 @@ def all_others_reported():
 def exception_in_forward():
     model, dp, opt = trained()
     if dist.get_rank() == 1:
-        model.register_forward_hook(lambda *_: (_ for _ in ()).throw(ValueError("a batch without samples")))
+        model.register_forward_hook(
+            lambda *_: (_ for _ in ()).throw(ValueError("a batch without samples")))
     reported(dp, opt)
 
 
@@ -83,7 +87,8 @@ def stopped():
     model, dp, opt = trained(timeout=3)
     if dist.get_rank() == 1:
         # So that torchrun can end it.
-        subprocess.Popen(["sh", "-c", f"until {all_others_reported()}; do sleep 0.2; done; kill -CONT {os.getpid()}"])
+        subprocess.Popen(["sh", "-c", f"until {all_others_reported()}; do sleep 0.2; done; kill "
+                                      f"-CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
     reported(dp, opt)
 
@@ -112,7 +117,8 @@ def group_destroyed():
 
 
 def _one_of_spawned(rank, port):
-    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(port))
     model, dp, opt = trained("dear")
     step(dp, opt)
     dp.settle()

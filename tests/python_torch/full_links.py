@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A rank of test_gpu_lab.py, on shaped links that other connections keep full in both directions, as NCCL's do."""
+"""A rank of test_gpu_lab.py, on shaped links that other connections keep full in both directions,
+as NCCL's do."""
 import os
 import socket
 import statistics
@@ -45,11 +46,13 @@ def milliseconds(world):
 
 
 lt.init(timeout=60)
-if "htb" not in subprocess.run(["tc", "qdisc", "show", "dev", "eth0"], capture_output=True, text=True).stdout:
+if "htb" not in subprocess.run(["tc", "qdisc", "show", "dev", "eth0"], capture_output=True,
+                               text=True).stdout:
     print("one queue for all: this kernel has no htb or no u32")
 world = _world.world_of(None)
 for i, one in enumerate(connections()):
-    threading.Thread(target=send if (i + lt.rank()) % 2 else receive, args=(one,), daemon=True).start()
+    threading.Thread(target=send if (i + lt.rank()) % 2 else receive, args=(one,),
+                     daemon=True).start()
 time.sleep(2)
 before = milliseconds(world)
 model = torch.nn.Linear(2, 2)

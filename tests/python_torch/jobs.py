@@ -9,10 +9,12 @@ HERE = pathlib.Path(__file__).parent
 
 
 def torchrun(ranks, program, *arguments, timeout=480, **environment):
-    """(exit status, output) of a job. One that is not over in time is ended with its ranks: 124, as of timeout(1)."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval", "2", "--nproc-per-node", str(ranks), str(program), *arguments]
-    job = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, text=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    """(exit status, output) of a job. One that is not over in time is ended with its ranks: 124, as
+    of timeout(1)."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval",
+               "2", "--nproc-per-node", str(ranks), str(program), *arguments]
+    job = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+                           text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         output, _ = job.communicate(timeout=timeout)
         return job.returncode, output

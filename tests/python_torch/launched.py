@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The loop of docs/python-training.md, started by a launcher other than torchrun: test_launchers.py.
+"""The loop of docs/python-training.md, started by a launcher other than torchrun:
+test_launchers.py.
 
 usage: mpirun -n 2 launched.py [mpi]      (mpi: linerate's own over MPI; else gloo)
 """
@@ -23,7 +24,8 @@ for _ in range(5):
     dp.step(opt)
 dp.settle()
 dp.require_same_weights()
-weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+weights = hashlib.sha256(b"".join(p.detach().numpy().tobytes()
+                                  for p in model.parameters())).hexdigest()
 timeline = dp.report().to_json()
 assert bool(timeline) == (lt.rank() == 0)
 print(f"rank {lt.rank()} of {lt.world_size()} over {dp._world.transport}: {weights}", flush=True)

@@ -33,8 +33,11 @@ def test_job_ends_well(job):
 
 
 def test_blocks_are_found_and_markers_have_reasons():
-    text = "\n```python\nimport linerate\n```\n<!-- not run: it needs a GPU -->\n```python\nx\n```\n\n```\n$ ls\n```\n```python\nlt.init()\n```\n"
-    assert [(b.where, b.runs) for b in docs_blocks.blocks_of(text, "p")] == [("p:3", "analysis"), ("p:7", ""), ("p:14", "torch")]
-    for wrong in ("<!-- not run: -->\n```python\nx\n```\n", "\n```\nimport torch\n```\n", "\n```py\nimport torch\n```\n"):
+    text = ("\n```python\nimport linerate\n```\n<!-- not run: it needs a GPU -->\n```python\nx\n"
+            "```\n\n```\n$ ls\n```\n```python\nlt.init()\n```\n")
+    assert [(b.where, b.runs) for b in docs_blocks.blocks_of(text, "p")] == [(
+        "p:3", "analysis"), ("p:7", ""), ("p:14", "torch")]
+    for wrong in ("<!-- not run: -->\n```python\nx\n```\n", "\n```\nimport torch\n```\n",
+                  "\n```py\nimport torch\n```\n"):
         with pytest.raises(AssertionError):
             list(docs_blocks.blocks_of(wrong, "p"))

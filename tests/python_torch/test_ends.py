@@ -1,4 +1,5 @@
-"""How a job ends when one rank cannot go on: every other rank gets an error that names it, and none hangs."""
+"""How a job ends when one rank cannot go on: every other rank gets an error that names it, and none
+hangs."""
 import os
 import re
 import signal
@@ -25,12 +26,14 @@ def test_other_ranks_hear_who(name, tmp_path):
 
 @pytest.mark.parametrize("strategy", ("bulk", "ddp", "dear"))
 def test_set_batch_on_one_rank_is_named_on_every_rank(strategy, tmp_path):
-    """The gradients of that step would be of two weights: no rank may take it, nor wait for ever."""
+    """The gradients of that step would be of two weights: no rank may take it, nor wait for
+    ever."""
     status, output = torchrun(3, HERE / "ends.py", "set_batch_on_one_rank", str(tmp_path), strategy)
     assert status != 0, output[-3000:]
     for rank in range(3):
         found = re.search(rf"rank {rank}: CommError: (.*)", output)
-        assert found and "step 3: all-reduce samples" in found[1] and "rank 1" in found[1], output[-4000:]
+        assert (found and "step 3: all-reduce samples" in found[1]
+                and "rank 1" in found[1]), output[-4000:]
 
 
 def test_exit_without_settle():
@@ -46,16 +49,18 @@ def test_process_group_destroyed_before_the_end():
 
 
 def test_spawned_ranks():
-    done = subprocess.run([sys.executable, HERE / "ends.py", "spawned"], env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, timeout=120,
+    done = subprocess.run([sys.executable, HERE / "ends.py", "spawned"],
+                          env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, timeout=120,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
     assert done.stdout.count(": settled") == 2, done.stdout
 
 
 def test_ctrl_c():
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(HERE / "ends.py"), "interrupted"]
-    job = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                           start_new_session=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+               "2", str(HERE / "ends.py"), "interrupted"]
+    job = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         for line in job.stdout:
             if "ready for Ctrl-C" in line:

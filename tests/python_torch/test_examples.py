@@ -23,15 +23,17 @@ def losses(output):
     return [float(x) for x in re.findall(r"step \d+: loss ([\d.]+)", output)]
 
 
-@pytest.mark.parametrize("name,arguments", (("resnet.py", ("--strategy", "dear", "--steps", "40", "--record", "run.json")),
-                                            ("gpt.py", ("--strategy", "ddp+topk(density=0.05)", "--steps", "20"))))
+@pytest.mark.parametrize("name,arguments", (
+    ("resnet.py", ("--strategy", "dear", "--steps", "40", "--record", "run.json")),
+    ("gpt.py", ("--strategy", "ddp+topk(density=0.05)", "--steps", "20"))))
 def test_example_learns_under_torchrun(name, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, output = torchrun(2, EXAMPLES / name, *arguments)
     assert status == 0, output
     found = losses(output)
     assert len(found) >= 2 and found[-1] < 0.97 * found[0], output
-    assert [f.name for f in tmp_path.iterdir()] == [a for a in arguments if a.endswith(".json")]  # nothing that was not asked for
+    # nothing that was not asked for
+    assert [f.name for f in tmp_path.iterdir()] == [a for a in arguments if a.endswith(".json")]
 
 
 def test_lightning_has_the_weights_of_its_own_strategy():
@@ -43,12 +45,15 @@ def test_lightning_has_the_weights_of_its_own_strategy():
 def test_sbatch_script(tmp_path, monkeypatch):
     (tmp_path / "srun").write_text(SRUN)
     (tmp_path / "srun").chmod(0o755)
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_"))}
+    kept = {k: v for k, v in os.environ.items()
+            if not k.startswith(("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "SLURM_"))}
     folder = pathlib.Path(sys.executable).parent
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(EXAMPLES.parent)
-    done = subprocess.run(["bash", EXAMPLES / "train.sbatch", "gpt.py", "--strategy", "auto", "--steps", "20"], text=True, timeout=120,
-                          env={**kept, "PATH": f"{tmp_path}:{folder}:{kept['PATH']}", "SLURM_NTASKS": "2", "SLURM_JOB_ID": str(os.getpid()),
+    done = subprocess.run(["bash", EXAMPLES / "train.sbatch", "gpt.py", "--strategy", "auto",
+                           "--steps", "20"], text=True, timeout=120,
+                          env={**kept, "PATH": f"{tmp_path}:{folder}:{kept['PATH']}",
+                               "SLURM_NTASKS": "2", "SLURM_JOB_ID": str(os.getpid()),
                                "SLURM_CPUS_PER_TASK": "1", "SLURM_SUBMIT_DIR": str(tmp_path)},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout

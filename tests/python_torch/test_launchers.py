@@ -23,7 +23,8 @@ def environment(**more):
 
 def results(output):
     """{rank: (ranks, transport, weights)}"""
-    return {int(r): (int(n), t, w) for r, n, t, w in re.findall(r"rank (\d+) of (\d+) over (\S+): (\w{64})", output)}
+    return {int(r): (int(n), t, w)
+            for r, n, t, w in re.findall(r"rank (\d+) of (\d+) over (\S+): (\w{64})", output)}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +37,9 @@ def torchruns():
 
 
 def mpirun(*arguments):
-    done = subprocess.run([MPIRUN, "-n", "2", sys.executable, PROGRAM, *arguments], env=environment(), text=True, timeout=120,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run([MPIRUN, "-n", "2", sys.executable, PROGRAM, *arguments],
+                          env=environment(), text=True, timeout=120, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     return results(done.stdout)
 
@@ -48,17 +50,20 @@ def test_mpirun_with_gloo(torchruns):
 
 def test_mpirun_with_mpi(torchruns):
     found = mpirun("mpi")
-    assert {r: (n, w) for r, (n, _, w) in found.items()} == {r: (n, w) for r, (n, _, w) in torchruns.items()}
+    assert {r: (n, w) for r, (n, _, w) in found.items()} == {r: (n, w)
+                                                             for r, (n, _, w) in torchruns.items()}
     assert {t for _, t, _ in found.values()} == {"mpi"} and torchruns[0][1] != "mpi"
 
 
 @pytest.mark.parametrize("nodes", ("localhost", "localhost,other[3-5]"))
 def test_slurm(torchruns, nodes):
-    """What srun sets for two tasks; srun itself is not needed. The ranks meet at the step's first host."""
+    """What srun sets for two tasks; srun itself is not needed. The ranks meet at the step's first
+    host."""
     job = str(os.getpid())
-    ranks = [subprocess.Popen([sys.executable, PROGRAM], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env=environment(SLURM_PROCID=str(r), SLURM_NTASKS="2", SLURM_LOCALID=str(r), SLURM_JOB_ID=job,
-                                              SLURM_STEP_NODELIST=nodes)) for r in range(2)]
+    ranks = [subprocess.Popen(
+        [sys.executable, PROGRAM], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=environment(SLURM_PROCID=str(r), SLURM_NTASKS="2", SLURM_LOCALID=str(r),
+                        SLURM_JOB_ID=job, SLURM_STEP_NODELIST=nodes)) for r in range(2)]
     try:
         outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
     finally:
@@ -69,7 +74,8 @@ def test_slurm(torchruns, nodes):
     assert results("".join(outputs)) == torchruns
 
 
-@pytest.mark.parametrize("nodes,first", (("node[03-07,9],gpu2", "node03"), ("gpu2", "gpu2"), ("a[1,4]", "a1"), ("x-3,y", "x-3")))
+@pytest.mark.parametrize("nodes,first", (("node[03-07,9],gpu2", "node03"), ("gpu2", "gpu2"),
+                                         ("a[1,4]", "a1"), ("x-3,y", "x-3")))
 def test_slurms_first_host(nodes, first, monkeypatch):
     from linerate.torch import _world
     monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
@@ -91,7 +97,9 @@ ON_ACCELERATORS = """
 import sys, torch, torch.distributed as dist, linerate.torch as lt
 accelerator, current = torch.accelerator, [2]
 accelerator.current_accelerator = lambda check_available=False: torch.device("privateuseone")
-accelerator.device_count, accelerator.current_device_index, accelerator.set_device_index = lambda: 4, lambda: current[-1], current.append
+accelerator.device_count = lambda: 4
+accelerator.current_device_index = lambda: current[-1]
+accelerator.set_device_index = current.append
 dist.Backend.register_backend("fakeccl", dist.ProcessGroupGloo, devices=["privateuseone"])
 print("before", lt.device())
 {init}
@@ -105,18 +113,24 @@ print("after", lt.device(), "current", current[-1], "bound to", dist.group.WORLD
     ("lt.init()", {}, 2),  # no launcher: the device that is current
     ("lt.init('fakeccl')", {"LOCAL_RANK": "0"}, 0),
     ("lt.init('gloo')", {"LOCAL_RANK": "1"}, None),  # which would carry it through the host
-    ("dist.init_process_group('cpu:gloo,privateuseone:fakeccl', rank=0, world_size=1, store=dist.HashStore())", {"LOCAL_RANK": "1"}, 1),
+    ("dist.init_process_group('cpu:gloo,privateuseone:fakeccl', rank=0, world_size=1, "
+     "store=dist.HashStore())", {"LOCAL_RANK": "1"}, 1),
 ))
 def test_device_is_the_accelerator_of_the_local_rank(init, place, chosen):
-    """Four devices that are none: what is current and bound to the process group is looked at, not used."""
-    launched = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", **place} if place else {}
-    done = subprocess.run([sys.executable, "-c", ON_ACCELERATORS.format(init=init)], env=environment(**launched), text=True, timeout=120,
+    """Four devices that are none: what is current and bound to the process group is looked at, not
+    used."""
+    launched = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",
+                **place} if place else {}
+    done = subprocess.run([sys.executable, "-c", ON_ACCELERATORS.format(init=init)],
+                          env=environment(**launched), text=True, timeout=120,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     before, after = re.findall(r"(?:before|after) .*", done.stdout)
     usual = f"privateuseone:{int(place.get('LOCAL_RANK', 2)) % 4}"
     found = usual if chosen is not None else "cpu"
     own = init.startswith("dist") or chosen is None  # the program's group is its own matter
-    assert before == f"before {usual}" and after == f"after {found} current {2 if own else chosen} bound to {None if own else found}", done.stdout
+    assert (before == f"before {usual}"
+            and after == f"after {found} current {2 if own else chosen} bound to "
+                         f"{None if own else found}"), done.stdout
 
 
 ON_GPUS = """
@@ -124,11 +138,14 @@ import types, torch, torch.distributed as dist, linerate.torch as lt
 from linerate.torch import _world
 accelerator = torch.accelerator
 accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
-accelerator.device_count, accelerator.current_device_index, accelerator.set_device_index = lambda: 1, lambda: 0, lambda index: None
-dist.ProcessGroupNCCL = types.SimpleNamespace(Options=lambda **options: types.SimpleNamespace(**options))
+accelerator.device_count, accelerator.current_device_index = lambda: 1, lambda: 0
+accelerator.set_device_index = lambda index: None
+dist.ProcessGroupNCCL = types.SimpleNamespace(
+    Options=lambda **options: types.SimpleNamespace(**options))
 _world._carries = lambda backend, accelerator: True
 def joined(backend, pg_options=None, timeout=None, **others):
-    print("high priority", getattr(pg_options, "is_high_priority_stream", None), getattr(pg_options, "_timeout", timeout) == timeout)
+    print("high priority", getattr(pg_options, "is_high_priority_stream", None),
+          getattr(pg_options, "_timeout", timeout) == timeout)
 dist.init_process_group = joined
 lt.init("cpu:gloo,cuda:nccl", timeout=77)
 lt.init("gloo", timeout=77)
@@ -142,13 +159,18 @@ for backend in (None, "cpu:gloo,cuda:nccl"):
 
 def test_nccl_works_in_a_stream_of_high_priority_and_over_no_link():
     """What PyTorch is asked for; there is no NCCL in a build for CPUs."""
-    done = subprocess.run([sys.executable, "-c", ON_GPUS], env=environment(), text=True, timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.stdout.splitlines() == ["high priority True True", "high priority None True", "refused True", "refused True"], done.stdout
+    done = subprocess.run([sys.executable, "-c", ON_GPUS], env=environment(), text=True,
+                          timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.stdout.splitlines() == ["high priority True True", "high priority None True",
+                                        "refused True", "refused True"], done.stdout
 
 
-@pytest.mark.parametrize("options,warned", (({"is_high_priority_stream": False}, True), ({"is_high_priority_stream": True}, False), ({}, False), (None, False)))
+@pytest.mark.parametrize("options,warned",
+                         (({"is_high_priority_stream": False}, True),
+                          ({"is_high_priority_stream": True}, False), ({}, False), (None, False)))
 def test_an_nccl_group_of_normal_priority_is_warned_of(options, warned):
-    """By what its back end says; gloo's options have no priority, and a group without a back end for the device is not asked."""
+    """By what its back end says; gloo's options have no priority, and a group without a back end
+    for the device is not asked."""
     from linerate.torch import _world
 
     def backend(device):
@@ -159,4 +181,5 @@ def test_an_nccl_group_of_normal_priority_is_warned_of(options, warned):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         _world.note_priority(group, torch.device("cuda"))
-    assert [("normal priority" in str(w.message), 'process group "mine"' in str(w.message)) for w in said] == [(True, True)] * warned
+    assert [("normal priority" in str(w.message), 'process group "mine"' in str(w.message))
+            for w in said] == [(True, True)] * warned

@@ -7,8 +7,10 @@ import pytest
 from jobs import HERE, passed, torchrun
 
 PROGRAM = HERE / "on_simulated_devices.py"
-LIBRARY = HERE.parents[1] / f"build/python-torch-{sys.implementation.cache_tag}/tests/libsimulated_device.so"
-STRATEGIES = re.findall(r'"([^"]+)"', re.search(r"^STRATEGIES = (.*)$", PROGRAM.read_text(), re.MULTILINE)[1])
+LIBRARY = (HERE.parents[1]
+           / f"build/python-torch-{sys.implementation.cache_tag}/tests/libsimulated_device.so")
+STRATEGIES = re.findall(r'"([^"]+)"',
+                        re.search(r"^STRATEGIES = (.*)$", PROGRAM.read_text(), re.MULTILINE)[1])
 
 
 @functools.cache

@@ -5,7 +5,8 @@ import re
 import pytest
 from jobs import HERE, passed, torchrun
 
-NAMES = [n for f in sorted(HERE.glob("uses*.py")) for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.MULTILINE)]
+NAMES = [n for f in sorted(HERE.glob("uses*.py"))
+         for n in re.findall(r"^@use\ndef (\w+)", f.read_text(), re.MULTILINE)]
 
 
 @functools.cache
@@ -17,7 +18,8 @@ def job(ranks):
 @pytest.mark.parametrize("ranks", (2, 3))
 def test_use(ranks, name):
     _, output = job(ranks)
-    # A use that fails ends the job, since its ranks are no longer in step: the first one is the one to look at.
+    # A use that fails ends the job, since its ranks are no longer in step: the first one is the one
+    # to look at.
     assert passed(output, name) == ranks, output[-6000:]
 
 

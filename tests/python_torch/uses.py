@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What users do to models, each against torch.nn.parallel.DistributedDataParallel: run on every rank of a torchrun job.
+"""What users do to models, each against torch.nn.parallel.DistributedDataParallel: run on every
+rank of a torchrun job.
 
 usage: torchrun --nproc-per-node N uses.py [NAME ...]
 
-uses_of_models.py, uses_of_loops.py and uses_of_scalers.py have more. Weights must be DDP's bit for bit on 2 ranks, where a sum has one order, and within
-1e-6 on more. Prints "use NAME: ok" on each rank, or the error; test_uses.py reads that.
+uses_of_models.py, uses_of_loops.py and uses_of_scalers.py have more. Weights must be DDP's bit for
+bit on 2 ranks, where a sum has one order, and within 1e-6 on more. Prints "use NAME: ok" on each
+rank, or the error; test_uses.py reads that.
 """
 import contextlib
 import copy
@@ -56,7 +58,8 @@ class Net(nn.Module):
 
 class Mlp(nn.Sequential):
     def __init__(self, *more):
-        super().__init__(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 5), *more)
+        super().__init__(nn.Linear(10, 24), nn.ReLU(), nn.Linear(24, 24), nn.Tanh(),
+                         nn.Linear(24, 5), *more)
 
 
 def images(step, rank=None):
@@ -75,8 +78,8 @@ def build(make):
 
 
 def build_for_sums_of_any_order(make):
-    """For what makes a last bit large (Adam divides by a gradient's size, a wide layer has many addends): on ranks whose sums
-    have several orders, in f64."""
+    """For what makes a last bit large (Adam divides by a gradient's size, a wide layer has many
+    addends): on ranks whose sums have several orders, in f64."""
     model = build(make)
     return model if dist.get_world_size() <= 2 else model.double()
 
@@ -146,10 +149,12 @@ def require_equal(name, got, want, exact=None):
     exact = dist.get_world_size() <= 2 if exact is None else exact
     for (key, a), (_, b) in zip(got, want, strict=True):
         if exact:
-            assert a.dtype == b.dtype and torch.equal(a, b), f"{name}: {key} differs by {(a - b).abs().max().item():.3g}"
+            assert a.dtype == b.dtype and torch.equal(a, b), (
+                f"{name}: {key} differs by {(a - b).abs().max().item():.3g}")
         else:
             limit = max(1e-6, 4 * torch.finfo(a.dtype).eps) if a.dtype == torch.bfloat16 else 1e-6
-            assert torch.allclose(a.double(), b.double(), rtol=limit, atol=limit), f"{name}: {key} differs by {(a - b).abs().max().item():.3g}"
+            assert torch.allclose(a.double(), b.double(), rtol=limit, atol=limit), (
+                f"{name}: {key} differs by {(a - b).abs().max().item():.3g}")
 
 
 def same_as_ddp(train, strategies=STRATEGIES, ddp=None, exact=None):
@@ -157,7 +162,8 @@ def same_as_ddp(train, strategies=STRATEGIES, ddp=None, exact=None):
     want = None
     for name, wrap in wrappers(strategies, ddp):
         result = train(wrap)
-        tensors = [(n, p.detach().clone()) for n, p in result.named_parameters()] if isinstance(result, nn.Module) else result
+        tensors = ([(n, p.detach().clone()) for n, p in result.named_parameters()]
+                   if isinstance(result, nn.Module) else result)
         if want is None:
             want = tensors
         else:
@@ -173,8 +179,8 @@ def loop(dp, opt, steps=6, data=rows, loss=loss_of):
 
 
 def same_steps_as_ddp(step_of, of=None, steps=4, **how):
-    """step_of(dp, model, opt, step) takes a training step: the weights of `steps` of them are the same with DDP and with each
-    strategy. `of`: the model's class, Mlp if absent."""
+    """step_of(dp, model, opt, step) takes a training step: the weights of `steps` of them are the
+    same with DDP and with each strategy. `of`: the model's class, Mlp if absent."""
     def train(wrap):
         model = build(of or Mlp)
         dp = wrap(model)
@@ -244,7 +250,8 @@ def buffers_are_kept():
     """Each rank's own after the start, as DDP's broadcast_buffers=False."""
     def train(wrap):
         model = build(Net)
-        dp = wrap(model, **({"broadcast_buffers": False} if wrap.__defaults__ is None else {"buffers": "keep"}))
+        dp = wrap(model, **({"broadcast_buffers": False}
+                            if wrap.__defaults__ is None else {"buffers": "keep"}))
         loop(dp, sgd(model.parameters()), data=images)
         dp.close()
         return [(n, b.double().clone()) for n, b in model.named_buffers()]
@@ -253,7 +260,8 @@ def buffers_are_kept():
 
 @use
 def ddp_options_in_the_strategy():
-    """DDP's options and hooks are options of the strategy: buckets change no bit, 16 bits are the hooks' of DDP, all agree."""
+    """DDP's options and hooks are options of the strategy: buckets change no bit, 16 bits are the
+    hooks' of DDP, all agree."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     def train(wrap):
@@ -262,20 +270,24 @@ def ddp_options_in_the_strategy():
         loop(dp, sgd(model.parameters()), data=images)
         dp.close()
         return model
-    same_as_ddp(train, strategies=("ddp(bucket_cap_mb=25)", "ddp(first=1KiB,bucket=2KiB)"), ddp={"bucket_cap_mb": 25})
+    same_as_ddp(train, strategies=("ddp(bucket_cap_mb=25)", "ddp(first=1KiB,bucket=2KiB)"),
+                ddp={"bucket_cap_mb": 25})
     hooked = build(Net)
     other = TorchDDP(hooked)
     other.dp.register_comm_hook(None, fp16_compress_hook)
     loop(other, sgd(hooked.parameters()), data=images)
     other.close()
-    for strategy, near in (("ddp(wire=bf16)", hooked), ("ddp(wire=fp16)", hooked), ("ddp+qsgd(bits=8)", None), ("ddp+maxmin(bits=8)", None)):
+    for strategy, near in (("ddp(wire=bf16)", hooked), ("ddp(wire=fp16)", hooked),
+                           ("ddp+qsgd(bits=8)", None), ("ddp+maxmin(bits=8)", None)):
         model = build(Net)
         dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         loop(dp, sgd(model.parameters()), data=images)
         dp.require_same_weights(strategy)
         assert dp.plan()["strategy"].startswith("ddp"), dp.plan()["strategy"]
-        for (name, a), (_, b) in zip(model.named_parameters(), near.named_parameters() if near else []):
-            assert torch.allclose(a, b, atol=2e-2), f"{strategy}: {name} differs by {(a - b).abs().max().item():.3g}"
+        for (name, a), (_, b) in zip(model.named_parameters(),
+                                     near.named_parameters() if near else []):
+            assert torch.allclose(a, b, atol=2e-2), (
+                f"{strategy}: {name} differs by {(a - b).abs().max().item():.3g}")
         dp.close()
 
 
@@ -296,7 +308,8 @@ def parameters_to_ignore():
 def distributed_sampler():
     """The usual sampler, with lt's rank and number of ranks: every sample on one rank."""
     data = torch.utils.data.TensorDataset(torch.arange(24))
-    sampler = torch.utils.data.DistributedSampler(data, num_replicas=lt.world_size(), rank=lt.rank())
+    sampler = torch.utils.data.DistributedSampler(data, num_replicas=lt.world_size(),
+                                                  rank=lt.rank())
     mine = torch.zeros(24, dtype=torch.long)
     for (items,) in torch.utils.data.DataLoader(data, 4, sampler=sampler):
         mine[items] += 1
@@ -312,7 +325,8 @@ def checked_ranks_compare_collectives():
     try:
         world = linerate_world(group)
         world.sum([1], "all alike")
-        refused(lambda: world.sum([1] * (1 + lt.rank()), "lengths"), "lengths", "rank 0", "rank 1", kind=lt.CommError)
+        refused(lambda: world.sum([1] * (1 + lt.rank()), "lengths"), "lengths", "rank 0", "rank 1",
+                kind=lt.CommError)
     finally:
         lt.init(timeout=60)
 
@@ -359,8 +373,9 @@ def _hooked(before):
         dp.close()
         return model
 
-    # DDP sends a gradient before a hook that is registered after wrapping has seen it, or after: its own order. So one rank is
-    # the measure: each rank halves its gradient, and the mean of halves is the half of the mean.
+    # DDP sends a gradient before a hook that is registered after wrapping has seen it, or after:
+    # its own order. So one rank is the measure: each rank halves its gradient, and the mean of
+    # halves is the half of the mean.
     def alone(wrap):
         return train(lambda module, **o: wrap(module, **o))
     results = [(n, p.detach().clone()) for n, p in _halved().named_parameters()]
@@ -422,7 +437,8 @@ def _changed(change):
             dp.close()
             dp = wrap(model)
         kind = next(model.parameters()).dtype
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, data=lambda s: (rows(s + 3)[0].to(kind), rows(s + 3)[1]))
+        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3,
+             data=lambda s: (rows(s + 3)[0].to(kind), rows(s + 3)[1]))
         dp.close()
         return model
     same_as_ddp(train)
@@ -504,18 +520,21 @@ def compile_after_wrapping():
 def compiled_code_loses_overlap_and_says_so():
     torch._dynamo.reset()
     model = build(Mlp)
-    dp = lt.DataParallel(torch.compile(model, backend="aot_eager"), strategy="dear", most_above_ddp=KEEPS)
+    dp = lt.DataParallel(torch.compile(model, backend="aot_eager"), strategy="dear",
+                         most_above_ddp=KEEPS)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         loop(dp, sgd(model.parameters()), 6)
-    assert sum("compiled code reads weights unseen" in str(w.message) for w in said) == 1, [str(w.message) for w in said]
+    assert sum("compiled code reads weights unseen" in str(w.message) for w in said) == 1, (
+        [str(w.message) for w in said])
     dp.close()
 
 
 @use
 def graphs_read_weights_unseen():
-    """A replay calls no operator, as here a view of the weights' memory. Without a GPU a replay fails, after it has settled. A step under
-    capture is refused, and the next one is as if it had not been asked for."""
+    """A replay calls no operator, as here a view of the weights' memory. Without a GPU a replay
+    fails, after it has settled. A step under capture is refused, and the next one is as if it had
+    not been asked for."""
     from linerate.torch import _graphs
     def replay():
         try:
@@ -578,7 +597,8 @@ def weights_read_through_numpy_and_state_dict():
             x, y = rows(step)
             loss_of(dp(x), y).backward()
             dp.step(opt)
-            seen.append((f"numpy {step}", torch.from_numpy(model[2].weight.detach().numpy().copy())))
+            seen.append((f"numpy {step}",
+                         torch.from_numpy(model[2].weight.detach().numpy().copy())))
             seen.append((f"norm {step}", model[4].weight.norm().detach()))
             seen += [(n, v.clone()) for n, v in dp.state_dict().items()]
         dp.close()
@@ -637,7 +657,8 @@ def grad_scaler_with_an_overflow():
     def train(wrap):
         model = build(Mlp)
         dp = wrap(model)
-        opt, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+        opt, scaler = (sgd(model.parameters()),
+                       torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3))
         scales = []
         for step in range(8):
             x, y = rows(step)
@@ -650,7 +671,8 @@ def grad_scaler_with_an_overflow():
         assert scales[3] == scales[2] / 2, scales
         dp.settle()
         dp.close()
-        return [(n, p.detach().clone()) for n, p in model.named_parameters()] + [("scale", torch.tensor(scales[-1]))]
+        return [(n, p.detach().clone())
+                for n, p in model.named_parameters()] + [("scale", torch.tensor(scales[-1]))]
     same_as_ddp(train)
 
 
@@ -677,7 +699,8 @@ def channels_last():
     def train(wrap):
         model = build(Net).to(memory_format=torch.channels_last)
         dp = wrap(model)
-        loop(dp, sgd(model.parameters()), data=lambda s: (images(s)[0].to(memory_format=torch.channels_last), images(s)[1]))
+        loop(dp, sgd(model.parameters()),
+             data=lambda s: (images(s)[0].to(memory_format=torch.channels_last), images(s)[1]))
         dp.close()
         return model
     same_as_ddp(train)
@@ -736,7 +759,8 @@ class Branches(nn.Module):
 
     def forward(self, x):
         self.turn += 1
-        return self.branches[(self.turn + dist.get_rank()) % 2](torch.relu(self.first(x) + self.frozen(x)))
+        return self.branches[(self.turn + dist.get_rank()) % 2](
+            torch.relu(self.first(x) + self.frozen(x)))
 
 
 @use
@@ -777,8 +801,10 @@ def parameter_groups_and_schedulers():
     def train(wrap):
         model = build_for_sums_of_any_order(Mlp)
         dp = wrap(model)
-        opt = torch.optim.AdamW([{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters(), "weight_decay": 0.1},
-                                 {"params": [model[4].weight]}, {"params": [model[4].bias], "lr": 1e-4}], 1e-3)
+        opt = torch.optim.AdamW([{"params": model[0].parameters(), "lr": 1e-2},
+                                 {"params": model[2].parameters(), "weight_decay": 0.1},
+                                 {"params": [model[4].weight]},
+                                 {"params": [model[4].bias], "lr": 1e-4}], 1e-3)
         schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.02, total_steps=20)
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # "lr_scheduler.step() before optimizer.step()"
@@ -794,15 +820,17 @@ def parameter_groups_and_schedulers():
 
 
 OPTIMIZERS = {
-    "SGD": {"lr": 0.05, "momentum": 0.9, "nesterov": True}, "Adam": {"lr": 1e-2, "amsgrad": True}, "AdamW": {"lr": 1e-2},
-    "Adagrad": {"lr": 1e-2}, "Adadelta": {}, "Adamax": {}, "NAdam": {}, "RAdam": {}, "RMSprop": {"lr": 1e-3, "momentum": 0.5},
-    "Rprop": {}, "ASGD": {}, "Adafactor": {}, "LBFGS": None, "SparseAdam": None, "Muon": None,
+    "SGD": {"lr": 0.05, "momentum": 0.9, "nesterov": True}, "Adam": {"lr": 1e-2, "amsgrad": True},
+    "AdamW": {"lr": 1e-2}, "Adagrad": {"lr": 1e-2}, "Adadelta": {}, "Adamax": {}, "NAdam": {},
+    "RAdam": {}, "RMSprop": {"lr": 1e-3, "momentum": 0.5}, "Rprop": {}, "ASGD": {}, "Adafactor": {},
+    "LBFGS": None, "SparseAdam": None, "Muon": None,
 }
 
 
 @use
 def every_optimizer():
-    found = {n for n in torch.optim.__all__ if n[0].isupper() and n != "Optimizer"} if hasattr(torch.optim, "__all__") else set()
+    found = ({n for n in torch.optim.__all__ if n[0].isupper() and n != "Optimizer"}
+             if hasattr(torch.optim, "__all__") else set())
     assert not found - set(OPTIMIZERS), f"not tested: {found - set(OPTIMIZERS)}"
     for name, options in OPTIMIZERS.items():
         if options is None or not hasattr(torch.optim, name):
@@ -814,8 +842,10 @@ def every_optimizer():
             opt = getattr(torch.optim, name)(model.parameters(), **options)
             loop(dp, opt, 5, data=lambda step: rows_like(model, step))
             dp.close()
-            moments = [(f"{name} {k}", v) for s in opt.state.values() for k, v in sorted(s.items()) if isinstance(v, torch.Tensor)]
-            return [(f"{name} {n}", p.detach().clone()) for n, p in model.named_parameters()] + moments
+            moments = [(f"{name} {k}", v) for s in opt.state.values() for k, v in sorted(s.items())
+                       if isinstance(v, torch.Tensor)]
+            return [(f"{name} {n}", p.detach().clone())
+                    for n, p in model.named_parameters()] + moments
         same_as_ddp(train, strategies=("ddp", "dear"))
 
 
@@ -866,12 +896,15 @@ def muon():
 def two_models_one_group():
     """A GAN: the generator learns through the discriminator."""
     def train(wrap):
-        gen, dis = build(lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 10))), build(lambda: nn.Linear(10, 1))
-        named = {} if wrap.__defaults__ is None else {"name": "g"}, {} if wrap.__defaults__ is None else {"name": "d"}
+        gen, dis = (build(lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 10))),
+                    build(lambda: nn.Linear(10, 1)))
+        named = ({} if wrap.__defaults__ is None else {"name": "g"},
+                 {} if wrap.__defaults__ is None else {"name": "d"})
         g, d = wrap(gen, **named[0]), wrap(dis, **named[1])
         og, od = sgd(gen.parameters()), torch.optim.Adam(dis.parameters(), 1e-2)
         for step in range(5):
-            noise = torch.randn(8, 4, generator=torch.Generator().manual_seed(step * 31 + dist.get_rank()))
+            noise = torch.randn(
+                8, 4, generator=torch.Generator().manual_seed(step * 31 + dist.get_rank()))
             real = rows(step)[0]
             (d(g(noise).detach()).mean() - d(real).mean()).backward()
             d.step(od)
@@ -929,7 +962,8 @@ def two_models_two_overlapping_groups():
         for i in mine:
             dps[i].settle()
             if isinstance(dps[i], lt.DataParallel):
-                assert dps[i]._world.size == 2 and dps[i]._world.rank == members[i].index(dist.get_rank())
+                assert (dps[i]._world.size == 2
+                        and dps[i]._world.rank == members[i].index(dist.get_rank()))
                 dps[i].require_same_weights()
                 text = dps[i].report().to_json()
                 assert bool(text) == (dist.get_rank() == members[i][0]), len(text)
@@ -940,11 +974,13 @@ def two_models_two_overlapping_groups():
 
 @use
 def a_group_of_some_ranks():
-    """Ranks outside of it go on without it, and all end well: the first rank, and all but the first."""
+    """Ranks outside of it go on without it, and all end well: the first rank, and all but the
+    first."""
     for members in ([0], list(range(1, dist.get_world_size()))):
         group = dist.new_group(members)
         if dist.get_rank() not in members:
-            refused(lambda: lt.DataParallel(build(Mlp), process_group=group), f"rank {dist.get_rank()} is not in this group")
+            refused(lambda: lt.DataParallel(build(Mlp), process_group=group),
+                    f"rank {dist.get_rank()} is not in this group")
             continue
 
         def train(wrap, group=group):
@@ -965,7 +1001,8 @@ def fork_started_data_loaders():
         dp = wrap(model)
         opt = sgd(model.parameters())
         for _ in range(2):
-            loader = torch.utils.data.DataLoader(data, 8, num_workers=1, multiprocessing_context="fork")
+            loader = torch.utils.data.DataLoader(data, 8, num_workers=1,
+                                                 multiprocessing_context="fork")
             for x, y in loader:
                 loss_of(dp(x), y).backward()
                 dp.step(opt)
@@ -989,10 +1026,12 @@ def set_batch_weighs_by_samples():
         loss_of(dp(x), y).backward()
         dp.step(opt)
         parts = [rows(step, r, counts[r]) for r in range(size)]
-        loss_of(whole(torch.cat([p[0] for p in parts])), torch.cat([p[1] for p in parts])).backward()
+        loss_of(whole(torch.cat([p[0] for p in parts])),
+                torch.cat([p[1] for p in parts])).backward()
         opt_whole.step()
         opt_whole.zero_grad()
-    require_equal("ddp", list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+    require_equal("ddp", list(model.named_parameters()), list(whole.named_parameters()),
+                  exact=False)
     dp.close()
 
 
@@ -1073,17 +1112,20 @@ def exchange_state_goes_on_bit_for_bit():
         opt = sgd(whole.parameters())
         run(dp, whole, opt, range(8))
         dp.close()
-        dp, opt = lt.DataParallel(first, strategy=strategy, most_above_ddp=KEEPS), sgd(first.parameters())
+        dp, opt = (lt.DataParallel(first, strategy=strategy, most_above_ddp=KEEPS),
+                   sgd(first.parameters()))
         run(dp, first, opt, range(4))
         state, weights, moments = dp.exchange_state(), dp.state_dict(), opt.state_dict()
         dp.close()
         again = build(Mlp)
-        dp, opt = lt.DataParallel(again, strategy=strategy, most_above_ddp=KEEPS), sgd(again.parameters())
+        dp, opt = (lt.DataParallel(again, strategy=strategy, most_above_ddp=KEEPS),
+                   sgd(again.parameters()))
         dp.load_state_dict(weights)
         opt.load_state_dict(moments)
         dp.load_exchange_state(state)
         run(dp, again, opt, range(4, 8))
-        require_equal(strategy, list(again.named_parameters()), list(whole.named_parameters()), exact=True)
+        require_equal(strategy, list(again.named_parameters()), list(whole.named_parameters()),
+                      exact=True)
         dp.close()
 
 
@@ -1105,8 +1147,10 @@ def ddp_hook():
                 opt.zero_grad()
                 if one is hooked:
                     losses.append(loss.item())
-            if step == 0 and "wire" not in strategy:  # nothing is owed to buckets that DDP is about to make anew
-                require_equal(strategy, list(model.named_parameters()), list(plain.named_parameters()))
+            # nothing is owed to buckets that DDP is about to make anew
+            if step == 0 and "wire" not in strategy:
+                require_equal(strategy, list(model.named_parameters()),
+                              list(plain.named_parameters()))
         assert losses[-1] < losses[0], (strategy, losses)
         if strategy == "bulk":
             require_equal(strategy, list(model.named_parameters()), list(plain.named_parameters()))
@@ -1124,10 +1168,12 @@ class Conv1D(nn.Module):
     def __init__(self, nf, nx):
         super().__init__()
         self.nf, self.nx = nf, nx
-        self.weight, self.bias = nn.Parameter(torch.randn(nx, nf) * 0.2), nn.Parameter(torch.zeros(nf))
+        self.weight, self.bias = (nn.Parameter(torch.randn(nx, nf) * 0.2),
+                                  nn.Parameter(torch.zeros(nf)))
 
     def forward(self, x):
-        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], self.nf)
+        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1],
+                                                                                self.nf)
 
 
 class Attention(nn.Module):
@@ -1165,7 +1211,8 @@ def kfac_finds_pythons_layers():
     pre = lt.KFAC(build(Attention), "kfac(norms=on, embeddings=on, factors=1, inverses=1)")
     taken = {name for name, *_, reason in pre.layers() if not reason}
     left = {name: reason for name, *_, reason in pre.layers() if reason}
-    assert taken == {"words", "attention.in_proj", "attention.out_proj", "norm", "conv", "pool", "cube", "expand", "out"}, pre.layers()
+    assert taken == {"words", "attention.in_proj", "attention.out_proj", "norm", "conv", "pool",
+                     "cube", "expand", "out"}, pre.layers()
     kinds = {name: kind for name, kind, *_ in pre.layers()}
     assert (kinds["pool"], kinds["cube"], kinds["expand"]) == ("conv1d", "conv3d", "linear"), kinds
     assert list(left) == ["rare"] and "no factors are known" in left["rare"], left
@@ -1178,7 +1225,8 @@ def kfac_alone_trains():
     for preconditioned in (False, True):
         model = build(Mlp)
         opt = torch.optim.SGD(model.parameters(), 0.1)
-        pre = lt.KFAC(model, "kfac(damping=0.003, factors=1, inverses=1)") if preconditioned else opt
+        pre = (lt.KFAC(model, "kfac(damping=0.003, factors=1, inverses=1)")
+               if preconditioned else opt)
         x, y = rows(0)
         for _ in range(10):
             opt.zero_grad()
@@ -1193,22 +1241,27 @@ def kfac_alone_trains():
 def kfac_on_ranks_is_kfac_on_the_joined_batch():
     size, rank = dist.get_world_size(), dist.get_rank()
     text = "kfac(spd, damping=0.01, factors=1, inverses=2, norms=on, embeddings=on, kl=0)"
-    # Each factor in a message of its own: forward comes to "cube" before "pool", which is registered before it.
+    # Each factor in a message of its own: forward comes to "cube" before "pool", which is
+    # registered before it.
     alone = text.replace("spd", "spd, fusion=none")
     for strategy in (f"ddp+{text}", f"dear+{text}", f"ddp+{alone}", f"dear+{alone}"):
         model, whole = build(Attention).double(), build(Attention).double()
-        dp, pre = lt.DataParallel(model, strategy=strategy), lt.KFAC(whole, text.replace("spd, ", ""))
-        opt, opt_whole = torch.optim.SGD(model.parameters(), 0.05), torch.optim.SGD(whole.parameters(), 0.05)
+        dp, pre = (lt.DataParallel(model, strategy=strategy),
+                   lt.KFAC(whole, text.replace("spd, ", "")))
+        opt, opt_whole = (torch.optim.SGD(model.parameters(), 0.05),
+                          torch.optim.SGD(whole.parameters(), 0.05))
         for step in range(5):
             x, y = tokens_of(step, rank)
             loss_of(dp(x), y).backward()
             dp.step(opt)
             parts = [tokens_of(step, r) for r in range(size)]
             opt_whole.zero_grad()
-            loss_of(whole(torch.cat([p[0] for p in parts])), torch.cat([p[1] for p in parts])).backward()
+            loss_of(whole(torch.cat([p[0] for p in parts])),
+                    torch.cat([p[1] for p in parts])).backward()
             pre.step(opt_whole)
         dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+        require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()),
+                      exact=False)
         state = dp.exchange_state()
         dp.load_exchange_state(state)
         dp.close()
@@ -1216,7 +1269,8 @@ def kfac_on_ranks_is_kfac_on_the_joined_batch():
 
 @use
 def kfac_with_a_grad_scaler():
-    """The same weights as without one, with the clip and through an overflow, alone and over ranks."""
+    """The same weights as without one, with the clip and through an overflow, alone and over
+    ranks."""
     text = "damping=0.01, factors=1, inverses=2"
 
     def run(scaled, ranks):
@@ -1231,7 +1285,8 @@ def kfac_with_a_grad_scaler():
             if overflows and not scaled:
                 continue
             x, y = rows(step) if ranks else rows(step, 0)
-            loss = loss_of((one if ranks else model)(x.double()), y) * (float("inf") if overflows else 1)
+            loss = loss_of((one if ranks else model)(x.double()), y) * (float("inf")
+                                                                        if overflows else 1)
             (scaler.scale(loss) if scaled else loss).backward()
             one.step(opt, scaler=scaler) if scaled else one.step(opt)
             opt.zero_grad()
@@ -1246,28 +1301,33 @@ def kfac_with_a_grad_scaler():
     model = build(Mlp)
     dp = lt.DataParallel(model, strategy=f"ddp+kfac(spd, {text})")
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    refused(lambda: dp.step(sgd(model.parameters()), scaler=torch.amp.GradScaler("cpu")), "give the constructor")
+    refused(lambda: dp.step(sgd(model.parameters()), scaler=torch.amp.GradScaler("cpu")),
+            "give the constructor")
     dp.skip_step()
     dp.close()
 
 
 @use
 def kfac_accumulates():
-    """loss / n over n backward passes takes the steps of the joined batch, however it is said: plainly, under no_sync and a
-    GradScaler whose scale changes, over ranks and alone. Other numbers of passes are warned of, once."""
+    """loss / n over n backward passes takes the steps of the joined batch, however it is said:
+    plainly, under no_sync and a GradScaler whose scale changes, over ranks and alone. Other numbers
+    of passes are warned of, once."""
     text, n = "damping=0.01, factors=2, inverses=4", 4
 
     def run(passes, ranks=True, said=None, in_text=None, syncs=True, scales=False):
         model = build(Mlp).double()
         opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
         scaler = torch.amp.GradScaler("cpu", init_scale=64.0) if scales else None
-        strategy = f"kfac({'spd, ' if ranks else ''}{text}{f', accumulate={in_text}' if in_text else ''})"
-        one = (lt.DataParallel if ranks else lt.KFAC)(model, strategy, accumulate=said, scaler=scaler)
+        strategy = (
+            f"kfac({'spd, ' if ranks else ''}{text}{f', accumulate={in_text}' if in_text else ''})")
+        one = (lt.DataParallel if ranks else lt.KFAC)(model, strategy, accumulate=said,
+                                                      scaler=scaler)
         with Stderr() as stderr:
             for step in range(8):
                 x, y = rows(step, count=24) if ranks else rows(step, 0, count=24)
                 for k, (a, b) in enumerate(zip(x.double().chunk(passes), y.chunk(passes))):
-                    with one.no_sync() if ranks and not syncs and k + 1 < passes else contextlib.nullcontext():
+                    with (one.no_sync()
+                          if ranks and not syncs and k + 1 < passes else contextlib.nullcontext()):
                         loss = loss_of((one if ranks else model)(a), b) / passes
                         (scaler.scale(loss) if scales else loss).backward()
                 one.step(opt, scaler=scaler) if scales else one.step(opt)
@@ -1276,30 +1336,38 @@ def kfac_accumulates():
                     scaler.update(2.0 ** (step % 3))
         if ranks:
             one.close()
-        return list(model.named_parameters()), [line for line in stderr.text.splitlines() if "backward passes" in line]
+        return (list(model.named_parameters()),
+                [line for line in stderr.text.splitlines() if "backward passes" in line])
 
     for ranks in (False, True):
         joined, said = run(1, ranks)
         assert not said, said
-        for options in ({"said": n}, {"in_text": n}, {"said": n, "in_text": n, "syncs": False}, {"said": n, "syncs": False, "scales": True}):
+        for options in ({"said": n}, {"in_text": n}, {"said": n, "in_text": n, "syncs": False},
+                        {"said": n, "syncs": False, "scales": True}):
             found, said = run(n, ranks, **options)
             for (name, p), (_, q) in zip(found, joined):
                 assert (p - q).abs().max() < 1e-12, (ranks, options, name, (p - q).abs().max())
             assert not said, said
-        for options, numbers in (({}, ("4 backward passes", "expected 1", "accumulate=4")), ({"said": 3}, ("4 backward passes", "accumulate=3"))):
+        for options, numbers in (({}, ("4 backward passes", "expected 1", "accumulate=4")),
+                                 ({"said": 3}, ("4 backward passes", "accumulate=3"))):
             _, said = run(n, ranks, **options)
             assert len(said) == 1 and all(part in said[0] for part in numbers), said
     for accumulate in (0, -1, 2.5, "8"):
-        refused(lambda: lt.KFAC(build(Mlp), accumulate=accumulate), "accumulate=", kind=lt.UsageError)
-    refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=8)", accumulate=4), "say it in one of them", kind=lt.UsageError)
+        refused(lambda: lt.KFAC(build(Mlp), accumulate=accumulate), "accumulate=",
+                kind=lt.UsageError)
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=8)", accumulate=4),
+            "say it in one of them", kind=lt.UsageError)
     refused(lambda: lt.KFAC(build(Mlp), "kfac(accumulate=0)"), "1 to 10000", kind=lt.UsageError)
-    refused(lambda: lt.KFAC(build(Mlp), "kfac(lm=on)"), "no Levenberg-Marquardt", "say damping=", kind=lt.UsageError)
+    refused(lambda: lt.KFAC(build(Mlp), "kfac(lm=on)"), "no Levenberg-Marquardt", "say damping=",
+            kind=lt.UsageError)
     for made in (lt.KFAC, lt.DataParallel):
-        refused(lambda: made(build(Mlp), levenberg_marquardt={"start": 5}), made.__name__, "kfac(damping=0.03)", kind=TypeError)
+        refused(lambda: made(build(Mlp), levenberg_marquardt={"start": 5}), made.__name__,
+                "kfac(damping=0.03)", kind=TypeError)
 
 
 def kfac_by_hand(weights, steps, rate, damping):
-    """The steps of a two-layer tagger in f64, written anew (docs/kfac.md, Conventions): every factor and inverse in every step, no clip.
+    """The steps of a two-layer tagger in f64, written anew (docs/kfac.md, Conventions): every
+    factor and inverse in every step, no clip.
     `steps`: inputs [rows, features] and classes of all rows that count, over all ranks."""
     w = [torch.cat([weights[i].detach(), weights[i + 1].detach()[:, None]], 1) for i in (0, 2)]
     averages, updates = [], 0
@@ -1315,34 +1383,41 @@ def kfac_by_hand(weights, steps, rate, damping):
         new = [(a.T @ a / len(y), g.T @ g / len(y)) for a, g in zip(inputs, gradients)]
         updates += 1
         rho = min(1 - 1 / updates, 0.95)
-        averages = [tuple(rho * o + (1 - rho) * n for o, n in zip(old, now)) for old, now in zip(averages, new)] if averages else new
+        averages = [tuple(rho * o + (1 - rho) * n for o, n in zip(old, now))
+                    for old, now in zip(averages, new)] if averages else new
         for i, (a, g) in enumerate(averages):
             pi, gamma = ((a.trace() / len(a)) / (g.trace() / len(g))) ** 0.5, damping ** 0.5
             whole = gradients[i].T @ inputs[i] / len(y)
-            inverses = [torch.linalg.inv(m + d * torch.eye(len(m), dtype=m.dtype)) for m, d in ((a, pi * gamma), (g, gamma / pi))]
+            inverses = [torch.linalg.inv(m + d * torch.eye(len(m), dtype=m.dtype))
+                        for m, d in ((a, pi * gamma), (g, gamma / pi))]
             w[i] = w[i] - rate * inverses[1] @ whole @ inverses[0]
     return [part for one in w for part in (one[:, :-1], one[:, -1])]
 
 
 @use
 def kfac_of_language_models():
-    """Each layout, with and without targets that do not count, of ranks with different numbers of them, and one step in which the
-    first rank has none that counts: the steps written by hand of the positions that count."""
+    """Each layout, with and without targets that do not count, of ranks with different numbers of
+    them, and one step in which the first rank has none that counts: the steps written by hand of
+    the positions that count."""
     size, rank, classes = dist.get_world_size(), dist.get_rank(), 5
     text = "damping=0.1, factors=1, inverses=1, kl=0"
 
     def batch(step, r, positions, ignored):
         g = torch.Generator().manual_seed(100 * step + r)
-        x, y = torch.randn(4, positions, 6, generator=g, dtype=torch.double), torch.randint(classes, (4, positions), generator=g)
+        x, y = (torch.randn(4, positions, 6, generator=g, dtype=torch.double),
+                torch.randint(classes, (4, positions), generator=g))
         if ignored is not None:
             y[torch.rand(4, positions, generator=g) < 0.15 * (r + 1)] = ignored
             if step == 2 and r == 0:
                 y[:] = ignored
         return x, y
 
-    shown = {"last": lambda k, out, y, i: k.loss_of(out, y, ignore_index=i), "second": lambda k, out, y, i: k.loss_of(out.transpose(1, 2), y, i),
-             "flat": lambda k, out, y, i: k.loss_of(out.flatten(0, 1), y.flatten(), i), "flat targets": lambda k, out, y, i: k.loss_of(out, y.flatten(), i),
-             "slice": lambda k, out, y, i: k.loss_of(out, y, i), "said": lambda k, out, y, i: k.loss_of(out, y, i, layout="classes_last"),
+    shown = {"last": lambda k, out, y, i: k.loss_of(out, y, ignore_index=i),
+             "second": lambda k, out, y, i: k.loss_of(out.transpose(1, 2), y, i),
+             "flat": lambda k, out, y, i: k.loss_of(out.flatten(0, 1), y.flatten(), i),
+             "flat targets": lambda k, out, y, i: k.loss_of(out, y.flatten(), i),
+             "slice": lambda k, out, y, i: k.loss_of(out, y, i),
+             "said": lambda k, out, y, i: k.loss_of(out, y, i, layout="classes_last"),
              "untold": lambda k, out, y, i: k.loss_of(out, layout="classes_last")}
     for how, show in shown.items():
         for ignored in (None, -100, 3) if how != "untold" else (None,):
@@ -1352,12 +1427,15 @@ def kfac_of_language_models():
                 model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, classes)).double()
                 counted = []
                 for step in range(4):
-                    parts = [batch(step, r, positions, ignored) for r in (range(size) if ranks else [0])]
+                    parts = [batch(step, r, positions, ignored)
+                             for r in (range(size) if ranks else [0])]
                     x, y = torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
-                    counted.append((x[y != ignored], y[y != ignored]) if ignored is not None else (x.flatten(0, 1), y.flatten()))
+                    counted.append((x[y != ignored], y[y != ignored])
+                                   if ignored is not None else (x.flatten(0, 1), y.flatten()))
                 want = kfac_by_hand(list(model.parameters()), counted, 0.2, 0.1)
-                one = (lt.DataParallel(model, f"ddp+kfac(spd, {text})", loss_average="batch_positions") if ranks
-                       else lt.KFAC(model, f"kfac({text})", loss_average="batch_positions"))
+                one = (
+                    lt.DataParallel(model, f"ddp+kfac(spd, {text})", loss_average="batch_positions")
+                    if ranks else lt.KFAC(model, f"kfac({text})", loss_average="batch_positions"))
                 opt = torch.optim.SGD(model.parameters(), 0.2)
                 for step in range(4):
                     x, y = batch(step, rank if ranks else 0, positions, ignored)
@@ -1368,11 +1446,13 @@ def kfac_of_language_models():
                         one.set_batch((y != index).sum())
                     out = (one if ranks else model)(x)[:, :positions]
                     show(one.kfac if ranks else one, out, y, index)
-                    nn.functional.cross_entropy(out.flatten(0, 1), y.flatten(), ignore_index=index).backward()
+                    nn.functional.cross_entropy(out.flatten(0, 1), y.flatten(),
+                                                ignore_index=index).backward()
                     one.step(opt)
                     opt.zero_grad()
                 for (name, p), q in zip(model.named_parameters(), want):
-                    assert (p - q).abs().max() < 1e-12, (how, ignored, ranks, name, (p - q).abs().max())
+                    assert (p - q).abs().max() < 1e-12, (how, ignored, ranks, name,
+                                                         (p - q).abs().max())
                 if ranks:
                     one.close()
 
@@ -1380,13 +1460,15 @@ def kfac_of_language_models():
     pre = lt.KFAC(model, loss_average="batch_positions")
     out, square = model(torch.zeros(2, 3, 6)), model(torch.zeros(2, classes, 6))
     y = torch.zeros(2, 3, dtype=torch.long)
-    for attempt, *says in ((lambda: pre.loss_of(out), "layout=\"classes_last\""),
-                           (lambda: lt.KFAC(model).loss_of(out), "layout=\"classes_last\""),
-                           (lambda: pre.loss_of(square, y.new_zeros(2, classes)), "fit both layouts", "layout=\"classes_second\""),
-                           (lambda: pre.loss_of(out, y, layout="BTV"), "classes_last", "classes_second"),
-                           (lambda: pre.loss_of(out, y[:, :2]), "found targets [2, 2] for the output [2, 3, 5]"),
-                           (lambda: pre.loss_of(out, torch.softmax(out, -1)), "layout="),
-                           (lambda: pre.sample_fisher(out, "softmax_cross_entropy"), "layout=\"classes_last\"")):
+    for attempt, *says in (
+            (lambda: pre.loss_of(out), "layout=\"classes_last\""),
+            (lambda: lt.KFAC(model).loss_of(out), "layout=\"classes_last\""),
+            (lambda: pre.loss_of(square, y.new_zeros(2, classes)), "fit both layouts",
+             "layout=\"classes_second\""),
+            (lambda: pre.loss_of(out, y, layout="BTV"), "classes_last", "classes_second"),
+            (lambda: pre.loss_of(out, y[:, :2]), "found targets [2, 2] for the output [2, 3, 5]"),
+            (lambda: pre.loss_of(out, torch.softmax(out, -1)), "layout="),
+            (lambda: pre.sample_fisher(out, "softmax_cross_entropy"), "layout=\"classes_last\"")):
         refused(attempt, *says)
     pre.loss_of(out, torch.softmax(out, -1), layout="classes_last")
     pre.loss_of(out.flatten(0, 1), torch.softmax(out, -1).flatten(0, 1))
@@ -1414,19 +1496,21 @@ def kfac_with_labels_drawn_from_the_model():
 
 @use
 def sync_batch_norm_is_refused():
-    """PyTorch has no kernel of it for CPUs, and its DDP refuses it, too: on every rank, with the layer's name."""
+    """PyTorch has no kernel of it for CPUs, and its DDP refuses it, too: on every rank, with the
+    layer's name."""
     model = nn.SyncBatchNorm.convert_sync_batchnorm(build(Net))
     refused(lambda: DDP(model), "SyncBatchNorm", kind=ValueError)
     refused(lambda: lt.DataParallel(model), 'layer "norm" is a SyncBatchNorm', "use BatchNorm")
 
 
-CLUSTER = '{"document": "cluster", "schema": 1, "name": "by hand", "ranks": %d, "network": {"bandwidth": "%s", "latency": "%s"}}'
+CLUSTER = ('{"document": "cluster", "schema": 1, "name": "by hand", "ranks": %d, "network": '
+           '{"bandwidth": "%s", "latency": "%s"}}')
 
 
 @use
 def auto_is_ddp_bit_for_bit_through_new_plans():
-    """Every window departs, so it plans again. Where a message takes a second, one bucket beats ddp's two whatever was measured;
-    the plans after that are by what is probed here."""
+    """Every window departs, so it plans again. Where a message takes a second, one bucket beats
+    ddp's two whatever was measured; the plans after that are by what is probed here."""
     def wide():
         return nn.Sequential(nn.Linear(10, 60_000), nn.Tanh(), nn.Linear(60_000, 5))
     want = build_for_sums_of_any_order(wide)
@@ -1446,7 +1530,8 @@ def auto_is_ddp_bit_for_bit_through_new_plans():
         assert dp.plan_number >= 3, dp.plan_number
         assert not dp.plan_is_final
         report = dp.report()
-        assert report.strategy == dp.plan()["strategy"] in STRATEGIES + ("wfbp", "horovod", "mg-wfbp"), report.strategy
+        assert report.strategy == dp.plan()["strategy"] in STRATEGIES + ("wfbp", "horovod",
+                                                                         "mg-wfbp"), report.strategy
         if dist.get_rank() == 0:
             assert json.loads(report.to_json())["strategy"] == report.strategy
         require_equal("auto", list(model.named_parameters()), list(want.named_parameters()))
@@ -1459,7 +1544,8 @@ def auto_is_ddp_bit_for_bit_through_new_plans():
 @use
 def auto_stays_with_its_plan_while_steps_are_as_predicted():
     model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"), most_above_ddp=float("inf"))
+    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"),
+                         most_above_ddp=float("inf"))
     loop(dp, sgd(model.parameters()), 12)
     assert dp.plan_number == 1, dp.plan_number
     if dist.get_rank() == 0:
@@ -1471,9 +1557,11 @@ def auto_stays_with_its_plan_while_steps_are_as_predicted():
 
 @use
 def auto_does_not_stay_with_what_a_trial_refutes():
-    """Where a message takes a second, one bucket is predicted shorter than ddp's two; on these links it saves nothing like that."""
+    """Where a message takes a second, one bucket is predicted shorter than ddp's two; on these
+    links it saves nothing like that."""
     model = nn.Sequential(nn.Linear(10, 60_000), nn.Tanh(), nn.Linear(60_000, 5))
-    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"), most_above_ddp=-1,
+    dp = lt.DataParallel(model, strategy="auto", measured_steps=2, replan_above=float("inf"),
+                         most_above_ddp=-1,
                          cluster=CLUSTER % (dist.get_world_size(), "16 Mbit/s", "1 s"))
     loop(dp, sgd(model.parameters()), 18, data=lambda step: rows_like(model, step))
     assert "was tried in turn with ddp" in dp.trial and dp.trial.endswith("ddp runs"), dp.trial
@@ -1486,10 +1574,12 @@ TRIAL = 1 + 2 * 2 * (1 + 1)  # steps, with measured_steps=1
 
 @use
 def strategies_are_tried_against_ddp():
-    """Who wins is set by a bound that every step is above, or below. Weights are DDP's through all changes of the plan."""
+    """Who wins is set by a bound that every step is above, or below. Weights are DDP's through all
+    changes of the plan."""
     want = build_for_sums_of_any_order(Mlp)
     loop(TorchDDP(want), sgd(want.parameters()), TRIAL + 3, data=lambda step: rows_like(want, step))
-    for asked, bound, stays in (("dear", -1, "ddp"), ("dear", 1e9, "dear"), ("optimal", -1, "ddp"), ("mg-wfbp", 1e9, "mg-wfbp")):
+    for asked, bound, stays in (("dear", -1, "ddp"), ("dear", 1e9, "dear"), ("optimal", -1, "ddp"),
+                                ("mg-wfbp", 1e9, "mg-wfbp")):
         model = build_for_sums_of_any_order(Mlp)
         dp = lt.DataParallel(model, strategy=asked, measured_steps=1, most_above_ddp=bound)
         opt, seen = sgd(model.parameters()), []
@@ -1505,7 +1595,8 @@ def strategies_are_tried_against_ddp():
         require_equal(asked, list(model.named_parameters()), list(want.named_parameters()))
         trial = f"strategy {asked} was tried in turn with ddp: a step took "
         assert trial in dp.trial and dp.trial.endswith(f"{stays} runs"), dp.trial
-        assert dp.strategy == asked and trial in str(dp) and (f"now '{stays}'" in str(dp)) == (asked != stays), str(dp)
+        assert (dp.strategy == asked and trial in str(dp)
+                and (f"now '{stays}'" in str(dp)) == (asked != stays)), str(dp)
         report = dp.report()
         assert report.strategy == stays and report.trial == dp.trial
         assert (f"{trial}" in said.text) == (stays == "ddp" and dist.get_rank() == 0), said.text
@@ -1517,7 +1608,8 @@ def strategies_are_tried_against_ddp():
 
 @use
 def exchange_state_of_a_strategy_that_gave_way():
-    """Residuals are the parameters', whichever plan sent them: they go on under ddp, in this run and in the next."""
+    """Residuals are the parameters', whichever plan sent them: they go on under ddp, in this run
+    and in the next."""
     extra = "+randomk(density=0.2)"
     model, again = build(Mlp), build(Mlp)
     dp = lt.DataParallel(model, strategy=f"dear{extra}", measured_steps=1, most_above_ddp=-1)
@@ -1547,23 +1639,29 @@ def reports_are_shown_documented_and_pickled():
         x, y = rows(step)
         loss_of(dp(x), y).backward()
         report = dp.step(opt)
-    assert report.bytes > 0 and report.exposed_s >= 0 and report.rounds == 1 and not report.infinite and report.variant
+    assert (report.bytes > 0 and report.exposed_s >= 0 and report.rounds == 1
+            and not report.infinite and report.variant)
     for one in (report, dp.kfac_step):
         kind = type(one)
-        fields = {name: value.__doc__ for name, value in vars(kind).items() if isinstance(value, property)}
+        fields = {name: value.__doc__ for name, value in vars(kind).items()
+                  if isinstance(value, property)}
         assert list(one.to_dict()) == list(fields) and len(fields) > 8
         table = page.partition(f"| `{kind.__name__}` |")[2].partition("\n\n")[0]
-        assert set(fields) == set(re.findall(r"`(\w+)`", "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| `"))))
+        assert set(fields) == set(re.findall(r"`(\w+)`", "\n".join(
+            row.split("|")[1] for row in table.splitlines() if row.startswith("| `"))))
         for name, says in fields.items():
             assert re.match("(str|float|int|bool|list of str)[:,]", says), (name, says)
-            assert f"{name}={getattr(one, name)!r}" in repr(one) and f"<td>{name}</td>" in one._repr_html_()
+            assert (f"{name}={getattr(one, name)!r}" in repr(one)
+                    and f"<td>{name}</td>" in one._repr_html_())
         assert repr(one).startswith(kind.__name__ + "(")
         for other in (copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
             assert other == one and repr(other) == repr(one) and other is not one
         assert getattr(lt, kind.__name__) is kind
-    for one in (dp.report(), lt.Advice({"verdict": "change", "best": "dear", "current": "ddp"}, "table", "all")):
+    for one in (dp.report(),
+                lt.Advice({"verdict": "change", "best": "dear", "current": "ddp"}, "table", "all")):
         again = pickle.loads(pickle.dumps(one))
-        assert vars(again) == vars(one) and repr(again) == repr(one) and " object at " not in repr(one)
+        assert (vars(again) == vars(one) and repr(again) == repr(one)
+                and " object at " not in repr(one))
         assert one._repr_html_().startswith("<")
     dp.close()
 
@@ -1583,18 +1681,25 @@ def advice_in_the_words_of_the_script():
         dp.step(opt)
     advice = dp.advise(budget=1.0)
     document = advice.to_dict()
-    assert document["ranks"] == dist.get_world_size() and document["current"] == advice.current == "ddp", document
+    assert (document["ranks"] == dist.get_world_size()
+            and document["current"] == advice.current == "ddp"), document
     current = next(c for c in document["candidates"] if c["strategy"] == "ddp")
-    # Whatever was measured: what sleeps is in a rank's own time, and a step that exchanges is no shorter.
-    assert 0.01 < document["one_rank_step_s"] <= (1 + 1e-9) * current["step_s"]["value"], (document["one_rank_step_s"], current)
+    # Whatever was measured: what sleeps is in a rank's own time, and a step that exchanges is no
+    # shorter.
+    assert 0.01 < document["one_rank_step_s"] <= (1 + 1e-9) * current["step_s"]["value"], (
+        (document["one_rank_step_s"], current))
     assert advice.verdict in ("change", "do nothing", "inconclusive")
     first, second, *_ = advice.text.splitlines()
-    assert first.startswith("Present strategy ddp: measured ") and document["present"].startswith("Present strategy ddp: "), first
+    assert (first.startswith("Present strategy ddp: measured ")
+            and document["present"].startswith("Present strategy ddp: ")), first
     assert 'strategy="ddp" in DataParallel(...)' in second, advice.text
-    assert advice.confidence == document["confidence"] in ("checked", "low") and document["measured_step_s"] > 0.01, document
-    assert advice.confidence == "checked" or advice.verdict != "change" and "confidence low" in repr(advice), advice
+    assert (advice.confidence == document["confidence"] in ("checked", "low")
+            and document["measured_step_s"] > 0.01), document
+    assert (advice.confidence == "checked" or advice.verdict != "change"
+            and "confidence low" in repr(advice)), advice
     torchs = dp.advise(framework="pytorch")
-    assert all(c["named"].startswith("DDP(model") for c in torchs.to_dict()["candidates"]), torchs.text
+    assert all(c["named"].startswith("DDP(model") for c in torchs.to_dict()["candidates"]), (
+        torchs.text)
     assert "linerate.torch " in torchs.text and "register_comm_hook" in torchs.text, torchs.text
     refused(lambda: dp.advise(framework="jax"), "known: pytorch")
     calibrated = dict(module._calibrations)
@@ -1606,7 +1711,8 @@ def advice_in_the_words_of_the_script():
     other = lt.DataParallel(build(Mlp), strategy=advice.best)  # is a strategy
     other.close()
     refused(lambda: dp.advise(strategy="nonsense"), "nonsense")
-    topk = dp.advise(strategy="ddp+topk(density=0.01)", steps_to_target="topk=1.5", bandwidth="20kbit/s")
+    topk = dp.advise(strategy="ddp+topk(density=0.01)", steps_to_target="topk=1.5",
+                     bandwidth="20kbit/s")
     row = next(c for c in topk.to_dict()["candidates"] if c["strategy"] == "ddp+topk(density=0.01)")
     assert row["steps_to_target"]["value"] == 1.5, row
     assert len(topk.to_text(all=True)) >= len(topk.text) == len(topk.to_text())
@@ -1639,7 +1745,8 @@ def skip_and_refuse():
 
 @use
 def different_models_are_an_error_on_every_rank():
-    refused(lambda: lt.DataParallel(nn.Linear(4, 5 if dist.get_rank() == 1 else 4)), "rank 0 has", "rank 1 has", kind=lt.CommError)
+    refused(lambda: lt.DataParallel(nn.Linear(4, 5 if dist.get_rank() == 1 else 4)), "rank 0 has",
+            "rank 1 has", kind=lt.CommError)
 
 
 @use
@@ -1662,9 +1769,12 @@ def ddps_options_are_refused_in_words():
     theirs = [n for n in inspect.signature(DDP).parameters if n not in ours]
     assert "find_unused_parameters" in theirs and "static_graph" in theirs
     for option in theirs:
-        refused(lambda: lt.DataParallel(build(Mlp), **{option: True}), f"DataParallel: {option}=: ", kind=TypeError)
-    refused(lambda: lt.DataParallel(build(Mlp), broadcast_buffers=False, find_unused_parameters=True),
-            'say buffers="broadcast" or buffers="keep"; find_unused_parameters=: leave it out', kind=TypeError)
+        refused(lambda: lt.DataParallel(build(Mlp), **{option: True}), f"DataParallel: {option}=: ",
+                kind=TypeError)
+    refused(lambda: lt.DataParallel(build(Mlp), broadcast_buffers=False,
+                                    find_unused_parameters=True),
+            'say buffers="broadcast" or buffers="keep"; find_unused_parameters=: leave it out',
+            kind=TypeError)
 
 
 @use
@@ -1676,9 +1786,11 @@ def models_that_others_exchange_are_refused():
     half[0].weight = nn.Parameter(sharded[0].weight)
     dp = lt.DataParallel(build(Mlp))
     cases = (
-        (DDP(build(Mlp)), "the model is a DistributedDataParallel, which exchanges gradients itself: wrap its .module"),
+        (DDP(build(Mlp)), "the model is a DistributedDataParallel, which exchanges gradients "
+                          "itself: wrap its .module"),
         (nn.Sequential(DDP(build(Mlp))), 'layer "0" is a DistributedDataParallel'),
-        (FullyShardedDataParallel(build(Mlp), device_id=torch.device("cpu")), "the model is sharded by FSDP"),
+        (FullyShardedDataParallel(build(Mlp), device_id=torch.device("cpu")),
+         "the model is sharded by FSDP"),
         (sharded, 'layer "0" is sharded by FSDP'),
         (dp, "the model is a DataParallel already"),
     )
@@ -1696,7 +1808,8 @@ def models_that_cannot_be_exchanged_are_refused():
     cases = (
         (meta, "lies on meta"),
         (complex_, 'parameter "0.weight" has type ComplexFloat'),
-        (nn.Sequential(nn.LazyLinear(4)), 'parameter "0.weight" has no shape yet: run one forward pass'),
+        (nn.Sequential(nn.LazyLinear(4)),
+         'parameter "0.weight" has no shape yet: run one forward pass'),
         (nn.Sequential(nn.Embedding(9, 4, sparse=True)), 'layer "0" makes sparse gradients'),
         (nn.ReLU(), "no parameter requires a gradient"),
         (build(Mlp).requires_grad_(False), "no parameter requires a gradient"),
@@ -1704,9 +1817,11 @@ def models_that_cannot_be_exchanged_are_refused():
     )
     for model, says in cases:
         refused(lambda: lt.DataParallel(model), says)
-    refused(lambda: lt.DataParallel(build(Mlp), strategy=None), "strategy=: expected a line of text")
+    refused(lambda: lt.DataParallel(build(Mlp), strategy=None),
+            "strategy=: expected a line of text")
     refused(lambda: lt.DataParallel(build(Mlp), strategy="deer"), 'did you mean "dear"')
-    refused(lambda: lt.DataParallel(meta if lt.rank() == 1 else build(Mlp)), 'rank 1: parameter "0.weight" lies on meta')
+    refused(lambda: lt.DataParallel(meta if lt.rank() == 1 else build(Mlp)),
+            'rank 1: parameter "0.weight" lies on meta')
 
 
 @use
@@ -1721,7 +1836,8 @@ def wrappers_are_not_copied_but_modules_are():
     dp.step(opt)
     copied = copy.deepcopy(model)  # while updates wait
     dp.settle()
-    require_equal("copy", list(copied.named_parameters()), list(model.named_parameters()), exact=True)
+    require_equal("copy", list(copied.named_parameters()), list(model.named_parameters()),
+                  exact=True)
     for attempt in (copy.deepcopy, pickle.dumps, torch.optim.swa_utils.AveragedModel):
         refused(lambda: attempt(dp), "copy or save dp.module")
     refused(lambda: copy.deepcopy(lt.KFAC(model)), "save state_dict()")
@@ -1810,13 +1926,15 @@ def backward_passes_before_a_step():
             opt_whole.step()
             opt_whole.zero_grad()
         dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+        require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()),
+                      exact=False)
         dp.close()
 
 
 @use
 def passes_that_throw():
-    """In backward, and Ctrl-C in forward while updates wait: skip_step(), and the next step is as if nothing had been."""
+    """In backward, and Ctrl-C in forward while updates wait: skip_step(), and the next step is as
+    if nothing had been."""
     def boom(_):
         raise ValueError("boom")
 
@@ -1885,8 +2003,8 @@ def steps_enqueued_on_the_cpu():
 
 @use
 def enqueued_steps_are_recorded():
-    """By moments of the device, which the report reads: the tasks that steps without device_group have, between the bounds of their
-    step."""
+    """By moments of the device, which the report reads: the tasks that steps without device_group
+    have, between the bounds of their step."""
     world, kinds = dist.group.WORLD, []
     for device_group in (None, world):
         model = build(Mlp)
@@ -1910,17 +2028,20 @@ def enqueued_steps_are_recorded():
             assert start <= e["start_ns"] <= e["end_ns"] <= end, (e, start, end)
         kinds.append(sorted((e["rank"], e["step"], e["kind"]) for e in events))
     if dist.get_rank() == 0:
-        assert kinds[0] == kinds[1] and {k for _, _, k in kinds[0]} >= {"forward", "backward", "all-reduce"}, kinds
+        assert (kinds[0] == kinds[1]
+                and {k for _, _, k in kinds[0]} >= {"forward", "backward", "all-reduce"}), kinds
 
 
 @use
 def compressors_enqueued_on_the_cpu():
-    """By the code for parameters on a device, with the other code's weights, and each goes on from the other's state."""
+    """By the code for parameters on a device, with the other code's weights, and each goes on from
+    the other's state."""
     world = dist.group.WORLD
 
     def train(strategy, group, steps, weights=None, state=None):
         model = build(Mlp)
-        dp, opt = lt.DataParallel(model, strategy=strategy, device_group=group), torch.optim.SGD(model.parameters(), 0.05)
+        dp, opt = (lt.DataParallel(model, strategy=strategy, device_group=group),
+                   torch.optim.SGD(model.parameters(), 0.05))
         if state is not None:
             dp.load_state_dict(weights)
             dp.load_exchange_state(state)
@@ -1935,17 +2056,20 @@ def compressors_enqueued_on_the_cpu():
 
     if dist.get_world_size() > 2:  # a sum's last bit may say which elements are sent
         return
-    for strategy in ("ddp+fp16", "ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "ddp+onebit", "dear+acpsgd(rank=1)"):
+    for strategy in ("ddp+fp16", "ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "ddp+onebit",
+                     "dear+acpsgd(rank=1)"):
         exact = "sgd" not in strategy  # products of factors are sums in the operator's order
         here, there = train(strategy, None, range(4)), train(strategy, world, range(4))
         require_equal(strategy, list(there[0].items()), list(here[0].items()), exact)
-        here, there = train(strategy, None, range(4, 8), *there), train(strategy, world, range(4, 8), *here)
+        here, there = (train(strategy, None, range(4, 8), *there),
+                       train(strategy, world, range(4, 8), *here))
         require_equal(strategy, list(there[0].items()), list(here[0].items()), exact)
 
 
 @use
 def compressors_and_kfac_enqueued_together():
-    """By the code for parameters on a device: batches of one rank that are no numbers leave no rank with others' weights, or none."""
+    """By the code for parameters on a device: batches of one rank that are no numbers leave no rank
+    with others' weights, or none."""
     for strategy in ("ddp+topk(density=0.3)+kfac(d, factors=1)", "dear+kfac(spd, kl=0, factors=1)",
                      "dear+fp16+kfac(spd, kl=0, factors=1)"):
         model = build(Mlp)
@@ -1993,10 +2117,12 @@ def threads_train_two_models():
 
 @use
 def one_rank_evaluates_and_saves_alone():
-    """Forward passes and state_dict() of one rank, while updates wait and others go on, are no collectives."""
+    """Forward passes and state_dict() of one rank, while updates wait and others go on, are no
+    collectives."""
     for strategy in STRATEGIES:
         model, want = build(Net), build(Net)
-        dp, plain = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS, buffers="keep"), TorchDDP(want, broadcast_buffers=False)
+        dp, plain = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS,
+                                    buffers="keep"), TorchDDP(want, broadcast_buffers=False)
         opt, opt_want = sgd(model.parameters()), sgd(want.parameters())
         for step in range(4):
             x, y = images(step)
@@ -2017,7 +2143,8 @@ def one_rank_evaluates_and_saves_alone():
 
 @use
 def checkpoint_around_the_wrapper():
-    """Its reentrant form runs forward under no_grad first, which DDP refuses: against DDP without it."""
+    """Its reentrant form runs forward under no_grad first, which DDP refuses: against DDP without
+    it."""
     from torch.utils.checkpoint import checkpoint
     want = build(Mlp)
     plain = TorchDDP(want)
@@ -2043,7 +2170,8 @@ def optimizers_that_do_not_fit_the_model():
     def train(wrap):
         model = build(Mlp)
         dp = wrap(model)
-        for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9), sgd(model[0].parameters())):
+        for opt in (torch.optim.SGD(model.parameters(), 0.0, momentum=0.9),
+                    sgd(model[0].parameters())):
             for step in range(2):
                 x, y = rows(step)
                 loss_of(dp(x), y).backward()
@@ -2056,8 +2184,9 @@ def optimizers_that_do_not_fit_the_model():
         warnings.simplefilter("always")
         same_as_ddp(train)
     said = [str(w.message) for w in said]
-    assert len(said) == len(STRATEGIES) and all('SGD(momentum=0.9) does not hold 4 of 6 parameters that got gradients ("2.weight"' in w
-                                                for w in said), said
+    assert len(said) == len(STRATEGIES) and all('SGD(momentum=0.9) does not hold 4 of '
+                                                '6 parameters that got gradients '
+                                                '("2.weight"' in w for w in said), said
 
     for strategy in STRATEGIES:
         model, other = build(Mlp), build(Mlp)
@@ -2079,15 +2208,19 @@ def main(names):
     lt.init(timeout=60)
     torch.set_num_threads(1)
     failed = []
-    # Once anything was compiled or captured, dear's updates are done before each forward pass: those uses come last.
-    for name in [n for n in names if n in USES] or sorted(USES, key=lambda n: "compile" in n or "graphs" in n):
+    # Once anything was compiled or captured, dear's updates are done before each forward pass:
+    # those uses come last.
+    for name in [n for n in names if n in USES] or sorted(USES, key=lambda n: "compile" in n
+                                                          or "graphs" in n):
         start = time.perf_counter()
         try:
             USES[name]()
-            print(f"rank {dist.get_rank()}: use {name}: ok, {time.perf_counter() - start:.1f} s", flush=True)
+            print(f"rank {dist.get_rank()}: use {name}: ok, {time.perf_counter() - start:.1f} s",
+                  flush=True)
         except Exception:
             failed.append(name)
-            print(f"rank {dist.get_rank()}: use {name}: FAILED\n{traceback.format_exc()}", flush=True)
+            print(f"rank {dist.get_rank()}: use {name}: FAILED\n{traceback.format_exc()}",
+                  flush=True)
             if "--keep-going" not in names:
                 break  # the ranks are no longer in step
     return 1 if failed else 0

@@ -1,4 +1,5 @@
-"""What users do in a training loop, each against DDP or against one rank with every rank's batches: part of uses.py, which runs it."""
+"""What users do in a training loop, each against DDP or against one rank with every rank's batches:
+part of uses.py, which runs it."""
 import warnings
 
 import torch
@@ -6,7 +7,8 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (KEEPS, STRATEGIES, Branches, Mlp, Net, Stderr, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
+from uses import (KEEPS, STRATEGIES, Branches, Mlp, Net, Stderr, TorchDDP, build,
+                  build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
                   rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
 
 
@@ -25,7 +27,8 @@ def mean_of_ranks(grads_of, steps=4):
 
 @use
 def gradients_that_the_program_writes():
-    """From autograd.grad() and torch.func: what stands in .grad is exchanged, whoever put it there, as far as it is there."""
+    """From autograd.grad() and torch.func: what stands in .grad is exchanged, whoever put it there,
+    as far as it is there."""
     from torch.func import functional_call, grad
 
     def by_autograd(model, step, rank):
@@ -38,7 +41,8 @@ def gradients_that_the_program_writes():
         return list(grad(lambda w: loss_of(functional_call(model, w, (x,)), y))(weights).values())
 
     def by_rank(model, step, rank):  # some of them, on some ranks
-        return [g if (k + step + rank) % 2 else None for k, g in enumerate(by_autograd(model, step, rank))]
+        return [g if (k + step + rank) % 2 else None
+                for k, g in enumerate(by_autograd(model, step, rank))]
 
     for grads_of in (by_autograd, by_func, by_rank):
         want = mean_of_ranks(grads_of)
@@ -53,7 +57,8 @@ def gradients_that_the_program_writes():
                     dp.step(opt)
                 dp.settle()
             assert "without a backward pass" not in said.text, said.text
-            require_equal(f"{grads_of.__name__}, {strategy}", list(model.named_parameters()), list(want.named_parameters()), exact=False)
+            require_equal(f"{grads_of.__name__}, {strategy}", list(model.named_parameters()),
+                          list(want.named_parameters()), exact=False)
             dp.require_same_weights()
             dp.close()
 
@@ -80,11 +85,13 @@ def gradients_replaced_and_removed():
             for step in range(4):
                 x, y = rows(step)
                 loss_of(dp(x), y).backward()
-                for p, g in zip(model.parameters(), changed([p.grad for p in model.parameters()], dist.get_rank())):
+                for p, g in zip(model.parameters(),
+                                changed([p.grad for p in model.parameters()], dist.get_rank())):
                     p.grad = g
                 dp.step(opt)
             dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()), exact=False)
+        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()),
+                      exact=False)
         dp.close()
 
 
@@ -121,7 +128,8 @@ def graph_that_is_kept():
             loss.backward()
             dp.step(opt)
         dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()), exact=False)
+        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()),
+                      exact=False)
         dp.close()
 
 
@@ -138,9 +146,10 @@ def gradients_cleared_to_zeros():
 
 @use
 def optimizers_fused_and_in_lists():
-    kinds = (("SGD", {"lr": 0.05, "momentum": 0.9, "foreach": True}), ("SGD", {"lr": 0.05, "momentum": 0.9, "fused": True}),
-             ("AdamW", {"lr": 1e-2, "foreach": True}), ("Adam", {"lr": 1e-2, "fused": True}), ("Adam", {"lr": 1e-2, "maximize": True}),
-             ("Adam", {"lr": torch.tensor(1e-2)}))
+    kinds = (("SGD", {"lr": 0.05, "momentum": 0.9, "foreach": True}),
+             ("SGD", {"lr": 0.05, "momentum": 0.9, "fused": True}),
+             ("AdamW", {"lr": 1e-2, "foreach": True}), ("Adam", {"lr": 1e-2, "fused": True}),
+             ("Adam", {"lr": 1e-2, "maximize": True}), ("Adam", {"lr": torch.tensor(1e-2)}))
     for name, options in kinds:
         def train(wrap, name=name, options=options):
             model = build_for_sums_of_any_order(Mlp)
@@ -154,14 +163,17 @@ def optimizers_fused_and_in_lists():
 
 @use
 def clipping_with_a_scaler():
-    """finish(), then as without ranks; unscale_() before the exchange would judge by this rank's gradients alone."""
+    """finish(), then as without ranks; unscale_() before the exchange would judge by this rank's
+    gradients alone."""
     def train(wrap, clips=True):
         model = build_for_sums_of_any_order(Mlp)
         dp = wrap(model)
-        opt, scaler = torch.optim.Adam(model.parameters(), 1e-3, fused=True), torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+        opt, scaler = (torch.optim.Adam(model.parameters(), 1e-3, fused=True),
+                       torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2))
         for step in range(6):
             x, y = rows_like(model, step)
-            scaler.scale(loss_of(dp(x), y) * (float("inf") if step == 3 and dist.get_rank() == 1 else 1)).backward()
+            scaler.scale(loss_of(dp(x), y) * (float("inf") if step == 3 and dist.get_rank() == 1
+                                              else 1)).backward()
             if not clips:
                 dp.step(opt, scaler=scaler)
                 continue
@@ -172,7 +184,8 @@ def clipping_with_a_scaler():
             scaler.update()
             opt.zero_grad()
         dp.close()
-        return [*((n, p.double()) for n, p in model.named_parameters()), ("scale", torch.tensor(scaler.get_scale()))]
+        return [*((n, p.double()) for n, p in model.named_parameters()),
+                ("scale", torch.tensor(scaler.get_scale()))]
     same_as_ddp(train)
     same_as_ddp(lambda wrap: train(wrap, clips=False), strategies=("ddp", "dear"))
 
@@ -189,7 +202,8 @@ def clipping_with_a_scaler():
 
 @use
 def a_rank_without_a_loss():
-    """In the last micro-batch of an accumulation, where DDP would wait for it, and in all of them."""
+    """In the last micro-batch of an accumulation, where DDP would wait for it, and in all of
+    them."""
     size = dist.get_world_size()
     for last_alone in (True, False):
         for strategy in STRATEGIES:
@@ -214,14 +228,16 @@ def a_rank_without_a_loss():
                     opt_whole.step()
                     opt_whole.zero_grad()
                 dp.settle()
-            require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()), exact=False)
+            require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()),
+                          exact=False)
             dp.require_same_weights()
             dp.close()
 
 
 @use
 def evaluation_mode_with_gradients():
-    """Statistics stand still, weights do not; parameters that are used under no_grad alone are unused."""
+    """Statistics stand still, weights do not; parameters that are used under no_grad alone are
+    unused."""
     def step_of(dp, model, opt, step):
         x, y = images(step)
         dp.train(step % 2 == 0)
@@ -254,20 +270,24 @@ def steps_that_would_be_wrong_are_refused():
     both = torch.optim.SGD([*model.parameters(), *other.parameters()], 0.1)
     for one in (dp, second):
         loss_of(one(rows(0)[0]), rows(0)[1]).backward()
-    refused(lambda: dp.step(both), 'also steps "0.weight" of another DataParallel', "call finish() of both")
+    refused(lambda: dp.step(both), 'also steps "0.weight" of another DataParallel',
+            "call finish() of both")
     refused(lambda: dp.step([both]), "expected an optimizer, found list")
-    refused(lambda: dp.step(both, scaler=torch.amp.GradScaler("cpu"), closure=lambda: None), "closure=")
+    refused(lambda: dp.step(both, scaler=torch.amp.GradScaler("cpu"), closure=lambda: None),
+            "closure=")
     second.finish()
     dp.step(both)  # both exchanged
     second._discard()
     for one, net in ((dp, model), (second, other)):
         one.require_same_weights()
         one.close()
-    require_equal("joint", list(model.named_parameters()), list(other.named_parameters()), exact=True)
+    require_equal("joint", list(model.named_parameters()), list(other.named_parameters()),
+                  exact=True)
 
     dp = lt.DataParallel(model, strategy="ddp+onebit-adam")
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    refused(lambda: dp.step(torch.optim.AdamW(model.parameters())), "onebit-adam with AdamW", "sends Adam's first moment")
+    refused(lambda: dp.step(torch.optim.AdamW(model.parameters())), "onebit-adam with AdamW",
+            "sends Adam's first moment")
     dp.step(torch.optim.SGD(model.parameters(), 0.05))
     with dp.no_sync():
         dp.close()
@@ -292,7 +312,8 @@ class Lion(torch.optim.Optimizer):
 
 @use
 def momentum_beside_a_compressor_that_has_its_own():
-    """Refused on every rank, whichever has it and whenever it came; a first moment is doubted once."""
+    """Refused on every rank, whichever has it and whenever it came; a first moment is doubted
+    once."""
     def trained(strategy, opt_of, steps=4, between=None):
         model = build(Mlp)
         dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
@@ -316,37 +337,45 @@ def momentum_beside_a_compressor_that_has_its_own():
         opt.param_groups[-1]["momentum"] = 0.5 if step == 2 else 0
 
     mine = 0.9 if lt.rank() == 1 else 0.0
-    sums = {"plain": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9),
-            "nesterov": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9, nesterov=True),
+    sums = {"plain": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9), "nesterov":
+                lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=0.9, nesterov=True),
             "one rank's": lambda m: torch.optim.SGD(m.parameters(), 0.01, momentum=mine),
-            "one group's": lambda m: torch.optim.SGD([{"params": m[0].parameters()}, {"params": m[2].parameters(), "momentum": 0.1}], 0.01)}
+            "one group's":
+                lambda m: torch.optim.SGD([{"params": m[0].parameters()},
+                                           {"params": m[2].parameters(), "momentum": 0.1}], 0.01)}
     for strategy in ("ddp+dgc(density=0.1)", "bulk+signsgd(momentum=0.9)", "ddp+onebit-adam"):
         for opt_of in sums.values():
-            refused(lambda: trained(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.", "give the optimizer momentum=0")
-        refused(lambda: trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01), between=late), "step 2", "SGD(momentum=0.5)")
+            refused(lambda: trained(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.",
+                    "give the optimizer momentum=0")
+        refused(lambda: trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01),
+                                between=late), "step 2", "SGD(momentum=0.5)")
         assert not trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01))
         for kind in (Lion, lambda p, lr: torch.optim.RMSprop(p, lr, momentum=0.9)):
             said = trained(strategy, lambda m: kind(m.parameters(), 1e-3))
             assert len(said) == 1 and "first moment" in said[0], said
     for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
-        said = trained("ddp+dgc(density=0.1)", lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
+        said = trained("ddp+dgc(density=0.1)",
+                       lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
         assert len(said) == 1 and f"with {kind}" in said[0] and "dgc(momentum=0)" in said[0], said
     for strategy in ("ddp+dgc(density=0.1, momentum=0)", "ddp+topk(density=0.1)", "dear"):
         assert not trained(strategy, sums["plain"])
     for kind in ("Adagrad", "Adadelta", "RMSprop", "Rprop"):
-        assert not trained("ddp+dgc(density=0.1)", lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
+        assert not trained("ddp+dgc(density=0.1)",
+                           lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
     # A schedule that cycles momentum begins at once.
     opt = torch.optim.SGD(build(Mlp).parameters(), 0.01, momentum=0.0)
     torch.optim.lr_scheduler.OneCycleLR(opt, 0.01, 10)
-    refused(lambda: trained("ddp+dgc(density=0.1)", lambda m: (opt.param_groups[0].update(params=list(m.parameters())), opt)[1]), "SGD(momentum=0.95)")
+    refused(lambda: trained("ddp+dgc(density=0.1)", lambda m: (
+        opt.param_groups[0].update(params=list(m.parameters())), opt)[1]), "SGD(momentum=0.95)")
 
 
 @use
 def several_optimizers():
-    """finish() and a step of each are DDP's; step() of each in turn after passes of their own, too; step() of the second right after the
-    first's is refused."""
+    """finish() and a step of each are DDP's; step() of each in turn after passes of their own, too;
+    step() of the second right after the first's is refused."""
     def halves(model):
-        return sgd(model[0].parameters()), torch.optim.Adam([*model[2].parameters(), *model[4].parameters()], 1e-2)
+        return (sgd(model[0].parameters()),
+                torch.optim.Adam([*model[2].parameters(), *model[4].parameters()], 1e-2))
 
     def at_once(wrap):
         model = build_for_sums_of_any_order(Mlp)
@@ -385,7 +414,8 @@ def several_optimizers():
             for step in range(3):
                 loss_of(dp(rows(step)[0]), rows(step)[1]).backward()
                 dp.step(a)
-                refused(lambda: dp.step(b), "no rank has a gradient for Adam", "call finish(), then step() and zero_grad() of each")
+                refused(lambda: dp.step(b), "no rank has a gradient for Adam",
+                        "call finish(), then step() and zero_grad() of each")
             dp.set_batch(0)
             dp.step(b)  # that is said to be meant
         dp.settle()
@@ -408,11 +438,13 @@ def two_scalers():
         model = build(TwoHeads)
         dp = wrap(model)
         opts = [torch.optim.SGD(half.parameters(), 0.05) for half in (model.a, model.b)]
-        scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=2) for s in (1024.0, 64.0)]
+        scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=2)
+                   for s in (1024.0, 64.0)]
         for step in range(6):
             x, y = rows(step)
             heads = (0, 1) if at_once else (step % 2,)
-            losses = [scalers[head].scale(loss_of(out, y)) * (float("inf") if head == 1 and step == 3 else 1)
+            losses = [scalers[head].scale(loss_of(out, y))
+                      * (float("inf") if head == 1 and step == 3 else 1)
                       for head, out in zip(heads, dp(x, heads))]
             sum(losses).backward()
             if at_once:
@@ -426,7 +458,8 @@ def two_scalers():
                 model.zero_grad()
         dp.settle()
         dp.close()
-        return [*model.named_parameters(), ("scales", torch.tensor([s.get_scale() for s in scalers]))]
+        return [*model.named_parameters(),
+                ("scales", torch.tensor([s.get_scale() for s in scalers]))]
     for at_once in (True, False):
         same_as_ddp(lambda wrap: train(wrap, at_once), ddp={"find_unused_parameters": True})
 
@@ -471,13 +504,15 @@ def sparse_gradients_that_only_a_pass_shows():
     model = build(Looked)
     dp = lt.DataParallel(model)
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    refused(dp.finish, 'the gradient of "table" is sparse', "without the option sparse", kind=lt.Error)
+    refused(dp.finish, 'the gradient of "table" is sparse', "without the option sparse",
+            kind=lt.Error)
     dp.close()
 
 
 @use
 def the_last_wrapper_needs_no_name():
-    """Wrappers that a program drops without close(), while updates wait and in the middle of a step: nothing hangs, and the next trains."""
+    """Wrappers that a program drops without close(), while updates wait and in the middle of a
+    step: nothing hangs, and the next trains."""
     want = build(Mlp)
     loop(TorchDDP(want), sgd(want.parameters()), 2)
     for strategy in STRATEGIES:
@@ -498,7 +533,8 @@ def the_last_wrapper_needs_no_name():
 
 @use
 def ctrl_c_inside_of_a_backward_pass():
-    """Caught, as a notebook does, on ranks that stood at different layers: the step is thrown away on all of them, and training goes on."""
+    """Caught, as a notebook does, on ranks that stood at different layers: the step is thrown away
+    on all of them, and training goes on."""
     import signal
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     want = build(Mlp)
@@ -514,7 +550,8 @@ def ctrl_c_inside_of_a_backward_pass():
             opt = sgd(model.parameters())
             for step in range(5):
                 x, y = rows(step)
-                hook = model[4 * (dist.get_rank() % 2)].weight.register_hook(lambda _: signal.raise_signal(signal.SIGINT)) if step == 2 else None
+                hook = model[4 * (dist.get_rank() % 2)].weight.register_hook(
+                    lambda _: signal.raise_signal(signal.SIGINT)) if step == 2 else None
                 try:
                     loss_of(dp(x), y).backward()
                     assert hook is None, "it was not interrupted"

@@ -1,4 +1,5 @@
-"""What users do to models before and after they wrap them, each against DDP: part of uses.py, which runs it."""
+"""What users do to models before and after they wrap them, each against DDP: part of uses.py, which
+runs it."""
 import copy
 import io
 import warnings
@@ -8,8 +9,9 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (KEEPS, STRATEGIES, Mlp, Net, TorchDDP, build, build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
-                  rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
+from uses import (KEEPS, STRATEGIES, Mlp, Net, TorchDDP, build, build_for_sums_of_any_order, images,
+                  loop, loss_of, refused, require_equal, rows, rows_like, same_as_ddp,
+                  same_steps_as_ddp, sgd, use)
 
 
 def said_while(run):
@@ -45,7 +47,8 @@ def _normed(model):
 
 
 def _loaded_by_assignment(model):
-    model.load_state_dict({k: 0.9 * v if v.is_floating_point() else v.clone() for k, v in model.state_dict().items()}, assign=True)
+    model.load_state_dict({k: 0.9 * v if v.is_floating_point() else v.clone()
+                           for k, v in model.state_dict().items()}, assign=True)
 
 
 def _copied(model):
@@ -60,13 +63,14 @@ class Scaled(Mlp):
 @use
 def layers_replaced_added_and_removed():
     """From the next step on what the model is made of is exchanged: as if DDP were made anew."""
-    changes = (_another_head, _one_layer_more, _one_parameter_more, _tied, _parametrized, _normed, _loaded_by_assignment, _copied,
-               lambda model: model.__delitem__(5))
+    changes = (_another_head, _one_layer_more, _one_parameter_more, _tied, _parametrized, _normed,
+               _loaded_by_assignment, _copied, lambda model: model.__delitem__(5))
 
     def train(wrap):
         model = build_for_sums_of_any_order(Scaled)
         dp = wrap(model)
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, data=lambda step: rows_like(model, step))
+        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3,
+             data=lambda step: rows_like(model, step))
         seen = []
         for number, change in enumerate(changes):
             torch.manual_seed(number)
@@ -75,12 +79,14 @@ def layers_replaced_added_and_removed():
                 dp.close()
                 dp = wrap(model)
             dp.train()
-            loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3, data=lambda step: rows_like(model, step))
+            loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3,
+                 data=lambda step: rows_like(model, step))
             seen += [(f"{number}: {n}", t.detach().clone()) for n, t in model.named_parameters()]
         dp.close()
         return seen
     assert not said_while(lambda: same_as_ddp(train))
-    assert not said_while(lambda: same_as_ddp(train, strategies=("ddp",), ddp={"find_unused_parameters": True}))
+    assert not said_while(lambda: same_as_ddp(train, strategies=("ddp",),
+                                              ddp={"find_unused_parameters": True}))
 
 
 @use
@@ -158,7 +164,8 @@ def a_class_derived_from_the_wrapper():
 
     def train(wrap):
         model = build(Mlp)
-        dp = ScaledDDP(model) if wrap.__defaults__ is None else Scaled(model, strategy=wrap.__defaults__[0])
+        dp = (ScaledDDP(model)
+              if wrap.__defaults__ is None else Scaled(model, strategy=wrap.__defaults__[0]))
         loop(dp, sgd(model.parameters()))
         dp.close()
         return model
@@ -166,7 +173,8 @@ def a_class_derived_from_the_wrapper():
 
 
 class Running(nn.Module):
-    """Buffers that forward puts others in the place of, as statistics written without in-place operators."""
+    """Buffers that forward puts others in the place of, as statistics written without in-place
+    operators."""
 
     def __init__(self):
         super().__init__()
@@ -190,7 +198,8 @@ def buffers_that_forward_replaces():
         dp.eval()
         seen = dp(rows(9)[0]).detach()
         dp.close()
-        return [("out", seen), *model.named_parameters(), *((n, b.double()) for n, b in model.named_buffers())]
+        return [("out", seen), *model.named_parameters(),
+                *((n, b.double()) for n, b in model.named_buffers())]
     same_as_ddp(train)
 
 
@@ -220,7 +229,8 @@ def averaged_models():
     def train(wrap):
         model = build(Net)
         dp = wrap(model)
-        ema = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
+        ema = torch.optim.swa_utils.AveragedModel(
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.8))
         swa = torch.optim.swa_utils.AveragedModel(model)
         opt = sgd(model.parameters())
         for step in range(6):
@@ -243,14 +253,17 @@ class Adapted(nn.Module):
     def __init__(self):
         super().__init__()
         self.base = Mlp().requires_grad_(False)
-        self.eighth = nn.Parameter(torch.randint(-128, 127, (10, 5), dtype=torch.int8), requires_grad=False)
-        self.down, self.up = nn.ParameterList([torch.randn(10, 2), torch.randn(24, 2)]), nn.ParameterDict({"up": torch.zeros(2, 5)})
+        self.eighth = nn.Parameter(torch.randint(-128, 127, (10, 5), dtype=torch.int8),
+                                   requires_grad=False)
+        self.down, self.up = (nn.ParameterList([torch.randn(10, 2), torch.randn(24, 2)]),
+                              nn.ParameterDict({"up": torch.zeros(2, 5)}))
 
     def forward(self, x):
         hidden = x
         for layer in list(self.base)[:4]:
             hidden = layer(hidden)
-        return self.base[4](hidden) + (x @ self.down[0] + hidden @ self.down[1]) @ self.up["up"] + x @ (self.eighth.float() / 128)
+        return (self.base[4](hidden) + (x @ self.down[0] + hidden @ self.down[1]) @ self.up["up"]
+                + x @ (self.eighth.float() / 128))
 
 
 @use
@@ -304,10 +317,12 @@ def functional_calls():
             x, y = rows(step)
             loss_of(dp(x), y).backward()
             dp.step(opt)
-            # Weights that wait for their update are read in a transform, and as values that are handed over.
+            # Weights that wait for their update are read in a transform, and as values that are
+            # handed over.
             weights = dict(model.named_parameters())
             if step % 2:
-                seen += torch.func.grad(lambda w: functional_call(model, w, (x,)).sum())(weights).items()
+                seen += torch.func.grad(lambda w: functional_call(model, w,
+                                                                  (x,)).sum())(weights).items()
             else:
                 seen.append((f"step {step}", functional_call(model, weights, (x,)).detach()))
         dp.close()
@@ -365,7 +380,8 @@ def flattened_and_scattered_weights():
             x, y = rows(step)
             loss_of(dp(x), y).backward()
             dp.step(opt)
-            vector_to_parameters(parameters_to_vector(model.parameters()) * 0.99, model.parameters())
+            vector_to_parameters(parameters_to_vector(model.parameters()) * 0.99,
+                                 model.parameters())
             if isinstance(dp, TorchDDP):
                 dp.close()
                 dp = wrap(model)
@@ -377,7 +393,8 @@ def flattened_and_scattered_weights():
 
 @use
 def two_wrappers_of_one_model():
-    """The later one alone is used, and the first is forgotten by name or by close(); both in turn is an error that says so."""
+    """The later one alone is used, and the first is forgotten by name or by close(); both in turn
+    is an error that says so."""
     want = build(Mlp)
     plain = TorchDDP(want)
     loop(plain, sgd(want.parameters()), 4)
@@ -416,5 +433,7 @@ def a_problem_of_one_rank_is_every_ranks():
     """Models and options that differ, found in Python: none waits for the other."""
     sparse = nn.Sequential(nn.Embedding(9, 4, sparse=lt.rank() == 1))
     refused(lambda: lt.DataParallel(sparse), 'rank 1: layer "0" makes sparse gradients')
-    refused(lambda: lt.DataParallel(build(Mlp), record=lt.rank()), "DataParallel: options", "record=", kind=lt.Error)
-    refused(lambda: lt.DataParallel(build(Mlp), "ddp+kfac(spd)", skip=["0"][:lt.rank()]), "DataParallel: options", "skip=", kind=lt.Error)
+    refused(lambda: lt.DataParallel(build(Mlp), record=lt.rank()), "DataParallel: options",
+            "record=", kind=lt.Error)
+    refused(lambda: lt.DataParallel(build(Mlp), "ddp+kfac(spd)", skip=["0"][:lt.rank()]),
+            "DataParallel: options", "skip=", kind=lt.Error)

@@ -1,4 +1,5 @@
-"""Gradient scalers: whatever they do to the loss, the run is the one without them, bit for bit: part of uses.py, which runs it."""
+"""Gradient scalers: whatever they do to the loss, the run is the one without them, bit for bit:
+part of uses.py, which runs it."""
 import gc
 import warnings
 
@@ -14,23 +15,28 @@ from uses import KEEPS, STRATEGIES, Mlp, TorchDDP, build, loss_of, refused, requ
 
 SCALES = (64.0, 64.0, 4096.0, 0.125, 1.0, 65536.0, 2.0, 2.0)
 OVERFLOWS = (0, 3)  # steps in which a rank's gradients are not finite
-SMALL = {"powersgd": ["rank=1"], "acpsgd": ["rank=1"], **{n: ["density=0.1"] for n in ("topk", "randomk", "mstopk", "sidco", "dgc")}}
-WARM = {"powersgd": ["warmup=3"], "acpsgd": ["warmup=3"], "dgc": ["warmup=3"], "onebit-adam": ["freeze_step=3"]}
+SMALL = {"powersgd": ["rank=1"], "acpsgd": ["rank=1"],
+         **{n: ["density=0.1"] for n in ("topk", "randomk", "mstopk", "sidco", "dgc")}}
+WARM = {"powersgd": ["warmup=3"], "acpsgd": ["warmup=3"], "dgc": ["warmup=3"],
+        "onebit-adam": ["freeze_step=3"]}
 
 
 def codecs():
-    """Every registered one, in its usual way, by the two-phase exchange where that fits, and with a warm-up where there is one."""
+    """Every registered one, in its usual way, by the two-phase exchange where that fits, and with a
+    warm-up where there is one."""
     for name in _core.compressors():
         small = SMALL.get(name, [])
         for more in ([], WARM.get(name)):
             if more is not None:
                 options = ", ".join(small + more)
                 yield f"{name}({options})" if options else name
-    yield from ("topk(density=0.1, exchange=two-phase)", "qsgd(bits=4, exchange=two-phase)", "efsignsgd(exchange=two-phase)", "fp16")
+    yield from ("topk(density=0.1, exchange=two-phase)", "qsgd(bits=4, exchange=two-phase)",
+                "efsignsgd(exchange=two-phase)", "fp16")
 
 
 class Weights(nn.Module):
-    """Gradients that are given, of magnitudes that f16 holds as normal numbers under any of the scales that fp16 is run with."""
+    """Gradients that are given, of magnitudes that f16 holds as normal numbers under any of the
+    scales that fp16 is run with."""
 
     def __init__(self):
         super().__init__()
@@ -56,7 +62,8 @@ class Ordinary(nn.Module):
 
 
 def end_step(dp, opt, scaler, way, model, most_norm):
-    """By the wrapper ("step", "given"), or as a loop that clips does ("finish"; "finish, to zeros" keeps gradients' memory)."""
+    """By the wrapper ("step", "given"), or as a loop that clips does ("finish"; "finish, to zeros"
+    keeps gradients' memory)."""
     if way in ("step", "given"):
         dp.step(opt, scaler=scaler)
         return
@@ -69,10 +76,12 @@ def end_step(dp, opt, scaler, way, model, most_norm):
 
 
 def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataParallel):
-    """The weights after the steps; without a scaler those that overflow are left out. `way`: how a scaled step ends."""
+    """The weights after the steps; without a scaler those that overflow are left out. `way`: how a
+    scaled step ends."""
     model = build(make)
     scales = [min(s, 4096.0) if make is Weights else s for s in SCALES]
-    scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**6, enabled=scaled)
+    scaler = torch.amp.GradScaler("cpu", init_scale=scales[0], growth_interval=10**6,
+                                  enabled=scaled)
     dp = wrap(model, strategy=strategy, **({"scaler": scaler} if way == "given" else {}))
     opt = torch.optim.SGD(model.parameters(), 0.05)
     for step in range(steps):
@@ -89,7 +98,8 @@ def train(strategy, way, scaled, steps=8, micros=1, make=Ordinary, wrap=lt.DataP
                     scaler.scale(loss).backward()
         end_step(dp, opt, scaler, way, model, 1e6)
         if scaled:
-            assert (scaler.get_scale() < scales[step % len(scales)]) == (step in OVERFLOWS), f"{strategy}, {way}, step {step}: {scaler.get_scale()}"
+            assert (scaler.get_scale() < scales[step % len(scales)]) == (step in OVERFLOWS), (
+                f"{strategy}, {way}, step {step}: {scaler.get_scale()}")
             scaler.update(scales[(step + 1) % len(scales)])
     dp.require_same_weights()
     dp.close()
@@ -103,13 +113,15 @@ def scalers_change_nothing_of_what_compressors_keep():
         for micros in (1, 2):
             plain = train(f"ddp+{codec}", "step", False, micros=micros, make=make)
             for way in ("step", "finish", "given"):
-                require_equal(f"{codec}, {way}, {micros} backward passes", train(f"ddp+{codec}", way, True, micros=micros, make=make), plain)
+                require_equal(f"{codec}, {way}, {micros} backward passes",
+                              train(f"ddp+{codec}", way, True, micros=micros, make=make), plain)
 
 
 @use
 def dense_strategies_under_a_scaler_are_ddp():
-    """Overflows as f16 has them: the scale begins too high, grows until it overflows again, and one rank has a batch without a
-    number in between. Weights are DDP's after each step and so are scales, by the code for devices and without."""
+    """Overflows as f16 has them: the scale begins too high, grows until it overflows again, and one
+    rank has a batch without a number in between. Weights are DDP's after each step and so are
+    scales, by the code for devices and without."""
     def run(wrap, way):
         model = build(Mlp)
         dp = wrap(model)
@@ -125,28 +137,35 @@ def dense_strategies_under_a_scaler_are_ddp():
             end_step(dp, opt, scaler, way, model, 0.5)
             dp.settle()
             found += [(f"scale after step {step}", torch.tensor(scaler.get_scale()))]
-            found += [(f"{n} after step {step}", p.detach().clone()) for n, p in model.named_parameters()]
+            found += [(f"{n} after step {step}", p.detach().clone())
+                      for n, p in model.named_parameters()]
         dp.close()
         scales = [value.item() for name, value in found if name.startswith("scale")]
         falls = [step for step in range(1, len(scales)) if scales[step] < scales[step - 1]]
-        assert scales[0] == 2.0**23 and 15 in falls and falls[-1] > 16, scales  # some at first, in between, by growth
+        # some at first, in between, by growth
+        assert scales[0] == 2.0**23 and 15 in falls and falls[-1] > 16, scales
         return found
 
     for way in ("step", "finish", "finish, to zeros"):
         want = run(TorchDDP, way)
         for strategy in STRATEGIES:
             for group in (None, dist.group.WORLD):
-                got = run(lambda model: lt.DataParallel(model, strategy=strategy, device_group=group, most_above_ddp=KEEPS), way)
-                require_equal(f"{strategy}, {way}, {'on the CPU' if group is None else 'enqueued'}", got, want)
+                got = run(lambda model: lt.DataParallel(model, strategy=strategy,
+                                                        device_group=group, most_above_ddp=KEEPS),
+                          way)
+                require_equal(f"{strategy}, {way}, {'on the CPU' if group is None else 'enqueued'}",
+                              got, want)
 
 
 @use
 def owed_flows_out_under_a_scaler():
-    """After a scaler's last step plain backward passes: what is owed comes in the scale that the scaler has."""
+    """After a scaler's last step plain backward passes: what is owed comes in the scale that the
+    scaler has."""
     for scaled in (False, True):
         w = nn.Parameter(torch.zeros(32, 32))
         dp = lt.DataParallel(nn.ParameterList([w]), strategy="ddp+topk(density=0.05)")
-        opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=2, enabled=scaled)
+        opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler(
+            "cpu", init_scale=64.0, growth_interval=2, enabled=scaled)
         given = torch.zeros(32, 32)
         for step in range(8):
             g = torch.randn(32, 32, generator=torch.Generator().manual_seed(step))
@@ -169,12 +188,15 @@ def owed_flows_out_under_a_scaler():
 
 @use
 def two_models_under_two_scalers():
-    """As a GAN is trained: the generator's pass leaves gradients in the discriminator, in the other scale."""
+    """As a GAN is trained: the generator's pass leaves gradients in the discriminator, in the other
+    scale."""
     def run(scaled, to_none=True):
         gen, disc = build(lambda: nn.Linear(10, 10)), build(lambda: nn.Linear(10, 1))
-        dps = [lt.DataParallel(m, strategy="ddp+topk(density=0.2)", name=n) for m, n in ((gen, "gen"), (disc, "disc"))]
+        dps = [lt.DataParallel(m, strategy="ddp+topk(density=0.2)", name=n)
+               for m, n in ((gen, "gen"), (disc, "disc"))]
         opts = [torch.optim.SGD(m.parameters(), 0.05) for m in (gen, disc)]
-        scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=g, enabled=scaled) for s, g in ((256.0, 2), (16.0, 3))]
+        scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=g, enabled=scaled)
+                   for s, g in ((256.0, 2), (16.0, 3))]
         for step in range(8):
             x, _ = rows(step)
             opts[1].zero_grad(set_to_none=to_none)
@@ -228,7 +250,8 @@ class Derived(torch.amp.GradScaler):
 
 @use
 def scalers_of_every_kind():
-    """Losses in lists and generators, derived scalers, scalers that are not torch's, checkpoints."""
+    """Losses in lists and generators, derived scalers, scalers that are not torch's,
+    checkpoints."""
     def listed(dp, opt, step, scaler):
         torch.autograd.backward(scaler.scale([dp(step), dp(step, 1)]))
         dp.step(opt, scaler=scaler)
@@ -242,7 +265,8 @@ def scalers_of_every_kind():
 
         def __init__(self):
             self.inner = torch.amp.GradScaler("cpu", init_scale=8.0)
-            self.step, self.update, self.get_scale = self.inner.step, self.inner.update, self.inner.get_scale
+            self.step, self.update, self.get_scale = (self.inner.step, self.inner.update,
+                                                      self.inner.get_scale)
 
         def scale(self, loss):
             self.inner.scale(torch.ones(()))
@@ -253,14 +277,16 @@ def scalers_of_every_kind():
 
         def forward(self, step, micro=0):
             x, y = rows(100 * step + micro)
-            return loss_of(checkpoint(self.mlp, x.requires_grad_(), use_reentrant=self.reentrant), y)
+            return loss_of(checkpoint(self.mlp, x.requires_grad_(), use_reentrant=self.reentrant),
+                           y)
 
     want = steps_of(plainly)
     require_equal("a list", steps_of(listed, scaler=new()), want)
     require_equal("a generator", steps_of(generated, scaler=new()), want)
     require_equal("a derived class", steps_of(summed, scaler=new(Derived)), want)
     require_equal("a foreign scaler", steps_of(summed, scaler=Foreign()), want)
-    require_equal("a reentrant checkpoint", steps_of(summed, Checkpointed, new()), steps_of(plainly, Checkpointed))
+    require_equal("a reentrant checkpoint", steps_of(summed, Checkpointed, new()),
+                  steps_of(plainly, Checkpointed))
     Checkpointed.reentrant = False
     require_equal("a checkpoint", steps_of(summed, Checkpointed, new()), want)
 
@@ -271,14 +297,16 @@ def compiled_models_under_a_scaler():
         def __init__(self):
             super().__init__()
             self.mlp.compile(backend="eager")
-    require_equal("a compiled model", steps_of(summed, Compiled, new()), steps_of(plainly, Compiled))
+    require_equal("a compiled model", steps_of(summed, Compiled, new()),
+                  steps_of(plainly, Compiled))
 
 
 @use
 def two_scales_in_one_step_are_refused():
     model = build(Mlp)
     dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
-    opt, scaler = torch.optim.SGD(model.parameters(), 0.05), torch.amp.GradScaler("cpu", init_scale=8.0)
+    opt, scaler = (torch.optim.SGD(model.parameters(), 0.05),
+                   torch.amp.GradScaler("cpu", init_scale=8.0))
     for changes in (False, True, False):
         x, y = rows(0)
         with dp.no_sync():
@@ -295,7 +323,8 @@ def two_scales_in_one_step_are_refused():
     dp.require_same_weights()
     scaler.update(32.0 if dist.get_rank() == 0 else 64.0)
     scaler.scale(loss_of(dp(x), y)).backward()
-    refused(lambda: dp.step(opt, scaler=scaler), "expected the same loss scale on every rank, found 32 on rank 0 and 64 on rank 1")
+    refused(lambda: dp.step(opt, scaler=scaler),
+            "expected the same loss scale on every rank, found 32 on rank 0 and 64 on rank 1")
     dp.close()
 
 
@@ -304,7 +333,8 @@ def fp16_under_a_scaler_overflows_on_every_rank():
     for strategy in ("ddp+fp16", "ddp(wire=fp16)", "bulk+fp16", "dear+fp16", "dear(wire=fp16)"):
         w = nn.Parameter(torch.zeros(40))
         dp = lt.DataParallel(nn.ParameterList([w]), strategy=strategy)
-        opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=100)
+        opt, scaler = (torch.optim.SGD([w], 1.0),
+                       torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=100))
         large = 2.0**8 * dist.get_world_size()  # of one rank; the mean is 2^8
         for step in range(6):
             last = dist.get_rank() == dist.get_world_size() - 1
@@ -326,7 +356,8 @@ def ddp_hook_under_a_scaler():
         model = build(Mlp)
         ddp = DDP(model)
         ddp.register_comm_hook(*lt.ddp_hook("topk(density=0.1)"))
-        opt, scaler = torch.optim.SGD(model.parameters(), 0.05), torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled)
+        opt, scaler = (torch.optim.SGD(model.parameters(), 0.05),
+                       torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled))
         for step in range(8):
             x, y = rows(step)
             scaler.scale(loss_of(ddp(x), y)).backward()
@@ -341,4 +372,5 @@ def ddp_hook_under_a_scaler():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         require_equal("hook", run(True), want)
-    assert sum("GradScaler skips whole steps" in str(one.message) for one in said) == 1, [str(one.message) for one in said]
+    assert sum("GradScaler skips whole steps" in str(one.message) for one in said) == 1, (
+        [str(one.message) for one in said])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""cmake/Ccache.cmake: two build folders of one tree share what they compile alike, unity sources too, and messages name whole paths."""
+"""cmake/Ccache.cmake: two build folders of one tree share what they compile alike, unity sources
+too, and messages name whole paths."""
 import os
 import re
 import shutil
@@ -28,12 +29,15 @@ class SharedObjects(unittest.TestCase):
         (self.folder / "CMakeLists.txt").write_text(LISTS)
         (self.folder / "src/both.hpp").write_text("int both();\n")
         for name in ("one", "two"):
-            (self.folder / f"src/{name}.cpp").write_text(f'#include "both.hpp"\nint {name}() {{ return both(); }}\n')
+            (self.folder / f"src/{name}.cpp").write_text(
+                f'#include "both.hpp"\nint {name}() {{ return both(); }}\n')
         own = {name: value for name, value in os.environ.items() if not name.startswith("CCACHE")}
-        self.environment = own | {"CCACHE_DIR": str(self.folder / "cache"), "CCACHE_CONFIGPATH": "/dev/null"}
+        self.environment = own | {"CCACHE_DIR": str(self.folder / "cache"),
+                                  "CCACHE_CONFIGPATH": "/dev/null"}
 
     def run_here(self, *command):
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True,
+                              text=True)
         return done.returncode, done.stdout + done.stderr
 
     def build(self, name):
@@ -43,7 +47,8 @@ class SharedObjects(unittest.TestCase):
 
     def compiled_and_found(self):
         """Sources that ccache had to compile, and those that it had."""
-        counted = dict(re.findall(r"^(\w+)\t(\d+)$", self.run_here("ccache", "--print-stats")[1], re.M))
+        counted = dict(re.findall(r"^(\w+)\t(\d+)$", self.run_here("ccache", "--print-stats")[1],
+                                  re.M))
         return int(counted["cache_miss"]), int(counted["direct_cache_hit"])
 
     def test_a_second_build_folder_compiles_nothing(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tools/check_names.py on made-up trees: what would stop or change a unity build is found, and only that."""
+"""tools/check_names.py on made-up trees: what would stop or change a unity build is found, and only
+that."""
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,8 @@ CHECK = Path(__file__).resolve().parents[2] / "tools/check_names.py"
 
 
 def source(name, namespace="linerate::plan"):
-    return f"namespace {namespace} {{\nnamespace {{\n\n{name}\n\n}}  // namespace\n}}  // namespace {namespace}\n"
+    return (f"namespace {namespace} {{\nnamespace {{\n\n{name}\n\n}}  // namespace\n}}  // "
+            f"namespace {namespace}\n")
 
 
 def header(name, namespace="linerate"):
@@ -20,7 +22,8 @@ def header(name, namespace="linerate"):
 class MadeUpTree(unittest.TestCase):
     def problems(self, files):
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in {"src/plan/CMakeLists.txt": "", "src/sim/CMakeLists.txt": "", **files}.items():
+            for name, text in {"src/plan/CMakeLists.txt": "", "src/sim/CMakeLists.txt": "",
+                               **files}.items():
                 path = Path(folder) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
@@ -29,19 +32,25 @@ class MadeUpTree(unittest.TestCase):
         return run.stdout.splitlines() if run.returncode else []
 
     def test_a_constant_of_two_sources_is_found(self):
-        files = {"src/plan/a.cpp": source("constexpr int kMost = 1;"), "src/plan/pass/b.cpp": source("constexpr int kMost = 2;")}
-        self.assertEqual(self.problems(files), ["src/plan/a.cpp: kMost is also declared in src/plan/pass/b.cpp"])
+        files = {"src/plan/a.cpp": source("constexpr int kMost = 1;"),
+                 "src/plan/pass/b.cpp": source("constexpr int kMost = 2;")}
+        self.assertEqual(self.problems(files),
+                         ["src/plan/a.cpp: kMost is also declared in src/plan/pass/b.cpp"])
 
     def test_a_constant_that_hides_a_headers_is_found(self):
-        files = {"src/plan/a.cpp": source("constexpr int kFew = 0, kMost = 1;"), "src/x.hpp": header("inline constexpr int kMost = 2;")}
-        self.assertEqual(self.problems(files), ["src/plan/a.cpp: kMost is also declared in src/x.hpp"])
+        files = {"src/plan/a.cpp": source("constexpr int kFew = 0, kMost = 1;"),
+                 "src/x.hpp": header("inline constexpr int kMost = 2;")}
+        self.assertEqual(self.problems(files),
+                         ["src/plan/a.cpp: kMost is also declared in src/x.hpp"])
 
     def test_a_type_of_two_sources_is_found(self):
-        files = {"src/plan/a.cpp": source("struct Way {"), "src/plan/b.cpp": source("class Way final {")}
+        files = {"src/plan/a.cpp": source("struct Way {"),
+                 "src/plan/b.cpp": source("class Way final {")}
         self.assertEqual(len(self.problems(files)), 1)
 
     def test_other_modules_and_namespaces_may_use_the_name(self):
-        files = {"src/plan/a.cpp": source("constexpr int kMost = 1;"), "src/sim/b.cpp": source("constexpr int kMost = 2;"),
+        files = {"src/plan/a.cpp": source("constexpr int kMost = 1;"),
+                 "src/sim/b.cpp": source("constexpr int kMost = 2;"),
                  "src/y.hpp": header("inline constexpr int kMost = 3;", "linerate::doc")}
         self.assertEqual(self.problems(files), [])
 
@@ -61,7 +70,8 @@ class MadeUpTree(unittest.TestCase):
 
     def test_a_kernel_is_compiled_alone(self):
         kernel = "#define HWY_TARGET_INCLUDE\n" + source("constexpr int kMost = 2;")
-        self.assertEqual(self.problems({"src/plan/a.cpp": source("constexpr int kMost = 1;"), "src/plan/k.cpp": kernel}), [])
+        self.assertEqual(self.problems({"src/plan/a.cpp": source("constexpr int kMost = 1;"),
+                                        "src/plan/k.cpp": kernel}), [])
 
 
 if __name__ == "__main__":

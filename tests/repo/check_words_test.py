@@ -4,7 +4,8 @@ import importlib.util
 import unittest
 from pathlib import Path
 
-spec = importlib.util.spec_from_file_location("check_words", Path(__file__).resolve().parents[2] / "tools/check_words.py")
+spec = importlib.util.spec_from_file_location(
+    "check_words", Path(__file__).resolve().parents[2] / "tools/check_words.py")
 check_words = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(check_words)
 
@@ -15,10 +16,12 @@ def lines(word, text, suffix=".cpp"):
 
 class Words(unittest.TestCase):
     def test_comments_and_strings_are_read(self):
-        self.assertEqual(lines("behind", '// a behind b\nint x = f("behind");\n/* c\nbehind */'), [1, 2, 4])
+        self.assertEqual(lines("behind", '// a behind b\nint x = f("behind");\n/* c\nbehind */'),
+                         [1, 2, 4])
 
     def test_code_is_not(self):
-        self.assertEqual(lines("behind", "int behind = 1'000'000; char c = '\"'; behind(behind);\n#include \"behind.hpp\"\n"), [])
+        self.assertEqual(lines("behind", "int behind = 1'000'000; char c = '\"'; behind(behind);\n"
+                                         "#include \"behind.hpp\"\n"), [])
 
     def test_an_identifier_in_a_comment_is_no_word(self):
         self.assertEqual(lines("behind", "// buckets_behind() and Behind_ are names"), [])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-""".ci/stages: what runs meanwhile is shown and counted, and ends with the script: a failure must not pass, nor a process stay.
-Stages that have turns each begin first once, and what there was no time for is named."""
+""".ci/stages: what runs meanwhile is shown and counted, and ends with the script: a failure must
+not pass, nor a process stay. Stages that have turns each begin first once, and what there was no
+time for is named."""
 import subprocess
 import sys
 import time
@@ -11,19 +12,22 @@ STAGES = Path(__file__).resolve().parents[2] / ".ci/stages"
 
 
 def run(script, limit_s=60):
-    done = subprocess.run(["bash", "-c", f"source {STAGES}\n{script}"], capture_output=True, text=True, timeout=limit_s)
+    done = subprocess.run(["bash", "-c", f"source {STAGES}\n{script}"], capture_output=True,
+                          text=True, timeout=limit_s)
     return done.returncode, done.stdout
 
 
 class Meanwhile(unittest.TestCase):
     def test_is_shown_when_it_is_joined(self):
-        status, shown = run('one() { stage inner echo from-inner; }\nmeanwhile one\nstage outer echo from-outer\njoined\nstage last echo end')
+        status, shown = run('one() { stage inner echo from-inner; }\nmeanwhile one\nstage outer '
+                            'echo from-outer\njoined\nstage last echo end')
         self.assertEqual(status, 0)
         places = [shown.index(text) for text in ("\nfrom-outer", "\nfrom-inner", "\nend")]
         self.assertEqual(places, sorted(places))
 
     def test_fails_the_script_where_it_is_joined(self):
-        status, shown = run('one() { stage inner false; stage after echo not-reached; }\nmeanwhile one\nstage outer true\njoined\nstage last echo end')
+        status, shown = run('one() { stage inner false; stage after echo not-reached; }\nmeanwhile '
+                            'one\nstage outer true\njoined\nstage last echo end')
         self.assertNotEqual(status, 0)
         self.assertIn("== inner", shown)
         self.assertNotIn("\nnot-reached", shown)
@@ -31,12 +35,14 @@ class Meanwhile(unittest.TestCase):
 
     def test_each_of_several_counts(self):
         for bad in ("one", "two"):
-            status, _ = run(f'one() {{ [[ {bad} != one ]]; }}\ntwo() {{ [[ {bad} != two ]]; }}\nmeanwhile one\nmeanwhile two\njoined')
+            status, _ = run(f'one() {{ [[ {bad} != one ]]; }}\ntwo() {{ [[ {bad} != two ]]; }}\n'
+                            'meanwhile one\nmeanwhile two\njoined')
             self.assertNotEqual(status, 0, bad)
 
     def test_ends_with_all_its_processes_when_a_stage_fails(self):
-        status, shown = run('one() { bash -c \'echo "inner is $$"; sleep 1000 & wait\'; }\nmeanwhile one\n'
-                            'until grep -q inner "${beside[@]}"; do sleep .1; done\nstage outer false')
+        status, shown = run(
+            'one() { bash -c \'echo "inner is $$"; sleep 1000 & wait\'; }\nmeanwhile one\n'
+            'until grep -q inner "${beside[@]}"; do sleep .1; done\nstage outer false')
         self.assertNotEqual(status, 0)
         self.assertIn("inner is ", shown)
         inner = shown.split("inner is ")[1].split()[0]
@@ -52,9 +58,11 @@ class Turns(unittest.TestCase):
     NAMES = ("a", "b", "c")
 
     def ran(self, script):
-        status, shown = run("".join(f"{name}() {{ echo ran-{name}; }}\n" for name in self.NAMES) + script)
+        status, shown = run("".join(f"{name}() {{ echo ran-{name}; }}\n" for name in self.NAMES)
+                            + script)
         left_out = [line for line in shown.splitlines() if "left out" in line]
-        return status, [line[len("ran-"):] for line in shown.splitlines() if line.startswith("ran-")], left_out
+        return status, [line[len("ran-"):] for line in shown.splitlines()
+                        if line.startswith("ran-")], left_out
 
     def test_each_begins_first_once(self):
         orders = [self.ran(f"in_turn {first} 10 a b c") for first in range(848, 851)]
@@ -68,7 +76,8 @@ class Turns(unittest.TestCase):
         self.assertEqual(left_out, ["== left out, because 10 minutes had passed: b c"])
 
     def test_a_failure_ends_the_script(self):
-        status, order, _ = self.ran("bad() { stage inner false; echo ran-on; }\nin_turn 0 10 a bad b")
+        status, order, _ = self.ran(
+            "bad() { stage inner false; echo ran-on; }\nin_turn 0 10 a bad b")
         self.assertNotEqual(status, 0)
         self.assertEqual(order, ["a"])
 

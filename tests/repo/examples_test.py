@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Each example is a program that a stranger can copy: short, from public headers alone, with its runs in its head comment,
-run by ctest, and named on the front page of the API reference.
+"""Each example is a program that a stranger can copy: short, from public headers alone, with its
+runs in its head comment, run by ctest, and named on the front page of the API reference.
 
-Usage: examples_test.py BUILD_FOLDER [mpi] [torch]: what the build has. Examples that need more have no test there.
+Usage: examples_test.py BUILD_FOLDER [mpi] [torch]: what the build has. Examples that need more have
+no test there.
 """
 import re
 import subprocess
@@ -17,7 +18,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.cpp"))
 
 
 def needs(text):
-    return {part for part, mark in (("mpi", "linerate/comm/mpi/"), ("torch", "<torch/")) if mark in text}
+    return {part for part, mark in (("mpi", "linerate/comm/mpi/"), ("torch", "<torch/"))
+            if mark in text}
 
 
 class Examples(unittest.TestCase):
@@ -42,9 +44,11 @@ class Examples(unittest.TestCase):
             self.assertRegex(head, rf"(?m)^//   \$ (mpirun -n 2 )?\./{path.stem}\b")
 
     def test_are_run(self):
-        listed = subprocess.run(["ctest", "-N", "-R", "^example\\."], cwd=BUILD, capture_output=True, text=True).stdout
+        listed = subprocess.run(["ctest", "-N", "-R", "^example\\."], cwd=BUILD,
+                                capture_output=True, text=True).stdout
         tests = set(re.findall(r"example\.(\S+)", listed))
-        self.assertEqual({path.stem for path, text in self.each() if needs(text) <= HAS} - tests, set())
+        self.assertEqual({path.stem for path, text in self.each() if needs(text) <= HAS} - tests,
+                         set())
 
     def test_are_on_the_front_page(self):
         page = (ROOT / "docs/api/front-page.md").read_text()

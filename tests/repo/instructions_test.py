@@ -18,8 +18,8 @@ class Counts(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(measured, file)
             file.flush()
-            run = subprocess.run([sys.executable, ROOT / "tools/instructions", "--measured", file.name],
-                                 capture_output=True, text=True)
+            run = subprocess.run([sys.executable, ROOT / "tools/instructions", "--measured",
+                                  file.name], capture_output=True, text=True)
         return run.returncode, run.stdout
 
     def changed(self, factor):
@@ -32,8 +32,10 @@ class Counts(unittest.TestCase):
     def test_the_bench_page_has_the_counts_of_now(self):
         """bench/README.md: | run | before | common work once | now | now / before |, in 1e9."""
         page = (ROOT / "bench/README.md").read_text()
-        rows = {name: (float(before), float(now), float(ratio)) for name, before, now, ratio in
-                re.findall(r"^\| ([^|]+) \| ([\d.]+)e9 \| [\d.]+e9 \| ([\d.]+)e9 \| ([\d.]+) \|$", page, re.M)}
+        rows = {name: (float(before), float(now), float(ratio))
+                for name, before, now, ratio in re.findall(r"^\| ([^|]+) \| ([\d.]+)e9 \| [\d.]+e9 "
+                                                           r"\| ([\d.]+)e9 \| ([\d.]+) \|$", page,
+                                                           re.M)}
         self.assertEqual(rows.keys(), EXPECTED.keys())
         for name, (before, now, ratio) in rows.items():
             self.assertAlmostEqual(now, EXPECTED[name] / 1e9, delta=6e-4, msg=name)

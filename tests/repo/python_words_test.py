@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the library says is understood in Python too: messages of the modules that linerate.torch is made of name nothing that
-only C++ has. `no_sync()`, `finish()` and `settle()` are there in both.
+"""What the library says is understood in Python too: messages of the modules that linerate.torch is
+made of name nothing that only C++ has. `no_sync()`, `finish()` and `settle()` are there in both.
 """
 import re
 import sys
@@ -8,11 +8,14 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ONLY_CPP = re.compile(r"\w::\w|\baccumulate\(|\b[A-Z]\w*Options\b|\bLibTorch|\bmake_world|\brun_ranks|\bregistration_report|\((?:true|false)\)|\bATen\b|nullptr|\.hpp\b")
+ONLY_CPP = re.compile(
+    r"\w::\w|\baccumulate\(|\b[A-Z]\w*Options\b|\bLibTorch|\bmake_world|\brun_ranks|"
+    r"\bregistration_report|\((?:true|false)\)|\bATen\b|nullptr|\.hpp\b")
 # What no Python program can bring about: the place, and why.
 NEVER_SAID = {
     "comm/thread/run_ranks.cpp": "ranks that are threads",
-    "torch_adapter/kfac/kfac_schedule.cpp: K-FAC: loss_average is not set": "loss_average= has a default",
+    "torch_adapter/kfac/kfac_schedule.cpp: K-FAC: loss_average is not set":
+        "loss_average= has a default",
     "torch_adapter/element_type.cpp": "a bug",
     "torch_adapter/buffer.cpp": "collectives on a program's own tensors",
 }
@@ -49,15 +52,18 @@ class Messages(unittest.TestCase):
     def test_are_found_and_joined(self):
         found = list(said())
         self.assertGreater(len(found), 500)
-        self.assertTrue(any(m.startswith("torch_adapter/data_parallel_step.cpp: ") and "was not called after the backward pass of step {}" in m and
-                            m.endswith("no_sync()") for m in found))
+        self.assertTrue(any(m.startswith("torch_adapter/data_parallel_step.cpp: ")
+                            and "was not called after the backward pass of step {}" in m
+                            and m.endswith("no_sync()") for m in found))
 
     def test_what_only_cpp_has_is_seen(self):
-        for text in ("call DataParallel::finish()", "inside accumulate()", "with sparse(false)", "see KfacOptions", "past ATen"):
+        for text in ("call DataParallel::finish()", "inside accumulate()", "with sparse(false)",
+                     "see KfacOptions", "past ATen"):
             self.assertTrue(ONLY_CPP.search(text), text)
 
     def test_name_nothing_that_only_cpp_has(self):
-        wrong = [m for m in said() if ONLY_CPP.search(m.split(": ", 1)[1]) and not m.startswith(tuple(NEVER_SAID))]
+        wrong = [m for m in said()
+                 if ONLY_CPP.search(m.split(": ", 1)[1]) and not m.startswith(tuple(NEVER_SAID))]
         self.assertEqual(wrong, [])
 
     def test_exceptions_exist(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The route of docs/spine.md exists: every file that a table names, with the name to look for. Ten files make the first day, in the lines that the
-page says, and pages lead there."""
+"""The route of docs/spine.md exists: every file that a table names, with the name to look for. Ten
+files make the first day, in the lines that the page says, and pages lead there."""
 import re
 import unittest
 from pathlib import Path
@@ -8,7 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/spine.md").read_text()
 ROW = re.compile(r"^\| `(?P<file>[^`]+)` \| `(?P<name>[^`]+)` \|", re.M)
-TABLES = {title: [m.groups() for m in ROW.finditer(body)] for title, _, body in (part.partition("\n") for part in PAGE.split("\n## ")[1:])}
+TABLES = {title: [m.groups() for m in ROW.finditer(body)]
+          for title, _, body in (part.partition("\n") for part in PAGE.split("\n## ")[1:])}
 
 
 class Spine(unittest.TestCase):
@@ -31,7 +32,8 @@ class Spine(unittest.TestCase):
         self.assertAlmostEqual(said, found, delta=0.1 * found)
 
     def test_each_way_has_a_page_s_section(self):
-        self.assertEqual([title.split()[-1] for title in TABLES], ["day", "gradient", "factor", "trace"])
+        self.assertEqual([title.split()[-1] for title in TABLES],
+                         ["day", "gradient", "factor", "trace"])
 
     def test_pages_lead_there(self):
         for page in ("CONTRIBUTING.md", "README.md", "src/README.md"):

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the page's script on charts and on the figures of a page of sample documents: page_script_test.py LINERATE
+"""Runs the page's script on charts and on the figures of a page of sample documents:
+page_script_test.py LINERATE
 
-Exit 77 (skipped) where Node.js is absent; what the script draws from is checked in C++ as well (drawing_test.cpp)."""
+Exit 77 (skipped) where Node.js is absent; what the script draws from is checked in C++ as well
+(drawing_test.cpp)."""
 import shutil
 import subprocess
 import sys

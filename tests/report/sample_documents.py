@@ -1,9 +1,10 @@
-"""Documents for the page test, computed here by a few lines of arithmetic: no number in them is a measurement."""
+"""Documents for the page test, computed here by a few lines of arithmetic: no number in them is a
+measurement."""
 import json
 import random
 
-STRATEGIES = {"bulk": (1, 0.0), "ddp": (6, 2e-5), "optimal": (4, 2e-5), "dear(fusion=25MiB)": (6, 4e-5),
-              "ddp+codec(ratio=8, encode=10GB/s, exchange=sum)": (6, 2e-5)}
+STRATEGIES = {"bulk": (1, 0.0), "ddp": (6, 2e-5), "optimal": (4, 2e-5), "dear(fusion=25MiB)":
+                  (6, 4e-5), "ddp+codec(ratio=8, encode=10GB/s, exchange=sum)": (6, 2e-5)}
 
 
 def step_seconds(strategy, ranks, bits, ratio):
@@ -26,8 +27,9 @@ def predictions(strategies, ratios):
             for gbit in (1, 2.5, 10, 25, 40, 100):
                 for ratio in ratios:
                     t = step_seconds(s, n, gbit * 1e9, ratio)
-                    out.append({"strategy": s, "changes_convergence": "codec" in s, "ranks": n, "bandwidth_bit_per_s": gbit * 1e9,
-                                "compression_ratio": ratio, "step_s": t, "interval_s": [0.96 * t, 1.05 * t],
+                    out.append({"strategy": s, "changes_convergence": "codec" in s, "ranks": n,
+                                "bandwidth_bit_per_s": gbit * 1e9, "compression_ratio": ratio,
+                                "step_s": t, "interval_s": [0.96 * t, 1.05 * t],
                                 "scaling_factor": 0.09 / t})
     out[3]["scaling_factor"] = None  # an undefined value must become a gap
     return {"predictions": out}
@@ -45,7 +47,8 @@ def timeline(mode, ranks, seed, late):
         ends = []
         for rank in range(ranks):
             t = base + (late if rank else 0)
-            steps.append({"rank": rank, "index": step, "start_ns": base, "end_ns": 0, "variant": "steady"})
+            steps.append({"rank": rank, "index": step, "start_ns": base, "end_ns": 0,
+                          "variant": "steady"})
             for i in range(len(layers)):
                 d = jitter(1.2 if i in (0, 9) else 2.1)
                 events.append(["forward", "compute", rank, step, i, -1, -1, t, t + d, -1]); t += d
@@ -56,16 +59,18 @@ def timeline(mode, ranks, seed, late):
                 if k in (1, 4, 7, 9):
                     b = (1, 4, 7, 9).index(k)
                     start = max(t, free); free = start + jitter(9.5 if b else 3)
-                    events.append(["all-reduce", "network", rank, step, len(layers) + b, -1, t, start, free, 25 << 20])
+                    events.append(["all-reduce", "network", rank, step, len(layers) + b, -1, t,
+                                   start, free, 25 << 20])
             t = max(t, free); d = jitter(2.2)
             events.append(["update", "compute", rank, step, len(layers) + 4, -1, -1, t, t + d, -1])
             ends.append(t + d)
         for s in steps[-ranks:]:
             s["end_ns"] = max(ends)
         base = max(ends) + 300_000
-    return {"document": "timeline", "schema": 1, "mode": mode, "source": "sample", "workload": "resnet18",
-            "strategy": "ddp", "transport": "mpi", "origin_ns": 0, "ranks": ranks, "notes": [], "names": names,
-            "parameter_names": [], "parameter_sets": [], "steps": steps, "events": events, "counters": []}
+    return {"document": "timeline", "schema": 1, "mode": mode, "source": "sample",
+            "workload": "resnet18", "strategy": "ddp", "transport": "mpi", "origin_ns": 0,
+            "ranks": ranks, "notes": [], "names": names, "parameter_names": [],
+            "parameter_sets": [], "steps": steps, "events": events, "counters": []}
 
 
 def interval(value):
@@ -76,27 +81,34 @@ def advice():
     candidates = []
     for s in STRATEGIES:
         t, lossy = step_seconds(s, 16, 10e9, 1), "codec" in s
-        candidates.append({"strategy": s, "standing": "unranked" if lossy else "ranked", "step_s": interval(t),
-                           "steps_to_target": None, "target_s": None if lossy else interval(t), "memory_bytes": 1.02e8,
-                           "trains": not lossy,
-                           "reason": "Changes convergence, and no steps-to-target ratio is known." if lossy
-                           else "Hides the exchange behind backward."})
+        candidates.append(
+            {"strategy": s, "standing": "unranked" if lossy else "ranked", "step_s": interval(t),
+             "steps_to_target": None, "target_s": None if lossy else interval(t),
+             "memory_bytes": 1.02e8,
+             "trains": not lossy,
+             "reason": "Changes convergence, and no steps-to-target ratio is known." if lossy
+             else "Hides the exchange behind backward."})
     candidates.sort(key=lambda c: (c["standing"] == "unranked", c["step_s"]["value"]))
-    return {"document": "advice", "schema": 1, "workload": "resnet50", "cluster": "lab", "ranks": 16,
-            "bandwidth_bit_per_s": 1e10, "one_rank_step_s": 0.09, "current": "ddp", "verdict": "inconclusive",
+    return {"document": "advice", "schema": 1, "workload": "resnet50", "cluster": "lab",
+            "ranks": 16,
+            "bandwidth_bit_per_s": 1e10, "one_rank_step_s": 0.09, "current": "ddp",
+            "verdict": "inconclusive",
             "best": candidates[0]["strategy"], "sentence": "The best two cannot be told apart.",
             "candidates": candidates,
-            "ceilings": [{"remedy": "infinite bandwidth", "step_s": 0.09, "reason": "Nothing would wait for bytes."}],
-            "turning_points": [{"quantity": "bandwidth_bit_per_s", "low": 2.1e10, "high": 2.2e10, "below": "optimal",
+            "ceilings": [{"remedy": "infinite bandwidth", "step_s": 0.09,
+                          "reason": "Nothing would wait for bytes."}],
+            "turning_points": [{"quantity": "bandwidth_bit_per_s", "low": 2.1e10, "high": 2.2e10,
+                                "below": "optimal",
                                 "above": "ddp"}], "notes": []}
 
 
 def write_all(folder):
     """Writes the documents into `folder` (a Path) and returns their paths."""
     dense = [s for s in STRATEGIES]
-    documents = {"strategies.json": predictions(dense, [1]), "ratios.json": predictions(["ddp"], [1, 2, 5, 10, 50, 100]),
-                 "predicted.json": timeline("predicted", 2, 1, 0), "measured.json": timeline("trained", 2, 2, 1_500_000),
-                 "advice.json": advice()}
+    documents = {"strategies.json": predictions(dense, [1]),
+                 "ratios.json": predictions(["ddp"], [1, 2, 5, 10, 50, 100]),
+                 "predicted.json": timeline("predicted", 2, 1, 0),
+                 "measured.json": timeline("trained", 2, 2, 1_500_000), "advice.json": advice()}
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document))
     return [folder / name for name in documents]

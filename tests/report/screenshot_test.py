@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Opens a page in headless Chromium at phone and desktop width: screenshot_test.py LINERATE [FOLDER]
+"""Opens a page in headless Chromium at phone and desktop width: screenshot_test.py LINERATE
+[FOLDER]
 
-Checks that nothing is wider than the screen, that every chart is drawn for its width, that no text of a chart leaves its
-picture or covers another, and that the screenshot is not blank. FOLDER keeps page and screenshots for looking
-at. Exit 77 (skipped) where no Chromium is installed.
+Checks that nothing is wider than the screen, that every chart is drawn for its width, that no text
+of a chart leaves its picture or covers another, and that the screenshot is not blank. FOLDER keeps
+page and screenshots for looking at. Exit 77 (skipped) where no Chromium is installed.
 """
 import json
 import re
@@ -16,19 +17,23 @@ from pathlib import Path
 from sample_documents import write_all
 
 PROBE = """<script>
-const charts = [...document.querySelectorAll('figure svg')].filter(s => !s.classList.contains('key'));
+const charts = [...document.querySelectorAll('figure svg')].filter(
+    s => !s.classList.contains('key'));
 const shown = charts.filter(s => s.childNodes.length > 0);
 const outside = [], covered = [];
 for (const svg of shown) {
   const frame = svg.getBoundingClientRect();
-  const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  const boxes = [...svg.querySelectorAll('text')].map(
+      t => [t.textContent, t.getBoundingClientRect()]);
   for (const [text, b] of boxes)
-    if (b.left < frame.left - 1 || b.right > frame.right + 1 || b.top < frame.top - 1 || b.bottom > frame.bottom + 1)
+    if (b.left < frame.left - 1 || b.right > frame.right + 1 || b.top < frame.top - 1 ||
+        b.bottom > frame.bottom + 1)
       outside.push(text);
   for (let i = 0; i < boxes.length; ++i)
     for (let j = i + 1; j < boxes.length; ++j) {
       const [a, b] = [boxes[i][1], boxes[j][1]];
-      if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3)
+      if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 &&
+          b.top < a.bottom - 3)
         covered.push(boxes[i][0] + ' / ' + boxes[j][0]);
     }
 }
@@ -47,28 +52,36 @@ ruler.remove();
 document.body.setAttribute('data-probe', JSON.stringify({
   inner: document.documentElement.clientWidth, scroll: document.documentElement.scrollWidth,
   charts: charts.length, shown: shown.length,
-  scaled: shown.filter(s => Math.abs(s.viewBox.baseVal.width - s.getBoundingClientRect().width) > 1).length, texts: document.querySelectorAll('svg text').length,
+  scaled: shown.filter(
+      s => Math.abs(s.viewBox.baseVal.width - s.getBoundingClientRect().width) > 1).length,
+  texts: document.querySelectorAll('svg text').length,
   smallest: Math.min(...shown.flatMap(s => [...s.querySelectorAll('text')].map(
-      t => parseFloat(getComputedStyle(t).fontSize) * s.getBoundingClientRect().width / s.viewBox.baseVal.width))),
+      t => parseFloat(getComputedStyle(t).fontSize) * s.getBoundingClientRect().width /
+          s.viewBox.baseVal.width))),
   outside, covered, broken}));
 </script>"""
 
 
 def probe(chromium, page, width, folder):
-    """The numbers that PROBE writes. An iframe gives the exact width: a headless window is never narrower than 500."""
+    """The numbers that PROBE writes. An iframe gives the exact width: a headless window is never
+    narrower than 500."""
     probed = folder / f"probed-{width}.html"
     inner = folder / "inner.html"
     inner.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
     probed.write_text(
-        f"<body style='margin:0'><iframe src='inner.html' style='width:{width}px;height:900px;border:0'></iframe>"
+        "<body style='margin:0'><iframe src='inner.html' "
+        f"style='width:{width}px;height:900px;border:0'></iframe>"
         "<script>onload = () => { const f = document.querySelector('iframe').contentDocument;"
-        "document.body.setAttribute('data-result', f.body.getAttribute('data-probe')); }</script></body>")
-    dom = subprocess.run([*chromium, "--allow-file-access-from-files", "--virtual-time-budget=10000", "--dump-dom",
-                          probed.as_uri()], capture_output=True, text=True, timeout=120).stdout
+        "document.body.setAttribute('data-result', f.body.getAttribute('data-probe')); "
+        "}</script></body>")
+    dom = subprocess.run([*chromium, "--allow-file-access-from-files",
+                          "--virtual-time-budget=10000", "--dump-dom", probed.as_uri()],
+                         capture_output=True, text=True, timeout=120).stdout
     found = re.search(r'data-result="([^"]*)"', dom)
     if not found:
         sys.exit(f"the page did not load at {width} px: {dom[:300]}")
-    return json.loads(found.group(1).replace("&quot;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    return json.loads(found.group(1).replace("&quot;", '"').replace("&lt;", "<")
+                      .replace("&gt;", ">").replace("&amp;", "&"))
 
 
 def check(ok, text):
@@ -78,7 +91,8 @@ def check(ok, text):
 
 def main():
     linerate = Path(sys.argv[1]).resolve()
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not browser:
         print("skipped: no Chromium here (apt-get install chromium)")
         return 77
@@ -96,20 +110,27 @@ def main():
                     f"--user-data-dir={scratch}/profile"]
         for width, height in ((390, 844), (1280, 900)):
             seen = probe(chromium, page, width, folder)
-            short += check(seen["scroll"] <= seen["inner"] == width, f"{width} px: content is {seen['scroll']} px wide")
+            short += check(seen["scroll"] <= seen["inner"] == width,
+                           f"{width} px: content is {seen['scroll']} px wide")
             short += check(seen["shown"] == seen["charts"] > 0,
                            f"{width} px: {seen['shown']} of {seen['charts']} pictures drawn")
-            short += check(seen["scaled"] == 0, f"{width} px: {seen['scaled']} pictures drawn for another width")
+            short += check(seen["scaled"] == 0,
+                           f"{width} px: {seen['scaled']} pictures drawn for another width")
             short += check(seen["texts"] > 50, f"{width} px: {seen['texts']} texts in pictures")
-            short += check(seen["smallest"] >= 10, f"{width} px: smallest text {seen['smallest']:.1f} px")
-            short += check(not seen["outside"], f"{width} px: texts outside their picture: {seen['outside'][:5]}")
-            short += check(not seen["covered"], f"{width} px: texts over one another: {seen['covered'][:5]}")
-            short += check(not seen["broken"], f"{width} px: words of tables broken in two: {seen['broken'][:5]}")
+            short += check(seen["smallest"] >= 10,
+                           f"{width} px: smallest text {seen['smallest']:.1f} px")
+            short += check(not seen["outside"],
+                           f"{width} px: texts outside their picture: {seen['outside'][:5]}")
+            short += check(not seen["covered"],
+                           f"{width} px: texts over one another: {seen['covered'][:5]}")
+            short += check(not seen["broken"],
+                           f"{width} px: words of tables broken in two: {seen['broken'][:5]}")
             shot = folder / f"report-{width}.png"
             subprocess.run([*chromium, f"--window-size={width},{height}", f"--screenshot={shot}",
                             page.as_uri()], capture_output=True, timeout=120)
             size = shot.stat().st_size if shot.exists() else 0
-            short += check(size > 10_000, f"{width} px: screenshot of {size} bytes")  # a blank one has about 3,000
+            # a blank one has about 3,000
+            short += check(size > 10_000, f"{width} px: screenshot of {size} bytes")
     return 1 if short else 0
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A run killed (SIGKILL) in the middle of writing a checkpoint leaves a temporary; the next save removes it: killed_while_saving.py LINERATE
+"""A run killed (SIGKILL) in the middle of writing a checkpoint leaves a temporary; the next save
+removes it: killed_while_saving.py LINERATE
 
 The first kill comes before the first checkpoint: starting again needs no flag then.
 """
@@ -11,8 +12,9 @@ import time
 from pathlib import Path
 
 # 43 MB of weights and as much momentum: writing them takes long enough to be met.
-COMMAND = [sys.argv[1], "train", "--model", "mlp", "--input", "3x96x96", "--classes", "10", "--samples", "64", "--batch", "8",
-           "--epochs", "1", "--threads", "1", "--checkpoint-every", "1"]
+COMMAND = [sys.argv[1], "train", "--model", "mlp", "--input", "3x96x96", "--classes", "10",
+           "--samples", "64", "--batch", "8", "--epochs", "1", "--threads", "1",
+           "--checkpoint-every", "1"]
 
 
 def temporaries(folder):
@@ -21,7 +23,8 @@ def temporaries(folder):
 
 def kill_while_saving(command, folder):
     """Whether the run was killed with its temporary there."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               text=True)
     while process.poll() is None:
         if temporaries(folder):
             process.send_signal(signal.SIGKILL)

@@ -3,9 +3,10 @@
 
 usage: run_suites.py RANKS LIBRARY FILTER [JOBS]
 
-Ranks are forked once torch is imported, which takes a second: torchrun would import it in each, and in itself. Each test has
-a process group of its own, since none works on after its run has ended. JOBS: as many jobs, one after the other, share out the
-tests: gloo polls without a pause for a message that nobody receives any more, as long as the process lives.
+Ranks are forked once torch is imported, which takes a second: torchrun would import it in each, and
+in itself. Each test has a process group of its own, since none works on after its run has ended.
+JOBS: as many jobs, one after the other, share out the tests: gloo polls without a pause for a
+message that nobody receives any more, as long as the process lives.
 """
 import ctypes
 import os
@@ -59,7 +60,8 @@ def run_job():
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]
         ranks = {fork_rank(rank, port) for rank in range(RANKS)}
-        store = dist.TCPStore(HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
+        store = dist.TCPStore(HOST, port, is_master=True, wait_for_workers=False,
+                              master_listen_fd=server.detach())
     while ranks:
         process, status = os.wait()
         ranks.discard(process)

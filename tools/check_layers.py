@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Checks that includes point down only: tools/layers.toml against every #include and every CMake DEPS.
+"""Checks that includes point down only: tools/layers.toml against every #include and every CMake
+DEPS.
 
-Includes between modules follow the table, the table follows its rows, and src/README.md follows both. Between files: x.hpp and
-x.cpp are one unit, and units never include each other in a circle. Also that no file but the registry compares the name of
-a strategy. Prints one line a violation ("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
+Includes between modules follow the table, the table follows its rows, and src/README.md follows
+both. Between files: x.hpp and x.cpp are one unit, and units never include each other in a circle.
+Also that no file but the registry compares the name of a strategy. Prints one line a violation
+("src/linerate/doc/workload.cpp:2: doc may not include sim") and exits with their number.
 
     tools/check_layers.py [ROOT]    ROOT: another tree than the one it lies in
 """
@@ -55,7 +57,8 @@ def check_file(path, problems):
             if other and not may_include(module, other):
                 problems.append(f"{where}: {module} may not include {other}")
         for prefix, owners in OUTSIDE.items():
-            if header.startswith(prefix) and not any(module == o or module.startswith(o + "/") for o in owners):
+            if (header.startswith(prefix)
+                and not any(module == o or module.startswith(o + "/") for o in owners)):
                 problems.append(f"{where}: only {', '.join(owners)} may include {header}")
 
 
@@ -64,15 +67,17 @@ def check_cmake(path, problems):
     if module not in MODULES:
         return
     for call in re.findall(r"linerate_module\((.*?)\n?\)", path.read_text(), re.S):
-        deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:SOURCES|EXCEPT|LIBRARIES|PRIVATE_LIBRARIES)\b|$)", call, re.S)
+        deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:SOURCES|EXCEPT|LIBRARIES|PRIVATE_LIBRARIES)\b|$)",
+                         call, re.S)
         for dep in deps[1].split() if deps else []:
-            if not may_include(module, dep.replace("_", "/", 1) if dep.startswith(("comm_", "exec_", "trace_")) else dep):
+            if not may_include(module, dep.replace("_", "/", 1)
+                               if dep.startswith(("comm_", "exec_", "trace_")) else dep):
                 problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
 
 
 def check_rows(problems):
-    """Every module has one row and may include lower rows alone. A folder inside a module lies in its row unless it has
-    one of its own."""
+    """Every module has one row and may include lower rows alone. A folder inside a module lies in
+    its row unless it has one of its own."""
     row_of = {module: row for row, module in ROWS}
     if ROWS != sorted(ROWS, key=lambda entry: -entry[0]):
         problems.append("tools/layers.toml: rows: the highest one comes first")
@@ -81,7 +86,8 @@ def check_rows(problems):
         if module not in MODULES:
             problems.append(f"tools/layers.toml: rows: {module} is no module")
         elif placed[module] != 1:
-            problems.append(f"tools/layers.toml: {module} is in {placed[module]} rows, expected one")
+            problems.append(
+                f"tools/layers.toml: {module} is in {placed[module]} rows, expected one")
 
     def home(module):
         return module if module in row_of else module.split("/")[0]
@@ -93,7 +99,8 @@ def check_rows(problems):
         for other in others:
             other_row = row_of.get(home(other))
             if home(other) != home(module) and None not in (row, other_row) and other_row >= row:
-                problems.append(f"tools/layers.toml: {module} (row {row}) may not include {other} (row {other_row})")
+                problems.append(f"tools/layers.toml: {module} (row {row}) may not include {other} "
+                                f"(row {other_row})")
 
 
 def line_of(entry):
@@ -103,7 +110,8 @@ def line_of(entry):
 def check_readme(problems):
     """The table of src/README.md is that of the rows: every module once, in the same order."""
     path = ROOT / "src/README.md"
-    told = [(int(row), module) for row, module in re.findall(r"^\| (\d+) \| `([^`]+)` \|", path.read_text(), re.M)]
+    told = [(int(row), module)
+            for row, module in re.findall(r"^\| (\d+) \| `([^`]+)` \|", path.read_text(), re.M)]
     for expected, found in itertools.zip_longest(ROWS, told):
         if expected != found:
             problems.append(f"src/README.md: expected {line_of(expected)}, found {line_of(found)}")
@@ -115,7 +123,8 @@ def check_cycles(problems):
 
     def visit(module):
         if module in path:
-            problems.append("tools/layers.toml: cycle " + " -> ".join(path[path.index(module):] + [module]))
+            problems.append("tools/layers.toml: cycle "
+                            + " -> ".join(path[path.index(module):] + [module]))
         elif module not in done:
             path.append(module)
             for other in MODULES[module]:
@@ -128,7 +137,8 @@ def check_cycles(problems):
 
 
 def unit_arrows(files):
-    """{unit: {unit it includes: "file:line"}}; a unit is a path below linerate/ without its suffix."""
+    """{unit: {unit it includes: "file:line"}}; a unit is a path below linerate/ without its
+    suffix."""
     units = {str(Path(below_base(f)).with_suffix("")): {} for f in files}
     for path in files:
         unit = str(Path(below_base(path)).with_suffix(""))
@@ -158,7 +168,8 @@ def shortest_circle(unit, arrows):
 
 
 def check_circles(files, problems):
-    """Units that include each other can only be read, tested and moved together. One line a circle, until none is left."""
+    """Units that include each other can only be read, tested and moved together. One line a circle,
+    until none is left."""
     arrows = unit_arrows(files)
     for arrow in MENDED_LATER:
         unit, other = arrow.split(" -> ")
@@ -166,7 +177,8 @@ def check_circles(files, problems):
             problems.append(f"tools/layers.toml: {arrow} is gone; remove it from mended_later")
     for unit in sorted(arrows):
         while circle := shortest_circle(unit, arrows):
-            steps = [f"{arrows[a].pop(b)} includes {b}" for a, b in zip(circle, circle[1:] + circle[:1])]
+            steps = [f"{arrows[a].pop(b)} includes {b}"
+                     for a, b in zip(circle, circle[1:] + circle[:1])]
             problems.append("circle: " + ", ".join(steps))
 
 
@@ -175,27 +187,37 @@ def includes_torch(path, known):
     if path not in known:
         known[path] = False  # while this header is being looked at: a circle adds nothing
         headers = [m[1] for line in path.read_text().splitlines() if (m := INCLUDE.match(line))]
-        ours = [folder / h for h in headers for folder in (path.parent, ROOT / "include", ROOT / "src", ROOT / "tests") if (folder / h).is_file()]
-        known[path] = any(h.startswith(("torch/", "ATen/")) for h in headers) or any(includes_torch(h.resolve(), known) for h in ours)
+        ours = [folder / h for h in headers
+                for folder in (path.parent, ROOT / "include", ROOT / "src", ROOT / "tests")
+                if (folder / h).is_file()]
+        known[path] = (any(h.startswith(("torch/", "ATen/")) for h in headers)
+                       or any(includes_torch(h.resolve(), known) for h in ours))
     return known[path]
 
 
 def check_torch_sources(problems):
-    """LibTorch's headers cost about ten seconds a source, so the number of those that pay is bounded. All of them cost half
-    as much again as a layer and an optimizer, and only what users read includes them."""
+    """LibTorch's headers cost about ten seconds a source, so the number of those that pay is
+    bounded. All of them cost half as much again as a layer and an optimizer, and only what users
+    read includes them."""
     known = {}
-    sources = [p for folder in ("src", "tests", "bench", "examples") for p in ROOT.glob(f"{folder}/**/*.cpp")
-               if includes_torch(p.resolve(), known)]
-    sources = [p for p in sources if not p.is_relative_to(ROOT / "tests/package")]  # projects of users
+    sources = [p for folder in ("src", "tests", "bench", "examples")
+               for p in ROOT.glob(f"{folder}/**/*.cpp") if includes_torch(p.resolve(), known)]
+    # projects of users
+    sources = [p for p in sources if not p.is_relative_to(ROOT / "tests/package")]
     if len(sources) > MOST_TORCH_SOURCES:
-        problems.append(f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves or through a header; "
-                        f"most_sources is {MOST_TORCH_SOURCES}")
+        problems.append(f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves "
+                        f"or through a header; most_sources is {MOST_TORCH_SOURCES}")
     for p in sources:
-        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in ("torch_adapter", "torch_codecs", "simulated_device", "zoo"):
-            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter, tests/torch_codecs, tests/simulated_device and tests/zoo")
-    for p in sorted(f for folder in ("src", "tests", "bench") for f in ROOT.glob(f"{folder}/**/*.[ch]pp")):
-        if "#include <torch/torch.h>" in p.read_text() and not p.is_relative_to(ROOT / "tests/package"):
-            problems.append(f"{p.relative_to(ROOT)}: <torch/torch.h> is for examples; include what is used, as <torch/nn/modules/linear.h>")
+        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in (
+                "torch_adapter", "torch_codecs", "simulated_device", "zoo"):
+            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter, "
+                            "tests/torch_codecs, tests/simulated_device and tests/zoo")
+    for p in sorted(f for folder in ("src", "tests", "bench")
+                    for f in ROOT.glob(f"{folder}/**/*.[ch]pp")):
+        if ("#include <torch/torch.h>" in p.read_text()
+            and not p.is_relative_to(ROOT / "tests/package")):
+            problems.append(f"{p.relative_to(ROOT)}: <torch/torch.h> is for examples; include what "
+                            "is used, as <torch/nn/modules/linear.h>")
 
 
 def check_strategy_names(files, problems):
@@ -207,12 +229,14 @@ def check_strategy_names(files, problems):
         own = re.findall(r'return {\s*"([a-z-]+)",$', text, re.M)
         names += own
         if len(own) != text.count("ExchangeLine strategy_"):
-            problems.append(f"{path.relative_to(ROOT)}: expected a line that begins with the strategy's name, found {len(own)}")
+            problems.append(f"{path.relative_to(ROOT)}: expected a line that begins with the "
+                            f"strategy's name, found {len(own)}")
     compared = re.compile(r'[=!]= *"(?:%s)"|"(?:%s)" *[=!]=' % (("|".join(names),) * 2))
     for path in files:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if path != registry and compared.search(line):
-                problems.append(f"{path.relative_to(ROOT)}:{number}: compares a strategy's name; ask the registry (plan/registry.hpp)")
+                problems.append(f"{path.relative_to(ROOT)}:{number}: compares a strategy's name; "
+                                "ask the registry (plan/registry.hpp)")
 
 
 def main():
@@ -220,7 +244,8 @@ def main():
     check_rows(problems)
     check_readme(problems)
     check_cycles(problems)
-    files = sorted(path for base in BASES for suffix in ("hpp", "cpp") for path in base.glob(f"*/**/*.{suffix}"))
+    files = sorted(path for base in BASES for suffix in ("hpp", "cpp")
+                   for path in base.glob(f"*/**/*.{suffix}"))
     for path in files:
         if module_of(below_base(path)) is None:
             problems.append(f"{path.relative_to(ROOT)}: its folder is not in tools/layers.toml")

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Checks what public headers promise: include/linerate against the rules of docs/cpp.md.
 
-- No third-party name or macro, except LibTorch's below torch_adapter/ and MPI's below comm/mpi/. (What is included,
-  tests/repo/public_headers_test.py checks.)
-- A class or struct with member functions has a line "Thread safety: ..." above it, or its header has one for all before #pragma once.
-- A free function that returns a value is [[nodiscard]], and so is a member that returns a handle: WorkPtr, Busy, a unique_ptr.
+- No third-party name or macro, except LibTorch's below torch_adapter/ and MPI's below comm/mpi/.
+  (What is included, tests/repo/public_headers_test.py checks.)
+- A class or struct with member functions has a line "Thread safety: ..." above it, or its header
+  has one for all before #pragma once.
+- A free function that returns a value is [[nodiscard]], and so is a member that returns a handle:
+  WorkPtr, Busy, a unique_ptr.
 - A timeout, deadline, period, delay or budget is a Duration, never a bare number of seconds.
 - Raw memory (void*) comes with its element type, which has no default.
-- A type of ours that a header only declares (class X;) is defined in a public header, unless private members alone use it:
-  else nobody could call what takes or returns it.
+- A type of ours that a header only declares (class X;) is defined in a public header, unless
+  private members alone use it: else nobody could call what takes or returns it.
 
-Prints one line a violation ("include/linerate/doc/plan.hpp:7: ...") and exits with their number, 77 if there is no include/linerate.
+Prints one line a violation ("include/linerate/doc/plan.hpp:7: ...") and exits with their number, 77
+if there is no include/linerate.
 
     tools/check_public.py [ROOT]    ROOT: another tree than the one it lies in
 """
@@ -24,16 +27,24 @@ PUBLIC = ROOT / "include"
 # Which third-party names may stand in the headers of a folder.
 ALLOWED = {"torch_adapter/": {"torch", "at", "c10"}, "comm/mpi/": {"MPI"}}
 THREAD_SAFETY = "Thread safety:"
-CLASS = re.compile(r"^( *)(?:class|struct) (?:\[\[nodiscard\]\] )?(\w+)[^;{\n]*(?:\n[^;{\n]*)?\{$", re.M)
-MEMBER_FUNCTION = re.compile(r"^\s+(?:\[\[\w+\]\] )?(?:[\w:<>,&*~ ]+[ &*])?~?[\w]+\([^;]*\)[^;{]*(?:;|\{)", re.M)
-FREE_FUNCTION = re.compile(r"^(?!using |struct |class |enum |return |namespace |extern |friend |concept |requires|template|typedef |void |inline void "
-                           r"|constexpr void |#|/|\[\[)(?:inline |constexpr )*[A-Za-z_][\w:<>,&* ]*[ &*]+(\w+)\(", re.M)
-HANDLE = re.compile(r"^ +(?:virtual |static )*(?:comm::)?(?:WorkPtr|Busy|std::unique_ptr<[^>]*>) (\w+)\(", re.M)
-BARE_TIME = re.compile(r"\b(?:double|float|int|std::int64_t|Seconds|std::optional<Seconds>|std::optional<double>) "
-                       r"(\w*(?:timeout|deadline|period|interval_to|budget|at_most|patience|delay|grace)\w*)(?= ?[;={,)])")
+CLASS = re.compile(r"^( *)(?:class|struct) (?:\[\[nodiscard\]\] )?(\w+)[^;{\n]*(?:\n[^;{\n]*)?\{$",
+                   re.M)
+MEMBER_FUNCTION = re.compile(
+    r"^\s+(?:\[\[\w+\]\] )?(?:[\w:<>,&*~ ]+[ &*])?~?[\w]+\([^;]*\)[^;{]*(?:;|\{)", re.M)
+FREE_FUNCTION = re.compile(
+    r"^(?!using |struct |class |enum |return |namespace |extern |friend |concept "
+    r"|requires|template|typedef |void |inline void |constexpr void |#|/|\[\[)(?:inline |constexpr "
+    r")*[A-Za-z_][\w:<>,&* ]*[ &*]+(\w+)\(", re.M)
+HANDLE = re.compile(
+    r"^ +(?:virtual |static )*(?:comm::)?(?:WorkPtr|Busy|std::unique_ptr<[^>]*>) (\w+)\(", re.M)
+BARE_TIME = re.compile(
+    r"\b(?:double|float|int|std::int64_t|Seconds|std::optional<Seconds>|std::optional<double>) "
+    r"(\w*(?:timeout|deadline|period|interval_to|budget|at_most|patience|delay|grace)\w*)(?= "
+    r"?[;={,)])")
 RAW_MEMORY = re.compile(r"\b(\w+)\(([^()]*\bvoid\*[^()]*)\)")
 DECLARED = re.compile(r"^(?:class|struct|enum class|enum) (\w+)(?: : [\w:]+)?;", re.M)
-DEFINED = re.compile(r"^(?:class|struct|enum class|enum) (?:\[\[nodiscard\]\] )?(\w+)\b[^;{()]*\{|^using (\w+) =", re.M)
+DEFINED = re.compile(r"^(?:class|struct|enum class|enum) (?:\[\[nodiscard\]\] "
+                     r")?(\w+)\b[^;{()]*\{|^using (\w+) =", re.M)
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{", re.M)
 
 
@@ -60,7 +71,8 @@ def comment_above(lines, number):
 
 def foreign_names(folder, code):
     allowed = next((names for prefix, names in ALLOWED.items() if folder.startswith(prefix)), set())
-    for match in re.finditer(r"(?<![\w:])(fmt|nlohmann|simdjson|hwy|CLI|toml|torch|at|c10)::|\b(HWY|MPI)_\w+", code):
+    for match in re.finditer(
+            r"(?<![\w:])(fmt|nlohmann|simdjson|hwy|CLI|toml|torch|at|c10)::|\b(HWY|MPI)_\w+", code):
         name = match[1] or match[2]
         if name not in allowed:
             yield match.start(), match[0]
@@ -68,14 +80,17 @@ def foreign_names(folder, code):
 
 def defined_types(headers):
     """Names of the types that public headers define, at the level of a namespace."""
-    return {one or other for header in headers for one, other in DEFINED.findall(without_comments(header.read_text()))}
+    return {one or other for header in headers
+            for one, other in DEFINED.findall(without_comments(header.read_text()))}
 
 
 def for_users(code):
-    """The same lines without what users cannot name: private members, friends, declarations that name nothing else."""
+    """The same lines without what users cannot name: private members, friends, declarations that
+    name nothing else."""
     for match in CLASS.finditer(code):
         end = code.find("\n" + match[1] + "};", match.end())
-        section = re.compile(r"^" + match[1] + r" private:$.*?(?=^" + match[1] + r" (?:public|protected):$|\Z)", re.M | re.S)
+        section = re.compile(r"^" + match[1] + r" private:$.*?(?=^" + match[1]
+                             + r" (?:public|protected):$|\Z)", re.M | re.S)
         body = section.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), code[match.end():end])
         code = code[:match.end()] + body + code[end:]
     blank = lambda m: re.sub(r"[^\n]", " ", m[0])  # noqa: E731
@@ -83,11 +98,13 @@ def for_users(code):
 
 
 def private_types(code, defined):
-    """Positions and names of types of ours that are declared here, defined in no public header, and needed by users."""
+    """Positions and names of types of ours that are declared here, defined in no public header, and
+    needed by users."""
     seen = for_users(code)
     for match in DECLARED.finditer(code):
         *_, space = [name[1] for name in NAMESPACE.finditer(code, 0, match.start())] or [""]
-        if space.split("::")[0] == "linerate" and match[1] not in defined and re.search(rf"\b{match[1]}\b", seen):
+        if (space.split("::")[0] == "linerate" and match[1] not in defined
+            and re.search(rf"\b{match[1]}\b", seen)):
             yield match.start(), match[1]
 
 
@@ -102,20 +119,25 @@ def check_header(path, defined, problems):
         if not MEMBER_FUNCTION.search(code[match.end():end]):
             continue
         number = line_of(text, match.start())
-        if THREAD_SAFETY not in comment_above(lines, number) and THREAD_SAFETY not in text.split("#pragma once")[0]:
+        if (THREAD_SAFETY not in comment_above(lines, number)
+            and THREAD_SAFETY not in text.split("#pragma once")[0]):
             problems.append(f"{where}:{number}: {match[2]} does not say its thread safety")
     for pattern, what in ((FREE_FUNCTION, "returns a value"), (HANDLE, "returns a handle")):
         for match in pattern.finditer(code):
             if match[1] not in ("operator", "decltype", "requires"):
-                problems.append(f"{where}:{line_of(text, match.start(1))}: {match[1]}() {what} and is not [[nodiscard]]")
+                problems.append(f"{where}:{line_of(text, match.start(1))}: {match[1]}() {what} and "
+                                "is not [[nodiscard]]")
     for position, name in private_types(code, defined):
-        problems.append(f"{where}:{line_of(text, position)}: {name} is defined in no public header, and users need it here")
+        problems.append(f"{where}:{line_of(text, position)}: {name} is defined in no public "
+                        "header, and users need it here")
     for match in RAW_MEMORY.finditer(code):
         if not re.search(r"\bDType \w+(?=,|$)", match[2]):
-            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]}() takes raw memory without its element type, or with a default one")
+            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]}() takes raw "
+                            "memory without its element type, or with a default one")
     for match in BARE_TIME.finditer(code):
         if not match[1].endswith("_s"):
-            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]} is a time that a caller sets: a Duration (core/duration.hpp)")
+            problems.append(f"{where}:{line_of(text, match.start())}: {match[1]} is a time that a "
+                            "caller sets: a Duration (core/duration.hpp)")
 
 
 def main():

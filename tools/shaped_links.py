@@ -1,8 +1,10 @@
-"""Network namespaces joined by shaped links, for as long as one program runs: what tools/lab and tools/gpu-lab share.
+"""Network namespaces joined by shaped links, for as long as one program runs: what tools/lab and
+tools/gpu-lab share.
 
-Every rank gets a namespace with one network card, eth0; the cards meet at a bridge in a namespace of its own. Each link is shaped in
-both directions by a token bucket, unless it has no rate. Addresses exist inside the namespaces only. Namespaces carry the process id
-of the program that made them, so that a later one removes what a killed one has left.
+Every rank gets a namespace with one network card, eth0; the cards meet at a bridge in a namespace
+of its own. Each link is shaped in both directions by a token bucket, unless it has no rate.
+Addresses exist inside the namespaces only. Namespaces carry the process id of the program that made
+them, so that a later one removes what a killed one has left.
 """
 import contextlib
 import os
@@ -21,9 +23,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def missing_for_links(*programs):
-    """What namespaces need and this machine lacks, each with what helps; [] if nothing that can be seen beforehand."""
+    """What namespaces need and this machine lacks, each with what helps; [] if nothing that can be
+    seen beforehand."""
     lacks = [] if os.geteuid() == 0 else ["no root: network namespaces need it; run as root"]
-    return lacks + [f"no {program}: install {PACKAGES[program]} (tools/setup)" for program in programs if shutil.which(program) is None]
+    return lacks + [f"no {program}: install {PACKAGES[program]} (tools/setup)"
+                    for program in programs if shutil.which(program) is None]
 
 
 def parse_rate(text):
@@ -53,12 +57,15 @@ def address(index):
 
 
 class Links:
-    """The namespaces of this run: one a rank, `switch` with the bridge, and if asked for `head`, unshaped, for what starts ranks.
+    """The namespaces of this run: one a rank, `switch` with the bridge, and if asked for `head`,
+    unshaped, for what starts ranks.
 
-    `bits`: of each link, a second and direction; None for as much as it carries. `burst`: of the token bucket in bytes. `queue_ms`: the queue
-    before the link, in ms of its rate. `hurries`: what is marked for low delay (IP_TOS) passes that queue, if the kernel has htb and u32."""
+    `bits`: of each link, a second and direction; None for as much as it carries. `burst`: of the
+    token bucket in bytes. `queue_ms`: the queue before the link, in ms of its rate. `hurries`: what
+    is marked for low delay (IP_TOS) passes that queue, if the kernel has htb and u32."""
 
-    def __init__(self, ranks, bits, *, burst=None, queue_ms=20, mtu=1500, with_head=False, hurries=False):
+    def __init__(self, ranks, bits, *, burst=None, queue_ms=20, mtu=1500, with_head=False,
+                 hurries=False):
         self.bits, self.mtu, self.hurries = bits, mtu, hurries
         if bits is not None:
             self.burst = burst or max(72 * 1024, int(bits / 8 * 0.5e-3))
@@ -71,16 +78,19 @@ class Links:
         return f"{PREFIX}{self.run}-{role}"
 
     def shape(self, namespace, link):
-        problem = tc(namespace, f"qdisc add dev {link} root handle 1: tbf rate {int(self.bits)}bit burst {self.burst} limit {self.queue}")
+        problem = tc(namespace, f"qdisc add dev {link} root handle 1: tbf rate {int(self.bits)}bit "
+                                f"burst {self.burst} limit {self.queue}")
         if problem:
             raise RuntimeError(f"tc tbf: {problem}")
         if not self.hurries:
             return
         for command in (f"qdisc add dev {link} parent 1:1 handle 2: htb default 2",
-                        f"class add dev {link} parent 2: classid 2:1 htb rate 1000gbit quantum 60000 prio 0",
-                        f"class add dev {link} parent 2: classid 2:2 htb rate 1000gbit quantum 60000 prio 1",
+                        f"class add dev {link} parent 2: classid 2:1 htb rate 1000gbit quantum "
+                        "60000 prio 0", f"class add dev {link} parent 2: classid 2:2 htb rate "
+                                        "1000gbit quantum 60000 prio 1",
                         f"qdisc add dev {link} parent 2:2 bfifo limit {self.queue}",
-                        f"filter add dev {link} parent 2: protocol ip u32 match ip tos {LOW_DELAY:#x} 0x1e flowid 2:1"):
+                        f"filter add dev {link} parent 2: protocol ip u32 match ip tos "
+                        f"{LOW_DELAY:#x} 0x1e flowid 2:1"):
             if tc(namespace, command):  # one queue for all again
                 self.hurries = False
                 tc(namespace, f"qdisc del dev {link} parent 1:1")
@@ -88,7 +98,8 @@ class Links:
 
     def plug(self, namespace, index, shaped):
         port = f"p{index}"
-        ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace, namespace=self.switch)
+        ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace,
+           namespace=self.switch)
         ip("link", "set", port, "mtu", self.mtu, "master", "bridge", "up", namespace=self.switch)
         ip("link", "set", "lo", "up", namespace=namespace)
         ip("link", "set", "eth0", "mtu", self.mtu, "up", namespace=namespace)
@@ -165,8 +176,8 @@ def remove(names):
 
 @contextlib.contextmanager
 def cleaned_up():
-    """An ExitStack whose callbacks run when the scope ends, also by a signal that ends programs (exit status 128 + its number), and
-    are not interrupted by one."""
+    """An ExitStack whose callbacks run when the scope ends, also by a signal that ends programs
+    (exit status 128 + its number), and are not interrupted by one."""
 
     def interrupted(number, _frame):
         raise SystemExit(128 + number)

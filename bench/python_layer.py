@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What Python's layer adds to a step beyond the C++ class that it calls, on one rank: no messages, so nothing else differs.
+"""What Python's layer adds to a step beyond the C++ class that it calls, on one rank: no messages,
+so nothing else differs.
 
 usage: tools/python-torch run python bench/python_layer.py [--steps N] [--layers N]
 
-Two models of N linear layers train in turn, step by step: one as users write it, `dp(x)`, backward, `dp.step(opt)`; the other by
-the C++ class's own calls, `model(x)`, backward, `core.finish()`, `opt.step()`, gradients to None. First both have to end at the same
-weights. A figure is the median over steps of the difference, in microseconds: by the clock, and of the thread's processor time,
-which other programs disturb less. `recorded`: in the steps that report() keeps (record=20, then no more). Under dear the core
-cannot step a Python optimizer alone: the figure is what taking the optimizer's step apart costs beyond one whole opt.step(), on the
-thread that does it.
+Two models of N linear layers train in turn, step by step: one as users write it, `dp(x)`, backward,
+`dp.step(opt)`; the other by the C++ class's own calls, `model(x)`, backward, `core.finish()`,
+`opt.step()`, gradients to None. First both have to end at the same weights. A figure is the median
+over steps of the difference, in microseconds: by the clock, and of the thread's processor time,
+which other programs disturb less. `recorded`: in the steps that report() keeps (record=20, then no
+more). Under dear the core cannot step a Python optimizer alone: the figure is what taking the
+optimizer's step apart costs beyond one whole opt.step(), on the thread that does it.
 """
 import argparse
 import statistics
@@ -67,7 +69,8 @@ class TimedParts(PartialStep):
 
 def print_row(what, pairs, whole):
     wall, cpu = (statistics.median(a[i] - b[i] for a, b in pairs) for i in (0, 1))
-    print(f"  {what:14} {wall:6.0f} by the clock, {cpu:6.0f} of processor time  ({whole} alone: {statistics.median(b[0] for _, b in pairs):.0f})")
+    print(f"  {what:14} {wall:6.0f} by the clock, {cpu:6.0f} of processor time  ({whole} alone: "
+          f"{statistics.median(b[0] for _, b in pairs):.0f})")
 
 
 def measure_steps(o, record):
@@ -99,7 +102,8 @@ def measure_parts(o, strategy):
         if step >= 20:
             pairs.append((tuple(TimedParts.taken), whole))
     assert all(torch.equal(a, b) for a, b in zip(ours.model.parameters(), plain.model.parameters()))
-    buckets = sum(task["kind"].startswith("update") for task in ours.dp.plan()["variants"][-1]["tasks"])
+    buckets = sum(task["kind"].startswith("update")
+                  for task in ours.dp.plan()["variants"][-1]["tasks"])
     print_row(f"dear, {buckets} parts", pairs, "opt.step()")
 
 
@@ -110,7 +114,8 @@ def main():
     o = parser.parse_args()
     torch.set_num_threads(1)
     lt.init()
-    print(f"{o.layers} linear layers, {2 * o.layers} parameters, {o.steps} steps: what Python's layer adds to a step, us")
+    print(f"{o.layers} linear layers, {2 * o.layers} parameters, {o.steps} steps: what Python's "
+          "layer adds to a step, us")
     measure_steps(o, 0)
     measure_steps(o, o.steps + 50)
     for strategy in ("dear", "dear(layers=1)"):

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Steps of linerate.torch against DistributedDataParallel's under PyTorch, over gloo and over MPI, in one run.
+"""Steps of linerate.torch against DistributedDataParallel's under PyTorch, over gloo and over MPI,
+in one run.
 
-usage: tools/python-torch run bench/python_peers.py [--models resnet18 gpt] [--rates unshaped 1Gbit/s 200Mbit/s] [--rounds N] [--only NAME ...]
+usage: tools/python-torch run bench/python_peers.py [--models resnet18 gpt] [--rates unshaped
+1Gbit/s 200Mbit/s] [--rounds N] [--only NAME ...]
 
-For each model and rate two ranks start under tools/mpirun, with a rate under tools/lab (network namespaces: root; left out with the
-reason where they cannot be made). Every contender has a model of its own and trains a block of steps in turn, round after round; the
-ranks meet before each block. First each exact contender's weights after four steps have to be DDP's, bit for bit. The ranks are
+For each model and rate two ranks start under tools/mpirun, with a rate under tools/lab (network
+namespaces: root; left out with the reason where they cannot be made). Every contender has a model
+of its own and trains a block of steps in turn, round after round; the ranks meet before each block.
+First each exact contender's weights after four steps have to be DDP's, bit for bit. The ranks are
 bench/peers/peers_rank.py, which also measures GPUs (tools/gpu-lab peers).
 
-A ratio is the median over rounds of a block's median step over that of the contender named with it, with the least and the largest of
-the rounds. A bound "holds" if the median keeps it, is "missed" if every round is above it, else "not told apart". The second number of
-milliseconds is processor time of all threads of rank 0, which other programs disturb less. "plan" is the strategy in force, where it is
-another than the contender's name says.
+A ratio is the median over rounds of a block's median step over that of the contender named with it,
+with the least and the largest of the rounds. A bound "holds" if the median keeps it, is "missed" if
+every round is above it, else "not told apart". The second number of milliseconds is processor time
+of all threads of rank 0, which other programs disturb less. "plan" is the strategy in force, where
+it is another than the contender's name says.
 """
 import argparse
 import json
@@ -36,10 +40,14 @@ def measured(o, model, rate, scratch):
     steps = _SHAPED_STEPS if shaped else o.steps
     environment = {"MASTER_PORT": str(20000 + os.getpid() % 20000)}
     if shaped:
-        environment.update(MASTER_ADDR="10.97.0.1", GLOO_SOCKET_IFNAME="eth0")  # tools/lab's first namespace
-    job = {"set": "cpus", "model": model, "device": "cpu", "batch": o.batch, "lr": 0.01, "rounds": o.rounds, "steps": steps, "loss_steps": 0, "endure": 0,
-           "names": [n for n in o.only if not (shaped and n == "auto")], "environment": environment, "result": str(scratch / "result.json")}
-    start = [HERE.parent / "tools/lab", "run", "--ranks", "2", "--rate", rate, "--"] if shaped else [HERE.parent / "tools/mpirun", "-n", "2"]
+        # tools/lab's first namespace
+        environment.update(MASTER_ADDR="10.97.0.1", GLOO_SOCKET_IFNAME="eth0")
+    job = {"set": "cpus", "model": model, "device": "cpu", "batch": o.batch, "lr": 0.01,
+           "rounds": o.rounds, "steps": steps, "loss_steps": 0, "endure": 0,
+           "names": [n for n in o.only if not (shaped and n == "auto")], "environment": environment,
+           "result": str(scratch / "result.json")}
+    start = ([HERE.parent / "tools/lab", "run", "--ranks", "2", "--rate", rate, "--"]
+             if shaped else [HERE.parent / "tools/mpirun", "-n", "2"])
     command = [*start, sys.executable, HERE / "peers/peers_rank.py", json.dumps(job)]
     done = subprocess.run([str(c) for c in command], env={**os.environ, "OMP_NUM_THREADS": "1"})
     if done.returncode == 77:
@@ -58,11 +66,16 @@ def require_sound(rows, where):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="*", default=["resnet18", "gpt"], help="those of bench/peers/models.py; matrix: the exchange alone")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", default=["resnet18", "gpt"],
+                        help="those of bench/peers/models.py; matrix: the exchange alone")
     parser.add_argument("--rates", nargs="*", default=["unshaped", "1Gbit/s", "200Mbit/s"])
-    parser.add_argument("--rounds", type=int, default=5, help="blocks of each contender (5); the more, the smaller a difference that is told apart")
-    parser.add_argument("--steps", type=int, default=4, help="of a block without a rate; with one 2")
+    parser.add_argument(
+        "--rounds", type=int, default=5,
+        help="blocks of each contender (5); the more, the smaller a difference that is told apart")
+    parser.add_argument("--steps", type=int, default=4,
+                        help="of a block without a rate; with one 2")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--only", nargs="*", default=list(ON_CPUS))
     o = parser.parse_args()
@@ -77,7 +90,8 @@ def main():
                     continue
                 rows = ratios.rows_of(result, ON_CPUS, rate)
                 require_sound(rows, f"{model}, {rate}")
-                print(f"{model}, {rate}, batch {o.batch}, 2 ranks, {len(rows[0]['blocks_s'])} rounds, {time.monotonic() - begun:.0f} s")
+                print(f"{model}, {rate}, batch {o.batch}, 2 ranks, {len(rows[0]['blocks_s'])} "
+                      f"rounds, {time.monotonic() - begun:.0f} s")
                 print("\n".join(line for row in rows for line in ratios.lines_of(row)), flush=True)
                 missed += [f"{model}, {rate}: {one}" for one in ratios.missed(rows)]
     print(f"{time.monotonic() - start:.0f} s; bounds: {'; '.join(missed) or 'all hold'}")

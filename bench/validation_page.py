@@ -1,4 +1,5 @@
-"""docs/validation.md and its pictures from docs/validation.json: what was predicted, what was measured, by mode and by source."""
+"""docs/validation.md and its pictures from docs/validation.json: what was predicted, what was
+measured, by mode and by source."""
 import collections
 import html
 import json
@@ -8,8 +9,10 @@ import statistics
 import textwrap
 
 MODES = {"nominal": "#0072b2", "recorded": "#009e73", "rehearse": "#e69f00", "train": "#cc79a7"}
-SAYS = {"nominal": "steps that others published, from model, batch, one rank's step and the network's kind",
-        "recorded": "NCCL jobs, from their recordings and collective tables", "rehearse": "real collectives over shaped links, computation that waits",
+SAYS = {"nominal": "steps that others published, from model, batch, one rank's step and the "
+                   "network's kind",
+        "recorded": "NCCL jobs, from their recordings and collective tables",
+        "rehearse": "real collectives over shaped links, computation that waits",
         "train": "whole training steps over shaped links"}
 QUIET = 0.05  # A/A noise of a setting above which its trained steps are told apart
 
@@ -32,7 +35,8 @@ def inside(case):
 
 
 def setting_of(case):
-    return case["mode"], case["workload"], case["network"], case["ranks"], case["source"] if case["mode"] == "nominal" else ""
+    return (case["mode"], case["workload"], case["network"], case["ranks"],
+            case["source"] if case["mode"] == "nominal" else "")
 
 
 def by_setting(cases):
@@ -44,7 +48,8 @@ def by_setting(cases):
 
 def noise_of(cases):
     """A/A: the median difference of two measurements of one strategy; 0: there is one of each."""
-    apart = [abs(a - b) / statistics.mean((a, b)) for c in cases for a, b in zip(c["measured_s"], c["measured_s"][1:])]
+    apart = [abs(a - b) / statistics.mean((a, b)) for c in cases
+             for a, b in zip(c["measured_s"], c["measured_s"][1:])]
     return statistics.median(apart) if apart else 0
 
 
@@ -53,7 +58,8 @@ def worst_of(cases, count):
 
 
 def best_is_right(cases):
-    """(settings in which the strategy that is predicted to be the fastest is, ties within the noise among them; settings)."""
+    """(settings in which the strategy that is predicted to be the fastest is, ties within the noise
+    among them; settings)."""
     right = count = 0
     for some in by_setting(cases).values():
         if len(some) < 2:
@@ -68,8 +74,9 @@ def row(title, cases):
     errors = [error(c) for c in cases]
     right, settings = best_is_right(cases)
     best = f"{right} of {settings}" if settings else "-"
-    return (f"| {title} | {len(cases)} | {statistics.mean(map(abs, errors)):.1%} | {statistics.mean(errors):+.1%} | {max(errors, key=abs):+.1%} "
-            f"| {sum(map(inside, cases)) / len(cases):.0%} | {best} |")
+    return (f"| {title} | {len(cases)} | {statistics.mean(map(abs, errors)):.1%} | "
+            f"{statistics.mean(errors):+.1%} | {max(errors, key=abs):+.1%} | "
+            f"{sum(map(inside, cases)) / len(cases):.0%} | {best} |")
 
 
 class Picture:
@@ -78,16 +85,20 @@ class Picture:
 
     def __init__(self, x, y, x_title, y_title):
         self.x, self.y = (ends and [math.log10(end) for end in ends] for ends in (x, y))
-        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH} {self.HEIGHT}" font-family="sans-serif" font-size="12">',
+        self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH} '
+                      f'{self.HEIGHT}" font-family="sans-serif" font-size="12">',
                       f'<rect width="{self.WIDTH}" height="{self.HEIGHT}" fill="white"/>']
         for ends, at, vertical in ((self.x, self.at_x, False), (self.y, self.at_y, True)):
             for power in range(math.ceil(ends[0]), math.floor(ends[1]) + 1) if ends else ():
                 place, label = at(10.0 ** power), f"{10.0 ** power:g}"
-                line = (self.LEFT, place, self.WIDTH - 10, place) if vertical else (place, 10, place, self.HEIGHT - self.BOTTOM)
+                line = ((self.LEFT, place, self.WIDTH - 10, place)
+                        if vertical else (place, 10, place, self.HEIGHT - self.BOTTOM))
                 self.line(*line, "#dddddd")
-                self.text(*((self.LEFT - 6, place + 4, label, "end") if vertical else (place, self.HEIGHT - self.BOTTOM + 16, label, "middle")))
+                self.text(*((self.LEFT - 6, place + 4, label, "end") if vertical
+                            else (place, self.HEIGHT - self.BOTTOM + 16, label, "middle")))
         self.text(self.WIDTH / 2, self.HEIGHT - 12, x_title, "middle")
-        self.parts.append(f'<text transform="translate(18 {self.HEIGHT / 2}) rotate(-90)" text-anchor="middle">{html.escape(y_title)}</text>')
+        self.parts.append(f'<text transform="translate(18 {self.HEIGHT / 2}) rotate(-90)" '
+                          f'text-anchor="middle">{html.escape(y_title)}</text>')
 
     def at_x(self, value):
         a, b = self.x
@@ -95,16 +106,20 @@ class Picture:
 
     def at_y(self, value):
         a, b = self.y
-        return self.HEIGHT - self.BOTTOM - (math.log10(value) - a) / (b - a) * (self.HEIGHT - self.BOTTOM - 10)
+        return self.HEIGHT - self.BOTTOM - (math.log10(value) - a) / (b - a) * (self.HEIGHT
+                                                                                - self.BOTTOM - 10)
 
     def line(self, x1, y1, x2, y2, color, width=1):
-        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" stroke-width="{width}"/>')
+        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
+                          f'stroke="{color}" stroke-width="{width}"/>')
 
     def dot(self, x, y, color, title):
-        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}" fill-opacity=".8"><title>{html.escape(title)}</title></circle>')
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}" '
+                          f'fill-opacity=".8"><title>{html.escape(title)}</title></circle>')
 
     def text(self, x, y, words, anchor):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(words)}</text>')
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(words)}</text>')
 
     def legend(self, modes):
         for i, mode in enumerate(modes):
@@ -119,20 +134,23 @@ class Picture:
 def draw_steps(cases, file):
     least = min(min(measured(c), c["predicted_s"]) for c in cases) / 1.5
     most = max(max(measured(c), c["predicted_s"]) for c in cases) * 1.5
-    plot = Picture((least, most), (least, most), "measured step, s", "predicted step and its 90 % interval, s")
+    plot = Picture((least, most), (least, most), "measured step, s",
+                   "predicted step and its 90 % interval, s")
     plot.line(plot.at_x(least), plot.at_y(least), plot.at_x(most), plot.at_y(most), "#888888")
     for c in cases:
         x, color = plot.at_x(measured(c)), MODES[c["mode"]]
         low, high = (min(max(end, least), most) for end in c["interval_s"])
         plot.line(x, plot.at_y(low), x, plot.at_y(high), color)
-        plot.dot(x, plot.at_y(c["predicted_s"]), color, f"{key_of(c)}: {c['predicted_s']:.4g} s, measured {measured(c):.4g} s")
+        plot.dot(x, plot.at_y(c["predicted_s"]), color,
+                 f"{key_of(c)}: {c['predicted_s']:.4g} s, measured {measured(c):.4g} s")
     plot.legend([m for m in MODES if any(c["mode"] == m for c in cases)])
     plot.write(file)
 
 
 def source_of(case):
     """What a point of the second picture stands for."""
-    return case["source"].split(" (")[0].split(" results")[0] if case["mode"] == "nominal" else case["mode"]
+    return (case["source"].split(" (")[0].split(" results")[0]
+            if case["mode"] == "nominal" else case["mode"])
 
 
 def draw_errors(cases, file):
@@ -146,9 +164,11 @@ def draw_errors(cases, file):
         middle = Picture.LEFT + (i + 0.5) * step
         for k, c in enumerate(sources[name]):
             off = min(1, max(0.001, abs(error(c))))
-            plot.dot(middle + (k % 9 - 4) * step / 14, plot.at_y(off), MODES[c["mode"]], f"{key_of(c)}: {error(c):+.1%}")
+            plot.dot(middle + (k % 9 - 4) * step / 14, plot.at_y(off), MODES[c["mode"]],
+                     f"{key_of(c)}: {error(c):+.1%}")
         mean = statistics.mean(abs(error(c)) for c in sources[name])
-        plot.line(middle - step / 3, plot.at_y(max(mean, 0.001)), middle + step / 3, plot.at_y(max(mean, 0.001)), "black", 2)
+        plot.line(middle - step / 3, plot.at_y(max(mean, 0.001)), middle + step / 3,
+                  plot.at_y(max(mean, 0.001)), "black", 2)
         for line, words in enumerate((name.split("/")[-1], f"{len(sources[name])} cases")):
             plot.text(middle, Picture.HEIGHT - Picture.BOTTOM + 16 + 15 * line, words, "middle")
     plot.write(file)
@@ -159,8 +179,9 @@ def rows_by_mode(cases):
         some = [c for c in cases if c["mode"] == mode]
         if mode == "train":
             loud = {s for s, of in by_setting(some).items() if noise_of(of) > QUIET}
-            for title, part in ((f"train, A/A at most {QUIET:.0%}", [c for c in some if setting_of(c) not in loud]),
-                                ("train, other settings", [c for c in some if setting_of(c) in loud])):
+            for title, part in ((
+                (f"train, A/A at most {QUIET:.0%}", [c for c in some if setting_of(c) not in loud]),
+                ("train, other settings", [c for c in some if setting_of(c) in loud]))):
                 if part:
                     yield row(title, part)
         elif some:
@@ -189,32 +210,43 @@ def write_page(data, page):
     draw_steps(cases, pictures / "validation-steps.svg")
     draw_errors(cases, pictures / "validation-errors.svg")
     text = ["# Predictions against what then happened", "",
-            *paragraph(f"`bench/validation` wrote [{data.name}]({data.name}), {len(cases)} cases, and "
-                       "this page from it (`bench/validation --page`). Predictions are written before "
-                       "anything is measured. `bench/scoreboard` alone needs no root, and shows what "
-                       "others would say of the published rows."),
+            *paragraph(f"`bench/validation` wrote [{data.name}]({data.name}), {len(cases)} cases, "
+                       "and this page from it (`bench/validation --page`). Predictions are written "
+                       "before anything is measured. `bench/scoreboard` alone needs no root, and "
+                       "shows what others would say of the published rows."),
             *[line for mode, says in SAYS.items() if any(c["mode"] == mode for c in cases)
               for line in wrapped(f"- **{mode}**: {says}.", "  ")], "",
-            *paragraph("An error is of the predicted step, relative to the measured one; *inside* counts "
-                       "steps within their 90 % interval. *Best*: the strategy that is predicted to be "
-                       "the fastest of a setting is, ties within its noise among them. A/A is the "
-                       "difference between two runs of one strategy."),
-            *table(["mode", "cases", "mean error", "bias", "worst", "inside", "best"], rows_by_mode(cases)), "",
-            "![predicted against measured steps](pictures/validation-steps.svg)", "", "![errors by source; lines are means](pictures/validation-errors.svg)", "",
+            *paragraph("An error is of the predicted step, relative to the measured one; *inside* "
+                       "counts steps within their 90 % interval. *Best*: the strategy that is "
+                       "predicted to be the fastest of a setting is, ties within its noise among "
+                       "them. A/A is the difference between two runs of one strategy."),
+            *table(["mode", "cases", "mean error", "bias", "worst", "inside", "best"],
+                   rows_by_mode(cases)), "",
+            "![predicted against measured steps](pictures/validation-steps.svg)", "",
+            "![errors by source; lines are means](pictures/validation-errors.svg)", "",
             "## The worst five", "",
             *table(["case", "predicted", "measured", "error", "most of it"],
-                   [f"| {c['mode']}: {c['workload']}, `{c['strategy']}`, {c['ranks']} ranks, {c['network']} | {c['predicted_s']:.4g} s | {measured(c):.4g} s "
-                    f"| {error(c):+.1%} | {tasks.get(key_of(c), 'no task of it was recorded')} |" for c in worst_of(cases, 5)])]
+                   [f"| {c['mode']}: {c['workload']}, `{c['strategy']}`, {c['ranks']} ranks, "
+                    f"{c['network']} | {c['predicted_s']:.4g} s | {measured(c):.4g} s | "
+                    f"{error(c):+.1%} | {tasks.get(key_of(c), 'no task of it was recorded')} |"
+                    for c in worst_of(cases, 5)])]
     told = {key_of(c) for c in worst_of(cases, 5)}
-    by_task = [(c, tasks[key_of(c)]) for c in worst_of([c for c in cases if key_of(c) in tasks and key_of(c) not in told], 5)]
+    by_task = [(c, tasks[key_of(c)]) for c in worst_of([c for c in cases if key_of(c) in tasks
+                                                        and key_of(c) not in told], 5)]
     if by_task:
-        text += ["", "The next ones that were rehearsed or trained:", "", *table(["case", "error", "most of it"],
-                 [f"| {c['mode']}: {c['workload']}, `{c['strategy']}`, {c['ranks']} ranks | {error(c):+.1%} | {said} |" for c, said in by_task])]
+        text += ["", "The next ones that were rehearsed or trained:", "",
+                 *table(["case", "error", "most of it"],
+                        [f"| {c['mode']}: {c['workload']}, `{c['strategy']}`, {c['ranks']} ranks | "
+                         f"{error(c):+.1%} | {said} |" for c, said in by_task])]
     if peers:
         text += ["", "## Next to PyTorch's DDP", "",
-                 *paragraph("Seconds a step on two ranks; computing alone ends in a barrier, the floor has "
-                            "linerate's parts and a network without latency."),
-                 *table(["model", "Gbit/s", "strategy", "computing alone", "DDP", "linerate", "linerate / DDP", "floor"],
-                        [f"| {p['model']} | {p['bandwidth_bit_per_s'] / 1e9:g} | `{p['strategy']}` | {p['compute_only_s']:.4g} | {p['ddp_s']:.4g} | {p['linerate_s']:.4g} "
-                         f"| {p['linerate_s'] / p['ddp_s']:.3f} | {format(p['floor_s'], '.4g') if p['floor_s'] else '-'} |" for p in peers])]
+                 *paragraph("Seconds a step on two ranks; computing alone ends in a barrier, the "
+                            "floor has linerate's parts and a network without latency."),
+                 *table(["model", "Gbit/s", "strategy", "computing alone", "DDP", "linerate",
+                         "linerate / DDP", "floor"],
+                        [f"| {p['model']} | {p['bandwidth_bit_per_s'] / 1e9:g} | `{p['strategy']}` "
+                         f"| {p['compute_only_s']:.4g} | {p['ddp_s']:.4g} | {p['linerate_s']:.4g} "
+                         f"| {p['linerate_s'] / p['ddp_s']:.3f} | "
+                         f"{format(p['floor_s'], '.4g') if p['floor_s'] else '-'} |"
+                         for p in peers])]
     page.write_text(re.sub(r"(?<=\d)%", " %", "\n".join(text)) + "\n")

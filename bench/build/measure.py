@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What a build costs: CPU time, wall time and the largest compiler process, by CMake target.
 
-  bench/build/measure.py [--preset release] [--jobs 2] [--keep DIR] [--define NAME=VALUE]... [TARGET...]
+  bench/build/measure.py [--preset release] [--jobs 2] [--keep DIR] [--define NAME=VALUE]...
+                         [TARGET...]
 
-Configures the preset in a folder of its own, builds TARGETs (default: all) without ccache, and prints a line a target,
-those that took the most CPU time first. CPU time is the compilers' own (user and system, as the kernel counts it), so
-that another job on the machine changes it little; wall time holds for a quiet machine only.
+Configures the preset in a folder of its own, builds TARGETs (default: all) without ccache, and
+prints a line a target, those that took the most CPU time first. CPU time is the compilers' own
+(user and system, as the kernel counts it), so that another job on the machine changes it little;
+wall time holds for a quiet machine only.
 """
 import argparse
 import collections
@@ -29,7 +31,8 @@ def launch(command):
     status = subprocess.run(command).returncode
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     output = command[command.index("-o") + 1] if "-o" in command else "?"
-    line = json.dumps({"output": output, "cpu_s": used.ru_utime + used.ru_stime, "kib": used.ru_maxrss})
+    line = json.dumps({"output": output, "cpu_s": used.ru_utime + used.ru_stime,
+                       "kib": used.ru_maxrss})
     with open(os.environ[LOG], "a") as log:
         log.write(line + "\n")  # short enough to be appended whole
     return status
@@ -41,25 +44,30 @@ def target_of(output):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     parser.add_argument("--preset", default="release")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", type=pathlib.Path, help="build here and leave it")
-    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE", help="of the configuration")
+    parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE",
+                        help="of the configuration")
     return parser.parse_args()
 
 
 def build(arguments, folder, log):
     launcher = f"{sys.executable};{pathlib.Path(__file__).resolve()};--launch"
-    configure = ["cmake", "--preset", arguments.preset, "-B", str(folder), f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}",
+    configure = ["cmake", "--preset", arguments.preset, "-B", str(folder),
+                 f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}",
                  f"-DCMAKE_CXX_LINKER_LAUNCHER={launcher}", *(f"-D{d}" for d in arguments.define)]
-    subprocess.run(configure, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(configure, cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
     command = ["cmake", "--build", str(folder), "-j", str(arguments.jobs)]
     if arguments.targets:
         command += ["--target", *arguments.targets]
     begun = time.monotonic()
-    status = subprocess.run(command, env={**os.environ, LOG: str(log)}, stdout=subprocess.PIPE, text=True)
+    status = subprocess.run(command, env={**os.environ, LOG: str(log)}, stdout=subprocess.PIPE,
+                            text=True)
     if status.returncode != 0:
         sys.exit(status.stdout[-4000:])
     return time.monotonic() - begun

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes docs/papers/network-and-compression.md anew: what its commands print, and its counts of setups in which compression pays.
+"""Makes docs/papers/network-and-compression.md anew: what its commands print, and its counts of
+setups in which compression pays.
 
   bench/codec_costs/page.py [build/release/linerate]
 
-A block that begins with "$ linerate" gets what that prints now; w.json is the log of ../shared/data, imported. Rows of counts are
-those of pays.py. All else stays as it is written.
+A block that begins with "$ linerate" gets what that prints now; w.json is the log of
+../shared/data, imported. Rows of counts are those of pays.py. All else stays as it is written.
 """
 import pathlib
 import re
@@ -23,7 +24,8 @@ RATES = (1, 10, 25, 100)
 
 def printed(program, command, folder):
     """The table, without what is said below it."""
-    done = subprocess.run([program, *shlex.split(command)[1:]], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.run([program, *shlex.split(command)[1:]], cwd=folder, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
         sys.exit(f"page: {command}: {done.stderr.strip()}")
     said = re.compile(r"note: |\S+: \d+ gradients")
@@ -32,7 +34,8 @@ def printed(program, command, folder):
 
 def block(program, folder, text):
     indent, command = re.match(r"( *)\$ (.*)", text).groups()
-    return "\n".join([f"{indent}$ {command}", *(indent + line if line else "" for line in printed(program, command, folder))]) + "\n"
+    return "\n".join([f"{indent}$ {command}", *(
+        indent + line if line else "" for line in printed(program, command, folder))]) + "\n"
 
 
 def cells(found, column):
@@ -40,21 +43,28 @@ def cells(found, column):
 
 
 def main():
-    program = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release/linerate").resolve()
+    program = pathlib.Path(sys.argv[1]
+                           if len(sys.argv) > 1 else ROOT / "build/release/linerate").resolve()
     if not LOG.exists():
         sys.exit(f"page: {LOG} is absent")
     text = PAGE.read_text()
     with tempfile.TemporaryDirectory(prefix="linerate-page-") as folder:
-        subprocess.run([program, "import", LOG, "--add-cost", LOG.with_name("cuda_vec_add.log"), "--step-time", "128.0858ms", "-o", "w.json"], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        text = re.sub(r"(?<=```\n)( *\$ linerate [^\n]*\n)(?:(?! *```)[^\n]*\n)*", lambda m: block(program, folder, m[1]), text)
+        subprocess.run([program, "import", LOG, "--add-cost", LOG.with_name("cuda_vec_add.log"),
+                        "--step-time", "128.0858ms", "-o", "w.json"], cwd=folder, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        text = re.sub(r"(?<=```\n)( *\$ linerate [^\n]*\n)(?:(?! *```)[^\n]*\n)*",
+                      lambda m: block(program, folder, m[1]), text)
     found, batches, _ = counts(program, [])
     paper, _, _ = counts(program, ["--preset", "agarwal2021"])
-    for label, row in {"predicted, `whatif`": cells(found, "compressors"), "predicted, `--preset agarwal2021`": cells(paper, "compressors"),
+    for label, row in {"predicted, `whatif`": cells(found, "compressors"),
+                       "predicted, `--preset agarwal2021`": cells(paper, "compressors"),
                        "fp16's hook, predicted": cells(found, "fp16")}.items():
         text = re.sub(rf"\| {re.escape(label)} \|[^\n]*", f"| {label} | | {row} |", text)
     small, middle, large = batches[10]
-    text = re.sub(r"of the\s+\d+\s+setups, \d+ have the smallest of three batches, \d+ the middle and \d+ the largest",
-                  f"of the {small + middle + large}\nsetups, {small} have the smallest of three batches, {middle} the middle and {large} the largest", text)
+    text = re.sub(r"of the\s+\d+\s+setups, \d+ have the smallest of three batches, \d+ the middle "
+                  r"and \d+ the largest",
+                  f"of the {small + middle + large}\nsetups, {small} have the smallest of three "
+                  f"batches, {middle} the middle and {large} the largest", text)
     PAGE.write_text(text)
 
 

@@ -1,11 +1,13 @@
-"""Seconds of steps: of the host, and on a device by events in the stream that computes, so that nothing waits between steps."""
+"""Seconds of steps: of the host, and on a device by events in the stream that computes, so that
+nothing waits between steps."""
 import time
 
 import torch
 
 
 class Clock:
-    """mark() where steps begin and end; then seconds() and processor_seconds() between the marks."""
+    """mark() where steps begin and end; then seconds() and processor_seconds() between the
+    marks."""
 
     def __init__(self, device):
         self.on_device = device.type != "cpu"

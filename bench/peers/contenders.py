@@ -1,4 +1,5 @@
-"""Who is compared in bench/python_peers.py and tools/gpu-lab: how each wraps a model, and whose time its own is divided by.
+"""Who is compared in bench/python_peers.py and tools/gpu-lab: how each wraps a model, and whose
+time its own is divided by.
 
 PyTorch is imported when a model is wrapped, for those who only print what ranks have measured.
 """
@@ -8,7 +9,8 @@ import sys
 import types
 from collections.abc import Callable
 
-DDP, FP16, BF16, POWERSGD = "DDP", "DDP fp16_compress_hook", "DDP bf16_compress_hook", "DDP powerSGD_hook"
+DDP, FP16, BF16, POWERSGD = ("DDP", "DDP fp16_compress_hook", "DDP bf16_compress_hook",
+                             "DDP powerSGD_hook")
 KAISA, KAISA_TRIANGLES = "KAISA fraction 1", "KAISA fraction 1 symmetry_aware"
 UNSHAPED, SHAPED = "unshaped", "10Gbit/s"  # the rates that a bound on a GPU is stated for
 
@@ -26,12 +28,15 @@ class Against:
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    wrap: Callable  # model -> what its forward pass goes through, or that and what is called after a backward pass
+    # model -> what its forward pass goes through, or that and what is called after a backward pass
+    wrap: Callable
     against: tuple = ()
     exact: bool = False  # its weights have to be DDP's
-    period: int = 1  # steps after which kinds of steps come again: times are means over whole periods
+    # steps after which kinds of steps come again: times are means over whole periods
+    period: int = 1
     settles: int = 1  # steps until the plan is final, after four
-    strategy: str | None = None  # of linerate: the one that has to run when it is measured; None: whatever its users get
+    # of linerate: the one that has to run when it is measured; None: whatever its users get
+    strategy: str | None = None
 
 
 class NotHere(Exception):
@@ -63,13 +68,15 @@ def hooked(name, **options):
 
 
 def powersgd(**options):
-    """DDP with the wheel's powerSGD_hook, rank 4. Over gloo with one bucket: with two, the later rounds came in different orders on the
-    ranks (ddp_worker.py)."""
+    """DDP with the wheel's powerSGD_hook, rank 4. Over gloo with one bucket: with two, the later
+    rounds came in different orders on the ranks (ddp_worker.py)."""
     def wrap(model):
-        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import (PowerSGDState,
+                                                                               powerSGD_hook)
         on_cpu = next(model.parameters()).device.type == "cpu"
         parallel = _ddp(model, **(options | ONE_BUCKET if on_cpu else options))
-        parallel.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2), powerSGD_hook)
+        parallel.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=4,
+                                                  start_powerSGD_iter=2), powerSGD_hook)
         return parallel
     return wrap
 
@@ -89,7 +96,8 @@ def over_group(strategy, **options):
     """linerate's wrapper over PyTorch's process group."""
     def wrap(model):
         import torch.distributed as dist
-        return linerate().DataParallel(model, strategy=strategy, process_group=dist.group.WORLD, **options)
+        return linerate().DataParallel(model, strategy=strategy, process_group=dist.group.WORLD,
+                                       **options)
     return wrap
 
 
@@ -107,25 +115,30 @@ def hook_of_ours(strategy, **options):
 
 
 def find_kfac_pytorch():
-    """Makes the package `kfac` of a folder on sys.path without its __init__, which asks for the version of an installed package."""
+    """Makes the package `kfac` of a folder on sys.path without its __init__, which asks for the
+    version of an installed package."""
     if "kfac" in sys.modules:
         return
     spec = importlib.util.find_spec("kfac")
     if spec is None:
-        raise NotHere("kfac-pytorch was not found: --kaisa says where the folder is that holds kfac/")
+        raise NotHere(
+            "kfac-pytorch was not found: --kaisa says where the folder is that holds kfac/")
     sys.modules["kfac"] = types.ModuleType("kfac")
     sys.modules["kfac"].__path__ = list(spec.submodule_search_locations)
 
 
 def kaisa(symmetry_aware):
-    """K-FAC of gpauloski/kfac-pytorch, every factor and inverse on every period's first step; its folder is on sys.path (--kaisa)."""
+    """K-FAC of gpauloski/kfac-pytorch, every factor and inverse on every period's first step; its
+    folder is on sys.path (--kaisa)."""
     def wrap(model):
         find_kfac_pytorch()
         from kfac.enums import ComputeMethod
         from kfac.preconditioner import KFACPreconditioner
         parallel = _ddp(model, **CAPPED)
-        preconditioner = KFACPreconditioner(parallel, factor_update_steps=PERIOD, inv_update_steps=PERIOD, compute_method=ComputeMethod.INVERSE,
-                                            grad_worker_fraction=1.0, symmetry_aware=symmetry_aware, damping=0.03)
+        preconditioner = KFACPreconditioner(
+            parallel, factor_update_steps=PERIOD, inv_update_steps=PERIOD,
+            compute_method=ComputeMethod.INVERSE, grad_worker_fraction=1.0,
+            symmetry_aware=symmetry_aware, damping=0.03)
         return parallel, preconditioner.step
     return wrap
 
@@ -147,18 +160,22 @@ ON_CPUS = {
     BF16: Contender(hooked("bf16_compress_hook"), (Against(DDP),)),
     "ddp(wire=bf16)": Contender(over_group("ddp(wire=bf16)"), (Against(BF16, 1.0),)),
     POWERSGD: Contender(powersgd(), (Against(DDP),)),
-    "ddp+powersgd(rank=4)": Contender(over_group("ddp+powersgd(rank=4)"), (Against(POWERSGD, 1.0),)),
-    "ddp_hook powersgd(rank=4)": Contender(hook_of_ours("powersgd(rank=4)", **ONE_BUCKET), (Against(POWERSGD, 1.0),)),
+    "ddp+powersgd(rank=4)": Contender(over_group("ddp+powersgd(rank=4)"),
+                                      (Against(POWERSGD, 1.0),)),
+    "ddp_hook powersgd(rank=4)": Contender(hook_of_ours("powersgd(rank=4)", **ONE_BUCKET),
+                                           (Against(POWERSGD, 1.0),)),
 }
 
-# On GPUs, over NCCL: tools/gpu-lab. DDP as ../shared/gpu has it; bounds are those of ResNet-50, batch 32, 2 ranks on one H100.
+# On GPUs, over NCCL: tools/gpu-lab. DDP as ../shared/gpu has it; bounds are those of ResNet-50,
+# batch 32, 2 ranks on one H100.
 CAPPED = {"bucket_cap_mb": 25, "gradient_as_bucket_view": True}
 PERIOD = 10
 
 
 def on_gpu(strategy, *against, **more):
     """The strategy itself: without a trial, after which "ddp" might run under its name."""
-    return {f"linerate {strategy}": Contender(over_group(strategy, most_above_ddp=float("inf")), against, settles=4, strategy=strategy, **more)}
+    return {f"linerate {strategy}": Contender(over_group(strategy, most_above_ddp=float("inf")),
+                                              against, settles=4, strategy=strategy, **more)}
 
 
 ON_GPUS = {
@@ -172,9 +189,11 @@ ON_GPUS = {
     **on_gpu("ddp+fp16", Against(FP16, {SHAPED: 0.75}), Against(DDP)),
     **on_gpu("ddp+powersgd(rank=4)", Against(POWERSGD, {SHAPED: 0.8}), Against(DDP)),
     KAISA: Contender(kaisa(False), period=PERIOD),
-    KAISA_TRIANGLES: Contender(kaisa(True), (Against(KAISA), Against(KAISA, part="second_order")), period=PERIOD),
+    KAISA_TRIANGLES: Contender(kaisa(True), (Against(KAISA), Against(KAISA, part="second_order")),
+                               period=PERIOD),
     **on_gpu(f"ddp+kfac(spd, factors={PERIOD}, inverses={PERIOD}, largest=16384, damping=0.03)",
              Against(KAISA, {SHAPED: 0.65}), Against(KAISA, {SHAPED: 0.6}, "second_order"),
-             Against(KAISA_TRIANGLES, {SHAPED: 1.0}), Against(KAISA_TRIANGLES, {SHAPED: 1.0}, "second_order"), period=PERIOD),
+             Against(KAISA_TRIANGLES, {SHAPED: 1.0}),
+             Against(KAISA_TRIANGLES, {SHAPED: 1.0}, "second_order"), period=PERIOD),
 }
 SETS = {"cpus": ON_CPUS, "gpus": ON_GPUS}

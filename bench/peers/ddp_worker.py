@@ -1,5 +1,5 @@
-"""PyTorch's side of bench/exchange: one rank of DistributedDataParallel over Gloo, with its default options and, where PEER is
-one, a communication hook.
+"""PyTorch's side of bench/exchange: one rank of DistributedDataParallel over Gloo, with its default
+options and, where PEER is one, a communication hook.
 
 Same models, parameters, batches, optimizer and commands as bench/exchange_worker.cpp (which see).
 """
@@ -24,8 +24,9 @@ HOOKS = {
         PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=10), powerSGD_hook),
 }
 
-# Its later rounds are started by callbacks, over Gloo on several threads: with two buckets the ranks' collectives came in
-# different orders ("Received data size doesn't match expected size"). So it has one bucket.
+# Its later rounds are started by callbacks, over Gloo on several threads: with two buckets the
+# ranks' collectives came in different orders ("Received data size doesn't match expected size"). So
+# it has one bucket.
 ONE_BUCKET = {"powersgd_hook": {"bucket_cap_mb": 1 << 14}}
 
 
@@ -34,7 +35,8 @@ class Training:
         self.folder = folder
         self.model = build(model_name)
         self.parameters = list(self.model.parameters())
-        self.x = torch.from_file(f"{folder}/x{rank}", dtype=torch.float32, size=batch * 3 * 32 * 32).view(batch, 3, 32, 32).clone()
+        self.x = torch.from_file(f"{folder}/x{rank}", dtype=torch.float32,
+                                 size=batch * 3 * 32 * 32).view(batch, 3, 32, 32).clone()
         self.y = torch.from_file(f"{folder}/y{rank}", dtype=torch.int64, size=batch).clone()
         self.reset()
         self.parallel = nn.parallel.DistributedDataParallel(self.model, **ONE_BUCKET.get(peer, {}))
@@ -44,7 +46,8 @@ class Training:
 
     def reset(self, seed=1):
         sizes = [p.numel() for p in self.parameters]
-        flat = torch.from_file(f"{self.folder}/parameters{seed}", dtype=torch.float32, size=sum(sizes))
+        flat = torch.from_file(f"{self.folder}/parameters{seed}", dtype=torch.float32,
+                               size=sum(sizes))
         with torch.no_grad():
             for p, piece in zip(self.parameters, flat.split(sizes)):
                 p.copy_(piece.view_as(p))
@@ -77,15 +80,18 @@ class Training:
         for _ in range(steps):
             self.gradients()
             self.optimizer.step()
-        bits = hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in self.parameters)).hexdigest()
+        bits = hashlib.sha256(b"".join(p.detach().numpy().tobytes()
+                                       for p in self.parameters)).hexdigest()
         with torch.no_grad():
             return {"loss": self.loss_of(self.model(self.x), self.y).item(), "hash": bits}
 
 
 def main():
-    model_name, folder, batch, rank, peer = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
+    model_name, folder, batch, rank, peer = (sys.argv[1], sys.argv[2], int(sys.argv[3]),
+                                             int(sys.argv[4]), sys.argv[5])
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=os.environ["LINERATE_DDP_INIT"], rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=os.environ["LINERATE_DDP_INIT"], rank=rank,
+                            world_size=2)
     begin = lambda: Training(model_name, folder, batch, rank, peer)
     training = begin()
     for line in sys.stdin:

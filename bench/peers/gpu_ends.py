@@ -2,9 +2,10 @@
 
 usage: gpu_ends.py DEVICE [CASE ...]     under tools/gpu-lab run
 
-A case is a strategy, or DDP, and how the last rank ends in the middle of training: killed (SIGKILL) or raises (an exception). Each rank of this
-program forks the rank that trains and outlives it. For each case rank 0 says how long after the last whole step its own ended, with which status,
-whether what it said names the rank that is gone, and its last lines.
+A case is a strategy, or DDP, and how the last rank ends in the middle of training: killed (SIGKILL)
+or raises (an exception). Each rank of this program forks the rank that trains and outlives it. For
+each case rank 0 says how long after the last whole step its own ended, with which status, whether
+what it said names the rank that is gone, and its last lines.
 """
 import os
 import re
@@ -24,7 +25,8 @@ SILENCE_S = {"cuda": 25, "cpu": 120}  # after which a rank hangs; processors may
 
 
 def train(device_name, name, end):
-    """What is forked: DDP or a strategy trains, and the last rank ends before its last step but one."""
+    """What is forked: DDP or a strategy trains, and the last rank ends before its last step but
+    one."""
     job = {"model": "tiny", "batch": 8, "lr": 0.01, "device": device_name}
     device = device_of(job)
     try:
@@ -44,7 +46,8 @@ def train(device_name, name, end):
 
 
 def read_all(pipe, process, silence_s):
-    """What comes out of a pipe until its end; the process is killed if it says nothing for so long."""
+    """What comes out of a pipe until its end; the process is killed if it says nothing for so
+    long."""
     said = b""
     while True:
         if not select.select([pipe], [], [], silence_s)[0]:
@@ -56,7 +59,8 @@ def read_all(pipe, process, silence_s):
 
 
 def forked(port, silence_s):
-    """None in the process that trains; (exit status, when it ended, what it said) in the one that watches."""
+    """None in the process that trains; (exit status, when it ended, what it said) in the one that
+    watches."""
     pipe, end = os.pipe()
     process = os.fork()
     if process == 0:
@@ -76,11 +80,13 @@ def words_of(case, status, ended, said, gone):
     """(the case's lines, whether it trained and then failed)"""
     lines = [line for line in said.splitlines() if line.strip()]
     steps = re.findall(r"^step \d+ done at (.*)", said, re.MULTILINE)
-    after = f"{ended - float(steps[-1]):.1f} s after its last whole step" if steps else "before its first whole step"
+    after = (f"{ended - float(steps[-1]):.1f} s after its last whole step"
+             if steps else "before its first whole step")
     last = [line[:300] for line in lines if not line.startswith("step ")][-LINES:]
     names = "names" if any(f"rank {gone}" in line for line in lines) else "does not name"
     end = f"status {status}" if status >= 0 else signal.Signals(-status).name
-    return [f"{case:26} rank 0: {end}, {after}; it {names} rank {gone}; its last lines:", *(f"    {line}" for line in last)], bool(steps) and status != 0
+    return [f"{case:26} rank 0: {end}, {after}; it {names} rank {gone}; its last lines:",
+            *(f"    {line}" for line in last)], bool(steps) and status != 0
 
 
 def main():

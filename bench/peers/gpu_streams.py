@@ -1,10 +1,13 @@
-"""tools/gpu-lab kit, stage streams: what a step takes by how its all-reduces are enqueued, under one and the same backward pass.
+"""tools/gpu-lab kit, stage streams: what a step takes by how its all-reduces are enqueued, under
+one and the same backward pass.
 
 usage: gpu_streams.py DEVICE MODEL [ROUNDS]     under tools/gpu-lab run
 
-A rank trains the model as it would alone. As soon as the gradients of 25 MiB are there, an all-reduce of as many bytes is enqueued, of memory
-that nobody uses: nothing differs between the ways but streams, their priority and the back end's asyncOp. Ways take turns, a block each.
-A line a way: the step, and the host's time in a call. The first way is DistributedDataParallel's, the second was linerate's.
+A rank trains the model as it would alone. As soon as the gradients of 25 MiB are there, an
+all-reduce of as many bytes is enqueued, of memory that nobody uses: nothing differs between the
+ways but streams, their priority and the back end's asyncOp. Ways take turns, a block each. A line a
+way: the step, and the host's time in a call. The first way is DistributedDataParallel's, the second
+was linerate's.
 """
 import statistics
 import sys
@@ -20,7 +23,8 @@ BUCKET, STEPS = 25 << 20, 6
 
 
 class Way:
-    """Enqueues all-reduces: in a stream of its own if `priority` is a number, asynchronously or as asyncOp=false has it."""
+    """Enqueues all-reduces: in a stream of its own if `priority` is a number, asynchronously or as
+    asyncOp=false has it."""
 
     def __init__(self, device, priority=None, is_async=True, group=None):
         self.stream = None if priority is None else torch.cuda.Stream(device, priority=priority)
@@ -52,8 +56,11 @@ def ways_on(device):
         return {"asynchronous": Way(device), "asyncOp=false": Way(device, is_async=False)}
     options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)
     first, last = torch.cuda.Stream.priority_range()  # the least priority, the highest
-    return {"NCCL's stream": Way(device), "own stream, then NCCL's": Way(device, first), "NCCL's stream, high priority": Way(device, group=dist.new_group(backend="nccl", pg_options=options)),
-            "own stream, asyncOp=false": Way(device, first, False), "own stream of high priority, asyncOp=false": Way(device, last, False)}
+    return {"NCCL's stream": Way(device), "own stream, then NCCL's": Way(device, first),
+            "NCCL's stream, high priority": Way(device, group=dist.new_group(backend="nccl",
+                                                                             pg_options=options)),
+            "own stream, asyncOp=false": Way(device, first, False),
+            "own stream of high priority, asyncOp=false": Way(device, last, False)}
 
 
 class Sender:
@@ -97,7 +104,8 @@ def block(training, sender, way, device, meet):
 
 
 def main():
-    job = {"set": "gpus", "device": sys.argv[1], "model": sys.argv[2], "batch": 32 if sys.argv[2] == "resnet50" else 8, "lr": 0.01}
+    job = {"set": "gpus", "device": sys.argv[1], "model": sys.argv[2],
+           "batch": 32 if sys.argv[2] == "resnet50" else 8, "lr": 0.01}
     device = device_of(job)
     join_ranks(job)
     meet = dist.new_group(backend="gloo")
@@ -113,7 +121,9 @@ def main():
     if dist.get_rank() == 0:
         for name, blocks in found.items():
             steps, calls = zip(*blocks)
-            print(f"{name:44} {1e3 * statistics.median(steps):8.2f} ms a step ({1e3 * min(steps):.2f} to {1e3 * max(steps):.2f})  {1e6 * statistics.median(calls):8.1f} us of the host a call")
+            print(f"{name:44} {1e3 * statistics.median(steps):8.2f} ms a step "
+                  f"({1e3 * min(steps):.2f} to {1e3 * max(steps):.2f})  "
+                  f"{1e6 * statistics.median(calls):8.1f} us of the host a call")
     dist.barrier(meet)
 
 

@@ -1,5 +1,6 @@
-"""The benches' networks and their batches. Those for 3x32x32 images and ten classes are as torchvision writes them, parameters in the
-order of linerate's zoo; so are ResNet-50 and VGG-16 for ImageNet, without torchvision, which is not everywhere."""
+"""The benches' networks and their batches. Those for 3x32x32 images and ten classes are as
+torchvision writes them, parameters in the order of linerate's zoo; so are ResNet-50 and VGG-16 for
+ImageNet, without torchvision, which is not everywhere."""
 from collections import OrderedDict
 
 import torch
@@ -16,7 +17,8 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(width)
         self.downsample = None
         if stride != 1 or inputs != width:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False),
+                                            nn.BatchNorm2d(width))
 
     def forward(self, x):
         y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
@@ -33,7 +35,8 @@ class ResNet18(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         inputs = 64
         for stage, width in enumerate((64, 128, 256, 512), start=1):
-            blocks = [Block(inputs if i == 0 else width, width, 2 if stage > 1 and i == 0 else 1) for i in range(2)]
+            blocks = [Block(inputs if i == 0 else width, width, 2 if stage > 1 and i == 0 else 1)
+                      for i in range(2)]
             setattr(self, f"layer{stage}", nn.Sequential(*blocks))
             inputs = width
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -50,11 +53,13 @@ def vgg16():
     layers, inputs = [], 3
     for count, width in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
         for _ in range(count):
-            layers += [nn.Conv2d(inputs, width, 3, 1, 1), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+            layers += [nn.Conv2d(inputs, width, 3, 1, 1), nn.BatchNorm2d(width),
+                       nn.ReLU(inplace=True)]
             inputs = width
         layers.append(nn.MaxPool2d(2))
     head = nn.Sequential(nn.Linear(512, 512), nn.ReLU(inplace=True), nn.Linear(512, 10))
-    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), flatten=nn.Flatten(), classifier=head))
+    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), flatten=nn.Flatten(),
+                                     classifier=head))
 
 
 class Bottleneck(nn.Module):
@@ -69,7 +74,8 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample = None
         if stride != 1 or inputs != 4 * width:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
+                                            nn.BatchNorm2d(4 * width))
 
     def forward(self, x):
         y = self.relu(self.bn1(self.conv1(x)))
@@ -79,41 +85,47 @@ class Bottleneck(nn.Module):
 
 def resnet50():
     """For 3x224x224 images and a thousand classes: 25 557 032 parameters."""
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+              nn.MaxPool2d(3, 2, 1)]
     inputs = 64
     for stage, (count, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
-        layers += [Bottleneck(inputs if i == 0 else 4 * width, width, 2 if stage and i == 0 else 1) for i in range(count)]
+        layers += [Bottleneck(inputs if i == 0 else 4 * width, width, 2 if stage and i == 0 else 1)
+                   for i in range(count)]
         inputs = 4 * width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
 def vgg16_imagenet():
-    """For 3x224x224 images and a thousand classes, without batch norm: 138 357 544 parameters. No dropout: ranks and contenders draw alike."""
+    """For 3x224x224 images and a thousand classes, without batch norm: 138 357 544 parameters. No
+    dropout: ranks and contenders draw alike."""
     layers, inputs = [], 3
     for count, width in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
         for _ in range(count):
             layers += [nn.Conv2d(inputs, width, 3, 1, 1), nn.ReLU(inplace=True)]
             inputs = width
         layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 7 * 7, 4096), nn.ReLU(inplace=True), nn.Linear(4096, 4096),
-                         nn.ReLU(inplace=True), nn.Linear(4096, 1000))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 7 * 7, 4096), nn.ReLU(inplace=True),
+                         nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Linear(4096, 1000))
 
 
 class LanguageModel(nn.Module):
-    """Transformer blocks over `places` tokens, each to predict one: from those before it if `causal`."""
+    """Transformer blocks over `places` tokens, each to predict one: from those before it if
+    `causal`."""
 
     def __init__(self, words, width, layers, heads, places, causal):
         super().__init__()
         self.words = nn.Embedding(words, width)
         self.places = nn.Parameter(torch.zeros(places, width))
-        block = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        block = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, batch_first=True,
+                                           norm_first=True)
         self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, words)
         mask = nn.Transformer.generate_square_subsequent_mask(places) if causal else None
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, tokens):
-        return self.head(self.blocks(self.words(tokens) + self.places, mask=self.mask, is_causal=self.mask is not None)).flatten(0, 1)
+        return self.head(self.blocks(self.words(tokens) + self.places, mask=self.mask,
+                                     is_causal=self.mask is not None)).flatten(0, 1)
 
 
 def gpt():
@@ -128,16 +140,21 @@ def bert():
 
 def tiny():
     """For tests: a convolution and two linear layers over 3x8x8 images, 18 thousand parameters."""
-    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(128, 128),
+                         nn.ReLU(), nn.Linear(128, 10))
 
 
 def matrix():
-    """A matrix of 25 MB, one bucket to DDP, and next to no computation: a step is the exchange, and a small difference can be told."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 2048), nn.ReLU(inplace=True), nn.Linear(2048, 10))
+    """A matrix of 25 MB, one bucket to DDP, and next to no computation: a step is the exchange, and
+    a small difference can be told."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 2048), nn.ReLU(inplace=True),
+                         nn.Linear(2048, 10))
 
 
-MODELS = {"vgg16": vgg16, "resnet18": ResNet18, "resnet50": resnet50, "vgg16-imagenet": vgg16_imagenet, "gpt": gpt, "bert": bert, "matrix": matrix, "tiny": tiny}
-IMAGES = {"resnet50": (224, 1000), "vgg16-imagenet": (224, 1000), "tiny": (8, 10)}  # width and classes, else (32, 10)
+MODELS = {"vgg16": vgg16, "resnet18": ResNet18, "resnet50": resnet50, "vgg16-imagenet":
+              vgg16_imagenet, "gpt": gpt, "bert": bert, "matrix": matrix, "tiny": tiny}
+# width and classes, else (32, 10)
+IMAGES = {"resnet50": (224, 1000), "vgg16-imagenet": (224, 1000), "tiny": (8, 10)}
 
 
 def build(name):
@@ -152,4 +169,5 @@ def batch_of(name, size, rank):
         tokens = torch.randint(words, (size, places + 1), generator=g)
         return tokens[:, :-1].contiguous(), tokens[:, 1:].flatten()
     width, classes = IMAGES.get(name, (32, 10))
-    return torch.randn(size, 3, width, width, generator=g), torch.randint(classes, (size,), generator=g)
+    return (torch.randn(size, 3, width, width, generator=g),
+            torch.randint(classes, (size,), generator=g))

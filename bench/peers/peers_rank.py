@@ -1,10 +1,13 @@
-"""One rank of bench/python_peers.py or tools/gpu-lab peers: contenders train in turn, round after round, and rank 0 writes what was measured.
+"""One rank of bench/python_peers.py or tools/gpu-lab peers: contenders train in turn, round after
+round, and rank 0 writes what was measured.
 
-usage: peers_rank.py JOB      a JSON text; the launcher's environment says rank, size and where the ranks meet
+usage: peers_rank.py JOB      a JSON text; the launcher's environment says rank, size and where the
+                              ranks meet
 
-Every contender has a model of its own, from the same weights and batch, and trains a block of steps in turn; the ranks meet before each
-block. First each exact contender's weights after four steps are compared with DDP's. One that cannot be made here, or that linerate
-refuses for the device, is named with the reason, and the others go on.
+Every contender has a model of its own, from the same weights and batch, and trains a block of steps
+in turn; the ranks meet before each block. First each exact contender's weights after four steps are
+compared with DDP's. One that cannot be made here, or that linerate refuses for the device, is named
+with the reason, and the others go on.
 """
 import json
 import os
@@ -27,7 +30,8 @@ OF_A_DEVICE = re.compile(r"\bdevices?\b|\bcuda\b|\bmeta\b|\bCPU\b|data_ptr", re.
 
 
 def why_left_out(error, name, device):
-    """(what, reason) of a contender that cannot train: what of linerate a device is refused for, what is not here, else "failed"."""
+    """(what, reason) of a contender that cannot train: what of linerate a device is refused for,
+    what is not here, else "failed"."""
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, NotHere):
         return "not here", reason
@@ -37,12 +41,15 @@ def why_left_out(error, name, device):
 
 
 def why_not_itself(strategy, parallel):
-    """Why what `parallel` runs now is not the strategy that is to be measured; None if it is. With K-FAC no plan is the last."""
+    """Why what `parallel` runs now is not the strategy that is to be measured; None if it is. With
+    K-FAC no plan is the last."""
     if parallel.kfac is None and not parallel.plan_is_final:
-        return f"after the warm-up the plan of {strategy} is not final: more --loss-steps, or Contender.settles"
+        return (f"after the warm-up the plan of {strategy} is not final: more --loss-steps, or "
+                "Contender.settles")
     runs = parallel.plan()["strategy"]
     exchanges = [re.match(r"[\w-]+", s)[0] for s in (strategy, runs)]
-    return None if exchanges[0] == exchanges[1] else f"{runs} runs in the place of {strategy}: {parallel.trial or 'planned so'}"
+    return (None if exchanges[0] == exchanges[1]
+            else f"{runs} runs in the place of {strategy}: {parallel.trial or 'planned so'}")
 
 
 class Training:
@@ -52,13 +59,15 @@ class Training:
         torch.manual_seed(1)
         self.line, self.device = contender, device
         self.model = build(job["model"]).to(device)
-        self.x, self.y = (t.to(device) for t in batch_of(job["model"], job["batch"], dist.get_rank()))
+        self.x, self.y = (t.to(device)
+                          for t in batch_of(job["model"], job["batch"], dist.get_rank()))
         made = contender.wrap(self.model)
         self.parallel, self.precondition = made if isinstance(made, tuple) else (made, None)
         self.of_linerate = hasattr(self.parallel, "settle")
         self.optimizer = torch.optim.SGD(self.model.parameters(), job["lr"], momentum=0.9)
         self.loss, self.taken, self.endured = None, 0, 0
-        self.blocks = {"step": [], "processor": []} | ({"second_order": []} if contender.period > 1 else {})
+        self.blocks = {"step": [], "processor": []} | ({"second_order": []}
+                                                       if contender.period > 1 else {})
 
     def step(self):
         self.loss = nn.functional.cross_entropy(self.parallel(self.x), self.y)
@@ -85,7 +94,8 @@ class Training:
         return clock
 
     def block(self, steps, meet):
-        """Whole periods; else `steps` after one that does not count. The step is the mean of a period, the median of steps that are alike."""
+        """Whole periods; else `steps` after one that does not count. The step is the mean of a
+        period, the median of steps that are alike."""
         dist.barrier(meet)
         period = self.line.period
         clock = self.run(period if period > 1 else steps + 1)
@@ -104,7 +114,8 @@ class Comparison:
 
     def __init__(self, job, device):
         self.job, self.device, self.meet = job, device, dist.new_group(backend="gloo")
-        self.lines, self.trainings, self.left_out, self.difference, self.losses = SETS[job["set"]], {}, {}, {}, {}
+        self.lines, self.trainings, self.left_out, self.difference, self.losses = (SETS[job["set"]],
+                                                                                   {}, {}, {}, {})
         self.traces = {}
 
     def gathered(self, value):
@@ -113,12 +124,14 @@ class Comparison:
         return values
 
     def admit(self, name):
-        """Makes a contender and lets it take the steps that are checked; the ranks agree on whether it takes part."""
+        """Makes a contender and lets it take the steps that are checked; the ranks agree on whether
+        it takes part."""
         problem = None
         try:
             training = Training(self.lines[name], self.job, self.device)
             training.run(CHECKED)
-        except Exception as error:  # whatever it is: the others go on without it, and the reason is in the table
+        # whatever it is: the others go on without it, and the reason is in the table
+        except Exception as error:
             problem = why_left_out(error, name, self.device)
         problems = [p for p in self.gathered(problem) if p is not None]
         if problems:
@@ -126,7 +139,8 @@ class Comparison:
             return
         self.trainings[name] = training
         if self.lines[name].exact and DDP in self.trainings:
-            self.difference[name] = max(self.gathered(largest_difference(training.model, self.trainings[DDP].model)))
+            self.difference[name] = max(
+                self.gathered(largest_difference(training.model, self.trainings[DDP].model)))
 
     def admit_all(self):
         torch.backends.cudnn.deterministic = True  # only here: equal sums, not speed
@@ -135,8 +149,8 @@ class Comparison:
         torch.backends.cudnn.deterministic = False
 
     def warm_up(self):
-        """Until plans are final, in whole periods; the loss after that is compared where all have taken as many steps (`loss_steps`). A
-        contender that is not itself by then is left out."""
+        """Until plans are final, in whole periods; the loss after that is compared where all have
+        taken as many steps (`loss_steps`). A contender that is not itself by then is left out."""
         for name, t in list(self.trainings.items()):
             steps = max(t.line.settles + CHECKED, self.job["loss_steps"])
             t.run(-(-steps // t.line.period) * t.line.period - t.taken)
@@ -148,7 +162,8 @@ class Comparison:
                 self.losses[name] = statistics.mean(self.gathered(t.loss.item()))
 
     def measure(self):
-        """Each round begins with another contender, so that none always comes after the same one's last step."""
+        """Each round begins with another contender, so that none always comes after the same one's
+        last step."""
         turns = list(self.trainings.values())
         for _ in range(self.job["rounds"]):
             for t in turns:
@@ -157,7 +172,8 @@ class Comparison:
             self.write([])  # the job may come to its limit
 
     def endure(self):
-        """`endure` steps more of linerate's exact contenders: a job that hangs is ended by its limit."""
+        """`endure` steps more of linerate's exact contenders: a job that hangs is ended by its
+        limit."""
         for t in self.trainings.values():
             if t.line.exact:
                 t.run(self.job["endure"])
@@ -168,29 +184,35 @@ class Comparison:
         job, rank, folder = self.job, dist.get_rank(), pathlib.Path(self.job["record"])
         tag = job["tag"]
         plain = Training(ALONE, job, self.device)
-        table = recordings.time_collectives(sum(4 * p.numel() for p in plain.model.parameters()), job["bits"], self.device, self.meet)
+        table = recordings.time_collectives(sum(4 * p.numel() for p in plain.model.parameters()),
+                                            job["bits"], self.device, self.meet)
         if rank == 0:
             recordings.write_table(table, folder / f"table_{tag}.csv")
         if job["bits"] is not None or DDP not in self.trainings:
             return []
-        recordings.trace(self.trainings[DDP].step, self.device, folder / f"{job['model']}_{tag}_r{rank}.json.gz")
+        recordings.trace(self.trainings[DDP].step, self.device,
+                         folder / f"{job['model']}_{tag}_r{rank}.json.gz")
         return recordings.alone(plain.step, self.device, max(4, job["steps"]))
 
     def trace(self):
-        """Some steps of those that `trace` names, K-FAC's first the one with inverses; what rank 0's trace says of each."""
+        """Some steps of those that `trace` names, K-FAC's first the one with inverses; what rank
+        0's trace says of each."""
         for name in (name for name in self.job["trace"] if name in self.trainings):
             t = self.trainings[name]
             t.run((-t.taken - recordings.UNTRACED) % t.line.period)
             slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-            path = pathlib.Path(self.job["record"]) / f"{self.job['model']}_{self.job['tag']}_{slug}_r{dist.get_rank()}.json.gz"
+            path = (pathlib.Path(self.job["record"])
+                    / f"{self.job['model']}_{self.job['tag']}_{slug}_r{dist.get_rank()}.json.gz")
             recordings.trace(t.step, self.device, path, steps=3)
             self.traces[name] = recordings.words_of(path)
 
     def write(self, alone):
         """On rank 0, to the file that the job names."""
-        rows = {name: {"blocks": t.blocks, "loss": self.losses.get(name), "difference": self.difference.get(name),
-                       "endured": t.endured, **running(t)} for name, t in self.trainings.items()}
-        result = {"rows": rows, "left_out": self.left_out, "alone": alone, "traces": self.traces, "versions": versions(), "device": name_of(self.device)}
+        rows = {name: {"blocks": t.blocks, "loss": self.losses.get(name),
+                       "difference": self.difference.get(name), "endured": t.endured, **running(t)}
+                for name, t in self.trainings.items()}
+        result = {"rows": rows, "left_out": self.left_out, "alone": alone, "traces": self.traces,
+                  "versions": versions(), "device": name_of(self.device)}
         if dist.get_rank() == 0:
             part = pathlib.Path(self.job["result"] + ".part")
             part.write_text(json.dumps(result))
@@ -214,8 +236,9 @@ def largest_difference(model, other):
 
 
 def versions():
-    found = {"python": sys.version.split()[0], "torch": torch.__version__, "cuda": torch.version.cuda,
-             "nccl": ".".join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else None}
+    found = {"python": sys.version.split()[0], "torch": torch.__version__,
+             "cuda": torch.version.cuda, "nccl": ".".join(map(str, torch.cuda.nccl.version()))
+             if torch.cuda.is_available() else None}
     try:
         found["linerate"] = linerate().__version__
     except NotHere:
@@ -226,7 +249,8 @@ def versions():
 def name_of(device):
     if device.type == "cuda":
         return torch.cuda.get_device_name()
-    models = re.findall(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text()) if os.path.exists("/proc/cpuinfo") else []
+    models = (re.findall(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+              if os.path.exists("/proc/cpuinfo") else [])
     return models[0] if models else "CPU"
 
 
@@ -254,7 +278,8 @@ def join_ranks(job):
 
 def main():
     job = json.loads(sys.argv[1])
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA begins: weights are compared bit for bit
+    # before CUDA begins: weights are compared bit for bit
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if job.get("kaisa"):
         sys.path.append(job["kaisa"])
     device = device_of(job)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A small language model that learns to count, data-parallel with linerate; saved half-way and resumed.
+"""A small language model that learns to count, data-parallel with linerate; saved half-way and
+resumed.
 
 torchrun --nproc-per-node 2 examples/python/gpt.py --strategy "ddp+topk(density=0.05)"
 srun -n 4 python examples/python/gpt.py
@@ -18,7 +19,8 @@ class Gpt(nn.Module):
     def __init__(self, width=64, layers=2):
         super().__init__()
         self.words, self.places = nn.Embedding(WORDS, width), nn.Embedding(LENGTH, width)
-        block = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        block = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True,
+                                           norm_first=True)
         self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, WORDS)
 
@@ -30,7 +32,8 @@ class Gpt(nn.Module):
 
 def batch_of(step, rank):
     g = torch.Generator().manual_seed(1000 * step + rank)
-    start, stride = torch.randint(WORDS, (16, 1), generator=g), torch.randint(1, 4, (16, 1), generator=g)
+    start, stride = (torch.randint(WORDS, (16, 1), generator=g),
+                     torch.randint(1, 4, (16, 1), generator=g))
     tokens = (start + stride * torch.arange(LENGTH + 1)) % WORDS
     return tokens[:, :-1], tokens[:, 1:]
 
@@ -46,12 +49,15 @@ def main():
     def begin():
         torch.manual_seed(0)
         model = Gpt().to(lt.device())
-        return lt.DataParallel(model, strategy=o.strategy), torch.optim.AdamW(model.parameters(), 3e-3)
+        return (lt.DataParallel(model, strategy=o.strategy),
+                torch.optim.AdamW(model.parameters(), 3e-3))
 
     dp, opt = begin()
     for step in range(o.steps):
-        if step == o.steps // 2:  # every rank makes a checkpoint, and goes on from it as another program would
-            saved = {"model": dp.state_dict(), "exchange": dp.exchange_state(), "optimizer": opt.state_dict()}
+        # every rank makes a checkpoint, and goes on from it as another program would
+        if step == o.steps // 2:
+            saved = {"model": dp.state_dict(), "exchange": dp.exchange_state(),
+                     "optimizer": opt.state_dict()}
             dp.close()
             dp, opt = begin()
             dp.load_state_dict(saved["model"])

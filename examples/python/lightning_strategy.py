@@ -13,8 +13,9 @@ import linerate.torch as lt
 
 
 class LinerateStrategy(DDPStrategy):
-    """Trainer(strategy=LinerateStrategy("ddp+powersgd(rank=4)"), accelerator="cpu", devices=...). Gradients are those of all ranks
-    after each backward pass that is not accumulated; the optimizer is stepped as a whole, so "dear" overlaps with nothing."""
+    """Trainer(strategy=LinerateStrategy("ddp+powersgd(rank=4)"), accelerator="cpu", devices=...).
+    Gradients are those of all ranks after each backward pass that is not accumulated; the optimizer
+    is stepped as a whole, so "dear" overlaps with nothing."""
 
     def __init__(self, strategy="ddp", **options):
         super().__init__(process_group_backend="gloo")
@@ -46,7 +47,8 @@ class LinerateStrategy(DDPStrategy):
 class Regression(pl.LightningModule):
     def __init__(self):
         super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+        self.net = torch.nn.Sequential(torch.nn.Linear(10, 32), torch.nn.Tanh(),
+                                       torch.nn.Linear(32, 1))
 
     def training_step(self, batch, _):
         x, y = batch
@@ -59,15 +61,20 @@ class Regression(pl.LightningModule):
 def train(strategy, accumulate=2):
     pl.seed_everything(7, verbose=False)
     x = torch.randn(256, 10)
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), 16)
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)),
+                                       16)
     model = Regression()
-    trainer = pl.Trainer(strategy=strategy, accelerator="cpu", devices=2, max_epochs=3, accumulate_grad_batches=accumulate,
-                         logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = pl.Trainer(strategy=strategy, accelerator="cpu", devices=2, max_epochs=3,
+                         accumulate_grad_batches=accumulate, logger=False,
+                         enable_checkpointing=False, enable_progress_bar=False,
+                         enable_model_summary=False)
     trainer.fit(model, data)
     return model
 
 
 if __name__ == "__main__":
-    ours, theirs = train(LinerateStrategy("optimal")), train(DDPStrategy(process_group_backend="gloo"))
+    ours, theirs = (train(LinerateStrategy("optimal")),
+                    train(DDPStrategy(process_group_backend="gloo")))
     same = all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters()))
-    print("the weights of DDPStrategy, bit for bit" if same else "other weights than DDPStrategy's", flush=True)
+    print("the weights of DDPStrategy, bit for bit" if same else "other weights than DDPStrategy's",
+          flush=True)

@@ -15,8 +15,9 @@ import linerate.torch as lt
 class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
-                                  nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width))
+        self.body = nn.Sequential(
+            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width))
 
     def forward(self, x):
         return torch.relu(x + self.body(x))
@@ -26,12 +27,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--strategy", default="ddp")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--record", metavar="FILE", help="where the recorded steps go, for linerate explain")
+    parser.add_argument("--record", metavar="FILE",
+                        help="where the recorded steps go, for linerate explain")
     o = parser.parse_args()
 
     lt.init()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), Block(16), Block(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), Block(16), Block(16),
+                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
     model = model.to(lt.device())
     dp = lt.DataParallel(model, strategy=o.strategy)
     opt = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
@@ -46,7 +49,8 @@ def main():
         dp.step(opt)
         schedule.step()
         if lt.rank() == 0 and step % 5 == 4:
-            print(f"step {step + 1}: loss {loss.item():.3f}, {1e3 * dp.last_report.exposed_s:.1f} ms of communication not hidden")
+            print(f"step {step + 1}: loss {loss.item():.3f}, {1e3 * dp.last_report.exposed_s:.1f} "
+                  "ms of communication not hidden")
     dp.settle()
     dp.require_same_weights()
     if o.record:

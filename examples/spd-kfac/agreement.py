@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Whether agreeing on tensors holds up the message before: exposed gradients of a model that the fit never saw.
+"""Whether agreeing on tensors holds up the message before: exposed gradients of a model that the
+fit never saw.
 
 Usage: agreement.py LINERATE
 
-Horovod agrees on tensors, and copies them, in a thread of its own, while earlier messages travel. linerate's `tensor_s` is part of
-a message's time on the network instead. Both rules are fitted here to the same four published numbers, what gradients and one
-phase of factors expose on ResNet-50 and DenseNet-201, and asked for ResNet-152. Messages are those of `linerate plan` by the
-strategy `horovod`; factors leave in its buffers of 64 MiB.
+Horovod agrees on tensors, and copies them, in a thread of its own, while earlier messages travel.
+linerate's `tensor_s` is part of a message's time on the network instead. Both rules are fitted here
+to the same four published numbers, what gradients and one phase of factors expose on ResNet-50 and
+DenseNet-201, and asked for ResNet-152. Messages are those of `linerate plan` by the strategy
+`horovod`; factors leave in its buffers of 64 MiB.
 """
 import json
 import math
@@ -17,8 +19,10 @@ from fit import nelder_mead
 from predict import RANKS, HERE, published
 
 FUSED_MB = 64 * 2**20 / 1e6
-# batch, ms of forward and backward, factors, their elements in millions (packed): reference of K-FAC's authors
-MODELS = {"resnet50": (32, 132.0, 108, 76.97), "densenet201": (16, 178.0, 402, 132.77), "resnet152": (8, 114.0, 312, 194.89)}
+# batch, ms of forward and backward, factors, their elements in millions (packed): reference of
+# K-FAC's authors
+MODELS = {"resnet50": (32, 132.0, 108, 76.97), "densenet201": (16, 178.0, 402, 132.77),
+          "resnet152": (8, 114.0, 312, 194.89)}
 FITTED = ("resnet50", "densenet201")
 SEEN = {"resnet152": 159.0}  # ms of gradients, published
 RULES = ("one after the other", "while earlier messages travel")
@@ -28,9 +32,11 @@ START = {"s a MB": 4e-4, "s a tensor": 3e-4, "s a message": 3e-4, "slowdown - 1"
 def messages_of(linerate, model):
     """(end of backward, [(ready, tensors, MB)]) of a step, in s."""
     batch, ms, *_ = MODELS[model]
-    run = subprocess.run([linerate, "plan", "-w", f"zoo:{model}", "--input", "3x224x224", "--batch", str(batch), "--step-time",
-                          f"{ms}ms", "--step-time-covers", "forward_backward", "-c", str(HERE / "cluster.json"), "--ranks",
-                          str(RANKS), "--strategy", "horovod", "--json"], capture_output=True, text=True)
+    run = subprocess.run([linerate, "plan", "-w", f"zoo:{model}", "--input", "3x224x224", "--batch",
+                          str(batch), "--step-time", f"{ms}ms", "--step-time-covers",
+                          "forward_backward", "-c", str(HERE / "cluster.json"), "--ranks",
+                          str(RANKS), "--strategy", "horovod", "--json"], capture_output=True,
+                         text=True)
     if run.returncode:
         raise SystemExit(run.stderr)
     step = next(v for v in json.loads(run.stdout)["variants"] if v["name"] == "steady")
@@ -51,7 +57,8 @@ def factors_of(model):
 
 
 def exposed_s(job, constants, rule):
-    """From the end of computation until the last message has arrived. The network is slower before it."""
+    """From the end of computation until the last message has arrived. The network is slower before
+    it."""
     (end, messages), (s_per_mb, tensor_s, message_s, slowdown) = job, constants
     agreed = free = 0.0
     for ready, tensors, megabytes in messages:
@@ -74,7 +81,8 @@ def constants_of(x):
 def main():
     jobs = {model: messages_of(sys.argv[1], model) for model in MODELS}
     table = published()
-    real = {model: [table[model, "kfac(d)"][part] for part in ("gradient_communication_ms", "factor_communication_ms")]
+    real = {model: [table[model, "kfac(d)"][part]
+                    for part in ("gradient_communication_ms", "factor_communication_ms")]
             for model in FITTED}
 
     def predicted(model, constants, rule):
@@ -84,14 +92,17 @@ def main():
         def cost(x):
             return sum((p / r - 1) ** 2 for model in FITTED
                        for p, r in zip(predicted(model, constants_of(x), rule), real[model]))
-        starts = [[math.log(v) for v in START.values()], [math.log(v) for v in (4e-4, 3e-4, 3e-4, 0.3)]]
+        starts = [[math.log(v) for v in START.values()],
+                  [math.log(v) for v in (4e-4, 3e-4, 3e-4, 0.3)]]
         x = min((nelder_mead(cost, s, 0.4, 4000) for s in starts), key=cost)
-        print(f"agreed on {rule}: " + ", ".join(f"{1e3 * c:.3g} m{name}" for c, name in zip(constants_of(x), list(START)[:3]))
+        print(f"agreed on {rule}: " + ", ".join(
+            f"{1e3 * c:.3g} m{name}" for c, name in zip(constants_of(x), list(START)[:3]))
               + f", {constants_of(x)[3]:.2f} times slower under computation")
         for model in MODELS:
             gradients, factors = predicted(model, constants_of(x), rule)
-            print(f"  {model:11} gradients {gradients:5.1f} ms ({real.get(model, [SEEN.get(model)])[0]:.1f} published), "
-                  f"factors {factors:5.1f} ms" + (f" ({real[model][1]:.1f})" if model in real else ""))
+            print(f"  {model:11} gradients {gradients:5.1f} ms "
+                  f"({real.get(model, [SEEN.get(model)])[0]:.1f} published), factors "
+                  f"{factors:5.1f} ms" + (f" ({real[model][1]:.1f})" if model in real else ""))
 
 
 if __name__ == "__main__":

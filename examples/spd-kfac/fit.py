@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Fits one set of constants to the published parts of ResNet-50 and DenseNet-201 and writes the Cluster.
+"""Fits one set of constants to the published parts of ResNet-50 and DenseNet-201 and writes the
+Cluster.
 
 Usage: fit.py LINERATE > cluster.json            minutes; progress on stderr
-       fit.py LINERATE --only MODEL > other.json  on one model alone, to see what that says of the other
+       fit.py LINERATE --only MODEL > other.json  on one model alone, to see what that says of the
+                                                  other
 
-The simulator is in the loop: a candidate is a Cluster, `linerate whatif` says what it predicts, and a simplex (Nelder & Mead
-1965) walks to the least sum of squares. The rate of factor products is not fitted: it is that of a published benchmark.
+The simulator is in the loop: a candidate is a Cluster, `linerate whatif` says what it predicts, and
+a simplex (Nelder & Mead 1965) walks to the least sum of squares. The rate of factor products is not
+fitted: it is that of a published benchmark.
 """
 import json
 import math
@@ -15,11 +18,13 @@ from pathlib import Path
 
 import predict
 
-# Published fp32 benchmark: the products of ResNet-50's 108 factors at batch 32, 2 rows d^2 flops each, take 135.0 ms.
+# Published fp32 benchmark: the products of ResNet-50's 108 factors at batch 32, 2 rows d^2 flops
+# each, take 135.0 ms.
 FACTOR_FLOPS_PER_S = 11.9e12
 BYTES = 4  # of an element
 
-# Where the walk begins: what two equations in two unknowns give for each part alone (reference of the fit: README.md).
+# Where the walk begins: what two equations in two unknowns give for each part alone (reference of
+# the fit: README.md).
 START = {
     "inverse_fixed_s": 8.6e-4,
     "inverse_s_per_cube": 4.0e-13,
@@ -35,24 +40,28 @@ START = {
 
 
 def collective(name, alpha_s, s_per_element):
-    segment = {"from_bytes": 0, "to_bytes": 2**30, "alpha_s": alpha_s, "beta_s_per_byte": digits(s_per_element / BYTES)}
-    return {"collective": name, "ranks": predict.RANKS, "dtype": "f32", "in_place": True, "source": "fit.py",
-            "segments": [segment]}
+    segment = {"from_bytes": 0, "to_bytes": 2**30, "alpha_s": alpha_s,
+               "beta_s_per_byte": digits(s_per_element / BYTES)}
+    return {"collective": name, "ranks": predict.RANKS, "dtype": "f32", "in_place": True,
+            "source": "fit.py", "segments": [segment]}
 
 
 def cluster_of(c):
     return {
         "document": "cluster", "schema": 1, "name": "spd-kfac 64 GPUs",
-        "source": "fitted by examples/spd-kfac/fit.py on the published parts of ResNet-50 and DenseNet-201",
+        "source": "fitted by examples/spd-kfac/fit.py on the published parts of ResNet-50 and "
+                  "DenseNet-201",
         "ranks": predict.RANKS, "ranks_per_node": 4,
         "network": {"bandwidth": "100 Gbit/s", "latency": "0 s"},
         "collectives": [collective("all-reduce", c["all_reduce_s"], c["all_reduce_s_per_element"]),
                         collective("broadcast", c["broadcast_s"], c["broadcast_s_per_element"])],
         "tensor_s": c["tensor_s"],
-        "second_order": {"inverse_fixed_s": c["inverse_fixed_s"], "inverse_s_per_cube": c["inverse_s_per_cube"],
-                         "factor_flops_per_s": FACTOR_FLOPS_PER_S, "factor_fixed_s": c["factor_fixed_s"],
-                         "factor_s_per_input": c["factor_s_per_input"]},
-        "contention": {"compute_slowdown": 1, "communication_slowdown": c["communication_slowdown"]},
+        "second_order":
+            {"inverse_fixed_s": c["inverse_fixed_s"], "inverse_s_per_cube": c["inverse_s_per_cube"],
+             "factor_flops_per_s": FACTOR_FLOPS_PER_S, "factor_fixed_s": c["factor_fixed_s"],
+             "factor_s_per_input": c["factor_s_per_input"]},
+        "contention": {"compute_slowdown": 1,
+                       "communication_slowdown": c["communication_slowdown"]},
     }
 
 
@@ -73,8 +82,9 @@ def off_by(predicted, real):
 
 
 def cost_of(lines, fused):
-    """Totals count by their error relative to 2 % (measured twice they differ by 2 to 6 %), parts by theirs relative to what is
-    allowed, and steeply beyond that. What factors take unfused tells what a message costs by itself."""
+    """Totals count by their error relative to 2 % (measured twice they differ by 2 to 6 %), parts
+    by theirs relative to what is allowed, and steeply beyond that. What factors take unfused tells
+    what a message costs by itself."""
     cost = sum((e / 0.02) ** 2 for e in predict.errors(lines))
     for _, _, parts, _, row in lines:
         for p, r in zip(parts[1:], predict.published_parts(row)[1:]):
@@ -83,16 +93,19 @@ def cost_of(lines, fused):
 
 
 def state_errors(cluster, lines):
-    """What published exposed times are of the predicted ones, where they are long enough to say something: the interval of each
-    collective."""
-    of_collective = {"all-reduce": ("gradient_communication", "factor_communication"), "broadcast": ("inverse_communication",)}
+    """What published exposed times are of the predicted ones, where they are long enough to say
+    something: the interval of each collective."""
+    of_collective = {"all-reduce": ("gradient_communication", "factor_communication"),
+                     "broadcast": ("inverse_communication",)}
     for cost in cluster["collectives"]:
         ratios = [r / p for _, _, parts, _, row in lines
                   for name, p, r in zip(predict.PARTS, parts, predict.published_parts(row))
-                  if name in of_collective[cost["collective"]] and min(p, r) >= predict.MOST_PART_MS]
+                  if name in of_collective[cost["collective"]]
+                  and min(p, r) >= predict.MOST_PART_MS]
         off = [abs(ratio - 1) for ratio in ratios]
         cost["error_mean"], cost["error_max"] = digits(sum(off) / len(off), 2), digits(max(off), 2)
-        cost["segments"][0]["low"], cost["segments"][0]["high"] = digits(min(1, *ratios), 3), digits(max(1, *ratios), 3)
+        cost["segments"][0]["low"], cost["segments"][0]["high"] = (digits(min(1, *ratios), 3),
+                                                                   digits(max(1, *ratios), 3))
 
 
 class Search:
@@ -112,7 +125,8 @@ class Search:
 
 
 def nelder_mead(cost, x, step, most_runs):
-    """Minimises `cost` from x with an initial simplex of edge `step`: reflect, expand, contract, shrink (1, 2, 1/2, 1/2)."""
+    """Minimises `cost` from x with an initial simplex of edge `step`: reflect, expand, contract,
+    shrink (1, 2, 1/2, 1/2)."""
     n = len(x)
     simplex = [(cost(x), x)]
     for i in range(n):

@@ -5,7 +5,6 @@
 // Two kinds of figures stand next to each other. Busy times are lengths of interval sets, and need
 // nothing but one rank's trace. Gains come from a replay (find_critical_path.hpp), and need all
 // ranks. A mean of busy times halves what one late rank of two costs; a gain does not.
-
 #include "linerate/trace/explain/breakdown.hpp"
 
 #include <fmt/format.h>

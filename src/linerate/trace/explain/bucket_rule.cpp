@@ -11,7 +11,6 @@
 // MiB are bucket_cap_mb=25 in ready order. They are also DDP's own limits with the small bucket
 // last. In the second case DDP sums a flag for each parameter after the last bucket, and that flag
 // decides.
-
 #include "linerate/trace/explain/bucket_rule.hpp"
 
 #include <fmt/format.h>

@@ -6,7 +6,6 @@
 // by 35 ms: one of five steps is an exception, and it is left out. With 20, 55, 20, 55 and 20 ms
 // two of five stand out, which is more than a quarter. That is how the job runs, and a cause is
 // looked for in place of an exception.
-
 #include "linerate/trace/explain/causes.hpp"
 
 #include <algorithm>

@@ -10,7 +10,6 @@
 // waits for both. With rank 1 alone on time, rank 0 still waits for rank 2, and the step gains
 // nothing. So two figures decide: what the step gains without the rank's delay, and what that adds
 // once all other late ranks are on time.
-
 #include "linerate/trace/explain/find_critical_path.hpp"
 
 #include <algorithm>

@@ -8,7 +8,6 @@
 //
 // A profiler draws out the host's part of the hook. with_quick_host_s is the step with that part
 // cut to nothing; explanation.cpp prints both answers if they differ in sign.
-
 #include "linerate/trace/explain/hook.hpp"
 
 #include <algorithm>

@@ -7,7 +7,6 @@
 // before. The draft says 3 ms and marks it as guessed; program_builder.cpp improves on it with the
 // traces of other ranks. If B had started at 5.5 ms, nothing held it up, and its start is its
 // request.
-
 #include "linerate/trace/explain/lane_draft.hpp"
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 // Example. A wait ends at 10 ms and the next request is at 16 ms. Kernels ran from 11 to 14 ms, all
 // in backward, and the optimizer began at 15 ms. Then the own time before the request is 6 ms.
 // Backward has 3 ms of work and 2 ms of idle time, the optimizer has 1 ms of idle time.
-
 #include "linerate/trace/explain/lane_points.hpp"
 
 #include <algorithm>

@@ -9,7 +9,6 @@
 // Counting starts again in each step, so a lost record that nothing contradicts shifts the rest of
 // its step only.
 // breakdown.cpp calls this first; nearly every other part of explain needs the result.
-
 #include "linerate/trace/explain/match.hpp"
 
 #include <fmt/format.h>

@@ -18,7 +18,6 @@
 //
 // With instant_network the waits end at 3 ms: data takes no time, and lanes 0 and 2 wait for lane
 // 1. With 1 ms cut from lane 1 they end at 6 ms. With nothing_waits the lanes end at 1, 3 and 2 ms.
-
 #include "linerate/trace/explain/replay.hpp"
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 //
 // (Agreeing + 1) / (steps + 2) is Laplace's rule of succession. Five steps of five that agree give
 // 0.86, one of one gives 0.67: few steps never make a verdict sure.
-
 #include "linerate/trace/explain/verdict.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,6 @@
 // A profiler with a schedule writes one file for each cycle. Rank 0 may come with steps 5 to 7 in
 // one file and 25 to 27 in another. Files of one rank are sorted by the time at which they were
 // recorded and appended. Two files of one rank that overlap in time are not cycles, and refused.
-
 #include "linerate/trace/job/cycles.hpp"
 
 #include <fmt/format.h>

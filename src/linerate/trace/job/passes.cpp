@@ -1,7 +1,6 @@
 // Notes on gradient accumulation. A step of four passes should exchange once, in the last pass. If
 // all four exchange, no_sync() is missing. If only the first does, gradients of the others are
 // never summed, and the ranks' models drift apart.
-
 #include "linerate/trace/job/passes.hpp"
 
 #include <fmt/format.h>

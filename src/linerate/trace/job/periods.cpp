@@ -9,7 +9,6 @@
 // in_periods() judges steps that differ on purpose. With inverses of K-FAC in every fourth step,
 // steps take 20, 20, 20 and 50 ms. The median step of 20 ms hides the inverses, while the job needs
 // 27.5 ms a step. So whole periods of 110 ms are judged, and T_n is a quarter of their median.
-
 #include "linerate/trace/job/periods.hpp"
 
 #include <fmt/format.h>

@@ -10,7 +10,6 @@
 //
 // Data parallelism shows small traces of all of them, such as a loss that is summed in forward. So
 // bytes are compared and not only counts.
-
 #include "linerate/trace/job/sharding.hpp"
 
 #include <fmt/format.h>

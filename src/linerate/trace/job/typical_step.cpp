@@ -2,7 +2,6 @@
 // kind, and the most common kind is the job's. A recording may hold other kinds, such as a first
 // pass in another order. Each time of the result is then a median twice: over the passes of a rank,
 // and over the ranks that nothing held up.
-
 #include "linerate/trace/job/typical_step.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,5 @@
+// A trace may lack communication, sizes, steps or a device, for different reasons. Each reason has
+// its own note, because each has another remedy: record with shapes, without graphs, or earlier.
 #include "linerate/trace/kineto/absences.hpp"
 
 #include <fmt/format.h>
@@ -55,8 +57,8 @@ void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, 
       t.source, ranks, heaviest_kernels(t)));
 }
 
-/// Issued before the recording began: no launch of it is there, and none of those before it in the
-/// trace has a size, while later ones have.
+/// Number of communications that were issued before the recording began. They come first in the
+/// trace, have no launch in it and no size, while later ones have a size. Barriers never have one.
 std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
   const auto first_sized = std::find_if(rank.communications.begin(), rank.communications.end(),
                                         [](const Communication& c) { return c.bytes >= 0; });
@@ -66,7 +68,8 @@ std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
   });
 }
 
-/// Communications of one launch with other kernels: it was a graph's, and says nothing of them.
+/// Number of communications that a CUDA graph launched. A launch of a kernel starts one kernel, so
+/// a launch with several is a graph's, and its arguments say nothing of the single kernels.
 std::ptrdiff_t in_graphs(const KinetoTrace& t) {
   std::unordered_map<std::uint64_t, std::ptrdiff_t> kernels, communications;  // by launch
   for (const DeviceEvent& e : t.device) {

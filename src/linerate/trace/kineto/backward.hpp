@@ -9,11 +9,11 @@
 
 namespace linerate::trace {
 
-/// Gradients, layers and their times of the backward passes that the host ran within each step
-/// (times as in the trace), by start. A step has several if it accumulates: passes over the same
-/// gradients with forward operators between them; else all that ran in it is one pass, also if an
+/// Gradients, layers and times of the backward passes that the host ran within each step, by start.
+/// Times are as in the trace. A step has several passes if it accumulates: passes over the same
+/// gradients with forward operators between them. Otherwise all of it is one pass, also if an
 /// update parts it into turns (GradientRecord::turn). Steps without gradients, or without their
-/// shapes, have none.
+/// shapes, have no pass.
 std::vector<BackwardPass> backward_passes(const KinetoTrace& trace, const GradientCalls& calls);
 
 }  // namespace linerate::trace

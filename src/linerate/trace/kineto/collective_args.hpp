@@ -30,8 +30,8 @@ struct CollectiveArgs {
   }
 };
 
-/// S if the record states it, else -1: the input of an all-gather or gather is one rank's part, and
-/// the total needs the output or the group's size.
+/// S of core/collective.hpp if the record states it, else -1. The input of an all-gather or gather
+/// is one rank's part, so the total needs the output or the group's size.
 std::int64_t bytes_of(const CollectiveArgs& c);
 
 }  // namespace linerate::trace

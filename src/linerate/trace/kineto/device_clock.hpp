@@ -20,7 +20,12 @@ class LaunchTimes {
   std::vector<Launch> by_correlation_;
 };
 
-/// Computation by the order of its launches; communication and copies do not count.
+/// Answers when the work that the host had launched by some moment was done on the device. Only
+/// computation counts, and neither communication nor copies.
+///
+/// Example. Kernels launched at 1, 2 and 3 ms end at 4, 9 and 7 ms, as they run on two streams.
+/// What was launched by 2.5 ms is done at 9 ms, and what was launched by 3 ms is done at 9 ms, too.
+/// So a running maximum of the ends, by launch, answers with one binary search.
 class DeviceClock {
  public:
   /// Takes the launches within `window`.

@@ -9,17 +9,21 @@
 
 namespace linerate::trace {
 
-/// Gradients exist from a backward pass to the optimizer's step. What is asked for after that step,
-/// up to the next backward pass, is something else: averaged parameters, a loss, statistics of norm
-/// layers.
+/// Gradients exist from a backward pass to the optimizer's step. A communication that is asked for
+/// between that step and the next backward pass carries something else. Examples are averaged
+/// parameters, a loss, statistics of norm layers.
+///
+/// Example. Backward runs from 1 to 5 ms, the optimizer from 6 to 7 ms, and backward again from 10
+/// ms. A call at 4 or 6.5 ms may carry gradients, a call at 8 ms may not. If both passes are of one
+/// step, a call at 11 ms belongs to its turn 1.
 class GradientCalls {
  public:
   explicit GradientCalls(const KinetoTrace& trace);
 
   /// True if the trace has no backward pass or no optimizer.
   bool may_carry(std::int64_t called_ns) const;
-  /// How many updates since the step began have a backward pass before them and another one after
-  /// them, up to this call: models that are trained in turn, or one twice.
+  /// The turn of the step that a call belongs to, from 0. A turn ends with an update that has a
+  /// backward pass before it and another one between it and the call.
   int turn_of(std::int64_t step_began_ns, std::int64_t called_ns) const;
 
  private:

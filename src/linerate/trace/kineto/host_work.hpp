@@ -32,8 +32,9 @@ struct HostComputation {
 /// start, disjoint.
 std::vector<Span> host_calls(const KinetoTrace& trace);
 
-/// Operators. Not the annotations around them, nor operators that communicate inside, whose own
-/// operators count; nor those inside a communication; nor what the data loader does.
+/// Operators of the host that compute. Left out are annotations around operators, operators inside
+/// a communication, and the data loader's. An operator that communicates inside does not count
+/// itself; the operators in it do.
 HostComputation host_computation(const KinetoTrace& trace);
 
 }  // namespace linerate::trace

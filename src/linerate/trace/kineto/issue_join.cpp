@@ -15,7 +15,8 @@ bool runs_as(CommOp issued, CommOp ran) {
   return false;
 }
 
-/// The annotation has the array that goes in, the operator input and output; -1 contradicts none.
+/// Whether the annotation may be of this operator. It has the size of the array that goes in, the
+/// operator those of input and output. An unknown size contradicts nothing.
 bool may_be(const CollectiveArgs& issued, const CollectiveArgs& ran) {
   if (!runs_as(issued.op, ran.op)) return false;
   const std::int64_t n = ran.in_elements;

@@ -1,3 +1,10 @@
+// A Kineto trace is records without relations: kernels, calls of the runtime, operators,
+// annotations. RankBuilder relates them. The host's calls are the key to everything, because they
+// lie within the host's marks of steps, and a kernel does not.
+//
+// Example. The mark of step 5 is from 0 to 10 ms, that of step 6 from 10 to 20 ms. A kernel runs at
+// 14 ms. Its correlation leads to a launch at 8 ms, so the kernel belongs to step 5. By its own
+// time it would belong to step 6, since a device runs later than its host.
 #include "linerate/trace/kineto/kineto_job.hpp"
 
 #include <fmt/format.h>
@@ -67,9 +74,9 @@ class StepFinder {
   std::vector<StepSpan> by_start_;
 };
 
-/// What the device began before anything that was launched in the recording: no recorded step
-/// launched it. A stream runs in the order of launches, so that each stream says it of its own;
-/// of a stream without a recorded launch the others say it.
+/// Device events that began before anything launched in the recording: no recorded step launched
+/// them. A stream runs in the order of launches, so each stream decides about its own events. For a
+/// stream without a recorded launch the other streams decide.
 class LaunchedBefore {
  public:
   LaunchedBefore(const KinetoTrace& t, const LaunchTimes& launches) {
@@ -207,8 +214,8 @@ class RankBuilder {
     rank_.communications.push_back(c);
   }
 
-  /// Gloo and other CPU back ends: the annotation spans the operation itself, on a thread of the
-  /// back end.
+  /// Communications of Gloo and other CPU back ends. There is no kernel; the annotation on the back
+  /// end's thread is the operation itself.
   void add_host_communication() {
     for (const HostCommunication& h : host_communications(t_)) {
       CollectiveArgs a = h.args;
@@ -245,7 +252,9 @@ class RankBuilder {
     rank_.host = union_of(std::move(spans));
   }
 
-  /// DDP, and its hooks, run once a gradient is accumulated: within the engine's node of it.
+  /// What the exchange of gradients does itself. DDP and its hooks run when a gradient is
+  /// accumulated, within the engine's node of AccumulateGrad. So calls in such nodes are theirs,
+  /// and so are kernels that were launched there.
   void add_exchange_work() {
     std::map<std::int64_t, std::vector<Span>> nodes;  // by thread
     for (const CpuOp& op : t_.ops)
@@ -266,9 +275,17 @@ class RankBuilder {
     }
   }
 
-  /// Only if every step launched work that was recorded, but for the last ones: a profiler that
-  /// stops while the host is ahead sees nothing of them on the device. Empty marks at the ends of
-  /// the recording are no steps.
+  /// Finds each step on the device: from the end of the work before it to the end of its own work.
+  /// A step of the device includes the pause before its first kernel, but not before the host's
+  /// mark of the step.
+  ///
+  /// Example. Marks of steps 5 and 6 are 0 to 10 and 10 to 20 ms. Kernels launched in step 5 run
+  /// from 4 to 16 ms, those of step 6 from 17 to 27 ms. Then step 5 is 0 to 16 ms and step 6 is 16
+  /// to 27 ms. Step 6 is cut, because its work outlasts its mark and no step follows.
+  ///
+  /// Every step must have launched work that was recorded, except for the last ones. A profiler
+  /// that stops while the host is ahead does not see their work; they are cut, too. Empty marks at
+  /// the ends of the recording are no steps.
   void find_steps_on_device() {
     const auto ran = [](const StepSpan& s) { return !s.nothing_ran; };
     const auto begin = std::find_if(rank_.steps.begin(), rank_.steps.end(), ran);

@@ -1,5 +1,10 @@
-// One file: scan, mend where real files are broken, refuse what is no trace, and say what was left
-// out.
+// Reads one file. Up to three tries, from the fastest to the most patient:
+//
+// 1. The list of events is cut into parts for threads, and parts into slices. Cuts are guessed.
+// 2. If that finds damage, the cuts may be to blame: the file is read again in one piece.
+// 3. If that finds damage, broken places known from real files are mended, and it is read again.
+//
+// A file that is no trace is refused by name. Notes say which events were left out.
 #include "linerate/trace/kineto/kineto_reader.hpp"
 
 #include <fmt/format.h>
@@ -41,8 +46,9 @@ void mark_updates(KinetoTrace& t) {
   }
 }
 
-/// What each mark holds: operators, annotations of communication and optimizers, and launches of
-/// what ran on the device; if no launch was recorded, what ran there meanwhile.
+/// By mark of a step, how many things began in it: operators, annotations of communication and
+/// optimizers, launches of device events. If no launch was recorded, the device events themselves
+/// count.
 std::vector<double> work_of_marks(const KinetoTrace& t) {
   std::vector<std::pair<Span, std::size_t>> marks;
   for (std::size_t i = 0; i < t.steps.size(); ++i) marks.emplace_back(t.steps[i].span, i);
@@ -67,9 +73,9 @@ std::vector<double> work_of_marks(const KinetoTrace& t) {
   return work;
 }
 
-/// step() after the last pass of a loop leaves a mark in which nothing of a step runs, or an
-/// operator or two of what comes after the loop. Without a record of the host, which may be steps
-/// ahead, it has to be short, too.
+/// Finds marks in which nothing of a step ran. step() after the last pass of a loop leaves one,
+/// with an operator or two of what comes after the loop. The limit is 2 % of the median mark's
+/// count. Without a record of the host, which may be steps ahead, the mark must be short as well.
 void find_empty_marks(KinetoTrace& t) {
   constexpr double kNothing = 0.02;  // of what the median mark holds
   const std::vector<double> work = work_of_marks(t);

@@ -1,3 +1,12 @@
+// K-FAC needs the shape of each layer's factors, and a trace has no layers. It has operators of the
+// backward pass with the shapes of their inputs. convolution_backward gets the output's gradient,
+// the input and the weight; mm gets the two matrices whose product is the weight's gradient. From
+// these follow the sides of both factors, and the rows that they sum over.
+//
+// An operator is tied to a layer by the gradient that comes next and has the weight's shape.
+// Example: mm of [512, 64] and [64, 256] may be the gradient of a weight 512 x 256 over 64 rows. If
+// the next AccumulateGrad has the shape [512, 256], it is, and the factors are of sides 256 and
+// 512. If no gradient of the shape comes, the product was the gradient of an input.
 #include "linerate/trace/kineto/layer_weights.hpp"
 
 #include <fmt/format.h>
@@ -43,7 +52,8 @@ std::optional<WeightUse> convolution(const Shapes& shapes) {
                              .rows_g = positions}};
 }
 
-/// [p, n] x [n, q]: the gradient of a weight p x q or q x p over n rows, or of an input.
+/// A product [p, n] x [n, q]. It is the gradient of a weight p x q or q x p over n rows, or of an
+/// input. The gradient that comes next tells which.
 std::optional<WeightUse> product(const Shapes& shapes) {
   if (shapes.size() < 2 || shapes[0].size() != 2 || shapes[1].size() != 2) return std::nullopt;
   const std::int64_t p = shapes[0][0], n = shapes[0][1], q = shapes[1][1];
@@ -112,8 +122,10 @@ void set_weight(WeightUse& use, const TensorShape& weight) {
   if (use.by == LayerOperator::embedding) use.block.a = weight[0], use.weight = weight;
 }
 
-/// The block whose gradients have so many elements in all: with a bias if that is what they are
-/// more than the weight's, which stands [outputs, inputs] or, as the bias may tell, the other way.
+/// The block of a layer whose gradients have `elements` in all; absent if none has. Elements beyond
+/// the weight's must be a bias of one for each output, which widens the input's factor by one. A
+/// weight stands as [outputs, inputs]. If the bias has as many elements as the inputs, it stands
+/// the other way, and the sides are swapped.
 std::optional<doc::Block> of_elements(const WeightUse& use, std::int64_t elements) {
   doc::Block block = use.block;
   const std::int64_t more = elements - gradient_elements(block);
@@ -182,8 +194,14 @@ void LayerWeights::belongs_to(std::size_t layer) {
   told_.back() = true;
 }
 
-/// Of a parameter that is used several times only the last use comes next to its gradient. Those
-/// before take turns with the uses of other parameters of this shape that are not complete yet.
+/// Rows by layer, summed over all uses of a parameter. A parameter that is used several times has
+/// its gradient after the last use. The uses before belong to no gradient, and are given to
+/// parameters of the same shape in turn.
+///
+/// Example. Parameters P and Q of one shape are used twice, and the nodes run as P, Q, P, Q. The
+/// gradient of P comes after the third, that of Q after the fourth. From the end, the fourth is Q's
+/// and the third is P's. With two parameters incomplete, the second takes the layer of the fourth,
+/// Q, and the first that of the third, P.
 std::vector<std::int64_t> LayerWeights::rows_by_layer(std::size_t layers) const {
   std::map<std::pair<LayerOperator, TensorShape>, std::vector<std::size_t>> alike;
   for (std::size_t i = 0; i < uses_.size(); ++i) {

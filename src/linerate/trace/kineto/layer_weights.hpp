@@ -23,18 +23,19 @@ struct WeightUse {
   std::optional<std::size_t> layer{};  // of the gradient that it computed, if that came next
 };
 
-/// Told of the nodes of autograd and of the gradients in the order in which they ran.
+/// Collects uses of weights during one backward pass. The caller reports nodes of autograd, and
+/// asks about gradients, in the order in which they ran.
 class LayerWeights {
  public:
   explicit LayerWeights(const KinetoTrace& trace) : t_(trace) {}
 
   /// A node ran these operators, of those on its thread.
   void node(std::span<const CpuOp* const> operators, std::int64_t tid);
-  /// Whether it is of the input of a part that is run anew (reentrant checkpointing), which is a
-  /// leaf like a parameter there, and as a rule of the shape of its output.
+  /// Whether it is the gradient of the input of a part that is run anew (reentrant checkpointing).
+  /// Such an input is a leaf like a parameter. As a rule it has the shape of the part's output.
   bool is_input(const CpuOp& gradient) const;
-  /// Whether an operator of the last node, and no other gradient yet, tells of a weight of this
-  /// shape. belongs_to() has to follow.
+  /// Whether the last node used a weight of this shape that has no gradient yet. If true, the
+  /// caller calls belongs_to() next.
   bool tells_of(const TensorShape& gradient);
   void belongs_to(std::size_t layer);
 

@@ -52,7 +52,8 @@ struct NameInfo {
   std::int64_t step = -1;   // ProfilerStep#n
 };
 
-/// Distinct names with their meaning.
+/// Distinct names with their meaning. A trace has far fewer names than events, so events keep an
+/// index, and each name is examined once.
 class NameTable {
  public:
   std::int32_t intern(std::string_view raw);

@@ -1,3 +1,13 @@
+// Phases come from the host. Some records name theirs: a loader's annotation, an optimizer's, a
+// node of autograd. Most operators name none. An operator is of the forward pass if a backward pass
+// follows it within the step, and otherwise of the phase that was going on.
+//
+// Example. Loader 0 to 2 ms, conv 3 ms, relu 4 ms, node of autograd 5 ms, optimizer 8 ms, add 8.1
+// ms. conv and relu are forward, because 5 ms follows them. add is outermost on another thread; no
+// backward pass follows it, so it is the optimizer's.
+//
+// The device's work takes the phase of its launch. Idle time of the device takes the phase that the
+// host was in at that time, since a device idles for its host.
 #include "linerate/trace/kineto/phases.hpp"
 
 #include <algorithm>
@@ -9,8 +19,7 @@
 namespace linerate::trace {
 namespace {
 
-/// A thing that the host did; without a phase: an operator, which is of the forward pass if a
-/// backward pass follows within the step, and else of what was going on.
+/// A thing that the host did. Without a phase it is an operator, whose phase resolved() finds.
 struct Item {
   Span span;
   std::optional<StepPhase> phase;
@@ -31,7 +40,8 @@ std::optional<StepPhase> phase_of(NameKind kind) {
   }
 }
 
-/// By start, without what lies inside another on its thread.
+/// The outermost operators and annotations of each thread, by start: an operator inside another one
+/// has its phase.
 std::vector<Item> outermost_items(const KinetoTrace& t) {
   const InsideCommunications inside(t);
   std::vector<const CpuOp*> ops;

@@ -13,8 +13,9 @@ namespace linerate::trace {
 /// them, with the pauses between (job/phase.hpp).
 std::vector<PhaseSpan> host_phases(const KinetoTrace& trace);
 
-/// The host's pauses of a millisecond and more within its steps, by phase: shorter ones are Python
-/// between operators. Nothing if the trace holds no operators or no calls of the runtime.
+/// The host's pauses of a millisecond and more within its steps, by phase. Shorter ones are Python
+/// between operators. Time in a call of the device's runtime is no pause, as it waits for the
+/// device. Absent if the trace has no operators or no calls of the runtime.
 std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& trace,
                                                   const std::vector<PhaseSpan>& host);
 

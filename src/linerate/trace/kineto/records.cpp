@@ -1,3 +1,6 @@
+// Tokens of an event become a compact record, or nothing. This runs once for each event of a file,
+// which may have millions. So names are interned, arguments are parsed only if the record uses
+// them, and the last thread is remembered.
 #include "linerate/trace/kineto/records.hpp"
 #include "linerate/trace/kineto/tensor_arguments.hpp"
 
@@ -115,7 +118,8 @@ std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
   return static_cast<std::int32_t>(out_.args.size() - 1);
 }
 
-/// An empty list is the shape of a scalar if its type is that of a tensor's elements.
+/// Shapes of an operator's first inputs, as an index into KinetoTrace::shapes; -1: none. An empty
+/// list is the shape of a scalar tensor if the argument's type is an element type.
 std::int32_t KinetoRecords::shapes_of(const ArgTokens& a) {
   constexpr std::size_t kMost = 6;  // a layer norm's weight is the sixth
   std::vector<TensorShape> shapes = shapes_of_first(a.dims, kMost);

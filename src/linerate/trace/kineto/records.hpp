@@ -10,6 +10,8 @@
 
 namespace linerate::trace {
 
+/// Fills a KinetoTrace from the tokens of a file, or of a part of it: each thread that reads has
+/// its own (append). Threads of the host whose "tid" is a word get negative numbers.
 class KinetoRecords : public TokenSink {
  public:
   KinetoRecords(KinetoTrace& out, Progress progress) : out_(out), progress_(std::move(progress)) {}

@@ -1,5 +1,7 @@
-// Parts of a file that were read at the same time become one again: their records refer to tables
-// of their own part, and get the places that they have in the tables of the whole.
+// Joins parts of a file that were read at the same time. Records refer to tables of their own part
+// by index, and each index is translated to its place in the tables of the whole. "aten::mm" may be
+// name 0 of the second part and name 57 of the first: the second part's 0 becomes 57. Tables that
+// are only appended, such as arguments, need an offset.
 #include <algorithm>
 #include <iterator>
 

@@ -1,5 +1,6 @@
-// Private: where the text of a trace may be cut, so that its events are parsed a slice at a time
-// and the parser's index (4 bytes for each byte it is given) stays in the cache.
+// Private: where the text of a trace may be cut, so that its events are parsed a slice at a time.
+// The parser needs an index of 4 bytes for each byte that it is given. For a slice, text and index
+// stay in the cache.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +35,12 @@ struct EventList {
 std::optional<EventList> find_event_list(std::string_view text);
 
 /// The comma of `}, {"ph"` (or another key that events have) at or after `from`; npos if there is
-/// none. A guess from the text: the slices cut there must be well-formed, or it was wrong.
+/// none. It is a guess, as the text may also stand in a string or in nested arguments. A wrong
+/// guess gives slices that are not well-formed, and the reader finds that.
 std::size_t comma_between_events(std::string_view text, std::size_t from);
 
-/// Where the events lie that are read as one document, or as one part: [from, to), `to` being a
-/// comma between events, or the end of the text.
+/// Events that are read as one document, or as one part: the text [from, to). `to` is a comma
+/// between events, or the end of the text.
 struct EventRange {
   std::size_t from = 0, to = 0;
 };

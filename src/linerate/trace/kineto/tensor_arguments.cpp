@@ -10,6 +10,8 @@
 
 namespace linerate::trace {
 
+/// One pass over the text, because such lists stand in every operator of a trace. A shape is a list
+/// that directly holds digits; its product is added when the list closes.
 std::int64_t elements_of_dims(std::string_view list, int scalar_depth) {
   constexpr std::int64_t kMost = std::int64_t{1} << 62;
   std::int64_t sum = 0, product = 1, number = 0;

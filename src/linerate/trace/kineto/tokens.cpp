@@ -1,6 +1,16 @@
 // The pass over the JSON, with simdjson's on-demand parser, a slice of the events at a time.
-// Numbers and strings are taken as raw tokens: times later go from digits to nanoseconds, ids above
-// 2^63 never become a double.
+// Numbers and strings are taken as raw tokens. So times go from digits to nanoseconds without
+// rounding, and ids above 2^63 never become a double.
+//
+// A slice becomes a document of its own by a few bytes around it: the byte before it becomes "[",
+// the comma after it "]". These bytes are put over the text and restored (Patch), which spares a
+// copy of the file. The first slice of a thread's part is the exception. The byte before it is read
+// by the thread of the part before, so that slice is copied.
+//
+// Example with three parts. Thread 0 reads the head of the file and part 0, threads 1 and 2 read
+// parts 1 and 2. Part 2 ends with the rest of the file, such as distributedInfo, so its last slice
+// is opened as {"traceEvents":[ and not closed. If a part ends in damage, parts after it are not
+// added.
 #include "linerate/trace/kineto/tokens.hpp"
 
 #include <simdjson.h>
@@ -39,7 +49,8 @@ EventCategory category_of(std::string_view raw) {
   return EventCategory::ignored;
 }
 
-/// Lists are read where they mean something, as they are long.
+/// What a list among the arguments is about. Lists are long, so they are read only for events for
+/// which they mean something.
 enum class ArgList : std::uint8_t {
   none,
   tensors,  // nested, of tensors' shapes or types

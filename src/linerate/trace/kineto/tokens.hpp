@@ -68,14 +68,14 @@ struct ScanResult {
 };
 
 /// The list of events is cut into slices of about so many bytes, each parsed as a document of its
-/// own: quicker, with little memory on top of the text. Text and index of a slice fit into a core's
-/// own cache. Where to cut is guessed; a wrong guess shows as damage.
+/// own. Text and index of a slice fit into a core's own cache, which is quicker and needs little
+/// memory. The cuts are guessed; a wrong guess shows as damage.
 inline constexpr std::size_t kSliceBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kOnePiece = SIZE_MAX;
 
-/// Keys of the file in any order, or a bare array of events. Leaves the text as it was. With
-/// several sinks the list is cut into as many parts (fewer when there are few events), read at the
-/// same time, each by a thread: the first part goes to the first sink, and so on.
+/// Reads a file with keys in any order, or a bare array of events. Leaves the text as it was. With
+/// several sinks the list is cut into as many parts, or fewer if there are few events. Each part is
+/// read by a thread of its own, and goes to the sink of the same position.
 ScanResult scan_kineto(PaddedText& text, std::span<TokenSink* const> sinks,
                        std::size_t slice_bytes);
 

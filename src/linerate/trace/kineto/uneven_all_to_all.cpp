@@ -9,7 +9,8 @@
 namespace linerate::trace {
 namespace {
 
-/// Splits count rows or elements; their sum stands for all `elements`. No list: even parts.
+/// Elements that cross the network: all less the rank's own part. Splits count rows or elements, so
+/// they are used as shares of their sum. No list: even parts. -1: unknown.
 std::int64_t without_own(const std::vector<std::int64_t>& parts, std::size_t own,
                          std::int64_t elements, int ranks) {
   if (parts.empty() && ranks > 0) return elements - elements / ranks;

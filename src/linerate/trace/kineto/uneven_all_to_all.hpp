@@ -12,6 +12,9 @@
 namespace linerate::trace {
 
 /// For one rank's trace, which must outlive it. Counts what stayed unknown.
+///
+/// Example. Rank 1 of three sends rows in parts of 2, 4 and 6 and receives parts of 1, 4 and 3. Its
+/// own part of 4 stays on the rank. So it sends 8 rows and receives 4, and the link carries 8.
 class UnevenAllToAll {
  public:
   explicit UnevenAllToAll(const KinetoTrace& trace) : trace_(trace) {}

@@ -21,10 +21,13 @@ TEST(Measurement, MakesAWorkloadOfAnyTimes) {
   for (int i = 0; i < 100'000; ++i) {
     const double forward_s = time(), backward_s = time(), update_s = time();
     doc::Workload w;
-    set_step(i % 2 == 0 ? 0 : time(), forward_s, backward_s, update_s, w);
+    const double step_s = i % 2 == 0 ? 0 : time();
+    set_step({step_s, 0.9 * step_s, 1.2 * step_s}, forward_s, backward_s, update_s, w);
     w.gradients = {{"g", 1, DType::f32, -1, 0, w.backward_s}};
     ASSERT_NO_THROW(validate(w)) << forward_s << " " << backward_s << " " << update_s;
     ASSERT_GE(w.outside_backward_s(), 0);
+    ASSERT_LE(w.step_low_s, w.step_s);
+    ASSERT_GE(w.step_high_s, w.step_s);
   }
 }
 

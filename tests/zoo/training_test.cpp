@@ -243,6 +243,7 @@ TEST_F(Training, RecordingLeavesNoTraceInTheModel) {
   EXPECT_EQ(w.gradients.size(), 6u);
   EXPECT_EQ(w.gradients.front().layer, 2);
   EXPECT_NEAR(*w.forward_s + w.backward_s + *w.update_s + *w.tail_s, *w.step_s, 1e-12);
+  EXPECT_LT(w.step_low_s, w.step_high_s);  // no two steps take the same time
 }
 
 TEST_F(Training, ADifferentRunsCheckpointIsRefused) {

@@ -22,10 +22,20 @@ double seconds(std::int64_t from_ns, std::int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
 }
 
-double median_of(const std::vector<const double*>& rows, std::size_t column) {
+std::vector<double> values_of(const std::vector<const double*>& rows, std::size_t column) {
   std::vector<double> values;
   for (const double* row : rows) values.push_back(row[column]);
-  return median(values);
+  return values;
+}
+
+double median_of(const std::vector<const double*>& rows, std::size_t column) {
+  return median(values_of(rows, column));
+}
+
+/// The median, and the interval that holds nine of ten: the step of another run is as uncertain as
+/// a step of this one, because machines that others use drift for longer than a run lasts.
+doc::Bounded typical_of(const std::vector<double>& steps) {
+  return {median(steps), quantile(steps, 0.05), quantile(steps, 0.95)};
 }
 
 /// Columns of a row: the parts of a step, then one a gradient, then two a layer.
@@ -75,12 +85,14 @@ counters::SamplerOptions sampler_options(comm::Communicator& communicator) {
 
 }  // namespace
 
-void set_step(double step_s, double forward_s, double backward_s, double update_s,
+void set_step(doc::Bounded step_s, double forward_s, double backward_s, double update_s,
               doc::Workload& w) {
   w.forward_s = forward_s;
   w.backward_s = backward_s;
   w.update_s = update_s;
-  w.step_s = std::max(step_s, forward_s + backward_s + update_s);
+  w.step_s = std::max(step_s.value, forward_s + backward_s + update_s);
+  w.step_low_s = std::min(step_s.low_or_value(), *w.step_s);
+  w.step_high_s = std::max(step_s.high_or_value(), *w.step_s);
   // It is rounded in another order than that sum: the rest may be a rounding below 0.
   w.tail_s = std::max(0.0, *w.step_s - forward_s - backward_s - update_s);
 }
@@ -232,8 +244,8 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
   }
   doc::Workload w;
   w.name = model_.name;
-  set_step(median_of(rows, kStep), median_of(rows, kForward), median_of(rows, kBackward),
-           median_of(rows, kUpdate), w);
+  set_step(typical_of(values_of(rows, kStep)), median_of(rows, kForward),
+           median_of(rows, kBackward), median_of(rows, kUpdate), w);
 
   const std::size_t layers = timer_.layers().size(), parameters = parameter_names_.size();
   const std::size_t at = kGradients + parameters;

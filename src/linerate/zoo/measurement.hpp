@@ -11,6 +11,7 @@
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/counters/sampler.hpp"
+#include "linerate/doc/bounded.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/exec/recorder.hpp"
@@ -33,9 +34,9 @@ struct StepProbe {
   torch_adapter::StepReport report = {};  // of a step with an exchange
 };
 
-/// Medians of a step and its parts: the step holds its parts, and the tail is what they leave of
-/// it.
-void set_step(double step_s, double forward_s, double backward_s, double update_s,
+/// Medians of a step (with its interval) and of its parts. The step is at least the sum of its
+/// parts, and the tail is the rest of it.
+void set_step(doc::Bounded step_s, double forward_s, double backward_s, double update_s,
               doc::Workload& w);
 
 /// Blocks of compute-only steps and of recorded ones take turns, so that a drift of the machine's

@@ -1,5 +1,9 @@
-// The files of one rank: a sequence of varint-length-delimited protobuf messages, GlobalMetadata
-// first, then Nodes; or JSON.
+// Reads the file of one rank. The binary form is a row of protobuf messages, each after its length
+// as a varint: GlobalMetadata first, then Nodes. The JSON form has the same nodes in
+// "workload_graph". Both forms fill a Node, and Builder makes a rank of the nodes.
+//
+// A Chakra trace says how long a node takes, and not always when it began. Without any begin
+// nothing can overlap, so durations are summed for a note, and all busy times stay unknown.
 #include "linerate/trace/chakra/chakra.hpp"
 #include "linerate/trace/job/rank_in_name.hpp"
 
@@ -20,6 +24,7 @@ namespace {
 
 enum NodeType : std::uint64_t { kComp = 4, kSend = 5, kRecv = 6, kCollective = 7 };
 
+/// A node as read, of either form. Times are microseconds.
 struct Node {
   std::uint64_t type = 0, start_us = 0, duration_us = 0;
   std::string_view name;
@@ -29,8 +34,9 @@ struct Node {
   std::optional<std::int64_t> comm_type, comm_size;
 };
 
-/// AttributeProto: 1 name, then one value; all integers are varints but sint (zig-zag) and fixed
-/// ones.
+/// AttributeProto: field 1 is the name, and one other field is the value. The number of that field
+/// says the type. Integers are varints, except for sint (zig-zag: 0, -1, 1, -2 as 0, 1, 2, 3) and
+/// those of fixed width.
 void read_attribute(std::string_view bytes, Node& node) {
   Wire w(bytes);
   std::string_view name, text;
@@ -62,6 +68,7 @@ void read_attribute(std::string_view bytes, Node& node) {
     node.group = text.empty() && number ? std::to_string(*number) : std::string(text);
 }
 
+/// Field numbers of a Node in schema 0.0.4. Fields without a meaning here are passed over.
 bool read_node(std::string_view bytes, Node& node) {
   Wire w(bytes);
   while (!w.done()) {
@@ -82,6 +89,8 @@ bool read_node(std::string_view bytes, Node& node) {
   return w.ok();
 }
 
+/// The order of kOps is that of CollectiveCommType in the schema. A node without a type is known by
+/// its name.
 CommOp op_of(const Node& n) {
   if (n.type == kSend) return CommOp::send;
   if (n.type == kRecv) return CommOp::recv;
@@ -111,8 +120,8 @@ class Builder {
     const Span span{static_cast<std::int64_t>(n.start_us) * 1000,
                     static_cast<std::int64_t>(n.start_us + n.duration_us) * 1000};
     const bool communication = n.type == kCollective || n.type == kSend || n.type == kRecv;
-    // The host's c10d::* nodes are collectives too, without a size: counting them would double
-    // everything.
+    // The host's c10d::* nodes are collectives too, but have no size. Counting them as well would
+    // double everything.
     const bool on_device =
         n.is_cpu ? !*n.is_cpu || n.comm_size.has_value() : n.comm_size.has_value();
     with_attributes_ += n.has_attributes;
@@ -146,7 +155,8 @@ class Builder {
   bool no_node_has_attributes() const { return nodes_ > 0 && with_attributes_ == 0; }
 
  private:
-  /// What begins nowhere neither overlaps nor is exposed.
+  /// Empties all spans, and notes the sums of their lengths: work that begins at no known time
+  /// neither overlaps nor is exposed.
   void leave_out_times() {
     RankActivity& rank = trace_.rank;
     std::int64_t compute = 0, communication = 0;

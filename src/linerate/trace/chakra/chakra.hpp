@@ -1,5 +1,5 @@
-// Private: Chakra execution traces (protobuf schema 0.0.4 and the JSON form of its feeder), one
-// file a rank, with the groups in a file of their own.
+// Private: Chakra execution traces, one file for each rank. Read are protobuf of schema 0.0.4 and
+// the JSON form of its feeder. Process groups are in a file of their own.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@
 
 namespace linerate::trace {
 
-/// One rank, before the members of its groups are known: Communication::group is an index into
-/// group_names, bytes of an all-gather or gather are the rank's own part.
+/// One rank, before the members of its groups are known. Until join_chakra(), Communication::group
+/// is an index into group_names, and the bytes of an all-gather or gather are the rank's own part.
 struct ChakraTrace {
   RankActivity rank;
   std::vector<std::string> group_names;

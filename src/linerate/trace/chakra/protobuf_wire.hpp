@@ -1,4 +1,4 @@
-// Private: protobuf's wire format, by hand: a trace needs five fields of it.
+// Private: protobuf's wire format, by hand, because a trace needs a few fields only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,11 @@
 
 namespace linerate::trace {
 
-/// Reads protobuf's wire format; every read is checked, a bad one makes the reader fail for good.
+/// Reads protobuf's wire format. Every read is checked. After a bad one ok() is false for good, and
+/// reads give 0 or nothing, so that a caller may check once at the end.
+///
+/// A field is a tag (number * 8 + type) and a value. Type 0 is a varint, 1 and 5 are 8 and 4 bytes,
+/// 2 is a length and so many bytes.
 class Wire {
  public:
   explicit Wire(std::string_view bytes) : bytes_(bytes) {}
@@ -18,6 +22,7 @@ class Wire {
   bool done() const { return !ok_ || at_ >= bytes_.size(); }
   std::size_t position() const { return at_; }
 
+  /// Seven bits a byte, the lowest first; a set eighth bit says that more follow. 300 is ac 02.
   std::uint64_t varint() {
     std::uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
@@ -29,6 +34,7 @@ class Wire {
     ok_ = false;
     return 0;
   }
+  /// A length and so many bytes, as a view into the text.
   std::string_view block() {
     const std::uint64_t n = varint();
     if (!ok_ || n > bytes_.size() - at_) return ok_ = false, std::string_view();

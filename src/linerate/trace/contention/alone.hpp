@@ -27,21 +27,22 @@ std::vector<SpanSet> between_kernels(const Job& job);
 std::vector<SpanSet> waits_for_host(const Job& job);
 
 /// By rank: when its device had nothing to do, and its host was between two operators that follow
-/// each other within a millisecond: Python, which a profiler slows, too.
+/// each other within a millisecond. That is Python, which a profiler slows, too.
 std::vector<SpanSet> waits_between_operators(const Job& job);
 
-/// By rank: what a hook takes that makes gradients smaller before they are sent: its work on the
-/// device, and the time in which the device does nothing during its calls. None if gradients are
-/// sent whole, or if their sizes, or those of the exchanges, are unknown.
+/// By rank: the time that a hook takes to make gradients smaller before they are sent. It is its
+/// work on the device, and the time in which the device does nothing during its calls. None if
+/// gradients are sent whole, or if their sizes or those of the exchanges are unknown.
 std::vector<SpanSet> hook_times(const Job& job);
 
-/// So much of the time in `spans` of each rank passes in no time.
+/// A share of the time in `spans` is left out, as if it passed in no time.
 struct LeftOut {
   const std::vector<SpanSet>& spans;  // by rank
   double share = 0;                   // below 1, or 1
 };
 
-/// Every rank's clock is bent for itself: times of different ranks no longer compare.
+/// The job without these times. Every rank's clock is bent by itself, so times of different ranks
+/// no longer compare.
 Job without(Job job, const std::vector<LeftOut>& all);
 
 }  // namespace linerate::trace

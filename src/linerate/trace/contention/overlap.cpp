@@ -1,3 +1,14 @@
+// Collects repetitions for slowdown.hpp. The same work must be found again, in another step, with
+// and without communication. Two ways, the surer one first:
+//
+// 1. The place in the step: the third "aten::conv2d" of five in step 4 is the third of five in step
+// 5.
+// 2. The surroundings: a kernel with the same launch between the same two kernels before and after
+// it.
+//
+// Communication counts only while data moved. A rank that waits for another has its core or its
+// copy engines to itself, so its computation is not slowed. Transfers come from matched
+// collectives: their last ns on each rank (explain/transfers.hpp).
 #include "linerate/trace/contention/overlap.hpp"
 
 #include <algorithm>
@@ -21,7 +32,8 @@ struct PlacedWork {
   std::int32_t occurrence = 0;
 };
 
-/// Positions of computations that no other one contains, by start.
+/// Positions of computations that no other one contains, by start: an operator and the operators
+/// inside it are one piece of work.
 std::vector<std::size_t> outermost(const std::vector<Span>& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -54,7 +66,8 @@ class StepAt {
   std::vector<std::int64_t> starts_;
 };
 
-/// The computation of a rank whose names are known.
+/// The named computation of one rank, with when its collectives moved data. `moved_ns`: by
+/// communication, -1 if unknown.
 class RankWork {
  public:
   RankWork(const RankActivity& rank, const std::vector<std::int64_t>& moved_ns,

@@ -1,3 +1,8 @@
+// Kinds of work differ in length and in how often they repeat. A comparison is therefore weighted
+// by its typical overlap in seconds. The interval needs to know how many comparisons these weights
+// are worth: (sum of weights)^2 / sum of squares, the effective number of weighted samples. A kind
+// with one repetition alone and ten touched ones is worth one comparison, since all ten share its
+// base.
 #include "linerate/trace/contention/slowdown.hpp"
 
 #include <algorithm>
@@ -50,8 +55,8 @@ void compare(std::span<const Repetition> kind, Comparisons& out) {
   out.squares += whole * whole / static_cast<double>(std::min(alone.size(), beside.size()));
 }
 
-/// The value below which this share of the weight of sorted comparisons lies: in the middle of a
-/// comparison's weight its value, linear between two.
+/// The value below which the share `q` of all weight lies. Each comparison's value stands in the
+/// middle of its weight, and between two middles the value is linear.
 double weighted_quantile(const Comparisons& sorted, double q) {
   const double at = q * sorted.weight;
   double before = 0, last_middle = 0;
@@ -68,7 +73,7 @@ double weighted_quantile(const Comparisons& sorted, double q) {
   return sorted.all.back().lost;
 }
 
-/// Work that makes no progress during the other has no factor.
+/// The factor for a loss of 0 to 1; absent if hardly any progress is left.
 std::optional<double> factor_of(double lost) {
   constexpr double kStandstill = 0.99;
   return lost < kStandstill ? std::optional(std::max(1.0, 1 / (1 - lost))) : std::nullopt;

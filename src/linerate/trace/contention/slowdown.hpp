@@ -1,4 +1,8 @@
 // How much slower the same work runs during something else, from repetitions with and without it.
+//
+// Example. A convolution takes 10 ms in steps in which no bucket moved during it. In another step a
+// bucket moved during 8 of its 12 ms. It lost 2 ms in these 8 ms, a quarter. So work takes 1 / (1 -
+// 1/4) = 1.33 times as long while data moves.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +33,14 @@ inline constexpr double kFewestComparisons = 8;
 /// An interval whose ends are further apart than this factor tells nothing.
 inline constexpr double kWidestSlowdown = 1.25;
 
-/// A piece of work that takes `base` alone takes T = base + (1 - 1/factor) x if the other thing
-/// runs during x of T: what sim/fluid.hpp computes, solved for the factor. Repetitions during at
-/// least half of which it ran are compared with the median of those of the same kind with at most a
-/// tenth. Those between are left out: there, work that takes longer by chance meets more of the
-/// other thing, too. The median of the comparisons, weighted by the time that they compare.
+/// Work that takes `base` alone takes T = base + (1 - 1/factor) x if the other thing runs during x
+/// of T. This is what sim/fluid.hpp computes, solved for the factor.
+///
+/// A repetition is alone if the other thing ran during at most a tenth of it, and touched if it ran
+/// during at least half. Each touched one is compared with the median of those alone of its kind.
+/// Repetitions in between are left out: work that takes longer by chance also meets more of the
+/// other thing, which would look like a slowdown. The result is the median of the comparisons,
+/// weighted by the time that they compare.
 SlowdownFound slowdown_of(std::vector<Repetition> repetitions);
 
 }  // namespace linerate::trace

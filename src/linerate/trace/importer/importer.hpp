@@ -1,5 +1,4 @@
-// What linerate knows about one format of files: how it is recognised, what reads it, or what to do
-// with such a file instead.
+// One format of files: how it is recognised, what reads it, or what to do with such a file instead.
 #pragma once
 
 #include <any>

@@ -1,3 +1,9 @@
+// A microsecond since the epoch with three decimals needs 61 bits, and a double has 53. Times are
+// therefore read as whole nanoseconds. Digits are collected in 64 bits. The point, the exponent and
+// the scale become one power of ten, which is applied at the end.
+//
+// Example: "1734001122334455.678" at scale 3. Nineteen digits give 1734001122334455678, three of
+// them after the point. The exponent is 3 - 3 = 0, so nothing is left to multiply or to round.
 #include "linerate/trace/input/decimal.hpp"
 
 #include <algorithm>
@@ -11,8 +17,8 @@ namespace {
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// What nearly every number of a trace is: up to 19 digits, at most `scale` of them after the
-/// point, so that nothing overflows 64 bits or is rounded. Negative for anything else.
+/// The fast path for nearly every number of a trace: up to 19 digits, at most `scale` of them after
+/// the point. Such a number neither overflows 64 bits nor is rounded. Negative: it is another one.
 std::int64_t parse_plain(std::string_view text, int scale) {
   if (text.size() > 20) return -1;
   std::uint64_t value = 0;

@@ -8,9 +8,9 @@
 
 namespace linerate::trace {
 
-/// Decimal text (optionally quoted, optionally with an exponent) times 10^scale as a whole number,
-/// rounded half away from zero; nullopt when it is no number or leaves 63 bits.
-/// "1734001122334455.678", 3 -> 1734001122334455678.
+/// Decimal text times 10^scale as a whole number, rounded half away from zero. The text may be
+/// quoted and may have an exponent. nullopt: it is no number, or it leaves 63 bits. Example:
+/// "1734001122334455.678" at scale 3 gives 1734001122334455678.
 std::optional<std::int64_t> parse_scaled(std::string_view text, int scale);
 /// Microseconds to nanoseconds, exactly.
 inline std::optional<std::int64_t> parse_us_as_ns(std::string_view text) {

@@ -1,3 +1,6 @@
+// zlib reads gzip and plain files alike, one block at a time. A plain regular file is read past
+// zlib, by pread, so that several threads can read parts of it at once. Content in memory is read
+// in place, and goes through a temporary file if it is gzip.
 #include "linerate/trace/input/input_file.hpp"
 
 #include <fcntl.h>
@@ -20,8 +23,8 @@ namespace linerate::trace {
 
 namespace {
 
-/// A descriptor of a file without a name that holds the content, at its beginning: zlib unpacks
-/// files only.
+/// The descriptor of a temporary file without a name that has this content, positioned at its
+/// begin. It exists because zlib unpacks files only. The caller owns the descriptor.
 int temporary_file_of(std::string_view content, const std::string& name) {
   std::FILE* const file = std::tmpfile();
   if (file == nullptr)
@@ -116,8 +119,9 @@ std::size_t InputFile::State::read_at(char* into, std::size_t n, std::size_t fro
   return got;
 }
 
-/// The next `n` bytes of a plain file, a part of them by each thread: half of the time goes into
-/// pages that are touched for the first time. Less than `n` when the file has become shorter.
+/// Reads the next `n` bytes of a plain file, a part of them by each thread. Half of the time goes
+/// into pages that are touched for the first time, which threads share. If the file has become
+/// shorter, the bytes up to the first short part count.
 std::size_t InputFile::State::read_together(char* into, std::size_t n, unsigned threads) {
   const std::size_t part = n / threads;
   const auto read_part = [&](unsigned i) {

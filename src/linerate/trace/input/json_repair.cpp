@@ -1,3 +1,16 @@
+// The mender is a small automaton over the text, inside or outside of a string, with a stack of
+// open brackets. Each repair keeps the length of the text, so it can be made in place; only the end
+// of a truncated file changes it.
+//
+// - A raw line break in a string becomes a blank, an unescaped quote an apostrophe.
+// - Bytes that are no UTF-8 become '?'.
+// - A file that ends early is cut after its last whole event and closed.
+// - A list that begins anew in the same file is joined to the list before.
+//
+// Example of the last. Horovod stopped in an event and was started again, and the file reads
+// `[{"a":1},{"b":` and then, on a new line, `[{"c":3}`. The half event is blanked and the second
+// bracket becomes a comma: `[{"a":1}` , `{"c":3}`. begins_anew notes that one element was before
+// it.
 #include "linerate/trace/input/json_repair.hpp"
 
 #include <fmt/format.h>
@@ -29,6 +42,8 @@ std::size_t utf8_length(const unsigned char* p, std::size_t left) {
   return n;
 }
 
+/// One pass over a text. `good_end_` is the position after the last whole element that a cut may
+/// follow, `good_open_` the brackets that are open there.
 class Mender {
  public:
   explicit Mender(PaddedText& text) : text_(text), p_(text.data()), n_(text.size()) {}
@@ -94,14 +109,16 @@ class Mender {
     return n_;
   }
 
-  /// In JSON only , : } ] or the end can follow a string; another quote was meant to be inside.
+  /// Whether the quote ends its string. In JSON only , : } ] or the end can follow a string. Before
+  /// anything else the quote was meant to be inside.
   bool closes(std::size_t i) const {
     std::size_t next = i + 1;
     while (next < n_ && is_blank(p_[next])) ++next;
     return next == n_ || p_[next] == ',' || p_[next] == ':' || p_[next] == '}' || p_[next] == ']';
   }
 
-  /// At a '[': none can stand there in a list of events, or it begins a line as a writer's does.
+  /// Whether a list of events begins anew at this '['. It does if no '[' can stand there in a list
+  /// of events. After a colon one can, so there it must begin a line, as a writer's does.
   bool begins_anew(std::size_t i) const {
     if (!is_list_ || last_ == '\0') return false;
     if (last_ == ':') return is_own_line(i);

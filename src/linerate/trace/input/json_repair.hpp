@@ -17,8 +17,8 @@ struct Repairs {
   std::size_t cut_bytes = 0;  // dropped after the last whole element of a file that ends early
   bool truncated = false;
   std::size_t too_deep = 0;  // containers nested beyond any trace
-  /// Of a list of events into which a writer wrote again, after a stop: how many whole elements
-  /// stand before each of its other beginnings, which are elements of the one list now.
+  /// A writer that was stopped may have begun its list again in the same file. The lists are one
+  /// now. For each begin but the first: how many whole elements stand before it.
   std::vector<std::size_t> begins_anew = {};
 
   bool any() const {

@@ -8,8 +8,9 @@
 
 namespace linerate::trace {
 
-/// Text followed by the zeroed bytes that simdjson may read past its end. Writable: damaged JSON is
-/// mended in place.
+/// Text followed by the zeroed bytes that simdjson may read past its end. It can be written,
+/// because damaged JSON is mended in place. Memory grows by realloc, which moves pages of large
+/// texts instead of bytes.
 class PaddedText {
  public:
   static constexpr std::size_t kPadding = 64;

@@ -15,7 +15,7 @@ struct GradientRange {
   std::int32_t first = 0, last = 0;
 };
 
-/// When what it carries was there; when it began if that is unknown.
+/// When the data that it carries was ready; if that is unknown, when it began.
 inline std::int64_t asked_ns(const Communication& c) {
   return c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
 }

@@ -79,6 +79,8 @@ void read_batch(InputFile& input, std::int64_t batch, doc::Workload& w,
   }
 }
 
+/// The log has only the backward pass. A given time covers the whole step, or forward and backward:
+/// then forward is the rest of it, and the update stays unknown.
 void apply_step_time(doc::Workload& w, const PerGradientOptions& options, const std::string& name) {
   if (!options.step_time_s) return;
   const double t = *options.step_time_s;
@@ -94,6 +96,8 @@ void apply_step_time(doc::Workload& w, const PerGradientOptions& options, const 
 
 }  // namespace
 
+/// Line 1 is prose, lines 2 and 3 are counts, line 4 is a pair of numbers. Four lines in the head
+/// of a file are enough to tell it from the logs of benchmarks.
 bool is_per_gradient_log(std::string_view head) {
   const auto take = [&head] {
     const std::size_t end = head.find('\n');

@@ -1,4 +1,5 @@
-// The files of one PyTorch job: the traces of its ranks.
+// The files of one PyTorch job: the traces of its ranks. Kineto has read each file by itself. Here
+// ranks are checked to be of one job, and files of one rank are joined as cycles.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// One fields() for each type describes its JSON, for reading and for writing (doc/fields.hpp).
+// Spans are rows of two or three numbers, because most of a recording is spans. Indices are checked
+// against the tables that they point into.
 #include "linerate/trace/timeline/recording.hpp"
 
 #include <bit>

@@ -1,5 +1,6 @@
-// A recorded job in full, as text that its Timeline carries: events alone do not hold what the host
-// did, nor whose work a kernel was. Read again, it is explained as the traces are.
+// A recorded job in full, as text that its Timeline carries. Events alone lack what the host did,
+// and which operator a kernel came from. A job that is read again from this text is explained as
+// its traces are.
 #pragma once
 
 #include <string>

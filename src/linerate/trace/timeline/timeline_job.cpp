@@ -1,3 +1,10 @@
+// A Timeline has events and steps, a Job has the activity of each rank. An imported Timeline
+// carries the recorded Job in full (recording.hpp), and job_of() takes that. Other Timelines, of
+// linerate's own runs and predictions, are translated event by event.
+//
+// Own runs know more than traces: which parameters a collective carries, when it was asked for, and
+// which kind of task an event is. They know less about the host, so pauses come from gaps between
+// tasks.
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 #include <algorithm>
@@ -74,7 +81,8 @@ StepPhase phase_of(doc::TaskKind kind) {
   }
 }
 
-/// With the pauses, from the kinds of its tasks; empty where these say nothing.
+/// Sets the rank's phases from the kinds of its tasks, with the pauses between. They stay empty if
+/// no task has a phase.
 void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
   const bool known = std::any_of(work.begin(), work.end(),
                                  [](const PhaseSpan& p) { return p.phase != StepPhase::unknown; });
@@ -84,7 +92,9 @@ void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
   rank.phases = with_pauses(std::move(work), step_starts);
 }
 
-/// Coders on a lane of their own slow computation that runs with them: it compares with nothing.
+/// A number that is equal for the same work in different steps. Coders on a lane of their own get
+/// 0, which means unknown. They slow the computation that runs with them, so contention/overlap.hpp
+/// must not compare it.
 std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
   if (e.resource == doc::Resource::codec) return 0;
   const std::uint64_t name = e.name >= 0 ? hash_bytes(t.names[to_index(e.name)]) : kHashStart;
@@ -149,7 +159,8 @@ std::vector<std::int32_t> range_of(GradientRange range) {
   return all;
 }
 
-/// A layer's backward, up to when its last gradient was ready.
+/// A layer's backward, up to when its last gradient was ready. Layers follow each other without
+/// gaps: each begins when the last gradient of the one before was ready.
 struct LayerSpan {
   int layer = 0;
   GradientRange gradients;
@@ -172,7 +183,9 @@ std::vector<LayerSpan> layer_spans(const BackwardPass& pass) {
   return layers;
 }
 
-/// In a cycle that repeats, every collective counts once: where it ends.
+/// A predicted Timeline repeats, and its last collective may run into the next repetition. Each
+/// collective counts once. One that begins after the last step is dropped. One that only ends after
+/// it keeps its time, and its bytes become unknown.
 void keep_cycle(RankActivity& rank) {
   if (rank.steps.empty()) return;
   const std::int64_t end_ns = rank.steps.back().span.end_ns;
@@ -201,7 +214,8 @@ struct StepGradients {
                         t.parameter_sets[to_index(e.set)].front()});
   }
 
-  /// No gradients unless every parameter has a copy. Documents say no element type: f32.
+  /// The backward pass of a step. Its gradients are empty unless every parameter has a copy.
+  /// Documents state no element type, so f32 is assumed.
   BackwardPass pass(const doc::Timeline& t, std::int32_t step) {
     BackwardPass pass{.step = step, .span = {}, .gradients = {}, .layers = {}};
     std::stable_sort(copies.begin(), copies.end(),
@@ -234,6 +248,8 @@ struct StepGradients {
 
 }  // namespace
 
+/// Each event becomes a communication, a copy or computation of its rank. Steps are entered first,
+/// so that events find their positions.
 Job job_of(const doc::Timeline& t) {
   Job job = t.recording.empty() ? Job() : job_of_recording(t.recording);
   job.origin_ns = t.origin_ns;
@@ -303,6 +319,8 @@ Job job_of(const doc::Timeline& t) {
   return job;
 }
 
+/// Events are for people and for exporters; job_of() reads the recording instead. So a backward
+/// pass is written as one forward event and one event for each layer, next to the kernels.
 doc::Timeline timeline_of(const Job& job, const std::string& source) {
   doc::Timeline t;
   t.mode = "imported";

@@ -8,10 +8,10 @@
 
 namespace linerate::trace {
 
-/// Own runs, predicted and imported timelines. Steps of all ranks, counters, T_1 and the line rate
-/// come along.
+/// Reads own runs, predictions and imported Timelines. Steps of all ranks, counters, T_1 and the
+/// line rate come along. Throws InputError if the recording in it is damaged.
 Job job_of(const doc::Timeline& timeline);
-/// The other way, for documents and exporters.
+/// The other way, for documents and exporters. `source` says where the job came from.
 doc::Timeline timeline_of(const Job& job, const std::string& source);
 
 }  // namespace linerate::trace

@@ -1,3 +1,9 @@
+// The Plan's operations on gradients, buffers and flags: scale, cast, pack and unpack. A runner
+// calls them when their turn has come.
+//
+// A sent gradient is remembered by its tensor and the tensor's version counter. PyTorch raises the
+// counter with each write in place, so a comparison at the step's end finds every change without
+// reading a value.
 #include "linerate/torch_adapter/step_operations.hpp"
 
 #include <ATen/ScalarOps.h>
@@ -25,14 +31,16 @@ namespace {
 
 using doc::StepFlag;
 
-/// Said for StepFlag::finished: the loss's scale is not that of the step before.
+/// The value of StepFlag::finished on a rank whose loss scale is not that of its step before. Ranks
+/// take the greatest value, so all ranks see it if one says it.
 constexpr float kRescaled = 2;
 
 const doc::Payload& payload_of(const doc::TaskGraph& graph, const doc::Task& task) {
   return graph.payloads[to_index(task.first)];
 }
 
-/// As of those that are encoded. Other types than f32 never are: they are left as they are found.
+/// Whether a gradient is usable, as encoded gradients are checked. Gradients of other types than
+/// f32 are never encoded, and only have to be finite.
 bool is_usable(const at::Tensor& gradient, double scale) {
   if (gradient.scalar_type() != at::kFloat || !gradient.is_non_overlapping_and_dense())
     return at::isfinite(gradient).all().item<bool>();
@@ -121,16 +129,20 @@ void StepTensors::register_with(exec::StepRunner& runner) {
   add("unpack", [this](const doc::TaskGraph& g, const doc::Task& t) { unpack(payload_of(g, t)); });
 }
 
-/// Mean over ranks, or over all samples: the sum has arrived before the first gradient is scaled.
-/// What is compressed is in units of the loss before a scaler: decoding takes the mean over ranks,
-/// and makes it the scaled loss's again.
+/// The factor of a gradient in the sum. As a rule it is the batch's share, so that the sum is the
+/// mean; the numbers of samples were summed before. Gradients that are compressed are in units of
+/// the loss before a scaler, and not divided by the ranks. Their decode takes the mean over ranks
+/// and multiplies by the scale again.
+///
+/// An example with three ranks of 10, 20 and 10 samples. Their shares are 1/4, 1/2 and 1/4. In
+/// gradient units rank 1's factor is 1/2 times 3, and the decode divides the sum by 3.
 double StepTensors::scale(const doc::Task& task) {
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
   if (!keeps_units) return share();
   return (samples_ ? share() * ranks_ : 1) / loss_scale_.value_or(1);
 }
 
-/// The same, by what was summed on the device: once in a step.
+/// The same as a tensor, since only the device has the sum of the samples. Computed once in a step.
 const at::Tensor& StepTensors::scale_there(const doc::Task& task) {
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
   at::Tensor& known = scale_there_[keeps_units ? 1 : 0];
@@ -164,16 +176,17 @@ void StepTensors::put(const doc::Task& task, at::Tensor& grad) {
     memory_.add(task.first, grad, scale(task));
 }
 
-/// Undefined: zeros.
+/// Notes a gradient for its bucket; an undefined one counts as zeros. A gradient that is the slot
+/// itself is replaced by a copy, so that it stays this rank's own.
 void StepTensors::note(const doc::Task& task, at::Tensor& grad) {
   const at::Tensor sent = grad;
   if (grad.defined() && memory_.is_view(task.first, grad)) grad = grad.clone();
   memory_.note(task.first, sent, scale_there(task));
 }
 
-/// Puts .grad, scaled, into its bucket, or has it read in place, or copied when the bucket is
-/// taken. It stays this rank's own: a later backward pass may add to it while the bucket travels;
-/// the step's flags then say so.
+/// Puts .grad, scaled, into its bucket, or notes it to be read in place or copied later. .grad
+/// stays this rank's own. A later backward pass may add to it while the bucket travels, and then
+/// the step's flags tell that.
 void StepTensors::collect(const doc::Task& task) {
   const std::int64_t start = steady_ns();
   const std::int32_t position = task.first;
@@ -204,8 +217,9 @@ void StepTensors::collect(const doc::Task& task) {
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
 }
 
-/// To a gradient that travels dense, what compressors owe to it: of their units, whatever the
-/// weight of this rank's batch is now, and of the loss's, which a scaler may multiply.
+/// Adds a parameter's residual to a gradient that travels dense. The residual is in gradient units
+/// of the loss. So it is multiplied by the loss scale and divided by the ranks, whatever the weight
+/// of this rank's batch is.
 void StepTensors::add_owed(const doc::Task& task) {
   at::Tensor owed;
   if (enqueued_)
@@ -265,7 +279,8 @@ void StepTensors::enqueue_flags_packed(const at::Tensor& flags) {
   infinite_flag(flags).copy_(enqueued_->found_infinite());
 }
 
-/// Views are kept until buffers or payload lie elsewhere.
+/// Makes views of the buffers' bytes and of their places in the payload. They are kept until
+/// buffers or payload lie elsewhere.
 void StepTensors::view_bytes_of_buffers(const at::Tensor& payload) {
   std::vector<at::Tensor> used;
   for (const at::Tensor& buffer : buffers_)
@@ -285,7 +300,7 @@ void StepTensors::view_bytes_of_buffers(const at::Tensor& payload) {
   bytes_in_payload_ = payload.split_with_sizes(sizes);
 }
 
-/// Those of the other ranks travel nowhere.
+/// Notes rank 0's buffers for the broadcast. The other ranks send none.
 void StepTensors::note_buffers(std::int32_t payload) {
   if (rank_ != 0 || buffer_bytes_ == 0) return;
   view_bytes_of_buffers(memory_.values(payload));
@@ -303,14 +318,15 @@ void StepTensors::unpack(const doc::Payload& payload) {
   }
 }
 
-/// What rank 0 has sent: in a step that counts. Until then buffers are this rank's own.
+/// Copies rank 0's buffers into this rank's, in a step that counts. Until then buffers are this
+/// rank's own.
 void StepTensors::enqueue_buffers_taken() {
   if (rank_ == 0 || buffer_bytes_ == 0) return;
   view_bytes_of_buffers(memory_.only(doc::Content::buffers));
   at::_foreach_copy_(bytes_of_buffers_, bytes_in_payload_);
 }
 
-/// After the step's last gradient is in its bucket: what is said now holds for all of them.
+/// Runs after the step's last gradient is in its bucket, so the flags hold for all gradients.
 void StepTensors::pack_flags() {
   say_flags();
   memory_.write_flags(flags_);
@@ -326,7 +342,7 @@ void StepTensors::say_flags() {
   flags_.assign(order_.size() + step_flags_, 0);
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const auto p = to_index(order_[i]);
-    // One that was cleared since counts as none.
+    // A gradient that was cleared since counts as none.
     count_[p].used = count_[p].used && parameters_[p].tensor.grad().defined();
     flags_[i] = count_[p].used ? 1 : 0;
   }
@@ -349,6 +365,8 @@ void StepTensors::unpack_flags() {
   hear_flags();
 }
 
+/// Reads the verdict of all ranks. This rank's own flag has to be in it; if it is missing, the
+/// exchange has damaged data.
 void StepTensors::hear_flags() {
   for (std::size_t f = 0; f < step_flags_; ++f) said_[f] = flags_[order_.size() + f] > 0;
   if (!said(skipped_ ? StepFlag::skipped : StepFlag::finished))
@@ -432,8 +450,9 @@ bool StepTensors::looks_for_infinite() const {
   return enqueued_ && (drops_infinite() || enqueued_->sends_owed());
 }
 
-/// All ranks have the same means and flags, and so the same verdict. A scaler asks for it next, and
-/// waits; so does this host, and takes such a step back as the host's code does.
+/// Enqueues the verdict on the means. All ranks have the same means and flags, and so the same
+/// verdict. If a scaler asks for it next, the host has to wait anyway. So it waits here and takes
+/// the step back, as the host's code does.
 bool StepTensors::enqueue_verdict(bool may_wait) {
   at::Tensor infinite;
   if (looks_for_infinite()) infinite = memory_.is_infinite();
@@ -448,14 +467,15 @@ bool StepTensors::enqueue_verdict(bool may_wait) {
   return false;
 }
 
-/// By the flags: ranks have seen their parts of the sums (FiniteParts).
+/// The verdict by the flags: each rank has checked its parts of the sums (FiniteParts).
 at::Tensor StepTensors::take_what_has_arrived() {
   at::Tensor infinite;
   if (looks_for_infinite()) infinite = memory_.only(doc::Content::flags).select(0, 0).gt(0);
   return settle_there(infinite);
 }
 
-/// Whether means count as zero; undefined: they do not.
+/// Settles the compressors and takes rank 0's buffers. Returns whether means count as zero;
+/// undefined: they do not.
 at::Tensor StepTensors::settle_there(const at::Tensor& infinite) {
   enqueued_->settle(infinite);
   enqueue_buffers_taken();

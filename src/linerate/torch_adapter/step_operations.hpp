@@ -26,9 +26,17 @@ namespace linerate::torch_adapter {
 
 class StreamCompression;
 
-/// One training step's tensors, as its operations see them. What is exchanged are the .grads as
-/// they stand in finish(): those sent before are looked at again then, and the step's flags say
-/// whether any has changed. .grad stays this rank's own tensor until take_means().
+/// One training step's tensors, as its operations see them.
+///
+/// Ranks exchange the .grads as they stand in finish(). Gradients that were sent earlier are looked
+/// at again then, and the step's flags tell whether any has changed. .grad stays this rank's own
+/// tensor until take_means().
+///
+/// The flags are the step's verdict. Each rank says for each parameter whether it was used. For the
+/// step it says whether it refuses, has a changed model, has to send again, skips, or found an
+/// infinity. The flags are combined over the ranks, so all ranks read the same verdict and act
+/// alike. For example rank 0 finishes, rank 1 has one more gradient to send, and rank 2 finishes.
+/// All three read `again` and start a second round.
 class StepTensors {
  public:
   /// `parameters` in registration order; `buffers` are those that rank 0 sends to all. All
@@ -43,80 +51,81 @@ class StepTensors {
   std::vector<const Parameter*> parameters_in_order() const;
   std::int64_t buffer_bytes() const { return buffer_bytes_; }
 
-  /// Payloads lie on a device, or are used as if they did: operations enqueue what they do and read
-  /// no values. Before set_plan(); then agree() says what the step's flags say elsewhere, and
-  /// `compression`, which outlives this object, codes in place of the constructor's.
-  /// `preconditions`: what is kept of a step is made of its means.
+  /// From now on payloads lie on a device, or are used as if they did: operations enqueue work and
+  /// read no values. Comes before set_plan(). Then agree() exchanges the flags, and `compression`,
+  /// which outlives this object, codes in place of the constructor's. `preconditions`: K-FAC keeps
+  /// values that are made of a step's means.
   void enqueue_only(StreamCompression& compression, int rank, bool preconditions) {
     enqueued_ = &compression;
     rank_ = rank;
     preconditions_ = preconditions;
   }
-  /// There: whether means that are not finite are taken for zero, since what is kept would carry
-  /// them on; otherwise they pass.
+  /// On a device: whether means that are not finite are taken for zero, because kept values
+  /// (residuals, averages) would carry them on. Otherwise they pass.
   bool drops_infinite() const { return compresses() || preconditions_; }
-  /// There, in this step: whether it is looked whether its means are finite.
+  /// On a device, in this step: whether the means are checked for infinities.
   bool looks_for_infinite() const;
-  /// Tells the other ranks what this one has to say of the step, and hears them: after its last
-  /// gradient, over the CPU. The flags of the Plan's payloads stay zeros, but for the one that says
-  /// whether a gradient was not usable: that is known on the device alone. Collective.
+  /// Exchanges the flags over the CPU, after the step's last gradient. The flags in the Plan's
+  /// payloads stay zeros, except for one. That flag tells whether a gradient was not usable, which
+  /// the device alone can compute. Collective.
   void agree(comm::Communicator& communicator, const std::string& name);
 
-  /// Begins a step, or the same one again: gradients are weighted 1 / ranks, or by this rank's
+  /// Begins a step, or the same one again. Gradients are weighted 1 / ranks, or by this rank's
   /// share of all samples, once those are summed.
   void begin_step(int ranks, std::optional<std::int64_t> samples);
-  /// What the loss of the step's gradients was multiplied by; absent: no scaler watches them.
-  /// Before the first of them.
+  /// The factor by which the loss of the step's gradients was multiplied; absent: no scaler. Comes
+  /// before the first of them.
   void set_loss_scale(std::optional<double> scale) { loss_scale_ = scale; }
   std::optional<double> loss_scale() const { return loss_scale_; }
-  /// Of a step that counts: throws UsageError on every rank if ranks have other scales, in which
-  /// what they sent is no sum. Collective if any rank's is not that of its step before.
+  /// For a step that counts: throws UsageError on every rank if ranks have different scales,
+  /// because then the sum of their gradients has no unit. Collective if any rank's scale is not
+  /// that of its step before.
   void require_same_scale(comm::Communicator& communicator, const std::string& name);
   /// This rank's part of the step's verdict, until end_step().
   void refuse(std::exception_ptr why);
   const std::exception_ptr& refusal() const { return refusal_; }
   void note_change() { changed_ = true; }
-  /// A layer was used once more after its statistics were sent, or what was sent was divided by
-  /// another loss scale than that of the gradients there are now.
+  /// Sends everything again in another round. Either a layer was used once more after its
+  /// statistics were sent, or sent gradients were divided by another loss scale.
   void send_again() { again_ = true; }
   void skip() { skipped_ = true; }
   bool skips() const { return skipped_; }
   void end_step();
 
-  /// Whether any rank said so; once the flags are unpacked.
+  /// Whether any rank set this flag. Valid once the flags are unpacked.
   bool said(doc::StepFlag flag) const { return said_[to_index(flag)]; }
   /// The step counts: what arrives in the buckets is the mean.
   bool accepted() const { return accepted_; }
-  /// The gradient that the optimizer sees in a step that counts: a view of the bucket or, if no
-  /// rank used the parameter, its .grad as it is, undefined included.
+  /// The gradient that the optimizer sees in a step that counts: a view of the bucket. If no rank
+  /// used the parameter, it is the parameter's .grad as it is, undefined included.
   const at::Tensor& mean(std::size_t parameter) const;
   /// Of a step that counts: the parameters, by name, that no rank used.
   std::set<std::string> used_nowhere() const;
-  /// Of a step that counts, once all means have arrived: shows them to the compressor, which may
-  /// make something else of those that travel dense.
+  /// For a step that counts, once all means have arrived: shows them to the compressor, which may
+  /// replace those that travel dense.
   void pass_dense_means(exec::Compression& compression);
-  /// Whether all means of a step before were taken for zero, because some were not finite or a
-  /// rank's gradients not usable. Known later, where drops_infinite(). Each is told once. Throws
-  /// CommError if what arrived then was damaged.
+  /// Whether all means of an earlier step were taken for zero, because some were not finite or a
+  /// rank's gradients not usable. This becomes known later, where drops_infinite(). Each such step
+  /// is told once. Throws CommError if a payload of that step was damaged.
   bool take_late_infinite();
-  /// Whether all means of this step were taken for zero, there: bool, of no dimensions, where
-  /// drops_infinite(); after take_means().
+  /// On a device, where drops_infinite(), after take_means(): whether all means of this step were
+  /// taken for zero, a scalar bool tensor.
   const at::Tensor& infinite_there() const { return infinite_there_; }
   /// Of a step that counts, once all means have arrived: whether all of them are finite.
   bool means_are_finite() const;
-  /// Makes every .grad its mean(), or one of them; once they have arrived. Whether the step is none
-  /// for a scaler, which `may_wait` for the device: then nothing was taken.
+  /// take_means() makes every .grad its mean(), take_mean() one of them; once they have arrived.
+  /// take_means() returns true if a scaler has to skip the step: it may look, and then wait for the
+  /// device, if `may_wait`. Then no mean was taken.
   bool take_means(bool may_wait);
   void take_mean(std::size_t parameter);
-  /// Where enqueue_only() is, of a step that counts, when all has arrived but its means: rank 0's
-  /// buffers are taken, and whether means are to be taken for zero is returned: bool, of no
-  /// dimensions; undefined: no.
+  /// On a device, for a step that counts, when all has arrived but its means: takes rank 0's
+  /// buffers. Returns whether means are to be taken for zero, a scalar bool tensor; undefined: no.
   at::Tensor take_what_has_arrived();
   /// The weight of this rank's batch among those of all ranks.
   double share();
-  /// The same by what lies where the payloads are: f64, of no dimensions.
+  /// The same as a scalar f64 tensor on the payloads' device.
   at::Tensor share_there();
-  /// A parameter whose .grad has changed after it was sent; none: null.
+  /// The name of a parameter whose .grad has changed after it was sent; null: none.
   const std::string* changed_after_sending() const;
 
   /// The operations of a training plan by name.
@@ -165,7 +174,7 @@ class StepTensors {
   const std::vector<Parameter>& parameters_;
   std::vector<at::Tensor> buffers_;
   std::int64_t buffer_bytes_ = 0;
-  /// Where enqueue_only() is: all bytes of each buffer, and their place in the payload.
+  /// On a device: all bytes of each buffer, and their place in the payload.
   std::vector<at::Tensor> bytes_of_buffers_, bytes_in_payload_;
   GradientCount& count_;
   PayloadMemory& memory_;

@@ -40,7 +40,7 @@ std::vector<TensorOps::Place> places_of(const auto& bucket) {
   return places;
 }
 
-/// Of a round whose parts have sizes: the most bytes of each.
+/// For a round whose parts have sizes: the most bytes of each part.
 std::vector<std::int64_t> bounds_of(const auto& bucket) {
   std::vector<std::int64_t> bytes;
   for (const BucketPart& part : bucket.layout.parts)
@@ -48,7 +48,8 @@ std::vector<std::int64_t> bounds_of(const auto& bucket) {
   return bytes;
 }
 
-/// Of a bucket's tensors the one that codes for all.
+/// The codec of a bucket's first coded tensor. Codecs code a whole bucket at once (encode_bucket),
+/// and this one is called for all of them.
 TensorOps::Codec& first_codec(const auto& bucket) {
   for (const auto* tensor : bucket.tensors)
     if (tensor) return *tensor->codec();
@@ -101,7 +102,9 @@ void StreamCompression::begin_step() {
   owed_.clear();
 }
 
-/// What was sent is zeros on the device, which the host learns later: then it is added no more.
+/// Collects the residuals that this step sends dense. A residual that an earlier step has sent is
+/// zero on the device. The host learns later whether that step counted; until then it adds the
+/// zeros once more.
 void StreamCompression::begin_dense(const TaskGraph& graph,
                                     std::span<const compress::Shape> shapes) {
   if (const std::optional<bool> none = none_late_.take())
@@ -187,13 +190,14 @@ StreamCompression::Home& StreamCompression::home_of(const CodedBucket& bucket,
   return home;
 }
 
-/// Of the two-phase exchange.
+/// A bucket's arrays for the two-phase exchange.
 TensorOps::Arrays StreamCompression::arrays_of(const CodedBucket& bucket,
                                                const at::Tensor& values) const {
   return {values, homes_.at(bucket.names).next};
 }
 
-/// One operator a bucket. What nobody used stays as it was.
+/// Chooses each bucket's residuals between before and after the step, by one operator. Residuals of
+/// parameters that no rank used stay as they were.
 void StreamCompression::keep_residuals(const at::Tensor& none) {
   for (auto& [names, home] : homes_) {
     if (!home.is_touched || !home.residual.defined()) continue;
@@ -238,7 +242,9 @@ void StreamCompression::run(const TaskGraph& graph, const Task& task) {
     encode_round(bucket, to_index(round), values);
 }
 
-/// A NaN is not at most anything. A largest magnitude is one operator, and a NaN if an element is.
+/// Takes a bucket's gradients for zero if one of them is not usable. The largest magnitude is a NaN
+/// if an element is, and a NaN is not less than or equal to any bound. So one norm and one
+/// comparison find infinities and NaNs.
 void StreamCompression::check_usable(const CodedBucket& bucket, const at::Tensor& values) {
   if (values.numel() == 0) return;
   at::Tensor usable = usable_.select(0, bucket.bucket);
@@ -284,7 +290,7 @@ void StreamCompression::encode_round(CodedBucket& bucket, std::size_t round,
   encode_sum(bucket, round, values);
 }
 
-/// Where a bucket's parts are in a payload, if that is known.
+/// Each coded part's place in a payload, for rounds whose parts have fixed sizes.
 std::vector<at::Tensor> StreamCompression::parts_in(const CodedBucket& bucket, std::size_t round,
                                                     const at::Tensor& payload) {
   std::vector<at::Tensor> parts;
@@ -318,6 +324,9 @@ void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
     usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
 }
 
+/// If a part's size depends on values, the parts are first encoded into rooms of the most bytes.
+/// write_parts() then packs them one after the other into this rank's block, each after its size,
+/// all on the device.
 void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& values) {
   const at::Tensor own = block_of(bucket.payloads.front(), rank_);
   TensorOps::Codec& codec = first_codec(bucket);
@@ -358,7 +367,7 @@ void StreamCompression::decode_all(TensorOps::Codec& first, CodedBucket& bucket,
   note_damage(bucket, first.damaged());
 }
 
-/// `payloads`: a sum, or one of each rank.
+/// The parts of each tensor in these payloads: one sum, or one payload of each rank.
 std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
     const CodedBucket& bucket, std::size_t round, const std::vector<at::Tensor>& payloads) const {
   std::vector<Arrived> arrived(places_of(bucket).size(), Arrived{{}, ranks_, {}});
@@ -369,7 +378,8 @@ std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
   return arrived;
 }
 
-/// Undefined `values`: a round before the last one.
+/// Decodes a round's sum. Undefined `values`: a round before the last one, whose result the codecs
+/// keep.
 void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
   decode_all(first_codec(bucket), bucket, round,
@@ -389,7 +399,8 @@ void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& v
 
 // ---- what travels dense ----
 
-/// In a payload of its own, or after the first round's sums.
+/// The sums of gradients that travel dense: in a payload of their own, or after the first round's
+/// sums.
 at::Tensor StreamCompression::dense_of(const CodedBucket& bucket) const {
   const bool rides = bucket.dense < 0;
   const at::Tensor& values = memory_.values(rides ? bucket.payloads.front() : bucket.dense);

@@ -25,10 +25,16 @@
 
 namespace linerate::torch_adapter {
 
-/// Each task is enqueued in the current stream, and reads no value: the format, the state and the
-/// arithmetic are the host's. What the host cannot know is settled by a bool on the device, with
-/// the step's end: whether the step counts with nothing in it. Every keep() is followed by
-/// settle().
+/// StepCompression on a device. Each task is enqueued in the current stream and reads no value; the
+/// format, the state and the arithmetic are those of the host (exec/compression.hpp).
+///
+/// The host does not learn in time whether a step's gradients were finite. So the device decides: a
+/// scalar bool tensor `none` tells whether the step counts with nothing in it. Each codec then
+/// chooses between its old and its new state by that tensor. For example step 7 overflows. The host
+/// has enqueued steps 8 and 9 before it hears of that. It does not matter, because `none` of step 7
+/// has kept the residual of step 6, which steps 8 and 9 use.
+///
+/// Every keep() is followed by settle() or take_back().
 ///
 /// Thread safety: one call at a time.
 class StreamCompression final : public exec::StepCompression {
@@ -38,8 +44,8 @@ class StreamCompression final : public exec::StepCompression {
                     std::uint64_t seed);
   ~StreamCompression() override;
 
-  /// Whether it codes what a compressor of this name sends. Not a program's own, which code memory
-  /// of the host.
+  /// Whether it can run a compressor of this name. It runs all that are built in, and none of a
+  /// program's own, because those code memory of the host.
   static bool codes(const std::string& compressor);
 
   void set_plan(std::shared_ptr<const doc::Plan> plan) override;
@@ -48,7 +54,7 @@ class StreamCompression final : public exec::StepCompression {
   void begin_dense(const doc::TaskGraph& graph, std::span<const compress::Shape> shapes) override;
   /// Whether the step that has begun sends something that is owed.
   bool sends_owed() const { return !owed_.empty(); }
-  /// As exec::Compression's: f32[elements]; undefined: nothing.
+  /// As exec::Compression's: f32[elements]; undefined: there is none.
   at::Tensor owed(std::int32_t position) const {
     return owed_.empty() ? at::Tensor() : owed_[to_index(position)];
   }
@@ -59,16 +65,17 @@ class StreamCompression final : public exec::StepCompression {
   void keep(std::set<std::string> unused = {}) override;
   void drop() override;
 
-  /// bool, of no dimensions: whether this rank found gradients in a bucket that is encoded that are
-  /// not usable (exec/compression.hpp). They were taken for zero. After the step's last encode.
+  /// A scalar bool tensor: whether this rank found gradients that are not usable
+  /// (exec/compression.hpp) in a bucket that is encoded. They were taken for zero. Valid after the
+  /// step's last encode.
   at::Tensor found_infinite() const;
-  /// All decodes of a step that counts are enqueued: residuals and codecs are those after it, or
-  /// those before it if `none` says that there was nothing in it (bool, of no dimensions; may be
-  /// undefined if the step neither encoded nor sent what was owed).
+  /// Ends a step that counts, when all its decodes are enqueued. Residuals and codecs are those
+  /// after the step, or those before it if the scalar bool tensor `none` is true. `none` may be
+  /// undefined if the step neither encoded nor sent a residual.
   void settle(const at::Tensor& none);
-  /// In place of settle(), of a step that was kept: it counts on no rank.
+  /// In place of settle(), for a step that was kept: now it counts on no rank.
   void take_back();
-  /// Whether a payload of a step before was none that its method sends, once that is known.
+  /// Whether a payload of an earlier step was malformed, once that is known.
   bool was_damaged() { return damaged_late_.take().value_or(false); }
 
   /// Waits for the device.
@@ -82,8 +89,8 @@ class StreamCompression final : public exec::StepCompression {
   using CodedBucket = exec::CodedBucketOf<Parameter>;
   using Arrived = torch_codecs::TensorArrived;
 
-  /// Residuals of a bucket's tensors, laid out as the bucket is: the same of each variant that cuts
-  /// it so.
+  /// Residuals of a bucket's tensors, laid out as the bucket is, so that one operator handles the
+  /// whole bucket. Variants that cut the bucket in the same way share a Home.
   struct Home {
     at::Tensor residual, next;  // f32; undefined: the method keeps none
     std::vector<Parameter*> tensors;
@@ -131,12 +138,13 @@ class StreamCompression final : public exec::StepCompression {
   std::uint64_t seed_;
   exec::CodedBuckets<Parameter> buckets_;
   std::map<std::vector<const std::string*>, Home> homes_;  // by the names of a bucket's tensors
-  std::optional<std::set<std::string>> counted_;  // of a step that is not settled: what nobody used
+  std::optional<std::set<std::string>>
+      counted_;  // of a kept step that is not settled: parameters that no rank used
   // Of this step, by bucket: tasks of several may run at a time.
   at::Tensor usable_, damaged_;  // bool[buckets]
   bool may_be_damaged_ = false;
   torch_streams::LateAnswer damaged_late_;
-  std::vector<at::Tensor> owed_;  // by position; empty: nothing in this step
+  std::vector<at::Tensor> owed_;  // by position: residuals to send dense; empty: none in this step
   torch_streams::LateAnswer none_late_;
 };
 

@@ -1,3 +1,6 @@
+// A StreamRunner decides what is enqueued and which streams wait; this file gives it the device,
+// the collectives and the operations. Between the two may stand a StepRecording, which takes the
+// times of tasks.
 #include "linerate/torch_adapter/stream_steps.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -35,8 +38,9 @@ StreamSteps::StreamSteps(comm::Communicator& communicator, PayloadMemory& memory
       group_(std::move(group)),
       recorder_(recorder) {}
 
-/// If an exception unwinds, the other ranks hear of it now: this one will not finish the step. What
-/// is enqueued uses memory that its owner is about to free in the program's stream.
+/// If an exception unwinds, the other ranks hear of it now, because this rank will not finish the
+/// step. Then this waits in the program's stream for all that is enqueued, whose memory is about to
+/// be freed there.
 StreamSteps::~StreamSteps() {
   if (in_step_ && std::uncaught_exceptions() > unwinding_)
     communicator_.abort("an exception passed by a step with collectives under way");
@@ -69,7 +73,8 @@ void StreamSteps::check_executable(const doc::TaskGraph& graph, const doc::Task&
     refuse(fmt::format("nothing can execute the operation \"{}\" on a device", name));
 }
 
-/// Of groups that exchange something. All ranks have had the same Plans.
+/// Makes a process group for each part that exchanges payloads. All ranks have had the same Plans,
+/// so all come here for the same groups.
 void StreamSteps::make_parts() {
   std::string place;
   for (const doc::TaskGraph& graph : plan_->variants)
@@ -92,7 +97,7 @@ comm::TensorGroup& StreamSteps::group_of(const doc::Task& task) const {
   return task.group == doc::kWhole ? *group_ : *parts_.at(plan_->group_of(task).parts);
 }
 
-/// What the plan before has enqueued comes before all that this one does.
+/// Takes a plan. All that the plan before has enqueued comes before what this one enqueues.
 void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) {
   LINERATE_CHECK(!in_step_, "a plan replaced inside a step");
   if (runner_) drain();
@@ -121,7 +126,8 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
   step_ = -1;
 }
 
-// Moments that planners plan by: marks of their own, so that a recorder keeps its own for longer.
+// Planners' moments have marks of their own, so that those of a recorder stay as long as it needs
+// them.
 
 void StreamSteps::measure(bool yes) {
   if (!yes) return moments_.reset();
@@ -152,7 +158,8 @@ std::vector<std::int64_t> StreamSteps::read_moments() {
   return times_ns;
 }
 
-/// What was recorded of the plan before is read with what will be.
+/// Lets the recorder follow the device. Its moments go on through a change of plan, and are read
+/// together.
 void StreamSteps::follow_device() {
   if (!clock_) clock_ = torch_streams::make_tensor_clock(lies_on_);
   clock_->follow(device_->streams());
@@ -161,7 +168,8 @@ void StreamSteps::follow_device() {
   recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : torch_streams::type_name(lies_on_));
 }
 
-/// After an exception nobody knows what is enqueued.
+/// Runs `act`, which enqueues. After an exception it is unknown how much was enqueued, so no later
+/// call may enqueue more.
 template <typename Act>
 void StreamSteps::enqueueing(Act&& act) {
   if (failure_) refuse_after(failure_);
@@ -215,7 +223,7 @@ void StreamSteps::report_backward(std::int32_t position) {
   report(task);
 }
 
-/// exec::kNoTask: the variant computes none.
+/// The task that computes a factor; exec::kNoTask: the variant computes none.
 std::uint32_t StreamSteps::task_of_factor(std::int32_t factor) const {
   return names_[to_index(variant_)].factor_of[to_index(factor)];
 }
@@ -225,7 +233,7 @@ void StreamSteps::report_factor(std::int32_t factor) {
   if (task != exec::kNoTask && is_left(task)) report(task);
 }
 
-/// As Runner's: up to the first factor that is not there yet.
+/// Reports observed tasks as Runner's does: up to the first factor that is not there yet.
 void StreamSteps::report_before_factor(std::int32_t factor) {
   const std::uint32_t task = task_of_factor(factor);
   if (task == exec::kNoTask) return;
@@ -282,7 +290,7 @@ void StreamSteps::wait_for(exec::TaskId id) {
   });
 }
 
-/// In PyTorch's profiler each task is a range with its title.
+/// Enqueues a task's work. In PyTorch's profiler each task is a range with its title.
 void StreamSteps::run(const exec::StreamWork& work) {
   RECORD_USER_SCOPE(names_[to_index(variant_)].titles[work.id.task]);
   if (is_communication(work.task.kind)) return exchange(work);
@@ -322,8 +330,10 @@ void StreamSteps::exchange(const exec::StreamWork& work) {
   }
 }
 
-/// Of every rank's block as much as the largest part has: the runner has let the host wait for the
-/// sizes.
+/// Gathers from every rank's block as many bytes as the largest part has, because a device's
+/// gathers move equal blocks. The runner has let the host wait for the sizes. For example three
+/// blocks of 100 bytes hold 40, 10 and 25 bytes. Each rank copies 40 bytes of its block into a
+/// packed array. Then 3 x 40 bytes are gathered and copied back into the blocks.
 void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor& room,
                                  const std::string& title) {
   const at::Tensor counts = memory_.values(exec::counts_of(work.graph, work.task.first)).cpu();
@@ -344,7 +354,8 @@ void StreamSteps::gather_counted(const exec::StreamWork& work, const at::Tensor&
   parts.copy_(packed);
 }
 
-/// What hosts say of a step they tell each other elsewhere; its flags carry what devices say.
+/// An all-reduce. If it is that of the flags, this rank's verdict on the sums is written before.
+/// All other flags travel over the CPU (StepTensors::agree).
 void StreamSteps::all_reduce(const exec::StreamWork& work, const at::Tensor& array,
                              const std::string& title) {
   if (work.graph.payloads[to_index(work.task.first)].content == doc::Content::flags)

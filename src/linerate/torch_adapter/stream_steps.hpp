@@ -28,18 +28,18 @@
 
 namespace linerate::torch_adapter {
 
-/// Of Plans without timers on the host. Nothing here waits for the device but a gather of parts
-/// whose sizes ranks tell each other, and what host_read.hpp names; where Runner sleeps until
-/// something is done, the stream that the caller computes in waits for it. Operations are called
-/// when their work is to be enqueued.
+/// StepRunner on a device, for Plans without timers. Operations are called when their work is to be
+/// enqueued. The host waits for the device only in a gather of parts whose sizes ranks tell each
+/// other, and for what host_read.hpp names. When Runner would sleep until a task is done, here the
+/// stream that the caller computes in waits for the task.
 ///
 /// Thread safety: one call at a time, from any thread.
 class StreamSteps final : public exec::StepRunner {
  public:
-  /// `communicator` and `memory` outlive this object; plans are compared over the communicator,
-  /// payloads travel in `group`, the same ranks in the same order, and in parts of it. `recorder`,
-  /// which may be null,
-  /// outlives it too, and is told what the device took for each task.
+  /// `communicator` and `memory` outlive this object. Plans are compared over the communicator.
+  /// Payloads travel in `group`, which has the same ranks in the same order, and in parts of it.
+  /// `recorder` may be null and outlives this object, too; it is told what the device took for each
+  /// task.
   StreamSteps(comm::Communicator& communicator, PayloadMemory& memory, c10::Device device,
               std::unique_ptr<comm::TensorGroup> group, exec::Recorder* recorder);
   ~StreamSteps() override;
@@ -52,31 +52,31 @@ class StreamSteps final : public exec::StepRunner {
   void report_all(doc::TaskKind kind) override;
   void report_factor(std::int32_t factor) override;
   void report_before_factor(std::int32_t factor) override;
-  /// There is no recorder.
+  /// Does nothing: the host has no times of a device's factors.
   void record_factor(std::int32_t, std::int64_t, std::int64_t) override {}
 
   std::int64_t end_step() override;
   void drain() override;
-  /// In the stream that the Plan computes in, whichever the caller's is.
+  /// Runs `work` in the stream that the Plan computes in, whatever the caller's stream is.
   void compute(const std::function<void()>& work) override;
   void wait_for(exec::TaskId id) override;
   bool is_done(exec::TaskId id) const override { return runner_->is_settled(id); }
-  /// Nothing is left to be submitted after a call.
+  /// Does nothing: every call has submitted all that it may.
   void wait_idle() override {}
   exec::TaskId current(std::uint32_t task) const override { return {step_, task}; }
   bool in_step() const override { return in_step_; }
   std::int64_t moment() override;
   const doc::TaskGraph& graph() const override;
 
-  /// Of the next steps: whether the flags of a decoupled exchange tell if a sum is not finite.
+  /// Whether in the next steps the flags of a decoupled exchange tell if a sum is not finite.
   void check_sums(bool yes) { checks_sums_ = yes; }
 
-  /// From now on moment() is the device's; else the steady clock's. Between steps. Waits for the
-  /// device when that begins.
+  /// From now on moment() counts by the device; if not `yes`, it is the steady clock's. Between
+  /// steps. Waits for the device when measuring begins.
   void measure(bool yes);
   bool measures() const { return moments_ != nullptr; }
-  /// When the moments of the device were, in ns, by number; waits for them. Those to come are
-  /// numbered anew.
+  /// The times of the device's moments in ns, by number; waits for them. Later moments are numbered
+  /// anew.
   std::vector<std::int64_t> read_moments();
   comm::TensorGroup& group() { return *group_; }
   c10::Device device() const { return lies_on_; }
@@ -108,8 +108,8 @@ class StreamSteps final : public exec::StepRunner {
   PayloadMemory& memory_;
   const c10::Device lies_on_;
   std::unique_ptr<comm::TensorGroup> group_;
-  /// Of this Plan and those before, by the parts of a group of the Plan's; null: this rank is in
-  /// none of them.
+  /// Process groups of this Plan and those before, by the parts of a Plan's group; null: this rank
+  /// is in none of the parts.
   std::map<std::vector<std::vector<std::int32_t>>, std::unique_ptr<comm::TensorGroup>> parts_;
   exec::Recorder* const recorder_;
   std::map<std::string, exec::Operation*, std::less<>> operations_;

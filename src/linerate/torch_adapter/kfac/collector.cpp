@@ -1,3 +1,9 @@
+// A RecordFunction callback finds operators that read a layer's weight (WeightTable). before() runs
+// ahead of the operator's kernel: it reads off how the operator uses the weight and adds or holds
+// the input. after() hooks the output. arrived() runs in that hook and adds the gradient.
+//
+// The number M of loss terms decides the units. G is made of gradients of single terms, and a mean
+// over M terms has divided those by M. So arrived() multiplies by M.
 #include "linerate/torch_adapter/kfac/collector.hpp"
 
 #include <c10/core/GradMode.h>
@@ -36,7 +42,8 @@ struct Use {
   std::exception_ptr failure{};  // of the computing here: an error unless the operator throws, too
 };
 
-/// Dimension 0 of an operator's input, unless it takes a single sample without that dimension.
+/// The samples of a batch: dimension 0 of an operator's input, or 1 for a single sample without
+/// that dimension.
 std::int64_t samples_of(const LayerInput& input, LayerKind kind) {
   std::int64_t of_a_sample = 0;
   if (kind == LayerKind::linear) of_a_sample = 1;
@@ -47,7 +54,8 @@ std::int64_t samples_of(const LayerInput& input, LayerKind kind) {
 
 bool in_backward() { return torch::autograd::get_current_graph_task_id() >= 0; }
 
-/// Not one of torch::autograd::grad() for other tensors, such as a penalty on an input's gradient.
+/// Whether the running backward pass computes this weight's gradient. A pass of
+/// torch::autograd::grad() for other tensors, such as a penalty on an input's gradient, does not.
 bool reaches(const at::Tensor& weight) {
   const auto* const only = torch::autograd::get_current_graph_task_exec_info();
   if (!only || only->empty()) return true;
@@ -60,7 +68,8 @@ bool reaches(const at::Tensor& weight) {
 struct Collector::State : std::enable_shared_from_this<Collector::State> {
   State(const Blocks& all, const Settings& chosen) : blocks(all), settings(chosen) {}
 
-  /// What an operator has read of a layer whose A waits; its memory is what autograd keeps, too.
+  /// An operator's input whose A waits. Autograd keeps this memory, too, so nothing is copied;
+  /// `version` tells whether it was changed in place since.
   struct HeldInput {
     std::size_t layer = 0;
     LayerInput input;
@@ -193,8 +202,8 @@ bool Collector::State::any_gradient() const {
                      [](const auto& block) { return block->layer().weight.grad().defined(); });
 }
 
-/// Looks at its end whether a backward pass has left gradients: those of torch::autograd::grad
-/// stand in no .grad.
+/// Looks at the end of a backward pass whether it has left gradients. A pass of
+/// torch::autograd::grad leaves none in .grad.
 void Collector::State::note_pass(std::int64_t pass) {
   if (std::exchange(noted_pass, pass) == pass) return;
   torch::autograd::Engine::get_default_engine().queue_callback([state = weak_from_this()] {
@@ -220,14 +229,16 @@ void Collector::State::forget_passes() {
   forget_terms();
 }
 
-/// The program has caught it, and begins another pass.
+/// A layer's operator threw, the program caught it, and begins another pass. The pass that threw is
+/// dropped, and with it all batches that have left no gradients.
 void Collector::State::drop_pass_that_threw() {
   if (most_passes == 0 || !any_gradient()) discard_batches();
   held.clear();
   begin_batch();
 }
 
-/// A forward pass after a backward pass is of another batch, and so is one after a pass that threw.
+/// Decides whether a layer's use belongs to another batch. A forward pass after a backward pass
+/// does, and so does a forward pass after one that threw.
 void Collector::State::note_batch(const LayerInput& input, LayerKind kind) {
   if (pass_threw) {
     drop_pass_that_threw();
@@ -253,7 +264,7 @@ void Collector::State::add(const HeldInput& one) {
   block.add_input(counted.of(one.input, block.layer().kind));
 }
 
-/// Of this batch, without its positions that do not count.
+/// Adds the inputs that waited, without the positions that do not count.
 void Collector::State::add_held(bool tells) {
   std::vector<HeldInput> all;
   {
@@ -303,7 +314,8 @@ std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std:
     return std::make_shared<Use>(
         Use{layer, step, torch::autograd::get_current_graph_task_id(), waits, std::move(*input)});
   } catch (const UsageError&) {
-    // A backward pass that builds a graph multiplies with weights in its own ways.
+    // A backward pass that builds a graph multiplies with weights in its own ways, so this use does
+    // not count.
     if (in_backward()) return nullptr;
     return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
   } catch (...) {  // a callback's exceptions are lost
@@ -388,8 +400,13 @@ void Collector::set_listener(Listener listener) {
   state_->listener = std::move(listener);
 }
 
-/// A pass has its terms for every layer that it reaches, and a batch as many as the layer that most
-/// of its passes reach: a pass inside of another (a checkpoint's) is no other one.
+/// Counts the loss terms of a pass. Each layer that the pass reaches gets the pass's terms once.
+/// The batch has as many terms as the layer that most of its passes reach. A pass inside of another
+/// (a checkpoint's) is the same pass.
+///
+/// An example with terms 8 a pass. Two micro-batches run; layer 1 is in both and layer 2 only in
+/// the second. Layer 1 has 16 terms and layer 2 has 8, and the step has 16. G of layer 2 is then
+/// divided by 16, because the first batch's gradient of layer 2 is zero.
 void Collector::State::count_terms(const Use& use, std::int64_t pass, double m) {
   CurvatureBlock& block = *blocks[use.layer];
   const bool sum = settings.average.over == LossAverage::Over::sum;
@@ -404,15 +421,16 @@ void Collector::State::count_terms(const Use& use, std::int64_t pass, double m) 
   for (const auto& each : blocks) each->count_step_terms(more);
 }
 
-/// A layer that is used several times in a pass counts once, as does one that a checkpoint's own
-/// pass inside of it reaches.
+/// Counts backward passes by layer. A layer that is used several times in a pass counts once. A
+/// checkpoint's own pass inside of a pass is no further pass.
 void Collector::State::count_pass(const Use& use, std::int64_t pass) {
   if (!reaches(blocks[use.layer]->layer().weight)) return;
   auto& [last, passes] = backward_passes[use.layer];
   if (std::exchange(last, pass) != pass) most_passes = std::max(most_passes, ++passes);
 }
 
-/// Returns whether it was added.
+/// A gradient of an operator's output has come. Adds it to G and returns true, unless G is sampled:
+/// then only the pass is counted here, and backward_from() brings G's gradients.
 bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
   const std::lock_guard lock(mutex);
   if (!active || paused || use.step != step || !gradient.defined()) return false;

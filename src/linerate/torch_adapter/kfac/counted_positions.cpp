@@ -1,3 +1,7 @@
+// read_loss() finds out how a loss reads an output: where the classes are, and which targets count.
+// The layout follows from the shapes if they leave no doubt. For an output [8, 100, 20] targets [8,
+// 20] mean classes in dimension 1, and targets [8, 100] mean classes last. If the shapes are [8,
+// 20, 20] and [8, 20], the caller has to say.
 #include "linerate/torch_adapter/kfac/counted_positions.hpp"
 
 #include <ATen/TensorIndexing.h>
@@ -25,7 +29,7 @@ std::string shape_of(const at::Tensor& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.sizes(), ", "));
 }
 
-/// How many dimensions of an operator's input count samples and positions.
+/// The number of leading dimensions of an operator's input that count samples and positions.
 std::int64_t leading_dims(const at::Tensor& tensor, LayerKind kind) {
   switch (kind) {
     case LayerKind::embedding:
@@ -45,7 +49,7 @@ std::int64_t elements_in(const Sizes& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// Of the targets of an output: its own without the classes.
+/// The sizes of an output's targets: the output's own without the classes.
 Sizes sizes_of_targets(const at::Tensor& output, OutputLayout layout) {
   Sizes sizes = output.sizes().vec();
   if (sizes.empty()) return sizes;
@@ -54,13 +58,13 @@ Sizes sizes_of_targets(const at::Tensor& output, OutputLayout layout) {
   return sizes;
 }
 
-/// As they are, or one after the other.
+/// Whether targets have the expected sizes, or the same number in one dimension.
 bool fits_targets(const Sizes& target, const Sizes& expected) {
   return target == expected || (elements_in(target) == elements_in(expected) &&
                                 (target.size() == 1 || expected.size() <= 1));
 }
 
-/// Values of elements, or classes' probabilities, are no classes.
+/// Whether targets are class indices. Values of elements and probabilities of classes are not.
 bool are_classes(const at::Tensor& target, const at::Tensor& output) {
   return at::isIntegralType(target.scalar_type(), /*includeBool=*/false) &&
          (target.sizes() != output.sizes() || output.dim() == 0);
@@ -106,8 +110,9 @@ Fitting fitting(const at::Tensor& output, const Sizes& target) {
                   found, shape_of(output)));
 }
 
-/// `counted`, and nothing else, among all rows of what the output is a slice of, as a language
-/// model's logits[:, :-1] are; undefined if it is not known to be one.
+/// The mask for all rows of the tensor that the output is a slice of, as a language model's
+/// logits[:, :-1] are. Rows outside of the slice do not count. Undefined if the output is not known
+/// to be such a slice.
 at::Tensor among_all_rows(const at::Tensor& output, const at::Tensor& counted,
                           std::int64_t class_dim) {
   if (!output.is_view() || output.stride(class_dim) != 1) return {};

@@ -15,25 +15,31 @@
 
 namespace linerate::torch_adapter {
 
-/// bool [N] or [N, positions...]: one for each label. A position whose loss is masked has no
-/// gradient in layers that treat positions apart, and is left out of A there as well.
+/// Which labels count: bool [N] or [N, positions...], one for each label. A position whose loss is
+/// masked has no gradient in layers that treat positions apart, so it is left out of A there as
+/// well.
+///
+/// For example a language model has 2 sentences of 3 positions. The second sentence has padding at
+/// its end, so the mask is [[1, 1, 1], [1, 1, 0]]. M is 5. A linear layer's input [2, 3, d] becomes
+/// [5, d]. A layer whose input has 2 rows, one a sentence, keeps both.
 class CountedPositions {
  public:
   CountedPositions() = default;
-  /// Throws UsageError. `rows`: the same for all positions of the layers, if the loss's are a part
-  /// of these; of theirs the others do not count either.
+  /// `rows`: the mask of all positions of the layers, if the loss reads a part of these; the others
+  /// do not count either. Throws UsageError.
   explicit CountedPositions(const at::Tensor& counted, const at::Tensor& rows = {});
 
   bool given() const { return counted_.defined(); }
-  /// Labels that count; whether each sample has one.
+  /// labels() is the number of labels that count; all() tells whether every one counts; by_sample()
+  /// whether a sample has a single label.
   double labels() const { return labels_; }
   bool all() const { return labels_ == static_cast<double>(rows_.numel()); }
   std::vector<std::int64_t> sizes() const { return counted_.sizes().vec(); }
   bool by_sample() const { return counted_.dim() == 1; }
 
-  /// What a layer's operator read, without the positions that do not count: of inputs whose leading
-  /// dimensions begin with the mask's, or are its positions in the same order; others stay. Linear
-  /// layers, embeddings and, by sample, convolutions.
+  /// A layer's input without the positions that do not count. This is for inputs whose leading
+  /// dimensions begin with the mask's, or are the mask's positions in the same order; others stay
+  /// as they are. Linear layers, embeddings and, by sample, convolutions.
   LayerInput of(const LayerInput& input, LayerKind kind) const;
 
   /// `terms`, [N, classes, positions...] or [labels, classes], with zeros for labels that do not

@@ -1,3 +1,13 @@
+// K-FAC approximates a layer's Fisher matrix F by a Kronecker product of two small matrices
+// (Martens & Grosse 2015). A is made of the layer's inputs, and G of the gradients of its outputs.
+// The inverse of a Kronecker product is the product of the inverses, so the direction of a layer's
+// gradient matrix is G^-1 gradient A^-1. This file has what all kinds of layers share; what a kind
+// adds is in kronecker_block, embedding_block and unit_wise_block.
+//
+// Damping is factored: A gets gamma pi I and G gets gamma / pi I, with gamma = sqrt(lambda). pi² =
+// (tr A / a) / (tr G / g), so that both factors get the same portion of their mean eigenvalue. For
+// example A has a mean eigenvalue of 100 and G of 1, and lambda is 0.04. Then gamma is 0.2 and pi
+// is 10, so A gets 2 and G gets 0.02: both get 2 % of their mean.
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 
 #include <ATen/Dispatch.h>
@@ -36,16 +46,16 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Of an inverse's damping.
+/// The most times that an inverse's damping is multiplied by 10.
 constexpr double kMostTenfold = 3;
-/// Matrices of one size are inverted together, so many elements at a time.
+/// The most elements of matrices that are inverted together.
 constexpr std::int64_t kTogether = std::int64_t{1} << 24;
 
 std::int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
 }
 
-/// In dimension 0; one alone is not copied.
+/// Joins tensors in dimension 0. A single one is not copied.
 at::Tensor joined(const Tensors& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts);
 }
@@ -57,8 +67,8 @@ at::Tensor stacked(const List& list, Get&& get) {
   return at::stack(all);
 }
 
-/// Places of what is computed together: of what has the same key, up to so many elements; on the
-/// CPU each place by itself.
+/// Sets of places that are computed together: places with the same key, up to so many elements. On
+/// the CPU each place is a set of its own (`alone`).
 using Places = std::vector<std::size_t>;
 template <typename Key>
 class Sets {
@@ -77,7 +87,7 @@ class Sets {
   std::vector<Places> sets_;
 };
 
-/// f64 [n] of x and y, whose dimension 0 is n parts.
+/// Inner products of x and y, whose dimension 0 is n parts: f64 [n].
 at::Tensor inner_products(const at::Tensor& x, const at::Tensor& y, std::int64_t n) {
   if (n > 1 || !runs_on_host(x)) return x.to(at::kDouble).mul(y).view({n, -1}).sum(1);
   const at::Tensor a = x.contiguous(), b = y.contiguous();
@@ -85,7 +95,7 @@ at::Tensor inner_products(const at::Tensor& x, const at::Tensor& y, std::int64_t
   AT_DISPATCH_FLOATING_TYPES(a.scalar_type(), "inner_product", [&] {
     const scalar_t* const p = a.const_data_ptr<scalar_t>();
     const scalar_t* const q = b.const_data_ptr<scalar_t>();
-    // Four sums: one alone waits for each addition before the next.
+    // Four sums, because with a single one each addition would wait for the one before.
     std::array<double, 4> sums{};
     const std::int64_t elements = a.numel();
     std::int64_t i = 0;
@@ -165,6 +175,9 @@ double CurvatureBlock::divisor(FactorSide side) const {
   return side == FactorSide::a ? of(side).count : std::max(of(side).count, step_terms_);
 }
 
+/// All factors of a payload are packed by few operators. Triangles of each size take one set of
+/// them, sums of another type one, zeros one, and the counts two. Each factor is followed by its
+/// two counts: rows or terms of this layer, and the divisor.
 void CurvatureBlock::pack_batches(std::span<const Packed> sums) {
   Tensors full, triangles, others, from, counts, unused;
   std::vector<at::Scalar> numbers;
@@ -223,6 +236,9 @@ void CurvatureBlock::discard_batch() {
 
 // ---- running averages ----
 
+/// A layer counts only if both its sides that are here were used, so that A and G stay averages of
+/// the same steps. On the CPU a factor that does not count is left out; on a device its new average
+/// is chosen to be the old one.
 at::Tensor CurvatureBlock::update_averages(std::span<const Packed> sums, double decay,
                                            bool keep_inverted) {
   const auto number = [](const Packed& one, std::int64_t which) {
@@ -258,7 +274,8 @@ at::Tensor CurvatureBlock::update_averages(std::span<const Packed> sums, double 
     if (keep_inverted && may_be_inverted && !s.inverted.defined()) s.inverted = before;
     s.updates = each_updates[k];
     const Tensors& weight = block.dtype_ == at::kDouble ? in_f64 : in_f32;
-    // A new tensor: whoever saved the old one may want it back. The first one as it is.
+    // The average is a new tensor, because a step that is undone goes back to the old one. The
+    // first factor is taken as it is.
     const at::Tensor next = choice(each_counts[k], factor, before);
     s.average = s.average.defined() ? at::lerp(before, next, weight[k]) : next;
   }
@@ -267,7 +284,8 @@ at::Tensor CurvatureBlock::update_averages(std::span<const Packed> sums, double 
 
 // ---- inverses ----
 
-/// [groups] f64 of each factor. An embedding has one A for its one G.
+/// Mean eigenvalues (trace by dimension) of each factor, [groups] f64. An embedding has one A for
+/// its one G.
 std::vector<at::Tensor> CurvatureBlock::mean_eigenvalues(std::span<const Factor> factors,
                                                          std::span<const at::Tensor> packed) {
   Tensors means(factors.size());
@@ -294,8 +312,9 @@ std::vector<at::Tensor> CurvatureBlock::mean_eigenvalues(std::span<const Factor>
   return means;
 }
 
-/// gamma pi of A, gamma / pi of G, of a norm layer lambda, [groups] f64 of each factor; pi² = (tr A
-/// / a) / (tr G / g), and 1 for a dead layer, which has no trace. lambdas: f64 [factors].
+/// The damping that each factor gets, [groups] f64: gamma pi of A, gamma / pi of G, lambda of a
+/// norm layer. pi² = (tr A / a) / (tr G / g); it is 1 for a dead layer, which has no trace.
+/// lambdas: f64 [factors].
 std::vector<at::Tensor> CurvatureBlock::dampings(std::span<const Factor> factors,
                                                  const Sources& sources,
                                                  const at::Tensor& lambdas) {
@@ -338,7 +357,7 @@ CurvatureBlock::Tried CurvatureBlock::try_inverses(std::span<const Factor> facto
                                                    const Sources& sources,
                                                    const at::Tensor& lambdas, const Timed& timed) {
   const Tensors damping = dampings(factors, sources, lambdas);
-  // Dense or not, dimension, elements, side.
+  // The key of a set: dense or not, dimension, elements, side.
   Sets<std::tuple<bool, std::int64_t, std::int64_t, FactorSide>> sets;
   for (std::size_t k = 0; k < factors.size(); ++k) {
     const auto& [block, side] = factors[k];
@@ -356,7 +375,7 @@ CurvatureBlock::Tried CurvatureBlock::try_inverses(std::span<const Factor> facto
   return tried;
 }
 
-/// Of one size.
+/// Inverts factors of one size, damped, into `tried`.
 void CurvatureBlock::try_alike(std::span<const Factor> factors, const Tensors& own,
                                const Tensors& damping, std::span<const std::size_t> set,
                                Tried& tried) {
@@ -389,7 +408,7 @@ void CurvatureBlock::try_alike(std::span<const Factor> factors, const Tensors& o
   }
 }
 
-/// `found` if it is there, else what was; zeros if nothing was.
+/// Takes `found` if it is there, else keeps the inverse that was; zeros if there was none.
 void CurvatureBlock::choose(Inverse& inverse, const Inverse& found, const at::Tensor& there) {
   const auto one = [&](at::Tensor& mine, const at::Tensor& theirs) {
     if (theirs.defined())
@@ -408,7 +427,8 @@ at::Tensor CurvatureBlock::have_averages(std::span<const Factor> factors) {
   return at::minimum(stacked(factors, updates), stacked(factors, others)).gt(0);
 }
 
-/// New inverses of those factors that have one (there: bool [factors]); lambdas: f64 [factors].
+/// Takes the new inverses of those factors that have one (there: bool [factors]); lambdas: f64
+/// [factors].
 void CurvatureBlock::take(std::span<const Factor> factors, const std::vector<Inverse>& found,
                           const at::Tensor& there, const at::Tensor& lambdas) {
   const auto of = [](const Factor& f) -> Curvature& { return f.block->of(f.side).known; };
@@ -443,7 +463,7 @@ CurvatureBlock::Inverted CurvatureBlock::invert(std::span<const Factor> factors,
   const at::Tensor known = have_averages(factors);
   const at::Tensor raised =
       stacked(factors, [](const Factor& f) { return f.block->of(f.side).known.raised; });
-  // Each factor has the root of it.
+  // A factor's damping goes with the root of lambda, so 100 times lambda is 10 times the damping.
   const at::Tensor lambdas = at::pow(100, raised).mul(damping);
   const Tried tried = try_inverses(factors, sources, lambdas, timed);
   const at::Tensor fine = at::stack(tried.succeeded);
@@ -547,7 +567,7 @@ CurvatureBlock::Directions CurvatureBlock::taken_directions(Alike blocks, const 
   Tensors parts;
   for (const at::Tensor& one : values) parts.push_back(first.to_dtype(one));
   const at::Tensor all = parts.size() == 1 ? parts.front().clone() : at::cat(parts);
-  // What stands for none is not finite.
+  // A vector that stands for "no direction" is not finite, so it is replaced.
   found.directions =
       at::where(exist.unsqueeze(1), all.view({n, -1}), 0.0).view(found.gradients.sizes());
   found.products = inner_products(found.directions, found.gradients, n);
@@ -582,7 +602,7 @@ KfacState::Factor CurvatureBlock::save(FactorSide side) const {
   const double* const number = numbers.const_data_ptr<double>();
   const auto updates = static_cast<std::int64_t>(number[0]);
   const auto copy = [&](const at::Tensor& t) {
-    // Zeros stand for an average that is not there yet.
+    // Without updates the average is zeros, and is not saved.
     return updates > 0 && t.defined() ? t.clone() : at::Tensor();
   };
   return {updates, copy(s.average), copy(s.inverted), number[1], number[2] != 0};
@@ -608,7 +628,8 @@ void CurvatureBlock::load(FactorSide side, const KfacState::Factor& state) {
   s.exists = at::full({}, state.has_inverse, tensor_options().dtype(at::kBool));
 }
 
-/// With the dampings that they had.
+/// Computes the inverses again after a load, each with the damping that it had and from the average
+/// that it was computed from.
 void CurvatureBlock::restore_inverses() {
   const auto source = [this](FactorSide side) {
     const Curvature& s = of(side).known;

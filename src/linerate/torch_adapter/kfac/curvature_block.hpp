@@ -1,5 +1,5 @@
-// The curvature of one layer: statistics, running average, inverse, direction. Private to
-// torch_adapter. Knows nothing of steps or ranks.
+// What K-FAC keeps of one layer: statistics, running average, inverse, direction. Private to
+// torch_adapter. It has no notion of steps or ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,15 +31,22 @@ struct BlockOptions {
   int conv_subsampling = 1;
 };
 
-/// A factor goes this way: add_input() or add_gradient() of every use of the layer -> sum ->
-/// pack_batches(): packed, with its counts -> (summed over ranks) -> update_averages(): divided,
-/// into the running average -> invert() -> directions(). Packed is what travels and what is kept:
-/// `groups` upper triangles (triangle_packing.hpp); of an embedding's A the diagonal; of a norm
-/// layer's G [3, units]: scale², scale shift, shift². All in f64 if the layer is, else in f32.
+/// A factor goes this way. add_input() or add_gradient() of every use of the layer gives a sum.
+/// pack_batches() packs it with its counts, and ranks may add up packed sums. update_averages()
+/// divides it and takes it into the running average. invert() inverts the average, and directions()
+/// multiplies gradients by the inverses.
 ///
-/// What a step does with factors it does with several at once, and what is decided by their values
-/// is a tensor that chooses: a device is asked for few kernels and for no value. On the CPU each
-/// factor is computed by itself, as its caches want it.
+/// Packed is the form that is sent and kept: `groups` upper triangles (triangle_packing.hpp). An
+/// embedding's A is its diagonal. A norm layer's G is [3, units]: scale², scale shift, shift². All
+/// are f64 if the layer is, else f32.
+///
+/// An example with three ranks, of one element of A. Their sums are 6, 9 and 15 over 2, 3 and 5
+/// rows. Packed and added they are 30 over 10. All ranks divide and get 3, which is the mean over
+/// all rows and not over the ranks' means.
+///
+/// A step handles several factors at once. Decisions that depend on values are tensors that choose
+/// (at::where), so a device gets few kernels and the host reads no value. On the CPU each factor is
+/// computed by itself, as its caches want it.
 class CurvatureBlock {
  public:
   /// A is a x a (bias included), G is g x g. embedding: a words, g features. unit_wise: a = 0, g
@@ -60,9 +67,10 @@ class CurvatureBlock {
   at::ScalarType dtype() const { return dtype_; }
   std::int64_t dim(FactorSide side) const { return side == FactorSide::a ? shape_.a : shape_.g; }
   std::int64_t packed_elements(FactorSide side) const;
-  /// Of packed_inverse(): packed_elements(), except for eigen's matrices, which are not symmetric.
+  /// Elements of packed_inverse(): packed_elements(), except for eigen's matrices, which are not
+  /// symmetric.
   std::int64_t inverse_elements(FactorSide side) const;
-  /// Of a direction.
+  /// Elements of a direction.
   std::int64_t direction_elements() const;
   /// Whether the factor consists of matrices, whose inverses take a while.
   bool is_dense(FactorSide side) const;
@@ -75,7 +83,7 @@ class CurvatureBlock {
     CurvatureBlock* block;
     FactorSide side;
   };
-  /// The same in packed form: as a sum, then its doc::kFactorCounts; or as an inverse.
+  /// A factor in packed form: as a sum, then its doc::kFactorCounts; or as an inverse.
   struct Packed {
     Factor factor;
     at::Tensor values;  // a vector without gaps, of any floating type
@@ -85,15 +93,16 @@ class CurvatureBlock {
 
   /// Called before the operator's kernel.
   virtual void add_input(const LayerInput& input) = 0;
-  /// `gradient` of the operator's output times `scale` is that of a single loss term (or of the
-  /// sum, if the loss is one); `input` as in add_input(), its tensor only if keeps_input().
+  /// `gradient` is that of the operator's output. Times `scale` it is the gradient of a single loss
+  /// term, or of the sum if the loss is a sum. `input` as in add_input(), its tensor only if
+  /// keeps_input().
   virtual void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) = 0;
   virtual bool keeps_input() const { return false; }
   /// Loss terms of the gradients that are added.
   void count_terms(double terms) { of(FactorSide::g).count += terms; }
-  /// Loss terms of the step, whether they use the layer or not: G is divided by their number, since
-  /// those that do not use it have no gradient here. As many as were counted, unless there are
-  /// more.
+  /// Loss terms of the step, whether they use the layer or not. G is divided by their number,
+  /// because terms that do not use the layer have a gradient of zero here. The greater of this and
+  /// count_terms() counts.
   void count_step_terms(double terms) { step_terms_ += terms; }
   bool has_batch(FactorSide side) const { return of(side).sum.defined(); }
   /// The batches' sums and counts, into `values`; an unused layer's sum is 0.
@@ -105,11 +114,15 @@ class CurvatureBlock {
 
   // --- Running averages.
 
-  /// average = rho average + (1 - rho) sum / count, rho = min(1 - 1/k, decay) in the k-th update:
-  /// it begins with the first factor, not with an identity that would stay in it. Not of a layer
-  /// that nobody used on all of the sides that are here, nor of a sum that is not finite. Which of
-  /// them that was, and the layer used: bool [sums]. `keep_inverted`: keeps for save() what the
-  /// inverse in use was computed from, until there is a new one.
+  /// average = rho average + (1 - rho) sum / count. In the k-th update rho = min(1 - 1/k, decay)
+  /// (Martens & Grosse 2015). So the average begins with the first factor, and not with an identity
+  /// that would stay in it. For example with decay 0.95 the weights of the new factor are 1, 1/2,
+  /// 1/3, ..., 1/20, 1/20, ...
+  ///
+  /// A layer that nobody used on all of the sides that are here keeps its average, and so does one
+  /// whose sum is not finite. Returns bool [sums]: the layer was used, but the sum was not finite.
+  /// `keep_inverted`: keeps for save() the average that the inverse in use was computed from, until
+  /// there is a new one.
   static at::Tensor update_averages(std::span<const Packed> sums, double decay,
                                     bool keep_inverted = false);
   /// Undefined, or zeros, before the first update.
@@ -124,25 +137,26 @@ class CurvatureBlock {
   /// Runs the work of some factors, by their places in the span.
   using Timed =
       std::function<void(std::span<const std::size_t> factors, const std::function<void()>& work)>;
-  /// Each in one try; it needs averages of both sides, since pi is the root of their traces' ratio.
-  /// If it fails, the old inverse stays, and the next try has 10 times the damping, up to 1000;
-  /// each that does not fail has a tenth again, down to what is given. damping: f64, of no
-  /// dimensions. On a device matrices of one size are inverted together.
+  /// Inverts each factor in one try. It needs averages of both sides, because pi is the root of the
+  /// ratio of their traces. If the try fails, the old inverse stays, and the next try has 10 times
+  /// the damping, up to 1000 times. Each success divides the factor by 10 again, down to the
+  /// damping that is given. damping: a scalar f64 tensor. On a device matrices of one size are
+  /// inverted together.
   static Inverted invert(std::span<const Factor> factors, const at::Tensor& damping,
                          const Timed& timed = {});
   at::Tensor packed_inverse(FactorSide side) const;
-  /// Those that other ranks have computed from the averages that are here, too, if there (bool
-  /// [inverses]). Which were not, though there are averages: bool [inverses].
+  /// Takes inverses that other ranks have computed from the averages that are here, if `there`
+  /// (bool [inverses]). Returns bool [inverses]: it was not there, though there are averages.
   static at::Tensor take_inverses(std::span<const Packed> inverses, const at::Tensor& there,
                                   const at::Tensor& damping);
-  /// Of all sides: bool, of no dimensions.
+  /// Whether all sides have an inverse: a scalar bool tensor.
   at::Tensor has_inverse() const;
 
   // --- Directions.
 
-  /// Of n blocks of one shape, by block in dimension 0. A layer's gradient is the matrix [groups,
-  /// g, a], the bias's as its last column; of an embedding [1, a, g], of a norm layer [1, 2,
-  /// units].
+  /// Directions of n blocks of one shape, by block in dimension 0. A layer's gradient is the matrix
+  /// [groups, g, a], with the bias's as its last column. An embedding's is [1, a, g], and a norm
+  /// layer's is [1, 2, units].
   struct Directions {
     at::Tensor gradients,
         directions;       // without an inverse: 0, or NaN if the gradient is not finite
@@ -150,10 +164,10 @@ class CurvatureBlock {
     at::Tensor products;  // f64 [n]: <direction, gradient>
   };
   using Alike = std::span<CurvatureBlock* const>;
-  /// (F + damping)^-1 gradient, of weights that have gradients; `damping`, f64 of no dimensions,
-  /// counts if it is exact, else what the inverses were computed with.
+  /// (F + damping)^-1 gradient, of weights that have gradients. `damping`, a scalar f64 tensor,
+  /// counts if the method is exact (eigen). Else the damping is in the inverses already.
   static Directions directions(Alike blocks, const at::Tensor& damping);
-  /// What owners have computed, vectors; `exist`: bool [n].
+  /// The same of directions that owners have computed, which are vectors; `exist`: bool [n].
   static Directions taken_directions(Alike blocks, const std::vector<at::Tensor>& values,
                                      const at::Tensor& exist);
   virtual at::Tensor gradients(Alike blocks) const = 0;
@@ -162,13 +176,13 @@ class CurvatureBlock {
 
   // --- State and bookkeeping.
 
-  /// What directions are made with. Dense: matrix [groups, d, d]; for eigen its columns are the
-  /// vectors, and values [groups, d]. Else [1, elements], of this layer's kind.
+  /// A factor's inverse. Dense: matrix [groups, d, d]; for eigen its columns are the vectors, and
+  /// values [groups, d]. Else [1, elements], in the form of this kind of layer.
   struct Inverse {
     at::Tensor matrix, values;
   };
-  /// What a side knows besides the batch that is being collected. Scalars are tensors of no
-  /// dimensions where the weight is.
+  /// All of a side but the batch that is being collected. Scalars are scalar tensors on the
+  /// weight's device.
   struct Curvature {
     at::Tensor average, inverted;
     Inverse inverse;     // undefined: none was tried yet; zeros stand for one that failed
@@ -195,18 +209,20 @@ class CurvatureBlock {
  protected:
   CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options);
 
-  /// The sum of this batch, zeros at first: [groups, d, d] or packed; and its rows or terms.
+  /// sum() is the sum of this batch, zeros at first: [groups, d, d] or packed. count() is its rows
+  /// or terms.
   at::Tensor& sum(FactorSide side);
   double& count(FactorSide side) { return of(side).count; }
-  /// More to count that only the device knows: f64, of no dimensions.
+  /// Adds to the count a scalar f64 tensor whose value the host does not have.
   void count_there(FactorSide side, const at::Tensor& more);
-  /// Of n packed factors that are no matrices, [n, elements]; damping [n, 1], in their type: lambda
-  /// for a norm layer, else factored. What precondition() takes as the matrix.
+  /// Inverses of n packed factors that are no matrices, [n, elements]. damping [n, 1] has their
+  /// type; it is lambda for a norm layer, else factored. precondition() takes the result as the
+  /// matrix.
   virtual at::Tensor diagonal_inverses(const at::Tensor& packed,
                                        const at::Tensor& damping) const = 0;
   virtual at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
                                   const at::Tensor& damping) const = 0;
-  /// Of one block's direction: parameters and what belongs to them, in their shape.
+  /// The parts of one block's direction: each parameter with its part, in the parameter's shape.
   virtual std::vector<std::pair<at::Tensor, at::Tensor>> parts(
       const at::Tensor& direction) const = 0;
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
@@ -219,22 +235,22 @@ class CurvatureBlock {
   struct Side {
     at::Tensor sum;
     double count = 0;
-    at::Tensor count_there;  // besides; undefined: nothing
+    at::Tensor count_there;  // to be added to `count`; undefined: zero
     Curvature known;
   };
   Side& of(FactorSide side) { return sides_[to_index(side)]; }
   const Side& of(FactorSide side) const { return sides_[to_index(side)]; }
   /// The other side, or this one if the layer has no other.
   FactorSide partner(FactorSide side) const;
-  /// What the batch's sum is divided by.
+  /// The number by which the batch's sum is divided.
   double divisor(FactorSide side) const;
   at::Tensor scalar(double value) const;
   Inverse unpacked_inverse(FactorSide side, const at::Tensor& packed) const;
-  /// Curvature::inverse of several blocks, one after the other; on a device they are views of it
-  /// from now on.
+  /// The inverses of several blocks, one after the other. On a device the blocks' own are views of
+  /// the result from now on, so that the next step copies nothing.
   static Inverse joined_inverses(Alike blocks, FactorSide side);
 
-  /// Packed averages that inverses are computed from, by factor: its own, and of its partner.
+  /// The packed averages that inverses are computed from, by factor: its own, and its partner's.
   struct Sources {
     std::vector<at::Tensor> own, partner;
   };

@@ -16,8 +16,8 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// Patches of so many elements are made, summed and dropped at a time: what a processor's caches
-/// hold; and what a device has memory for, where each part is some launches more.
+/// Patches are made, summed and dropped so many elements at a time. On a processor this is what its
+/// caches hold. A device has memory for more, and each part costs it some launches.
 constexpr std::int64_t kPatchElements = std::int64_t{1} << 22;
 constexpr std::int64_t kPatchElementsThere = std::int64_t{1} << 26;
 
@@ -26,7 +26,8 @@ at::Tensor batched(const at::Tensor& images) {
   return images.dim() == 3 ? images.unsqueeze(0) : images;
 }
 
-/// [N, C, H, W] of what a convolution of `dims` dimensions gives: as LayerInput has inputs.
+/// The output of a convolution of `dims` dimensions as images [N, C, H, W], in the form in which
+/// LayerInput has inputs.
 at::Tensor images_of(const at::Tensor& output, std::int64_t dims) {
   if (dims == 2) return batched(output);
   if (dims == 1) return batched(output.unsqueeze(-2));
@@ -34,7 +35,7 @@ at::Tensor images_of(const at::Tensor& output, std::int64_t dims) {
   return volumes.transpose(1, 2).flatten(0, 1);
 }
 
-/// Columns by sample [d, n] of [n, ..., d]: of every position, or one a sample.
+/// The columns [d, n] of rows [n, ..., d]: one a position, or with `reduce` one a sample.
 at::Tensor columns_of(const at::Tensor& rows, bool reduce, bool mean) {
   const std::int64_t d = rows.size(-1);
   if (!reduce || rows.dim() <= 2) return rows.reshape({-1, d}).t();
@@ -74,6 +75,8 @@ void KroneckerBlock::add_linear_input(const at::Tensor& input) {
   count(FactorSide::a) += static_cast<double>(columns.size(1));
 }
 
+/// With subsampling, a sample shows one band of its rows. Each band is weighted by the number of
+/// bands (row_bands.hpp). A is divided by all rows, as if all were seen.
 void KroneckerBlock::add_conv_input(const LayerInput& input) {
   const at::Tensor images = batched(input.tensor.detach());
   const std::int64_t height = input.conv.outputs(0, images.size(2));
@@ -189,11 +192,14 @@ at::Tensor KroneckerBlock::diagonal_inverses(const at::Tensor&, const at::Tensor
   throw InternalError("both factors are dense");
 }
 
+/// Cholesky has the damping in the inverses: G^-1 gradient A^-1. Eigen divides exactly, in the
+/// eigenvectors' basis. Let A = Va diag(a) Vaᵀ and G = Vg diag(g) Vgᵀ. Then entry (i, j) of the
+/// rotated gradient Vgᵀ gradient Va is divided by g_i a_j + lambda.
 at::Tensor KroneckerBlock::precondition(const at::Tensor& gradients, const Inverse& a,
                                         const Inverse& g, const at::Tensor& damping) const {
   if (options_.method == InverseMethod::cholesky) {
     if (gradients.size(0) > 1) return at::matmul(at::matmul(g.matrix, gradients), a.matrix);
-    // Inverses are symmetric bit for bit.
+    // Inverses are symmetric bit for bit, so either factor may be used as its own transpose.
     return times_transpose(times_transpose(g.matrix[0], gradients[0].t()), a.matrix[0])
         .unsqueeze(0);
   }

@@ -24,8 +24,9 @@ struct ConvGeometry {
 
 struct LayerInput {
   /// linear [..., in], conv [N, C, H, W] or [C, H, W], embedding: indices [...], norm: as given. A
-  /// one-dimensional convolution is one of height 1; one of three dimensions is one of images: of
-  /// each depth of its output, with C kd channels, the depths of a sample one after the other.
+  /// 1-d convolution is a 2-d one of height 1. A 3-d convolution is a 2-d one of images. There is
+  /// an image for each depth of its output, with C kd channels, the depths of a sample one after
+  /// the other.
   at::Tensor tensor = {};
   ConvGeometry conv = {};
   std::int64_t images = 1;          // of a sample

@@ -1,3 +1,6 @@
+// K-FAC does not ask modules how they use their weights, but reads it off the operators' arguments.
+// So functional calls and modules of the program's own work as well. Each function below knows the
+// signatures of a kind of operator.
 #include "linerate/torch_adapter/kfac/operator_input.hpp"
 
 #include <ATen/ops/constant_pad_nd.h>
@@ -16,7 +19,7 @@ namespace {
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
-/// The same elements in the same places.
+/// Whether two tensors view the same elements in the same places.
 bool same_view(const at::Tensor& a, const at::Tensor& b) {
   return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes() &&
          a.strides() == b.strides();
@@ -39,7 +42,7 @@ struct ConvAxis {
   std::int64_t outputs(std::int64_t inputs) const {
     return (inputs + pad_before + pad_after - dilation * (kernel - 1) - 1) / stride + 1;
   }
-  /// Else a kernel is larger than its input, and the operator will throw.
+  /// Whether the kernel fits into its padded input. If not, the operator will throw.
   bool fits(std::int64_t inputs) const {
     return inputs + pad_before + pad_after > dilation * (kernel - 1);
   }
@@ -52,7 +55,7 @@ std::int64_t value_of(const c10::IValue& list, std::size_t axis) {
   return values[values.size() == 1 ? 0 : axis];
 }
 
-/// "same" puts the odd element at the end.
+/// Padding of one axis. With "same", an odd element of padding is at the end.
 void set_padding(const c10::IValue& padding, std::size_t axis, ConvAxis& a) {
   if (!padding.isString()) {
     a.pad_before = a.pad_after = value_of(padding, axis);
@@ -86,7 +89,9 @@ ConvGeometry geometry_of(const ConvAxes& axes) {
   return g;
 }
 
-/// [N, C, D, H, W] or [C, D, H, W] -> [N D', C kd, H, W]: what each depth of the output sees.
+/// Makes images of volumes: [N, C, D, H, W] or [C, D, H, W] -> [N D', C kd, H, W]. Each image has
+/// the input that one depth of the output sees, so a 3-d convolution's factors are those of a 2-d
+/// one.
 at::Tensor depths_of(const at::Tensor& input, const ConvAxis& depth) {
   const at::Tensor volumes = input.dim() == 4 ? input.unsqueeze(0) : input;
   const at::Tensor padded =

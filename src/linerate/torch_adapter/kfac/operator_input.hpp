@@ -10,10 +10,12 @@
 
 namespace linerate::torch_adapter {
 
-/// Absent for an operator that does not apply the weight (a view, a norm of it). `fn` is in its
-/// start callback. Throws UsageError, naming the layer, if the weight is multiplied in a way that
-/// is not this layer's (transposed in a tied decoder, on the left, scaled), which its factors would
-/// not describe.
+/// How an operator uses the layer's weight; absent if it does not apply the weight (a view, a norm
+/// of it). `fn` is in its start callback.
+///
+/// Throws UsageError, naming the layer, if the operator multiplies by the weight in another way
+/// than this layer does. Examples are transposed in a tied decoder, on the left, scaled. Factors
+/// would not describe such a use.
 std::optional<LayerInput> operator_input(const at::RecordFunction& fn, const LayerSpec& layer);
 
 }  // namespace linerate::torch_adapter

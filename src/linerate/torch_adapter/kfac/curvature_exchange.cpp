@@ -33,7 +33,8 @@ std::int64_t elements_of(const Blocks& blocks, doc::Content content, std::int32_
                                       : block.packed_elements(side) + doc::kFactorCounts;
 }
 
-/// `factor` becomes that of rank `root`, on every rank; `elements` packed ones of this type.
+/// Replaces `factor` by that of rank `root`, on every rank. It has `elements` packed elements of
+/// this type.
 void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t elements,
                       at::ScalarType dtype, KfacState::Factor& factor) {
   std::array<double, 5> about = {static_cast<double>(factor.updates), factor.damping,
@@ -97,7 +98,7 @@ void CurvatureExchange::register_with(exec::StepRunner& runner) {
   add("clip", &CurvatureExchange::clip);
 }
 
-// ---- who holds what ----
+// ---- which rank has which factors ----
 
 Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
   const auto has = [&](const std::vector<std::int32_t>& ranks) {
@@ -109,6 +110,8 @@ Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
                                       : Preconditioner::Holds::nothing;
 }
 
+/// If the new plan gives layers to other ranks, the ranks first share all averages and inverses.
+/// Then each keeps its part by the new plan.
 void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
   const Blocks& blocks = pre_.blocks();
   CurvaturePlan next(std::move(plan), blocks.size(),
@@ -156,11 +159,12 @@ void CurvatureExchange::end_round(bool counts) {
   plan_->is_late ? pre_.await_gradients() : pre_.keep();
 }
 
-/// A direction that is not finite leaves its layer as it is: others are updated already.
+/// Turns a layer's gradients into its direction, under the next forward pass. A direction that is
+/// not finite leaves its layer as it is, because other layers are updated already.
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
   return [this, block, damping = pre_.damping_there()](const std::vector<at::Tensor>& parameters,
                                                        std::vector<at::Tensor>& gradients) {
-    // What a pass has already left there belongs to the next step.
+    // A gradient that a later pass has left in .grad belongs to the next step.
     std::vector<at::Tensor> next;
     for (std::size_t k = 0; k < parameters.size(); ++k)
       next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
@@ -206,8 +210,9 @@ void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
   CurvatureBlock::pack_batches(sums);
 }
 
-/// What is not finite is dropped, on every rank alike: all have the same sums. A layer is folded
-/// when the sums of both its sides are there.
+/// Takes sums that have arrived into the averages. A layer is folded when the sums of both its
+/// sides are there. A sum that is not finite is dropped, on every rank alike, because all have the
+/// same sums.
 void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
   if (task.subject != doc::Subject::payloads)
     return pre_.fold_batches(doc::block_of_factor(task.first), doc::block_of_factor(task.last));
@@ -268,7 +273,8 @@ void CurvatureExchange::invert_waiting() {
     packed.push_back(values_of(part));
     packed.back().copy_(block->packed_inverse(side));
   }
-  // Uses the bits that the others get: the solver's result has other roundings.
+  // The owner uses the packed inverse that the others get as well: the solver's own result has
+  // other roundings, and weights would drift apart.
   if (!sent.empty()) pre_.take_inverses(sent, packed, at::stack(there), /*is_own=*/true);
 }
 
@@ -285,8 +291,8 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 
 // ---- directions ----
 
-/// On a device whether the step counts is not known yet: ranks agree on that when all is enqueued,
-/// and a step that does not count is undone.
+/// On the host the means are taken only if the step counts. On a device that is not known yet:
+/// ranks agree on it when all is enqueued, and a step that does not count is undone.
 template <typename Work>
 void CurvatureExchange::with_means(std::span<const std::int32_t> blocks, Work&& work) {
   if (!enqueues()) {

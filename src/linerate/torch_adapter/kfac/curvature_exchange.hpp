@@ -26,24 +26,31 @@
 
 namespace linerate::torch_adapter {
 
-/// Replaces a direction whose layer has no inverse yet: its gradient stays as it is. (NaN in one
-/// skips the step.)
+/// Stands in a message for the direction of a layer that has no inverse yet; the layer's gradient
+/// stays as it is. (A NaN in a direction skips the step.)
 inline constexpr double kNoDirection = std::numeric_limits<double>::infinity();
 
-/// Between the collector's statistics and the gradients that the optimizer sees:
-///   pack-factors       sums of factors and what they count -> payload, which is summed over ranks
+/// The K-FAC tasks of a Plan, between the collector's statistics and the gradients that the
+/// optimizer sees:
+///   pack-factors       sums of factors and their counts -> payload, which is summed over ranks
 ///   average-factors    payload, or the rank's own sums, divided -> running averages
-///   inverse            averages -> inverse, and into its payload if it is sent; one that is
-///                      inverted with the next waits for that one's task
+///   inverse            averages -> inverse, and into its payload if it is sent; an inverse that is
+///                      computed with the next one waits for that one's task
 ///   unpack-inverses    payload -> inverses of factors that another rank owns
-///   precondition       mean gradient -> direction, and into its payload if it is sent; inverts
-///                      what is no matrix (diagonals, norm layers' 2 x 2) first, if it is due
+///   precondition       mean gradient -> direction, and into its payload if it is sent; before that
+///                      inverts what is no matrix (diagonals, norm layers' 2 x 2), if it is due
 ///   unpack-directions  payload -> directions of layers that another rank owns
 ///   clip               <direction, gradient> over all layers -> nu
-/// Each is a part of Preconditioner's step, with payloads before and after it. A factor that was
-/// packed may be packed again: statistics last until the step ends. On a device inverses and
-/// directions that are not sent wait for the first task that needs one of them, and those of one
-/// message for its last one, so that what is of one shape is computed together.
+/// Each is a part of Preconditioner's step, with payloads before and after it.
+///
+/// An example with three ranks (SPD-KFAC). All ranks sum the factors of layers 1 to 3. Rank 0
+/// inverts layer 1's, rank 1 layer 2's and rank 2 layer 3's, and each broadcasts its inverses. The
+/// small layer 4 is not worth a message, so every rank inverts its factors alone.
+///
+/// A factor that was packed may be packed again, because statistics last until the step ends. On a
+/// device, inverses and directions that are not sent wait for the first task that needs one of
+/// them. Those of one message wait for the last of its tasks. So matrices of one size are computed
+/// together.
 class CurvatureExchange {
  public:
   struct Gradients {
@@ -68,17 +75,17 @@ class CurvatureExchange {
   KfacState save();
   /// Loads of such a state what this rank holds by the plan.
   void load(const KfacState& state);
-  /// The same in the middle of a step, which goes on: averages and inverses alone.
+  /// The same in the middle of a step, which goes on: loads averages and inverses alone.
   void hold(const KfacState& state);
 
-  /// Of the preconditioner: which of the Plan's variants is due.
+  /// The preconditioner's step, which decides the variant of the Plan that is due.
   std::int64_t step() const { return pre_.step(); }
   void begin_round();
   /// If gradients arrive under the next forward pass, the step waits for them.
   void end_round(bool counts);
   bool enqueues() const { return pre_.enqueues(); }
-  /// Turns what arrives under the next forward pass into directions; made before the step ends
-  /// (Preconditioner::end_arriving).
+  /// Turns gradients that arrive under the next forward pass into directions. Made before the step
+  /// ends (Preconditioner::end_arriving).
   Preparation late_direction(std::int32_t block) const;
 
   /// The inverses that this rank has computed in the round, by moments of the runner.
@@ -104,16 +111,17 @@ class CurvatureExchange {
   void send_direction(std::int32_t block, const CurvaturePlan::Part& part);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
-  /// Whether a task's work waits for another task: of what is computed, the parts of payloads.
+  /// Whether a task's work waits for another task. `waiting`: the members that wait; `parts`: those
+  /// of the task's payload.
   bool waits(const CurvaturePlan::Part& part, std::span<const std::int32_t> waiting,
              const std::vector<CurvaturePlan::Part>& parts) const;
-  /// While the means that have arrived are the .grads of these blocks.
+  /// Does the work while the means that have arrived are the .grads of these blocks.
   template <typename Work>
   void with_means(std::span<const std::int32_t> blocks, Work&& work);
 
   Preconditioner::Holds held_here(std::size_t block) const;
   at::Tensor values_of(const CurvaturePlan::Part& part) const;
-  /// Of an inverse that a payload holds: one element.
+  /// The element of a payload that tells whether an inverse in it failed (0: it did not).
   at::Tensor status_of(const CurvaturePlan::Part& part) const;
 
   Preconditioner& pre_;

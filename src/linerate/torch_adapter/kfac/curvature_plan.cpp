@@ -34,6 +34,8 @@ void CurvaturePlan::note_ranks(const doc::TaskGraph& graph) {
   }
 }
 
+/// Members stand one after the other in their payload. After them a payload of inverses has a
+/// status for each member, in the same order, so the last member's status is the last element.
 void CurvaturePlan::note_parts(const doc::TaskGraph& graph, const ElementsOf& sizes) {
   Variant& variant = variants.emplace_back();
   variant.payloads.resize(graph.payloads.size());

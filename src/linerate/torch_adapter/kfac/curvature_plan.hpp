@@ -1,5 +1,5 @@
-// What a Plan says of each block, factor and payload of K-FAC, found once. Private to
-// torch_adapter.
+// The places of blocks, factors and directions in a Plan's payloads, and the ranks that compute
+// them. Found once for a Plan. Private to torch_adapter.
 #pragma once
 
 #include <cstddef>

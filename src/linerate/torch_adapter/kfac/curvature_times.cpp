@@ -16,7 +16,7 @@ constexpr std::size_t kG = to_index(doc::FactorSide::g);
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-/// A block's, by side, in nanoseconds.
+/// The times of a block's factors, by side, in nanoseconds.
 struct Times {
   std::array<std::int64_t, 2> began = {-1, -1};  // the first use
   std::array<std::int64_t, 2> took = {0, 0};     // of all uses

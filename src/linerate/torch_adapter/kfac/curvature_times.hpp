@@ -10,9 +10,13 @@
 
 namespace linerate::torch_adapter {
 
-/// Layer by layer in the order of their first uses: a pass lasts from the end of a layer's factor A
-/// to the beginning of the next one's, the last until the first gradient of an output. `factors`:
-/// a step's, of so many blocks.
+/// The forward, factor and inverse times of each layer, from when its factors were computed in a
+/// step of so many blocks.
+///
+/// A layer's forward pass lasts from the end of its factor A to the beginning of the next layer's
+/// A. The last layer's lasts until the first gradient of an output. For example A of layer 1 is
+/// computed from 0 to 2 ms, and A of layer 2 from 7 to 8 ms. The first G begins at 12 ms. Then the
+/// forward passes take 5 and 4 ms.
 replan::CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
                                        std::vector<double> inverse_s);
 

@@ -29,8 +29,8 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// x - x is 0, or NaN for what is not finite. Sums side by side: one alone would wait for each
-/// addition before the next.
+/// Whether all elements are finite: x - x is 0, or a NaN if x is not finite. There are several
+/// sums, because with a single one each addition would wait for the one before.
 template <typename T>
 bool elements_finite(const T* x, std::int64_t n) {
   constexpr std::int64_t kSums = 256 / sizeof(T);
@@ -46,9 +46,9 @@ at::Tensor eye_like(const at::Tensor& symmetric) {
   return at::eye(symmetric.size(-1), symmetric.options());
 }
 
-/// By LAPACK's own inverse, which takes a third of what a device's two products take. Symmetric bit
-/// for bit, and row by row in memory, like one that another rank has sent: the order decides how
-/// products round.
+/// The inverse by LAPACK's own routine, which takes a third of the time of a device's two products.
+/// The result is symmetric bit for bit, and row by row in memory. An inverse that another rank has
+/// sent lies the same way, and the order decides how products round.
 at::Tensor inverse_on_host(const at::Tensor& damped) {
   if (!all_finite(damped)) return {};
   const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
@@ -70,7 +70,7 @@ Solved inverses_on_host(const at::Tensor& damped) {
       matrices.size() == 1 ? matrices.front().unsqueeze(0) : at::stack(matrices), {}, succeeded};
 }
 
-/// Of one matrix.
+/// The eigendecomposition of one matrix.
 Solved eigen(const at::Tensor& symmetric) {
   const at::Tensor usable = at::isfinite(symmetric).all();  // or solvers may loop for ever
   try {
@@ -94,7 +94,7 @@ bool all_finite(const at::Tensor& tensor) {
   return finite;
 }
 
-/// By the largest magnitude of each, which NaN and infinity come through: one pass.
+/// Finds infinities and NaNs by the largest magnitude of each tensor, in one pass.
 at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors) {
   if (!runs_on_host(tensors.front())) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -106,7 +106,8 @@ at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors) {
   return finite;
 }
 
-// On a device not at::cholesky_inverse(): it may look at its solver's status on the host.
+// On a device (A + damping I) = L Lᵀ, and the inverse is the product of L^-1's transpose and L^-1.
+// at::cholesky_inverse() would do, but it may look at its solver's status on the host.
 Solved damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping) {
   symmetric.diagonal(0, -2, -1).add_(damping.to(symmetric.scalar_type()).unsqueeze(-1));
   if (runs_on_host(symmetric)) return inverses_on_host(symmetric);

@@ -13,7 +13,7 @@ bool all_finite(const at::Tensor& tensor);
 /// The same of each tensor: bool [tensors], on their device.
 at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors);
 
-/// What a device computes is read by nobody.
+/// Results of a solver. On a device the host reads none of them.
 struct Solved {
   at::Tensor matrices;     // [n, d, d], of no use if it failed
   at::Tensor values = {};  // of eigenvectors: [n, d] >= 0 (a negative one is rounding)

@@ -15,7 +15,7 @@ at::Tensor kl_clip_factor(const at::Tensor& q, double learning_rate, double kapp
   const at::Tensor finite = at::isfinite(q).to(at::kDouble);
   if (kappa <= 0) return finite;
   const at::Tensor divergence = q.abs().mul(learning_rate * learning_rate);
-  // Of nothing, the root is infinite.
+  // A divergence of 0 gives an infinite root, which is cut off at 1.
   const at::Tensor nu = divergence.reciprocal().mul(kappa).sqrt().clamp_max(1);
   return at::where(finite.gt(0), nu, finite);
 }

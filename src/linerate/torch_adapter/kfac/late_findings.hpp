@@ -1,5 +1,5 @@
-// What a step finds out about factors and directions, for a host that hears of it at once on the
-// CPU and later on a device. Private to torch_adapter.
+// The findings of a step about factors and directions. The host hears of them at once on the CPU,
+// and later on a device. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +16,11 @@
 
 namespace linerate::torch_adapter {
 
+/// A step's notes are joined to one vector of f64, which is copied to the host without a wait
+/// (LateValues). For example step 7 notes two bool tensors of 4 and 3 elements. send() copies 9
+/// numbers, q and nu first. In step 9 they have come; take() counts for each member how often in a
+/// row it was so.
+///
 /// Thread safety: one thread.
 class LateFindings {
  public:
@@ -35,12 +40,12 @@ class LateFindings {
     std::vector<Finding> findings;
   };
 
-  /// In the step that is being computed; `is_so`: bool [members].
+  /// Notes a finding of the step that is being computed; `is_so`: bool [members].
   void note(What what, std::vector<std::int32_t> members, const at::Tensor& is_so);
   void forget_notes() { noted_.clear(); }
-  /// Ends the step: its notes and these numbers are on their way; each f64, of no dimensions.
+  /// Ends the step and sends its notes and these numbers, each a scalar f64 tensor, to the host.
   void send(std::int64_t step, const at::Tensor& q, const at::Tensor& nu);
-  /// The next step, if what it found has come by now.
+  /// The findings of the next step, if they have come by now.
   std::optional<Step> take();
 
  private:

@@ -196,7 +196,8 @@ void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
   if (!is_own) findings_.note(LateFindings::What::not_inverted, factors, missing);
 }
 
-/// Those that have gradients: on a device, those of one shape together.
+/// The blocks that have gradients, in sets: on a device, blocks of one shape together; on the CPU,
+/// each alone.
 std::vector<std::vector<std::int32_t>> Preconditioner::alike(
     std::span<const std::int32_t> blocks) const {
   using Kind = std::tuple<CurvatureBlock::Shape, bool, at::ScalarType, std::int32_t>;
@@ -248,8 +249,11 @@ void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
   }
 }
 
+/// The KL clip: q sums <direction, gradient> over all layers, and nu scales all directions
+/// (kl_clip.hpp). In a shared step the learning rate is divided by the gradients' scale, because
+/// gradients are still multiplied by it.
 void Preconditioner::clip() {
-  // In the layers' order, whichever order a Plan has: the order decides how sums round.
+  // Sums in the layers' order, whatever order a Plan has, because the order decides how sums round.
   std::sort(round_.directed.begin(), round_.directed.end(),
             [](const Directed& x, const Directed& y) { return x.members < y.members; });
   std::vector<at::Tensor> products;
@@ -274,7 +278,7 @@ void Preconditioner::keep() {
 void Preconditioner::drop() {
   undo();
   findings_.forget_notes();
-  // Where values are not read, directions were made before the ranks agreed.
+  // On a device directions were made before the ranks agreed.
   if (phase_ == Phase::found) phase_ = Phase::open;
 }
 
@@ -297,7 +301,8 @@ KfacStep Preconditioner::write() {
   return done;
 }
 
-/// If nu is 0 no gradient counts, wherever it belongs to.
+/// Writes nu times the directions into .grad. If nu is 0 no gradient counts, neither of
+/// preconditioned layers nor of others.
 void Preconditioner::write_directions() {
   const at::Tensor moves = round_.nu.ne(0);
   std::set<const void*> written;
@@ -374,7 +379,8 @@ std::string Preconditioner::in_words(const LateFindings::Finding& found) const {
                          : "its inverse failed and the old one is kept");
 }
 
-/// Takes what has come of this step and those before. The first failure too many is kept.
+/// Takes reports of this step and of earlier ones that have come by now. The first failure too many
+/// is kept.
 void Preconditioner::hear(KfacStep& report) {
   std::multimap<std::int32_t, std::string> failures;  // in the order of the factors
   while (const std::optional<LateFindings::Step> heard = findings_.take()) {
@@ -409,8 +415,8 @@ void Preconditioner::end_step() {
   discard_batch();
 }
 
-/// The gradients were not finite: averages and inverses are those of the step before, and the next
-/// batch takes this one's place. What failed is counted.
+/// Ends a step whose gradients were not finite. Averages and inverses are those of the step before,
+/// and the next batch takes this one's place. Failures are counted all the same.
 KfacStep Preconditioner::end_skipped() {
   KfacStep done = report();
   done.skipped = true;

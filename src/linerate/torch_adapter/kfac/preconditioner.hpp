@@ -21,8 +21,8 @@
 
 namespace linerate::torch_adapter {
 
-/// Passes fill the blocks' statistics by the collector. Then take() is the step of a rank alone: it
-/// calls, in this order, what the tasks of a Plan call where ranks share their steps:
+/// K-FAC's step. Passes fill the blocks' statistics by the collector. For a rank alone, take() is
+/// the step. It calls, in this order, what the tasks of a Plan call if ranks share their steps:
 ///
 ///     check();                                       // refuses a batch
 ///     begin();
@@ -33,8 +33,12 @@ namespace linerate::torch_adapter {
 ///     keep() | drop()                                // whether the round counts
 ///     write();
 ///
-/// No value of a tensor is read but for reports. On the CPU they are heard at once, on a device in
-/// a later step. What has failed too often waits in take_failure(): other ranks have to hear of it.
+/// Averages and inverses change before it is known whether the step counts. So remember() keeps
+/// what was, which shares its memory, and undo() goes back to it.
+///
+/// No value of a tensor is read except for reports. Reports come at once on the CPU, and in a later
+/// step on a device. A failure that happened too often waits in take_failure(), because the other
+/// ranks have to hear of it.
 class Preconditioner : public KfacSchedule {
  public:
   /// `parameters` are all that is trained. Throws UsageError for options that contradict each
@@ -47,45 +51,46 @@ class Preconditioner : public KfacSchedule {
   void follow(std::function<Due(std::int64_t step)> schedule);
   CurvatureBlock::Factor factor(std::int32_t f) const;
 
-  /// Whether reports come later, and blocks' tasks are done together: so it is where weights lie on
-  /// a device.
+  /// Whether reports come later and blocks' tasks are done together, as is so on a device.
   bool enqueues() const { return enqueues_; }
   void set_enqueues(bool yes);
-  /// Of this step: f64, of no dimensions, where the weights are.
+  /// The damping of this step, a scalar f64 tensor where the weights are.
   at::Tensor damping_there() const;
 
   // --- A step.
 
   KfacStep take();
 
-  /// Throws what went wrong in the passes, or too often in steps before.
+  /// Throws what went wrong in the passes, or failed too often in earlier steps.
   void check();
   /// Begins a round of the step and undoes what an earlier round left.
   void begin();
-  /// This rank's sums.
+  /// Folds this rank's sums into the averages.
   void fold_batches(std::int32_t first_block, std::int32_t last_block);
-  /// Those of all ranks, of both sides of each layer.
+  /// Folds sums of all ranks, of both sides of each layer.
   void fold(const std::vector<std::int32_t>& factors, std::span<const at::Tensor> sums);
   CurvatureBlock::Inverted invert(const std::vector<std::int32_t>& factors,
                                   const CurvatureBlock::Timed& timed = {});
-  /// Of these blocks what is no matrix, if it is due: diagonals, norm layers' 2 x 2.
+  /// Inverts factors of these blocks that are no matrices, if it is due: diagonals, norm layers' 2
+  /// x 2.
   void invert_diagonals(std::span<const std::int32_t> blocks);
-  /// What other ranks have computed, or is_own: this one; if there: bool [factors].
+  /// Takes inverses that other ranks have computed, or with is_own this rank; there: bool
+  /// [factors].
   void take_inverses(const std::vector<std::int32_t>& factors, std::span<const at::Tensor> inverses,
                      const at::Tensor& there, bool is_own = false);
-  /// Blocks that have gradients. One without an inverse keeps its own.
+  /// Makes directions of blocks that have gradients. A block without an inverse keeps its gradient.
   void precondition(std::span<const std::int32_t> blocks);
-  /// Of one block; undefined: it has no gradient.
+  /// The direction of one block; undefined: it has no gradient.
   CurvatureBlock::Directions direction(std::int32_t block) const;
-  /// What owners have computed, vectors; exist: bool [blocks].
+  /// Takes directions that owners have computed, which are vectors; exist: bool [blocks].
   void take_directions(std::span<const std::int32_t> blocks, const std::vector<at::Tensor>& values,
                        const at::Tensor& exist);
   void clip();
-  /// Of a step that counts: `infinite` (bool, of no dimensions) says whether the means were taken
-  /// for zero, and then directions are, too.
+  /// For a step that counts: if the scalar bool tensor `infinite` is true, the means were taken for
+  /// zero, and directions are, too.
   void zero_if(const at::Tensor& infinite);
-  /// Commits the round; on the CPU undoes it if directions are not finite. Before a plan may give
-  /// averages and inverses other owners.
+  /// Commits the round. On the CPU undoes it if directions are not finite. Comes before a plan may
+  /// give averages and inverses to other owners.
   void keep();
   void drop();
   /// Ranks have agreed to skip the step.
@@ -93,13 +98,14 @@ class Preconditioner : public KfacSchedule {
   /// Makes gradients of the directions and ends the step. If it says `skipped`, no .grad counts.
   KfacStep write();
 
-  /// In place of keep() if gradients arrive under the next forward pass: take_all() once they are
-  /// there, or end_arriving() if each layer is updated when its own are.
+  /// await_gradients() comes in place of keep() if gradients arrive under the next forward pass.
+  /// Then take_all() follows once they are there, or end_arriving() if each layer is updated when
+  /// its own have arrived.
   void await_gradients();
   void take_all();
   void end_arriving();
-  /// The block's .grad becomes its direction, with the damping of a step: bool, of no dimensions,
-  /// whether it is finite. If not, 0.
+  /// Makes the block's .grad its direction, with the damping of a step. Returns whether it is
+  /// finite, a scalar bool tensor; if not, it is 0.
   at::Tensor update_late(std::int32_t block, const at::Tensor& damping) const;
 
   std::exception_ptr take_failure() { return std::exchange(failure_, nullptr); }
@@ -124,7 +130,7 @@ class Preconditioner : public KfacSchedule {
     found,     // all is there
     skipped    // averages and inverses are those of the last step
   };
-  /// Of blocks of one shape.
+  /// Directions of blocks of one shape.
   struct Directed {
     std::vector<std::int32_t> members;
     std::vector<CurvatureBlock*> blocks;

@@ -1,3 +1,8 @@
+// A strategy's text and the preconditioner's options may both set the same thing. An option that
+// was built in (kinds of layers, the inverse's method) must agree with the text. A tuned option
+// (intervals, damping, decay) may stand in either, or be the same in both. The Plan depends on some
+// of them, and those are written into the strategy's text, so that all ranks and the simulator plan
+// by them.
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 
 #include <fmt/format.h>
@@ -35,12 +40,12 @@ void say(doc::Component& component, const char* option, const std::string& value
       option, in_text, field, in_options));
 }
 
-/// What the preconditioner was made with: it cannot change any more.
+/// An option that the preconditioner was made with, which cannot change any more.
 struct Built {
   const char* option;
   const char* field;
   std::string value;
-  bool in_plan;  // not what a text without it means
+  bool in_plan;  // the Plan must name it: a text without it means another value
 };
 
 std::vector<Built> build_of(const Preconditioner& preconditioner) {
@@ -62,7 +67,7 @@ std::vector<Built> build_of(const Preconditioner& preconditioner) {
   return all;
 }
 
-/// What may be said in either place.
+/// An option that may stand in the text or in the options.
 struct Tuned {
   const char* option;
   const char* field;
@@ -105,7 +110,8 @@ void require_said_once(const doc::Component& component, const plan::Kfac& kfac,
   }
 }
 
-/// The Plan's schedule lists the steps of a cycle.
+/// Writes intervals into the strategy's text. The Plan's schedule lists the steps of a cycle, so it
+/// needs numbers and no function of the step.
 void say_intervals(doc::Component& component, const KfacOptions& said) {
   for (const Tuned& tuned : kTuned) {
     const auto& value = said.*tuned.value;

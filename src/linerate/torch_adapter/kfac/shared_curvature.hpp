@@ -11,9 +11,9 @@
 
 namespace linerate::torch_adapter {
 
-/// What the strategy says after '+' about K-FAC, completed by the preconditioner's kinds of layers
-/// and inverses; absent if both are absent. Throws UsageError if only one of them is there, or the
-/// strategy shares it in a way that training cannot.
+/// The strategy's K-FAC, completed by the preconditioner's kinds of layers and inverses; absent if
+/// neither has it. Throws UsageError if only one of them has it, or if the strategy shares it in a
+/// way that training cannot.
 std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner);
 
 /// Layer b belongs to block b. Collective: measures what inverses cost.

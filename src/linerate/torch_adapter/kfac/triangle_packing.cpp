@@ -1,3 +1,7 @@
+// A symmetric matrix of 4 rows has 10 different elements, which are sent row by row from the
+// diagonal on: 0 1 2 3 . 4 5 6 . . 7 8 . . . 9 Row i begins with its diagonal at i d - i (i - 1) /
+// 2. So element (i, j) is at i (2 d - 1 - i) / 2 + j. For (1, 3) that is 3 + 3 = 6. The CPU copies
+// row by row; a device gathers by a table of places that it computes.
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 #include <ATen/Dispatch.h>
@@ -21,7 +25,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// Rows of `from` may be apart and its columns too.
+/// Packs one matrix, whose rows and columns may have any distance in memory.
 template <typename T>
 void pack(const T* from, std::int64_t row, std::int64_t column, std::int64_t d, T* to) {
   for (std::int64_t i = 0; i < d; ++i) {
@@ -34,7 +38,8 @@ void pack(const T* from, std::int64_t row, std::int64_t column, std::int64_t d, 
   }
 }
 
-/// Mirrored in tiles: walking a single column would miss the cache at every element.
+/// Copies the upper triangle into the lower one, tile by tile. Walking a single column would miss
+/// the cache at every element.
 template <typename T>
 void mirror(T* full, std::int64_t d) {
   constexpr std::int64_t kTile = 32;
@@ -54,13 +59,12 @@ void unpack(const T* from, std::int64_t d, T* full) {
   mirror(full, d);
 }
 
-/// i32: places in triangles and squares of up to 32,767 rows.
+/// 0 to d - 1 as i32, which is enough for places in triangles and squares of up to 32,767 rows.
 at::Tensor counting(std::int64_t d, const at::Tensor& like) {
   return at::arange(d, like.options().dtype(at::kInt));
 }
 
-/// Where (i, j) lies in a triangle of dimension d is at j more than this, of i <= j; it grows with
-/// i.
+/// Element (i, j), i <= j, of a triangle of dimension d is at this plus j. It grows with i.
 at::Tensor begin_of_rows(const at::Tensor& i, std::int64_t d) {
   return (i * (2 * d - 1 - i)).div(2, "floor");
 }
@@ -72,7 +76,7 @@ std::int64_t matrices_in(const at::Tensor& packed, std::int64_t d) {
   return matrices;
 }
 
-/// [matrices, triangle_elements(d)]; of one argument a view.
+/// The triangles of all arguments, [matrices, triangle_elements(d)]; of one argument a view.
 at::Tensor joined(std::span<const at::Tensor> packed, std::int64_t d) {
   if (packed.size() == 1) return packed.front().view({matrices_in(packed.front(), d), -1});
   std::vector<at::Tensor> parts;
@@ -80,10 +84,10 @@ at::Tensor joined(std::span<const at::Tensor> packed, std::int64_t d) {
   return at::cat(parts);
 }
 
-// Of any device, by the places of elements: made anew each time, for kept ones would take more
-// memory than the factors.
+// For any device, by the places of elements. These are computed anew each time, because kept ones
+// would take more memory than the factors.
 
-/// Of one size.
+/// Packs matrices of one size.
 void enqueue_pack(const std::vector<at::Tensor>& full, const std::vector<at::Tensor>& packed) {
   const std::int64_t d = full.front().size(1);
   const at::Tensor ij = at::triu_indices(d, d, 0, full.front().options().dtype(at::kInt));

@@ -29,19 +29,20 @@ struct Broadcasts {
 
 /// Each by itself, in the order in which they are done.
 Broadcasts send_each(const BroadcastProblem& problem);
-/// Whenever the channel is free, the root that waits longest sends all that it has done; nothing is
-/// held back. So the last message ends no later than those of send_each if a message costs no more
-/// than its halves.
+/// Whenever the channel is free, the root that waits longest sends all that it has done. Nothing is
+/// held back. If a message costs no more than its halves, the last message ends no later than with
+/// send_each.
 Broadcasts send_what_is_done(const BroadcastProblem& problem);
 /// One message a root.
 Broadcasts send_each_root(const BroadcastProblem& problem);
 
-/// Sums of the same durations in another order differ in their last digits.
+/// Whether an end is sooner by more than rounding. Sums of the same durations in another order
+/// differ in their last digits.
 inline bool is_sooner(double end_s, double than_s) { return end_s < than_s * (1 - 1e-12); }
 
 /// When each message is through.
 std::vector<double> ends_s(const BroadcastProblem& problem, const Broadcasts& broadcasts);
-/// Of the three the one that ends first; the first of them on ties.
+/// Of the three rules the one that ends first, and the first of them on ties.
 Broadcasts fuse_broadcasts(const BroadcastProblem& problem);
 
 }  // namespace linerate::plan

@@ -1,3 +1,12 @@
+// What K-FAC needs from Workload, Cluster and strategy to be planned: which layers take part, what
+// they cost, and who inverts what. Placements work on indices of the factors that are inverted at
+// all; by_factor() and by_index() translate. Layers of normalisation, for example, have no factor
+// to place.
+//
+// With kfac(hybrid) ranks form a grid. An example: 6 ranks and 2 rows have 3 columns, and rank r is
+// in row r / 3 and column r % 3. Rank 4 owns a layer. Its column, ranks 1 and 4, holds the layer's
+// inverses, so one broadcast inside the column brings them. Both make the direction, and broadcast
+// it along their rows, to ranks 0 and 2 and to ranks 3 and 5.
 #include "linerate/plan/kfac/curvature.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +30,8 @@ bool is_convolution(const doc::Workload& workload, const doc::Block& b) {
   return workload.layers[to_index(b.layer)].kind == "conv2d";
 }
 
-/// The block as its factors see it: with one in so many of a convolution's positions.
+/// The block as its factors see it. With subsampling they see one of n squared positions of a
+/// convolution, so their products have as many times fewer rows.
 doc::Block looked_at(doc::Block b, const doc::Workload& workload, const Kfac& kfac) {
   const std::int64_t of = std::int64_t{kfac.subsample} * kfac.subsample;
   if (is_convolution(workload, b))
@@ -50,7 +60,8 @@ std::vector<PlannedBlock> blocks_of(const Kfac& kfac, const doc::Workload& workl
   return blocks;
 }
 
-/// A call of less than this is worth it: so exact are measured times.
+/// One call for several inverses is used if each then takes less than this share of its time alone.
+/// The difference has to be more than measured times are off.
 constexpr double kWorthwhileShare = 0.95;
 
 /// What several inverses in one call of the solver take. Groups of a convolution are one already.
@@ -80,12 +91,12 @@ void require_blocks(const Curvature& curvature, const doc::Workload& workload,
       strategy, workload.blocks.size(), workload.in_words(), curvature.kfac.largest));
 }
 
-/// If no cost is known, work is balanced by d^3.
+/// Work in place of seconds, if no cost is known: d^3 of a dense factor.
 double work_of(const doc::Block& block, FactorSide side) {
   return block.dense(side) ? block.groups * std::pow(block.dimension(side), 3) : 0;
 }
 
-/// The factors to invert: what a placement's problem is about.
+/// The factors that are inverted, by index, and all that a placement's problem says of them.
 struct InverseSet {
   std::vector<std::int32_t> factors;
   std::vector<std::int64_t> dims, elements;
@@ -145,8 +156,8 @@ InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
   return all;
 }
 
-/// Per step, by how often each part of it runs. Where factors are of the owner's samples alone, by
-/// sizes: no clock may decide on numbers.
+/// Seconds a step, by how often each part runs. With kfac(dp) factors are of the owner's samples
+/// alone, so owners change the numbers that training computes. Then sizes decide, and no clock may.
 double seconds_of_layer(const Curvature& curvature, const PlannedBlock& block, bool is_free) {
   const Kfac& kfac = curvature.kfac;
   if (is_free || kfac.sharing == Sharing::dp)
@@ -168,6 +179,9 @@ std::vector<std::int32_t> layer_owners(const Curvature& curvature, bool is_free)
   return place_layers(seconds, curvature.ranks, curvature.columns());
 }
 
+// Owners of layers are fixed, so only the order is searched. Otherwise the strategy's rule decides.
+// Without costs a search has nothing to weigh: then every rank inverts everything, as no inverse is
+// worth a message.
 Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
                          const PlacementProblem& problem, const cost::CostModel& cost,
                          Placement (*search)(const PlacementProblem&)) {
@@ -195,7 +209,8 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
   }
 }
 
-/// To compare how factors may arrive: the Plan's own placement is searched for once that is chosen.
+/// A quick placement, to compare how factors may arrive. Once that is chosen, the Plan's own
+/// placement is searched for.
 Placement place_roughly(const PlacementProblem& problem) {
   constexpr std::size_t kRoughGrid = 16;
   return place_by_cut(problem, kRoughGrid);
@@ -233,6 +248,8 @@ Placement by_index(Placement placement, const Curvature& curvature, const Invers
 
 }  // namespace
 
+// Reads everything once for all variants of a Plan. Only f32 inverses by Cholesky are called
+// together.
 Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const cost::CostModel& cost,
                        int ranks, const std::string& strategy) {
   Curvature curvature;
@@ -251,6 +268,8 @@ Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const co
   return curvature;
 }
 
+// A step without inverses has only averages and directions; its timetable is that of an empty
+// placement that waits for all arrivals.
 double Curvature::done_s(const cost::CostModel& cost, const FactorArrivals& arrivals,
                          const Placement& placement) const {
   InverseSet inverses = inverses_of(*this, cost, arrivals);

@@ -1,3 +1,11 @@
+// The exact program. f[j] is when the first j factors are through. It is the least over i < j of
+// the end of the group from i + 1 to j that follows prefix i. A group waits for its last member,
+// for the channel, and for the gradients that are ready before it. extend(i) offers all groups that
+// begin after i, so a prefix is final when its turn comes.
+//
+// An example: three factors of one kind get ready at 1, 2 and 6 ms. A message takes 2 ms, and 1 ms
+// more for each factor. Alone each takes 3 ms: f[1] = 4 and f[2] = min(4 + 3, 2 + 4) = 6. Then f[3]
+// = min(6 + 3, 6 + 4, 6 + 5) = 9: the first two together, the third one by itself.
 #include "linerate/plan/kfac/factor_fusion.hpp"
 
 #include <algorithm>
@@ -8,13 +16,13 @@
 namespace linerate::plan {
 namespace {
 
-/// The channel after some groups: when it is free, and how many of the others were sent.
+/// The channel after some groups: when it is free, and how many of the gradients were sent.
 class Queue {
  public:
   Queue(const FactorFusionProblem& problem, double free_s, std::size_t others)
       : problem_(problem), free_s_(free_s), others_(others) {}
 
-  /// Others that are ready by then go first.
+  /// Gradients that are ready by then go first, since they were submitted before.
   void send_others_until(double at_s) {
     for (; others_ < problem_.others.size() && problem_.others[others_].ready_s <= at_s;
          ++others_) {
@@ -34,7 +42,7 @@ class Queue {
   std::size_t others_;
 };
 
-/// Ready times of prefixes: a group that follows them is not sent before they are.
+/// Ready times that ascend: a group is not sent before the groups that it follows are ready.
 std::vector<double> ready_prefixes(const FactorFusionProblem& problem) {
   std::vector<double> ready(problem.ready_s.begin(), problem.ready_s.end());
   for (std::size_t j = 1; j < ready.size(); ++j) ready[j] = std::max(ready[j], ready[j - 1]);
@@ -71,7 +79,8 @@ class FactorSearch {
     std::size_t from, others;
   };
 
-  /// Offers the groups that begin after prefix i. Prefixes before it are final.
+  /// Offers the groups that begin after prefix i, each one factor longer than the one before. A
+  /// group ends where another kind begins. Prefixes up to i are final.
   void extend(std::size_t i) {
     Queue queue(problem_, best_[i].end_s, best_[i].others);
     std::int64_t elements = 0;
@@ -115,6 +124,10 @@ FactorGroups fuse_optimally(const FactorFusionProblem& problem) {
   return FactorSearch(problem).run();
 }
 
+// The authors' rule. `start_s` is when the open group's transfer would start. An example with a
+// start-up of 2 ms: factors get ready at 1, 2 and 6 ms. The second one is ready before 1 + 2 ms, so
+// it joins, and the start moves to 2 ms. The third one is not ready before 2 + 2 ms, so the group
+// ends.
 FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s) {
   const std::vector<double> ready = ready_prefixes(problem);
   FactorGroups groups;

@@ -22,7 +22,7 @@ const std::vector<std::string> kSharings = {"d", "mpd", "mem", "hybrid", "spd", 
 const std::vector<std::string> kFusions = {"optimal", "greedy", "none", "bulk"};
 const std::vector<std::string> kPlacements = {"search", "lbp2021", "lpt", "round-robin"};
 
-/// The one value without a key.
+/// The sharing: the value without a key.
 Sharing sharing_of(const doc::Component& component) {
   const auto unnamed = std::count_if(component.options.begin(), component.options.end(),
                                      [](const auto& option) { return option.first.empty(); });
@@ -73,7 +73,7 @@ std::vector<InversePlacement> placements_of(Sharing sharing) {
                                  : std::vector{longest_first, in_turn};
 }
 
-/// Of 1 to kLongestInterval; absent: not said.
+/// A count from 1 to kLongestInterval; absent if the strategy does not say it.
 std::optional<std::int64_t> counted(doc::OptionReader& options, const doc::Component& component,
                                     const char* key, const char* what) {
   const std::int64_t count = options.integer(key, 1);
@@ -190,6 +190,8 @@ bool Kfac::finds_too_large(const doc::Block& block) const {
   return takes_kind(block.kind) && largest_dimension(block) > largest;
 }
 
+// With `mem` and `dp` one rank holds a layer's inverses, and with `hybrid` a share of the ranks.
+// Otherwise every rank gets all inverses.
 int Kfac::rows_of_grid(int ranks) const {
   switch (sharing) {
     case Sharing::mem:

@@ -1,3 +1,12 @@
+// Places inverses on ranks. An inverse that one rank makes for all costs a broadcast; an inverse
+// that every rank makes costs its time on each. Large inverses are worth the broadcast: they take
+// d^3, and their messages d^2. So the search is over a cut: the k longest inverses have owners, and
+// the others are made everywhere, while the broadcasts travel.
+//
+// An example: inverses of 7, 5, 4 and 3 ms on two ranks. With k = 0 each rank computes 19 ms. With
+// k = 2 one rank owns the 7 ms, and one the 5 ms. Both make the others, so the first one computes 7
+// + 7 = 14 ms. With k = 4 the ranks own 7 + 3 and 5 + 4 ms, which takes 10 ms and four broadcasts.
+// Which k ends first depends on the network.
 #include "linerate/plan/kfac/placement.hpp"
 
 #include <algorithm>
@@ -16,7 +25,8 @@
 namespace linerate::plan {
 namespace {
 
-/// The least loaded rank, the lowest on ties.
+/// Gives work to the least loaded rank, the lowest on ties. With work in descending order this is
+/// longest processing time first (Graham 1969).
 template <typename Load>
 class LeastLoaded {
  public:
@@ -36,7 +46,9 @@ class LeastLoaded {
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> heap_;
 };
 
-/// The best of what was looked at so far.
+/// Looks at cuts and keeps the best placement. The owners of the k longest do not depend on k, so
+/// they are found once for all. A cut is skipped if its computation alone ends later than the best
+/// so far.
 class CutSearch {
  public:
   explicit CutSearch(const PlacementProblem& problem)
@@ -58,7 +70,7 @@ class CutSearch {
     }
   }
 
-  /// The k that take longest have owners: those of k + 1 are those of k and one more.
+  /// Looks at the placement in which the k longest inverses have owners.
   void look_at(std::size_t k) {
     if (is_sooner(least_s_, work_s_[k])) return;
     Placement placement;
@@ -106,6 +118,8 @@ Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> ow
   return placement;
 }
 
+// Cuts are looked at on a grid, a coarse one first: a good end found early lets most others be
+// skipped. Then those between the grid's points next to the best are looked at.
 Placement place_by_cut(const PlacementProblem& problem, std::size_t grid) {
   CutSearch search(problem);
   const std::size_t cuts = problem.inverse_s.size();
@@ -123,6 +137,8 @@ Placement place_by_cut(const PlacementProblem& problem, std::size_t grid) {
   return std::move(search).best();
 }
 
+// The published rule, with its own order: ranks wait for all factors and go through the layers as
+// they are numbered.
 Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta) {
   std::vector<std::int32_t> owner = nobody(problem);
   LeastLoaded<std::int64_t> ranks(problem.ranks);
@@ -163,6 +179,7 @@ double overlapped_s(const PlacementProblem& problem, const Placement& placement)
   return end_of_layers(problem, timetable_of(problem, placement), placement);
 }
 
+// Whole layers, the longest first, to the least loaded column and to the least loaded rank in it.
 std::vector<std::int32_t> place_layers(std::span<const double> seconds, int ranks, int columns) {
   std::vector<std::int32_t> owner(seconds.size());
   LeastLoaded<double> by_column(columns);

@@ -16,13 +16,14 @@ inline constexpr std::int64_t kAuthorsTheta = 1400;
 /// How many k place_by_cut looks at first.
 inline constexpr std::size_t kCutGrid = 64;
 
-/// The k that take longest have owners, by longest processing time first; the others are inverted
-/// everywhere, under the broadcasts. k is what makes overlapped_s least, the smallest on ties: of
-/// all k up to 2 `grid` - 1 inverses, of more on the grid, and near the best of those. By
-/// overlapped_s never later than in turn or by the authors' threshold.
+/// The k inverses that take longest have owners, by longest processing time first. The others are
+/// inverted everywhere, under the broadcasts. k is the number that makes overlapped_s least, the
+/// smallest on ties. All k are tried up to 2 `grid` - 1 inverses; of more, those on the grid and
+/// near the best of them. By overlapped_s the result is never later than in turn or by the authors'
+/// threshold.
 Placement place_by_cut(const PlacementProblem& problem, std::size_t grid = kCutGrid);
-/// The same, or the best of all if up to 12,000 assignments of owners are possible: of 8 inverses
-/// on 3 ranks.
+/// The same. If at most 12,000 assignments of owners are possible (8 inverses on 3 ranks), the best
+/// of all.
 Placement place_by_search(const PlacementProblem& problem);
 /// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
 /// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as

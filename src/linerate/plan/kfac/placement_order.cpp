@@ -1,3 +1,14 @@
+// Given owners, finds the order of work and of messages. Ranks have to work in one order of tasks
+// (the Plan's), though each does only its own. Three orders are tried, and three rules of sending
+// for each:
+// - Wait for all factors, then the longest inverse first.
+// - As factors arrive: whatever begins before the next arrival comes before it. How much of the
+//   common work fits is counted by the latest rank's clock, or by the earliest's.
+//
+// An example: two ranks; factors a and b are there, c arrives at 10 ms. Rank 0 owns a (6 ms), rank
+// 1 owns b (3 ms), and everybody inverts d (4 ms), which is there too. By the latest clock d begins
+// at 6 ms, so it comes before c's arrival. Rank 0 is done with d at 10 ms, rank 1 at 7 ms. Then
+// both wait for c.
 #include "linerate/plan/kfac/placement_order.hpp"
 
 #include <algorithm>
@@ -14,10 +25,12 @@
 namespace linerate::plan {
 namespace {
 
-/// The clock that says how much of what every rank does comes before an arrival.
+/// Which clock decides how much of everybody's work comes before an arrival.
 using Pace = double (Clocks::*)();
 
-/// Orders work as factors arrive: what begins before an arrival comes before it.
+/// Orders work as factors arrive. In each stage the inverses that an arrival completes join those
+/// that wait, and work begins until the next arrival is due. Owned work comes first, because others
+/// wait for its messages.
 class Work {
  public:
   Work(const ArrivalStages& arriving, const std::vector<std::size_t>& place,
@@ -44,7 +57,7 @@ class Work {
   }
 
  private:
-  /// When the next arrival is due, as long as ranks have work.
+  /// When the next arrival is due, if ranks work on what they have until then.
   double due_s(std::int32_t next) {
     double left_s = 0;
     for (const std::int32_t i : everywhere_) left_s += problem_.inverse_s[to_index(i)];
@@ -73,6 +86,7 @@ class Work {
     if (begin > 0) std::inplace_merge(waiting.begin(), joined, waiting.end(), is_longer);
   }
 
+  // Work begins until that time. An owner's work counts by its own clock.
   void fill(double until_s) {
     std::erase_if(owned_, [&](std::int32_t i) {
       const bool begins = clocks_.of(owner_[to_index(i)]) < until_s;
@@ -100,6 +114,7 @@ class Work {
   std::vector<std::int32_t> order_;
 };
 
+// The inverses in the order of their arrivals, the longest first among those of one arrival.
 std::vector<std::int32_t> by_arrival(const PlacementProblem& problem,
                                      std::vector<std::int32_t> longest_first) {
   if (!problem.after.empty())
@@ -110,6 +125,8 @@ std::vector<std::int32_t> by_arrival(const PlacementProblem& problem,
   return longest_first;
 }
 
+// The transfers that complete some inverse. All those that are through when ranks begin are one
+// stage.
 std::vector<std::int32_t> stages_of_arrival(const PlacementProblem& problem) {
   std::vector<std::int32_t> stages = {-1};
   stages.insert(stages.end(), problem.after.begin(), problem.after.end());
@@ -134,7 +151,7 @@ std::vector<std::size_t> places_in(const std::vector<std::int32_t>& order) {
   return places;
 }
 
-/// What a column of ranks has to send, in the order in which they work.
+/// What a column of ranks has to send, in the order in which its ranks work.
 struct Outbox {
   std::vector<std::int32_t> members, root;
   std::vector<double> done_s;
@@ -172,6 +189,7 @@ void send_by(Broadcasts (*rule)(const BroadcastProblem&), const PlacementProblem
 
 }  // namespace
 
+// Tries the three rules of broadcast_fusion.hpp and keeps the one that ends first.
 double send(const PlacementProblem& problem, Placement& placement, double limit_s) {
   const Timetable table = timetable_of(problem, placement);
   if (ends_after_s(problem, table, placement) > limit_s) return kNoLimit;

@@ -12,7 +12,10 @@ namespace {
 
 constexpr std::int64_t kMostAssignments = 12000;
 
-/// Ranks are alike: a new owner is the lowest rank that owns nothing yet.
+/// Whether at most kMostAssignments assignments exist. Ranks are alike, so an inverse goes to one
+/// of the ranks that own something, to the lowest rank that owns nothing yet, or everywhere.
+/// `ways[k]` counts the assignments in which k ranks own something. Two inverses on two ranks have
+/// 5: both everywhere, one of them owned (2), both owned by one rank, and each by another.
 bool is_small(const PlacementProblem& problem) {
   std::vector<std::int64_t> ways = {1};  // by how many ranks own something
   for (std::size_t i = 0; i < problem.inverse_s.size(); ++i) {
@@ -27,6 +30,8 @@ bool is_small(const PlacementProblem& problem) {
   return true;
 }
 
+// Depth first over the inverses, the longest first, from a placement that is known. A branch ends
+// if it cannot beat the best so far, even if the rest of the work were shared evenly.
 class ExactPlacement {
  public:
   ExactPlacement(const PlacementProblem& problem, Placement known)
@@ -62,7 +67,7 @@ class ExactPlacement {
     everywhere_s_ -= seconds, left_s_ += seconds;
   }
 
-  /// Of everything that is not placed yet, ranks share the work evenly at best.
+  /// A lower bound of the end: work that is not placed yet is shared evenly, and nothing waits.
   double at_least_s() const {
     const double shared_s =
         (std::accumulate(own_s_.begin(), own_s_.end(), left_s_)) / problem_.ranks;

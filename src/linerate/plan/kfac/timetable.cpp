@@ -1,3 +1,6 @@
+// Plays a placement through: arrivals, inverses in their order, then messages and directions. The
+// searches call this thousands of times, so it follows the clocks of ranks and of the channel and
+// no single task.
 #include "linerate/plan/kfac/timetable.hpp"
 
 #include <algorithm>
@@ -9,12 +12,12 @@
 namespace linerate::plan {
 namespace {
 
-/// The last that brings a factor; negative: all are there. Gradients may follow it.
+/// The last transfer that brings a factor; negative if all are there. Gradients may follow it.
 std::int32_t last_arrival(const PlacementProblem& problem) {
   return problem.after.empty() ? -1 : *std::max_element(problem.after.begin(), problem.after.end());
 }
 
-/// By layer, how many messages it would wait for if each held one inverse.
+/// For each layer, the number of its inverses that come by a message.
 std::vector<int> messages_missing(const PlacementProblem& problem, const Placement& placement) {
   std::vector<int> missing(problem.layer_s.size());
   if (problem.layer.empty()) return missing;
@@ -23,7 +26,7 @@ std::vector<int> messages_missing(const PlacementProblem& problem, const Placeme
   return missing;
 }
 
-/// Layers as their gradients arrive, the last one first.
+/// Layers in the order in which their gradients arrive, the last layer first.
 std::vector<std::int32_t> layers_by_arrival(const PlacementProblem& problem) {
   std::vector<std::int32_t> order(problem.layer_s.size());
   std::iota(order.rbegin(), order.rend(), 0);
@@ -79,6 +82,8 @@ double ends_after_s(const PlacementProblem& problem, const Timetable& table,
   return std::max(table.computed_s, table.free_s) + left_s;
 }
 
+// Follows the messages in their order, each column on a channel of its own. A message leaves once
+// its last inverse is made. A layer is finished after the message that brings its last inverse.
 double end_of_layers(const PlacementProblem& problem, const Timetable& table,
                      const Placement& placement) {
   std::vector<int> missing = messages_missing(problem, placement);

@@ -7,8 +7,9 @@
 
 namespace linerate::plan {
 
-/// When each is inverted, ranks working in `order`, when the last of them is and what needs no
-/// message is preconditioned, and when the channel is free for broadcasts.
+/// `done_s`: when each inverse is made, with ranks working in `order`. `computed_s`: when the last
+/// rank is done with inverses and with the layers that need no message. `free_s`: when the channel
+/// is free for broadcasts. All in seconds.
 struct Timetable {
   std::vector<double> done_s;
   double computed_s = 0, free_s = 0;
@@ -16,8 +17,8 @@ struct Timetable {
 
 Timetable timetable_of(const PlacementProblem& problem, const Placement& placement);
 
-/// It is not sooner, whatever travels together: what is computed and the channel's other transfers
-/// come first, and layers that miss a message after both.
+/// A lower bound of the end, whatever travels together. Computation and the channel's other
+/// transfers come first, and layers that miss a message after both.
 double ends_after_s(const PlacementProblem& problem, const Timetable& table,
                     const Placement& placement);
 

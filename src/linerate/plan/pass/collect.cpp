@@ -18,6 +18,9 @@ doc::Task collect_task(const PassInput& input, std::int32_t position, std::int16
 
 }  // namespace
 
+// In a steady step each copy follows its gradient's backward task. In the first step it is not
+// known how many gradients a parameter gets, so all copies come after backward. They stand in the
+// order of the buckets, and a bucket leaves once its own copies are done.
 void add_collect(const PassInput& input, StepDraft& step) {
   if (!input.housekeeping) return;
   const std::int16_t scale = step.operation("scale");

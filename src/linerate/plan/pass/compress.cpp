@@ -13,7 +13,8 @@ namespace {
 using compress::BucketRound;
 using compress::Combine;
 
-/// The collective after an encode, and what it moves.
+/// The collective after an encode. `payload` is what it moves, and `into` what it fills, for an
+/// all-to-all.
 struct CodedTransfer {
   std::int32_t payload = -1, into = -1;  // `into` of an all-to-all
   std::int32_t counts = -1;              // of its parts, if their sizes are not known
@@ -30,6 +31,8 @@ struct CodedExchange {
   Handle dense_sent = kNoTask;
 };
 
+// Puts the encodes, collectives and decodes of all buckets into the step. A compressor may need
+// several rounds: PowerSGD sums one factor, encodes with the sum, and sums the other factor.
 class Compressing {
  public:
   Compressing(const PassInput& input, StepDraft& step)
@@ -44,7 +47,16 @@ class Compressing {
     }
   }
 
-  /// While a round of one bucket travels, the next bucket's round before is encoded.
+  /// While a round of one bucket travels, the next bucket's round before is encoded. With three
+  /// buckets and two rounds the coding lane runs these stages:
+  ///
+  ///   stage 0   encode bucket 0, round 0
+  ///   stage 1   encode bucket 1, round 0; encode bucket 0, round 1
+  ///   stage 2   encode bucket 2, round 0; encode bucket 1, round 1; decode bucket 0
+  ///   stage 3   encode bucket 2, round 1; decode bucket 1
+  ///   stage 4   decode bucket 2
+  /// Bucket 0's round 1 waits for the sum of its round 0, which travels while bucket 1 is encoded.
+  /// Decoupled exchanges decode at the end, in the order in which the next step needs the buckets.
   void run() {
     if (rounds_ == 0) return;
     keep_units();
@@ -62,7 +74,8 @@ class Compressing {
   }
 
  private:
-  /// Gradients of a bucket that is encoded are not divided by the ranks before.
+  /// A bucket that is encoded keeps its gradients in their own units. The mean is taken after the
+  /// decode.
   void keep_units() {
     if (!input_.housekeeping) return;
     const std::int16_t scale = step_.plan->operation(scale_in_gradient_units());
@@ -142,7 +155,8 @@ class Compressing {
   }
   bool is_alone(std::size_t b) const { return place_of(b) == doc::CodingPlace::alone; }
 
-  /// One that holds up computation goes its whole way at once.
+  /// Starts a bucket. If coding holds up the computation (CodingPlace::alone), the bucket goes its
+  /// whole way at once, before the next one begins.
   void begin(std::size_t b) {
     network_ = step_.exchanges[b].send;
     if (!is_alone(b)) return;
@@ -150,13 +164,15 @@ class Compressing {
     decode(b);
   }
 
-  /// In its lane. On the computing device what waits for a collective comes last, or it would hold
-  /// up backward.
+  /// Puts a coding task into its lane. On the computing device a task that waits for a collective
+  /// comes last; otherwise it would hold up backward.
   Handle put(std::size_t b, const doc::Task& task, bool waits) {
     if (place_of(b) == doc::CodingPlace::codec) return step_.tasks.append(task);
     return waits && !is_alone(b) ? step_.append_compute(task) : step_.put_into_compute(task, b);
   }
 
+  // The first round takes over the bucket's collective. Later rounds send collectives of their own,
+  // each after the one before.
   void encode(std::size_t b, std::size_t r) {
     CodedExchange& x = buckets_[b];
     const Handle h = put(b, encode_task(b, r), r > 0);
@@ -176,7 +192,7 @@ class Compressing {
     }
   }
 
-  /// Lets ranks tell each other how much they send.
+  /// Adds an exchange of counts before the collective, if ranks send different numbers of bytes.
   Handle send_counts(const CodedTransfer& t, Handle collective, Handle encoded) {
     if (t.counts < 0) return kNoTask;
     doc::Task task;
@@ -217,6 +233,8 @@ class Compressing {
     t.operation = step_.operation(gathers ? "move" : "sum");
   }
 
+  // Puts the bucket's decode into the step. It waits for the last round and for the dense part. If
+  // payloads were gathered, a rank decodes those of all ranks.
   void decode(std::size_t b) {
     CodedExchange& x = buckets_[b];
     if (!x.coding.is_coded()) return;

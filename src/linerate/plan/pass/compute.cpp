@@ -1,3 +1,6 @@
+// The first pass. Forward, backward and the rest of the step become tasks of the compute lane, as
+// the Workload times them. They are observed tasks: in training autograd runs them and reports
+// their ends.
 #include "linerate/plan/pass/compute.hpp"
 
 #include <algorithm>
@@ -10,7 +13,9 @@ namespace {
 
 constexpr std::string_view kAutograd = "autograd";
 
-// One task for each layer if every layer's time is known, else one for all.
+// One task for each layer if every layer's time is known, else one for all. Layers that were timed
+// one by one may add up to more than the pass; then all shrink alike. What they do not claim comes
+// last.
 void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   const auto layers = static_cast<std::int32_t>(w.layers.size());
   const doc::Task common = observed_task(doc::TaskKind::forward, step.operation(kAutograd), 0);
@@ -32,8 +37,9 @@ void add_forward(const doc::Workload& w, double forward_s, StepDraft& step) {
   if (const double rest = forward_s - sum * shrink; rest > 0) add(rest, 0, -1);
 }
 
-// A task for each gradient after the one before, and the rest: in training there always is one,
-// since only the caller knows that no further gradient will come.
+// A backward task for each gradient, which ends when the gradient is ready, and one for the rest.
+// In training there always is a rest, because only the caller knows that no further gradient will
+// come.
 void add_backward(const doc::Workload& w, bool in_training, StepDraft& step) {
   doc::Task common = observed_task(doc::TaskKind::backward, step.operation(kAutograd), 0);
   common.subject = doc::Subject::gradients;

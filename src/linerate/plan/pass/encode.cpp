@@ -27,8 +27,10 @@ class Coder {
   const doc::Payload& bucket(std::int32_t b) const { return step_.graph->payloads[to_index(b)]; }
   BucketExchange& exchange(std::int32_t b) { return step_.exchanges[to_index(b)]; }
 
-  // A bucket's decode waits for the next one's encode: while one bucket travels, the next is
-  // encoded. The last one of a turn waits for none: the next turn's gradients come after it.
+  // With three buckets the coding lane runs e0, e1, d0, e2, d1, d2: while one bucket travels, the
+  // next one is encoded. The last bucket of a turn is decoded before the next turn's first encode,
+  // because that turn's gradients come after the decode. Decoupled exchanges decode at the end, the
+  // last bucket first.
   void on_a_lane_of_its_own(std::int32_t buckets) {
     const bool decoupled = input_.schedule == Schedule::decoupled;
     for (std::int32_t b = 0; b < buckets; ++b) {
@@ -41,8 +43,8 @@ class Coder {
     for (std::int32_t b = buckets; decoupled && b-- > 0;) decode_at_the_end(b);
   }
 
-  // Encodes stand between backward tasks. A decode there holds back the backward tasks after it in
-  // the lane, which is what `alone` means; else decodes come last.
+  // Encodes stand between backward tasks, each after its bucket's last gradient. With `alone` the
+  // decode stands there as well and so holds up backward; otherwise decodes come last.
   void on_compute(std::int32_t buckets) {
     const bool alone = place_ == doc::CodingPlace::alone;
     for (std::int32_t b = 0; b < buckets; ++b) {
@@ -66,7 +68,8 @@ class Coder {
     if (is_coded(b)) decoded(b, step_.tasks.append(task(doc::TaskKind::decode, b)));
   }
 
-  // The collective now moves an encoded payload, once it is there.
+  // The collective waits for the encode instead of the last gradient, and moves the encoded
+  // payload.
   void encode(std::int32_t b, Handle h) {
     BucketExchange& x = exchange(b);
     step_.tasks.wait(h, x.ready);

@@ -1,3 +1,11 @@
+// Chooses the groups in which K-FAC's factors travel. For kfac(spd) factors get ready during
+// forward (A) and backward (G), and a group leaves as soon as it is ready. More groups overlap more
+// and pay more start-ups. An exact dynamic program finds the groups whose last message ends first
+// (factor_fusion.cpp).
+//
+// That end is not all that counts: inverses begin when their factors arrive, and directions need
+// gradients too. So best_for_inverses() places the inverses for several candidates and takes the
+// one whose step ends first. It also tries whether gradients had better wait for factors.
 #include "linerate/plan/pass/factor_groups.hpp"
 
 #include <algorithm>
@@ -16,7 +24,8 @@ namespace {
 
 using doc::FactorSide;
 
-/// The start-up of the straight line that the authors' rule assumes as cost.
+/// The start-up of the straight line that the authors' rule assumes as cost. The line goes through
+/// the costs of the smallest factor and of all factors together.
 double start_up_s(const FactorFusionProblem& problem) {
   const auto& elements = problem.elements;
   const auto least = *std::min_element(elements.begin(), elements.end());
@@ -26,6 +35,7 @@ double start_up_s(const FactorFusionProblem& problem) {
       .alpha_s;
 }
 
+// The factors that travel. A layer of normalisation, for example, has no A.
 std::vector<std::int32_t> factors_there(const Curvature& curvature) {
   std::vector<std::int32_t> all;
   for (std::int32_t f = 0; f < curvature.factors(); ++f)
@@ -79,6 +89,8 @@ class OverlappedGroups {
     return order;
   }
 
+  // The groups that end at these places of `order_`. A group is ready with its last member, and not
+  // before the groups before it.
   std::vector<FactorGroup> cut(const FactorGroups& ends) const {
     std::vector<FactorGroup> groups;
     std::size_t f = 0;
@@ -95,8 +107,9 @@ class OverlappedGroups {
     return groups;
   }
 
-  /// The groups that end first may not let inverses begin first: compares the program's groups,
-  /// those of the other rules, and one message of everything as kfac(mpd) sends it.
+  /// The groups that end first may not let inverses begin first. So the program's groups are
+  /// compared with those of the other rules, and with one message of everything as kfac(mpd) sends
+  /// it.
   std::vector<FactorGroup> best(const FactorFusionProblem& problem) const {
     const std::vector<FactorGroups> cuts = {
         fuse_optimally(problem), fuse_everything(problem), fuse_each_kind(problem),
@@ -114,8 +127,11 @@ class OverlappedGroups {
     double end_s = std::numeric_limits<double>::infinity();
   };
 
-  /// Inverses are placed for each of the cuts, as it gets ready and before all gradients; then
-  /// for the best of all until no other is sooner for that.
+  /// Each candidate is a cut into groups and an order with the gradients. For every cut, inverses
+  /// are placed for its own arrivals, and all orders are tried with that placement. Then inverses
+  /// are placed for the best candidate so far, and all cuts and orders are tried with that
+  /// placement. This repeats while it gains, at most kMostPlacements times: a placement costs far
+  /// more than a trial.
   std::vector<FactorGroup> best_for_inverses(const FactorFusionProblem& problem,
                                              std::vector<FactorGroups> cuts) const {
     constexpr int kMostPlacements = 3;
@@ -149,8 +165,9 @@ class OverlappedGroups {
     return arrivals_of(input_, step_, traffic_, groups);
   }
 
-  /// Inverses wait for factors alone, directions for gradients too: looks from which bucket on
-  /// gradients had better wait for the factors.
+  /// Inverses wait for factors alone, directions for gradients too. So it is tried from which
+  /// bucket on gradients had better wait for all factors. First none waits, then the last one, then
+  /// the last two, and so on.
   void try_orders(std::vector<FactorGroup> groups, const End& inverted_s, Candidate& best) const {
     for (std::size_t from = traffic_.gradients().size() + 1; from-- > 0;) {
       let_buckets_wait(from, groups);
@@ -160,7 +177,8 @@ class OverlappedGroups {
     }
   }
 
-  /// What is done with a received bucket before inverses begin would let them wait.
+  /// Whether nothing is done with a received bucket before inverses begin. A decode, for example,
+  /// would hold up the inverses after it in the lane.
   bool gradients_can_wait() const {
     return std::all_of(step_.exchanges.begin(), step_.exchanges.end(),
                        [](const BucketExchange& x) { return x.received == x.send; });
@@ -176,7 +194,7 @@ class OverlappedGroups {
   std::vector<std::int32_t> kind_;
 };
 
-/// After backward, and after the gradients.
+/// One message of all factors, or one each, after backward and after the gradients.
 std::vector<FactorGroup> groups_at_the_end(const Curvature& curvature,
                                            const FactorTraffic& traffic) {
   std::vector<FactorGroup> groups;

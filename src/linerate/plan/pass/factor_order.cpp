@@ -1,3 +1,7 @@
+// Merges groups of factors with buckets of gradients into one order on the network. An example:
+// groups are ready at 2 and 6 ms and buckets at 4 and 9 ms. By readiness the order is group,
+// bucket, group, bucket. If the buckets from the second one on wait, it is the same. If all wait,
+// both groups come first.
 #include "linerate/plan/pass/factor_order.hpp"
 
 #include <algorithm>
@@ -7,7 +11,7 @@
 namespace linerate::plan {
 namespace {
 
-/// By block, the last transfer that brings a part of its gradient.
+/// For each block, the last transfer that brings a part of its gradient; -1 if none does.
 std::vector<std::int32_t> last_of_blocks(const PassInput& input, const StepDraft& step,
                                          const std::vector<std::int32_t>& transfer_of_bucket) {
   std::vector<std::int32_t> of_gradient(input.workload.gradients.size(), -1);

@@ -8,6 +8,8 @@
 
 namespace linerate::plan {
 
+// A bucket may be ready before the one before it, and leaves after it. So ready times are made to
+// ascend.
 FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
                              std::span<const Handle> computed)
     : input_(input), step_(step), computed_(computed) {
@@ -23,6 +25,8 @@ FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
   }
 }
 
+// Adds up the compute lane as if nothing in it waited: after each task, the seconds since the step
+// began.
 void FactorTraffic::add_lane() {
   for (Handle h = step_.tasks.first(doc::Resource::compute); h != kNoTask;
        h = step_.tasks.behind(h)) {
@@ -34,7 +38,7 @@ void FactorTraffic::add_lane() {
   }
 }
 
-/// For a task of another lane, or after backward: the end of backward.
+/// When a task ends. For a task of another lane, or after backward, the end of backward.
 double FactorTraffic::end_of(Handle h) const {
   const auto index = to_index(h);
   return index < end_s_.size() && end_s_[index] >= 0 ? end_s_[index] : backward_end_s_;

@@ -27,6 +27,9 @@ class Factors {
         curvature_(*input.curvature),
         computed_(to_index(curvature_.factors()), kNoTask) {}
 
+  // Puts the factors' tasks into forward and backward and cuts them into groups. Each group has a
+  // pack, a sum and an average. With kfac(dp) a layer's owner keeps its factors, so averages are
+  // all.
   void run() {
     // Before the flags that the step's end waits for.
     if (!step_.settling.empty()) settling_ = step_.settling.front();
@@ -59,7 +62,7 @@ class Factors {
     }
   }
 
-  /// By layer; kNoTask if forward is not timed layer by layer.
+  /// The forward task of each layer; kNoTask if forward is not timed layer by layer.
   std::vector<Handle> forward_of_layers() const {
     std::vector<Handle> of(input_.workload.layers.size(), kNoTask);
     for (const Handle h : step_.forward) {
@@ -80,7 +83,8 @@ class Factors {
     return task;
   }
 
-  /// Before its layer, or after the whole forward pass.
+  /// A comes from the layer's input, so it is computed before the layer, or after the whole forward
+  /// pass.
   void compute_a(std::int32_t f, Handle layer) {
     if (layer != kNoTask) {
       computed_[to_index(f)] = step_.tasks.insert_before(layer, factor_task(f));
@@ -91,8 +95,9 @@ class Factors {
     }
   }
 
-  /// After its layer's last gradient, which leaves first; in a run's first step, which collects
-  /// gradients at the end, after the backward task.
+  /// G comes from the gradient of the layer's output, so it is computed after the layer's last
+  /// gradient, which leaves first. In a run's first step gradients are collected at the end, so G
+  /// follows the backward task.
   void compute_g(std::int32_t f, Handle ready, Handle backward) {
     const Handle gradient = input_.first_step ? backward : ready;
     computed_[to_index(f)] = step_.tasks.insert_after(gradient, factor_task(f));
@@ -139,6 +144,8 @@ class Factors {
     if (last == step_.backward_end) step_.backward_end = group.packed;
   }
 
+  // Groups and buckets stand on the network in the order of factor_order.hpp: a group before its
+  // bucket.
   void sum(std::vector<SentGroup>& groups) {
     Handle last = step_.exchanges.back().send;
     for (SentGroup& group : groups) {
@@ -161,6 +168,7 @@ class Factors {
                                 : step_.tasks.insert_before(settling_, task);
   }
 
+  // The running average of what arrived. It stands before the flags that the step's end waits for.
   void average(const SentGroup& group) {
     const Handle h =
         append(task_on(group, doc::TaskKind::copy, doc::Resource::compute, "average-factors"));

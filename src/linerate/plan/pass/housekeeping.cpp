@@ -34,8 +34,8 @@ Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step)
       task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step));
 }
 
-// pack, collective, unpack. The pairs of a step run one after the other: all are packed before the
-// first is awaited.
+// A payload and its collective. Each message is packed, sent and unpacked. All messages of a step
+// are packed before the first one is awaited, so they travel one after the other without a pause.
 struct Message {
   std::int32_t payload;
   Handle collective;
@@ -60,7 +60,8 @@ void receive(const Message& message, StepDraft& step) {
   step.settling.push_back(unpack);
 }
 
-// Sums the samples before the first gradient is scaled by this rank's share.
+// Sums the samples of all batches, before the first gradient is scaled by this rank's share. A rank
+// with 6 of 16 samples scales by 6/16, so the sum over ranks is the mean over samples.
 void add_samples(StepDraft& step) {
   const std::int32_t payload = add_payload(doc::Content::samples, DType::f64, 1, step);
   const doc::Task sum =
@@ -83,6 +84,9 @@ std::int64_t flags_of(const PassInput& input) {
 
 }  // namespace
 
+// Flags are numbers at the end of the last bucket, so the bucket's all-reduce also sums them. A
+// flag is up if its sum is above zero. A message of its own would cost a start-up. The bucket then
+// waits for the end of backward.
 void add_flags(const PassInput& input, StepDraft& step) {
   const bool summed_as_it_is = !input.compression && (!input.codec || input.codec->is_cast);
   if (!input.housekeeping || !summed_as_it_is || input.form.gather) return;
@@ -98,6 +102,8 @@ void add_flags(const PassInput& input, StepDraft& step) {
   step.backward_end = step.flags_packed;
 }
 
+// The flags, if none ride with a bucket, then the buffers; both are unpacked at the end. The
+// optimizer waits for the unpacking (StepDraft::settling).
 void add_housekeeping(const PassInput& input, StepDraft& step) {
   if (!input.housekeeping) return;
   if (input.weighted) add_samples(step);

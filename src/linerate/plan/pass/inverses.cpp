@@ -12,6 +12,8 @@
 namespace linerate::plan {
 namespace {
 
+// Puts the inverses into the compute lane in the placement's order, each before the first average
+// that no inverse so far needs. So ranks invert while later factors travel.
 class Inverses {
  public:
   Inverses(const PassInput& input, StepDraft& step)
@@ -42,9 +44,10 @@ class Inverses {
     return to_index(curvature_.needed_by_inverse(f, step_.averaged_by));
   }
 
-  /// Factors in the order of their inverses, those together that one call of the solver inverts
-  /// sooner than one by one: of one size and one owner, and none is sent or there later than
-  /// the first of them.
+  /// Factors in the order of their inverses, some of them together in one call of the solver. They
+  /// are together if one call takes less time than one by one. They have one size and one owner.
+  /// None is sent, and none arrives later than the first of them; otherwise the first would have to
+  /// wait.
   std::vector<std::vector<std::int32_t>> calls() const {
     std::vector<std::vector<std::int32_t>> all;
     std::map<std::pair<std::int32_t, std::int64_t>, std::size_t> open;  // by owner and size
@@ -66,7 +69,8 @@ class Inverses {
     return all;
   }
 
-  /// The last of a call does the work of all.
+  /// All tasks of a call but the last take no time and wait for their own average. The last task
+  /// does the work of all.
   void invert(const std::vector<std::int32_t>& call) {
     Handle before = kNoTask;
     for (const std::int32_t f : call) {
@@ -99,7 +103,7 @@ class Inverses {
     return task;
   }
 
-  /// Before the first average that nothing needs so far.
+  /// Puts a task before the first average that nothing needs so far.
   Handle insert(const doc::Task& task) {
     if (arrived_ < step_.averages.size())
       return step_.tasks.insert_before(step_.averages[arrived_], task);
@@ -107,6 +111,7 @@ class Inverses {
                                 : step_.tasks.insert_before(settling_, task);
   }
 
+  // A broadcast of these inverses from their owner, once the last one is made.
   void send(std::span<const std::int32_t> message) {
     doc::Payload payload;
     payload.content = curvature_.kfac.eigen ? doc::Content::eigen : doc::Content::inverse;

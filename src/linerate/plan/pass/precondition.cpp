@@ -12,6 +12,9 @@
 namespace linerate::plan {
 namespace {
 
+// A layer's direction is its gradient between the inverses of A and G. It is made as soon as the
+// gradient and both inverses are there. The compute lane runs in order, so the order of layers
+// decides how long the lane waits.
 class Preconditioning {
  public:
   Preconditioning(const PassInput& input, StepDraft& step)
@@ -50,7 +53,7 @@ class Preconditioning {
     return buckets;
   }
 
-  /// As their gradients arrive, if inverses do not.
+  /// Blocks in the order in which their gradients arrive, the last layer first.
   std::vector<std::int32_t> by_arrival() const {
     std::vector<std::int32_t> order;
     for (std::int32_t b = blocks(); b-- > 0;) order.push_back(b);
@@ -62,6 +65,8 @@ class Preconditioning {
 
   // ---- inverses arrive one by one: what they complete is preconditioned next ----
 
+  // Blocks that miss no message come first, as their gradients arrive. Then each message is
+  // unpacked, and the blocks that it completes follow.
   void precondition_as_inverses_arrive() {
     std::vector<int> missing(to_index(blocks()));
     for (const std::int32_t f : step_.placement.sent) ++missing[to_index(doc::block_of_factor(f))];
@@ -141,7 +146,8 @@ class Preconditioning {
     }
   }
 
-  /// Ordered by when their rank is done with them; the ranks of a row work on different layers.
+  /// Which directions travel together, in the order in which their ranks are done. The ranks of a
+  /// row work on different layers; `load_s` adds up what each has done so far.
   Broadcasts directions_in_messages() const {
     std::vector<double> load_s(to_index(curvature_.columns())), done_s;
     std::vector<std::int32_t> root;
@@ -192,8 +198,9 @@ class Preconditioning {
 
   // ---- decoupled ----
 
-  /// Whole gradients arrive under the next forward pass; a layer is preconditioned before its
-  /// weight is updated and used. Before the first step there is nothing to do.
+  /// With a decoupled exchange whole gradients arrive under the next forward pass. So a layer is
+  /// preconditioned in the next step, before its weight is updated and used. The first step has
+  /// nothing to precondition.
   void at_the_head_of_the_next_step() {
     for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m) unpack_inverses(m);
     step_.preconditioned.assign(done_.size(), kNoTask);

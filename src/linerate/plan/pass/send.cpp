@@ -7,8 +7,8 @@
 namespace linerate::plan {
 namespace {
 
-// The task after which every gradient of a bucket is in place: backward runs in order, so it is
-// the one of the last position.
+// The task after which every gradient of a bucket is in place. Backward runs in order, so it is the
+// task of the last position.
 Handle last_gradient(const doc::Payload& bucket, const StepDraft& step) {
   const auto& members = step.graph->members;
   const std::int32_t last =
@@ -22,7 +22,8 @@ Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
   return step.ready[to_index(last)];
 }
 
-// After the last gradient of a turn that another one follows, if the bucket is of such a turn.
+// The end of backward. For a bucket of a turn that another one follows, it is the turn's last
+// gradient.
 Handle backward_end(const PassInput& input, std::int32_t bucket, const StepDraft& step) {
   const auto& gradients = input.workload.gradients;
   const int turn = turn_of(input, step, bucket);
@@ -31,6 +32,7 @@ Handle backward_end(const PassInput& input, std::int32_t bucket, const StepDraft
   return step.ready[to_index(next - gradients.begin() - 1)];
 }
 
+// The task that the bucket's collective waits for, by schedule and kind of step.
 Handle ready_task(const PassInput& input, std::int32_t b, const StepDraft& step) {
   const doc::Payload& bucket = step.graph->payloads[to_index(b)];
   if (input.first_step)
@@ -39,8 +41,9 @@ Handle ready_task(const PassInput& input, std::int32_t b, const StepDraft& step)
   return last_gradient(bucket, step);
 }
 
-// Timers that hold buckets back, as Horovod's cycle does: one after the other on the host's lane,
-// the first one set when backward begins.
+// Timers that hold buckets back, as Horovod's cycle does. They run one after the other on the
+// host's lane, and the first one is set when backward begins. For ticks at 5 and 10 ms two timers
+// of 5 ms each run.
 class Timers {
  public:
   Timers(StepDraft& step) : step_(step) {}

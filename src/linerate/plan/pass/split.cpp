@@ -13,6 +13,8 @@
 namespace linerate::plan {
 namespace {
 
+// Puts the updates of the step before into this step's forward pass. An update stands right before
+// the first layer that uses one of its bucket's parameters, so it waits for no other all-gather.
 class Updates {
  public:
   Updates(const PassInput& input, StepDraft& step)
@@ -44,7 +46,8 @@ class Updates {
     return every_layer_timed(input_.workload) && gradients_know_layers(input_.workload);
   }
 
-  // Applies a bucket's update just before its first use.
+  // Puts a bucket's update before its first use. It takes the optimizer's time by the bucket's
+  // share of all bytes.
   void update_before(Handle use, std::size_t b) {
     if (step_.updates[b] != kNoTask) return;
     const double share =
@@ -55,6 +58,10 @@ class Updates {
     step_.updates[b] = step_.tasks.insert_before(use, task);
   }
 
+  // `uses` lists which layer needs which bucket. For a layer the buckets go from the last one on,
+  // which is the order in which their all-gathers run. An example: bucket 1 has the gradients of
+  // layers 0 and 1, and bucket 0 those of layers 1 and 2. Bucket 1 is updated before layer 0 and
+  // bucket 0 before layer 1.
   void in_front_of_layers() {
     // By layer, and by bucket from the last one on.
     std::vector<std::pair<std::size_t, std::size_t>> uses;
@@ -84,8 +91,8 @@ class Updates {
     return to_index(input_.workload.gradients[to_index(position)].layer);
   }
 
-  // Layers unknown: forward runs through the buckets backwards, each taking a share of the pass as
-  // large as its share of backward.
+  // Layers are not timed, so forward is cut by buckets. It runs through them from the last one on.
+  // Each takes a share of the pass that is as large as its share of backward.
   void in_front_of_bucket_shares() {
     const double whole = input_.workload.gradients.back().ready_s;
     const doc::Task forward = step_.tasks[step_.forward.front()];
@@ -125,6 +132,8 @@ void pad_to_blocks(doc::Payload& payload, int ranks) {
   payload.padded = (payload.elements + ranks - 1) / ranks * ranks;
 }
 
+// Each all-reduce becomes a reduce-scatter in its place, and an all-gather after all of them. The
+// all-gathers run from the last bucket on, since the next forward pass begins with its parameters.
 void split_exchanges(const PassInput& input, StepDraft& step) {
   if (input.schedule != Schedule::decoupled) return;
   if (input.form.gather)

@@ -4,6 +4,8 @@
 
 namespace linerate::plan {
 
+// A step that updates no factors has no arrivals of its own, so those of its gradients are made
+// here.
 double step_end_s(const PassInput& input, const StepDraft& step) {
   const Curvature& curvature = *input.curvature;
   if (input.update.factors) return curvature.done_s(input.cost, step.arrivals, step.placement);

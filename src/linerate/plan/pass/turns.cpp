@@ -4,6 +4,9 @@
 
 namespace linerate::plan {
 
+// The first backward task of a turn waits for the exchanges of the turn before. An example with
+// turns 0 and 1: gradients 0 to 3 belong to turn 0 and 4 to 9 to turn 1. The backward task of
+// gradient 4 waits for every bucket of turn 0.
 void add_turns(const PassInput& input, StepDraft& step) {
   const std::vector<doc::Gradient>& gradients = input.workload.gradients;
   for (std::size_t p = 1; p < gradients.size(); ++p) {

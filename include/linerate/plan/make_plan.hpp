@@ -37,16 +37,17 @@ inline constexpr std::string_view kSteady = "steady";
 using doc::kFirstStep;
 /// The variant's name for steps whose ranks differ in their samples.
 [[nodiscard]] std::string weighted(std::string_view variant);
-/// Adds a phase to a name: of a compressor whose steps differ, "....warm-up"; of K-FAC's steps
-/// without inverses, "....factors", and without factors, "....stale"; an empty phase adds nothing.
+/// Adds a phase to a name; an empty phase adds nothing. A compressor whose steps differ has phases
+/// such as "....warm-up". K-FAC has "....factors" for steps without inverses and "....stale" for
+/// steps without factors.
 [[nodiscard]] std::string in_phase(std::string_view variant, std::string_view phase);
 
-/// Variants: "steady", and before it "first-step", which step 0 runs: buckets as they are cut
-/// before a backward pass was seen (ddp: reverse registration order), sent when backward is over.
-/// Both in every phase of a compressor that has several, and for every kind of step of K-FAC; the
-/// schedule is that of the phases and intervals. "kfac(spd)" alone is "ddp+kfac(spd)". Throws
-/// UsageError for unknown strategies and options, and for K-FAC on a Workload without blocks,
-/// InputError for a Workload without gradients.
+/// Makes the Plan. Its variants are "steady", and before it "first-step", which step 0 runs. The
+/// first step's buckets are cut before a backward pass was seen (ddp: reverse registration order)
+/// and sent when backward is over. Both exist in every phase of a compressor that has several, and
+/// for every kind of step of K-FAC. The schedule is that of the phases and intervals. "kfac(spd)"
+/// alone is "ddp+kfac(spd)". Throws UsageError for unknown strategies and options, and for K-FAC on
+/// a Workload without blocks; InputError for a Workload without gradients.
 [[nodiscard]] doc::Plan make_plan(const doc::Workload& workload, const doc::Cluster& cluster,
                                   const doc::Strategy& strategy, int ranks,
                                   const PlanOptions& options = {});

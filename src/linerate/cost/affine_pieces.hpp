@@ -15,8 +15,8 @@ struct AffinePiece {
   double seconds(double bytes) const { return alpha_s + beta_s_per_byte * bytes; }
 };
 
-/// Ascending, without gaps, from 0 to `most` bytes (at least one piece). Between the sizes at which
-/// the curve may jump (CostCurve::joints) it is a least or a largest of straight lines, whose bends
+/// Ascending pieces without gaps, from 0 to `most` bytes; at least one. Between the sizes at which
+/// the curve may jump (CostCurve::joints) it is a least or a largest of straight lines. Its bends
 /// are found where the tangents of both ends meet.
 std::vector<AffinePiece> affine_pieces(const CostCurve& curve, double most);
 

@@ -14,10 +14,9 @@ inline constexpr std::string_view kSplitByFlops =
     "When gradients get ready is not measured: the step time is shared out among layers by their "
     "FLOPs, backward taking twice forward.";
 
-/// One sentence each for slow ranks that the job does not have, for ranks that share cores, and for
-/// another rank count, another bandwidth and another latency than the Cluster's measurements of
-/// all-reduce have, and which of a line's two rates a bandwidth is. The latter four are absent for
-/// closed forms.
+/// A sentence each for slow ranks that the job does not have and for ranks that share cores.
+/// Besides, if all-reduces were measured: for another rank count, bandwidth or latency than was
+/// measured, and for which of a line's two rates a bandwidth is.
 std::vector<std::string> extrapolation_notes(const CostModel& model, int ranks);
 
 }  // namespace linerate::cost

@@ -1,5 +1,6 @@
-// A measured table as prices use it: bytes -> seconds that grow with the bytes, apart into start-up
-// and bulk, with an interval; and the laws that move it to another collective or rank count.
+// A measured table as prices use it: a function from bytes to seconds that grows with the bytes,
+// apart into start-up and bulk, with an interval. And the laws that move it to another collective
+// or rank count.
 #pragma once
 
 #include <vector>
@@ -91,8 +92,8 @@ class TableLaw {
   bool is_beyond_reach(const TableLaw& other) const {
     return other.sizes_.to > sizes_.to * kReach || other.sizes_.from < sizes_.from / kReach;
   }
-  /// Beyond its reach, what `other` measured there goes on, moved here: a straight line leads from
-  /// the end of one to the beginning of the other.
+  /// Goes on with the sizes that `other` measured beyond this table's reach; `other` was moved
+  /// here. A straight line leads from the end of one table to the beginning of the other.
   void go_on_with(const TableLaw& other);
 
   /// Sizes of straight pieces' ends, ascending; the last one goes on.

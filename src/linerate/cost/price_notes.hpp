@@ -23,9 +23,9 @@ class PriceNotes {
   /// What others were told.
   void add(const PriceNotes& others);
 
-  /// One sentence each for all-reduces priced by a closed form alone, for collectives priced from
-  /// measured all-reduces, for those priced by closed forms next to measured ones, and for sizes
-  /// outside those measured.
+  /// At most a sentence for each of these: all-reduces priced by a closed form alone, collectives
+  /// priced from measured all-reduces, collectives priced by closed forms next to measured ones,
+  /// and sizes outside those measured.
   std::vector<std::string> sentences() const;
 
  private:

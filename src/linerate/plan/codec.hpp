@@ -13,10 +13,11 @@
 
 namespace linerate::plan {
 
-/// What a codec sends and costs, as plans know it:
-/// codec(ratio=8, encode=10GB/s, decode=12GB/s, exchange=sum|gather, on=codec|compute|alone,
-/// name=...).
-/// Rates count bytes of the dense gradient; an absent rate costs nothing (the ceiling).
+/// What a codec sends and costs, as plans see it:
+///   codec(ratio=8, encode=10GB/s, decode=12GB/s, exchange=sum|gather, on=codec|compute|alone,
+///   name=...).
+/// Rates count bytes of the dense gradient. An absent rate costs nothing, which gives the most that
+/// such a compressor can gain.
 struct CodecModel {
   doc::Component operation;  // how tasks name it
   bool is_cast = false;      // changes the element type alone

@@ -62,30 +62,31 @@ struct CodingInput {
   int phase = -1;  // of Compressor::phases(); -1: steps are planned as if all were alike
 };
 
-/// Compressors code f32 alone. What they leave dense of these gradients for its type, with the
-/// bytes that it sends; empty: nothing. `name`: of a compressor, or auto.
+/// A sentence on the gradients that compressors leave dense because they are not f32, with the
+/// bytes that they send; empty if there are none. `name`: of a compressor, or auto.
 std::string left_dense(std::string_view name, const doc::Workload& workload);
-/// That of the strategy's compressor; empty too if it has none.
+/// The same for the strategy's compressor; empty too if it has none.
 std::string left_dense(const doc::Strategy& strategy, const doc::Workload& workload);
 
-/// What a strategy asks of the optimizer, and which compressor of it does.
+/// What a strategy asks of the optimizer, and which of its compressors asks.
 struct AskedOfOptimizer {
   std::string compressor;  // its name; empty: none asks for anything
   compress::Momentum momentum = compress::Momentum::optimizers;
 };
 AskedOfOptimizer asked_of_optimizer(const doc::Strategy& strategy);
 
-/// Why an optimizer does not fit and what to write, in words.
+/// Why an optimizer does not fit, and what to write instead, in words.
 struct OptimizerFit {
   std::string refused;   // the steps would be wrong
   std::string doubtful;  // they are other ones than were asked for
 };
 OptimizerFit fit_of(const AskedOfOptimizer& asked, compress::StepsBy optimizer);
 
-/// What a strategy says after '+': a compressor, with exchange=auto|gather|two-phase for payloads
-/// that are gathered; or auto(...), which compresses a bucket only if calibrated encode, transfer
-/// and decode beat the dense exchange, by the best of the compressors it names (by default all that
-/// the Cluster has calibrated): auto(powersgd(rank=4)), auto(topk, density=0.01).
+/// What a strategy says after '+'. It is a compressor, with exchange=auto|gather|two-phase for
+/// payloads that are gathered. Or it is auto(...), which compresses a bucket only if calibrated
+/// encode, transfer and decode beat the dense exchange. auto takes the best of the compressors that
+/// it names, by default all that the Cluster has calibrated: auto(powersgd(rank=4)), auto(topk,
+/// density=0.01).
 class CompressionModel {
  public:
   /// Throws UsageError.

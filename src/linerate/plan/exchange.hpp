@@ -33,7 +33,8 @@ struct FusionInput {
 /// `members` (positions in ready order).
 struct Fusion {
   doc::TaskGraph& graph;
-  /// Per bucket: not sent before this time since the start of backward. Empty: as soon as ready.
+  /// For each bucket, seconds since the start of backward before which it is not sent. Empty: a
+  /// bucket leaves as soon as it is ready.
   std::vector<double>& not_before;
 };
 
@@ -60,7 +61,7 @@ class Exchange {
   virtual std::optional<DType> wire() const { return std::nullopt; }
   /// The size of a bucket, if size alone closes buckets and they leave as soon as they are full.
   virtual std::optional<std::int64_t> bucket_bytes() const { return std::nullopt; }
-  /// When its plans are known not to be exact, for people.
+  /// Sentences for people on when its plans are known not to be exact.
   virtual std::vector<std::string> caveats(bool /*encodes*/, bool /*contends*/) const { return {}; }
 };
 
@@ -72,9 +73,9 @@ struct Candidates {
   bool with_codecs = true;
 };
 
-/// What a strategy's file in exchange/ ends with, `ExchangeLine strategy_<file>()`: its name, how
-/// it is made from its options, its traits, what advise tries of it, a sentence and its source.
-/// registry.cpp lists the files.
+/// The end of a strategy's file in exchange/, `ExchangeLine strategy_<file>()`. It says the
+/// strategy's name, how options make it, its traits, what advise tries of it, a sentence and its
+/// source. registry.cpp lists the files.
 struct ExchangeEntry {
   std::unique_ptr<const Exchange> (*make)(const doc::Component&);
   Traits traits;

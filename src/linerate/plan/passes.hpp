@@ -35,8 +35,8 @@ struct PassInput {
   std::int64_t in_period = 0;  // the step's number, where other collectives run once in several
 };
 
-/// Where a codec of this cost codes in such a step. Decoupled exchanges reach into the next step,
-/// so no computation can wait for them; in training our own threads code.
+/// The place in which a codec of this cost codes in such a step. Decoupled exchanges reach into the
+/// next step, so no computation can wait for them. In training threads of linerate code.
 inline doc::CodingPlace coding_place(const PassInput& input, doc::CodingPlace on) {
   const bool in_lane = input.schedule == Schedule::decoupled || input.housekeeping;
   return in_lane ? doc::CodingPlace::codec : on;
@@ -57,10 +57,11 @@ struct StepDraft {
 
   /// At the end of the computation, before the step's tail.
   Handle append_compute(const doc::Task& task);
-  /// Last of what the step's own end waits for: before the second halves of decoupled exchanges,
-  /// which may wait.
+  /// Appends a collective that the step's own end waits for. It comes before the second halves of
+  /// decoupled exchanges, which may wait until the next step.
   Handle append_collective(const doc::Task& task);
-  /// Between computation, after a bucket's last gradient and after what was put there before.
+  /// Puts a task between computation, after a bucket's last gradient and after what was put there
+  /// before.
   Handle put_into_compute(const doc::Task& task, std::size_t bucket);
   std::int32_t add_payload(const doc::Payload& payload);
   /// Index of the operation without options of this name in the Plan.
@@ -96,19 +97,19 @@ struct StepDraft {
   std::vector<Handle> preconditioned;
 };
 
-/// Forward and backward as the Workload times them, and what no layer claims. It is the first pass,
-/// and sees nothing but the Workload: every step of every configuration begins with it. In training
-/// something follows the last gradient.
+/// Forward and backward as the Workload times them, and the time that no layer claims. It is the
+/// first pass and sees nothing but the Workload, so every step of every configuration begins with
+/// it. In training something follows the last gradient.
 void add_compute(const doc::Workload& workload, bool in_training, StepDraft& step);
 /// Copies each gradient, scaled, into its bucket, if that is a task of the runner.
 void add_collect(const PassInput& input, StepDraft& step);
 /// Flags of used parameters and of the step ride with the last bucket if values are summed as they
-/// are and in one piece: that bucket waits for the end of backward, when all flags are known.
+/// are and in one piece. That bucket then waits for the end of backward, when all flags are known.
 void add_flags(const PassInput& input, StepDraft& step);
 /// One collective a bucket, as soon as the schedule lets it go.
 void add_exchanges(const PassInput& input, StepDraft& step);
-/// Decoupled schedules: reduce-scatter and all-gather instead, the second half and the updates
-/// reaching into the next step (Zhang et al. 2023, DeAR). Throws UsageError for payloads that
+/// Decoupled schedules have a reduce-scatter and an all-gather instead (Zhang et al. 2023, DeAR).
+/// The second half and the updates reach into the next step. Throws UsageError for payloads that
 /// cannot be summed.
 void split_exchanges(const PassInput& input, StepDraft& step);
 /// One block a rank: zeros fill the last one.
@@ -123,20 +124,21 @@ inline int turn_of(const PassInput& input, const StepDraft& step, std::int32_t b
 void add_turns(const PassInput& input, StepDraft& step);
 /// Encode before a bucket's collective, decode after it.
 void add_codec(const PassInput& input, StepDraft& step);
-/// The same with a compressor of the registry: its rounds, and dense what it does not encode.
-/// Throws UsageError for payloads that a decoupled schedule cannot split.
+/// The same with a compressor of the registry: its rounds, and a dense payload of what it does not
+/// encode. Throws UsageError for payloads that a decoupled schedule cannot split.
 void add_compression(const PassInput& input, StepDraft& step);
-/// Flags if none ride, their unpacking, buffers, sample counts. In decoupled schedules all of it
-/// comes before the first all-gather: the step may end there.
+/// Flags if none ride with a bucket, their unpacking, buffers, and sample counts. In decoupled
+/// schedules all of it comes before the first all-gather, because the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
-/// K-FAC, in a step that updates factors: they are computed by hooks under forward and backward,
-/// packed, summed and averaged.
+/// K-FAC's factors, in a step that updates them. Hooks compute them under forward and backward;
+/// they are packed, summed and averaged.
 void add_factors(const PassInput& input, StepDraft& step);
-/// In a step that inverts: after the averages, by the ranks that own them, and sent from there.
+/// K-FAC's inverses, in a step that inverts. They follow the averages, are made by the ranks that
+/// own them, and are sent from there.
 void add_inverses(const PassInput& input, StepDraft& step);
-/// Gradients become directions, which travel if their layers have owners; the KL clip. Decoupled
-/// schedules: at the head of the next step, before the updates. Throws UsageError for what those
-/// cannot carry.
+/// Gradients become directions, which travel if their layers have owners; then the KL clip. With
+/// decoupled schedules this is at the head of the next step, before the updates. Throws UsageError
+/// for what decoupled schedules cannot carry.
 void add_preconditioning(const PassInput& input, StepDraft& step);
 /// The optimizer, once everything is there.
 void add_update(const PassInput& input, StepDraft& step);

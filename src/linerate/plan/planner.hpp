@@ -47,16 +47,18 @@ class Planner {
   std::optional<std::int64_t> bucket_bytes() const { return exchange_->bucket_bytes(); }
   /// The type that wire= sends gradients in; absent: their own.
   std::optional<DType> wire() const { return form_.wire; }
-  /// By its codec or compressor; absent if nothing or only wire= shrinks payloads.
+  /// What its codec or compressor makes of a Workload's gradients. Absent if nothing, or only
+  /// wire=, shrinks payloads.
   std::optional<Compressed> compressed(const doc::Workload& workload) const;
   /// Of its codec or compressor: "topk"; empty if it has none.
   std::string coding_name() const;
   /// plan::left_dense() of its compressor.
   std::string left_dense(const doc::Workload& workload) const;
-  /// Of caveats() those of its codec, compressor or cast: where its coding counts as free or as
-  /// known from elsewhere, and what it leaves dense.
+  /// Those of caveats() that are about its codec, compressor or cast. They say where coding counts
+  /// as free or takes its price from elsewhere, and what stays dense.
   [[nodiscard]] std::vector<std::string> coding_caveats(const doc::Workload& workload) const;
-  /// Whether its compressor counts as what any costs at least (is_bound_from_below()).
+  /// Whether its compressor has no price of its own and counts at the least that any compressor
+  /// costs (is_bound_from_below()).
   [[nodiscard]] bool coding_is_bound() const;
   /// doc::CodecCost::spread of its codec, compressor or cast; 1: none.
   [[nodiscard]] double coding_spread() const;

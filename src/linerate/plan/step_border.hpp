@@ -12,7 +12,7 @@ namespace linerate::plan {
 
 /// Valid as long as the step's graph and what it was made with.
 struct StepBorder {
-  /// At the head of the step, and the positions of the gradients that it needs.
+  /// A task at the head of the step, and the positions of the gradients that it needs.
   struct Need {
     std::uint32_t task = 0;
     std::span<const std::int32_t> gradients;
@@ -26,8 +26,8 @@ struct StepBorder {
 void find_border(const doc::Workload& workload, const StepDraft& step, const Curvature* curvature,
                  StepBorder& border);
 
-/// The updates of variant `variant`, and what they wait for, wait for the arrival of each of their
-/// gradients in the step before; appended to that step's graph.
+/// Appends edges to the graph of a step. Updates of variant `variant`, and what they wait for, wait
+/// for the arrival of each of their gradients in the step before.
 void join_steps(const StepBorder& from, doc::TaskGraph& graph, const StepBorder& to,
                 std::int32_t variant);
 

@@ -26,9 +26,9 @@ struct StepKinds {
   std::vector<std::int32_t> warm_up, cycle;
 };
 
-/// From a compressor's phases, K-FAC's intervals, and once in how many steps other collectives run
-/// (`every`). The cycle is as long as all together take to repeat. Throws UsageError if that is
-/// longer than any schedule.
+/// The kinds and their schedule, from a compressor's phases, K-FAC's intervals, and the intervals
+/// in steps of other collectives (`every`). The cycle is as long as all together take to repeat.
+/// Throws UsageError if that is longer than any schedule.
 StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& kfac,
                      const std::vector<int>& every = {});
 

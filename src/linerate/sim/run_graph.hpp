@@ -14,15 +14,15 @@ namespace linerate::sim {
 /// Whether computation and communication slow each other down.
 bool contends(const Prices& prices);
 
-/// Uses one sweep if ranks are alike and nothing contends, a sweep over classes if ranks differ in
-/// speed or groups, events if the Cluster says that computation and communication slow each other
-/// down. The graph is a variant of the plan or several, unrolled; `step_begins`: the first task of
-/// each step, where delays are due. Returns the end of the last task. `starts` off may leave
-/// times.start untouched.
+/// Simulates a graph: by one sweep if ranks are alike and nothing contends, by a sweep over classes
+/// if ranks differ in speed or groups. If the Cluster says that computation and communication slow
+/// each other down, by events. The graph is a variant of the plan or several, unrolled.
+/// `step_begins`: the first task of each step, where delays are due. Returns the end of the last
+/// task, in seconds. `starts` off may leave times.start untouched.
 double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
                  std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts);
 
-/// The same of steps that were laid out; joins them only if it has to.
+/// The same for steps that were laid out. Joins them only if it has to.
 double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
 /// Whether run_steps() needs no classes, all ranks being alike.
 bool are_alike(const Unrolled& steps, const doc::Cluster& cluster);

@@ -8,7 +8,7 @@
 namespace linerate::sim {
 
 /// Seconds a steady step: the mean over the plan's cycle and over the ranks that
-/// predicted_timeline() shows, so that a comparison with that Timeline starts from this figure.
+/// predicted_timeline() shows. So a comparison with that Timeline starts from the same figure.
 double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model);
 /// Of the Plan's steady cycle.
 double exposed_communication_s(const doc::Plan& plan, const SteadyCycle& cycle);

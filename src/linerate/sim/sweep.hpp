@@ -1,5 +1,5 @@
-// Without contention a task's start follows from its predecessors, its resource and a collective's
-// delay, which are all known earlier in the Plan: one pass over the tasks is the whole simulation.
+// Without contention one pass over the tasks is the whole simulation. A task's start follows from
+// its predecessors, its resource and a collective's delay, which are all earlier in the Plan.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool
 /// give, bit for bit.
 double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
 
-/// For ranks in classes. A collective starts for each class when that has come to it, and ends for
-/// the classes of a part together, its price after the last of them started; a broadcast waits for
-/// its root alone (BroadcastTime). `step_begins`: the first task of each step in the graph, where
-/// delays are due.
+/// For ranks in classes. A collective starts for each class when the class has come to it. It ends
+/// for the classes of a part together, its price after the last of them started. A broadcast waits
+/// for its root alone (BroadcastTime). `step_begins`: the first task of each step in the graph,
+/// where delays are due. Returns the end of the last task, in seconds.
 double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
              std::span<const std::uint32_t> step_begins, TaskTimes& times);
 

@@ -25,12 +25,14 @@ struct DecoupledResult {
 };
 
 /// Minimises max(R + G, backward + forward) over buckets of consecutive gradients i+1 .. j:
+///
 ///   R[j] = max(R[i], ready_j) + T_reduce_scatter(P_j - P_i)     the channel, in ready order
 ///   G[j] = max(G[i], left(i, j)) + T_all_gather(P_j - P_i)      the channel, in forward order
-/// where left(i, j) = max of forward_left over the bucket: its all-gather comes before those of
-/// earlier gradients, and what is left of the forward pass follows whichever arrives last. Both
-/// only grow with R[i] and G[i], so the prefixes that no other beats in both are enough: exact,
-/// except for the cap on how many of those are kept.
+///
+/// left(i, j) is the largest forward_left of the bucket. A bucket's all-gather comes before those
+/// of earlier gradients, and the rest of the forward pass follows whichever arrives last. Both
+/// values only grow with R[i] and G[i], so it is enough to keep the prefixes that no other one
+/// beats in both. The result is exact, except for the cap on how many of those are kept.
 DecoupledResult decoupled_fusion(const DecoupledProblem& problem,
                                  const cost::CostCurve& reduce_scatter,
                                  const cost::CostCurve& all_gather);

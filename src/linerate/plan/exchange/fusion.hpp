@@ -15,8 +15,8 @@ void ready_order(const doc::Workload& workload, std::vector<std::int32_t>& out);
 /// Positions by descending registration: what a rank assumes before it has seen a backward pass.
 void reverse_registration_order(const doc::Workload& workload, std::vector<std::int32_t>& out);
 
-/// PyTorch DDP's rule: per dtype, a bucket closes with the tensor that reaches its limit; limits
-/// apply in turn, the last one to all that follow. Tensors are never split.
+/// PyTorch DDP's rule. For each dtype, a bucket closes with the tensor that reaches its limit.
+/// Limits apply in turn, and the last one to all buckets that follow. Tensors are never split.
 void append_by_limits(const doc::Workload& workload, std::span<const std::int32_t> order,
                       std::span<const std::int64_t> limits, doc::TaskGraph& graph);
 

@@ -22,7 +22,7 @@ struct PlannedBlock {
   std::vector<std::int32_t> gradients;  // positions, ascending: what the layer's gradient is
   std::array<double, 2> factor_s{}, inverse_s{};
   /// Of Cholesky's inverses in f32, of one matrix each: how many of this size one call inverts
-  /// sooner than one by one, and what each then takes of inverse_s.
+  /// sooner than one by one. `together_share` is what each of them then takes of inverse_s.
   std::array<int, 2> most_together{1, 1};
   std::array<double, 2> together_share{1, 1};
   double precondition_s = 0;
@@ -72,22 +72,22 @@ struct Curvature {
 
   /// By factor, for those that are inverted; `sent` is empty if owners keep them.
   Placement place(const cost::CostModel& cost, const FactorArrivals& arrivals) const;
-  /// When they would all be inverted and sent, placed for these arrivals, if factors arrived
-  /// otherwise. The cost must outlive it.
+  /// Places inverses for these arrivals. The result says for other arrivals when all would be
+  /// inverted and sent. The cost must outlive it.
   std::function<double(const FactorArrivals&)> inverted_s(const cost::CostModel& cost,
                                                           const FactorArrivals& arrivals) const;
-  /// When all of them are made and sent and every direction and gradient is there; of a step
-  /// without inverses, by an empty placement.
+  /// When all inverses are made and sent, and every direction and gradient is there, in seconds. A
+  /// step without inverses has an empty placement.
   double done_s(const cost::CostModel& cost, const FactorArrivals& arrivals,
                 const Placement& placement) const;
 
-  /// The later of what brings both factors of its layer: damping takes the traces of both
-  /// (Martens & Grosse 2015, 6.3).
+  /// The later of the two arrivals that bring the factors of a layer. Damping takes the traces of
+  /// both (Martens & Grosse 2015, 6.3), so an inverse needs both.
   std::int32_t needed_by_inverse(std::int32_t factor,
                                  const std::vector<std::int32_t>& arrivals) const;
 
-  /// The groups of the Plan (added if new) of those that invert what this owner has, hold the
-  /// inverses of this block, and get its directions.
+  /// The groups of the Plan (added if new) that invert what this owner has, that hold the inverses
+  /// of this block, and that get its directions.
   std::int32_t inverse_group(std::int32_t owner, doc::Plan& plan) const;
   std::int32_t holder_group(std::int32_t block, doc::Plan& plan) const;
   std::int32_t direction_group(doc::Plan& plan) const;

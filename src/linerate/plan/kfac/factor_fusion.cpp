@@ -71,8 +71,8 @@ class FactorSearch {
   }
 
  private:
-  /// How a prefix is best sent: its end, in how many groups, where the last one begins, and how
-  /// many of the others went before that end.
+  /// How a prefix is best sent: its end, its number of groups, and where the last group begins.
+  /// `others` says how many gradients went before that end.
   struct Prefix {
     double end_s;
     std::int32_t groups;
@@ -137,8 +137,8 @@ FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s
     if (begins_kind(problem, l)) start_s = ready[l], elements = factors = 0;
     elements += problem.elements[l], ++factors;
     const bool last = l + 1 == ready.size() || begins_kind(problem, l + 1);
-    // The same as: ready before this transfer would end, and either before it would start or so
-    // soon after that waiting costs less than a start-up.
+    // This is MG-WFBP's rule in short. The next factor is ready before this transfer would end, and
+    // either before it would start or so soon after that waiting costs less than a start-up.
     if (!last && ready[l + 1] < start_s + start_up_s) {
       start_s = std::max(start_s, ready[l + 1]);
       continue;

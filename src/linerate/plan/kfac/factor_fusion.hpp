@@ -30,13 +30,14 @@ using FactorGroups = std::vector<std::int32_t>;
 double finish_s(const FactorFusionProblem& problem, const FactorGroups& groups);
 
 /// The groups that finish first: f[j] = min over i < j of end(max(f[i], others, ready of i+1..j),
-/// T(N_j - N_i)). Exact, as finishing a prefix earlier never hurts. Ties: fewer groups, then
-/// smaller i. O(L^2) time, O(L) memory.
+/// T(N_j
+/// - N_i)). It is exact, as finishing a prefix earlier never hurts. Ties go to fewer groups, then
+///   to the smaller i. O(L^2) time, O(L) memory.
 FactorGroups fuse_optimally(const FactorFusionProblem& problem);
 
-/// The authors' rule, factor by factor: l joins l + 1 if that one is ready before the channel would
-/// have started l and paid `start_up_s` for it. Each kind by itself, as if the channel were its
-/// own; sizes are those of packed triangles throughout, which the released program mixes up.
+/// The authors' rule, factor by factor. l joins l + 1 if l + 1 is ready before the channel would
+/// have started l and paid `start_up_s` for it. Each kind goes by itself, as if the channel were
+/// its own. Sizes are those of packed triangles throughout, which the released program mixes up.
 FactorGroups fuse_greedily(const FactorFusionProblem& problem, double start_up_s);
 
 /// Every factor by itself; every kind in one message; all kinds in one.

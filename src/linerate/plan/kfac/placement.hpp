@@ -25,9 +25,9 @@ Placement place_by_cut(const PlacementProblem& problem, std::size_t grid = kCutG
 /// The same. If at most 12,000 assignments of owners are possible (8 inverses on 3 ranks), the best
 /// of all.
 Placement place_by_search(const PlacementProblem& problem);
-/// The authors': whatever has fewer than `theta` dimensions is inverted everywhere; the others, the
-/// largest first, go to the rank with the least sum of dimensions. Ranks go through the layers as
-/// the authors' do, so that broadcasts of the last layers leave last.
+/// The authors' rule. An inverse of fewer than `theta` dimensions is made everywhere. The others,
+/// the largest first, go to the rank with the least sum of dimensions. Ranks go through the layers
+/// as the authors' do, so that broadcasts of the last layers leave last.
 Placement place_by_threshold(const PlacementProblem& problem, std::int64_t theta);
 /// All have owners: the longest first, to the rank with the least to do, the lowest on ties.
 Placement place_longest_first(const PlacementProblem& problem);
@@ -37,15 +37,16 @@ Placement place_everywhere(const PlacementProblem& problem);
 /// With these owners.
 Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> owner);
 
-/// When everything is inverted and sent, every direction made and every gradient there: ranks work
-/// in `order`, then on layers that miss no message, as their gradients arrive, then on the others.
-/// Messages leave in their order, one after the other, each when its inverses are there, after all
-/// transfers.
+/// When everything is inverted and sent, every direction made and every gradient there, in seconds.
+/// Ranks work in `order`, then on layers that miss no message, as their gradients arrive, then on
+/// the others. Messages leave in their order, one after the other, each when its inverses are
+/// there, after all transfers.
 double overlapped_s(const PlacementProblem& problem, const Placement& placement);
 
-/// Longest processing time first over whole layers, within `columns` groups of ranks: rank r is in
+/// Longest processing time first over whole layers, within `columns` groups of ranks. Rank r is in
 /// column r % columns, and a layer goes to the least loaded column and to its least loaded rank.
-/// One column: over all ranks. Graham 1969: at most 4/3 - 1/(3 ranks) of the best there.
+/// With one column it goes over all ranks. Graham 1969: at most 4/3 - 1/(3 ranks) of the best
+/// there.
 std::vector<std::int32_t> place_layers(std::span<const double> seconds, int ranks, int columns);
 
 }  // namespace linerate::plan

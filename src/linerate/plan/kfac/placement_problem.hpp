@@ -40,10 +40,11 @@ struct PlacementProblem {
 
 struct Placement {
   std::vector<std::int32_t> owner;  // [n] a rank, or kEverywhere
-  /// All of them in the order in which ranks work, each on those that are its own or everybody's:
-  /// as their factors arrive, what has an owner first, then the rest, both with the longest first.
-  /// Every rank waits for an arrival in the same place: before the first that needs it. By the
-  /// authors' threshold as they are numbered, layer by layer.
+  /// All inverses in the order in which ranks work, each rank on those that are its own or
+  /// everybody's. They follow the arrivals of their factors: those with an owner first, then the
+  /// rest, the longest first among both. Every rank waits for an arrival in the same place, before
+  /// the first inverse that needs it. By the authors' threshold they stand as they are numbered,
+  /// layer by layer.
   std::vector<std::int32_t> order;
   bool behind_arrivals = false;  // ranks wait for every factor before they begin
   /// Those with an owner in the order in which they are sent; message k holds

@@ -1,9 +1,10 @@
 // What the job sends besides gradients, as its Workload says.
 //
-// The computation waits for each of them, so one parts it in two: the collective waits for what
-// comes before its place, and what comes after waits for the collective. The network runs in one
-// order on every rank. Each stands there before the first task that needs computation from after
-// its place: that one cannot go earlier, and all before it can.
+// The computation waits for each of these collectives, so a collective parts the computation in
+// two. It waits for the computation before its place, and the computation after its place waits for
+// it. The network runs in one order on every rank. A collective stands there before the first task
+// that needs computation from after its place. It cannot go later without holding up the
+// computation, and all tasks before it can go first.
 #include <fmt/format.h>
 
 #include <algorithm>

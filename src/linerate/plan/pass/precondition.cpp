@@ -1,5 +1,5 @@
-// K-FAC's directions: gradients between the inverses of their layer's factors, on the ranks that
-// hold those, and from there to the others; then the KL clip.
+// K-FAC's directions. A gradient is multiplied by the inverses of its layer's factors, on the ranks
+// that hold those. From there the direction goes to the others; then the KL clip follows.
 #include <algorithm>
 #include <span>
 #include <vector>

@@ -19,12 +19,14 @@ struct LoadOptions {
   unsigned threads = 0;  // 0: as many as there are processors
 };
 
-/// Memory: per file being read, its decompressed text, the parser's index (4 bytes per structural
-/// character, 0.3 to 1 times the text in real traces) and the events kept (0.2 times): below 2.5
-/// times the decompressed size, for as many files at once as there are threads. Throws InputError
-/// naming the file.
-/// `paths`: a file stays as it is; a folder stands for the traces that lie in it (not in folders
-/// inside it), a pattern with *, ? or [...] for the files that match.
+/// Reads the traces of one job. Throws InputError naming the file.
+///
+/// `paths`: files, folders and patterns with *, ? or [...]. A folder stands for the traces that lie
+/// in it, and not in folders inside it.
+///
+/// Memory: below 2.5 times the decompressed size of the files that are read at once, one for each
+/// thread. A file takes its text, the parser's index (0.3 to 1 times the text in real traces) and
+/// the kept events (0.2 times).
 [[nodiscard]] Job load_job(const std::vector<std::filesystem::path>& paths,
                            const LoadOptions& options = {});
 

@@ -46,6 +46,7 @@ const std::vector<Importer>& importers() {
   return all;
 }
 
+/// The first importer that does not say no. It is sure if that importer says yes, and not maybe.
 Recognised recognise(std::string_view head) {
   const Head first(head);
   for (const Importer& importer : importers())

@@ -1,3 +1,7 @@
+// From files to a job. Files are read by several threads, each by the importer that knows its first
+// bytes. Their importer joins them to a job. Then follow the steps that all formats share, in an
+// order that matters. Typical times need marks that are joined to steps. How the model is split
+// needs the typical gradients.
 #include "linerate/trace/load.hpp"
 
 #include <fmt/format.h>
@@ -29,7 +33,8 @@ struct ReadFile {
   bool truncated = false;
 };
 
-/// The importer whose format shows in the text after the head, else the one that knew the head.
+/// The importer that claims the whole text, else the one that knew its head. A head of 64 KiB may
+/// end before the mark of a format.
 const Importer* importer_of(std::string_view text, const Importer* by_head) {
   const auto found =
       std::find_if(importers().begin(), importers().end(),
@@ -57,7 +62,8 @@ ReadFile read_one(InputFile& input, const ReadOptions& options) {
   }
 }
 
-/// Times since the first event keep doubles and differences small.
+/// Makes times count from the job's first event; Job::origin_ns says when that was. Sums and
+/// differences stay small then.
 void rebase(Job& job) {
   std::int64_t first = INT64_MAX;
   const auto see = [&first](const Span& s) { first = std::min(first, s.start_ns); };

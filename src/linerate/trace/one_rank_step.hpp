@@ -14,8 +14,8 @@ struct AloneSteps {
   /// Its gradients and layers have the times of a rank that computes alone; clocks of its ranks no
   /// longer compare.
   Job job;
-  /// Of one update of the parameters: the median over the steps of a rank, typical of ranks
-  /// (job/typical_step.hpp), over whole periods if steps repeat every few (job/periods.hpp).
+  /// Of one update of the parameters. It is the median over the steps of a rank, typical of ranks
+  /// (job/typical_step.hpp). If steps repeat every few, it is over whole periods (job/periods.hpp).
   /// Absent: no step is marked.
   std::optional<OneRankTime> time;
   /// Before the backward pass that ends in an exchange. Absent: no such pass is in the trace.
@@ -23,11 +23,9 @@ struct AloneSteps {
   std::vector<std::string> notes = {};  // what was left out of T_1, and what is in it
 };
 
-/// A job whose ranks exchange nothing is taken as recorded. Of others, a step less its exposed
-/// communication, less what its computation lost to communication at the same time
-/// (contention/overlap.hpp), less the pauses in which the device waits for a host that would keep
-/// up with it, less half of what lies between its kernels. The interval is what the error of each
-/// of these, and of the median, may amount to together.
+/// The steps of a rank alone. A job whose ranks exchange nothing is taken as recorded. From any
+/// other job the parts that several ranks and a profiler add are taken off (one_rank_step.cpp). The
+/// interval is what their errors, and that of the median, may amount to together.
 AloneSteps alone_steps(const Job& job);
 
 /// `alone` is a recording of one rank of `job` without exchange. Throws InputError naming it if it

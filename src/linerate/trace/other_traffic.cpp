@@ -1,3 +1,13 @@
+// What is a collective for? Traces do not say. Four things tell: its place between phases, whether
+// the computation waited for it, what others of the same kind did, and its size.
+//
+// Examples. An all-gather with forward before it, for which the computation waits, is of a norm
+// layer that sums statistics over the ranks. An all-reduce in backward for which nothing waits
+// carries gradients. All-gathers after the optimizer that move half of the gradients' bytes or more
+// are parameters, as ZeRO sends them. An all-reduce of four bytes after the optimizer is a loss.
+//
+// Single cases mislead: the last sum of statistics in backward may have no computation after it. So
+// collectives of one kind (operation, bytes, ranks) decide together, by majority.
 #include "linerate/trace/other_traffic.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +29,8 @@
 namespace linerate::trace {
 namespace {
 
-/// What a rank was doing, and what it does next.
+/// What a rank was doing at some time, and what it does next. `work`: its computation, by start.
+/// The rank must outlive the object.
 class Doing {
  public:
   Doing(const RankActivity& rank, SpanSet work)
@@ -131,8 +142,10 @@ class PurposeFinder {
     return c.bytes > 0 && alike.mostly(&Counts::waits) ? place : SentFor::elsewhere;
   }
 
-  /// By the sizes of buckets if they tell. Else backward does not wait for gradients, unless a hook
-  /// does: what that gathers and sums cannot be told from other things.
+  /// Whether a communication may carry gradients. If the sizes of buckets are known in its step,
+  /// they decide. Else backward waits for no exchange of gradients, so a kind that it mostly waits
+  /// for is something else. If no bucket of the job is known by its size, as under a hook, anything
+  /// in backward may carry gradients.
   bool may_carry_gradients(std::size_t r, std::size_t i, const Communication& c, SentFor place,
                            const Counts& alike) const {
     if (c.op == CommOp::barrier || !c.gradients || !may_be_gradients(c.dtype)) return false;
@@ -144,7 +157,8 @@ class PurposeFinder {
            !(alike.mostly(&Counts::inside) && alike.mostly(&Counts::waits));
   }
 
-  /// Few numbers after an update are no parameters, and sums are of local SGD.
+  /// Keeps as updates only gathers and broadcasts with at least half of the bytes of the gradients.
+  /// A few numbers after an update are no parameters, and sums after it are of local SGD.
   void keep_updates_of_parameters() {
     double gradients = 0, parameters = 0;
     const auto visit = [&](const auto& see) {
@@ -281,8 +295,9 @@ class Holder {
     return starts;
   }
 
-  /// A Workload without passes has all of a step in backward; what earlier passes of an
-  /// accumulation send stands in forward, where they are.
+  /// The place of a collective in the Workload, and seconds since the begin of that pass. A
+  /// Workload without a forward pass has everything in backward. Earlier passes of an accumulation
+  /// are in its forward pass, and so is what they send.
   std::pair<doc::StepPlace, double> place_of(SentFor t, const RankActivity& r, std::size_t i,
                                              std::optional<std::int64_t> backward) const {
     if (t == SentFor::update) return {doc::StepPlace::update, 0};
@@ -296,7 +311,8 @@ class Holder {
             std::clamp(*times_.forward_s + since_s, 0.0, *times_.forward_s)};
   }
 
-  /// In how many steps it runs once, on every rank; 0: at no such interval.
+  /// Once in how many steps it runs, the same on every rank; 0: there is no such interval. In nine
+  /// of ten steps counts as in each. In steps 2, 6 and 10 is once in four.
   int every_of(const Occurrences& found) const {
     constexpr double kOfSteps = 0.9;
     int every = 0;

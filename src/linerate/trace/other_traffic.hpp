@@ -19,19 +19,20 @@ enum class SentFor : std::uint8_t {
   elsewhere   // not of gradients
 };
 
-/// By rank, by position in its communications. Within a pass the computation has to wait for most
-/// of what is alike: SyncBatchNorm's gathers and sums. After an update gathers and broadcasts of at
-/// least half as many bytes as the gradients have are of parameters: ZeRO's. A recording without
-/// gradients or exchanges of them has neither. A Timeline of linerate's own sends what its strategy
-/// says, and nothing else is looked for.
+/// By rank and position in its communications. A collective belongs to a pass if the computation
+/// waits for most of its kind, as for SyncBatchNorm's gathers and sums. Gathers and broadcasts
+/// after an update are of parameters if they have half as many bytes as the gradients, as ZeRO's
+/// do. A recording without exchanges of gradients has neither. A Timeline of linerate's own sends
+/// what its strategy says, so nothing else is looked for.
 std::vector<std::vector<SentFor>> purposes_of(const Job& job);
 
 /// Whether a backward pass waits for some of it.
 bool backward_waits(const std::vector<std::vector<SentFor>>& purposes);
 
-/// For a Workload of `job`: what stands in it at the times of `alone`, the same job as one rank
-/// would run it, whose Workload has these times of passes. A collective at no regular interval of
-/// steps is left out. `notes` get numbers and exposed times of those held and of those left out.
+/// The other collectives for a Workload of `job`. `alone` is the same job as one rank would run it,
+/// and `times` its Workload so far: places are counted in its passes. A collective at no regular
+/// interval of steps is left out. `notes` get numbers and exposed times of those kept and of those
+/// left out.
 std::vector<doc::OtherCollective> other_collectives_of(
     const Job& job, const std::vector<std::vector<SentFor>>& purposes, const Job& alone,
     const doc::Workload& times, std::vector<std::string>& notes);

@@ -1,3 +1,8 @@
+// A Workload is what one rank computes, so all times come from the job as a rank would run it alone
+// (one_rank_step.hpp). Gradients come from the records of backward passes. Without such records,
+// each exchange stands for one gradient, which is ready when the exchange was asked for.
+//
+// What the job took as recorded goes along as `recorded`, for whatif and advise.
 #include "linerate/trace/to_workload.hpp"
 
 #include <fmt/format.h>
@@ -101,8 +106,9 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r,
   return steps;
 }
 
-/// Buckets instead of gradients: an exchange starts when its bucket is full. Medians over the steps
-/// of a rank that exchange as most do, typical of ranks.
+/// Buckets in place of gradients: an exchange starts when its bucket is full. Steps that exchange
+/// the most common list of sizes count. Ready times are medians over the steps of a rank, typical
+/// of ranks, and never decrease. False: no step exchanges gradients of known size.
 bool from_buckets(const Job& job, const std::vector<std::vector<SentFor>>& purposes,
                   doc::Workload& w) {
   std::vector<std::map<std::int32_t, Buckets>> all;  // by rank
@@ -154,14 +160,16 @@ bool from_buckets(const Job& job, const std::vector<std::vector<SentFor>>& purpo
   return true;
 }
 
-/// Does a Timeline say that what it sends is not the gradients, byte for byte?
+/// Whether a Timeline states a strategy that sends other bytes than the gradients': a compressor,
+/// or another type on the wire. Then sizes of exchanges are not sizes of gradients.
 bool sends_other_bytes(const Job& job) {
   if (job.strategy.empty()) return false;
   const doc::Strategy strategy = doc::parse_strategy(job.strategy);
   return !strategy.extras.empty() || strategy.exchange.find("wire") != nullptr;
 }
 
-/// Parameters without a gradient in the recording, which DDP sends all the same: unused ones.
+/// Notes parameters without a gradient in the recording. They were unused, and DDP sends them all
+/// the same. The sign is that steps exchange 1 % more elements than the recorded gradients have.
 void say_unrecorded(const Job& job, const std::vector<std::vector<SentFor>>& purposes,
                     const doc::Workload& w, std::vector<std::string>& notes) {
   constexpr double kOfNorms = 0.01;  // sums of norm layers over the ranks are below
@@ -184,8 +192,9 @@ void say_unrecorded(const Job& job, const std::vector<std::vector<SentFor>>& pur
         100 * more));
 }
 
-/// A copy of a step may run long before its first kernel, as prefetching does. The times of buckets
-/// then count from the copy, in a step that lies over the one before it.
+/// Lets times of buckets count from the first kernel. A copy of a step may run long before it, as
+/// prefetching does, and the times then count from the copy. The sign is a backward pass that is
+/// longer than the step: it is cut to the step, and ready times move with it.
 void begin_with_computation(double step_s, doc::Workload& w) {
   const double before_s = w.backward_s - step_s;
   if (before_s <= 0) return;

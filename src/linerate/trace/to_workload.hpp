@@ -10,11 +10,11 @@
 
 namespace linerate::trace {
 
-/// Gradients in ready order with their times, layers by autograd node, from the last whole step;
-/// without records of gradients (record_shapes was off) every gradient exchange of the step becomes
-/// one gradient, and `notes` says so. Times are those of a rank that computes alone
-/// (one_rank_step.hpp), recorded if `alone` is there. Throws InputError when the trace holds
-/// neither.
+/// The Workload has gradients in ready order with their times, and layers by autograd node. Without
+/// records of gradients (record_shapes was off) every gradient exchange of the step becomes one
+/// gradient, and `notes` says so. Times are those of a rank that computes alone
+/// (one_rank_step.hpp); they are recorded ones if `alone` is there. Throws InputError if the trace
+/// has neither gradients nor exchanges, or if the model is split over ranks.
 doc::Workload workload_of(Job job, const std::string& name, std::vector<std::string>& notes,
                           const std::optional<Job>& alone = std::nullopt);
 

@@ -11,8 +11,8 @@
 
 namespace linerate::trace {
 
-/// Medians over the steps of a rank, typical of ranks (job/typical_step.hpp), for one update of the
-/// parameters. Steps that the recording's end cut count only if there are no others.
+/// Medians over the steps of a rank, typical of ranks (job/typical_step.hpp), in seconds for one
+/// update of the parameters. Steps that the recording's end cut count only if there are no others.
 struct TypicalSteps {
   std::optional<doc::Bounded> step_s;  // absent: no step is marked
   std::optional<double> forward_s;  // before the backward pass that ends in an exchange; of no use

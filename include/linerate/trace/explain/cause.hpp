@@ -1,5 +1,5 @@
-// Who holds a job up, by how much, in how many steps and in which part of them; and what happened
-// once and does not repeat.
+// Who holds a job up, by how much, in how many steps and in which part of them. What happened once
+// is kept apart.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What a hook on the exchange of gradients costs and saves: it sends fewer bytes, and encodes,
-// decodes and often waits for each bucket where backward would have gone on.
+// What a hook on the exchange of gradients costs and saves. It sends fewer bytes. In return it
+// encodes and decodes, and often waits for each bucket while backward could have gone on.
 #pragma once
 
 #include <cstdint>

@@ -87,8 +87,8 @@ struct GradientRecord {
   std::int64_t ready_ns = 0;  // since the start of backward, never decreasing
   int layer = 0;              // index into the layers of the pass
   std::int64_t rows = 1;      // its first dimension if it has two or more; 0: unknown
-  /// A step may hold several backward passes that do not add up, each with an exchange and an
-  /// update of its own: two models that are trained in turn. Counts from 0.
+  /// A step may have several backward passes that do not add up, each with its own exchange and
+  /// update. Example: two models that are trained in turn. Counts from 0.
   int turn = 0;
 };
 /// An autograd node that made gradients ready, in backward order.
@@ -126,15 +126,15 @@ struct RankActivity {
   std::vector<Span> may_communicate = {};  // of `compute`: by its name, and nothing more is known
   std::vector<Span> copies;                // memcpy and memset
   std::vector<Span> host;                  // operators of the host, any order; empty: unknown
-  /// Times in which the host of a device called neither operators nor the device's runtime, in
-  /// which it waits for the device: it sleeps, or Python does something else. By start, disjoint,
-  /// within the steps. Absent: unknown.
+  /// Times in which the host of a device called neither operators nor the device's runtime: it
+  /// sleeps, or Python does something else. A call that waits for the device is no pause. By start,
+  /// disjoint, within the steps. Absent: unknown.
   std::optional<std::vector<PhaseSpan>> pauses = {};
   /// The host's outermost operators on the thread of the steps, if the host is the device: by
   /// start, disjoint. Empty: unknown.
   std::vector<Span> calls;
-  /// What the exchange of gradients itself takes, other than communication: scaling, and what a
-  /// hook casts, encodes and decodes; on the device, and the calls for it on the host.
+  /// Time that the exchange of gradients takes other than communication: scaling, and what a hook
+  /// casts, encodes and decodes. The first is on the device, the second its calls on the host.
   std::vector<Span> exchange_work, exchange_calls;
   std::vector<Communication> communications;  // by start
   std::vector<Announced> announced;           // by start
@@ -194,8 +194,8 @@ void sort_by_start(std::vector<Communication>& communications);
 /// Positions of its communications, as the host issued them if that is known of all, else by start.
 /// Threads of a back end start them in an order that differs between ranks.
 [[nodiscard]] std::vector<std::size_t> in_order_of_issue(const RankActivity& rank);
-/// By step of the rank: the time in which its work ran and what that left exposed; on the device
-/// if it is known there, else from the host's mark to the next one.
+/// By step of the rank: the time in which its work ran, and its exposed communication. It is the
+/// step on the device if that is known, else the time from the host's mark to the next one.
 [[nodiscard]] std::vector<Span> windows_of_steps(const RankActivity& rank);
 
 }  // namespace linerate::trace

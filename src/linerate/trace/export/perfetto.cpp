@@ -40,8 +40,10 @@ std::int64_t earliest(const doc::Timeline& t) {
   return least == std::numeric_limits<std::int64_t>::max() ? 0 : least;
 }
 
-/// Puts each event on the first track of its resource on which it overlaps nothing that is open, or
-/// lies wholly inside.
+/// Puts each event on the first track of its resource on which it overlaps no open event, or lies
+/// wholly inside the innermost one. Events are visited by start, the longer one first. Example: A
+/// from 0 to 10, B from 2 to 5, C from 4 to 12. B lies inside A and goes on the same track; C
+/// overlaps both and opens a second track.
 std::vector<Placed> place(const doc::Timeline& t) {
   std::vector<const doc::Event*> order;
   for (const doc::Event& e : t.events) order.push_back(&e);
@@ -162,9 +164,10 @@ class Writer {
     events_.push_back(std::move(e));
   }
 
-  /// The producer of a collective: of the backward events of its rank and step that share a
-  /// parameter with it and began before it, the last to end. (Not: ended before it. A layer's event
-  /// may cover work after its gradient was ready.)
+  /// Draws an arrow to each collective from its producer. The producer is a backward event of the
+  /// same rank and step that shares a parameter and began before it. Of several, it is the last to
+  /// end. It need not end before the collective begins: a layer's event may cover work after its
+  /// gradient was ready.
   void add_flows() {
     std::map<std::tuple<int, int, std::int32_t>, const Placed*> producers;  // rank, step, parameter
     for (const Placed& p : placed_) {

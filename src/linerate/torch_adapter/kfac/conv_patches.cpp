@@ -13,7 +13,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// One axis of the outputs: where the input of output position k lies for one kernel position.
+/// One axis of the outputs, for one tap: output k sees input begin + k step.
 struct PatchAxis {
   std::int64_t begin = 0, step = 1, size = 0, inputs = 0;
 
@@ -47,7 +47,8 @@ void fill_plane(const T* input, const PatchAxis& y, const PatchAxis& x, T* plane
   }
 }
 
-/// Padding that is the same on both sides is im2col's own.
+/// The patches on a device, by im2col. im2col pads both sides alike, so other padding is added
+/// before.
 at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g) {
   const bool pads = g.pad_before != g.pad_after;
   const at::Tensor padded = pads ? at::constant_pad_nd(input, {g.pad_before[1], g.pad_after[1],
@@ -61,8 +62,8 @@ at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g) {
 
 }  // namespace
 
-// Written directly in the order in which the product reads it: at::im2col and its transposition
-// would each copy everything once more.
+// On the CPU the patches are written directly in the order in which the product reads them.
+// at::im2col and its transposition would each copy everything once more.
 at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g) {
   if (!runs_on_host(given)) return enqueue_patches(given, g);
   const at::Tensor input = given.contiguous();

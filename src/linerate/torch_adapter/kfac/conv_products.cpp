@@ -14,7 +14,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// So many elements of the input are copied, multiplied and dropped at a time.
+/// Elements of the input that are copied, multiplied and dropped at a time.
 constexpr std::int64_t kInputElements = std::int64_t{1} << 20;
 
 struct Range {
@@ -24,14 +24,14 @@ struct Range {
   bool holds(const Range& other) const { return begin <= other.begin && other.end <= end; }
 };
 
-/// One axis of a convolution with stride 1.
+/// One axis of a convolution with stride 1: how taps see inputs.
 struct TapAxis {
   std::int64_t taps = 1, dilation = 1, pad = 0, inputs = 0, outputs = 0;
 
-  /// Where the inputs of tap k lie that outputs see: of output t at t + first(k).
+  /// Output t sees input t + first(k) by tap k.
   std::int64_t first(std::int64_t tap) const { return dilation * tap - pad; }
   std::int64_t shift(std::int64_t from, std::int64_t to) const { return dilation * (to - from); }
-  /// The inputs u of tap `from` with which u + shift, of tap `to`, meets in an output's patch.
+  /// The inputs u that tap `from` sees while tap `to` sees u + shift in the same output's patch.
   Range seen(std::int64_t from, std::int64_t to) const {
     const std::int64_t by = shift(from, to);
     const std::int64_t begin = std::min(inputs, std::max({std::int64_t{0}, first(from), -by}));
@@ -39,8 +39,9 @@ struct TapAxis {
   }
 };
 
-/// Pairs of taps with the same distance on one axis, and what they see, cut where one of them
-/// begins or ends to see.
+/// Pairs of taps with the same distance on one axis. `strips` are the inputs that they see, cut at
+/// each place at which one of the pairs begins or ends to see. So a pair sees a strip entirely or
+/// not at all.
 struct Distance {
   std::int64_t taps = 0, shift = 0;
   std::vector<Range> strips = {};
@@ -59,7 +60,7 @@ struct Distance {
   }
 };
 
-/// Products of the pairs of taps k <= k' (rows first), [C, C] each.
+/// Sums of products of the pairs of taps k <= k' (rows first), [C, C] each.
 class Pairs {
  public:
   Pairs(const TapAxis& rows, const TapAxis& columns, std::int64_t channels,
@@ -70,7 +71,7 @@ class Pairs {
         channels_(channels),
         products_(at::zeros({taps_ * (taps_ + 1) / 2, channels, channels}, options)) {}
 
-  /// Adds every pair with these distances whose outputs see the strips.
+  /// Adds a product to every pair with these distances that sees both strips.
   void add(const Distance& y, const Range& row_strip, const Distance& x, const Range& column_strip,
            const at::Tensor& product) {
     for (std::int64_t ky = 0; ky + y.taps < rows_.taps; ++ky) {
@@ -122,7 +123,8 @@ class Pairs {
   at::Tensor products_;
 };
 
-/// [n, C, H, W] -> [H, W, n, C]: the positions of a strip of rows are one matrix without gaps.
+/// [n, C, H, W] -> [H, W, n, C], in which the positions of a strip of rows are one matrix without
+/// gaps.
 at::Tensor by_position(const at::Tensor& images) {
   return images.permute({2, 3, 0, 1}).contiguous();
 }
@@ -131,7 +133,8 @@ at::Tensor matrix(const at::Tensor& x, const Range& rows, std::int64_t shift) {
   return x.narrow(0, rows.begin + shift, rows.size()).view({-1, x.size(3)});
 }
 
-/// x[H, W, n, C]: what pairs of taps of these distances sum. `product` is room for one product.
+/// Multiplies the strips of x[H, W, n, C] for these distances, and adds the products to their
+/// pairs. `product` is room for one product.
 void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const Distance& columns,
                   at::Tensor& product, Pairs& pairs) {
   for (const Range& strip : columns.strips) {

@@ -48,7 +48,8 @@ class LeastTime {
   std::unique_ptr<torch_streams::TensorClock> clock_;
 };
 
-/// Eigendecompositions take longer if eigenvalues differ.
+/// Times one inverse. The matrix has different eigenvalues, because eigendecompositions take longer
+/// then.
 double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod method,
                  LeastTime& least) {
   const at::Tensor matrix =
@@ -63,6 +64,9 @@ double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
 
 }  // namespace
 
+/// An inverse takes a fixed time plus one that grows as the cube of the size, so two sizes give
+/// both. For example 64 rows take 0.1 ms and 1024 rows take 40 ms. The cubes differ by 1.07e9, so a
+/// cube costs 37 ps and the fixed part is 0.09 ms.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
                                         const at::TensorOptions& where, InverseMethod method) {

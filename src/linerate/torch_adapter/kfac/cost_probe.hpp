@@ -9,11 +9,11 @@
 
 namespace linerate::torch_adapter {
 
-/// Inverses (eigendecompositions) of a small matrix and of one as large as the largest factor, up
-/// to 1024; a symmetric and a plain product of the same size: least of three runs, which all ranks
-/// make at once, mean over ranks. This is enough to place inverses; for predictions there is
-/// `linerate calibrate`. On a device by the device's clock.
-/// Collective; the same on every rank.
+/// Times K-FAC's parts. Inverses (eigendecompositions) are those of a small matrix and of one as
+/// large as the largest factor, up to 1024. Products are a symmetric and a plain one of that size.
+/// Takes the least of three runs, which all ranks make at once, and the mean over ranks. This is
+/// enough to place inverses; for predictions there is `linerate calibrate`. On a device by the
+/// device's clock.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
                                         const std::vector<CurvatureBlock::Shape>& shapes,
                                         const at::TensorOptions& where, InverseMethod method);

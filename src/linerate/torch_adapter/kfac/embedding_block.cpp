@@ -21,7 +21,7 @@ void EmbeddingBlock::add_input(const LayerInput& input) {
   count(FactorSide::a) += counts.sum().item<double>();
 }
 
-/// at::bincount() looks for the largest word on the host.
+/// Counts words on a device, without at::bincount(), which looks for the largest word on the host.
 void EmbeddingBlock::enqueue_input(const LayerInput& input) {
   const at::Tensor words = input.tensor.flatten();
   const at::Tensor counts = words.ne(input.padding_index).to(dtype());

@@ -1,4 +1,8 @@
-// Which code computes on a tensor: that for CPUs, or that for any device. Private to torch_adapter.
+// Decides which code computes on a tensor: code for CPUs, or code for any device. Private to
+// torch_adapter.
+//
+// Code for CPUs loops over memory and reads values. Code for devices consists of ATen's operators
+// alone, which a device enqueues.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +12,8 @@
 
 namespace linerate::torch_adapter {
 
-/// While one lives, in all threads, tensors of the CPU are computed on as a device's are: a test's
-/// way to that code without one.
+/// While an object lives, code for devices computes on tensors of the CPU, in all threads. So a
+/// test can run that code without a device.
 class CpuAsDevice {
  public:
   CpuAsDevice() { ++alive_; }
@@ -22,13 +26,12 @@ class CpuAsDevice {
   static inline std::atomic<int> alive_ = 0;
 };
 
-/// Whether code may loop over the tensor's memory: the CPU's. Elsewhere operators of ATen alone
-/// compute, which a device enqueues.
+/// Whether code for CPUs computes on this tensor.
 inline bool runs_on_host(const at::Tensor& tensor) {
   return tensor.is_cpu() && !CpuAsDevice::is_alive();
 }
 
-/// One of two tensors. The CPU's answer is there, so that nothing is copied; a device computes it.
+/// One of two tensors. On the CPU the answer is read, so nothing is copied; a device computes it.
 /// chosen: bool, of one element or of a shape that expands to theirs.
 inline at::Tensor choice(const at::Tensor& chosen, const at::Tensor& one, const at::Tensor& other) {
   if (chosen.numel() == 1 && runs_on_host(chosen)) return chosen.item<bool>() ? one : other;

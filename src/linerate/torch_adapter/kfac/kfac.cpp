@@ -18,7 +18,7 @@ struct KFAC::Impl {
       : report(std::move(registration.report)),
         pre(registration.layers, std::move(parameters), options) {}
 
-  /// From the output with this gradient, if factors are due.
+  /// Runs a backward pass from the output with this gradient, if factors are due.
   template <typename Gradient>
   void pass_back(const at::Tensor& output, Gradient&& gradient) {
     if (pre.options().fisher != Fisher::monte_carlo)

@@ -7,7 +7,7 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// A number of steps; absent: none, or one that changes.
+/// An interval as a number of steps; absent if there is none, or if it changes with the step.
 std::optional<std::int64_t> steps_of(const std::optional<ScheduledValue>& interval) {
   const std::optional<double> steps = interval ? interval->constant() : std::nullopt;
   return steps ? std::optional<std::int64_t>(std::llround(*steps)) : std::nullopt;

@@ -16,10 +16,11 @@ class KfacSchedule {
   explicit KfacSchedule(KfacOptions options);
 
   const KfacOptions& options() const { return options_; }
-  /// What the caller filled in, and the rest from a strategy. Throws UsageError.
+  /// said() is the options as the caller filled them in. adopt() takes the rest from a strategy;
+  /// throws UsageError.
   const KfacOptions& said() const { return said_; }
   void adopt(const plan::Kfac& kfac);
-  /// Back to the caller's.
+  /// Goes back to the caller's options.
   void forget_strategy();
   /// KfacOptions::optimizer from now on.
   void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
@@ -32,7 +33,7 @@ class KfacSchedule {
     bool factors = true, inverses = true;
   };
   double damping() const { return options_.damping->at(step_); }
-  /// Backward passes of a step whose losses are divided by so many; 1 unless it is said.
+  /// The number of backward passes of a step by which each loss is divided; 1 unless it is given.
   double accumulated() const { return options_.accumulate ? options_.accumulate->at(step_) : 1; }
 
  protected:
@@ -40,7 +41,8 @@ class KfacSchedule {
   double rate() const;
   /// Scales the momentum of these blocks back if the rate has risen.
   void bound_update(const Blocks& blocks);
-  /// Warns, once, if so many backward passes would make other factors than those of their losses.
+  /// Warns, once, if the step had another number of backward passes than `accumulate`. Its factors
+  /// would then not be those of the joined batch.
   void warn_of_passes(int passes);
 
   std::int64_t step_ = 0;

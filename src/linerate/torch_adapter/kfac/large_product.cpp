@@ -7,7 +7,8 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// Below so many multiplications what oneDNN does before a product costs more than it saves.
+/// Products of fewer multiplications than this do not go through oneDNN, because its preparation
+/// costs more than it saves.
 constexpr std::int64_t kLarge = std::int64_t{1} << 24;
 
 bool goes_through_onednn(const at::Tensor& x, const at::Tensor& y) {

@@ -27,7 +27,8 @@ double random_normal(std::uint64_t key, std::uint64_t counter) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-/// f64, contiguous, of a function of (sample's key, element of the sample).
+/// A contiguous f64 tensor of values, each a function of its sample's key and its index within the
+/// sample.
 template <typename Value>
 at::Tensor drawn(c10::IntArrayRef sizes, const LabelDraw& draw, Value&& value) {
   at::Tensor result = at::empty(sizes, at::TensorOptions().dtype(at::kDouble));
@@ -41,14 +42,17 @@ at::Tensor drawn(c10::IntArrayRef sizes, const LabelDraw& draw, Value&& value) {
   return result;
 }
 
-/// drawn_classes() of p [N, positions..., classes] that lies on a device: what is drawn goes there.
+/// drawn_classes() of p [N, positions..., classes] on a device. The random numbers are drawn on the
+/// host and copied there.
 at::Tensor enqueued_classes(const at::Tensor& p, const LabelDraw& draw) {
   const at::Tensor u =
       drawn(p.sizes().slice(0, to_index(p.dim() - 1)), draw, random_unit).to(p.device());
   return u.unsqueeze(-1).ge(p.cumsum(-1)).sum(-1).clamp_max(p.size(-1) - 1);
 }
 
-/// Class indices [N, positions...] drawn from p [N, classes, positions...] by inversion.
+/// Class indices [N, positions...] drawn from p [N, classes, positions...] by inversion: the first
+/// class at which the cumulated probability exceeds a uniform number. For p = (0.2, 0.5, 0.3) a
+/// draw of 0.6 gives class 1.
 at::Tensor drawn_classes(const at::Tensor& p, const LabelDraw& draw) {
   const at::Tensor last = p.movedim(1, -1).to(at::kDouble).contiguous();
   if (!runs_on_host(p)) return enqueued_classes(last, draw);

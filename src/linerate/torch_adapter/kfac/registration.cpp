@@ -80,7 +80,7 @@ Candidate candidate(const std::string& name, torch::nn::Module& module) {
   return found;
 }
 
-/// As a plan decides it.
+/// The dimension of the layer's largest factor, as a plan counts it.
 std::int64_t largest_of(const LayerSpec& spec) {
   const CurvatureBlock::Shape shape = block_shape(spec);
   return doc::largest_dimension({.kind = shape.kind, .a = shape.a, .g = shape.g});
@@ -108,6 +108,8 @@ class Builder {
  public:
   explicit Builder(const KfacOptions& options) : options_(options) {}
 
+  /// Decides what becomes of a module: taken, skipped by name, or left to the optimizer for a
+  /// reason. The report has a line for each.
   void add(Candidate c) {
     if (c.spec.bias.defined() && !c.spec.bias.requires_grad()) c.spec.bias.reset();
     RegisteredLayer line{.name = c.spec.name, .kind = c.kind};
@@ -131,12 +133,14 @@ class Builder {
   Registration finish() { return std::move(result_); }
 
  private:
-  /// Whether it would be taken otherwise.
+  /// Whether the layer is left out for its size alone.
   bool left_for_size(const Candidate& c) const {
     KfacOptions any_size = options_;
     any_size.largest_factor = std::numeric_limits<std::int64_t>::max();
     return refusal(c, any_size).empty();
   }
+  // Modules that share a weight count as one layer if they use it alike. If they do not, neither is
+  // preconditioned.
   void take(const Candidate& c, RegisteredLayer& line) {
     for (const at::Tensor& tensor : {c.spec.weight, c.spec.bias})
       if (tensor.defined() && tensor.is_meta())
@@ -162,7 +166,7 @@ class Builder {
           fmt::format("shares its weight with \"{}\", whose factors count its uses", first.name);
       return;
     }
-    // It has one gradient from two kinds of layers: the factors of neither would be its curvature.
+    // The weight has one gradient from two kinds of layers, and the factors of neither describe it.
     line.reason =
         fmt::format("shares its weight with \"{}\", a {} layer{}", first.name, kind_name(first),
                     first.kind == c.spec.kind ? " with another bias" : "");
@@ -200,7 +204,7 @@ bool matches_pattern(std::string_view name, std::string_view pattern) {
 Registration register_layers(torch::nn::Module& model, const KfacOptions& options) {
   Builder builder(options);
   if (has_parameters(model)) builder.add(candidate("(model)", model));
-  // Without the model itself: it may live on the stack, and then has no shared_ptr to list.
+  // The list leaves out the model itself, which may live on the stack and then has no shared_ptr.
   for (const auto& item : model.named_modules("", /*include_self=*/false))
     if (has_parameters(*item.value())) builder.add(candidate(item.key(), *item.value()));
   return builder.finish();

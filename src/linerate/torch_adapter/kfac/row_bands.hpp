@@ -16,13 +16,18 @@ struct RowBand {
   std::int64_t rows() const { return end - begin; }
 };
 
-/// `count` bands of rows, or as many as there are rows; a sample shows one of them, its neighbour
-/// the next, and `draw` picks the first. Over all draws every sample shows every row once, so that
-/// what is seen times the number of bands (the result's size) has the whole as its mean. Unlike
-/// single positions, adjacent rows leave a convolution its shared products.
+/// Cuts `rows` output rows into `count` bands, or as many as there are rows. A sample shows one
+/// band, its neighbour the next one, and `draw` picks the first. Over all draws every sample shows
+/// every row once. So the sum over what is seen, times the number of bands (the result's size), has
+/// the sum over all rows as its mean. Unlike single positions, adjacent rows leave a convolution
+/// its shared products.
+///
+/// For example 6 rows, 3 bands, and a draw of 1. Samples 0, 3, ... show rows 2 and 3, samples 1, 4,
+/// ... show rows 4 and 5, and samples 2, 5, ... show rows 0 and 1.
 std::vector<RowBand> row_bands(std::int64_t rows, std::int64_t count, std::uint64_t draw);
 
-/// The input rows that a band's outputs see, and the convolution that makes these outputs of them.
+/// The input rows that a band's outputs see, and the geometry of the convolution from those rows to
+/// these outputs.
 struct BandInput {
   std::int64_t begin = 0, rows = 0;
   ConvGeometry geometry;

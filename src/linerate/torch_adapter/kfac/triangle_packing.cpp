@@ -1,7 +1,12 @@
 // A symmetric matrix of 4 rows has 10 different elements, which are sent row by row from the
-// diagonal on: 0 1 2 3 . 4 5 6 . . 7 8 . . . 9 Row i begins with its diagonal at i d - i (i - 1) /
-// 2. So element (i, j) is at i (2 d - 1 - i) / 2 + j. For (1, 3) that is 3 + 3 = 6. The CPU copies
-// row by row; a device gathers by a table of places that it computes.
+// diagonal on:
+//   0 1 2 3
+//   . 4 5 6
+//   . . 7 8
+//   . . . 9
+// Row i begins with its diagonal at i d - i (i - 1) / 2. So element (i, j) is at i (2 d - 1 - i) /
+// 2 + j. For (1, 3) that is 3 + 3 = 6. The CPU copies row by row; a device gathers by a table of
+// places that it computes.
 #include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 #include <ATen/Dispatch.h>

@@ -9,13 +9,12 @@
 namespace linerate::torch_adapter {
 namespace {
 
-/// [samples, units] of a tensor shaped like a norm layer's output: the sum over a sample's
-/// positions.
+/// Sums a tensor shaped like a norm layer's output over each sample's positions: [samples, units].
 at::Tensor by_sample(const at::Tensor& values, const LayerInput& input) {
   if (!input.is_layer_norm)  // [N, C, positions...]
     return values.dim() == 2 ? values : values.flatten(2).sum(2);
   const std::int64_t leading = values.dim() - input.normalized_dims;
-  // Computed, not left to reshape(): a batch may have no samples.
+  // The sizes are computed and not left to reshape(), because a batch may have no samples.
   std::int64_t positions = 1, units = 1;
   for (std::int64_t i = 1; i < leading; ++i) positions *= values.size(i);
   for (std::int64_t i = leading; i < values.dim(); ++i) units *= values.size(i);
@@ -33,7 +32,8 @@ at::Tensor normalized(const at::Tensor& x, const LayerInput& input) {
                         input.epsilon, false);
 }
 
-/// (F + damping I)^-1, entry by entry, [n, 3, units]; its determinant is at least damping².
+/// (F + damping I)^-1 of 2 x 2 blocks by their determinant, which is at least damping². [n, 3,
+/// units].
 at::Tensor inverses_of(const at::Tensor& f, const at::Tensor& damping) {
   const at::Tensor first = f.select(1, 0) + damping, second = f.select(1, 2) + damping;
   const at::Tensor between = f.select(1, 1);

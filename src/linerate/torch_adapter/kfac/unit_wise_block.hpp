@@ -5,10 +5,11 @@
 
 namespace linerate::torch_adapter {
 
-/// Each unit's scale and shift have a 2 x 2 block of their own, F = mean of (s, b) (s, b)ᵀ, with s
-/// = sum x g and b = sum g over the positions of one sample, x the normalised input. The empirical
-/// Fisher's block for a layer norm; for a batch norm it ignores how samples affect each other
-/// through the batch's statistics.
+/// K-FAC of norm layers. Each unit's scale and shift have a 2 x 2 block of their own: F = mean of
+/// (s, b) (s, b)ᵀ. Here s = sum x g and b = sum g over the positions of one sample. g is the
+/// gradient of the output, and x is the normalised input. For a layer norm this is the empirical
+/// Fisher's block. For a batch norm it ignores how samples affect each other through the batch's
+/// statistics.
 class UnitWiseBlock : public CurvatureBlock {
  public:
   UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options);

@@ -21,7 +21,7 @@ struct TimeOrigin {
 };
 
 /// One zero for all ranks, rank 0's now. Ranks of one host (same boot id) share its steady clock
-/// and are exact; others translate through the system clock, so that their offset is as good as the
+/// and are exact. Others translate through the system clock, so their offset is as good as the
 /// hosts' clock synchronisation. Collective.
 [[nodiscard]] TimeOrigin agree_origin(comm::Communicator& communicator);
 
@@ -53,8 +53,9 @@ class Recorder {
   std::int32_t set_id(const std::vector<std::string>& parameters);
 
   /// This moment of what the program computes, to be added as a time. On the CPU steady_clock's
-  /// now. Once a DataParallel with a device_group records here, a negative number that stands for
-  /// the moment at which the device will have come so far; timeline() has its time.
+  /// now. Once a DataParallel with a device_group records here, it is a negative number that stands
+  /// for a moment of the device. At that moment the device has done all that is enqueued by now;
+  /// timeline() has its time.
   std::int64_t now();
   /// now() is a moment of this device from here on. Those of one before are read, which waits.
   /// `type`: what the Timeline calls the device ("cuda"); empty: it is the processor.

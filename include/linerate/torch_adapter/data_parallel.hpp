@@ -47,35 +47,34 @@ struct KfacState;  // kfac/kfac_state.hpp
 /// require_same_weights() are collective: every rank calls them in the same order, over all objects
 /// that share a communicator.
 ///
-/// Gradients after finish(): sum over ranks of weight * .grad as it stood when finish() was called,
-/// bitwise the same on every rank; weight is 1 / ranks, or the rank's share of the samples after
-/// set_batch(). They are views of exchange buffers, overwritten in the next step; clone what must
-/// live longer. Between backward and finish() .grad is this rank's own.
+/// Gradients after finish() are the sum over ranks of weight * .grad, as .grad stood when finish()
+/// was called. They are bitwise the same on every rank. weight is 1 / ranks, or the rank's share of
+/// the samples after set_batch(). They are views of exchange buffers, overwritten in the next step;
+/// clone what must live longer. Between backward and finish() .grad is this rank's own.
 ///
 /// The first step exchanges after backward and learns how often each parameter gets a gradient and
 /// in which order; later ones overlap with backward. What was sent early and has changed since (one
 /// more backward pass than learned, cleared or rescaled gradients) is sent again in finish().
 ///
 /// The model may be loaded, moved, retyped, frozen and thawed, and its layers may be replaced,
-/// added and removed: the next finish() notices on whichever rank it happened, compares all ranks
-/// and plans anew, or throws on every rank. A new layer is exchanged from then on, its first
-/// gradient too, if it began alike on all ranks. A replaced one that K-FAC preconditions is an
-/// error.
+/// added and removed. The next finish() notices a change on any rank. It compares all ranks and
+/// plans anew, or throws on every rank. A new layer is exchanged from then on, its first gradient
+/// too, if it began alike on all ranks. A replaced one that K-FAC preconditions is an error.
 ///
-/// Errors that concern one step (a refusal, ranks that differ) are thrown by finish() on every
-/// rank; .grad is then still this rank's own, and the next step may run. After a CommError of a
-/// collective no further step can.
-/// Thread safety: one thread at a time, the same order of calls on every rank over all objects that
-/// share a communicator. Backward passes may use other threads: their hooks take a lock. Weights
-/// that step() has left to be updated may be read from any thread.
+/// finish() throws errors that concern one step (a refusal, ranks that differ) on every rank. .grad
+/// is then still this rank's own, and the next step may run. After a CommError of a collective no
+/// further step can. Thread safety: one thread at a time, the same order of calls on every rank
+/// over all objects that share a communicator. Backward passes may use other threads: their hooks
+/// take a lock. Weights that step() has left to be updated may be read from any thread.
 class DataParallel {
  public:
   /// Compares the models of all ranks, then broadcasts rank 0's parameters and buffers. Throws
-  /// CommError on every rank when they differ, UsageError on every rank when any has something
-  /// unsupported: sparse gradients, complex or quantised types, undefined or overlapping memory,
-  /// parameters that are not on the CPU without DataParallelOptions::device_group. `communicator`
-  /// outlives this object; so does `model`, which each finish() looks at, unless a shared_ptr held
-  /// it at construction: when that is gone, nothing is looked at. The model's tensors are kept
+  /// CommError on every rank if they differ. Throws UsageError on every rank if any rank has
+  /// something unsupported. That is sparse gradients, complex or quantised types, undefined or
+  /// overlapping memory, or parameters that are not on the CPU without
+  /// DataParallelOptions::device_group. `communicator` and `model` outlive this object, since each
+  /// finish() looks at the model. There is one exception: a model that a shared_ptr held at
+  /// construction may be destroyed earlier, and is looked at no more. The model's tensors are kept
   /// alive.
   DataParallel(torch::nn::Module& model, comm::Communicator& communicator,
                DataParallelOptions options = {});
@@ -119,15 +118,15 @@ class DataParallel {
   /// Either all ranks call it in a step, or none.
   void set_batch(std::int64_t samples);
 
-  /// Before backward, on every rank: the loss of this step and of those to come is multiplied by
-  /// `scale`, and the program divides gradients by it after finish(), or leaves out the step if
-  /// some are not finite. What compressors keep between steps is in units of the loss, so that the
-  /// scale may change between steps. A gradient that f16 cannot hold (fp16, wire=fp16) becomes an
-  /// infinity for every rank; under a compressor finish() then reports `infinite`. Absent: nobody
-  /// scales the loss; f16 cuts off what would not fit the sum over ranks. Throws UsageError unless
-  /// scale and 1 / scale are normal numbers of f32. finish() throws it on every rank if ranks have
-  /// other scales under a compressor, or if gradients of two scales were added up in one step. Does
-  /// not communicate.
+  /// Before backward, on every rank: the loss of this and later steps is multiplied by `scale`. The
+  /// program divides gradients by it after finish(), or leaves out the step if some are not finite.
+  /// What compressors keep between steps is in units of the loss, so that the scale may change
+  /// between steps. A gradient that f16 cannot hold (fp16, wire=fp16) becomes an infinity for every
+  /// rank; under a compressor finish() then reports `infinite`. Absent: the loss is not scaled, and
+  /// f16 cuts off values whose sum over ranks would not fit. Throws UsageError unless scale and 1 /
+  /// scale are normal numbers of f32. finish() throws UsageError on every rank if ranks have
+  /// different scales under a compressor. It also does so if gradients of two scales were added up
+  /// in one step. Does not communicate.
   void set_loss_scale(std::optional<double> scale);
   /// Whether a backward pass of this step has said its scale (DataParallelOptions::scale_of_pass),
   /// or a gradient came after set_loss_scale() had.
@@ -138,8 +137,8 @@ class DataParallel {
 
   /// Waits until every gradient is exchanged. Once per step on every rank, between backward and
   /// whatever reads gradients. It always takes part: a rank without a backward pass counts as zero,
-  /// with a warning on its first time. Throws UsageError on every rank when any rank skips the step
-  /// or its model differs, the reason given to refuse_step(), and CommError when a collective
+  /// with a warning on its first time. Throws UsageError on every rank if any rank skips the step
+  /// or its model differs. Throws the reason given to refuse_step(), and CommError if a collective
   /// failed.
   StepReport finish();
   /// finish() and optimizer.step() in one, as the plan has them; .grad of this object's parameters
@@ -150,20 +149,22 @@ class DataParallel {
   /// to call settle() first. Options and state of the optimizer are those of this call; it may be
   /// changed or gone before the updates are done. Optimizers that cannot be stepped for some
   /// parameters alone (all but SGD, Adam, AdamW, Adagrad, RMSprop) wait for all gradients. Throws
-  /// as finish() does, and UsageError on every rank for an optimizer that does not fit: without a
-  /// parameter of this model; SGD with momentum, if the strategy's compressor has momentum of its
-  /// own (dgc); Adam and AdamW, if it sends a first moment (onebit-adam); a second optimizer, if no
-  /// rank has had a backward pass since the step() of the first, which cleared the gradients of
-  /// both. What fails too late for that is thrown by the next call, and weights not updated by then
-  /// are unusable. Several optimizers: finish(), then step() and zero_grad() of each.
+  /// as finish() does, and UsageError on every rank for an optimizer that does not fit. These do
+  /// not fit: an optimizer without a parameter of this model; SGD with momentum, if the strategy's
+  /// compressor has momentum of its own (dgc). Nor do Adam and AdamW, if the compressor sends a
+  /// first moment (onebit-adam). Nor does a second optimizer, if no rank has had a backward pass
+  /// since the step() of the first, which cleared the gradients of both. A failure that comes too
+  /// late for that is thrown by the next call, and weights that were not updated by then are
+  /// unusable. Several optimizers: finish(), then step() and zero_grad() of each.
   StepReport step(torch::optim::Optimizer& optimizer);
   /// The same for any optimizer that can be taken apart, if gradients_may_follow(); else call
   /// finish() and step it as a whole. With a preconditioner, too. Call expect() before.
   StepReport step(std::shared_ptr<PartialUpdates> optimizer);
   /// Before finish() or step(), between backward and both: that this optimizer is stepped next, of
   /// a kind that LibTorch does not know. If it does not fit, that call throws UsageError on every
-  /// rank, as step() does. Returns doubts to tell the user, each once: about a first moment of a
-  /// first moment, and parameters that got gradients and are not its own. Does not communicate.
+  /// rank, as step() does. Returns doubts to tell the user, each once. They are about a first
+  /// moment of a first moment, and about parameters that got gradients and are not the optimizer's.
+  /// Does not communicate.
   [[nodiscard]] std::vector<std::string> expect(const SteppedOptimizer& optimizer);
   /// Whether the plan in force gathers gradients under the next forward pass.
   bool gradients_may_follow() const;
@@ -195,13 +196,14 @@ class DataParallel {
   /// and the rank's number, on every rank. Does not communicate.
   void refuse_step(const std::string& reason);
 
-  /// What compressors of all ranks remember between steps (residuals, warm-started factors), one
-  /// string for each rank, for a checkpoint; empty if the strategy has none and nothing is owed.
-  /// Collective.
+  /// The state that compressors of all ranks keep between steps (residuals, warm-started factors),
+  /// for a checkpoint. One string for each rank; empty if the strategy has no compressor and there
+  /// is no residual. Collective.
   [[nodiscard]] std::vector<std::string> compression_state();
-  /// Goes on with what compression_state() gave, in a run of as many ranks bit for bit; in one of
-  /// another number every rank takes the mean residual. `place` names the file. Throws InputError,
-  /// for residuals too that no step which counts has left: infinities, NaNs, or above 2^64.
+  /// Goes on with the result of compression_state(). A run of as many ranks goes on bit for bit. In
+  /// a run of another number of ranks every rank takes the mean residual. `place` names the file.
+  /// Throws InputError, also for residuals that no step can have left: infinities, NaNs, or
+  /// magnitudes above 2^64.
   void load_compression_state(std::span<const std::string> parts, const std::string& place);
 
   /// The preconditioner's averages of all ranks together, the same on every rank: for a checkpoint.
@@ -211,18 +213,19 @@ class DataParallel {
   /// inverses where they are held. On every rank, before a step. Throws InputError.
   void load_curvature_state(const KfacState& state);
 
-  /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks: throws
-  /// CommError on every rank that begins with `what` and names the first that differs.
+  /// Compares the bits of all parameters, and of buffers that are broadcast, over ranks. If they
+  /// differ, throws a CommError on every rank that begins with `what` and names the first that
+  /// differs.
   void require_same_weights(const std::string& what);
 
-  /// The plan in force: planned for reverse registration order before the first step,
-  /// then rebuilt once (strategies that plan by ready times: twice) in an order that all ranks
+  /// The plan in force. Before the first step it is planned for reverse registration order. Then it
+  /// is rebuilt once (for strategies that plan by ready times twice) in an order that all ranks
   /// agreed on. A step sends, converts and waits for nothing that it does not name.
   const doc::Plan& plan() const;
   /// The gradients in ready order with their measured ready times, rank 0's order, mean over ranks;
   /// all 0 before the first step. Times count from the first gradient, since hooks see no earlier
-  /// moment: enough to plan, as only differences count, but backward_s lacks the time before it. To
-  /// predict steps, record a run (`linerate train --record`).
+  /// moment. That is enough to plan, as only differences count, but backward_s lacks the time
+  /// before it. To predict steps, record a run (`linerate train --record`).
   [[nodiscard]] doc::Workload workload() const;
   /// True once the plan will not change any more: with "auto" and with K-FAC that shares factors,
   /// never.

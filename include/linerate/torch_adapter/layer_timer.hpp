@@ -30,14 +30,13 @@ struct StepSpans {
 };
 
 /// A layer is a module with parameters of its own; it is named by its path. C++ modules have no
-/// forward hooks, so a RecordFunction callback watches for operators that read a layer's parameter
-/// (matched by storage: a Linear shows as aten::t of its weight). A layer's forward lasts from
-/// there to the next layer's, operators without parameters included; the first begins with the
-/// pass. Backward functions carry the sequence numbers of their forward, which tell their layer.
-/// All on the calling thread, where LibTorch runs a backward pass of the CPU. Costs about half a
-/// microsecond for each operator.
-/// Thread safety: one thread, which also runs the passes; timers of other threads do not disturb
-/// it.
+/// forward hooks, so a RecordFunction callback watches for operators that read a layer's parameter.
+/// Parameters are matched by storage, because a Linear shows as aten::t of its weight. A layer's
+/// forward lasts from there to the next layer's, operators without parameters included; the first
+/// begins with the pass. Backward functions carry the sequence numbers of their forward, which tell
+/// their layer. All on the calling thread, where LibTorch runs a backward pass of the CPU. Costs
+/// about half a microsecond for each operator. Thread safety: one thread, which also runs the
+/// passes; timers of other threads do not disturb it.
 class LayerTimer {
  public:
   /// Every parameter of the model with its name ("layer1.0.conv1.weight"), in registration order;

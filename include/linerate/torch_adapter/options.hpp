@@ -33,7 +33,7 @@ enum class BufferPolicy {
 struct DataParallelOptions {
   /// "bulk", "ddp", "optimal", "dear", with options: "ddp(bucket=10MiB)", "ddp(wire=bf16)".
   /// `linerate list strategies`; one that cannot train is refused, with the reason. "auto" begins
-  /// as "ddp", and from the first window of `measured_steps` on takes the exchange whose step is
+  /// as "ddp". From the first window of `measured_steps` on it takes the exchange whose step is
   /// predicted shortest, by a probe of the live collectives.
   std::string strategy = "ddp";
   BufferPolicy buffers = BufferPolicy::broadcast;  // of the model, after each step that exchanges
@@ -42,10 +42,11 @@ struct DataParallelOptions {
   std::optional<doc::Cluster> cluster = {};
   /// Steps whose ready times the one re-planning of such a strategy uses.
   int measured_steps = 5;
-  /// With "auto": collectives are probed again and a new Plan is made if the median step of a
-  /// window of `measured_steps` steps, mean over the ranks, departs from the predicted one by more
-  /// than this share; with a preconditioner the same, for a window of so many updates of factors,
-  /// without the probe. Infinity: no more after the first window.
+  /// With "auto": if measured steps depart from the predicted one by more than this share,
+  /// collectives are probed again and a new Plan is made. The measured step is the median of a
+  /// window of `measured_steps` steps, mean over the ranks. With a preconditioner it is a window of
+  /// so many updates of factors, and there is no probe. Infinity: no new Plan after the first
+  /// window.
   double replan_above = 0.2;
   /// If finite: by how large a share steps may be longer than ddp's, as a trial shows. Exchanges
   /// that plan by cost ("dear", "optimal", "mg-wfbp") are tried, and any that "auto" chooses. Both
@@ -57,13 +58,13 @@ struct DataParallelOptions {
   /// The strategy shares its steps among the ranks: "ddp+kfac(spd)". For the same model; outlives
   /// the DataParallel. The strategy's intervals count, not its options'.
   KFAC* preconditioner = nullptr;
-  /// For those who learn the scale of a loss in its backward pass: what that of the pass at hand is
-  /// multiplied by, asked with each gradient, on the thread that it comes on. Absent, or without a
+  /// For programs that learn the scale of a loss in its backward pass: gives the scale of the
+  /// present pass. It is asked with each gradient, on the gradient's thread. Absent, or without a
   /// value: as DataParallel::set_loss_scale() said last.
   std::function<std::optional<double>()> scale_of_pass = {};
-  /// Records the tasks that linerate executes and the updates of step(); with a device_group by the
-  /// device's times, and Recorder::now() has moments of the device, too. Outlives the DataParallel.
-  /// Null: nothing is recorded.
+  /// Records the tasks that linerate executes and the updates of step(). With a device_group it
+  /// records by the device's times, and Recorder::now() has moments of the device, too. Outlives
+  /// the DataParallel. Null: nothing is recorded.
   exec::Recorder* recorder = nullptr;
   /// The name of the c10d::ProcessGroup whose collectives move the parameters' memory, wherever
   /// they lie (NCCL's, for a GPU), of the communicator's ranks in their order. Steps are enqueued

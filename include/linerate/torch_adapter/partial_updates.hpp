@@ -22,10 +22,9 @@ struct SteppedOptimizer {
   compress::StepsBy steps_by = compress::StepsBy::gradients;  // what its steps follow
 };
 
-/// One step, in parts: parameters are updated at different times, each part once, in any order and
-/// on any thread, with the result of the whole step. Options (learning rates) are those at
-/// capture().
-/// Thread safety: called by one thread at a time, whichever it is.
+/// One step, in parts: parameters are updated at different times. Each part is updated once, in any
+/// order and on any thread, with the result of the whole step. Options (learning rates) are those
+/// at capture(). Thread safety: called by one thread at a time, whichever it is.
 class PartialUpdates {
  public:
   virtual ~PartialUpdates() = default;

@@ -64,10 +64,10 @@ class KFAC {
   void set_loss_terms(double terms);
 
   /// Before a forward pass, if some labels do not count (cross entropy's ignore_index): bool [N] or
-  /// [N, positions...], targets != ignore_index. M is their number then, and layers that treat
-  /// positions apart, up to the one that the loss is taken of, look at these positions alone. On
-  /// several ranks call DataParallel::set_batch() with their number, not the samples'. Holds for
-  /// one batch. Throws UsageError.
+  /// [N, positions...], targets != ignore_index. M is their number then. Layers that treat
+  /// positions apart, up to the loss's own layer, look at these positions alone. On several ranks
+  /// call DataParallel::set_batch() with their number, not the samples'. Holds for one batch.
+  /// Throws UsageError.
   void count_only(const at::Tensor& counted);
 
   /// fisher = monte_carlo, between a forward and its backward pass: a backward pass with labels

@@ -62,9 +62,9 @@ struct KfacOptions {
   Fisher fisher = Fisher::empirical;               // whose gradients of outputs G is made of
   InverseMethod method = InverseMethod::cholesky;  // of damped factors
   SharedPositions shared_positions = SharedPositions::expand;  // of convolutions and sequences
-  /// Steps between factors, and between inverses: a multiple of it. An absent one, and what
-  /// follows, is as a strategy says, or else as plan::Kfac has it; a value that both say must be
-  /// the same (docs/kfac.md).
+  /// Steps between factors, and between inverses: a multiple of it. If this or a later option is
+  /// absent, a strategy gives it, or else plan::Kfac. If options and strategy both give a value, it
+  /// must be the same (docs/kfac.md).
   std::optional<ScheduledValue> factor_interval = {}, inverse_interval = {};
   std::optional<ScheduledValue> damping = {};  // lambda, added to the curvature; above 0
   /// Weight of the old value in the running average of factors, at most: min(1 - 1/k, decay) in
@@ -79,18 +79,19 @@ struct KfacOptions {
   /// Its rate, as it is in the step, if it is not the optimizer's of now; the clip needs one of the
   /// two.
   std::function<double(std::int64_t)> learning_rate = {};
-  /// Backward passes of a step whose losses are each divided by their number, as gradient
-  /// accumulation has them: factors are then those of the joined batch. Absent: as a strategy says,
-  /// or else 1. A step with another number of passes is warned of, once.
+  /// The number of backward passes of a step, by which each loss is divided, as in gradient
+  /// accumulation. Factors are then those of the joined batch. Absent: as a strategy says, or else
+  /// 1. A step with another number of passes is warned of, once.
   std::optional<ScheduledValue> accumulate = {};
   /// What the loss was multiplied by besides before backward(): a scaler's scale.
   ScheduledValue loss_scale = 1;
-  /// What .grad is still multiplied by when directions are found, which the clip leaves out: a
-  /// scaler's scale where a DataParallel shares the steps, since it is divided by only afterwards.
+  /// The factor that .grad still has when directions are found; the clip leaves it out. It is a
+  /// scaler's scale if a DataParallel shares the steps, since gradients are divided by it only
+  /// afterwards.
   ScheduledValue gradient_scale = 1;
-  /// Factors of a convolution look at one of `conv_subsampling` squared bands of the output's rows,
-  /// which differ by sample, are drawn anew in each step, and are weighted so that their
-  /// expectation is the whole factor (row_bands.hpp). 1: at all.
+  /// Factors of a convolution look at one of `conv_subsampling` squared bands of the output's rows.
+  /// The bands differ by sample and are drawn anew in each step. They are weighted so that their
+  /// expectation is the whole factor (row_bands.hpp). 1: all rows.
   int conv_subsampling = 1;
   /// Seeds Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;
@@ -105,8 +106,8 @@ struct KfacOptions {
   bool all_layers = false;
   /// This many failures in a row of one factor end the training with an error.
   int max_failures = 3;
-  /// Keeps the factors that the inverses in use were computed from, so that a run resumed between
-  /// two updates of inverses goes on as the uninterrupted one would.
+  /// Keeps the factors that the inverses in use were computed from. Then a run that is resumed
+  /// between two updates of inverses goes on as the uninterrupted one would.
   bool exact_resume = true;
 };
 

@@ -21,8 +21,8 @@ struct RegisteredLayer {
 struct KfacStep {
   std::int64_t step = 0;                   // counted from 0
   bool factors = false, inverses = false;  // updated
-  /// The gradients were not finite: every .grad is cleared, so that the optimizer moves nothing,
-  /// factors and inverses are as they were, and the next batch is this step's. Never on a device:
+  /// The gradients were not finite. Every .grad is cleared, so that the optimizer moves nothing.
+  /// Factors and inverses are as they were, and the next batch is this step's. Never on a device:
   /// every .grad is 0 there.
   bool skipped = false;
   double q = 0;        // <direction, gradient>; negative only if inverses are wrong

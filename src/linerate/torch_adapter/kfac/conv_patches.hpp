@@ -9,8 +9,9 @@
 
 namespace linerate::torch_adapter {
 
-/// input[N, C, H, W] f32 or f64 -> patches[C kh kw, N h w], h x w the output's positions; rows in
-/// the order of a weight [out, C, kh, kw], columns by sample. What lies in the padding is 0.
+/// input[N, C, H, W] f32 or f64 -> patches[C kh kw, N h w], where the output has h x w positions.
+/// Rows are in the order of a weight [out, C, kh, kw], columns by sample. What lies in the padding
+/// is 0.
 at::Tensor conv_patches(const at::Tensor& input, const ConvGeometry& geometry);
 
 }  // namespace linerate::torch_adapter

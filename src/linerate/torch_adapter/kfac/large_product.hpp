@@ -6,7 +6,7 @@
 namespace linerate::torch_adapter {
 
 /// x yᵀ, [n, m], of x[n, k] and y[m, k]. Large ones in f32 go through oneDNN, as LibTorch's
-/// convolutions do: on an AMD processor with AVX-512 LibTorch's sgemm, MKL's, took 2.1 to 2.3 times
+/// convolutions do. On an AMD processor with AVX-512 LibTorch's sgemm, MKL's, took 2.1 to 2.3 times
 /// as long (docs/kfac.md).
 [[nodiscard]] at::Tensor times_transpose(const at::Tensor& x, const at::Tensor& y);
 

@@ -13,10 +13,10 @@ namespace linerate::torch_adapter {
 /// d (d + 1) / 2.
 constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }
 
-/// full[i] [groups, d, d] -> packed[i] [groups * triangle_elements(d)]: row-major upper triangles
-/// with diagonals; element (i, j), i <= j, at i d - i (i - 1) / 2 + j - i. Elements below the
-/// diagonal are not read. `packed` may be views of a longer buffer, without gaps, of the same type.
-/// On a device matrices of one size are packed together.
+/// full[i] [groups, d, d] -> packed[i] [groups * triangle_elements(d)]. Upper triangles are packed
+/// row by row with their diagonals. Element (i, j), i <= j, is at i d - i (i - 1) / 2 + j - i.
+/// Elements below the diagonal are not read. `packed` may be views of a longer buffer, without
+/// gaps, of the same type. On a device matrices of one size are packed together.
 void pack_triangles(std::span<const at::Tensor> full, std::span<const at::Tensor> packed);
 void pack_triangles(const at::Tensor& full, const at::Tensor& packed);
 at::Tensor pack_triangles(const at::Tensor& full);

@@ -1,3 +1,14 @@
+// The constructor keeps the tests that can have printed the rows (possible_ranks.hpp). decide()
+// then takes the first of these that leaves one:
+//
+// 1. the caller's --collective
+// 2. the last statement ("Collective test starting"), then the last command line
+// 3. the rows alone, with the listed ranks and the check in place as further evidence
+// 4. a mention, such as a list of programs in a README
+//
+// Example. Rows have algbw 10.00 and busbw 15.00 GB/s, and no title. The ratio 1.5 is 2 (n - 1) / n
+// for all-reduce on four ranks. No test whose factor is (n - 1) / n reaches 1.5, and broadcast has
+// 1. So all-reduce is left, on four ranks.
 #include "linerate/bench_logs/bandwidth_judge.hpp"
 
 #include <fmt/format.h>
@@ -26,8 +37,8 @@ std::string not_used(const Candidates& candidates) {
       names_of(candidates));
 }
 
-/// Whether rows with a number out of place have one in place, too; absent: no row says, or they
-/// differ.
+/// Whether rows that were checked out of place were checked in place, too. All-to-all cannot check
+/// in place and prints "N/A" there. Absent: no row says, or rows differ.
 std::optional<bool> checked_in_place(Rows rows) {
   std::size_t yes = 0, no = 0;
   for (const BandwidthRow& row : rows) {
@@ -38,7 +49,8 @@ std::optional<bool> checked_in_place(Rows rows) {
   return (yes == 0) == (no == 0) ? std::nullopt : std::optional(yes > 0);
 }
 
-/// On one rank nothing travels: busbw is 0, however large algbw.
+/// Whether every process ran alone. On one rank nothing travels, so busbw is 0, however large
+/// algbw.
 bool ran_alone(Rows rows) {
   std::size_t zero = 0, other = 0;
   for (const BandwidthRow& row : rows)
@@ -122,6 +134,8 @@ const PossibleTest* Judge::titled() const {
   return nullptr;
 }
 
+/// The one test that the rows leave. Tests that only few builds have count only if a line mentions
+/// them. Throws RowsNotUsed if several are left, or none that a training step uses.
 const PossibleTest* Judge::by_rows() const {
   Candidates left, all;
   for (const PossibleTest& c : candidates_) {

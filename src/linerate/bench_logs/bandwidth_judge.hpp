@@ -1,4 +1,6 @@
-// Private: which test of nccl-tests printed the rows of a run, and on how many ranks.
+// Private: which test of nccl-tests printed the rows of a run, and on how many ranks. A log may
+// have lost its title, have a wrong one, or have those of several runs. Rows cannot lie as easily,
+// since their bandwidths were computed with the true test and the true number of ranks.
 #pragma once
 
 #include <string>

@@ -1,3 +1,7 @@
+// Readers of formats give this class their runs (bandwidth_rows.hpp). add() finds the unit of the
+// times, drops damaged rows, lets Judge name the test, and settles the number of ranks. It first
+// judges the run whole. If no test fits, the run may be several that were appended without a
+// header, and each stretch of ascending sizes is judged by itself.
 #include "linerate/bench_logs/bandwidth_log.hpp"
 
 #include <fmt/format.h>
@@ -14,8 +18,8 @@ namespace {
 
 bool informs(const Timing& t) { return t.time > 0 && t.algbw && t.algbw->low > 0; }
 
-/// Unit of the times: us, or ms as the tests of 2017 print them; their bandwidths decide. nullopt
-/// if most rows contradict both.
+/// Unit of the times, in seconds. It is us, or ms as the tests of 2017 print. Bandwidths decide: 1
+/// MiB in "100" with an algbw of 10.49 GB/s took 100 us. nullopt: most rows contradict both.
 std::optional<double> unit_of(const BandwidthRun& run) {
   if (run.unit_s) return run.unit_s;
   constexpr double kMicro = 1e-6, kMilli = 1e-3;
@@ -82,7 +86,8 @@ void BandwidthLog::add(BandwidthRun run) {
     add_stretch(run, stretch, Judge(run, stretch, *unit_s, options_), *unit_s);
 }
 
-/// What the log says itself must not be overruled by accident.
+/// Throws InputError if --collective contradicts a title or the redop column: a log must not be
+/// overruled by accident.
 void BandwidthLog::check_collective(const BandwidthRun& run) const {
   if (!options_.collective) return;
   const Collective asked = *options_.collective;
@@ -97,7 +102,7 @@ void BandwidthLog::check_collective(const BandwidthRun& run) const {
                                            name_of(asked)));
 }
 
-/// Rows whose own time and bandwidth contradict each other were damaged.
+/// The rows whose own time and bandwidth agree. Others were damaged, and count as refused.
 std::vector<BandwidthRow> BandwidthLog::sound_rows(const BandwidthRun& run, double unit_s) {
   std::vector<BandwidthRow> sound;
   for (const BandwidthRow& row : run.rows) {
@@ -133,8 +138,9 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
   left_out_.push_back(left_out.why);
 }
 
-/// The listed ranks stand unless the bandwidths, which were computed with the true count, exclude
-/// them. 0: unknown. Throws RowsNotUsed if they are excluded and nothing else is certain.
+/// The number of ranks; 0: unknown. The listed ranks stand unless the bandwidths exclude them,
+/// which were computed with the true number. Then the bandwidths' number counts, or the caller's.
+/// Throws RowsNotUsed if the listed ranks are excluded and no other number is certain.
 int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possible) {
   const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
   const bool silent = possible.low == RankRange{}.low && possible.high == RankRange{}.high;
@@ -153,7 +159,7 @@ int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possib
   return ranks;
 }
 
-/// The last title that is more than a mention says something else.
+/// Notes that the last title which is more than a mention names another test.
 void BandwidthLog::note_other_title(const BandwidthRun& run, const BandwidthTest& test) {
   const BandwidthTest* named = nullptr;
   for (const auto& [strength, title] : run.titles) {

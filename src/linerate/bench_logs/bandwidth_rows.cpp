@@ -10,8 +10,9 @@ namespace {
 
 constexpr double kLargestBytes = 1e15;
 
-/// The cell as number_of() reads it, with its digits in groups of three taken together: "1,048,576"
-/// and "32_768"; "1,234.50" if `whole` is false, but not "4,120", which may be a decimal.
+/// The cell as number_of() reads it, with groups of three digits joined: "1,048,576" and "32_768".
+/// `whole`: the number has no decimals. Otherwise "1,234.50" is read, and "4,120" is not, because
+/// its comma may be a decimal point. Empty: no such number.
 std::string plain_digits(const std::string& cell, bool whole) {
   const std::size_t first = cell.find_first_of(",_"), point = cell.find('.');
   if (first == std::string::npos) return cell;

@@ -1,3 +1,7 @@
+// Chooses a reader by the first bytes of a log. The order of kFormats matters. nccl-tests' own
+// columns with commas are a table, and the reader of text comes last, because its rows may be
+// anywhere. Benchmarks that are known and not read are refused by name. Whatever remains is tried
+// as a table without a header, and then as text whose head is full of debug output.
 #include "linerate/bench_logs/collective_log.hpp"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
-// Logs of collective benchmarks (nccl-tests text of every era and JSON, OSU micro-benchmarks) and
-// tables of one's own timings become rows of (collective, ranks, dtype, bytes, seconds), all in one
-// size convention.
+// Logs of collective benchmarks and tables of one's own timings become rows of (collective, ranks,
+// dtype, bytes, seconds). Read are nccl-tests of every era, as text and JSON, and OSU
+// micro-benchmarks. Sizes of all formats are converted to one convention, S of core/collective.hpp.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ namespace linerate::bench_logs {
 bool is_collective_log(std::string_view head);
 /// Only for nccl-tests' JSON.
 bool is_nccl_tests_json(std::string_view head);
-/// Throws InputError when no row can be read, when --ranks contradicts the log, or when a size
-/// cannot be normalised without a rank count that is not there.
+/// Throws InputError if no row can be read, or if --ranks contradicts the log. It also throws if a
+/// size is one rank's part and the number of ranks is unknown.
 CollectiveLog read_collective_log(trace::InputFile& input,
                                   const CollectiveLogOptions& options = {});
 CollectiveLog load_collective_log(const std::filesystem::path& path,

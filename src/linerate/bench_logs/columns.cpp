@@ -1,3 +1,7 @@
+// What is in a column follows from the words of its title, in any order and case. "Avg Latency(us)"
+// is the name "avglatency" with the unit "us", and a name has one meaning in the tables below.
+// Words that say out of place or in place are taken off first. So "oop_time" is the time of group
+// 0, and "ip_busbw" is the bus bandwidth of group 1.
 #include "linerate/bench_logs/columns.hpp"
 
 #include <algorithm>
@@ -116,6 +120,9 @@ int Owner::*meaning_in(const std::array<Meaning<Owner>, n>& meanings, std::strin
   return nullptr;
 }
 
+/// Reads the titles of a header from left to right. A bandwidth without a prefix belongs to the
+/// time before it, as in nccl-tests: "time algbw busbw time algbw busbw" are two groups. Nothing is
+/// found if two columns of times have different units.
 class HeaderReader {
  public:
   Columns read(const Cells& titles) {
@@ -167,6 +174,8 @@ class HeaderReader {
   bool timed_ = false, units_differ_ = false;
 };
 
+/// Without titles only this order is known: bytes, seconds, ranks, collective, type. Each cell must
+/// be possible for its place, so that two numbers in a text are rarely taken for a row.
 Columns columns_of_plain_cells(const Cells& cells) {
   const auto whole = [&cells](std::size_t i) {
     const auto number = number_of(cells[i]);

@@ -1,6 +1,10 @@
-// The summary of DeepSpeed's communication logger: a line for each operation, then a row a size,
-// "64.0 MB  24  190.05  7.92  67.79  118.63": count, total and mean latency in ms, bandwidths in
-// Gbit/s. KB is 1024 bytes. Sizes of gathers and scatters are one rank's part.
+// The summary of DeepSpeed's communication logger. It has a line for each operation, then a row for
+// each size: "64.0 MB 24 190.05 7.92 67.79 118.63". The numbers are count, total and mean latency
+// in ms, and two bandwidths in Gbit/s. KB is 1024 bytes. Sizes of gathers and scatters are one
+// rank's part.
+//
+// The log does not say how many ranks ran. The bandwidths do: in the row above, 118.63 / 67.79 is
+// 1.75, which is 2 (n - 1) / n for eight ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,8 +46,9 @@ std::optional<double> take_size(std::vector<std::string_view>& words) {
   return *number * std::pow(1024.0, at - kUnits.begin());
 }
 
-/// busbw over tput is (n - 1)/n, or twice that in versions that print an all-reduce's tput without
-/// its factor of 2. Of a broadcast or a reduce it is 1, which says nothing.
+/// Numbers of ranks that a row leaves possible. busbw over tput is (n - 1)/n. For an all-reduce it
+/// is twice that in versions that print tput without its factor of 2. For a broadcast or a reduce
+/// it is 1, which says nothing about n.
 RankRange possible_ranks(const DeepSpeedRow& row) {
   const bool says = row.collective != Collective::broadcast && row.collective != Collective::reduce;
   if (!says || row.tput.low <= 0) return {};

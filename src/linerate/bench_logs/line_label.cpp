@@ -1,3 +1,6 @@
+// Labels are taken off one by one, from the left, until none is recognised.
+// "[1,0]<stdout>:2024-03-01 12:00:00 INFO 1048576 262144 float" loses a bracket, two time stamps
+// and a mark. It ends with a number that is no label.
 #include "linerate/bench_logs/line_label.hpp"
 
 #include <algorithm>
@@ -60,7 +63,9 @@ std::size_t colon_length(std::string_view word) {
   return next == '#' || (named && is_decimal_digit(next)) ? colon + 1 : 0;
 }
 
-/// Length of "Mar 18", the year of a date, and names that a later mark proves to be labels.
+/// Length of labels that take a second word to recognise; 0: none. "Mar 18" is a date. A name is a
+/// label if "|" follows it, or after a time stamp if a word with a colon follows. A year may cling
+/// to a bracket.
 std::size_t length_of_several(std::string_view text, std::string_view word, bool after_stamp) {
   const std::string_view second = first_word(trimmed_left(text.substr(word.size())));
   const bool day = is_among(word, kDaysAndMonths) && second.size() <= 2 && number_of(second);

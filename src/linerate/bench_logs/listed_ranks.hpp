@@ -11,15 +11,16 @@
 namespace linerate::bench_logs {
 
 /// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
-/// number counts if there is one communicator.
+/// number counts if there is one communicator: with lines of ranks 0, 1 and 3 there are four ranks.
 class ListedRanks {
  public:
   void add(int rank, int group, std::string_view host, std::string_view device);
   void set(int ranks, int ranks_per_node);
   /// Ranks of one communicator; nullopt: nothing is listed.
   std::optional<int> ranks() const;
-  /// 0 if the hosts do not say: absent, uneven, or one name for several machines. Of a list that
-  /// was cut the last rank's device may say.
+  /// Ranks on each node; 0 if the hosts do not say: they are absent, uneven, or have one name for
+  /// several machines. If the list was cut, the device of the last listed rank may say it. Rank 7
+  /// on device 7 ends a node of eight.
   int ranks_per_node(int ranks) const;
   /// What ranks_per_node() takes for granted, for people; empty: nothing.
   std::string doubt(int ranks) const;

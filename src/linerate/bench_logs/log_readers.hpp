@@ -22,8 +22,8 @@ CollectiveLog read_osu(trace::InputFile& input, const CollectiveLogOptions& opti
 bool is_collective_table(std::string_view head);
 /// The summary of Gaudi's hccl_demo: a table with blanks.
 bool is_hccl_demo(std::string_view head);
-/// The same with blanks, or no header at all: "bytes,seconds". Other files may look like it, so it
-/// is asked only of files that are given as measured times.
+/// A table with blanks, or without a header: "bytes,seconds". Other files may look like it, so only
+/// files that are given as measured times are asked.
 bool is_plain_table(std::string_view head);
 CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options);
 

@@ -1,5 +1,14 @@
 // nccl-tests and rccl-tests text from 2017 to today. Rows are read by the words of the header above
-// them, never by position: the columns differ per era, per test and per build option.
+// them and never by position. Columns differ by era, by test and by build option.
+//
+// The scanner cuts a log into runs, and collects rank lines, titles and rows of each. A run begins
+// with settings or rank lines, or with a header after rows. Logs of scripts may lack all of these.
+// Then a new run begins after a footer, after another command line, or if sizes begin again after
+// some text.
+//
+// Example. A log has rank lines, a header, rows of 8, 16 and 32 bytes, "# Avg bus bandwidth", and
+// rows of 8 and 16 bytes. The footer closes the first run, so the last two rows are a second one,
+// under the same header and without ranks of its own.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -80,16 +89,19 @@ Words without_time_stamp(Words words) {
   return words;
 }
 
-/// If a run has no times out of place, nccl-tests leaves their columns blank. A row that was cut
-/// after its first group has no such gap.
+/// Whether the last columns come after a gap. If a run has no times out of place, nccl-tests leaves
+/// their columns blank, at least 32 characters. A row that was cut after its first group has no
+/// gap.
 bool stands_after_gap(const Words& words, std::size_t last) {
   constexpr std::ptrdiff_t kBlankColumns = 32;
   const std::string_view time = words[words.size() - last], before = words[words.size() - last - 1];
   return time.data() - (before.data() + before.size()) >= kBlankColumns;
 }
 
-/// A cell for each column, empty where the row leaves it blank; nullopt: cut off, or of another
-/// layout. `line` begins with size, count and type.
+/// A cell for each column, empty if the row leaves the column blank. Words alone do not say which
+/// column is blank, so three known cases are tried: the operation, the first group of times, the
+/// root. nullopt: the row was cut off, or has another layout. `line` begins with size, count and
+/// type.
 std::optional<Cells> cells_under(const Words& line, const Columns& c) {
   const Words words = without_time_stamp(line);
   Cells cells(words.begin(), words.end());
@@ -123,8 +135,8 @@ std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, b
   return row;
 }
 
-/// The words from "size count type" on, whatever label precedes them; empty without three such
-/// words.
+/// The words of a row, whatever label precedes them. A row begins with a size, a whole number and
+/// the name of an element type. Empty: the line has no such words, or a '#' before them.
 Words row_words(std::string_view line) {
   Words words = words_of(line);
   for (std::size_t i = 0; i + 2 < words.size(); ++i) {
@@ -258,8 +270,9 @@ class Scanner {
     pending_.clear();
   }
 
-  /// Whether a row that follows without a header of its own belongs to another run: after a footer,
-  /// after the command line of a test, or if the sizes begin again after some text.
+  /// Whether a row without a header of its own belongs to another run. It does after a footer. If
+  /// its size is no larger than the last one, it also does after the command line of a test, or
+  /// after some text.
   bool begins_run(double bytes) {
     if (run().rows.empty()) return false;
     const bool command = std::any_of(pending_.begin(), pending_.end(), [](const auto& title) {

@@ -1,5 +1,6 @@
 // nccl-tests -J file (2025 on): {version, config{devices[]}, results[{size, count, type,
-// out_of_place{}, in_place{}}]}.
+// out_of_place{}, in_place{}}]}. Each result becomes cells under columns, as if it had been
+// printed, and is judged like text (bandwidth_log.hpp).
 #include <fmt/format.h>
 #include <simdjson.h>
 

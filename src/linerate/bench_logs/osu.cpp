@@ -1,5 +1,13 @@
-// OSU micro-benchmarks text, v5 to v7: "# OSU MPI Allreduce Latency Test v5.9", "# Size  Avg
-// Latency(us)", rows.
+// OSU micro-benchmarks text, v5 to v7. A title comes first ("# OSU MPI Allreduce Latency Test
+// v5.9"), then a header ("# Size Avg Latency(us)"), then rows. The reader goes through these states
+// line by line.
+//
+// OSU prints no number of ranks. It is taken from a command line in the log, or from --ranks. Sizes
+// of all-gather and all-to-all need it: "1024" on four ranks is a whole array of 4096 bytes.
+//
+// Output of other programs may come between rows. A line that is no row interrupts the table. After
+// that only a row with a larger size than the last one is believed, because sizes of a table
+// ascend.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +24,7 @@
 namespace linerate::bench_logs {
 namespace {
 
-/// Titles of columns contain single blanks: split on runs of two or more.
+/// Titles of columns contain single blanks, so the line is split at two or more.
 Cells titles_of(std::string_view line) {
   Cells titles;
   for (line = trim(line); !line.empty();) {
@@ -27,7 +35,7 @@ Cells titles_of(std::string_view line) {
   return titles;
 }
 
-/// nullopt also for another operation that is named after a collective.
+/// The collective that a title names; nullopt: none, or another operation that is named after one.
 std::optional<Collective> collective_of_title(std::string_view title) {
   for (const std::string_view other : {"Neighborhood", "Non-blocking", "Non-Blocking", "Alltoallw"})
     if (title.find(other) != std::string_view::npos) return std::nullopt;

@@ -1,3 +1,14 @@
+// Printed bandwidths tell the number of ranks. busbw = algbw * factor, and the factor depends on n:
+// 2 (n-1)/n for all-reduce, (n-1)/n for gathers and scatters (nccl-tests, doc/PERFORMANCE.md).
+// Printed numbers are rounded, so each stands for an interval, and so does n.
+//
+// Example. "1.00" and "1.97" stand for 0.995 to 1.005 and 1.965 to 1.975. Their ratio is 1.955 to
+// 1.985, which all-reduce has on 45 to 132 ranks. Another row has 100.00 and 196.88. Its ratio is
+// 1.9687 to 1.9689, for which only 64 ranks are left. Rows of one run intersect, so the best row
+// decides.
+//
+// Sizes tell it, too. All-gather prints the elements of one rank's piece as count. A size of 16 MiB
+// with a count of 1,048,576 floats is four pieces, so four ranks.
 #include "linerate/bench_logs/possible_ranks.hpp"
 
 #include <cmath>
@@ -7,7 +18,8 @@
 namespace linerate::bench_logs {
 namespace {
 
-/// The whole n >= 2 whose factor lies in `ratio`.
+/// The whole n >= 2 whose factor lies in `ratio`. limit * (n-1)/n = r gives n = limit / (limit -
+/// r). A ratio at the limit leaves n without an upper bound.
 RankRange ranks_of(BusFactor factor, const Interval& ratio) {
   if (factor == BusFactor::one) return ratio.holds(1) ? RankRange{} : kNoRanks;
   const double limit = factor == BusFactor::twice ? 2 : 1;  // limit * (n-1)/n

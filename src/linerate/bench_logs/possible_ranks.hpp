@@ -34,15 +34,17 @@ struct RankRange {
 };
 inline constexpr RankRange kNoRanks{1, 0};
 
-/// Until 2020 all-gather and reduce-scatter print what travels, (n-1)/n of the size, as algbw, too.
-/// The rows of a run without such an algbw; unchanged if there is none.
+/// The rows without an algbw that is no algbw. Until 2020 all-gather and reduce-scatter print the
+/// bytes that travel, (n-1)/n of the size, as algbw too. The sign is that both bandwidths are equal
+/// in every row of several pieces. Other runs are returned unchanged.
 std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows);
 
-/// Whether the algbw printed next to a time follows from it.
+/// Whether the algbw printed next to a time follows from size and time, within their printed digits
+/// and half a percent.
 bool agrees(const BandwidthRow& row, const Timing& timing, double unit_s);
 
-/// What all rows together leave possible for a test. `believed`: the log names the test, so that
-/// its count may be in another convention.
+/// The numbers of ranks that all rows together leave possible for a test. `blur` multiplies what
+/// rounding leaves. `believed`: the log names the test, so its count may be in another convention.
 RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
                          bool believed);
 

@@ -1,3 +1,6 @@
+// A printed decimal stands for all numbers that round to it. Arithmetic on such intervals tells
+// whether two printed numbers can belong together, and an equality of doubles would not. "12.50" is
+// 12.495 to 12.505, and its quotient by "5.0" (4.95 to 5.05) is 2.474 to 2.526.
 #include "linerate/bench_logs/printed_number.hpp"
 
 #include <algorithm>

@@ -1,6 +1,8 @@
-// Tables of collective times: "bytes,seconds[,ranks[,collective[,type]]]" with or without a header,
-// and what scripts make of nccl-tests' output (rccl-tests' own CSV, vTrain's, the columns of the
-// text with commas).
+// Tables of collective times: "bytes,seconds[,ranks[,collective[,type]]]" with or without a header.
+// Scripts make such tables of nccl-tests' output: rccl-tests' own CSV, vTrain's, and the columns of
+// the text with commas. Rows are grouped to runs by collective, ranks and ranks on a node, in
+// whatever order they come. Each run is then judged like a log of nccl-tests (bandwidth_log.hpp),
+// so that bandwidths in the table are checked as well.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +53,9 @@ bool is_line_of_units(std::string_view line) {
   });
 }
 
-/// The header with each unit after the name that it begins or ends with, or is nearest to that.
+/// The header with each unit of the line below it appended to a name. Units stand under their
+/// names, aligned at the left or the right. So a unit belongs to the name whose left or right end
+/// is nearest to its own. "size time" over "(B) (us)" becomes "size(B) time(us)".
 std::string with_units(const std::string& header, const std::string& units) {
   const auto ends_in = [](std::string_view word, const std::string& line) {
     const auto begin = word.data() - line.data();
@@ -77,8 +81,9 @@ bool is_false(const std::string& cell) {
   return cell.empty() || is_among(lowered(cell), "0 false no out");
 }
 
-/// A converted time shows more digits than were measured: 4120.9 us as 4120899 ns. nccl-tests
-/// prints five.
+/// What a time may have been before it was converted. A script may show more digits than were
+/// measured: 4120.9 us as 4120899 ns. nccl-tests prints five digits, so half a unit of the fifth is
+/// allowed.
 Interval five_digits(const Timing& t) {
   const double half = 0.5 * std::pow(10.0, std::floor(std::log10(t.time)) - 4);
   return {std::min(t.time_range.low, t.time - half), std::max(t.time_range.high, t.time + half)};
@@ -91,7 +96,7 @@ const BandwidthTest* test_in_cell(const std::string& cell) {
   return collective ? test_of(*collective) : nullptr;
 }
 
-/// The one word of the file's name that is a type.
+/// The first word of the file's name that is an element type: f16 of "all_reduce_f16.csv".
 std::optional<DType> dtype_named_in(const std::string& path) {
   std::string words = std::filesystem::path(path).filename().string();
   for (char& c : words)
@@ -271,8 +276,9 @@ class TableReader {
                        near.empty() ? "" : "; did you mean " + near + "?");
   }
 
-  /// A table that names no collective is of what its own columns allow, of what the file is named
-  /// after, or of all-reduce.
+  /// Names the collective of a table whose cells do not. A line above the table or the name of the
+  /// file counts like a command. Otherwise the columns decide, and if they say nothing it is
+  /// all-reduce.
   void name_collective(BandwidthRun& run) {
     if (!run.titles.empty() || log_.options().collective) return;
     const std::string file = std::filesystem::path(log_.source()).filename().string();

@@ -43,7 +43,8 @@ Made make_trace(std::size_t bytes) {
   Made m;
   std::string& t = m.text;
   t.reserve(bytes + 4096);
-  t = R"({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},"traceEvents": [)";
+  t = R"({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1},)"
+      R"("traceEvents": [)";
   const std::string kernel_name(180, 'k');
   long i = 0;
   for (; t.size() < bytes; ++i) {

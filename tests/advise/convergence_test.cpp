@@ -67,16 +67,16 @@ TEST(StepsToTarget, MeasuredRunsGiveTheRatioOfMediansAndTheExtremePairs) {
 
 TEST(StepsToTarget, OneRunOfEachHasNoInterval) {
   const auto known = steps_to_target_from_json(
-      results(
-          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)", "steps": 120})json"),
+      results(R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)",)json"
+              R"json( "steps": 120})json"),
       "r.json");
   EXPECT_FALSE(known[0].ratio.low || known[0].ratio.high);
 }
 
 TEST(StepsToTarget, ARunThatNeverArrivedIsCounted) {
   const auto known = steps_to_target_from_json(
-      results(
-          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)", "steps": null})json"),
+      results(R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)",)json"
+              R"json( "steps": null})json"),
       "r.json");
   EXPECT_EQ(known[0].missed, 1);
 }
@@ -107,8 +107,8 @@ TEST(StepsToTarget, AStrategyThatDoesNotExistIsNamedWithItsPlace) {
 
 TEST(StepsToTarget, ANarrowWireIsNoUncompressedRun) {
   const auto known = steps_to_target_from_json(
-      results(
-          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp(wire=fp16)", "steps": 110})json"),
+      results(R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp(wire=fp16)",)json"
+              R"json( "steps": 110})json"),
       "r.json");
   ASSERT_EQ(known.size(), 1u);
   EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.1);

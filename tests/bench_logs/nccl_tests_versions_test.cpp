@@ -163,7 +163,9 @@ TEST(NcclTestsVersions, JsonHasNullWhereNothingWasCheckedAndTimesOfIterations) {
 /// An object of rccl-tests' -Z json.
 std::string rccl_object(const char* name, long bytes, double us, int in_place, int each = 1) {
   return fmt::format(
-      R"({{"#wrong":"0","algBw":{0},"busBw":{1},"gpusPerRank":{6},"ranks":4,"ranksPerNode":2,"nodes":2,"gpus":{7},"inPlace":{2},"name":"{3}","redop":"sum","size":{4},"time":{5},"type":"float"}})",
+      R"({{"#wrong":"0","algBw":{0},"busBw":{1},"gpusPerRank":{6},"ranks":4,"ranksPerNode":2,)"
+      R"("nodes":2,"gpus":{7},"inPlace":{2},"name":"{3}","redop":"sum","size":{4},"time":{5},)"
+      R"("type":"float"}})",
       static_cast<double>(bytes) / us * 1e-3,
       static_cast<double>(bytes) / us * 2e-3 * (4 * each - 1) / (4 * each), in_place, name, bytes,
       us, each, 4 * each);

@@ -55,7 +55,8 @@ TEST(Cluster, OfProcessorsHasNoKeysOfDevices) {
 
 TEST(Cluster, MayBeWrittenByHandWithUnits) {
   const Cluster c = cluster_from_json(
-      R"({"document": "cluster", "schema": 1, "ranks": 4, "network": {"bandwidth": "100 Gbit/s", "latency": "20 us"}})",
+      R"({"document": "cluster", "schema": 1, "ranks": 4, "network": {"bandwidth": "100 Gbit/s",)"
+      R"( "latency": "20 us"}})",
       "c");
   EXPECT_DOUBLE_EQ(c.network.bandwidth_bytes_per_s, 12.5e9);
   EXPECT_DOUBLE_EQ(c.network.latency_s, 2e-5);

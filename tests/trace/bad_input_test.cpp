@@ -46,7 +46,9 @@ TEST(TruncatedGzip, IsSaidByEveryImporterOfTraces) {
   for (int i = 0; i < 400; ++i) {
     kernels.push_back(kernel("gemm" + noise(i), 100 * i, 7));
     horovod += fmt::format(
-        R"({{"ph":"B","name":"ALLREDUCE","ts":{0},"pid":7}},{{"ph":"B","name":"NCCL_ALLREDUCE","ts":{0},"pid":7}},{{"ph":"E","ts":{1},"pid":7}},{{"ph":"E","ts":{1},"pid":7,"args":{{"dtype":"float32","shape":"[{2}]"}}}},)",
+        R"({{"ph":"B","name":"ALLREDUCE","ts":{0},"pid":7}},{{"ph":"B","name":"NCCL_ALLREDUCE",)"
+        R"("ts":{0},"pid":7}},{{"ph":"E","ts":{1},"pid":7}},{{"ph":"E","ts":{1},"pid":7,)"
+        R"("args":{{"dtype":"float32","shape":"[{2}]"}}}},)",
         100 * i, 100 * i + 50, noise(i));
     nodes += fmt::format(R"({{"id":{},"name":"aten::{}"}},)", i, noise(i));
     graph += fmt::format(R"({{"Id":{},"Name":"{}","NodeType":4,"runtime":7,"is_cpu_op":false}},)",
@@ -145,12 +147,14 @@ TEST(Kineto, AnyOrderOfEventsGivesTheSameAnswer) {
 TEST(Kineto, NumbersBeyond64BitsAreUnknownAndNeverWrapAround) {
   const Job job = job_from(trace_of(
       0, 2,
-      {kernel(
-           "ncclDevKernel_AllReduce", 0, 10,
-           R"("correlation":18446744073709551617,"External id":36893488147419103232,)"
-           R"("Comms Id":18446744073709551616,"Seq":9223372036854775808,"Collective name":"allreduce",)"
-           R"("In msg nelems":18446744073709551617,"Out msg nelems":18446744073709551617,"Group size":4294967298,"dtype":"Float")"),
-       R"({"ph":"X","cat":"kernel","name":"late","pid":0,"tid":7,"ts":18446744073709551617,"dur":1})"}));
+      {kernel("ncclDevKernel_AllReduce", 0, 10,
+              R"("correlation":18446744073709551617,"External id":36893488147419103232,)"
+              R"("Comms Id":18446744073709551616,"Seq":9223372036854775808,)"
+              R"("Collective name":"allreduce",)"
+              R"("In msg nelems":18446744073709551617,"Out msg nelems":18446744073709551617,)"
+              R"("Group size":4294967298,"dtype":"Float")"),
+       R"({"ph":"X","cat":"kernel","name":"late","pid":0,"tid":7,"ts":18446744073709551617,)"
+       R"("dur":1})"}));
   const Communication& c = job.ranks.at(0).communications.at(0);
   EXPECT_EQ(c.bytes, -1);
   EXPECT_EQ(c.sequence, -1);

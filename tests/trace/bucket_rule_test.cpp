@@ -116,9 +116,9 @@ TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
 }
 
 TEST(Communication, OfAScalarIsOfOneElement) {
-  const std::string call = host_event(
-      "cpu_op", "c10d::allreduce_", 10, 5,
-      R"("Input Dims":[[[]],[],[],[],[],[]],"Input type":["TensorList","","","","Scalar","Scalar"])");
+  const std::string call = host_event("cpu_op", "c10d::allreduce_", 10, 5,
+                                      R"("Input Dims":[[[]],[],[],[],[],[]],)"
+                                      R"("Input type":["TensorList","","","","Scalar","Scalar"])");
   const std::string mark = host_event("user_annotation", "gloo:all_reduce", 20, 50,
                                       R"("Input Dims":[[]],"Input type":["float"])", 50);
   const auto bytes = [](const std::vector<std::string>& events) {

@@ -143,8 +143,9 @@ TEST(Chakra, AnotherSchemaIsNamedWhereHostAndDeviceCannotBeToldApart) {
 }
 
 TEST(Chakra, ReadsTheFeederForm) {
-  const Job job = job_from(
-      R"({"workload_graph": [{"Id": 1, "Name": "k", "NodeType": 4, "runtime": 7, "is_cpu_op": false}]})");
+  const Job job =
+      job_from(R"({"workload_graph": [{"Id": 1, "Name": "k", "NodeType": 4, "runtime": 7,)"
+               R"( "is_cpu_op": false}]})");
   EXPECT_EQ(job.ranks.at(0).compute.size(), 1u);
 }
 

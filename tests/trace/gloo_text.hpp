@@ -49,7 +49,8 @@ inline std::string gloo_all_reduce(long elements, double call, double ts, double
 }
 inline std::string gloo_trace(int rank, int world, const std::vector<std::string>& events) {
   return fmt::format(
-      R"({{"schemaVersion":1,"distributedInfo":{{"backend":"gloo","rank":{},"world_size":{}}},"traceEvents":[{}]}})",
+      R"({{"schemaVersion":1,"distributedInfo":{{"backend":"gloo","rank":{},"world_size":{}}},)"
+      R"("traceEvents":[{}]}})",
       rank, world, fmt::join(events, ",\n"));
 }
 

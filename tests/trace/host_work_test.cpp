@@ -94,7 +94,8 @@ TEST(HostWork, TheHostOfAnAcceleratorIsNotTakenForTheDevice) {
   EXPECT_FALSE(of(host("cpu_op", "aten::cudnn_convolution", 0, 9)));
   EXPECT_FALSE(of(host("user_annotation", "nccl:all_reduce", 0, 9)));
   EXPECT_FALSE(of(
-      R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1,"dur":1,"args":{"correlation":4}})"));
+      R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1,"dur":1,)"
+      R"("args":{"correlation":4}})"));
   EXPECT_FALSE(job_from(trace_of(0, 1, {step(1, 0, 100), mm})).cpu_device);  // its back end is NCCL
 }
 

@@ -83,7 +83,8 @@ TEST(Format, AHeadFullOfProcessGroupsIsStillAPyTorchTrace) {
   // too.
   const std::string groups(70'000, ' ');
   const std::string text =
-      R"({"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":0,"world_size":1,"nccl_version":"2.27.3","pg_config":[)" +
+      R"({"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":0,"world_size":1,)"
+      R"("nccl_version":"2.27.3","pg_config":[)" +
       groups + R"(]},"traceName":"all_reduce_perf.json","traceEvents":[)" + kernel("gemm", 0, 10) +
       "]}";
   EXPECT_EQ(importer_of(std::string_view(text).substr(0, 65536)), "PyTorch trace");

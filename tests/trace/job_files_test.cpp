@@ -240,17 +240,18 @@ TEST(Foreign, ChromeTracesOfOtherProgramsAreRefusedByName) {
         {"ph":"X","pid":1,"tid":1,"ts":1,"dur":5,"name":"fusion.1","args":{"hlo_op":"fusion.1","hlo_module":"jit_f"}}]})"),
       HasSubstr("XLA"));
   EXPECT_THAT(
-      refused(
-          R"({"traceEvents":[{"ph":"X","name":"hipMalloc","pid":2,"tid":1,"ts":1,"dur":5,"args":{"BeginNs":"1","EndNs":"2"}}]})"),
+      refused(R"({"traceEvents":[{"ph":"X","name":"hipMalloc","pid":2,"tid":1,"ts":1,"dur":5,)"
+              R"("args":{"BeginNs":"1","EndNs":"2"}}]})"),
       HasSubstr("rocprof"));
   EXPECT_THAT(refused(R"({"rocprofiler-sdk-tool":[{"metadata":{}}]})"), HasSubstr("rocprofiler"));
   EXPECT_THAT(
-      refused(
-          R"({"otherData":{"mode":"trained","transport":"mpi"},"traceEvents":[{"ph":"X","name":"forward","cat":"forward","pid":0,"tid":1,"ts":0,"dur":5}]})"),
+      refused(R"({"otherData":{"mode":"trained","transport":"mpi"},"traceEvents":[{"ph":"X",)"
+              R"("name":"forward","cat":"forward","pid":0,"tid":1,"ts":0,"dur":5}]})"),
       HasSubstr("linerate export"));
   EXPECT_THAT(
       refused(
-          R"({"traceEvents":[{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}],"metadata":{"source":"perfetto"}})"),
+          R"({"traceEvents":[{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}],)"
+          R"("metadata":{"source":"perfetto"}})"),
       HasSubstr("Perfetto's own"));
   EXPECT_THAT(refused(R"([{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}])"),
               HasSubstr("a Chrome trace of another program"));
@@ -271,7 +272,8 @@ TEST(Foreign, PyTorchTracesWithoutAnythingThatCountsAreStillPyTorchs) {
 
 TEST(Ascend, IsRefusedByNameAlsoIfItsMarkComesAfterTheHead) {
   const std::string events =
-      R"([{"ph":"X","name":"aten::matmul","cat":"cpu_op","pid":10,"tid":1,"ts":"1000.000","dur":30.0},)" +
+      R"([{"ph":"X","name":"aten::matmul","cat":"cpu_op","pid":10,"tid":1,"ts":"1000.000",)"
+      R"("dur":30.0},)" +
       std::string(70'000, ' ') +
       R"({"ph":"M","name":"process_name","pid":20,"tid":0,"args":{"name":"Ascend Hardware"}}])";
   EXPECT_THAT(refusal_of({{"t.json", events}}), HasSubstr("t.json: a trace of Ascend's torch_npu"));

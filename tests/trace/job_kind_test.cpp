@@ -113,7 +113,8 @@ TEST(OtherKernels, WithoutOneThatSoundsLikeItT1IsUnknown) {
 std::string with_before(std::string trace, const std::string& before) {
   const std::string events = "\"traceEvents\":[";
   const std::string copy =
-      R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":9,"ts":1000001,"dur":5,"args":{"stream":9,"correlation":1}},)";
+      R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":9,"ts":1000001,"dur":5,)"
+      R"("args":{"stream":9,"correlation":1}},)";
   return trace.insert(trace.find(events) + events.size(),
                       copy + kernel(before, 1'000'010, 50, R"("correlation":999999)", 20) + ",");
 }

@@ -41,7 +41,8 @@ TEST(Match, GroupsWithoutAListComeFromTheHeadOfTheTrace) {
   // No "Process Group Ranks" on the kernels (before 2.4): pg_config has them, behind the events.
   const auto text = [](int rank, const char* ranks) {
     return fmt::format(
-        R"({{"traceEvents":[{}],"distributedInfo":{{"rank":{},"world_size":4,"pg_config":[{{"uid":"1","pg_size":2,"ranks":{}}}]}}}})",
+        R"({{"traceEvents":[{}],"distributedInfo":{{"rank":{},"world_size":4,"pg_config":[)"
+        R"({{"uid":"1","pg_size":2,"ranks":{}}}]}}}})",
         in_group("", 0), rank, ranks);
   };
   const Job job = job_of_ranks(
@@ -148,9 +149,11 @@ TEST(Kineto, AnUnknownCollectiveIsReported) {
 std::vector<std::string> launched(const std::string& mark) {
   return {
       fmt::format(
-          R"({{"ph":"X","cat":"user_annotation","name":"{}","pid":1,"tid":9,"ts":0,"dur":10,"args":{{"Input Dims":[[1]],"Input type":["float"]}}}})",
+          R"({{"ph":"X","cat":"user_annotation","name":"{}","pid":1,"tid":9,"ts":0,"dur":10,)"
+          R"("args":{{"Input Dims":[[1]],"Input type":["float"]}}}})",
           mark),
-      R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,"args":{"correlation":5}})",
+      R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,)"
+      R"("args":{"correlation":5}})",
       kernel("ncclDevKernel_Generic", 10, 5, R"("correlation":5)")};
 }
 
@@ -168,7 +171,8 @@ TEST(Kineto, MarksNameTheirOperation) {
 TEST(Kineto, TheRecordAroundTheLaunchStatesTheSizeWhereExternalIdsAreCorrelations) {
   std::vector<std::string> events = launched("nccl:all_reduce");
   events.push_back(
-      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":9,"ts":1,"dur":8,"args":{"External id":77,)" +
+      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":9,"ts":1,"dur":8,)"
+      R"("args":{"External id":77,)" +
       collective("allreduce", 256, 2) + "}}");
   events.push_back(kernel("gemm", 90, 5, R"("correlation":8,"External id":8)"));
   const Breakdown b = break_down(job_from(trace_of(0, 2, events)));
@@ -178,7 +182,8 @@ TEST(Kineto, TheRecordAroundTheLaunchStatesTheSizeWhereExternalIdsAreCorrelation
 TEST(Kineto, AKernelWithoutLaunchBelongsToTheStepOfItsDeviceAnnotation) {
   // The host is in step 2 while the device still works on step 1.
   const std::string on_device =
-      R"({"ph":"X","cat":"gpu_user_annotation","name":"ProfilerStep#1","pid":0,"tid":7,"ts":50,"dur":100})";
+      R"({"ph":"X","cat":"gpu_user_annotation","name":"ProfilerStep#1","pid":0,"tid":7,"ts":50,)"
+      R"("dur":100})";
   const Breakdown b =
       break_down(job_from(trace_of(0, 2,
                                    {step(1, 0, 100), step(2, 100, 100), on_device,
@@ -191,7 +196,8 @@ TEST(Kineto, RecordsOfAnotherAcceleratorAreSaidAndTheHostIsNotTakenForTheDevice)
   const Job job = job_from(trace_of(
       0, 2,
       {R"({"ph":"X","cat":"mtia_ccp_events","name":"k","pid":0,"tid":7,"ts":0,"dur":10})",
-       R"({"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":1,"ts":0,"dur":9})"}));
+       R"({"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":1,"ts":0,)"
+       R"("dur":9})"}));
   EXPECT_FALSE(job.cpu_device);
   EXPECT_THAT(job.notes, Contains(HasSubstr("1 records of an accelerator (mtia_ccp_events")));
 }
@@ -199,7 +205,8 @@ TEST(Kineto, RecordsOfAnotherAcceleratorAreSaidAndTheHostIsNotTakenForTheDevice)
 TEST(Kineto, ARenamedKernelIsUnknownAlsoWhereOnlyTheRecordsSayHowManyRanks) {
   const Job job = job_from(
       "[" + kernel("renamed", 0, 10) + "," +
-      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":9,"ts":1,"dur":8,"args":{)" +
+      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":9,"ts":1,"dur":8,)"
+      R"("args":{)" +
       collective("allreduce", 256, 8) + "}}]");
   EXPECT_TRUE(job.communication_unknown);
 }

@@ -112,7 +112,9 @@ TEST(KinetoSlices, AFileReadByThreadsIsTheSameJob) {
   std::vector<std::string> events;
   const auto all_to_all = [](int i) {
     return fmt::format(
-        R"("Collective name":"all_to_allv","In msg nelems":400,"Out msg nelems":200,"Group size":2,"dtype":"Half","In split size":"[{}, 300]","Out split size":"[100, 100]","Process Group Name":"{}","Process Group Ranks":"[0, {}]","correlation":{})",
+        R"("Collective name":"all_to_allv","In msg nelems":400,"Out msg nelems":200,)"
+        R"("Group size":2,"dtype":"Half","In split size":"[{}, 300]","Out split size":"[100,)"
+        R"( 100]","Process Group Name":"{}","Process Group Ranks":"[0, {}]","correlation":{})",
         100 + i % 3, i % 5, 1 + i % 5, i);
   };
   for (int i = 0; i < 4000; ++i) {
@@ -121,13 +123,16 @@ TEST(KinetoSlices, AFileReadByThreadsIsTheSameJob) {
     events.push_back(kernel(fmt::format("gemm_{}", i / 100), ts, 30));
     events.push_back(kernel("ncclDevKernel_SendRecv", ts + 40, 20, all_to_all(i)));
     events.push_back(fmt::format(
-        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":"main {}","ts":{},"dur":2,"args":{{"correlation":{}}}}})",
+        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":"main {}",)"
+        R"("ts":{},"dur":2,"args":{{"correlation":{}}}}})",
         i / 1000, ts + 1, i));
     events.push_back(fmt::format(
-        R"({{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":"main {}","ts":{},"dur":5,"args":{{"External id":{},"Collective name":"rare_{}","In msg nelems":4}}}})",
+        R"({{"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":"main {}","ts":{},)"
+        R"("dur":5,"args":{{"External id":{},"Collective name":"rare_{}","In msg nelems":4}}}})",
         i / 1000, ts, i, i / 700));
     events.push_back(fmt::format(
-        R"({{"ph":"X","cat":"cpu_op","name":"aten::op_{}","pid":1,"tid":1,"ts":{},"dur":3,"args":{{}}}})",
+        R"({{"ph":"X","cat":"cpu_op","name":"aten::op_{}","pid":1,"tid":1,"ts":{},"dur":3,)"
+        R"("args":{{}}}})",
         i / 50, ts));
   }
   const auto path = std::filesystem::temp_directory_path() / "linerate-parts.rank0.json";

@@ -44,7 +44,8 @@ TEST(Breakdown, BusyTimesAreUnionsOverStreams) {
   const Breakdown b = broken_down(
       {kernel("gemm", 0, 100), kernel("gemm", 50, 100, "", 8),
        kernel(kAllReduceKernel, 120, 100, collective("allreduce", 1000, 2)),
-       R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":7,"ts":300,"dur":50,"args":{"stream":7}})"});
+       R"({"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":7,"ts":300,"dur":50,)"
+       R"("args":{"stream":7}})"});
   EXPECT_NEAR(b.whole.compute_s, 150e-6, 1e-12);
   EXPECT_NEAR(b.whole.communication_s, 100e-6, 1e-12);
   EXPECT_NEAR(b.whole.overlap_s, 30e-6, 1e-12);
@@ -74,14 +75,16 @@ TEST(Kineto, EveryEraOfNamesGivesTheSameNumbers) {
 TEST(Kineto, NcclInACpuCategoryIsNoKernel) {
   const Breakdown b = broken_down(
       {kernel("gemm", 0, 10),
-       R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":1,"ts":0,"dur":500})"},
+       R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":1,"ts":0,)"
+       R"("dur":500})"},
       1);
   EXPECT_EQ(b.whole.communication_s, 0);
 }
 
 TEST(Kineto, SizesComeThroughTheExternalIdOnlyWhereItIsNotTheCorrelation) {
   const std::string op =
-      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":0,"dur":1,"args":{"External id":5,)" +
+      R"({"ph":"X","cat":"cpu_op","name":"record_param_comms","pid":1,"tid":1,"ts":0,"dur":1,)"
+      R"("args":{"External id":5,)" +
       collective("allreduce", 256, 2) + "}}";
   EXPECT_EQ(
       broken_down({op, kernel(kAllReduceKernel, 10, 5, R"("External id":5,"correlation":77)")})
@@ -94,8 +97,10 @@ TEST(Kineto, SizesComeThroughTheExternalIdOnlyWhereItIsNotTheCorrelation) {
 
 TEST(Kineto, SizesOfOldTracesAreDeducedFromTheAnnotationAroundTheLaunch) {
   const Breakdown b = broken_down(
-      {R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":9,"ts":0,"dur":10,"args":{"Input Dims":[[4096]],"Input type":["c10::Half"]}})",
-       R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,"args":{"correlation":5}})",
+      {R"({"ph":"X","cat":"user_annotation","name":"nccl:all_reduce","pid":1,"tid":9,"ts":0,)"
+       R"("dur":10,"args":{"Input Dims":[[4096]],"Input type":["c10::Half"]}})",
+       R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":9,"ts":4,"dur":1,)"
+       R"("args":{"correlation":5}})",
        kernel("ncclKernel_AllReduce_RING_LL_Sum_half", 10, 5,
               R"("External id":5,"correlation":5)")});
   EXPECT_FALSE(b.collective_bytes);  // no record of the collective states it
@@ -130,12 +135,13 @@ TEST(Kineto, BadDurationsAreRefusedAndCounted) {
 }
 
 TEST(Kineto, IdsAbove2To63AndMetadataBehindTheEventsAreFine) {
-  const Job job = job_from(
-      R"({"traceEvents":[)" +
-      kernel(kAllReduceKernel, 0, 10,
-             R"("correlation":9223372036854775809,"Comms Id":18446744073709551615,)" +
-                 collective("allreduce", 8, 2)) +
-      R"(],"baseTimeNanoseconds":1735632360000000000,"distributedInfo":{"rank":3,"world_size":8}})");
+  const Job job =
+      job_from(R"({"traceEvents":[)" +
+               kernel(kAllReduceKernel, 0, 10,
+                      R"("correlation":9223372036854775809,"Comms Id":18446744073709551615,)" +
+                          collective("allreduce", 8, 2)) +
+               R"(],"baseTimeNanoseconds":1735632360000000000,)"
+               R"("distributedInfo":{"rank":3,"world_size":8}})");
   EXPECT_EQ(job.ranks[0].rank, 3);
   EXPECT_EQ(job.world_size, 8);
   EXPECT_EQ(job.origin_ns, 1735632360000000000);
@@ -143,9 +149,10 @@ TEST(Kineto, IdsAbove2To63AndMetadataBehindTheEventsAreFine) {
 }
 
 TEST(Kineto, ArgumentsMayStandBeforeTheCategory) {
-  const Job job = job_from(
-      R"([{"args":{"Group size":2,"dtype":"Float","In msg nelems":4,"Out msg nelems":4,"Collective name":"allreduce"},)"
-      R"("dur":5,"ts":1,"name":"ncclDevKernel_AllReduce","cat":"kernel","ph":"X"}])");
+  const Job job =
+      job_from(R"([{"args":{"Group size":2,"dtype":"Float","In msg nelems":4,"Out msg nelems":4,)"
+               R"("Collective name":"allreduce"},)"
+               R"("dur":5,"ts":1,"name":"ncclDevKernel_AllReduce","cat":"kernel","ph":"X"}])");
   EXPECT_EQ(job.ranks[0].communications.at(0).bytes, 16);
 }
 
@@ -256,7 +263,8 @@ TEST(Kineto, GradientsKeepTheirElementType) {
         0, 1,
         {step(0, 0, 100), kernel("gemm", 0, 10),
          fmt::format(
-             R"({{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":20,"dur":1,"args":{{"Input Dims":[[8]],"Input type":["{}"]}}}})",
+             R"({{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,)"
+             R"("tid":1,"ts":20,"dur":1,"args":{{"Input Dims":[[8]],"Input type":["{}"]}}}})",
              type)}));
     return job.gradients.at(0).dtype;
   };

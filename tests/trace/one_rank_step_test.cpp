@@ -46,7 +46,8 @@ struct Recording {
     int correlation = 0;
     const auto launch = [&](double at) {
       events.push_back(fmt::format(
-          R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},"dur":1,"args":{{"correlation":{}}}}})",
+          R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},)"
+          R"("dur":1,"args":{{"correlation":{}}}}})",
           at, ++correlation));
       return fmt::format(R"("correlation":{})", correlation);
     };
@@ -94,7 +95,8 @@ struct Recording {
   static std::string gradient(long elements, double ts) {
     return host_op("autograd::engine::evaluate_function: AddmmBackward0", ts - 1, 0.5) + ",\n" +
            fmt::format(
-               R"({{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,"tid":1,"ts":{},"dur":1,"args":{{"Input Dims":[[{}]],"Input type":["float"]}}}})",
+               R"({{"ph":"X","cat":"cpu_op","name":"torch::autograd::AccumulateGrad","pid":1,)"
+               R"("tid":1,"ts":{},"dur":1,"args":{{"Input Dims":[[{}]],"Input type":["float"]}}}})",
                ts, elements);
   }
 };

@@ -38,8 +38,10 @@ TEST(Horovod, AnUnterminatedFusedBatchIsOneCollectiveWithItsBytesSummed) {
 /// One tensor's all-reduce: top level and NCCL activity from `begin` to `end`, 1000 floats.
 std::string reduced(int pid, int begin, int end) {
   return fmt::format(
-      R"({{"ph":"B","name":"ALLREDUCE","ts":{0},"pid":{2}}},{{"ph":"B","name":"NCCL_ALLREDUCE","ts":{0},"pid":{2}}},)"
-      R"({{"ph":"E","ts":{1},"pid":{2}}},{{"ph":"E","ts":{1},"pid":{2},"args":{{"dtype":"float32","shape":"[1000]"}}}},)",
+      R"({{"ph":"B","name":"ALLREDUCE","ts":{0},"pid":{2}}},{{"ph":"B","name":"NCCL_ALLREDUCE",)"
+      R"("ts":{0},"pid":{2}}},)"
+      R"({{"ph":"E","ts":{1},"pid":{2}}},{{"ph":"E","ts":{1},"pid":{2},"args":{{"dtype":"float32",)"
+      R"("shape":"[1000]"}}}},)",
       begin, end, pid);
 }
 

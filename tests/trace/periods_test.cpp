@@ -148,7 +148,8 @@ TEST(CutSteps, AreNotIrregular) {
   const auto run = [&](const char* name, double called, double ts, double dur, int stream) {
     ++launch;
     events.push_back(fmt::format(
-        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},"dur":1,"args":{{"correlation":{}}}}})",
+        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},)"
+        R"("dur":1,"args":{{"correlation":{}}}}})",
         called, launch));
     events.push_back(kernel(name, ts, dur, fmt::format(R"("correlation":{})", launch), stream));
   };

@@ -181,16 +181,16 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
   const auto host = [&](int r, int step, const char* category, const char* name, double from,
                         double us) {
     add(r, step, from,
-        fmt::format(
-            R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{}}}})",
-            category, name, kClock + from, us));
+        fmt::format(R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},)"
+                    R"("args":{{}}}})",
+                    category, name, kClock + from, us));
   };
   const auto launch = [&](int r, int step, double from, double us) {
     ++correlation;
     add(r, step, from,
-        fmt::format(
-            R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
-            kClock + from, us, correlation));
+        fmt::format(R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,)"
+                    R"("ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
+                    kClock + from, us, correlation));
     return fmt::format(R"("correlation":{})", correlation);
   };
   for (int step = 0; step < kWarmUp + kSteps; ++step) {
@@ -279,7 +279,8 @@ inline double SimulatedJob::run(bool faulty, std::vector<Activity>* activity) co
         ++correlation;
         add(rank, step, r.host,
             fmt::format(
-                R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,"ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
+                R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,)"
+                R"("ts":{:.3f},"dur":{:.3f},"args":{{"correlation":{}}}}})",
                 kClock + r.host, r.device - r.host, correlation));
         r.host = r.device;
       }

@@ -120,7 +120,8 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
     ++correlation;
     add(rank,
         fmt::format(
-            R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},"dur":0,"args":{{"correlation":{}}}}})",
+            R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},)"
+            R"("dur":0,"args":{{"correlation":{}}}}})",
             kClock + at, correlation));
     return fmt::format(R"("correlation":{})", correlation);
   };
@@ -152,7 +153,8 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
       host(rank, "cpu_op", "c10d::allreduce_", asked, 0);
       add(rank,
           fmt::format(
-              R"({{"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":2,"ts":{},"dur":{},"args":{{"Input Dims":[[{}]],"Input type":["float"]}}}})",
+              R"({{"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":2,)"
+              R"("ts":{},"dur":{},"args":{{"Input Dims":[[{}]],"Input type":["float"]}}}})",
               kClock + from, to - from, 1000 + bucket));
       return;
     }
@@ -160,7 +162,8 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
     if (how == Recorded::gpu && bucket + 1 == static_cast<int>(backward_us.size()))
       add(rank,
           fmt::format(
-              R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,"ts":{},"dur":{},"args":{{"correlation":{}}}}})",
+              R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,)"
+              R"("ts":{},"dur":{},"args":{{"correlation":{}}}}})",
               kClock + asked, to - asked, ++correlation));
     std::string args = collective("allreduce", 1000 + bucket, ranks);
     if (how == Recorded::gpu) args += "," + launch(rank, asked - 2);

@@ -69,10 +69,11 @@ TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
     const double at = 2000.0 * s, late = s == 2 ? 500 : 0;
     events.push_back(step(s, at, 1000 + late));
     events.push_back(kernel("gemm", at, 300));
-    events.push_back(kernel(
-        "ncclDevKernel_AllReduce_Sum_f16", at + 400 + late, 100,
-        R"("Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,"Group size":2,"dtype":"Half")",
-        9));
+    events.push_back(
+        kernel("ncclDevKernel_AllReduce_Sum_f16", at + 400 + late, 100,
+               R"("Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,)"
+               R"("Group size":2,"dtype":"Half")",
+               9));
   }
   const ImportedJob i = import_job(job_from(trace_of(0, 2, events)));
   ASSERT_EQ(i.workload.gradients.size(), 1u);

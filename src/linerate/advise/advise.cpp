@@ -1,3 +1,12 @@
+// The search of `linerate advise`. Every strategy of the search space is planned and simulated on
+// the Cluster (evaluator.hpp) and ranked (ranking.hpp). The strategy in use is one of them. The
+// Advice then says, in this order: 1. the verdict: change, do nothing, or inconclusive, with the
+// strategy to use (conclude); 2. ceilings: what the best possible form of each remedy would give
+// (ceilings.hpp); 3. turning points: the bandwidth and the ratio at which the answer changes
+// (turning_points.hpp); 4. late ranks, and notes on what was not known.
+//
+// A job may have been recorded under an exchange that no strategy of linerate's does. Then the
+// recorded step stands in for the strategy in use, and nothing simulates that strategy.
 #include "linerate/advise/advise.hpp"
 
 #include <fmt/format.h>
@@ -29,6 +38,7 @@ namespace {
 constexpr double kRounding = 1 + 1e-9;           // of sums of the same times in another order
 constexpr double kLeastUsefulAllowance = 1.005;  // below, "x 1 the steps" says nothing
 
+// "3.2 % shorter than ddp"; changes below .05 % are none.
 std::string against(double value, double reference, const std::string& name) {
   const double change = reference > 0 ? value / reference - 1 : 0;
   if (std::abs(change) < 0.0005) return "as long as " + name;
@@ -36,7 +46,9 @@ std::string against(double value, double reference, const std::string& name) {
                      change < 0 ? "shorter" : "longer", name);
 }
 
-// `dense`: the best strategy that takes the uncompressed steps, which a lossy one has to beat.
+// What a reason says about steps to the target. `dense` is the best strategy that takes the steps
+// of an uncompressed run; a strategy that changes convergence has to beat it. An example: a
+// compressed step of 80 ms against 100 ms pays only below 1.25 times the steps.
 std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
                                const AdviseOptions& options) {
   const doc::Candidate& c = j.candidate;
@@ -55,7 +67,7 @@ std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
       dense.strategy);
 }
 
-// What makes ranks wait for longer than transfers take.
+// Why ranks may wait for longer than transfers take, in words.
 std::string why_longer(const doc::Cluster& cluster) {
   std::vector<std::string> reasons;
   if (cluster.contention && cluster.contention->any()) reasons.push_back("contention");
@@ -64,7 +76,7 @@ std::string why_longer(const doc::Cluster& cluster) {
   return join(reasons, reasons.size() > 2 ? ", " : " and ");
 }
 
-// How much is sent and how much of it shows; `beyond_s`: what the step takes beyond one rank's.
+// How much is sent, and how much of it shows. `beyond_s` is the step's time beyond one rank's.
 std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_s,
                         const doc::Cluster& cluster) {
   const doc::TaskGraph& steady = outcome.plan.variants.back();
@@ -146,7 +158,8 @@ const doc::Candidate& named(const doc::Advice& a, const std::string& strategy) {
   return *found;
 }
 
-// Nothing is advised as certain whose gain unmeasured messages may eat up: it is told apart.
+// Makes the verdict inconclusive if the gain is smaller than what unmeasured messages may take.
+// Nothing is advised as certain then, and the sentence says what to measure.
 bool lower_voice(doc::Advice& a, const doc::Candidate& in_use, const Evaluator& evaluator) {
   const doc::Candidate& best = named(a, a.best);
   const std::optional<double> messages_s = unmeasured_messages_s(best, evaluator);
@@ -161,7 +174,10 @@ bool lower_voice(doc::Advice& a, const doc::Candidate& in_use, const Evaluator& 
   return true;
 }
 
-// Verdict, sentence and the strategy to use. `simplest`: winner() at this bandwidth.
+// Sets verdict, sentence and the strategy to use. `simplest` is winner() at this bandwidth: the
+// first strategy of the search order that is about as good as the best. It is advised only if the
+// change to it is as sure as the change to the fastest. Three ends may come first: nothing fits
+// into the memory, the strategy in use does not fit, or its runs missed the target.
 void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& simplest,
               double least_gain, const Evaluator& evaluator) {
   const doc::Candidate& fastest = a.candidates.front();
@@ -192,7 +208,7 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
 
 using JudgedList = std::vector<Judged>;  // best first
 
-// What is recommended on a bound alone says so in the same breath.
+// A recommendation whose price of coding is only a bound from below says so in the same breath.
 void say_bound(doc::Advice& a, const JudgedList& judged) {
   if (a.verdict == doc::AdviceVerdict::do_nothing) return;
   for (const Judged& j : judged)
@@ -202,7 +218,7 @@ void say_bound(doc::Advice& a, const JudgedList& judged) {
           "change (linerate calibrate --codecs, or a recording under it).";
 }
 
-// What a codec has to beat; the strategy in use if nothing uncompressed fits.
+// The strategy that a codec has to beat; the strategy in use if nothing uncompressed fits.
 const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Candidate& in_use) {
   for (const Judged& j : judged)
     if (j.candidate.standing == doc::Standing::ranked && !j.changes_convergence())
@@ -225,8 +241,9 @@ bool compress_alike(const doc::Strategy& a, const doc::Strategy& b) {
   return (wire ? *wire : "") == (other ? *other : "") && a.extras == b.extras;
 }
 
-// The strategy in use is used for training: unless its effect on convergence is known, its
-// compression counts as taking the steps of an uncompressed run, and a note says so.
+// The strategy in use is used for training. So if nothing says how many steps its compression
+// takes, they count as those of an uncompressed run, and a note says so. The same holds for
+// strategies that send the same numbers in other messages.
 AdviseOptions with_steps_of_current(AdviseOptions options,
                                     const std::vector<doc::Strategy>& strategies,
                                     std::vector<std::string>& notes) {
@@ -245,6 +262,7 @@ AdviseOptions with_steps_of_current(AdviseOptions options,
 }
 
 // Advice leaves out an exchange that this job has tried and found slower, whatever is predicted.
+// The first strategy is the one in use and stays.
 void leave_out(const doc::Strategy& tried, SearchSpace& space) {
   space.strategies.erase(std::remove_if(space.strategies.begin() + 1, space.strategies.end(),
                                         [&](const doc::Strategy& s) {
@@ -274,7 +292,7 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   return judged;
 }
 
-/// Runs of the Evaluator, at most.
+/// The most runs of the Evaluator that each part takes, for the progress that users see.
 struct Work {
   std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0, full_use = 0, beyond = 0;
 
@@ -320,6 +338,8 @@ void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOpt
 
 }  // namespace
 
+// A Stage counts the runs of its part. A part that ends early gives back the runs that it did not
+// need.
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
                    const AdviseOptions& asked) {
   validate(workload);

@@ -1,3 +1,11 @@
+// What each remedy could give at best. Every ceiling is one run of the Evaluator with something
+// made free: an infinite bandwidth, encoding for nothing, ranks that are not late, no contention.
+// Perfect overlap has no such run. It is the longer of the slowest rank's computation and the least
+// network time. Collectives for which computation waits in any case come on top.
+//
+// An example: ranks compute 100 ms, the network takes 130 ms for gradients, and computation waits 5
+// ms for other collectives. Perfect overlap is max(100, 130) + 5 = 135 ms: a better overlap alone
+// cannot help below that.
 #include "linerate/advise/ceilings.hpp"
 
 #include <fmt/format.h>
@@ -29,14 +37,15 @@ doc::Bounded on_another_cluster(Evaluator& evaluator, doc::Cluster cluster,
   return other.run(options.current, bandwidth).step_s;
 }
 
-// Tables measured on a line of unknown rate cannot be moved to another: only the latency is left.
+// Without a known line, measured tables cannot be moved to another bandwidth. They are dropped, and
+// only the latency is left.
 doc::Bounded infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& options) {
   doc::Cluster cluster = evaluator.cluster();
   if (cluster.network.bandwidth_bytes_per_s <= 0) cluster.collectives.clear();
   return on_another_cluster(evaluator, std::move(cluster), options, kInfinite);
 }
 
-// Where one of two lacks an end, its value stands in.
+// Applies `of` to the values and to both ends. If one of the two lacks an end, its value stands in.
 template <typename Of>
 doc::Bounded by_ends(const doc::Bounded& a, const doc::Bounded& b, Of of) {
   doc::Bounded both{of(a.value, b.value)};
@@ -48,7 +57,8 @@ doc::Bounded by_ends(const doc::Bounded& a, const doc::Bounded& b, Of of) {
 double longer(double a, double b) { return std::max(a, b); }
 double shorter(double a, double b) { return std::min(a, b); }
 
-// The lesser of the buckets in use and of a single one for everything, which pays the latency once.
+// The least time that the exchange needs on the network. It is that of the buckets in use, or of
+// one message of everything, which pays the latency once.
 sim::NetworkTime least_network_time(Evaluator& evaluator, const Outcome& current,
                                     const AdviseOptions& options) {
   doc::Strategy single{{"bulk", {}}, options.current.extras};
@@ -62,8 +72,8 @@ sim::NetworkTime least_network_time(Evaluator& evaluator, const Outcome& current
   return least;
 }
 
-/// The gain of a remedy over the step in use, as that was measured or else predicted. Both are at
-/// the same end of their intervals.
+/// The gain of a remedy over the step in use, as that step was measured or else predicted. Both are
+/// taken at the same end of their intervals, and the largest gain counts.
 struct AtMost {
   const doc::RecordedStep* measured = nullptr;
   doc::Bounded predicted_s = {};
@@ -101,7 +111,8 @@ struct FreeCodec {
   doc::Bounded step_s;
 };
 
-// If none is considered, one that leaves nothing to send.
+// The strategies with a codec. If there is none, a codec of ratio 10,000, which leaves nothing to
+// send.
 std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strategies,
                                        const doc::Strategy& current) {
   std::vector<doc::Strategy> some;
@@ -111,7 +122,7 @@ std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strateg
   return some;
 }
 
-// Every codec once, with the exchange that makes most of it.
+// Every codec once, with the exchange that makes most of it. All are judged with free coding.
 std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options) {

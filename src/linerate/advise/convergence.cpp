@@ -1,3 +1,10 @@
+// Steps to the target. A compressor's step may be shorter and its training may need more steps;
+// their product is what counts. Ratios of steps come from three sources: --steps-to-target on the
+// command line, a results file with steps of single runs, and an Evaluation (linerate evaluate).
+//
+// An entry's key fits a strategy that has its components and at least its options. The entry that
+// names most options counts. An example: "topk=1.2" and "topk(density=0.01)=1.5" both fit
+// ddp+topk(density=0.01), and 1.5 counts. Only 1.2 fits ddp+topk(density=0.1).
 #include "linerate/advise/convergence.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +24,8 @@
 namespace linerate::advise {
 namespace {
 
-/// "8.0" is 8, "5120KiB" 5MiB.
+/// Whether two texts of an option are the same number, size, rate or time: "8.0" is 8, and
+/// "5120KiB" is 5MiB.
 bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
   const auto same = [&](auto parse) {
@@ -41,7 +49,8 @@ bool has_options_of(const doc::Component& key, const doc::Component& component) 
          });
 }
 
-// The number of options that the key names, or nothing when it does not fit.
+// The number of options that the key names, or nothing if it does not fit. A key with an exchange
+// counts one more, since it is more specific than a key that holds after any exchange.
 std::optional<std::size_t> fit(const StepsToTarget& entry, const doc::Strategy& strategy) {
   const auto has_extra = [&](const doc::Component& key) {
     return std::any_of(strategy.extras.begin(), strategy.extras.end(),
@@ -60,6 +69,7 @@ std::optional<std::size_t> fit(const StepsToTarget& entry, const doc::Strategy& 
   return named;
 }
 
+// A key that is one codec or compressor alone holds after any exchange.
 StepsToTarget entry_of(const doc::Strategy& key) {
   StepsToTarget entry;
   entry.key = key;
@@ -71,7 +81,8 @@ StepsToTarget entry_of(const doc::Strategy& key) {
   return entry;
 }
 
-// The last '=' outside parentheses: those inside belong to options.
+// The place of the last '=' outside parentheses, where the value begins. Those inside belong to
+// options.
 std::size_t value_sign(std::string_view text) {
   int depth = 0;
   std::size_t found = std::string_view::npos;
@@ -83,6 +94,7 @@ std::size_t value_sign(std::string_view text) {
   return found;
 }
 
+// "1.1" or "1.1[1.05,1.2]".
 doc::Bounded parse_ratio(std::string_view text) {
   const std::size_t bracket = text.find('[');
   doc::Bounded ratio{parse_number(trim(text.substr(0, bracket)))};
@@ -157,8 +169,9 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
   return entries;
 }
 
-/// How gradients are cut into buckets changes no convergence, nor does the exchange before a
-/// compressor: what was learned of ddp(bucket=5MiB)+powersgd holds for dear+powersgd.
+/// The key under which a strategy's runs are pooled. Neither the cut into buckets nor the exchange
+/// before a compressor changes convergence. What was learned of ddp(bucket=5MiB)+powersgd holds for
+/// dear+powersgd.
 doc::Strategy key_of(const std::string& strategy) {
   doc::Strategy key = doc::parse_strategy(strategy);
   std::erase_if(key.exchange.options, [](const auto& o) { return o.first == "bucket"; });
@@ -166,7 +179,9 @@ doc::Strategy key_of(const std::string& strategy) {
   return key;
 }
 
-/// The entry of one strategy over all setups that know its ratio.
+/// The entry of one strategy over all setups whose ratio is known. Its value is the median of the
+/// setups' ratios, and its interval holds all of theirs. With ratios of 1.1 (1.0 .. 1.2) and 1.4
+/// (1.3 .. 1.6) it is 1.25 (1.0 .. 1.6).
 struct Pooled {
   StepsToTarget entry;
   std::vector<double> ratios;  // by setup, and the ends of their intervals

@@ -20,12 +20,14 @@ cost::CostOptions options_of(std::optional<BytesPerSecond> bandwidth,
   return options;
 }
 
+// Threads, one a core, if a run takes long enough to be worth one.
 std::size_t workers_for(const doc::Workload& workload) {
   constexpr std::size_t kFewGradients = 1000;
   if (workload.gradients.size() < kFewGradients) return 1;
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
+// Counts a run at its end, even if the run throws.
 class CountedRun {
  public:
   explicit CountedRun(Progress& progress) : progress_(progress) {}
@@ -86,6 +88,7 @@ double Evaluator::exposed_communication_s(const Outcome& outcome,
   return sim::exposed_communication_s(outcome.plan, model_at(bandwidth));
 }
 
+// A rank that computes 1.2 times slower and is 5 ms late takes 125 ms for a step of 100 ms.
 doc::Bounded slowest_rank_s(const Evaluator& evaluator) {
   const doc::Workload& workload = evaluator.workload();
   const auto slowest = [&](double alone) {

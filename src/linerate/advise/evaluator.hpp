@@ -18,7 +18,8 @@
 
 namespace linerate::advise {
 
-/// The step alone, or also its interval, its communication and the effect of shared cores.
+/// How much run() finds out: the step alone, or also its interval, its communication and the effect
+/// of shared cores. The latter take more simulations, so searches ask for the value first.
 enum class Detail { value, full };
 
 struct Outcome {
@@ -47,7 +48,7 @@ class Evaluator {
   void complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth, std::size_t worker = 0);
   /// How many may run at once: a thread costs more than it saves if gradients are few.
   std::size_t workers() const { return simulators_.size(); }
-  /// One for each run(), whether it throws or not.
+  /// Counts every run(), whether it throws or not.
   Progress& progress() { return progress_; }
   /// For an outcome at this bandwidth: sim/step_exposure.hpp.
   double exposed_communication_s(const Outcome& outcome,

@@ -1,3 +1,7 @@
+// Advice for people who stay with PyTorch's DistributedDataParallel. restrict_to() keeps what DDP,
+// its hooks and its options can do; the rest is judged apart, to say what linerate.torch would add.
+// All texts are written in linerate's words first. put_into_words() then replaces every strategy in
+// them by its call in PyTorch.
 #include "linerate/advise/framework.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +24,8 @@ constexpr std::string_view kDdp = "ddp";
 constexpr std::string_view kHooks[] = {"fp16", "bf16"};  // wire types, as their hooks are called
 constexpr double kBytesPerMb = 1 << 20;                  // of bucket_cap_mb
 
-/// An argument of DDP, nothing for what it does anyway; absent: it has no such option.
+/// The argument of DDP for an option. It is empty for what DDP does anyway, and absent if DDP has
+/// no such option.
 std::optional<std::string> argument_of(const std::string& key, const std::string& value) {
   if (key == "bucket_cap_mb") return "bucket_cap_mb=" + value;
   if (key == "small") return value == "last" ? "find_unused_parameters=True" : "";
@@ -28,7 +33,8 @@ std::optional<std::string> argument_of(const std::string& key, const std::string
   return std::nullopt;
 }
 
-/// The communication hook, with what makes its state; empty: none.
+/// The communication hook for a wire type or compressor, with the state that it needs. Empty: none
+/// is needed. Absent: DDP has none.
 std::optional<std::string> hook_of(const doc::Strategy& strategy) {
   if (const std::string* wire = strategy.exchange.find("wire")) {
     const bool is_hook = std::find(std::begin(kHooks), std::end(kHooks), *wire) != std::end(kHooks);
@@ -44,7 +50,8 @@ std::optional<std::string> hook_of(const doc::Strategy& strategy) {
   return fmt::format("powerSGD_hook, PowerSGDState(matrix_approximation_rank={})", *rank);
 }
 
-/// Buckets of a size, the first one too: what DDP makes of it.
+/// DDP's bucket_cap_mb sets the size of all buckets, the first one too. So an option `bucket` alone
+/// becomes that.
 doc::Strategy as_cap(doc::Strategy strategy) {
   for (auto& [key, value] : strategy.exchange.options)
     if (strategy.exchange.name == kDdp && key == "bucket" && !strategy.exchange.find("first")) {
@@ -54,7 +61,9 @@ doc::Strategy as_cap(doc::Strategy strategy) {
   return strategy;
 }
 
-/// The words of a text that are strategies of candidates, or how they compress, in the framework's.
+/// Replaces strategies in a text by the framework's words for them. The longest name is tried
+/// first, so that "ddp+powersgd(rank=4)" is not taken for "ddp". A name counts only if no letter,
+/// digit or sign of a strategy stands next to it.
 class Wording {
  public:
   explicit Wording(const doc::Advice& advice) {
@@ -102,7 +111,7 @@ class Wording {
   std::vector<std::string> compressions_;
 };
 
-/// The plainest of those that are within least_gain of the best.
+/// The plainest of the strategies that are within least_gain of the best; null if none is ranked.
 const doc::Candidate* best_of(const std::vector<Judged>& judged, double least_gain) {
   const doc::Candidate* best = nullptr;
   for (const Judged& j : judged) {

@@ -1,3 +1,5 @@
+// Memory of an exchange, read from the tasks and payloads of its Plan. Buckets and payloads are
+// counted for each variant; what K-FAC and compressors keep from step to step is counted on top.
 #include "linerate/advise/memory.hpp"
 
 #include <algorithm>
@@ -37,7 +39,7 @@ double error_memory_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
   return static_cast<double>(bytes);
 }
 
-/// As they travel; if none do, as directions do. f64 if a gradient is.
+/// The type in which factors travel; if none do, that of directions. It is f64 if a gradient is.
 DType dtype_of_factors(const doc::TaskGraph& graph) {
   for (const doc::Payload& p : graph.payloads)
     if (p.content == doc::Content::factors || p.content == doc::Content::inverse ||
@@ -46,7 +48,8 @@ DType dtype_of_factors(const doc::TaskGraph& graph) {
   return DType::f32;
 }
 
-/// Factors whose statistics, averages or inverses each rank has; each counts once.
+/// Bytes of factors whose statistics, averages or inverses each rank keeps. A factor counts once on
+/// a rank, however many variants and tasks name it.
 class KeptOnRanks {
  public:
   explicit KeptOnRanks(const doc::Plan& plan)
@@ -76,7 +79,7 @@ class KeptOnRanks {
   std::vector<double> bytes_;
 };
 
-/// Matrices of a dense factor; else what it is packed as.
+/// Elements of a factor that is not packed: the whole matrices of a dense one.
 double whole_elements(const doc::Block& block, doc::FactorSide side) {
   if (!block.dense(side)) return static_cast<double>(packed_elements(block, side));
   const auto d = static_cast<double>(block.dimension(side));
@@ -94,7 +97,8 @@ std::vector<std::int32_t> factors_in(const doc::TaskGraph& graph, const doc::Tas
   return factors;
 }
 
-/// Beyond payloads, on the rank that keeps most.
+/// Bytes that K-FAC keeps beyond payloads, on the rank that keeps most. Tasks say who keeps what: a
+/// task's group holds the ranks that compute, average or invert a factor.
 double curvature_of(const doc::Plan& plan) {
   if (plan.blocks.empty()) return 0;
   KeptOnRanks statistics(plan), averages(plan), inverses(plan);

@@ -18,11 +18,13 @@
 namespace linerate::advise {
 namespace {
 
+// Adds a text unless it is there.
 void add_once(std::vector<std::string>& names, std::string name) {
   if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
 }
 
-/// A codec, a compressor or a narrower wire: K-FAC alone changes convergence, too.
+/// Whether a codec, a compressor or a narrower wire is in the strategy. K-FAC alone changes
+/// convergence too, and compresses nothing.
 bool compresses(const doc::Strategy& s) {
   return s.exchange.find("wire") != nullptr ||
          std::any_of(s.extras.begin(), s.extras.end(),
@@ -38,7 +40,7 @@ std::string unranked_names(const std::vector<Judged>& judged, const AdviseOption
   return join(names, "; ");
 }
 
-// What is considered but `linerate train` cannot run, by the reason for it.
+// Candidates that `linerate train` cannot run, one note for each reason.
 void add_training_notes(doc::Advice& a, const std::vector<Judged>& judged) {
   std::vector<std::string> reasons;
   for (const Judged& j : judged)
@@ -53,7 +55,7 @@ void add_training_notes(doc::Advice& a, const std::vector<Judged>& judged) {
   }
 }
 
-// What --steps-to-target names and is no candidate.
+// A note on entries of --steps-to-target that fit no candidate.
 void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
                    const AdviseOptions& options) {
   std::vector<doc::Strategy> strategies;
@@ -78,6 +80,8 @@ std::string compression_of(const doc::Strategy& s) {
   return wire ? "wire=" + *wire : "";
 }
 
+// For each way of compressing the exchange with the shortest step counts. Steps are compared with
+// `dense` before any more steps that the compression needs, so the count is what could pay at best.
 std::vector<std::string> about_compression(const std::vector<Judged>& judged,
                                            const doc::Candidate& dense,
                                            std::optional<double> full_use,

@@ -10,6 +10,10 @@
 namespace linerate::advise {
 namespace {
 
+// Whether the prediction misses the measured step: it lies outside the interval. Without an
+// interval it misses if it is off by more than the fastest candidate gains, because then the gain
+// means nothing. An example: predicted 100 ms, measured 106 ms, the fastest predicted 95 ms. It is
+// off by 6 ms for a gain of 5 ms, so it misses.
 bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& fastest) {
   if (step.low || step.high)
     return measured_s < step.low_or_value() || measured_s > step.high_or_value();
@@ -45,6 +49,11 @@ const doc::RecordedStep* measured_step(const Evaluator& evaluator, const AdviseO
   return so ? &*recorded : nullptr;
 }
 
+// A message that hides under computation may slow that computation, and nobody measured by how
+// much. The bound is the communication that is hidden. It is the larger of two figures:
+// communication less its exposed part, and the time that overlap saves over computing and sending
+// in turn. The second one counts if ranks are late, because waiting for them is exposed and hides
+// nothing.
 std::optional<double> unmeasured_messages_s(const doc::Candidate& c, const Evaluator& evaluator) {
   const auto& recorded = evaluator.workload().recorded;
   const auto& contention = evaluator.cluster().contention;

@@ -13,6 +13,8 @@ void Progress::did_one() {
   if (on_progress_) on_progress_(done_, total_);
 }
 
+// An example: 500 runs were expected, 120 are done, and a stage that might have taken 200 runs
+// needed 60. The other 140 are spared, so 360 are expected in all.
 void Progress::spare(std::size_t runs) {
   const std::lock_guard lock(mutex_);
   total_ = std::max(done_, total_ - std::min(runs, total_));

@@ -1,3 +1,12 @@
+// Which strategy wins. Candidates are compared by step x steps to the target. Two ends of an
+// interval move together: if collectives cost more than expected, they do so for both candidates.
+// So over() compares low with low and high with high. An example: a takes 90 ms (85 .. 95) and b
+// takes 100 ms (94 .. 106). Their ratio is .900 (.896 .. .904), not 85/106 .. 95/94, and a change
+// from b to a is sure.
+//
+// winner() prefers the plain: the first candidate in search order that is within least_gain of the
+// best. An example with least_gain 2 %: 95, 93 and 92.5 ms in this order. 92.5 ms is the best. 95
+// ms is more than 2 % longer, and 93 ms is not, so the second candidate wins.
 #include "linerate/advise/ranking.hpp"
 
 #include <fmt/format.h>
@@ -20,13 +29,15 @@ doc::Bounded product(const doc::Bounded& a, const doc::Bounded& b) {
   return out;
 }
 
-// What its settings leave open: the exchange, its wire type and what follows it.
+// The strategy without its settings: the exchange, its wire type and what follows it.
 std::string family_of(doc::Strategy strategy) {
   std::erase_if(strategy.exchange.options,
                 [](const auto& option) { return option.first != "wire"; });
   return doc::to_text(strategy);
 }
 
+// Sets time to target and standing. A strategy whose effect on convergence is unknown stays
+// unranked.
 void weigh(Judged& judged, const AdviseOptions& options) {
   doc::Candidate& c = judged.candidate;
   if (!judged.changes_convergence()) {
@@ -42,6 +53,7 @@ void weigh(Judged& judged, const AdviseOptions& options) {
   c.standing = doc::Standing::ranked;
 }
 
+// Fills the candidate from its run.
 void take_outcome(Judged& judged, const Evaluator& evaluator, const AdviseOptions& options) {
   doc::Candidate& c = judged.candidate;
   c.step_s = judged.outcome->step_s;
@@ -54,8 +66,9 @@ void take_outcome(Judged& judged, const Evaluator& evaluator, const AdviseOption
   if (room && c.memory_bytes > *room) c.standing = doc::Standing::does_not_fit;
 }
 
-/// Those whose intervals winner() asks for: the one in use, and those that come close to the best.
-/// None if the one in use comes close to it itself.
+/// The candidates whose intervals winner() asks for: the strategy in use, and those that come close
+/// to the best. None if the strategy in use comes close to the best itself, since then nothing is
+/// changed.
 std::vector<std::size_t> in_question(const std::vector<Judged>& judged,
                                      const AdviseOptions& options) {
   const std::string current = doc::to_text(options.current);
@@ -76,7 +89,8 @@ std::vector<std::size_t> in_question(const std::vector<Judged>& judged,
   return some;
 }
 
-/// One that changes convergence by an unknown factor has no time to target on any network.
+/// Whether a strategy can be ranked on any network. A change of convergence by an unknown factor
+/// has no time to target.
 bool can_rank(const doc::Strategy& strategy, const AdviseOptions& options) {
   return !plan::traits_of(strategy).changes_convergence || find_steps(options.steps, strategy);
 }
@@ -176,6 +190,7 @@ std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOp
   return best->strategy;
 }
 
+// All are run for the value alone first. Intervals cost more runs, and few candidates need theirs.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
   const std::vector<doc::Strategy> ranked = rankable(strategies, options);

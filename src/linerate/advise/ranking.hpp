@@ -34,9 +34,9 @@ std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strat
 /// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
 bool before(const doc::Candidate& a, const doc::Candidate& b);
 
-/// a's time to target over b's. The error of a collective's cost is the same for both: low end is
-/// compared with low end, high with high. Ratios of steps are their own. An end is known if that of
-/// any of them is. Both must be ranked.
+/// a's time to target over b's. The error of a collective's cost is the same for both. So low ends
+/// are compared with low ends, and high ends with high ends. Ratios of steps are independent. An
+/// end is known if that of any of them is. Both must be ranked.
 doc::Bounded over(const doc::Candidate& a, const doc::Candidate& b);
 
 /// do_nothing, inconclusive or change, by the rule of advise(). Both must be ranked.
@@ -47,9 +47,9 @@ doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidat
 std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies,
                                     const AdviseOptions& options);
 
-/// The strategy to use of candidates in search order: the current one while the verdict is not
-/// `change`, else the first that is within least_gain of the best and itself worth the change.
-/// Empty: none is ranked.
+/// The strategy to use, of candidates in search order. It is the current one while the verdict is
+/// not `change`. Otherwise it is the first that is within least_gain of the best and itself worth
+/// the change. Empty: none is ranked.
 std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options);
 /// The same at this bandwidth, in parallel, with only the intervals that the answer needs.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,

@@ -1,3 +1,10 @@
+// The strategies that advice tries. The one in use comes first, then every exchange from the
+// plainest on, then what was asked for, then codecs and compressors. The order matters: of
+// candidates that are about as good the first one is advised.
+//
+// A codec or compressor is tried with the exchanges whose registry lines say so (carriers). It
+// needs a price: the Cluster's own, or one that is known from elsewhere. Compressors that send
+// factors of matrices need shapes, and are left out with a note if the Workload has none.
 #include "linerate/advise/search_space.hpp"
 
 #include <fmt/format.h>
@@ -31,7 +38,8 @@ std::string ratio_of(const std::string& name) {
   return "";
 }
 
-// A name with parentheses does not fit into an option: its rates do.
+// The codec as a strategy says it. A name with parentheses does not fit into an option, so its
+// rates stand in.
 doc::Component component_of(const doc::CodecCost& cost, const std::string& ratio) {
   doc::Component codec{std::string(plan::kCodec), {{"ratio", ratio}}};
   if (cost.name.find_first_of("(),=") == std::string::npos) {
@@ -60,8 +68,8 @@ std::optional<doc::Component> compressor_of(const std::string& name) {
   return std::nullopt;
 }
 
-/// Every exchange alone and with the options that its file names, from the plainest on: what gains
-/// nothing loses to the one before it. Those that change convergence come last.
+/// Every exchange alone and with the options that its file names, from the plainest on. An exchange
+/// that gains nothing so loses to the one before it. Those that change convergence come last.
 std::vector<doc::Strategy> uncompressed() {
   std::vector<doc::Strategy> all{doc::parse_strategy(kUsual)};
   for (const auto& line : plan::exchanges().lines()) {
@@ -114,13 +122,14 @@ class Space {
     }
   }
 
-  /// Each bucket by the best of what is calibrated.
+  /// Adds `auto`: each bucket by the best of what is calibrated.
   void add_auto(const doc::Strategy& current) {
     for (const doc::Component& exchange : carriers(current))
       if (!exchange.find("wire")) add({exchange, {{std::string(plan::kAuto), {}}}});
   }
 
-  /// Known from elsewhere: computation waits for its exchange, so no other one hides more of it.
+  /// Adds a compressor whose price is known from elsewhere, with one exchange. Such prices have
+  /// computation wait for a bucket's exchange, so no other exchange hides more of it.
   void add_known(const doc::CodecCost& cost, const doc::Strategy& current) {
     const auto compressor = compressor_of(cost.name);
     if (!compressor || is_cast(cost.name)) return;  // casts are tried without a cost, too
@@ -148,7 +157,8 @@ class Space {
                     cost.name));
   }
 
-  /// Of the strategies from this one on, those that a Workload without shapes is refused by.
+  /// Of the strategies from this one on, leaves out those that a Workload without shapes is refused
+  /// by.
   void leave_out_factors(std::size_t from, const doc::Cluster& cluster) {
     std::vector<std::string> names;
     const auto needs_shapes = [&](const doc::Strategy& strategy) {

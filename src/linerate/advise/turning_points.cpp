@@ -1,3 +1,10 @@
+// The simulator is asked along one quantity, bandwidth or compression ratio, until the answer
+// changes. The change is then bracketed by bisection, in the geometric middle, since both
+// quantities span decades.
+//
+// An example: at 10 Gbit/s ddp wins. Going up in factors of sqrt(2), ddp wins at 14.1 and another
+// strategy at 20 Gbit/s. The bisection asks at 16.8, 15.4 and so on, until the bracket is within 1
+// %. A run at a rate that was asked before is taken from `known`.
 #include "linerate/advise/turning_points.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +26,8 @@ namespace {
 constexpr double kWidth = 1.01, kReach = 1000, kMostRatio = 1e4;
 const double kStride = std::sqrt(2.0);
 
-// Geometric bisection of (low, high): `is_low(x)` holds at low and fails at high.
+// Halves (low, high) while it is wider than kWidth. `is_low(x)` holds at low and fails at high, and
+// so it does for every bracket in between.
 template <typename IsLow>
 std::pair<double, double> bisect(double low, double high, IsLow is_low) {
   while (high / low > kWidth) {
@@ -29,7 +37,8 @@ std::pair<double, double> bisect(double low, double high, IsLow is_low) {
   return {low, high};
 }
 
-/// How often that asks at most.
+/// How often bisect() asks at most if high / low is this factor. Each question takes the square
+/// root of the factor; the logarithm halves.
 std::size_t halvings(double factor) {
   return static_cast<std::size_t>(std::ceil(std::log2(std::log(factor) / std::log(kWidth)))) + 1;
 }
@@ -95,6 +104,8 @@ std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,
   return runs;
 }
 
+// On the way down the roles are swapped: the bracket's low end is the rate at which another
+// strategy wins.
 std::vector<doc::TurningPoint> bandwidth_turning_points(
     Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
     const AdviseOptions& options) {
@@ -161,6 +172,8 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
 
 std::size_t most_full_use_runs() { return 2 + halvings(kMostRatio); }
 
+// Whatever is left at the highest ratio does not shrink with the bytes: latency, or waiting for
+// late ranks.
 std::optional<double> ratio_for_full_use(Evaluator& evaluator, const AdviseOptions& options) {
   doc::Strategy coded{options.current.exchange, {{std::string(plan::kCodec), {}}}};
   std::erase_if(coded.exchange.options, [](const auto& option) { return option.first == "wire"; });

@@ -1,3 +1,6 @@
+// Agrees on the times of K-FAC's work. Each rank has medians over its window for the layers and
+// factors that it worked on. With kfac(mem), for example, one rank alone makes an inverse. So sums
+// and counts travel in one all-reduce, and the mean is over the ranks that measured.
 #include "linerate/replan/curvature_profile.hpp"
 
 #include <algorithm>
@@ -15,7 +18,7 @@ using Part = std::vector<double> CurvatureTimes::*;
 constexpr Part kParts[] = {&CurvatureTimes::forward_s, &CurvatureTimes::factor_a_s,
                            &CurvatureTimes::factor_g_s, &CurvatureTimes::inverse_s};
 
-/// Negative if no step has it.
+/// The median over the steps that measured a part; negative if none did.
 double median_of(const std::vector<CurvatureTimes>& steps, Part part, std::size_t i) {
   std::vector<double> seen;
   for (const CurvatureTimes& step : steps)
@@ -40,7 +43,8 @@ std::vector<std::optional<double>> means(comm::Communicator& communicator,
   return all;
 }
 
-/// The mean time of one matrix, by dimension.
+/// Sets the times of inverses by dimension: the mean time of one matrix, over all factors of that
+/// size.
 void set_inverses(const std::vector<std::optional<double>>& seconds, const doc::Workload& workload,
                   doc::SecondOrderCost& cost) {
   std::map<std::int64_t, std::vector<double>> by_dimension;

@@ -1,3 +1,11 @@
+// The Plan of a run, made anew as steps are measured. run_planner.hpp tells when. Every decision is
+// the same on all ranks, because it comes from numbers that travelled: an all-reduce of times, rank
+// 0's order, rank 0's Plan. after_step() goes as follows:
+// - After the first step the order of gradients is known. If costs matter, the network is probed.
+// - While a Trial runs, a block of steps is counted for ddp or for the strategy (end_block).
+// - With K-FAC and with "auto", windows of steps are compared with the prediction, for ever
+//   (end_window).
+// - Otherwise one window of measured_steps is the last, for strategies that plan by times.
 #include "linerate/replan/run_planner.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +31,7 @@
 namespace linerate::replan {
 namespace {
 
-/// Strategies that ignore costs still get a Cluster to read.
+/// A Cluster for strategies that ignore costs, since a planner reads one anyway.
 doc::Cluster nominal_cluster(int ranks) {
   doc::Cluster cluster;
   cluster.name = "nominal";
@@ -33,7 +41,7 @@ doc::Cluster nominal_cluster(int ranks) {
   return cluster;
 }
 
-/// Neither gradients nor what stands for them: flags, buffers, counts.
+/// Whether a payload is neither gradients nor what stands for them: flags, buffers, counts.
 bool is_bookkeeping(doc::Content content) {
   return content == doc::Content::flags || content == doc::Content::buffers ||
          content == doc::Content::samples || content == doc::Content::counts;
@@ -57,7 +65,7 @@ void add_collectives(const doc::Plan& plan, std::vector<Collective>& kinds) {
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
 }
 
-/// "auto" as it begins. Throws UsageError.
+/// The strategy with which "auto" begins. Throws UsageError for options of "auto".
 doc::Strategy begun_with_ddp(doc::Strategy strategy) {
   if (!strategy.exchange.options.empty())
     throw UsageError(fmt::format(
@@ -68,14 +76,14 @@ doc::Strategy begun_with_ddp(doc::Strategy strategy) {
   return strategy;
 }
 
-/// In the place of an exchange: ddp, with the same wire format.
+/// The strategy with ddp in the place of its exchange, and the same wire format.
 doc::Strategy with_ddp(doc::Strategy strategy) {
   std::erase_if(strategy.exchange.options, [](const auto& o) { return o.first != "wire"; });
   strategy.exchange.name = "ddp";
   return strategy;
 }
 
-/// Per parameter the median over the steps that have it; negative if none has.
+/// For each parameter the median over the steps that have its gradient; negative if none has.
 std::vector<double> medians_of_ready(const std::vector<StepTimes>& window) {
   std::vector<double> result;
   for (std::size_t p = 0; p < window.front().ready_s.size(); ++p) {
@@ -131,7 +139,7 @@ bool RunPlanner::is_to_be_tried() const {
          plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost;
 }
 
-/// What "auto" has chosen, unless it is ddp or has won its trial before.
+/// Begins a Trial of what "auto" has chosen, unless that is ddp or has won its trial before.
 void RunPlanner::try_choice() {
   const std::string choice = doc::to_text(options_.strategy);
   const bool has_won = tried_ && !gave_up_ && doc::to_text(*tried_) == choice;
@@ -143,7 +151,8 @@ void RunPlanner::try_choice() {
   make_plan();
 }
 
-/// Every exchange without options that can be planned with the extras as they are.
+/// "auto" may choose every exchange without options that can be planned with the extras as they
+/// are.
 void RunPlanner::add_candidates() {
   for (const auto& line : plan::exchanges().lines()) {
     doc::Strategy candidate = options_.strategy;
@@ -195,7 +204,8 @@ void RunPlanner::read_window() {
   if (options_.enqueued) options_.enqueued->read_times(window_);
 }
 
-/// What the collectives of this plan, or of all that "auto" may choose, cost at present.
+/// Measures what the collectives of this plan, or of all that "auto" may choose, cost at present.
+/// "auto" also measures how they slow the computation, unless a device computes. Collective.
 void RunPlanner::probe() {
   std::vector<Collective> kinds = collectives_of(*plan_);
   for (const doc::Strategy& candidate : candidates_) add_collectives(*plan_of(candidate), kinds);
@@ -215,7 +225,8 @@ void RunPlanner::probe() {
       communicator_, load, {.exchange = {MiB(1), MiB(4)}, .budget = Duration{0.4}});
 }
 
-/// Of a trial: the other's turn, or the verdict.
+/// Ends a block of a trial. Either it is the other strategy's turn, or the verdict falls. Both are
+/// planned by the order and times of the first block.
 bool RunPlanner::end_block() {
   read_window();
   for (const StepTimes& times : window_) trial_->add(times.step_s);
@@ -235,7 +246,8 @@ bool RunPlanner::end_block() {
   return true;
 }
 
-/// "auto" goes on from what the trial has measured, and chooses no more what it has refuted.
+/// After a trial "auto" goes on from what was measured, and never chooses again what the trial
+/// refuted.
 void RunPlanner::keep_result() {
   predicted_s_ = gave_up_ ? trial_result_->ddp_s : trial_result_->strategy_s;
   bias_ = 1;
@@ -255,7 +267,11 @@ std::string RunPlanner::trial_in_words() const {
       1e3 * trial_result_->ddp_s, doc::to_text(with_ddp(*tried_)), plan_->strategy);
 }
 
-/// Plans if this window is the first, or its step is not what the plan in force predicted.
+/// Plans if this window is the first, or if its step is not what the plan in force predicted. If a
+/// new plan does not mend the prediction, `bias_` takes the difference. Otherwise one error would
+/// cause a new plan after every window. An example with replan_above .2: predicted 100 ms, measured
+/// 130 ms, so a new plan is made. It predicts 102 ms, and bias_ becomes 130 / 102 = 1.27. The next
+/// window takes 131 ms, about 1 % off 102 * 1.27 ms, and nothing is planned.
 bool RunPlanner::end_window() {
   read_window();
   const double measured_s = agreed_step_s();
@@ -278,8 +294,8 @@ bool RunPlanner::end_window() {
   return departs && plan_->hash() != before;
 }
 
-/// True after so many updates and every kind of step in the plan's cycle; without K-FAC after so
-/// many steps.
+/// With K-FAC a window is full after measured_steps updates of factors, and once it has every kind
+/// of step. Otherwise after measured_steps steps.
 bool RunPlanner::is_window_full() const {
   if (!measures_curvature())
     return window_.size() >= to_index(std::max(options_.measured_steps, 1));
@@ -293,7 +309,8 @@ bool RunPlanner::is_window_full() const {
   return updates >= options_.measured_steps && kinds.size() == kfac.updates().size();
 }
 
-/// Medians of each kind, mean over the cycle and over the ranks, as predictions are.
+/// The mean step over the cycle and over the ranks, as predictions are. Each kind of step counts
+/// with its median, as often as it occurs.
 double RunPlanner::agreed_step_s() const {
   std::map<std::string_view, std::vector<double>> of_kind;
   std::vector<double> all;
@@ -326,7 +343,7 @@ void RunPlanner::agree_on_curvature() {
   workload_.forward_s = forward_s;
 }
 
-/// What comes before backward: mean of the ranks' medians.
+/// Agrees on the time before backward: the mean of the ranks' medians.
 void RunPlanner::agree_on_forward() {
   std::vector<double> all;
   for (const StepTimes& times : window_)
@@ -337,7 +354,8 @@ void RunPlanner::agree_on_forward() {
   workload_.forward_s = before_s / communicator_.size();
 }
 
-/// All ranks have its inputs, but one plans, so that no rounding can make plans differ.
+/// All ranks have the inputs, but rank 0 alone plans and sends its Plan. Otherwise rounding in a
+/// search could make plans differ between machines.
 void RunPlanner::plan_on_rank_0() {
   std::string text;
   double predicted_s = 0;
@@ -361,7 +379,8 @@ double RunPlanner::predict(const doc::Plan& plan) const {
   return sim::simulate(plan, cost::CostModel(cluster())).step_s;
 }
 
-/// Of the candidates the one whose step is predicted shortest.
+/// Takes the candidate whose step is predicted shortest. The one in force stays unless another
+/// gains kLeastGain.
 void RunPlanner::choose() {
   make_plan();
   double least_s = predict(*plan_) * (1 - kLeastGain);
@@ -375,8 +394,10 @@ void RunPlanner::choose() {
   }
 }
 
-/// Order of rank 0; times are means over ranks, never decreasing. A parameter without a time comes
-/// last, in the order of the plan before.
+/// The order is rank 0's. Times are means over ranks, made to ascend along that order. A parameter
+/// without a time comes last, in the order of the plan before. An example with two parameters and
+/// three ranks: a gets ready at 1, 4 and 1 ms and b at 3, 2 and 4 ms. Rank 0's order is a, b, and
+/// the means are 2 and 3 ms.
 void RunPlanner::agree_on_order(std::vector<double> ready_s) {
   std::vector<std::int32_t> order = order_;
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {

@@ -55,8 +55,8 @@ struct StepTimes {
   std::optional<CurvatureTimes> curvature = {};   // if factors are updated
 };
 
-/// Of steps that a device works off by itself: when they end, the host knows none of their times,
-/// and its own messages say nothing of the device's.
+/// Of steps that a device works off by itself. When such a step ends, the host has none of its
+/// times yet, and messages of the host say nothing of the device's.
 struct EnqueuedSteps {
   /// A window of steps has ended: fills in what StepTimes hold besides `update`. May wait for them.
   std::function<void(std::span<StepTimes> window)> read_times;
@@ -65,28 +65,31 @@ struct EnqueuedSteps {
 };
 
 /// Plans are those of plan::make_plan with housekeeping, over a Workload of the parameters:
-///   before the first step   reverse registration order;
-///   after the first step    rank 0's ready order, mean ready times over ranks, for strategies
-///                           whose plan depends on the order;
-///   after `measured_steps` more, for strategies that plan by times or by cost: the same with the
-///   window's median times;
-///   with measured K-FAC, whose window is `measured_steps` updates of factors, and with "auto",
-///   again after each window whose step departs from what the plan predicted by more than
-///   `replan_above`: rank 0 plans, from times on which all have agreed, and gives all ranks its
-///   plan. If that changes little and the prediction stays wrong, further departures count from
-///   what was measured then.
+///
+/// - Before the first step: reverse registration order.
+/// - After the first step, for strategies whose plan depends on the order: rank 0's ready order,
+///   with mean ready times over ranks.
+/// - After `measured_steps` more, for strategies that plan by times or by cost: the same with the
+///   window's median times.
+/// - With measured K-FAC and with "auto": again after each window whose step is off the prediction
+///   by more than `replan_above`. Rank 0 plans, from times on which all have agreed, and gives all
+///   ranks its plan. A window of K-FAC is `measured_steps` updates of factors. If that changes
+///   little and the prediction stays wrong, further departures count from what was measured then.
+///
 /// "auto" in the place of the exchange is "ddp" until the first window is full. From then on a plan
-/// is that of the exchange, of all that are registered and can train, whose step is predicted
-/// shortest; the one in force stays unless another gains kLeastGain. Collectives, and what they
-/// cost the processors that compute, are probed for the first window, unless a Cluster was given,
-/// and again after each departure; of a device the collectives alone. With a finite
-/// `most_above_ddp`, an exchange that plans by cost is tried before its plan is final; of "auto"
-/// any exchange that it chooses is tried. In a Trial ddp, with the strategy's wire format and
-/// extras, and the strategy run in turn, `measured_steps` and one more a block. Both are planned by
-/// the times of ddp's first block. If the strategy's steps are longer by more than that share, ddp
-/// stays, and "auto" does not choose it again. The ranks decide together. Each has variants for the
-/// first step, which sends after backward, and for the others. Messages by which ranks agree on a
-/// plan belong to no step.
+/// is that of the exchange whose step is predicted shortest, of all that are registered and can
+/// train. The one in force stays unless another gains kLeastGain. Collectives, and what they cost
+/// the processors that compute, are probed for the first window, unless a Cluster was given, and
+/// again after each departure. Of a device the collectives alone are probed.
+///
+/// With a finite `most_above_ddp`, an exchange that plans by cost is tried before its plan is
+/// final. With "auto" any exchange that it chooses is tried. In a Trial ddp, with the strategy's
+/// wire format and extras, and the strategy run in turn, `measured_steps` and one more a block.
+/// Both are planned by the times of ddp's first block. If the strategy's steps are longer by more
+/// than that share, ddp stays, and "auto" does not choose the strategy again.
+///
+/// The ranks decide together. Each plan has variants for the first step, which sends after
+/// backward, and for the others. Messages by which ranks agree on a plan belong to no step.
 class RunPlanner {
  public:
   /// Share of the predicted step for which "auto" takes another exchange.

@@ -11,6 +11,8 @@ double mean_or_zero(const std::vector<double>& medians) {
 
 }  // namespace
 
+// An example with 5 counted steps: a block has 6 steps, and the first one is not counted. After 24
+// steps ddp and the strategy have two blocks each, in turn: ddp, strategy, ddp, strategy.
 bool Trial::add(double step_s) {
   if (steps_++ > 0 && step_s >= 0) block_.push_back(step_s);
   if (steps_ <= counted_) return false;

@@ -13,8 +13,8 @@ struct TrialResult {
   double ddp_s = 0, strategy_s = 0;
 };
 
-/// Blocks of steps by ddp and by the strategy in turn, kRounds of each, so that a drift of the
-/// machine's speed meets both. The first step of a block is not counted: its memory is new.
+/// Blocks of steps by ddp and by the strategy in turn, kRounds of each. So a drift of the machine's
+/// speed meets both. The first step of a block is not counted, because its memory is new.
 class Trial {
  public:
   static constexpr int kRounds = 2;

@@ -1,3 +1,6 @@
+// Fills the inputs of the closed model (cost/agarwal2021.hpp) from a Workload, a strategy and a
+// network. The model is of backward and exchange. What the Workload has besides, forward and
+// update, is added to both.
 #include "linerate/whatif/agarwal_answer.hpp"
 
 #include <algorithm>
@@ -18,7 +21,7 @@ std::vector<double> ddp_buckets(const doc::Plan& plan) {
   return bytes;
 }
 
-/// Of the gradients' bytes.
+/// The share of the gradients' bytes that travels if wire= narrows them: 1/2 for fp16.
 double share_on_the_wire(const doc::Workload& workload, std::optional<DType> wire) {
   if (!wire || workload.gradients.empty()) return 1;
   double bytes = 0;
@@ -29,6 +32,8 @@ double share_on_the_wire(const doc::Workload& workload, std::optional<DType> wir
 
 }  // namespace
 
+// The required ratio is asked for twice: for buckets as the paper cuts them, all full but the last,
+// and for those that DDP fills. The last bucket is never hidden, so its size matters.
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,
                     doc::Prediction& prediction) {

@@ -9,11 +9,12 @@
 
 namespace linerate::whatif {
 
-/// Buckets filled by size (ddp): the overlapped baseline; with a codec the compressed form, encode
-/// and decode after backward, whatever on= says. The needed ratio is given for the paper's buckets
-/// and for those that DDP fills; under wire= it comes on top of the cast. Reads ranks and ratio of
-/// the prediction; fills step, exposed communication, scaling factor, required ratio and encode
-/// budget. Throws UsageError for other strategies.
+/// Answers for buckets that are filled by size (ddp). Without a codec it is the overlapped
+/// baseline. With a codec it is the compressed form, with encode and decode after backward,
+/// whatever on= says. The needed ratio is given for the paper's buckets and for those that DDP
+/// fills. Under wire= it comes on top of the cast. Reads ranks and ratio of the prediction; fills
+/// step, exposed communication, scaling factor, required ratio and encode budget. Throws UsageError
+/// for other strategies.
 void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     const cost::CostModel& model, const AgarwalOptions& options,
                     doc::Prediction& prediction);

@@ -1,3 +1,12 @@
+// Answers a Question. Its lists (strategies, rank counts, bandwidths, ratios) span a grid, and
+// every point of the grid is planned and simulated. The last list runs fastest. An example: 2
+// strategies, 3 rank counts, 2 bandwidths and 1 ratio make 12 predictions. Prediction 7 is
+// bandwidth 7 % 2 = 1, rank count 3 % 3 = 0, and strategy 1.
+//
+// Plans are made as rarely as possible. A PlanSeries keeps what the Plans of a strategy share, and
+// a strategy that does not plan by cost has one Plan for all bandwidths. A thread takes a whole row
+// of the grid, a strategy and a rank count. Answers and notes are put together in the order of one
+// thread.
 #include "linerate/whatif/answer.hpp"
 
 #include <fmt/format.h>
@@ -34,13 +43,15 @@ namespace {
 
 constexpr int kMostRanksDrawn = 4096;
 
-/// Sums of the same durations in another order differ in their last digits: not above 1 for that.
+/// A scaling factor that exceeds 1 by rounding is 1. Sums of the same durations in another order
+/// differ in their last digits.
 double without_rounding(double factor) {
   constexpr double kRounding = 1e-12;
   return factor > 1 && factor <= 1 + kRounding ? 1 : factor;
 }
 
-/// Names those of so many ranks whose speed in the Cluster is not the Workload's; empty: none.
+/// A sentence on the ranks below `ranks` whose speed in the Cluster is not the Workload's; empty:
+/// none.
 std::string about_rank_speeds(const doc::Cluster& cluster, int ranks) {
   std::set<int> others;
   for (const doc::RankSpeed& s : cluster.rank_speeds)
@@ -53,6 +64,8 @@ std::string about_rank_speeds(const doc::Cluster& cluster, int ranks) {
       others.size() == 1 ? "has" : "have");
 }
 
+// One question on its way. The constructor reads the lists and refuses what no prediction can have;
+// run() answers all combinations, plan_one() plans the only one.
 class Asking {
  public:
   Asking(const doc::Workload& workload, const doc::Cluster& cluster, const Question& question,
@@ -134,7 +147,7 @@ class Asking {
           question_.agarwal.gamma, question_.agarwal.epsilon));
   }
 
-  /// The combination at this position of the answer; the last list runs fastest.
+  /// The combination at this position of the answer, as a question of its own.
   Question only(std::size_t at) const {
     Question one = question_;
     const auto take = [&at](const auto& list) {
@@ -198,7 +211,7 @@ class Asking {
       if (std::find(kept.begin(), kept.end(), value) == kept.end()) kept.push_back(value);
     return kept;
   }
-  /// kfac(spd) is ddp+kfac(spd).
+  /// Adds a strategy unless the same one is there: kfac(spd) is ddp+kfac(spd).
   void add_once(const doc::Strategy& strategy) {
     const auto text = [](const doc::Strategy& s) { return doc::to_text(plan::with_exchange(s)); };
     const bool there =
@@ -213,7 +226,8 @@ class Asking {
                                    planner.traits().why_not_train));
   }
 
-  /// A strategy at one ratio, and what its predictions share.
+  /// A strategy at one ratio, and what its predictions share. `series` keeps its memory from Plan
+  /// to Plan.
   struct Planning {
     Planning(const doc::Strategy& strategy, const doc::Workload& workload, const Asking& asking,
              std::optional<double> ratio)
@@ -222,7 +236,7 @@ class Asking {
           compressed(planner.compressed(workload)),
           series(planner, workload, {.first_step = false}) {}
 
-    /// The one made last if no network changes it.
+    /// The Plan for this network. It is the one made last if no network changes it.
     const doc::Plan& plan(const cost::CostModel& model, int ranks) {
       if (!last || last->ranks != ranks || planner.plans_by_cost())
         last = &series.plan(model, ranks);
@@ -251,7 +265,8 @@ class Asking {
     std::vector<std::string> notes;
   };
 
-  /// Threads take strategies and rank counts; answers and notes keep the order of one thread.
+  /// Threads take strategies and rank counts. Answers and notes keep the order of one thread. A
+  /// thread is worth its start only for hundreds of predictions.
   void predict_all() {
     const std::size_t parts = strategies_.size() * ranks_.size();
     const std::size_t each = bandwidths_.size() * ratios_.size();
@@ -277,6 +292,8 @@ class Asking {
     for (std::string& text : priced.sentences()) note(std::move(text));
   }
 
+  // Answers all bandwidths and ratios of one strategy and rank count. The Plannings stay while the
+  // worker gets the same strategy.
   void predict_part(const doc::Strategy& strategy, int ranks, Worker& worker,
                     Answers& answers) const {
     if (std::exchange(worker.strategy, &strategy) != &strategy) {
@@ -336,6 +353,7 @@ class Asking {
     answers.predictions.push_back(std::move(p));
   }
 
+  // A worker says the notes of a rank count, and of a network, once.
   void simulate(Planning& planning, const cost::CostModel& model, Worker& worker,
                 std::vector<std::string>& notes, doc::Prediction& p) const {
     const doc::Plan& plan = planning.plan(model, p.ranks);
@@ -358,7 +376,7 @@ class Asking {
       notes.push_back(std::move(text));
   }
 
-  /// The first of the notes.
+  /// Puts the note on a network that is known by its kind alone before the other notes.
   void note_nominal() {
     if (question_.preset != Preset::none) return;
     const int most = *std::max_element(ranks_.begin(), ranks_.end());
@@ -366,7 +384,8 @@ class Asking {
       answer_.notes.insert(answer_.notes.begin(), std::move(text));
   }
 
-  /// The first strategy decides which measurement comes first.
+  /// What to measure first, by the interval of the first strategy at so many ranks. The Plan is
+  /// made anew for each Cluster that is tried, because prices may change it.
   std::string note_of_nominal(int ranks) const {
     const cost::CostOptions options = model_of(bandwidths_.front(), ratios_.front()).options();
     return cost::nominal_note(base_.cluster(), ranks, [&](const doc::Cluster& known) {
@@ -390,7 +409,7 @@ class Asking {
       note(std::move(text));
   }
 
-  /// Notes what a chosen closed form prices despite measurements: nothing, or what no table covers.
+  /// Says what --cost-model prices despite measurements: nothing, or what no table covers.
   void note_cost_model() {
     if (question_.all_reduce == Question().all_reduce) return;
     const auto& nominal = base_.cluster().nominal;
@@ -460,6 +479,7 @@ doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload)
   return sim::predicted_timeline(planned.plan, workload, planned.model);
 }
 
+// Every list keeps its first value. Thousands of ranks cannot be drawn.
 std::optional<doc::Timeline> first_timeline(const doc::Workload& workload,
                                             const doc::Cluster& cluster, Question question) {
   if (question.preset == Preset::agarwal2021) return std::nullopt;

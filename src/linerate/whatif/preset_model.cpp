@@ -12,6 +12,7 @@
 namespace linerate::whatif {
 namespace {
 
+// Adds costs of coding that are known from elsewhere, unless training asks or the preset has none.
 doc::Cluster with_codecs(const doc::Cluster& cluster, const Question& question, CodecCosts costs) {
   if (costs == CodecCosts::own || question.preset == Preset::zhang2020) return cluster;
   const doc::CodecsOf unasked =
@@ -27,6 +28,8 @@ doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {
   return doc::parse_strategy(preset == Preset::zhang2020 ? "horovod" : "ddp");
 }
 
+// The papers' models have one flat ring. So of the Cluster only its link and the costs of coding
+// and K-FAC count, and left_out() says what does not.
 cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
                            const Question& question, CodecCosts costs) {
   cost::CostOptions options;

@@ -17,17 +17,17 @@ namespace linerate::whatif {
 /// shows in use.
 doc::Strategy default_strategy(Preset preset, const doc::Workload& workload);
 
-/// Of codecs that the Cluster does not know. Training learns its own; the model of Zhang et al. has
-/// none, and that of Agarwal et al. theirs.
+/// Whose costs count for codecs that the Cluster does not have. Training learns its own. The model
+/// of Zhang et al. has none, and that of Agarwal et al. has the paper's.
 enum class CodecCosts { own, known_elsewhere };
 
 cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cluster,
                            const Question& question, CodecCosts costs);
 
-/// "" without one.
+/// The name of a preset; "" for none.
 std::string_view name_of(Preset preset);
 
-/// What of the documents a paper's model ignores.
+/// A sentence each on what the documents have and a paper's model ignores.
 std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
                                   Preset preset);
 

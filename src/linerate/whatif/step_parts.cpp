@@ -11,6 +11,11 @@ constexpr double kStepRounding = 1e-12;
 
 }  // namespace
 
+// Takes a step apart by exclusion. The Plan is simulated with its first part alone, then with the
+// first two, and so on; each part takes what its step is longer. An example: forward and backward
+// alone take 100 ms, with the exchange of gradients 112 ms, and with the computation of factors 130
+// ms. The exchange has 12 ms and the factors 18 ms. Communication that hides has no time of its
+// own.
 doc::StepParts step_parts(const doc::Plan& plan, const cost::CostModel& model, double step_s,
                           sim::Simulator& simulator) {
   doc::StepParts parts{};

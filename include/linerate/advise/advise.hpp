@@ -1,5 +1,5 @@
-// Searches strategies and their options over the simulator and says what to do about the network:
-// a strategy, nothing, or that the predictions do not tell.
+// Searches strategies and their options over the simulator. Says what to do about the network:
+// change to a strategy, do nothing, or that the predictions do not tell.
 #pragma once
 
 #include "linerate/advise/advise_options.hpp"
@@ -9,10 +9,10 @@
 
 namespace linerate::advise {
 
-/// Ranked are strategies that take the same steps as the current one, and others whose
-/// steps-to-target ratio is known, by step x ratio. do nothing: the current strategy is the best or
-/// within least_gain of it. inconclusive: the best gains more, but not at every end of its
-/// intervals. change: else. Deterministic. Throws UsageError and InputError.
+/// Ranks strategies that take the same steps as the current one, and others whose steps-to-target
+/// ratio is known, by step x ratio. The verdict is `do nothing` if the current strategy is the best
+/// or within least_gain of it. It is `inconclusive` if the best gains more, but not at every end of
+/// its intervals. Otherwise it is `change`. Deterministic. Throws UsageError and InputError.
 [[nodiscard]] doc::Advice advise(const doc::Workload& workload, const doc::Cluster& cluster,
                                  const AdviseOptions& options);
 

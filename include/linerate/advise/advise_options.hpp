@@ -12,8 +12,8 @@
 
 namespace linerate::advise {
 
-/// Whose strategies are candidates, and in whose words they are named: all of linerate's, or what
-/// PyTorch's DistributedDataParallel, its communication hooks and its options can do.
+/// Whose strategies are candidates, and in whose words they are named. These are all of linerate's,
+/// or what PyTorch's DistributedDataParallel, its communication hooks and its options can do.
 enum class Framework { linerate, pytorch };
 /// "pytorch". Throws UsageError, which says what is known.
 [[nodiscard]] Framework parse_framework(const std::string& text);

@@ -8,9 +8,9 @@
 
 namespace linerate::advise {
 
-/// Strategies planned and simulated, and how many that will be at most: a search that ends early
-/// lowers it, and both are alike in the end. `done` is never above it. Calls never overlap, but
-/// may come from several threads.
+/// Strategies planned and simulated, and how many that will be at most. A search that ends early
+/// lowers `total`, and both are equal in the end. `done` is never above it. Calls never overlap,
+/// but may come from several threads.
 using OnProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 /// Counts for OnProgress.

@@ -46,12 +46,14 @@ struct Comparison {
   std::vector<std::string> notes;  // how the two differ, if they do
 };
 
-/// Medians over measured steps, means over simulated ones; if a Plan has several variants, by a
-/// step's variant and the one before it, and the mean of those, weighted as measured. Noise: |other
-/// / measured - 1| of a second run; else the largest such difference between interleaved halves
-/// (blocks of 1, 2 and 4 steps), which a drift cannot hide in. Absent below four measured steps.
-/// Warm-up is dropped on both sides when the first is a run, too. Throws InputError when either
-/// Timeline has no step.
+/// Joins two Timelines. Numbers are medians over measured steps, and means over simulated ones. If
+/// a Plan has several variants, they are taken for each variant and the one before it, and their
+/// mean is weighted as measured.
+///
+/// Noise is |other / measured - 1| of a second run. Without one it is the largest such difference
+/// between interleaved halves (blocks of 1, 2 and 4 steps), in which a drift cannot hide. It is
+/// absent below four measured steps. Warm-up is dropped on both sides when the first is a run, too.
+/// Throws InputError when either Timeline has no step.
 [[nodiscard]] Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                                  const CompareOptions& options = {});
 

@@ -16,8 +16,9 @@
 
 namespace linerate::whatif {
 
-/// Throws UsageError for combinations that do not exist, InputError for what the documents lack.
-/// Strategies, ranks, bandwidths, ratios, each as given and once, the last fastest.
+/// Predicts every combination of strategies, ranks, bandwidths and ratios, in this order, the last
+/// fastest. Each value counts once, in the order given. Throws UsageError for combinations that do
+/// not exist, InputError for what the documents lack.
 [[nodiscard]] doc::Predictions ask(const doc::Workload& workload, const doc::Cluster& cluster,
                                    const Question& question);
 
@@ -27,16 +28,18 @@ struct Planned {
   cost::CostModel model;                // of its Cluster, with the question's overrides
   std::vector<std::string> notes = {};  // on what the Plan does not do as its strategy says
 };
-/// `training`: with all that `linerate train` does in a step besides exchanging gradients, and the
-/// variants it chooses from. Throws UsageError when the question holds several combinations, or a
-/// closed formula, or asks for the training of what cannot be trained.
+/// Plans the only combination of a question. With `training` the Plan has all that `linerate train`
+/// does in a step besides exchanging gradients, and the variants from which it chooses. Throws
+/// UsageError when the question holds several combinations, or a closed formula, or asks for the
+/// training of what cannot be trained.
 [[nodiscard]] Planned plan_one(const doc::Workload& workload, const doc::Cluster& cluster,
                                const Question& question, bool training = false);
 
 /// The predicted Timeline of what plan_one() plans. Throws as that does.
 [[nodiscard]] doc::Timeline timeline_of(const Planned& planned, const doc::Workload& workload);
 
-/// What asks for one of the predictions of ask() alone: the combination at this position.
+/// The question that asks for one of the predictions of ask() alone: the combination at this
+/// position.
 [[nodiscard]] Question only(const doc::Workload& workload, const doc::Cluster& cluster,
                             const Question& question, std::size_t prediction);
 

@@ -9,14 +9,14 @@
 
 namespace linerate::advise {
 
-/// Of the job as it was recorded (measured_step()): what `linerate explain` says of it.
+/// The ceiling of the job as it was recorded (measured_step()), as `linerate explain` says it.
 std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator,
                                              const AdviseOptions& options);
 
-/// That, and for the current strategy: infinite bandwidth, perfect overlap, and, if the Cluster
-/// states them, no late ranks and no contention; for each codec, with the exchange that makes most
-/// of it (without one: for a codec of ratio 10,000): free encoding and decoding. No real form of
-/// the remedy can do better.
+/// recorded_ceiling(), and for the current strategy: infinite bandwidth, perfect overlap, and, if
+/// the Cluster states them, no late ranks and no contention. For each codec, with the exchange that
+/// makes most of it, free encoding and decoding; without a codec, for one of ratio 10,000. No real
+/// form of the remedy can do better.
 std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
                                    const std::vector<doc::Strategy>& strategies,
                                    const AdviseOptions& options);

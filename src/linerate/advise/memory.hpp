@@ -10,10 +10,10 @@ struct MemoryNeed {
   double buckets = 0;       // all of them: the gradients live in them
   double payloads = 0;      // encoded or cast copies of buckets, and what is sent with them
   double error_memory = 0;  // what codecs and compressors carry into the next step
-  // K-FAC, on the rank that keeps most: statistics of a step as whole matrices, running averages as
-  // triangles, inverses as whole matrices, and what is sent of them. kfac(d), (mpd), (spd) keep all
-  // on every rank, (mem) and (hybrid) the inverses of a rank's or a column's layers, (dp) all of it
-  // for its owner alone (Pauloski et al. 2021; Zhang et al. 2022).
+  // K-FAC, on the rank that keeps most. Statistics of a step and inverses are whole matrices,
+  // running averages are triangles. What is sent of them counts too. kfac(d), (mpd) and (spd) keep
+  // all on every rank. (mem) and (hybrid) keep the inverses of a rank's or a column's layers, and
+  // (dp) keeps all of a layer on its owner alone (Pauloski et al. 2021; Zhang et al. 2022).
   double factors = 0;
 
   double total() const { return buckets + payloads + error_memory + factors; }

@@ -9,8 +9,8 @@
 
 namespace linerate::advise {
 
-/// The recorded step in place of a strategy, for others to be compared with: if the Workload's
-/// source measured the job so, and exchanged as no strategy does, or nothing says by which.
+/// The recorded step in place of a strategy, for others to be compared with. It stands in if the
+/// Workload's source measured the job so, and no strategy is known to exchange as the job did.
 std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator, const AdviseOptions& options);
 
 /// The step of the Workload's recording, if it was of as many ranks, over a network that the

@@ -9,17 +9,17 @@
 
 namespace linerate::advise {
 
-/// The nearest change of winner() below and above the bandwidth asked about, each as a bracket of
-/// 1 % width, searched over a factor of 1000 both ways in steps of sqrt(2). A strategy that wins
-/// only between two steps is not seen.
+/// The nearest change of winner() below and above the bandwidth asked about, each as a bracket of 1
+/// % width. The search goes over a factor of 1000 both ways, in steps of sqrt(2). A strategy that
+/// wins only between two steps is not seen.
 std::vector<doc::TurningPoint> bandwidth_turning_points(
     Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
     const AdviseOptions& options);
 
-/// Per codec, with the exchange that makes most of it: the ratio at which its step becomes shorter
-/// than `best_step_s` by least_gain, its speed kept. Steps to target do not count: below this ratio
-/// the codec loses whatever they are. Absent from the list: no ratio up to 10,000 is enough, or 1
-/// is; `notes` then says which.
+/// For each codec the ratio at which its step becomes shorter than `best_step_s` by least_gain. The
+/// codec keeps its speed and takes the exchange that makes most of it. Steps to the target do not
+/// count: below this ratio the codec loses whatever they are. A codec is absent from the list if no
+/// ratio up to 10,000 is enough, or if 1 is; `notes` then says which.
 std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
                                                     const std::vector<doc::Strategy>& strategies,
                                                     const doc::Candidate& best,

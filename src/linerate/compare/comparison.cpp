@@ -1,3 +1,14 @@
+// Compares two Timelines quantity by quantity. tabulate() makes a table of each: a row a step, a
+// column a task. A column becomes one number, the middle over its steps. Steps of several kinds,
+// such as K-FAC's or a compressor's phases, are not mixed. Each kind has a middle of its own, and
+// the kinds are weighted as often as they were measured.
+//
+// An example: three measured steps of one kind and one of another. The predicted kinds take 100 and
+// 140 ms. So the predicted step is .75 * 100 + .25 * 140 = 110 ms, however often the prediction
+// shows each kind.
+//
+// Every number has its noise next to it, which is the difference between two measurements of the
+// same.
 #include "linerate/compare/comparison.hpp"
 
 #include <fmt/format.h>
@@ -33,9 +44,9 @@ struct Side {
       const Column& column, const Rows& chosen = [](std::size_t) { return true; }) const;
 };
 
-/// The middle of the chosen steps, by kind and weighted; a step without the task counts as 0 where
-/// the task occurs in others, since sums over steps are compared. Nothing if it occurs in no kind
-/// of step that was measured.
+/// The middle of the chosen steps, by kind and weighted. A step without the task counts as 0 if the
+/// task occurs in other steps, since sums over steps are compared. Absent if the task occurs in no
+/// kind of step that was measured.
 std::optional<double> Side::value(const Column& column, const Rows& chosen) const {
   std::map<StepKind, std::vector<double>> values;
   std::set<StepKind> occurs;
@@ -56,8 +67,8 @@ std::optional<double> Side::value(const Column& column, const Rows& chosen) cons
   return any ? std::optional(sum / weight) : std::nullopt;
 }
 
-/// Steps are of one kind if their variant is the same, and the one before where all sides have
-/// both.
+/// Sets the kind of each step: its variant, and the variant before it, whose messages may reach
+/// into it. If one side lacks such a pair, the variant alone counts.
 void set_kinds(const std::vector<Side*>& sides) {
   std::map<StepKind, std::set<const Side*>> seen;
   for (const Side* side : sides)
@@ -69,7 +80,10 @@ void set_kinds(const std::vector<Side*>& sides) {
 
 double relative_difference(double a, double b) { return b > 0 ? std::abs(a / b - 1) : 0; }
 
-/// The largest difference between interleaved halves at several block lengths.
+/// The largest difference between interleaved halves, at several block lengths. With 8 steps,
+/// blocks of 1 compare the steps 0, 2, 4, 6 with 1, 3, 5, 7. Blocks of 2 compare 0, 1, 4, 5 with 2,
+/// 3, 6, 7. A machine that slows down step by step shows little with blocks of 1 and more with
+/// longer ones.
 std::optional<double> noise_of_halves(const Side& side, const Column& column) {
   const std::size_t n = column.size();
   std::optional<double> noise;
@@ -83,6 +97,8 @@ std::optional<double> noise_of_halves(const Side& side, const Column& column) {
   return noise;
 }
 
+// The first parameter of a task, and how many more there are: "conv1.weight +3". The layer's name
+// without parameters.
 std::string subject(const TaskKey& key) {
   const auto more = std::count(key.set.begin(), key.set.end(), '\n');
   const std::string first = key.set.substr(0, key.set.find('\n'));
@@ -90,7 +106,8 @@ std::string subject(const TaskKey& key) {
   return more > 0 ? first + " +" + std::to_string(more) : first;
 }
 
-/// What makes the numbers of the two incomparable. Empty fields are unknown and count as equal.
+/// Sentences on what makes the numbers of the two incomparable. Empty fields are unknown and count
+/// as equal.
 std::vector<std::string> differences(const doc::Timeline& predicted,
                                      const doc::Timeline& measured) {
   std::vector<std::string> notes;
@@ -164,6 +181,7 @@ class Comparer {
   }
 
  private:
+  // One quantity of both sides, with its noise. Null: the side does not have it.
   ComparedRow row(std::string what, const Column* predicted, const Column* measured,
                   const Column* other) const {
     ComparedRow r;
@@ -202,6 +220,9 @@ class Comparer {
     return r;
   }
 
+  // Joins tasks of the two sides, each at most once. Tasks about the same parameters are partners.
+  // A trace of others may name the layer alone, so names decide next. The rest has no partner:
+  // another bucket layout, or a task that one side does not have.
   void join_tasks(Comparison& c) const {
     // First on the set of parameters, then, if a side names only the layer, on the name.
     const auto by_set = [](TaskKey k) {

@@ -20,6 +20,7 @@ std::string percent(const std::optional<double>& share, bool with_sign) {
   return with_sign ? fmt::format("{:+.1f} %", 100 * *share) : fmt::format("{:.1f} %", 100 * *share);
 }
 
+// "all-reduce conv1.weight +3 [1]": kind, subject, and the phase if it is not the first.
 std::string title(const ComparedRow& r) {
   if (r.kind.empty()) return r.what;
   return fmt::format("{} {}{}", r.kind, r.what, r.phase > 0 ? fmt::format(" [{}]", r.phase) : "");
@@ -34,6 +35,7 @@ std::string table_of(const std::string& head, const std::vector<ComparedRow>& ro
       {{head}, {"predicted", true}, {"measured", true}, {"error", true}, {"noise", true}}, cells);
 }
 
+// Lists the first of the rows without a partner, and counts the others.
 void add_without_partner(std::string& text, const std::string& side,
                          const std::vector<ComparedRow>& rows) {
   if (rows.empty()) return;

@@ -1,3 +1,7 @@
+// Makes a table of a Timeline. Cells are means over ranks, but for communication, where the least
+// counts. An example: three ranks come to an all-reduce at 1, 3 and 2 ms, and it ends at 7 ms on
+// all of them. The events last 6, 4 and 5 ms. Rank 1 came last and waited for nobody, so the
+// transfer took 4 ms.
 #include "linerate/compare/step_table.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +27,9 @@ struct KeptStep {
   StepKind kind;
 };
 
-/// Steps in order of index that are worth comparing. A cycle's first follows its last.
+/// The steps that are worth comparing, in order of index. The first `warm_up` steps are dropped. So
+/// are steps of a phase that no later step has, if later steps repeat another phase: DDP's first
+/// step, or a compressor's warm-up. The step before a cycle's first is the cycle's last.
 std::vector<KeptStep> kept_steps(const doc::Timeline& timeline, int warm_up, int& dropped) {
   std::map<int, std::string> all;
   for (const doc::Step& s : timeline.steps) all[s.index] = s.variant;
@@ -47,6 +53,7 @@ std::vector<KeptStep> kept_steps(const doc::Timeline& timeline, int warm_up, int
   return kept;
 }
 
+// The parameters of a set in one text, sorted, one a line.
 std::string set_text(const doc::Timeline& timeline, std::int32_t set) {
   std::vector<std::string> names;
   for (const std::int32_t p : timeline.parameter_sets[to_index(set)])
@@ -55,7 +62,7 @@ std::string set_text(const doc::Timeline& timeline, std::int32_t set) {
   return fmt::format("{}", fmt::join(names, "\n"));
 }
 
-/// One rank's events of one step, by start.
+/// The events of each step and rank, in the order of their starts.
 using StepEvents = std::map<std::pair<int, int>, std::vector<const doc::Event*>>;
 
 StepEvents events_by_step(const doc::Timeline& timeline) {
@@ -116,7 +123,9 @@ class Builder {
     table_.step_s = mean_column(cells);
   }
 
-  // By time, not by an event's step: what one step sent may run during the computation of the next.
+  // Goes by time and not by an event's step, because messages of one step may run during the
+  // computation of the next. For each rank, the spans of communication and of exposed communication
+  // are clipped to each step.
   void add_communication() {
     struct Activity {
       std::vector<Span> communication, computation;
@@ -151,6 +160,7 @@ class Builder {
     table_.communication_s = mean_column(busy);
   }
 
+  // The mean over the ranks that have a value; kAbsent in a step without any.
   Column mean_column(const Cells& cells) const {
     Column column(table_.steps.size(), kAbsent);
     for (const auto& [row, values] : cells) {
@@ -161,6 +171,7 @@ class Builder {
     return column;
   }
 
+  // Adds the task's column, and its values to the sum of its kind.
   void add_task(const TaskKey& key, const Cells& cells) {
     Column column = mean_column(cells);
     if (doc::is_communication(key.kind))
@@ -193,6 +204,7 @@ StepTable tabulate(const doc::Timeline& timeline, int warm_up) {
   return table;
 }
 
+// 12 steps drop 2, 100 steps drop 10, and 4 steps none.
 int default_warm_up(const doc::Timeline& timeline) {
   std::set<int> steps;
   for (const doc::Step& s : timeline.steps) steps.insert(s.index);

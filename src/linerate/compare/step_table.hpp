@@ -10,8 +10,8 @@
 
 namespace linerate::compare {
 
-/// What a task is, whatever the bucket layout: kind, subject, and which of the step's tasks with
-/// both it is (an exchange in two rounds has phases 0 and 1).
+/// What identifies a task, whatever the bucket layout: its kind, its subject, and which of the
+/// step's tasks with both it is. An exchange in two rounds has the phases 0 and 1.
 struct TaskKey {
   doc::TaskKind kind = doc::TaskKind::host;
   std::string set;   // sorted parameter names, one a line; empty if the Timeline has none
@@ -41,10 +41,10 @@ struct StepTable {
   int dropped = 0;                        // steps left out as warm-up
 };
 
-/// For communication the least over ranks counts: a rank that comes early waits in the call for the
-/// last one, and that wait is no transfer. Steps of variants that never come again after the first
-/// `warm_up` steps (DDP's first step with its own buckets) are dropped with them. Throws InputError
-/// when no step remains.
+/// Tabulates the steps after the warm-up. For communication the least over ranks counts. A rank
+/// that comes early waits in the call for the last one, and that wait is no transfer. Steps of
+/// variants that never come again after the first `warm_up` steps (DDP's first step with its own
+/// buckets) are dropped with them. Throws InputError when no step remains.
 StepTable tabulate(const doc::Timeline& timeline, int warm_up);
 
 /// Warm-up steps dropped by default: a tenth, at least two; none from fewer than five steps.

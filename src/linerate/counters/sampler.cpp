@@ -1,3 +1,6 @@
+// A thread reads the kernel's counters every period. Counters only grow, so a sample is the
+// difference of two readings over the time between them. A late wake-up changes the interval and
+// not the rate.
 #include "linerate/counters/sampler.hpp"
 
 #include <unistd.h>
@@ -40,6 +43,8 @@ struct Sampler::State {
   bool stopping = false;
   std::thread thread;
 
+  // The sampling thread. Readings belong to it until halt() has joined it, so they need no lock of
+  // their own.
   void loop() {
     const auto period = options.period;
     std::unique_lock lock(mutex);
@@ -73,6 +78,9 @@ Sampler::Sampler(SamplerOptions options) : state_(std::make_unique<State>()) {
 
 Sampler::~Sampler() { state_->halt(); }
 
+// An example: readings at 0, 50 and 110 ms show 0, 1 and 4 MB sent. The samples are 20 MB/s at 50
+// ms and 50 MB/s at 110 ms. `value(a, b, s)` gives the sample between the readings a and b, which
+// are s seconds apart.
 std::vector<doc::Counter> Sampler::stop() {
   using Reading = State::Reading;
   state_->halt();

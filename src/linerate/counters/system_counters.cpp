@@ -9,6 +9,7 @@
 namespace linerate::counters {
 namespace {
 
+// The number in a file of one line; absent if the file does not exist or holds none.
 std::optional<std::int64_t> read_integer(const std::filesystem::path& path) {
   std::ifstream file(path);
   std::int64_t value = 0;

@@ -1,3 +1,8 @@
+// The measurement of `linerate evaluate`. Baselines first find their best bucket size, so that no
+// compressor wins against a badly tuned one. Then all strategies take turns, a round of some steps
+// each. A machine that is slow for a minute slows a round of every strategy, and ratios within a
+// round stay true. The baseline runs twice in each round; the difference of the two is the noise
+// floor.
 #include "linerate/evaluate/contest.hpp"
 
 #include <fmt/format.h>
@@ -20,12 +25,14 @@ namespace {
 constexpr const char* kBucket = "bucket";
 constexpr const char* kWire = "wire";
 
-/// What a rank measures, step by step and over all rounds.
+/// What a rank measures, step by step and over all rounds. Times in seconds.
 struct Columns {
   compare::Column encode_s, communication_s, decode_s, exposed_s;
   std::vector<double> sent_bytes;
 };
 
+// A strategy in the contest: its results so far, how to run a round of it, and what its rounds
+// measured.
 struct Entry {
   doc::TimedRun run;
   RunRound run_round;
@@ -52,7 +59,8 @@ bool can_be_planned(const doc::Strategy& s) {
   }
 }
 
-/// The exchange as given, then with each bucket size to try.
+/// The exchange as given, then with each bucket size that is worth a trial. A size in its text
+/// stays.
 std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient_bytes) {
   std::vector<std::string> all = {doc::to_text(base)};
   if (base.exchange.find(kBucket)) return all;
@@ -62,6 +70,7 @@ std::vector<std::string> to_try(const doc::Strategy& base, std::int64_t gradient
   return all;
 }
 
+// Notes whether the compressor's payloads can be summed, and which options it has.
 void describe_compressor(doc::TimedRun& run) {
   for (const doc::Component& extra : doc::parse_strategy(run.strategy).extras) {
     if (!plan::is(extra, plan::Extra::compressor)) continue;
@@ -79,6 +88,7 @@ void append(compare::Column& to, const compare::StepTable& table, doc::TaskKind 
     append(to, column->second);
 }
 
+// Adds a round's steps to the entry. Rank 0 alone has the timeline of all ranks.
 void add_round(Entry& entry, const Round& round) {
   const compare::StepTable table = compare::tabulate(round.timeline, 0);
   entry.run.round_step_s.push_back(median(table.step_s));
@@ -135,7 +145,9 @@ class Contest {
     entry.run_round = prepare_(strategy);
   }
 
-  /// Each round begins with another one, so that none always follows the same.
+  /// Runs the rounds. With four strategies the first round's order is 0, 1, 2, 3, the second
+  /// round's 1, 2, 3, 0. So a strategy that leaves the machine warm or its caches full does not
+  /// always precede the same one.
   void take_turns(std::vector<Entry>& all, int rounds, const std::string& what) {
     for (int r = 0; r < rounds; ++r)
       for (std::size_t i = 0; i < all.size(); ++i) {
@@ -147,7 +159,8 @@ class Contest {
       }
   }
 
-  /// Rank 0's choice, on every rank.
+  /// The base with its best bucket size. Rank 0 chooses and tells the others, since rounding must
+  /// not make ranks run different strategies. Collective.
   std::string tuned(const doc::Strategy& base) {
     const std::vector<std::string> texts = to_try(base, gradient_bytes_);
     if (texts.size() == 1) return texts.front();
@@ -163,6 +176,7 @@ class Contest {
     return comm::broadcast_text(communicator_, best, "best bucket size");
   }
 
+  // Sends rank 0's results to all ranks, as a document. Collective.
   std::vector<doc::TimedRun> agreed(std::vector<Entry>& all) {
     doc::Evaluation evaluation{{doc::Setup{}}};
     for (Entry& entry : all) {

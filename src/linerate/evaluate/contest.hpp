@@ -44,9 +44,9 @@ std::string strategy_of(const std::string& candidate, const std::string& exchang
 /// names, an exchange that compresses, one strategy twice.
 void check(const ContestOptions& options);
 
-/// fp32, 16-bit, the repeat of fp32, the candidates; the same on every rank. Bucket sizes are tried
-/// for both baselines if the exchange has them and its text names none; candidates take fp32's.
-/// Collective.
+/// Times fp32, 16-bit, the repeat of fp32, and the candidates. The result is the same on every
+/// rank. Bucket sizes are tried for both baselines if the exchange has them and its text names
+/// none; candidates take fp32's. Collective.
 std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
                                    std::int64_t gradient_bytes, const Prepare& prepare,
                                    const Progress& progress = {});

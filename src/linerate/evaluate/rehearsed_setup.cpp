@@ -11,6 +11,7 @@
 namespace linerate::evaluate {
 namespace {
 
+// Rehearses some steps. The bytes are the mean over the ranks. Collective.
 Round run_round(comm::Communicator& communicator, const std::shared_ptr<const doc::Plan>& plan,
                 std::int64_t steps) {
   exec::RehearsalOptions options;
@@ -36,6 +37,7 @@ void note_free_coding(doc::Setup& setup) {
 
 }  // namespace
 
+// A strategy is prepared by planning it once. Its rounds then rehearse the Plan's steady steps.
 NewSetup rehearsed_setup(comm::Communicator& communicator, const doc::Workload& workload,
                          const doc::Cluster& cluster, const ContestOptions& options,
                          doc::Setup place, const Progress& progress) {

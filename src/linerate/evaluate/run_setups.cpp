@@ -12,6 +12,8 @@
 namespace linerate::evaluate {
 namespace {
 
+// The file's setups if it exists and may be extended, else none. Tries the folder, so that a long
+// run does not fail at its end.
 doc::Evaluation opened(const std::filesystem::path& path, bool extend) {
   const bool exists = std::filesystem::exists(path);
   if (exists && !extend)

@@ -1,3 +1,6 @@
+// What an Evaluation's trainings say about each strategy. A strategy is trained over several seeds,
+// for as many steps as fp32 and for as long as fp32. Steps to the target come from runs with equal
+// steps alone: a run that is cut by time has fewer or more of them.
 #include "linerate/evaluation/accuracy.hpp"
 
 #include <algorithm>
@@ -34,6 +37,7 @@ const doc::TrainedRun* trained_fp32(const doc::Setup& setup) {
   return found == setup.trained.end() ? nullptr : &*found;
 }
 
+// Counts a run. `diverged` counts runs of both budgets, `missed` those of equal steps.
 void add_run(Learned& to, const doc::TrainedRun& run, const std::optional<double>& target) {
   to.diverged += !run.diverged.empty();
   if (run.budget == doc::Budget::time) return;
@@ -45,6 +49,7 @@ void add_run(Learned& to, const doc::TrainedRun& run, const std::optional<double
     ++to.missed;
 }
 
+// Sets the ratio to fp32's steps, if some run of fp32 reached the target.
 void add_ratios(std::vector<Learned>& all) {
   const auto base = std::find_if(all.begin(), all.end(),
                                  [](const Learned& l) { return l.role == doc::Role::fp32; });
@@ -56,6 +61,8 @@ void add_ratios(std::vector<Learned>& all) {
 
 }  // namespace
 
+// An example: fp32 ends at 88.0, 88.3 and 88.6 % over three seeds. The target is the median less
+// the spread, 88.3 - .6 = 87.7 %. A strategy that stays within fp32's own spread so reaches it.
 std::optional<double> target_of(const doc::Setup& setup) {
   if (setup.target_accuracy) return setup.target_accuracy;
   const doc::TrainedRun* base = trained_fp32(setup);
@@ -92,6 +99,8 @@ std::vector<Learned> learned(const doc::Setup& setup) {
   return all;
 }
 
+// If a compressed step takes 50 ms and fp32's 100 ms, 1000 steps of fp32 take as long as 2000
+// compressed ones.
 std::optional<std::int64_t> steps_in_equal_time(const doc::Setup& setup,
                                                 const std::string& strategy, std::int64_t steps) {
   const doc::TimedRun* base = find(setup, doc::Role::fp32);

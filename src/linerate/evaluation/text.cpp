@@ -24,6 +24,7 @@ std::string accuracy(const std::optional<doc::Bounded>& a) {
   return fmt::format("{} ({:.2f} .. {:.2f})", accuracy(a->value), 100 * *a->low, 100 * *a->high);
 }
 
+// "1.24 [1.09, 1.50], 1 of 3 missed"; "missed" if no run reached the target.
 std::string steps_text(const Learned& l) {
   if (l.steps_to_target.empty()) return l.missed > 0 ? "missed" : kNone;
   std::string text = kNone;
@@ -36,11 +37,13 @@ std::string steps_text(const Learned& l) {
   return text;
 }
 
+// Which baselines the candidate's steps are shorter than, by more than the noise floor.
 std::string gain_text(const Compared& c) {
   if (c.run->role != doc::Role::candidate) return "";
   return c.gains_over_both ? "both" : c.gains_over_fp32 ? "fp32" : "no";
 }
 
+// The shortest and the longest round.
 std::string range_of(const doc::TimedRun& run) {
   double least = run.round_step_s.front(), most = least;
   for (const double s : run.round_step_s) least = std::min(least, s), most = std::max(most, s);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr double kNoiseQuantile = 0.9;
 
+// Step over the base's step in the same round. The rounds of an Evaluation are taken in turn, so
+// whatever slows a round slows both.
 std::vector<double> round_ratios(const doc::TimedRun& run, const doc::TimedRun& base) {
   std::vector<double> ratios;
   for (std::size_t r = 0; r < std::min(run.round_step_s.size(), base.round_step_s.size()); ++r)
@@ -52,6 +54,8 @@ const doc::TimedRun* find(const doc::Setup& setup, doc::Role role) {
   return found == setup.timed.end() ? nullptr : &*found;
 }
 
+// An example: in ten rounds the second run of fp32 is off by 0 to 1 % in nine and by 4 % in one.
+// The floor is about 1 %: one bad round does not hide every gain.
 std::optional<double> noise_floor(const doc::Setup& setup) {
   const doc::TimedRun* base = find(setup, doc::Role::fp32);
   const doc::TimedRun* repeat = find(setup, doc::Role::repeat);

@@ -1,3 +1,6 @@
+// A rehearsal next to its prediction. The measured side runs the Plan with real messages and
+// computation that waits. The predicted side simulates the same Plan, priced without contention and
+// without late ranks, because a wait neither slows down nor is slowed.
 #include "linerate/rehearse/rehearse.hpp"
 
 #include <fmt/format.h>
@@ -16,13 +19,14 @@
 namespace linerate::rehearse {
 namespace {
 
+// The Cluster as a rehearsal sees it.
 doc::Cluster without_contention(doc::Cluster cluster) {
   cluster.contention.reset();
   cluster.rank_speeds.clear();
   return cluster;
 }
 
-/// As whatif and advise price what nobody measured.
+/// The options with which whatif and advise price collectives that nobody measured.
 cost::CostOptions prices_at(std::optional<BytesPerSecond> bandwidth) {
   cost::CostOptions options;
   options.all_reduce = cost::kRingOrTree;
@@ -30,6 +34,7 @@ cost::CostOptions prices_at(std::optional<BytesPerSecond> bandwidth) {
   return options;
 }
 
+// Predicts the Plan's Timeline and adds notes. The one-rank step is the Plan's own computation.
 void predict(const PricedPlan& priced, Rehearsed& r) {
   r.predicted = sim::predicted_timeline(*r.plan, doc::Workload{}, *priced.model);
   r.predicted->one_rank_step_s = exec::computation_s(*r.plan);
@@ -45,6 +50,8 @@ void predict(const PricedPlan& priced, Rehearsed& r) {
     r.notes.push_back(std::move(note));
 }
 
+// Compares the two Timelines. Without a prediction the measured Timeline stands in, and the figures
+// that would come from it are dropped.
 void compare_both(Rehearsed& r) {
   const doc::Timeline& predicted = r.predicted ? *r.predicted : r.measured;
   compare::Comparison joined = compare::compare(predicted, r.measured, {.warm_up = 0});
@@ -59,6 +66,7 @@ void compare_both(Rehearsed& r) {
 
 }  // namespace
 
+// Rank 0's fit is sent to all, so that rounding cannot make plans differ.
 doc::Cluster probe_network(comm::Communicator& communicator,
                            const calibrate::CollectiveProbeOptions& options) {
   doc::Cluster cluster =

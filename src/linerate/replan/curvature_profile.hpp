@@ -21,9 +21,10 @@ class CurvatureProfile {
  public:
   void add(const CurvatureTimes& step) { steps_.push_back(step); }
 
-  /// Medians of the window, means over the ranks that measured a part, go into the Workload's
-  /// layers and blocks, where block b is of layer b, and as inverse times by dimension into `cost`.
-  /// What no rank measured stays. Collective; the same on every rank.
+  /// Agrees on the window's times: medians of each rank, then means over the ranks that measured a
+  /// part. They go into the Workload's layers and blocks, where block b is of layer b, and as
+  /// inverse times by dimension into `cost`. A part that no rank measured stays. Collective; the
+  /// same on every rank.
   void agree(comm::Communicator& communicator, doc::Workload& workload,
              doc::SecondOrderCost& cost) const;
 

@@ -1,5 +1,5 @@
-// Whether a strategy's steps are longer than ddp's on these ranks: measured, since what messages
-// cost the processors that compute is in no cost model of the network.
+// Whether a strategy's steps are longer than ddp's on these ranks. It is measured, because no cost
+// model of the network has what messages cost the processors that compute.
 #pragma once
 
 #include <vector>

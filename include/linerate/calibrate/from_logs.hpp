@@ -17,10 +17,11 @@ struct LogFile {
   bench_logs::CollectiveLogOptions reading = {};  // what the log may leave open
 };
 
-/// One table for each (in place or not, collective, ranks, ranks a node, dtype): they are never
-/// mixed. Logs of the same are repetitions; traces are the ranks of one job,
-/// whose late ranks become rank_speeds. What was refused or assumed in a log is a note; without
-/// `notes` a warning. Throws InputError naming the file.
+/// Reads logs, tables and traces, and fits them. There is one table for each (in place or not,
+/// collective, ranks, ranks a node, dtype), and rows of different tables are never mixed. Logs of
+/// the same table are repetitions. Traces are the ranks of one job, whose late ranks become
+/// rank_speeds. A note says what was refused or assumed in a log; if `notes` is null, it is a
+/// warning. Throws InputError naming the file.
 [[nodiscard]] doc::Cluster calibrate_from_logs(const std::vector<LogFile>& files,
                                                const FitOptions& fitting,
                                                std::vector<std::string>* notes = nullptr);

@@ -37,12 +37,16 @@ class CallTimer {
   virtual double elapsed() const = 0;
 };
 
-/// Calls of f32 collectives, all on the same arrays of zeros, submitted at once. Each run follows
-/// an all-reduce of at most 256 KiB and, if it has several calls, two of them that are not timed: a
-/// token bucket that filled while the link was idle, or waited for short messages, is then empty,
-/// and lets nothing pass faster than the link carries it for long. A call lasts from the end of the
-/// one before to its own; a broadcast, whose root does not wait, from the end of a barrier before
-/// it. Whoever derives says what carries the calls.
+/// Calls of f32 collectives, all on the same arrays of zeros, submitted at once. Derived classes
+/// carry the calls.
+///
+/// Shaped links have a token bucket. While the link is idle it fills, and the next bytes then pass
+/// faster than the link carries them for long. So each run follows an all-reduce of at most 256 KiB
+/// that empties the bucket. A run of several calls begins with two more that are not timed.
+///
+/// A call lasts from the end of the call before to its own end. If calls end at 3.0, 4.1 and 5.1
+/// ms, the second one took 1.1 ms and the third 1.0 ms. The root of a broadcast does not wait, so a
+/// broadcast lasts from the end of a barrier before it.
 class CallSeries : public CallTimer {
  public:
   explicit CallSeries(std::int64_t largest_bytes);
@@ -86,8 +90,9 @@ class CallTrain final : public CallSeries {
 /// The next size from `bytes` on that gives every rank the same whole number of f32.
 std::int64_t whole_blocks(std::int64_t bytes, int ranks);
 
-/// In place, the same on every rank. Ranks leave a collective at different times and make up for it
-/// in the next: means add up, the slowest or the fastest rank's times do not. Collective.
+/// Replaces values by their mean over the ranks. Ranks leave a collective at different times and
+/// make up for it in the next. Ranks 0, 1 and 2 may take 5, 7 and 6 ms, and then 7, 5 and 6 ms. The
+/// means add up to 12 ms, as on each rank. The slowest times would add up to 14 ms. Collective.
 void mean_over_ranks(comm::Communicator& communicator, std::vector<double>& values);
 
 }  // namespace linerate::calibrate

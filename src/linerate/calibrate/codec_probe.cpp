@@ -17,8 +17,8 @@
 namespace linerate::calibrate {
 namespace {
 
-/// One tensor of one rank, step after step, as training runs it: searched for infinities, with
-/// copies of what a step may undo.
+/// One tensor of one rank, step after step, as training runs it. That includes the search for
+/// infinities and copies for a step that is undone.
 class Steps {
  public:
   Steps(const compress::Compressor& compressor, const compress::Shape& shape,

@@ -31,11 +31,13 @@ struct CodecSamples {
 /// are no samples.
 doc::CodecCost fit_codec(const CodecSamples& samples);
 
-/// Time of a tensor and rate (bytes of the dense f32 tensor) of all rounds of an encode as training
-/// does it (search for infinities, residual, copies of what the step may undo), and of decoding one
-/// rank's payload; tensors come from memory, not from caches; fitted with relative weights to
-/// medians over `elements`. Named by the component's text, as Plan and Cluster find it:
-/// topk(density=0.01). Throws UsageError for compressors that do not exist.
+/// Measures all rounds of an encode, and the decoding of one rank's payload. Encoding is as in
+/// training: with the search for infinities, the residual, and copies for an undone step. Tensors
+/// come from memory and not from caches.
+///
+/// The cost is a time for each tensor and a rate in bytes of the dense f32 tensor. It is fitted
+/// with relative weights to medians over `elements`. Its name is the component's text, as Plan and
+/// Cluster find it: topk(density=0.01). Throws UsageError for compressors that do not exist.
 doc::CodecCost probe_codec(const doc::Component& compressor, const CodecProbeOptions& options = {});
 
 /// "powersgd(rank=4)". Throws UsageError for what is no compressor.

@@ -1,3 +1,9 @@
+// How to spend a budget of seconds on sizes. find_sizes() climbs from the smallest size while a
+// call fits the budget. The fewest rounds of all sizes follow. Then the fits say which sizes are
+// missing (size_search.hpp), and the rest of the time goes to repetitions.
+//
+// All ranks must decide alike, or they would wait for different collectives. Decisions use times
+// that were agreed over the ranks (time()), and shuffles come from one seed.
 #include "linerate/calibrate/collective_probe.hpp"
 
 #include <fmt/format.h>
@@ -102,8 +108,9 @@ class Prober {
     return bytes <= whole(options_.largest.value) &&
            foreseen <= kKinds[t].largest_share * options_.budget.count();
   }
-  /// A table climbs by its step, by a doubling if that is as far as it can, and to the fewest sizes
-  /// of a fit in any case. `bytes` is a doubling of the smallest.
+  /// Whether a table is measured at `bytes`, a doubling of the smallest size. A table climbs by its
+  /// step. If its step no longer fits the budget, a doubling may. In any case it climbs to the
+  /// fewest sizes of a fit.
   bool is_due(std::size_t t, std::int64_t bytes) const {
     const Table& table = tables_[t];
     const std::int64_t step = table.climbed_to * kKinds[t].step;
@@ -143,9 +150,9 @@ class Prober {
     return places;
   }
 
-  /// Those with too few times and, as every size may take the same time, those that took less than
-  /// their share: long calls, which repeat well, are measured less often than short ones, which a
-  /// busy machine scatters.
+  /// Sizes for the next round: those with too few times, and those that took less than their share
+  /// of the time so far. So each size gets the same time. Long calls repeat well and are measured
+  /// less often than short ones, which a busy machine scatters.
   std::vector<Place> due_sizes() {
     std::vector<Place> places = all_sizes();
     const double share = elapsed_ / static_cast<double>(places.size());

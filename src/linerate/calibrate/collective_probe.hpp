@@ -35,13 +35,16 @@ struct CollectiveProbe {
   int added = 0;  // sizes measured because the fit missed their neighbours
 };
 
-/// A round is one train (CallTrain) of all sizes of all operations in shuffled order, short calls
-/// several times in a row: a slow moment of the machine hits all alike. First the sizes that fit
-/// the budget, from the smallest up: all-reduce at every doubling, the others at every second.
-/// After the fewest rounds, and again after each that follows, sizes are added if the fit does not
-/// foresee them (next_size), for at most half of the time left. Then rounds of all sizes until the
-/// budget is spent. A round's time is the mean over ranks, a sample the median over rounds, its
-/// spread their 10th to 90th percentile. Collective; every rank returns the same.
+/// Measures in rounds. A round is one train (CallTrain) of all sizes of all operations. Their order
+/// is shuffled, so that a slow moment of the machine hits all alike. Short calls come several times
+/// in a row.
+///
+/// Sizes are first those that fit the budget: all-reduce at every doubling, the others at every
+/// second. After the fewest rounds, and after each that follows, sizes are added if the fit does
+/// not foresee them (next_size). That takes at most half of the time left.
+///
+/// A round's time is the mean over ranks. A sample is the median over rounds, its spread their 10th
+/// to 90th percentile. Collective; every rank returns the same.
 CollectiveProbe probe_collectives(comm::Communicator& communicator,
                                   const CollectiveProbeOptions& options);
 

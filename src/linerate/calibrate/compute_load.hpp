@@ -21,10 +21,13 @@ class ComputeLoad {
   virtual void run_slice() = 0;
 };
 
-/// Stands for backward of a convolutional network on a CPU: blocked matrix products that live in
-/// the second-level cache (convolutions, linear layers) and one pass over a few megabytes (batch
-/// norm, activations) per slice, at equal times within a factor of two, on as many threads as
-/// training would use.
+/// Stands for backward of a convolutional network on a CPU, on as many threads as training would
+/// use. A slice has blocked matrix products in the second-level cache, as convolutions and linear
+/// layers do. It also has one pass over a few megabytes, as batch norm and activations do. Both
+/// take equal times within a factor of two.
+///
+/// The calling thread is the first worker. Each other worker waits at one barrier for the slice to
+/// begin, and meets the others at a second one when it is done.
 class EmulatedTraining final : public ComputeLoad {
  public:
   explicit EmulatedTraining(int threads = 1);

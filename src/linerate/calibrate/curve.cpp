@@ -1,3 +1,10 @@
+// The curve goes through the samples, because a library's times follow no simple law: protocols and
+// algorithms change with size. Only samples that all others contradict are passed over.
+//
+// Example. 1, 2, 4, 8 and 16 MiB take 1, 2, 4, 12 and 16 ms. For 8 MiB the join of its neighbours,
+// the line through the smaller sizes and the larger size all say 8 ms. They contradict the 12 ms in
+// one direction: an outlier. Had 16 MiB taken 24 ms, the right side would say 12 ms. Then 8 MiB is
+// the first size of another algorithm, and stays.
 #include "linerate/calibrate/curve.hpp"
 
 #include <algorithm>
@@ -22,10 +29,13 @@ double on_line(const doc::CostSample& a, const doc::CostSample& b, double bytes)
   return a.seconds + (b.seconds - a.seconds) / (b.bytes - a.bytes) * (bytes - a.bytes);
 }
 
-/// Above 1 sample i is an outlier. It is then off the join of its neighbours by more than
-/// `allowed`, and off the lines of up to four samples on either side by more than half of that. All
-/// three differ in one direction. A sample at a change of algorithm agrees with one side, an
-/// outlier with none. A lone sample on a side says that the time stays or grows with the bytes.
+/// How far sample i is off, in units of the allowed distance; above 1 it is an outlier. It is then
+/// off the join of its neighbours by more than `allowed`. It is also off the lines of up to four
+/// samples on either side, by more than half of that. All three must differ in one direction.
+///
+/// A sample at a change of algorithm agrees with one side, an outlier with none. A lone sample
+/// before it allows two laws: the time stays, or it grows with the bytes. Both must be
+/// contradicted.
 double excess(SampleSpan samples, const RelativeLines& lines, std::size_t i, double allowed) {
   const doc::CostSample &before = samples[i - 1], &here = samples[i], &after = samples[i + 1];
   double least = INFINITY, sign = 0;
@@ -58,8 +68,8 @@ void join(std::vector<doc::CostSegment>& segments, const doc::CostSample& a,
       {std::llround(a.bytes), std::llround(b.bytes), a.seconds - beta * a.bytes, beta, 1, 1});
 }
 
-/// The piece below the smallest size: half the bytes never take less than half the time, so alpha
-/// >= 0.
+/// The piece below the smallest size. Half the bytes never take less than half the time, so its
+/// alpha is not negative.
 doc::CostSegment before_first(const doc::CostSample& first, const Line& line) {
   const double beta = std::min(line.beta_s_per_byte, first.seconds / first.bytes);
   return {0, std::llround(first.bytes), first.seconds - beta * first.bytes, beta, 1, 1};
@@ -81,8 +91,9 @@ std::vector<doc::CostSample> without_outliers(SampleSpan samples) {
 
 }  // namespace
 
-// The one that is furthest off goes first, because it makes its neighbours look wrong; then all are
-// judged anew. Neighbours that are off together are no chance but a regime of their own, and stay.
+// The sample that is furthest off goes first, because it makes its neighbours look wrong. Then all
+// are judged anew. Neighbours that are off together are no chance but a regime of their own, and
+// stay.
 std::vector<bool> find_outliers(SampleSpan samples) {
   std::vector<bool> is_outlier(samples.size(), false);
   const auto large = std::find_if(samples.begin(), samples.end(), [](const doc::CostSample& s) {

@@ -31,11 +31,13 @@ struct Fit {
 /// fit_collective with the errors of its left-out samples.
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options);
 
-/// Every table of a log. A table that is too short is left out, unless none remains, and a note
-/// says so; without `notes` a warning. The Cluster's network is the line of the largest messages
-/// between nodes, those of an all-reduce before others; its node link that inside one, if the ranks
-/// of a node are known: alpha per message step, bytes/s per link. The line rate stays with its own
-/// link.
+/// Fits every table of a log. A table that is too short is left out, unless none remains. A note
+/// says so, or a warning if `notes` is null.
+///
+/// The Cluster's network is the line of the largest messages between nodes, in seconds for a
+/// message step and bytes/s for a link. All-reduces are preferred to other collectives. The link
+/// inside a node is found in the same way, if the ranks of a node are known.
+/// `line_rate_bytes_per_s` goes to the link between nodes if there is one, else to that inside.
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options,
                          std::vector<std::string>* notes = nullptr);
 

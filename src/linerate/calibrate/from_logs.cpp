@@ -1,3 +1,6 @@
+// Files of all kinds become tables, and tables become one Cluster. Logs of benchmarks are read one
+// by one; rows that agree in collective, ranks, type and place share a table, from whatever file
+// they come. Traces belong to one job and are read together.
 #include "linerate/calibrate/from_logs.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The collectives of a recorded job become tables: what each took from the moment all ranks were
-// there; contention and what the host adds come from the same events.
+// The collectives of a recorded job become tables. A collective counts from the moment at which all
+// its ranks were there. Contention and delays of the host come from the same events.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,14 @@
 
 namespace linerate::calibrate {
 
-/// One table for each (collective, ranks), its times those of the transfers: from the last rank's
-/// arrival on, so that waiting for late ranks is not in them. A collective recorded on one rank
-/// only has the least duration of its size, which may hold waiting. Collectives of unknown size are
-/// left out; `notes` says what was. Throws InputError if nothing is left. `communication_slowdown`:
-/// what concurrent computation cost the collectives by `overlap` is taken off. 1: as recorded.
+/// One table for each (collective, ranks). Its times are those of the transfers, from the last
+/// rank's arrival on, without waiting for late ranks. A collective that was recorded on one rank
+/// only has the least duration of its size, which may include waiting. Collectives of unknown size
+/// are left out, and `notes` says so. Throws InputError if nothing is left.
+///
+/// By `communication_slowdown`, the time that concurrent computation (`overlap`) cost a collective
+/// is taken off. With 1.25, a transfer of 10 ms with computation for 5 ms of it becomes one of 9
+/// ms. 1: as recorded.
 std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const std::string& source,
                                                    std::vector<std::string>& notes,
                                                    const trace::Overlap& overlap = {},

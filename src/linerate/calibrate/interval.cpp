@@ -1,3 +1,11 @@
+// A segment's interval answers how far a new measurement may lie from the curve. The evidence is
+// the errors of samples near it that the fit did not see. Four errors are few, so their root mean
+// square is multiplied by Student's t. The typical error of the whole curve takes part as one more.
+//
+// Example. The gap from 4 to 8 MiB has errors of 2 % and 4 % next to it, and of 1 % and 1 % beyond.
+// The curve's typical error is 2 %. Weights are 1, 1, 1/2, 1/2 and 1. The mean square is (4 + 16 +
+// 0.5 + 0.5 + 4) / 4 = 6.25, its root 2.5 %. The weights are worth 4.6 errors, so t is 2.2 and the
+// half width 5.6 %.
 #include "linerate/calibrate/interval.hpp"
 
 #include <algorithm>
@@ -26,18 +34,18 @@ double t_quantile(double degrees) {
   return std::lerp(kQuantiles[below], kQuantiles[above], at - static_cast<double>(below));
 }
 
-// Weight of the curve's typical error next to those of the neighbourhood: two lucky neighbours must
+// Weight of the curve's typical error next to those of the neighbourhood. Two lucky neighbours must
 // not promise that the gap between them is exact.
 constexpr double kPriorWeight = 1;
 constexpr double kLeastHalfWidth = 0.002;  // no collective is measured better than this
-// Fewer errors than a neighbourhood holds may all be small by luck: what repeated collectives agree
-// to on an idle cluster is then the least deviation.
+// Fewer errors than a neighbourhood has may all be small by luck. Then the deviation is at least
+// what repeated collectives differ by on an idle cluster.
 constexpr std::size_t kNeighbourhood = 4;
 constexpr double kUsualNoise = 0.02;
 constexpr int kPiecesInBracket = 4;
 
-/// Half width in the gap between samples `gap` and `gap + 1`: nearest two errors on either side,
-/// the nearer weigh twice.
+/// Half width, relative, in the gap between samples `gap` and `gap + 1`. It uses the nearest two
+/// errors on either side; the nearer one weighs twice as much.
 double half_width(std::span<const HeldOutError> errors, double typical, std::size_t gap) {
   const auto right =
       std::upper_bound(errors.begin(), errors.end(), gap,
@@ -69,9 +77,9 @@ double wider_spread(std::span<const doc::CostSample> samples, std::size_t gap) {
   return std::max(spread(samples[gap]), spread(samples[gap + 1]));
 }
 
-/// By gap, how far its repetitions scatter next to the table's middle gap, at most 1: small
-/// messages scatter many times as far as large ones, and what the curve typically misses of them
-/// is no error of the large ones. 1 where a size says nothing of its repetitions.
+/// By gap, how far its repetitions scatter in units of the table's middle gap, at most 1. Small
+/// messages scatter many times as far as large ones. So the curve's typical error, which comes from
+/// both, is scaled down for large ones. 1 if a size says nothing of its repetitions.
 std::vector<double> relative_scatter(std::span<const doc::CostSample> samples) {
   std::vector<double> scatter(samples.size() - 1);
   for (std::size_t gap = 0; gap < scatter.size(); ++gap) scatter[gap] = wider_spread(samples, gap);
@@ -101,7 +109,8 @@ std::vector<doc::CostSegment> pieces_of(const doc::CostSegment& whole) {
   return pieces;
 }
 
-/// Either regime may rule anywhere in the bracket.
+/// Widens the interval of a piece to both regimes: inside the bracket nobody measured which one
+/// rules.
 void hold_both(doc::CostSegment& piece, const Switch& s) {
   for (const std::int64_t end : {piece.from_bytes, piece.to_bytes}) {
     const auto bytes = static_cast<double>(end);
@@ -112,7 +121,8 @@ void hold_both(doc::CostSegment& piece, const Switch& s) {
   }
 }
 
-/// Both curves are straight within a segment, so their ratio is extreme at its ends.
+/// Widens each segment to the curves without a sample. Both curves are straight within a segment,
+/// so their ratio is extreme at its ends.
 void hold_all(doc::CollectiveCost& cost, std::span<const doc::CollectiveCost> without) {
   const cost::TableLaw whole(cost);
   for (const doc::CollectiveCost& other : without) {

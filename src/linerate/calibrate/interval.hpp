@@ -16,15 +16,16 @@ struct HeldOutError {
   double relative_error = 0;
 };
 
-/// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Every segment
-/// also holds what the tables `without` a sample say there. Segments inside the bracket of a switch
-/// of `curve` are cut in four, and each also holds what the regimes on both sides would take there.
+/// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Each interval
+/// also covers the tables `without` a sample. Segments inside the bracket of a switch of `curve`
+/// are cut in four, and the interval of each covers the regimes on both sides.
 void set_intervals(doc::CollectiveCost& cost, const Curve& curve,
                    std::span<const HeldOutError> errors,
                    std::span<const doc::CollectiveCost> without);
 
-/// The link under a ring of cost.ranks ranks: latency a message step from the smallest sizes,
-/// bandwidth from the largest (cost/closed_form.hpp's ring, solved for alpha and beta).
+/// The link under a ring of cost.ranks ranks: cost/closed_form.hpp's ring, solved for alpha and
+/// beta. The latency of a message step comes from the smallest sizes, the bandwidth from the
+/// largest.
 doc::Link link_of(const doc::CollectiveCost& cost);
 
 }  // namespace linerate::calibrate

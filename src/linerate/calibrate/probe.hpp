@@ -24,11 +24,16 @@ struct ProbeOptions {
 /// Throws UsageError in a world of one rank.
 void require_network(const comm::Communicator& communicator);
 
-/// Fitted all-reduce, reduce-scatter, all-gather and broadcast, the slowdown of compute and
-/// communication by each other
-/// (`load` on every rank), the progress thread's sleep, the noise floor of an A/A run, the
-/// machines' cores and what adding 16-bit numbers takes beyond f32. Collective: every rank calls it
-/// and gets the same Cluster. Throws as require_network().
+/// Measures these in order:
+///
+/// 1. all-reduce, reduce-scatter, all-gather and broadcast, with the noise floor of an A/A run
+/// 2. the slowdown of computation and communication by each other (`load` on every rank)
+/// 3. the progress thread's sleep
+/// 4. the machines' cores
+/// 5. what sums of 16-bit numbers take beyond those of f32
+/// 6. the codecs
+///
+/// Collective: every rank calls it and gets the same Cluster. Throws as require_network().
 doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,
                            const ProbeOptions& options = {});
 

@@ -1,3 +1,7 @@
+// Divided by T_i, the residual of a sample is alpha / T_i + beta S_i / T_i - 1. That is linear in
+// alpha and beta, so the normal equations need five sums over the samples. Kept as prefix sums,
+// they give the fit of any run by one subtraction each, which makes the dynamic program of
+// regimes.cpp cheap.
 #include "linerate/calibrate/relative_line.hpp"
 
 #include <algorithm>

@@ -22,8 +22,10 @@ Rates units_of(const doc::SecondOrderWork& work) {
   return {1, work.flops, work.inputs, work.elements};
 }
 
-/// Coordinate descent on sum ((rates units - seconds) / seconds)^2 over rates >= 0, which is
-/// convex.
+/// Rates, all >= 0, with the least sum of ((rates units - seconds) / seconds)^2. Coordinate descent
+/// finds them. Each step solves for one rate while the others stay, and stops at 0. The sum is
+/// convex, so the steps lead to its minimum. `missing` is the share of each sample's time that the
+/// rates leave.
 Rates least_relative_error(const std::vector<doc::SecondOrderWork>& samples) {
   constexpr int kSweeps = 20000;
   Rates rates{};

@@ -13,9 +13,9 @@ namespace linerate::calibrate {
 /// least squared relative error; free without samples.
 doc::SecondOrderCost fit_second_order(const doc::SecondOrderSamples& samples);
 
-/// "what,DIM,SECONDS" a line: `inv`, one inversion of a symmetric DIM x DIM matrix; `mm`, one
-/// product of two such matrices, by which factors and directions are priced too; `chol`, which is a
-/// part of inv and left out. Throws InputError.
+/// Reads lines "what,DIM,SECONDS". `inv` is one inversion of a symmetric DIM x DIM matrix. `mm` is
+/// one product of two such matrices, by which factors and directions are priced too. `chol` is a
+/// part of inv, and left out. Throws InputError.
 doc::SecondOrderSamples read_second_order_table(const std::filesystem::path& path,
                                                 std::vector<std::string>* notes = nullptr);
 

@@ -10,9 +10,9 @@
 
 namespace linerate::calibrate {
 
-/// From operators and collectives that ran both with and without the other (slowdown.hpp). A factor
-/// that is unknown is 1, absent if both are: `notes` says so, and the intervals of those found.
-/// What coding costs is never known: 1.
+/// From operators and collectives that ran both with and without the other (slowdown.hpp). An
+/// unknown factor is 1, and `notes` says so. Absent: both are unknown. The cost of coding is never
+/// known, and 1.
 std::optional<doc::Contention> contention_from_trace(const trace::Overlap& overlap,
                                                      const std::string& source,
                                                      std::vector<std::string>& notes);

@@ -1,3 +1,6 @@
+// All functions here cost one small collective if ranks agree: a hash, a code or a flag. Only if
+// they do not, texts are gathered, and every rank comes to that second collective because all saw
+// the same numbers in the first.
 #include "linerate/comm/agreement.hpp"
 
 #include <fmt/format.h>
@@ -32,7 +35,7 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
-/// What `action` threw: exit code and message; code 0 if it threw nothing.
+/// The error of `action`: exit code and message; code 0 if it threw nothing.
 struct Failure {
   int code = 0;
   std::string message;

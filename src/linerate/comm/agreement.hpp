@@ -1,6 +1,10 @@
-// What ranks must agree on before data moves: short texts gathered everywhere, so that every rank
-// throws the same error and names both sides. A check that only one side notices leaves the other
-// side waiting for ever.
+// Agreements of ranks before data moves. Short texts are gathered everywhere, so that every rank
+// throws the same error and names both sides. If only one side noticed a difference, the other side
+// would wait for ever.
+//
+// For example rank 2 of three cannot open its file. It does not throw, because ranks 0 and 1 would
+// then wait in the next collective. In require_success() all ranks gather exit codes (0, 0, 3),
+// then messages, and all throw "rank 2: ...".
 #pragma once
 
 #include <functional>
@@ -24,10 +28,10 @@ std::string broadcast_text(Communicator& communicator, const std::string& text,
 void require_same(Communicator& communicator, const std::string& what,
                   const std::vector<std::string>& lines);
 
-/// Runs `action` on this rank. If it throws on any rank, every rank throws the same error: as it is
-/// when all ranks failed alike, else of the kind of the first rank that failed, and with "rank r:"
-/// before each different message. `action` does not communicate; what fails on one rank only would
-/// leave the others waiting. Collective.
+/// Runs `action` on this rank. If it throws on any rank, every rank throws the same error. If all
+/// ranks failed alike, it is that error. Else it is of the kind of the first rank that failed, with
+/// "rank r:" before each different message. `action` must not communicate, because a failure on one
+/// rank would leave the others waiting. Collective.
 void require_success(Communicator& communicator, const std::string& what,
                      const std::function<void()>& action);
 

@@ -1,5 +1,5 @@
-// Point-to-point messages between ranks: a Channel is all that the schedules see of a transport.
-// One thread owns it.
+// Point-to-point messages between ranks. Schedules see a transport only as a Channel. One thread
+// owns it.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace linerate::comm {
 
-/// A message under way. It must not move, nor its memory, until `done`.
+/// A message in flight. Neither this object nor the message's memory may move until `done`.
 struct Transfer {
   bool done = true;
 };
@@ -27,9 +27,9 @@ struct Purpose {
   bool compares = false;               // fingerprints first (checked mode)
 };
 
-/// Messages between two ranks arrive in the order of sending. Every call that waits throws
-/// CommError, naming the ranks at fault, when a peer is gone, silent or late; what was posted is
-/// then dropped (docs/communication.md).
+/// Messages between two ranks arrive in the order of sending. A call that waits throws CommError,
+/// naming the ranks at fault, if a peer is gone, silent or late. All posted messages are then
+/// dropped (docs/communication.md).
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -46,18 +46,19 @@ class Channel {
   virtual void poll() = 0;
   /// Sleeps until a transfer posted earlier has finished; may return early.
   virtual void wait_some() = 0;
-  /// Sleeps until this one has, without which the caller cannot go on.
+  /// Sleeps until this transfer has finished, without which the caller cannot go on.
   virtual void wait_for(const Transfer& transfer) {
     while (!transfer.done) wait_some();
   }
 
-  /// Whether read() works between all ranks; the same answer on each.
+  /// Whether read() works between all ranks. The answer is the same on each rank.
   bool reads_peers() const { return reading_ && can_read_peers(); }
   /// All ranks have agreed in a collective that it no longer works.
   void stop_reading() { reading_ = false; }
   /// Copies out of another rank's memory, at an address that the other rank has sent and keeps
-  /// valid. Both sides count it as traffic: schedules that read are symmetric. False, with nothing
-  /// of use in `into`, if this process may not (any more): nobody is at fault.
+  /// valid. Both sides count it as traffic, because schedules that read are symmetric. Returns
+  /// false, with garbage in `into`, if this process may not read (any more); then no rank is at
+  /// fault.
   [[nodiscard]] virtual bool read(int peer, std::uint64_t address, void* into,
                                   std::size_t bytes) = 0;
   /// Ends the run for every rank: throws CommError with this reason.
@@ -72,7 +73,7 @@ class Channel {
   bool reading_ = true;
 };
 
-/// What this rank does instead of communicating (Communicator::busy).
+/// The work that keeps this rank from communicating (Communicator::busy).
 struct BusyNote {
   std::string what;
   std::optional<std::chrono::steady_clock::time_point> until{};  // absent: without an end

@@ -1,5 +1,9 @@
-// What ranks compare before a collective in checked mode: a mismatch is found before the first
-// payload byte moves, by every rank, from the same facts.
+// Ranks compare fingerprints before a collective in checked mode. A mismatch is found before the
+// first payload byte moves, by every rank, from the same facts.
+//
+// For example rank 0 submits an all-reduce of 1000 f32 "bucket 3" and rank 1 an all-reduce of 1200
+// f32 "bucket 4". Both send their fingerprint and read the other's. Both throw the same sentence,
+// which names both operations and says that they differ in the name.
 #pragma once
 
 #include <array>
@@ -51,8 +55,8 @@ struct Fingerprint {
   std::string describe() const;
 };
 
-/// What a rank began last, and before that: what its peers say of it where they compared nothing.
-/// Plain bytes.
+/// The collective that a rank began last and the one before it. Peers tell of these in errors if
+/// they compared nothing. Plain bytes.
 struct Begun {
   Fingerprint last, before;
   std::int64_t count = 0;  // of all that it began
@@ -64,19 +68,20 @@ struct Begun {
   bool knows(const Fingerprint* print) const { return count > (print == &last ? 0 : 1); }
 };
 
-/// Why ranks that did not compare cannot go on: what each of the two runs or ran, and in what that
-/// differs. `seen` is how rank `rank` noticed.
+/// The error of ranks that did not compare and cannot go on: the operation of each side, and how
+/// the two differ. `seen` tells how rank `rank` noticed.
 std::string different_operations(const std::string& seen, int rank, const Begun& own, int peer,
                                  const Begun& theirs);
 
-/// Index i holds what rank ranks[i] of the job is about to do. Nothing when all agree (all_gather_v
-/// counts of ranks may differ, their list may not); else one message, the same on every rank, that
-/// names two sides and what differs.
+/// Finds the first difference among fingerprints; prints[i] is that of rank ranks[i] of the job.
+/// Returns nothing if all agree. (In all_gather_v the ranks' counts may differ; their list may
+/// not.) Else returns a message that names two sides and the difference. It is the same on every
+/// rank.
 std::optional<std::string> find_mismatch(std::span<const Fingerprint> prints,
                                          std::span<const int> ranks);
 
-/// Nothing when `theirs` belongs to the communicator of `own`; else a message that says that the
-/// two ranks use their groups in different orders.
+/// Returns nothing if `theirs` belongs to the communicator of `own`. Else returns a message that
+/// the two ranks use their groups in different orders.
 std::optional<std::string> find_disorder(int own_rank, const Fingerprint& own, int their_rank,
                                          const Fingerprint& theirs);
 

@@ -1,4 +1,6 @@
-// Some ranks of a channel, numbered anew: what the schedules of a group send and receive over.
+// Some ranks of a channel, numbered anew. The schedules of a group send and receive over this. For
+// example ranks 1 and 3 of four form a group. Rank 3 of the job is rank 1 here, and a send to peer
+// 0 goes to rank 1 of the job.
 #pragma once
 
 #include <string>
@@ -39,7 +41,7 @@ class GroupChannel final : public Channel {
   }
 
  protected:
-  /// Not reads_peers(): whoever is not in this group may have stopped in another.
+  /// Not reads_peers(): ranks outside of this group may have stopped reading in another group.
   bool can_read_peers() const override { return whole_.can_read_peers(); }
 
  private:

@@ -15,8 +15,8 @@
 namespace linerate::comm {
 namespace {
 
-/// How each launcher calls a process's rank and their number. A launcher inside another (mpirun in
-/// a batch job of Slurm) comes first.
+/// The variables in which each launcher gives a process's rank and the number of processes. A
+/// launcher inside another (mpirun in a batch job of Slurm) comes first.
 struct Launcher {
   const char* rank;
   const char* size;
@@ -60,7 +60,8 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// 'R', 'S', 'T' ...: follows the name in parentheses, which may hold anything.
+/// The state of a process: 'R', 'S', 'T' .... In /proc it follows the name in parentheses, which
+/// may contain anything.
 char state_of(const std::filesystem::path& process) {
   const std::string stat = contents(process / "stat");
   const std::size_t name_end = stat.rfind(')');
@@ -72,7 +73,8 @@ struct Process {
   char state;
 };
 
-/// This job's processes on this host, by rank. Open MPI's jobs alone have a name to know them by.
+/// This job's processes on this host, by rank. Only Open MPI's jobs have a name by which processes
+/// can be recognised.
 std::map<int, Process> processes_of_job() {
   std::map<int, Process> found;
   const char* const job = std::getenv("PMIX_NAMESPACE");

@@ -1,3 +1,9 @@
+// One object serves all transports. They bring times and beats in; judge() gives the error that
+// ends a collective, or nothing. Verdicts come in an order: different operations, left, silent,
+// late. The first two are certain and need no time; the last two need the whole limit.
+//
+// The times of a timeout of 300 s: a beat every 0.5 s, and verdicts of silence and lateness after
+// 255 s. So there are 45 s left in which a verdict reaches all ranks before their own time is over.
 #include "linerate/comm/liveness.hpp"
 
 #include <fmt/format.h>
@@ -49,6 +55,9 @@ void Liveness::mark(int rank, std::uint64_t value) {
   shared.marks[shared.begun % SharedWork::kKept] = value;
 }
 
+/// Counts the collective for each member, and mixes its kind into the history with each. In checked
+/// mode the kind is mixed in after the comparison, because ranks that differ refuse the collective
+/// and may go on.
 void Liveness::begin(const Purpose& purpose, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   purpose_ = purpose;
@@ -143,6 +152,7 @@ Clock::time_point Liveness::last_heard(int rank) const {
   return peers_[to_index(rank)].heard;
 }
 
+/// Shifts all times by the gap, as if this process had not been asleep.
 void Liveness::awake(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   const Clock::duration gap = now - awake_;
@@ -159,7 +169,7 @@ bool Liveness::is_member(int rank) const {
          purpose_.members.end();
 }
 
-/// That rank has come as far as this one: into the same collective, or beyond it.
+/// Whether that rank has come as far as this one: into the same collective, or beyond it.
 bool Liveness::is_here(int rank) const {
   return peers_[to_index(rank)].shared.begun >= shared_[to_index(rank)].begun;
 }
@@ -187,6 +197,8 @@ std::optional<std::string> Liveness::silent(Clock::time_point now) const {
   return silent_ranks(now);
 }
 
+/// Names the ranks from which no beat came within the limit. A rank that said goodbye is not
+/// expected to beat.
 std::optional<std::string> Liveness::silent_ranks(Clock::time_point now) const {
   std::vector<int> ranks;
   Clock::duration silence{};
@@ -225,6 +237,10 @@ std::optional<std::string> Liveness::judge(Clock::time_point now) {
   return late_ranks(now - stuck_since_);
 }
 
+/// Names the members that have not come when the limit is over. For example the limit is 255 s, and
+/// rank 1 waits in another collective for rank 2, which hangs. Rank 0 excuses rank 1 up to 510 s.
+/// Rank 1 finds at 255 s that rank 2 is late and ends the run, so the error names rank 2 on all
+/// ranks.
 std::optional<std::string> Liveness::late_ranks(Clock::duration stuck) const {
   if (stuck <= limit_) return std::nullopt;
   std::vector<int> ranks;

@@ -2,12 +2,20 @@
 // collective waits for. How they travel is the transport's business.
 //
 // The algorithm works as follows. In a ring every rank waits for a neighbour, so a missing message
-// does not tell who is missing. Each rank therefore says once a period how many of the collectives
-// that it shares with the receiver it has submitted and begun, with a hash of what they were. Ranks
-// agree on the order of the collectives that they share, whatever the group. So the n-th of one is
-// the n-th of the other, and a count below the own one means that the other has not come yet. A
-// rank that waits inside a collective has three verdicts on another: it left, it is silent, or it
-// is late. Two ranks whose hashes differ at the same count run different operations.
+// does not tell who is missing. Therefore each rank sends each other rank a beat once a period. The
+// beat has the number of collectives with the receiver that the rank has submitted and begun, and a
+// hash of them. Ranks agree on the order of the collectives that they share, whatever the group. So
+// the n-th of both ranks is the same one. A count below this rank's own means that the other rank
+// has not come yet. A rank that waits inside a collective has three verdicts on another: it left,
+// it is silent, or it is late. Two ranks whose hashes differ at the same count run different
+// operations.
+//
+// An example. Ranks 0 and 1 have a group of their own. All three ranks run all-reduce 1, ranks 0
+// and 1 run a broadcast in their group, and then all three run all-reduce 2. Rank 2 is late for it.
+// Rank 0 has begun 3 collectives with rank 1 and 2 with rank 2. Rank 1's beat tells rank 0 "3 begun
+// with you", so rank 1 is here. Rank 2's beat says "1 begun with you", so rank 2 is missing, and
+// its beats show that it is alive. In the ring rank 1 waits for a message of rank 0. But the counts
+// tell rank 1 as well that rank 2 is late, and not rank 0.
 #pragma once
 
 #include <array>
@@ -93,8 +101,9 @@ class Liveness {
   void heard(int rank, const Beat& beat, const SharedWork& shared, Clock::time_point at);
   Beat::State state_of(int rank) const;
   Clock::time_point last_heard(int rank) const;
-  /// To be called once a period. Silence while this process slept through several periods says
-  /// nothing about the others: it was stopped itself, or starved together with them.
+  /// To be called once a period. If this process slept through several periods, it was stopped
+  /// itself or starved together with the others. So silence during that time counts against no
+  /// rank.
   void awake(Clock::time_point now);
 
   /// The error of the collective in which this rank waits: "rank 2 gave no sign of life for 4.50 s
@@ -102,8 +111,8 @@ class Liveness {
   ///
   /// A rank is late if it is not here when the limit is over. There are two excuses. While any rank
   /// that is not here is busy, no rank is late, and then the time begins anew. A rank that waits in
-  /// another collective has twice the limit: whoever waits there with it names the rank at fault,
-  /// unless ranks wait for each other in a circle.
+  /// another collective has twice the limit. A rank that waits there with it names the rank at
+  /// fault, unless ranks wait for each other in a circle.
   std::optional<std::string> judge(Clock::time_point now);
   /// Which ranks should give signs of life and do not; nothing while all may still be well.
   std::optional<std::string> silent(Clock::time_point now) const;

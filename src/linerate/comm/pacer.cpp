@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kLeastRate = 0.125;  // bytes per second
 
-/// What a message takes of an Ethernet link with an MTU of 1500 bytes: a frame holds 1448 bytes of
-/// it and 66 of headers (Ethernet, IPv4, TCP with timestamps).
+/// The bytes that a message takes of an Ethernet link with an MTU of 1500 bytes. A frame has 1448
+/// bytes of the message and 66 of headers (Ethernet, IPv4, TCP with timestamps).
 double bytes_in_frames(std::size_t bytes) {
   constexpr std::size_t kPayload = 1448, kHeaders = 66;
   const std::size_t frames = std::max<std::size_t>(1, (bytes + kPayload - 1) / kPayload);

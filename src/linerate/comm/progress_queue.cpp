@@ -1,3 +1,7 @@
+// submit() fills in the fingerprint and queues the request. loop() takes one request after the
+// other. execute() tells the transport which collective begins, compares fingerprints in checked
+// mode, and runs the schedule for the size. An error becomes the text that every wait() of this
+// Work throws.
 #include "linerate/comm/progress_queue.hpp"
 
 #include <fmt/format.h>
@@ -73,9 +77,11 @@ class ProgressQueue::QueuedWork final : public Work {
   bool done_ = false;
 };
 
-/// What callers hold waits when the last copy goes: until then the progress thread may use the
-/// caller's memory. Peers that wait for an exception to unwind, or that will never come, would
-/// make this last until the timeout: then the run ends first.
+/// The deleter of the handles that callers have. The last copy waits until the Work is done,
+/// because the progress thread may use the caller's memory until then. Two cases would make this
+/// wait last until the timeout, so they end the run first. An exception unwinds on this rank, and
+/// the peers wait for it. Or the handle goes inside another Work's action, on the very thread that
+/// would have to run this Work.
 struct ProgressQueue::WaitAtLast {
   std::shared_ptr<QueuedWork> work;
   std::weak_ptr<ProgressQueue> queue;  // gone: everything is done
@@ -85,7 +91,7 @@ struct ProgressQueue::WaitAtLast {
     if (work->done()) return;
     const std::shared_ptr<ProgressQueue> alive = queue.lock();
     if (!alive) return;
-    // An action of another Work dropped this one: nothing has begun it yet, and nothing will.
+    // An action of another Work dropped this Work, which has not begun and never will.
     const bool own_thread = std::this_thread::get_id() == alive->thread_.get_id();
     if (own_thread) {
       alive->abort(fmt::format("\"{}\" was dropped by what ran on_done", work->name()));
@@ -179,7 +185,7 @@ WorkPtr ProgressQueue::submit(Request request, CollectiveCall call) {
     print.sequence = group.submitted;
     request.checked = group.checked;
     queue_.push_back(std::move(request));
-    // Nothing throws from here on: what is in the queue is counted everywhere.
+    // From here on no call throws: a request in the queue is counted everywhere.
     ++group.submitted;
     ++group.unfinished;
     ++group.pending;
@@ -226,7 +232,7 @@ Busy ProgressQueue::busy(std::string what, std::optional<Duration> at_most) {
   });
 }
 
-/// The note that lasts longest.
+/// Tells the transport the note that lasts longest.
 void ProgressQueue::tell_busy() {
   const auto longest =
       std::max_element(busy_.begin(), busy_.end(), [](const BusyNote& a, const BusyNote& b) {
@@ -240,12 +246,14 @@ void ProgressQueue::set_checked(QueuedGroup& group, bool checked) {
   group.checked = checked;
 }
 
-/// Every operation is one of the whole job's or of a group that came from it.
+/// The bytes moved for a group; for the whole job they are the transport's.
 Traffic ProgressQueue::traffic(const QueuedGroup& group) const {
   if (group.channel == nullptr) return transport_->traffic();
   return {{group.sent_bytes}, {group.received_bytes}};
 }
 
+/// The progress thread. Between collectives it serves the transport once in a while, which keeps
+/// signs of life going.
 void ProgressQueue::loop() {
   std::unique_lock lock(mutex_);
   while (!exiting_) {
@@ -270,7 +278,7 @@ void ProgressQueue::loop() {
   }
   const bool cut_short = !queue_.empty();
   lock.unlock();
-  if (cut_short) transport_->service();  // the reason that abort() has left there
+  if (cut_short) transport_->service();  // takes the reason that abort() has left there
   transport_->leave();
 }
 
@@ -314,7 +322,7 @@ void ProgressQueue::execute(Request& request) {
   {
     const std::lock_guard lock(mutex_);
     if (error && exiting_) return;
-    // First, since whoever waits for this one may exit next, or throw.
+    // These counts come first, since a thread that waits for this Work may exit next, or throw.
     --pending_;
     --request.group->unfinished;
   }
@@ -322,8 +330,10 @@ void ProgressQueue::execute(Request& request) {
   work->finish(times, std::move(error));
 }
 
-/// All to all, P-1 messages each: one latency deep, and every rank reads the same P fingerprints.
-/// If two ranks are in different groups, others may go on: that ends the run for all.
+/// Compares fingerprints, all to all with P-1 messages each. That is one latency deep, and every
+/// rank reads the same P fingerprints, so all find the same mismatch. Ranks that are in different
+/// groups at this moment meet here as well. Then other ranks of those groups may go on without
+/// noticing, so that ends the run for all.
 void ProgressQueue::compare_fingerprints(Channel& channel, const Request& request) {
   const std::vector<int>& members = request.group->members;
   const int rank = channel.rank();

@@ -1,5 +1,13 @@
 // The queue of submitted collectives and the one thread that runs them, first in, first out, for
-// all communicators split from one. The thread sleeps while there is nothing to do.
+// all communicators split from one. The thread sleeps while the queue is empty.
+//
+// One thread and one order keep the ranks in step. If two ranks submit in the same order, their
+// n-th collective is the same one. For example rank 0 submits A at 1 ms and B at 2 ms. Rank 1
+// submits A at 5 ms and B at 6 ms. Rank 0's thread is inside A from 1 ms on and waits. Both finish
+// A, say at 8 ms, and then begin B together.
+//
+// A Work is done when its result is in the caller's memory. Then its action (on_done) runs on this
+// thread, before the next collective begins.
 #pragma once
 
 #include <atomic>
@@ -70,18 +78,18 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   /// The smallest group number that this rank has not seen.
   std::uint64_t next_number();
 
-  /// The last copy of the handle waits for a Work that is pending; one that goes because an
-  /// exception unwinds ends the run first.
+  /// Queues a collective. The last copy of the handle waits for a Work that is pending. If that
+  /// copy goes because an exception unwinds, it ends the run first.
   WorkPtr submit(Request request, CollectiveCall call);
-  /// Sleeps until all that was submitted for the group is finished; `unwinding`: ends the run first
-  /// if anything is not.
+  /// Sleeps until all that was submitted for the group is finished. With `unwinding`, ends the run
+  /// first if anything is not finished.
   void drain(const QueuedGroup& group, bool unwinding);
   /// As Communicator::abort and busy.
   void abort(const std::string& reason);
   Busy busy(std::string what, std::optional<Duration> at_most);
-  /// The process exits with this status while communicators exist: ends the thread, so that nobody
-  /// calls the transport any more. Whatever is pending stays so (whoever waits for it must not act
-  /// during an exit) and ends the run; later submissions fail. Returns whether nothing was pending.
+  /// The process exits with this status while communicators exist. Ends the thread, so that the
+  /// transport is called no more. Collectives that are pending stay so (a waiter must not act
+  /// during an exit) and end the run; later submissions fail. Returns whether nothing was pending.
   bool stop_at_exit(int status);
   void set_checked(QueuedGroup& group, bool checked);
   Traffic traffic(const QueuedGroup& group) const;
@@ -104,8 +112,8 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   std::deque<Request> queue_;
   std::uint64_t next_number_ = 1;
   bool stopping_ = false;
-  bool look_ = false;     // the transport has something to say
-  bool exiting_ = false;  // the process does
+  bool look_ = false;     // abort() has left a reason with the transport
+  bool exiting_ = false;  // the process exits
   std::uint64_t pending_ = 0;
   std::mutex join_mutex_;
   std::mutex busy_mutex_;

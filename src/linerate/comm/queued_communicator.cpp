@@ -1,3 +1,6 @@
+// Each operation checks its arguments on this rank and fills in the part of the fingerprint that
+// ranks must agree on. Then it hands the request to the queue. Errors of arguments are thrown
+// before anything is submitted.
 #include "linerate/comm/queued_communicator.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +27,8 @@ void require(bool condition, std::string_view operation, const std::string& name
   }
 }
 
-/// `times` times the bytes must fit into a signed 64-bit number, and a count above 0 needs memory.
+/// Throws UsageError unless `times` times the bytes fit into a signed 64-bit number, and a count
+/// above 0 has memory.
 void require_memory(const void* data, Elements count, DType dtype, int times,
                     std::string_view operation, const std::string& name) {
   const std::int64_t most =
@@ -35,7 +39,7 @@ void require_memory(const void* data, Elements count, DType dtype, int times,
           fmt::format("memory for {} elements, found a null pointer", count.value));
 }
 
-/// The pieces must make up the array, one after the other.
+/// Throws UsageError unless the pieces make up the array, one after the other.
 void require_pieces(std::span<const Piece> pieces, const Buffer& array, std::string_view operation,
                     const std::string& name) {
   require(is_floating(array.dtype), operation, name, "a floating-point type for a sum of pieces");
@@ -54,7 +58,7 @@ void require_pieces(std::span<const Piece> pieces, const Buffer& array, std::str
                       array.count.value, total));
 }
 
-/// What a rank says when ranks split; plain bytes, so that it travels as it is.
+/// A rank's choice when ranks split. Plain bytes, so that it travels as it is.
 struct Choice {
   std::int64_t colour = kNoGroup;
   std::int64_t key = 0;
@@ -71,7 +75,8 @@ struct Choice {
   std::string_view shown_name() const { return {name.data(), name_length}; }
 };
 
-/// Every rank of the parent looks at all groups, so that all throw or none.
+/// The error of a group whose ranks name it differently. Every rank of the parent looks at all
+/// groups, so all throw or none.
 std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
                                            const std::vector<int>& ranks) {
   for (std::size_t b = 0; b < choices.size(); ++b) {
@@ -223,6 +228,12 @@ WorkPtr QueuedCommunicator::barrier(std::string name) {
   return submit(Request{.name = std::move(name)}, CollectiveCall::barrier);
 }
 
+/// All ranks gather their choices, so each computes all groups alike without further messages.
+///
+/// An example with colours 0, 1, 0 on ranks 0 to 2. Ranks 0 and 2 form a group, and rank 1 one of
+/// its own. Rank 2 is already in another group with number 1, so it has 2 as its next number, and
+/// ranks 0 and 1 have 1. The group of ranks 0 and 2 gets number 2, the greatest of its members'
+/// next numbers. So no two communicators of rank 2 have the same number.
 std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std::string name) {
   if (name.empty()) throw UsageError("split: expected a name for the group, found none");
   Choice own{
@@ -235,7 +246,8 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std
   if (const auto other = find_other_name(choices, group_->members)) throw CommError(*other);
   if (colour < 0) return nullptr;
 
-  // A number that no member has used: two communicators that share a rank never have the same one.
+  // A number that no member has used, so two communicators that share a rank never have the same
+  // one.
   std::uint64_t number = 0;
   std::vector<int> ranks;  // of the group, by their rank here
   for (int r = 0; r < size_; ++r) {

@@ -19,8 +19,8 @@ void Transport::compared(bool alike) {
   life_->compared(alike);
 }
 
-/// A message is handed over when its last byte would have left: over a real link nobody has all of
-/// it before.
+/// Sends a message. With a paced link it is handed over when its last byte would have left. Over a
+/// real link the receiver does not have all of it before.
 void Transport::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
   count_sent(bytes);

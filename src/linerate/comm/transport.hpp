@@ -1,6 +1,6 @@
-// The Channel over all ranks of the job, as the owner of the progress thread sees it. What two
-// ranks have in common is the sequence of the collectives that both take part in, of whatever
-// group: Liveness counts those for each peer, and the counts tell messages apart.
+// The Channel over all ranks of the job, as the owner of the progress thread sees it. Two ranks
+// have in common the sequence of the collectives that both take part in, of whatever group.
+// Liveness counts those for each peer, and the counts tell messages apart.
 #pragma once
 
 #include <atomic>
@@ -19,18 +19,20 @@
 
 namespace linerate::comm {
 
-/// A hash of the collective that a message belongs to, in as many bits as the transport has
-/// for a tag. A receive meets only messages of its own tag, so a message of another collective
-/// lands in its memory only if hashes of 27 bits (Open MPI's tags have 31) are the same by chance,
-/// whatever the transport does with sizes: over shared memory Open MPI 4.1.4 copies as much as was
-/// sent, not as much as the receive has room for (single-copy GET of vader, above 4 KiB; its TCP
-/// does so above the eager limit).
+/// The tag of a message: a hash of its collective, in as many bits as the transport has for a tag.
+/// A receive meets only messages of its own tag. So a message of another collective lands in its
+/// memory only if two hashes are the same by chance. They have 27 bits, because Open MPI's tags
+/// have 31.
 ///
-/// Payload: [history | call, 3 bits | 0]. Comparison of checked mode: [turn | 1]: those of
-/// different collectives meet, which names both sides.
+/// The size of a message does not protect. Over shared memory Open MPI 4.1.4 copies as much as was
+/// sent, even if the receive has less room (single-copy GET of vader, above 4 KiB). Its TCP does so
+/// above the eager limit.
+///
+/// Payload: [history | call, 3 bits | 0]. Comparison of checked mode: [turn | 1]. Comparisons of
+/// different collectives do meet, and then the error names both sides.
 class MessageTag {
  public:
-  /// `bits` of a tag, at least 15 (what MPI promises): 4 of them are spoken for.
+  /// `bits` of a tag, at least 15, which MPI promises. 4 of them are taken.
   constexpr explicit MessageTag(int bits)
       : mask_((std::uint64_t{1} << (bits - 4)) - 1), bits_(bits) {}
 
@@ -66,15 +68,16 @@ class Transport : public Channel {
 
   /// Starts a collective: the messages until end() are its own. The peers' counts move on here.
   virtual void begin(const Purpose& purpose);
-  /// The comparison before the collective is over: its payload comes next, or all members refuse.
+  /// The comparison before the collective is over. If `alike`, its payload comes next; else all
+  /// members refuse it.
   void compared(bool alike);
   void end() { life_->end(); }
-  /// An exception that is not fail()'s has left a collective: ends the run for every rank, and lets
-  /// nothing touch posted memory any more.
+  /// An exception that is not fail()'s has left a collective. Ends the run for every rank, and from
+  /// here on no posted memory is touched.
   virtual void give_up(const std::string& reason) = 0;
 
-  /// While no collective runs: how long the owner may sleep before it calls service() again, which
-  /// throws nothing: the next collective says what failed.
+  /// While no collective runs: how long the owner may sleep before it calls service() again.
+  /// service() throws nothing; the next collective tells what failed.
   virtual std::chrono::nanoseconds idle_period() const { return std::chrono::hours(1); }
   virtual void service() {}
   /// This rank takes part in nothing more.
@@ -90,17 +93,17 @@ class Transport : public Channel {
   /// Hands a message to what carries it.
   virtual void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
                           Transfer& transfer) = 0;
-  /// Starts the sends that have waited for the link long enough. Whoever looks for finished
-  /// transfers calls it first, and sleeps no longer than until next_departure().
+  /// Starts the sends that have waited for the link long enough. A transport that looks for
+  /// finished transfers calls it first, and sleeps no longer than until next_departure().
   void start_due_sends();
   std::optional<Clock::time_point> next_departure() const;
   /// `wake`, or the next departure if that comes first.
   Clock::time_point or_next_departure(Clock::time_point wake) const;
-  /// They are over because the run is.
+  /// Drops sends that wait for the link, because the run is over.
   void drop_waiting_sends() { waiting_.clear(); }
   bool is_paced() const { return pacer_ != nullptr; }
 
-  /// Of the next message to or from this rank.
+  /// The tag of the next message to or from `peer`.
   std::uint64_t tag(int peer) const;
   void moved() { life_->moved(Clock::now()); }
   void count_sent(std::size_t bytes) { count(sent_bytes_, bytes); }

@@ -1,5 +1,5 @@
-// The scalar twin of reduce_simd.cpp: plain loops, conversions spelled out bit by bit; and sums in
-// stretches.
+// The scalar twin of reduce_simd.cpp. It has plain loops, with conversions spelled out bit by bit,
+// and sums in stretches. reduce_simd.cpp also calls it for the elements that fill no whole vector.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -49,6 +49,9 @@ float float_of_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
+/// bf16 is the upper half of an f32. Adding 0x7fff plus the lowest bit that stays rounds to
+/// nearest, and ties to even. For example the lower half 0x8000 is a tie. The sum carries if the
+/// bit that stays is 1, and does not if it is 0.
 std::uint16_t bf16_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);  // stays quiet NaN

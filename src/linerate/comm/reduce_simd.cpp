@@ -1,4 +1,6 @@
-// Sums of arrived chunks with Highway: compiled once per instruction set, picked at run time.
+// Sums of arrived chunks with Highway: compiled once per instruction set, picked at run time. The
+// functions return how many elements they did, which is a multiple of the vector's length; the
+// scalar twin does the rest.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/comm/reduce_simd.cpp"
 #include <hwy/foreach_target.h>  // first: includes this file once per target
@@ -19,7 +21,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D, class V>
 V combine(D, Reduce op, V a, V b) {
   if (op == Reduce::sum) return hn::Add(a, b);
-  // Compare and select, as the scalar twin does: equal zeros keep `a`, a NaN is handed on.
+  // Compares and selects, as the scalar twin does: of equal zeros `a` is kept, and a NaN is the
+  // result.
   const V chosen =
       op == Reduce::max ? hn::IfThenElse(hn::Lt(a, b), b, a) : hn::IfThenElse(hn::Lt(b, a), b, a);
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
@@ -28,7 +31,7 @@ V combine(D, Reduce op, V a, V b) {
   return chosen;
 }
 
-/// Whole vectors; returns how many elements are done.
+/// Combines whole vectors; returns how many elements are done.
 template <typename T>
 std::size_t combine_all(void* out, const void* a, const void* b, std::size_t n, Reduce op) {
   const hn::ScalableTag<T> d;
@@ -137,7 +140,8 @@ std::size_t scale_vectors(void* out, const void* in, double scale, std::size_t n
   }
 }
 
-/// Products are rounded before they are added (CMakeLists.txt: no contraction in this file).
+/// Adds two scaled arrays. Products are rounded before they are added (CMakeLists.txt: no
+/// contraction in this file).
 template <typename T>
 std::size_t add_scaled_all(void* out, const void* a, double scale_a, const void* b, double scale_b,
                            std::size_t n) {

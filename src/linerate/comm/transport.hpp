@@ -24,7 +24,7 @@ namespace linerate::comm {
 /// memory only if two hashes are the same by chance. They have 27 bits, because Open MPI's tags
 /// have 31.
 ///
-/// The size of a message does not protect. Over shared memory Open MPI 4.1.4 copies as much as was
+/// The size of a message does not protect. Over shared memory Open MPI 4.1.4 copies all that was
 /// sent, even if the receive has less room (single-copy GET of vader, above 4 KiB). Its TCP does so
 /// above the eager limit.
 ///

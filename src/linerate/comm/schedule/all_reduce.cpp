@@ -1,3 +1,6 @@
+// An all-reduce of up to latency_bytes() exchanges whole buffers, because its time is that of the
+// number of messages. A larger one is cut into a block a rank, reduced and gathered
+// (run_blocks.hpp), because its time is that of its bytes.
 #include <vector>
 
 #include "linerate/comm/reduce_kernel.hpp"
@@ -15,9 +18,17 @@ int power_of_two_below(int ranks) {
 }
 
 /// Recursive doubling (Thakur, Rabenseifner, Gropp 2005, section 4.3): log2 P exchanges of the
-/// whole buffer. The lower half's partial result is always the left operand, so both sides of an
-/// exchange compute the same bits. With P = p2 + rest, the first 2 * rest ranks pair up: the odd
-/// one of each pair hands its buffer over and waits for the result.
+/// whole buffer. In the exchange of distance d, ranks whose number differs in the bit d swap their
+/// partial sums and add them. The partial result of the lower rank is always the left operand, so
+/// both sides of an exchange compute the same bits.
+///
+/// If P is no power of two, let P = p2 + rest. The first 2 * rest ranks pair up. The odd rank of
+/// each pair hands its buffer over and waits for the result.
+///
+/// An example with three ranks, p2 = 2 and rest = 1. Rank 1 sends x1 to rank 0, which has x0 + x1.
+/// Then rank 0 acts as number 0 and rank 2 as number 1: they exchange, and both have (x0 + x1) +
+/// x2. Rank 0 sends the result to rank 1. With four ranks there are two exchanges: 0 with 1 and 2
+/// with 3, then 0 with 2 and 1 with 3.
 void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op) {
   const int rank = channel.rank();
   const int power = power_of_two_below(channel.size());
@@ -63,7 +74,7 @@ bool is_small(const Channel& channel, const ChunkPool& pool, const Buffer& buffe
   return bytes <= std::min(channel.latency_bytes(), pool.chunk_bytes());
 }
 
-/// Blocks whose counts differ by one at most.
+/// Cuts a buffer into a block for each rank. Their counts differ by one at most.
 BlockJob job_of(const Channel& channel, const Buffer& buffer, Reduce op) {
   const auto ranks = to_index(channel.size());
   const auto elements = to_index(buffer.count.value);

@@ -7,7 +7,7 @@
 namespace linerate::comm {
 namespace {
 
-constexpr std::size_t kUnderWay = 4;  // chunks in each direction
+constexpr std::size_t kUnderWay = 4;  // chunks in flight in each direction
 
 /// Streams chunks to one rank while it takes chunks from another.
 void exchange(Channel& channel, std::size_t chunk, int to, const std::byte* out, int from,
@@ -32,8 +32,10 @@ void exchange(Channel& channel, std::size_t chunk, int to, const std::byte* out,
 
 }  // namespace
 
-/// Pairwise exchange: in step s every rank sends to rank + s and receives from rank - s, so no two
-/// ranks send to the same one at a time.
+/// Pairwise exchange. In step s every rank sends to rank + s and receives from rank - s. So at any
+/// time each rank receives from one rank alone. With three ranks, step 1 is 0 -> 1 -> 2 -> 0, and
+/// step 2 is 0 -> 2 -> 1 -> 0. P - 1 steps of n / P bytes each take as long as one message of n (P
+/// - 1) / P.
 void all_to_all(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output) {
   const int ranks = channel.size();
   const int rank = channel.rank();

@@ -1,5 +1,5 @@
-// What the schedules for large arrays do: reduce, gather or both, on an array cut into one block a
-// rank.
+// A job of the schedules for large arrays: reduce, gather or both, on an array that is cut into one
+// block a rank.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace linerate::comm {
 
-/// Block g of the array, P of them. `input` is what this rank adds to block g, `output` where the
-/// whole of it goes; the two may be the same memory.
+/// Block g of the array, which has P of them. `input` is this rank's part of block g's sum, and
+/// `output` is the place of the whole sum. The two may be the same memory.
 struct ArrayBlock {
   const std::byte* input = nullptr;  // null: this job does not reduce
   std::byte* output = nullptr;       // null: this rank does not want the block
   std::size_t bytes = 0;
-  std::vector<Run> runs{};  // what this rank adds unless it lies at `input`: `bytes` of it
+  std::vector<Run> runs{};  // this rank's part of the sum unless it lies at `input`: `bytes` of it
 };
 
 struct BlockJob {
@@ -27,7 +27,7 @@ struct BlockJob {
   Reduce op = Reduce::sum;
 };
 
-/// Makes these pieces, one after the other, what this rank adds to the blocks.
+/// Makes these pieces, one after the other, this rank's part of the blocks' sums.
 inline void add_runs(BlockJob& job, std::span<const Piece> pieces) {
   std::size_t begin = 0;
   for (ArrayBlock& block : job.blocks) {

@@ -6,9 +6,12 @@
 namespace linerate::comm {
 namespace {
 
-constexpr std::size_t kChunksUnderWay = 4;  // chunks in each direction
+constexpr std::size_t kChunksUnderWay = 4;  // chunks in flight in each direction
 
-/// Binomial tree: ceil(log2 P) messages deep.
+/// Binomial tree: ceil(log2 P) messages deep. Let `me` count from the root. A rank receives from
+/// the rank whose number lacks the lowest set bit of `me`. Then it sends to the ranks at half that
+/// distance, a quarter and so on. With eight ranks 0 sends to 4, 2 and 1; 4 sends to 6 and 5; 2
+/// sends to 3; 6 sends to 7.
 void tree(Channel& channel, std::byte* data, std::size_t bytes, int root) {
   const int ranks = channel.size();
   const int me = (channel.rank() - root + ranks) % ranks;
@@ -27,8 +30,9 @@ void tree(Channel& channel, std::byte* data, std::size_t bytes, int root) {
   for (const Transfer& sent : sends) wait(channel, sent);
 }
 
-/// Chain from the root: every rank hands a chunk on as soon as it has it, so all links are busy at
-/// once.
+/// Chain from the root. Every rank hands a chunk on as soon as it has arrived, so all links are
+/// busy at once. Say there are three ranks, and a chunk takes 1 ms. Then rank 1 has chunk k at k +
+/// 1 ms, and rank 2 at k + 2 ms. So n chunks take n + P - 2 ms, where a tree would take n log2 P.
 void chain(Channel& channel, std::size_t chunk, std::byte* data, std::size_t bytes, int root) {
   const int ranks = channel.size();
   const int me = (channel.rank() - root + ranks) % ranks;
@@ -66,7 +70,10 @@ void broadcast(Channel& channel, ChunkPool& pool, Buffer buffer, int root) {
   chain(channel, pool.chunk_bytes(), data, bytes, root);
 }
 
-/// Dissemination (Hensgen, Finkel, Manber 1988): ceil(log2 P) rounds of one-byte messages.
+/// Dissemination (Hensgen, Finkel, Manber 1988): ceil(log2 P) rounds of one-byte messages. In the
+/// round of distance d a rank tells rank + d that it has come, and hears from rank - d. A message
+/// also stands for all that its sender has heard of. With three ranks, rank 0 hears of rank 2 in
+/// the first round. In the second it hears of rank 1, which has heard of rank 0 itself.
 void barrier(Channel& channel) {
   const int ranks = channel.size();
   const std::byte token{};

@@ -1,5 +1,5 @@
-// Scratch memory for chunks in flight. The last one returned is handed out first: it is the one
-// still in the cache.
+// Scratch memory for chunks in flight. The chunk that was returned last is handed out first,
+// because it is still in the cache.
 #pragma once
 
 #include <cstddef>

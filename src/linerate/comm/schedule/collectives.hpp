@@ -1,5 +1,5 @@
-// Which algorithm runs a collective, by its size: latency-bound ones exchange whole buffers, large
-// ones stream chunks.
+// Chooses the algorithm of a collective by its size. Collectives bound by latency exchange whole
+// buffers; large ones stream chunks.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace linerate::comm {
 
 /// Byte-level forms of the operations of Communicator: same shapes, already validated. They return
-/// when the result is in place and nothing of this rank's is under way any more.
+/// when the result is in place and no message of this rank's is in flight any more.
 void all_reduce(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce op);
 void all_reduce(Channel& channel, ChunkPool& pool, std::span<const Piece> pieces, Buffer array);
 void reduce_scatter(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer output, Reduce op);

@@ -1,3 +1,20 @@
+// Reduce and gather by reads of other ranks' memory. It goes as follows.
+// - Every rank sends every other the addresses of its part of that rank's block, and of its own
+//   block's result (Places).
+// - Rank r reads the parts of block r from all ranks, adds them up chunk by chunk, and tells all
+//   "reduced".
+// - It waits for "reduced" of each other rank, and reads that rank's block.
+// - It tells "finished", and waits until all others have finished, because until then they may read
+//   its memory.
+//
+// An example with three ranks and an array of 3 MB, blocks of 1 MB. Rank 1 reads block 1 of ranks 2
+// and 0 (2 MB), adds its own, and has the sum. Then it reads blocks 2 and 0 from ranks 2 and 0. So
+// it has read 4 MB, as many bytes as it would receive in a ring.
+//
+// The kernel may refuse reads in mid-run: seccomp, a change of privileges. A rank that may not read
+// asks for each chunk by a message, and the other rank answers while it waits for something itself.
+// Each "finished" tells whether its sender was denied. All ranks read the same words, so all stop
+// reading from the next collective on.
 #include "linerate/comm/schedule/direct.hpp"
 
 #include <fmt/format.h>
@@ -12,15 +29,16 @@
 namespace linerate::comm {
 namespace {
 
-/// Where another rank finds this rank's part of its block, and this rank's block when it is whole.
+/// The addresses at which another rank finds this rank's part of its block, and this rank's block
+/// when it is whole.
 struct Places {
   std::uint64_t part = 0, whole = 0;
   std::uint64_t part_bytes = 0, whole_bytes = 0;
   std::uint64_t part_runs = 0;  // above 0: `part` is where that many Runs stand, not the bytes
 };
 
-/// After the places, ranks exchange words. A rank that may not read asks for a chunk, which comes
-/// as a message of its own after the answer.
+/// The messages after the places. A rank that may not read asks for a chunk, which comes as a
+/// message of its own after the answer.
 struct Word {
   enum class Kind : std::uint8_t { reduced, finished, ask_part, ask_whole, answer };
   std::uint64_t bits = 0;
@@ -34,7 +52,7 @@ struct Word {
 };
 
 std::uint64_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
-/// In another rank's memory: only read() may follow it.
+/// A pointer into another rank's memory, which only read() may follow.
 const std::byte* pointer(std::uint64_t address) {
   return reinterpret_cast<const std::byte*>(static_cast<std::uintptr_t>(address));
 }
@@ -63,7 +81,7 @@ class Direct {
     if (job_.gathers)
       for (int step = 1; step < size_; ++step) gather_from(peer(step));
     tell(Word::Kind::finished);
-    // Until these have come, others may read this rank's memory, or ask for it.
+    // Until all have finished, others may read this rank's memory, or ask for it.
     bool any_denied = denied_;
     for (int step = 1; step < size_; ++step) {
       const Peer& other = at(peer(step));
@@ -97,7 +115,7 @@ class Direct {
   Peer& at(int rank) { return peers_[index(rank)]; }
 
   /// Posts the places, and a receive for the first word after them. A rank that has another's
-  /// places also knows that the other's input is there.
+  /// places also learns by them that the other's input is there.
   void post() {
     for (int step = 1; step < size_; ++step) {
       const int other = peer(step);
@@ -123,7 +141,7 @@ class Direct {
     for (int step = 1; step < size_; ++step) say(peer(step), {kind, denied_});
   }
 
-  /// Sleeps until `happened`; answers whoever asks meanwhile.
+  /// Sleeps until `happened`, and meanwhile answers ranks that ask.
   template <typename Condition>
   void until(const Condition& happened) {
     while (!happened()) {
@@ -162,7 +180,7 @@ class Direct {
         return;
     }
   }
-  /// What the other adds to a chunk arrives scaled.
+  /// Sends a chunk to a rank that has asked for it. This rank's part of a sum is sent scaled.
   void answer(int other, const ArrayBlock& block) {
     const std::size_t offset = at(other).word.offset();
     const std::size_t bytes = std::min(chunk_, block.bytes - offset);
@@ -178,7 +196,7 @@ class Direct {
                   out.transfer);
   }
 
-  /// Reads what lies together or in runs. False if this rank may not.
+  /// Reads bytes that lie together or in runs. False if this rank may not read.
   bool read(int other, RunCursor from, std::byte* into, std::size_t bytes) {
     for (std::size_t done = 0; done < bytes;) {
       const Run run = from.take(bytes - done);
@@ -189,7 +207,7 @@ class Direct {
     return true;
   }
 
-  /// A chunk of what `other` has, as it answers when asked.
+  /// Gets a chunk from `other` by asking for it.
   void ask(int other, Word::Kind what, std::size_t offset, std::byte* into, std::size_t bytes) {
     Peer& p = at(other);
     if (p.finished) listen(other);
@@ -213,7 +231,7 @@ class Direct {
           fmt::format("rank {} announced an array of another size than is expected", other));
   }
 
-  /// Learns where `other` has what it adds to this rank's block; of no use if reading is denied.
+  /// Learns the runs of `other`'s part of this rank's block; of no use if reading is denied.
   void learn_runs(int other) {
     Peer& p = at(other);
     p.runs.assign(std::max<std::size_t>(p.theirs.part_runs, 1),
@@ -222,7 +240,8 @@ class Direct {
     denied_ = !channel_.read(other, p.theirs.part, p.runs.data(), p.runs.size() * sizeof(Run));
   }
 
-  /// What other ranks add is read into a chunk that stays in the cache.
+  /// Sums this rank's block. Other ranks' parts are read into a chunk that stays in the cache. The
+  /// order is own, rank + 1, rank + 2, .... All ranks read this one sum, so all have the same bits.
   void reduce_own_block() {
     for (int step = 1; step < size_; ++step) learn_runs(peer(step));
     std::byte* chunk = pool_.take();
@@ -247,8 +266,8 @@ class Direct {
     pool_.give_back(chunk);
   }
 
-  /// sum[bytes] = a + b, each run times its scale. Of b only lengths and scales count: its bytes
-  /// are in `chunk`.
+  /// sum[bytes] = a + b, each run times its scale. b's bytes are in `chunk`; its cursor gives only
+  /// lengths and scales.
   void add(std::byte* sum, RunCursor a, const std::byte* chunk, RunCursor b, std::size_t bytes) {
     const auto element = to_index(size_of(job_.dtype));
     for (std::size_t done = 0; done < bytes;) {

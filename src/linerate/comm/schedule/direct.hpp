@@ -7,10 +7,10 @@
 
 namespace linerate::comm {
 
-/// Rank r reads block r from every other rank and adds it up, chunk by chunk through the cache;
-/// then it reads the other blocks where they were reduced. As many bytes move as in a ring, but
-/// each side works for milliseconds at a time and waits for the other at most three times, so
-/// progress threads rarely wake up during computation. Expects channel.reads_peers().
+/// Rank r reads block r from every other rank and adds it up, chunk by chunk through the cache.
+/// Then it reads the other blocks at the ranks that have reduced them. As many bytes move as in a
+/// ring. But each rank works for milliseconds at a time and waits for the others at most three
+/// times. So progress threads rarely wake up during computation. Expects channel.reads_peers().
 void run_direct(Channel& channel, ChunkPool& pool, const BlockJob& job);
 
 }  // namespace linerate::comm

@@ -1,7 +1,23 @@
-// The array is cut into P blocks, blocks into chunks, and kLanes chunks of each block form a piece.
-// A rank walks its messages in the order (piece, step, lane); one message depends on the message of
-// the same lane one step before, kLanes messages back, which hides latency and late ranks; and no
-// more than a few pieces are alive in scratch memory.
+// The ring algorithm works as follows. The array is cut into P blocks. In each step a rank sends
+// one block to its right neighbour while it receives another from its left one. In the reduce half,
+// it adds its own part to the block that arrives and sends the sum in the next step. After P - 1
+// steps it has one block that is whole. In the gather half, whole blocks go round in the same way.
+// With three ranks:
+//
+//   step       rank 0            rank 1            rank 2
+//   reduce 0   sends 2, gets 1   sends 0, gets 2   sends 1, gets 0
+//   reduce 1   sends 1, gets 0   sends 2, gets 1   sends 0, gets 2
+//   gather 0   sends 0, gets 2   sends 1, gets 0   sends 2, gets 1
+//   gather 1   sends 2, gets 1   sends 0, gets 2   sends 1, gets 0
+//
+// Block 0 begins at rank 1. Rank 2 adds its part after reduce 0, and rank 0 adds its own after
+// reduce 1. Then block 0 is whole at rank 0. Every rank sends 2 (P - 1) / P of the array, which is
+// the least possible.
+//
+// Blocks are cut into chunks, and kLanes chunks of each block form a piece. A rank walks its
+// messages in the order (piece, step, lane). A message depends on the message of the same lane one
+// step before, which is kLanes messages back. That distance hides latency and late ranks. And only
+// a few pieces are in scratch memory at a time.
 #include "linerate/comm/schedule/ring.hpp"
 
 #include <algorithm>
@@ -75,9 +91,9 @@ class Ring {
                        static_cast<std::int64_t>(pool_.chunk_bytes()));
   }
 
-  // Reduce step s: block r - s - 1 leaves rank r, r - s - 2 arrives; after P-1 steps rank r holds
-  // block r. Gather step s: block r - s leaves, r - s - 1 arrives. Both are one sequence: what
-  // arrives in a step leaves in the next.
+  // Reduce step s: block r - s - 1 leaves rank r, and block r - s - 2 arrives. After P - 1 steps
+  // rank r has block r. Gather step s: block r - s leaves, and block r - s - 1 arrives. Both are
+  // one sequence, because the block that arrives in a step leaves in the next.
   int sent_block(int step) const { return wrap(rank_ - step - (job_.reduces ? 1 : 0)); }
   int received_block(int step) const { return sent_block(step + 1); }
 
@@ -123,7 +139,9 @@ class Ring {
     }
   }
 
-  /// A gathered chunk may land only after this rank's contribution there has been read.
+  /// Input and output may be the same memory. So a gathered chunk may land only after this rank's
+  /// part in that place was read. It is read when it is sent (the block of reduce step 0), or when
+  /// it is added to a chunk that has arrived.
   bool may_receive(const Key& key) const {
     if (key.step < reduce_steps_) return scratch_used_ < kScratch;
     if (!job_.reduces) return true;

@@ -1,4 +1,4 @@
-// Which schedule a job of blocks takes.
+// Chooses the schedule of a job of blocks.
 #pragma once
 
 #include "linerate/comm/channel.hpp"
@@ -7,8 +7,8 @@
 
 namespace linerate::comm {
 
-/// By direct reads if the channel has them, else round the ring. Each block is reduced in one place
-/// and in one order: every rank reads the same bits.
+/// Runs the job by direct reads if the channel has them, else round the ring. Each block is reduced
+/// in one place and in one order, so every rank reads the same bits.
 void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job);
 
 }  // namespace linerate::comm

@@ -1,4 +1,7 @@
-// What a rank adds to an array, as it lies in memory: pieces cut at the borders of blocks.
+// A rank's part of a sum, as it lies in memory: pieces, cut at the borders of blocks. For example
+// pieces of 6 and 4 elements make an array of 10 elements, and two ranks have blocks of 5. Block 0
+// is 5 elements of the first piece. Block 1 is the last one of the first piece and all 4 of the
+// second.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +24,8 @@ class RunCursor {
  public:
   RunCursor() = default;
   explicit RunCursor(std::span<const Run> runs) : runs_(runs) {}
-  /// The next bytes that lie together, `most` of them at most; moves on past them. There must be
-  /// more.
+  /// Takes the next bytes that lie together, at most `most` of them, and moves on past them. There
+  /// must be more.
   Run take(std::size_t most);
   /// The same, without moving on.
   Run peek(std::size_t most) const { return RunCursor(*this).take(most); }
@@ -40,8 +43,8 @@ std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t
 /// array = the pieces, each times its scale.
 void write_pieces(const Buffer& array, std::span<const Piece> pieces);
 
-/// to[bytes] = what the cursor comes to, each run times its scale. A run may lie at its own place
-/// in `to`.
+/// to[bytes] = the cursor's next bytes, each run times its scale. A run may lie at its own place in
+/// `to`.
 void write_scaled(std::byte* to, RunCursor from, std::size_t bytes, DType dtype);
 
 }  // namespace linerate::comm

@@ -1,3 +1,5 @@
+// A rank that throws ends the run for the others, which else would wait for it until the timeout.
+// Its exception is the one that the caller gets, and theirs only say that it failed.
 #include "linerate/comm/thread/run_ranks.hpp"
 
 #include <fmt/format.h>

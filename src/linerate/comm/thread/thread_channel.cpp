@@ -1,3 +1,14 @@
+// Each rank is a thread with a mailbox. start_send() puts an envelope into the receiver's mailbox.
+// The receiver pairs envelopes with its posted receives by sender and tag, copies, and gives the
+// envelope back, so that the sender's transfer is done.
+//
+// An example. Rank 0 sends 1 MB to rank 1 at 1 ms: the envelope points to rank 0's memory, and rank
+// 0 may not touch it. Rank 1 comes at 3 ms, finds the envelope and copies until 3.2 ms. Then rank
+// 0's transfer is done. A message of 100 bytes is copied into the envelope at 1 ms, so rank 0 goes
+// on at once.
+//
+// Ranks sleep on their own mailbox. A message wakes its receiver only if the receiver has posted
+// the receive for it. A thread that wakes for nothing would take the processor from computation.
 #include "linerate/comm/thread/thread_channel.hpp"
 
 #include <fmt/format.h>
@@ -13,8 +24,9 @@
 
 namespace linerate::comm {
 
-/// Up to so many bytes travel with their message, so that the sender goes on at once and need not
-/// be woken again: MPI's eager protocol. Larger ones are copied out of the sender's memory.
+/// Messages of at most so many bytes carry their bytes with them. So the sender goes on at once and
+/// need not be woken again, as in MPI's eager protocol. Larger ones are copied out of the sender's
+/// memory.
 constexpr std::size_t kEagerBytes = 4096;
 
 /// A message that its receiver has not taken yet.
@@ -43,7 +55,7 @@ struct Posted {
   Transfer* transfer;
 };
 
-/// What a rank that sleeps waits for: one transfer, or any if that is null. It also wakes for a
+/// The transfer that a sleeping rank waits for; any, if it is null. The rank also wakes for a
 /// message whose sender cannot go on before it is copied.
 struct Asleep {
   const std::list<Posted>* posted;
@@ -199,8 +211,8 @@ void ThreadChannel::receive(int peer, void* data, std::size_t bytes, Transfer& t
   posted_.push_back({peer, tag(peer), data, bytes, &transfer});
 }
 
-/// Pairs messages with receives, in one look at the mailbox: a message that arrives meanwhile must
-/// not overtake.
+/// Pairs messages with receives, in one look at the mailbox. Two looks could let a message that
+/// arrives in between overtake an earlier one.
 std::vector<ThreadChannel::Match> ThreadChannel::take_matches() {
   std::vector<Match> matches;
   const std::lock_guard lock(own_.mutex);
@@ -229,7 +241,7 @@ void ThreadChannel::copy(const Match& match) {
   into.transfer->done = true;
 }
 
-/// The sender may use its memory again.
+/// Tells the sender that it may use its memory again.
 void ThreadChannel::give_back(const Envelope& envelope) {
   ThreadWorld::Mailbox& sender = box(envelope.from);
   bool wakes = false;
@@ -275,16 +287,17 @@ void ThreadChannel::wait_some() {
   moved();
 }
 
-/// Of the small messages of a comparison, those that come before the awaited one do not wake it.
+/// Waits for one transfer. Small messages of a comparison that come before the awaited one do not
+/// wake this rank.
 void ThreadChannel::wait_for(const Transfer& transfer) {
   while (!transfer.done) {
     if (take_or_sleep(&transfer)) moved();
   }
 }
 
-/// Whether a transfer has finished. If none has, sleeps until one may have, or it is time to look
-/// at the others again. What was sent before a failure is taken after it: a collective in which all
-/// others have done their part does not fail because this rank looks late.
+/// Whether a transfer has finished. If none has, sleeps until one may have, or until it is time to
+/// look at the others again. Messages that were sent before a failure are taken after it. So a
+/// collective in which all others have done their part does not fail because this rank looks late.
 bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
   const auto look_again =
       std::min<Clock::duration>(world_.timeout_ / 20, std::chrono::milliseconds(50));
@@ -300,7 +313,8 @@ bool ThreadChannel::take_or_sleep(const Transfer* awaited) {
   return false;
 }
 
-/// Under the mutex: what it would sleep for is here already.
+/// Whether the message or transfer that this rank would sleep for is here already. Called under the
+/// mutex.
 bool ThreadChannel::is_awake() const {
   const Asleep& sleep = *own_.asleep;
   return world_.failure() ||
@@ -310,7 +324,8 @@ bool ThreadChannel::is_awake() const {
                      [&](const Envelope& e) { return sleep.wakes_for(e); });
 }
 
-/// Threads cannot be stopped one by one, so every peer counts as heard of just now.
+/// The error of this collective, if there is one. Threads cannot be stopped one by one, so every
+/// peer counts as heard of just now.
 std::optional<std::string> ThreadChannel::judge() {
   if (auto reason = world_.failure()) return reason;
   const Clock::time_point now = Clock::now();
@@ -328,7 +343,7 @@ std::optional<std::string> ThreadChannel::judge() {
   return std::nullopt;
 }
 
-/// Nobody may touch the posted memory after this. Messages that have their bytes with them stay:
+/// After this no thread touches the posted memory. Messages that carry their bytes stay, because
 /// they may be all that a peer lacks of a collective that this rank has left.
 void ThreadChannel::abandon() {
   drop_waiting_sends();

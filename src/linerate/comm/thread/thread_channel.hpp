@@ -1,5 +1,5 @@
-// Messages between threads: the receiver copies a large one straight out of the sender's memory, a
-// small one has its bytes with it.
+// Messages between threads. The receiver copies a large message straight out of the sender's
+// memory; a small message carries its bytes.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +17,8 @@
 
 namespace linerate::comm {
 
-/// What the ranks of one run share. Owned by a shared_ptr, since channels may outlive the owner.
+/// The state that the ranks of one run share. A shared_ptr owns it, since channels may outlive the
+/// owner.
 class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
  public:
   /// Sizes as in Channel; tests choose small ones. Reads are off because an array must outlive its
@@ -26,8 +27,8 @@ class ThreadWorld : public std::enable_shared_from_this<ThreadWorld> {
               std::size_t latency_bytes = std::size_t{32} << 10, bool reads_peers = false);
   ~ThreadWorld();
 
-  /// Ends the run for every rank: whoever waits, now or later, throws a CommError with this text.
-  /// The first one counts.
+  /// Ends the run for every rank. Each rank that waits, now or later, throws a CommError with this
+  /// text. The first text counts.
   void fail(const std::string& reason);
   std::unique_ptr<Transport> channel(int rank);
   /// After so many reads the rank may not read any more: tests deny it in mid-run.

@@ -1,3 +1,5 @@
+// Pixels are bytes in the order channel, row, column. A batch is f32 in the order row, column,
+// channel (channels last). So one pass normalises and reorders.
 #include "linerate/zoo/batches.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +12,7 @@
 
 namespace linerate::zoo {
 
+// (pixel / 255 - mean) / deviation as one product and one sum.
 Batcher::Batcher(const Samples& samples, const DataSet& set) : samples_(samples) {
   for (std::size_t c = 0; c < set.mean.size(); ++c) {
     scale_.push_back(static_cast<float>(1 / (255 * set.deviation[c])));
@@ -17,6 +20,7 @@ Batcher::Batcher(const Samples& samples, const DataSet& set) : samples_(samples)
   }
 }
 
+// Copies the labels, and the tokens or the images, of these samples.
 Batch Batcher::gather(std::span<const std::int64_t> indices, const Flip& flip) const {
   Batch batch;
   batch.size = static_cast<std::int64_t>(indices.size());

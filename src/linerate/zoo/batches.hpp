@@ -16,8 +16,8 @@ struct Batch {
   std::int64_t size = 0;
 };
 
-/// Mirrors an image left to right with probability 1/2, decided by (seed, epoch, sample): the same
-/// for any rank count.
+/// Mirrors an image left to right with probability 1/2. (seed, epoch, sample) decide, so the result
+/// is the same for any rank count.
 struct Flip {
   bool on = false;
   std::uint64_t key = 0;  // of seed and epoch

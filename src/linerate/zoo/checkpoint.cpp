@@ -1,3 +1,6 @@
+// A checkpoint is one file, written whole and renamed into its place. The hash at its end covers
+// everything before it. So a file that is cut off or changed anywhere is refused before any of it
+// is used.
 #include "linerate/zoo/checkpoint.hpp"
 
 #include "linerate/core/error.hpp"
@@ -12,6 +15,7 @@ constexpr doc::DocumentKind kCheckpointHead{"checkpoint"};
 constexpr std::string_view kMagic = "linerate checkpoint 1\n";
 constexpr std::size_t kWord = 8;
 
+// Eight bytes, little endian, whatever the machine.
 void append_word(std::string& text, std::uint64_t value) {
   for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(value >> (8 * i) & 0xff));
 }
@@ -72,6 +76,8 @@ std::string encode(const Checkpoint& c) {
   return content;
 }
 
+// Checks magic line, length, hash, head and arrays in this order. Sizes in the head are not
+// trusted: each is compared with the bytes that are left.
 Checkpoint decode(std::string_view content, const std::string& place) {
   if (!content.starts_with(kMagic))
     throw InputError(place, "expected a checkpoint of linerate (format 1), found something else");

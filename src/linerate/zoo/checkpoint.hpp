@@ -22,8 +22,8 @@ struct Array {
   std::string_view bytes;
 };
 
-/// Random numbers need no state of their own: every stream is keyed by (seed, step, rank), so the
-/// position says all.
+/// A training's state. Random numbers need no state of their own: every stream is keyed by (seed,
+/// step, rank), so the position says all.
 struct Checkpoint {
   std::map<std::string, std::string> settings;  // what must agree with the run that resumes
   std::int64_t epoch = 0;

@@ -17,6 +17,7 @@
 namespace linerate::zoo {
 namespace {
 
+// "process 4711 on host node3", for the message to another run.
 std::string this_process() {
   std::array<char, HOST_NAME_MAX + 1> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -43,6 +44,8 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::
   lock();
 }
 
+// The lock is the kernel's (flock), so it ends with the process, however that ends. The file's
+// content only tells people who holds it. Some file systems have no locks; then a warning is all.
 void CheckpointFolder::lock() {
   const std::filesystem::path path = folder_ / "lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));

@@ -9,6 +9,8 @@
 
 namespace linerate::zoo {
 
+// Every rank shuffles for itself with random numbers keyed by (seed, epoch), and all get the same
+// order. Nothing is sent, and a resumed run needs no saved generator.
 std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch,
                                       std::int64_t samples) {
   std::vector<std::int64_t> order(to_index(samples));
@@ -19,6 +21,8 @@ std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch,
   return order;
 }
 
+// With 100 samples, a global batch of 32 and 4 ranks there are 3 full steps and one of 4 samples.
+// With 98 samples the last 2 are dropped, since two ranks would have none.
 std::int64_t EpochPlan::steps() const {
   const std::int64_t full = samples / global_batch, left = samples % global_batch;
   return full + (left >= ranks ? 1 : 0);
@@ -32,6 +36,7 @@ Range EpochPlan::share(std::int64_t index, int rank) const {
   return share_of(step(index), rank, ranks);
 }
 
+// 10 samples on 3 ranks are [0, 3), [3, 6) and [6, 10).
 Range share_of(Range whole, int rank, int ranks) {
   return {whole.begin + whole.size() * rank / ranks,
           whole.begin + whole.size() * (rank + 1) / ranks};

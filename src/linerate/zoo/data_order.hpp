@@ -16,9 +16,9 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Step s of an epoch covers `global_batch` places; the last step covers the rest. The rest is
-/// dropped if it has fewer samples than ranks, since a rank without samples has no gradient to
-/// give.
+/// Cuts an epoch into steps. Step s covers `global_batch` places of the order, and the last step
+/// covers the rest. The rest is dropped if it has fewer samples than ranks, since a rank without
+/// samples has no gradient to give.
 struct EpochPlan {
   std::int64_t samples = 0;
   std::int64_t global_batch = 1;

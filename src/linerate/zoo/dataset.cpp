@@ -30,6 +30,7 @@ models::Shape sample_shape(const std::string& source) {
   return {1, 28, 28};
 }
 
+// Pixels, tokens and labels have different lengths a sample; each keeps its part.
 void keep_first(Samples& samples, std::int64_t count) {
   const std::int64_t all = samples.size();
   if (count < 1 || count > all)
@@ -43,6 +44,7 @@ void keep_first(Samples& samples, std::int64_t count) {
   cut(samples.labels);
 }
 
+// Centres each image in a larger one of zeros: 28x28 in 32x32 begins at row 2 and column 2.
 void pad_images(Samples& samples, const models::Shape& shape) {
   const models::Shape from = samples.shape;
   if (from == shape || samples.pixels.empty()) return;

@@ -13,7 +13,8 @@
 namespace linerate::zoo {
 namespace {
 
-/// zlib reads a plain file as it is.
+/// Reads a file, unpacked if it is packed; zlib reads a plain file as it is. Counts the bytes, so
+/// that errors name the place.
 class GzReader {
  public:
   explicit GzReader(const std::filesystem::path& path)

@@ -1,3 +1,11 @@
+// Measures T_1 and recorded steps in one run. Blocks of compute-only steps and of recorded steps
+// take turns. An example with blocks of 10 and first_ = 20. Before step 20 all ranks run 11 steps
+// without an exchange, and 10 of them count. Step 20 trains and is not counted, because it is the
+// first after a change. Steps 21 to 30 are recorded. Before step 31 the next block of compute-only
+// steps is due. If the machine slows down during the run, both kinds of steps slow down alike.
+//
+// T_1 is that of the slowest rank, step by step: a synchronous step lasts as long as its slowest
+// rank computes.
 #include "linerate/zoo/measurement.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -32,8 +40,8 @@ double median_of(const std::vector<const double*>& rows, std::size_t column) {
   return median(values_of(rows, column));
 }
 
-/// The median, and the interval that holds nine of ten: the step of another run is as uncertain as
-/// a step of this one, because machines that others use drift for longer than a run lasts.
+/// The median, and the interval that holds nine of ten steps. Another run's step is as uncertain as
+/// a step of this run, because machines that others use drift for longer than a run lasts.
 doc::Bounded typical_of(const std::vector<double>& steps) {
   return {median(steps), quantile(steps, 0.05), quantile(steps, 0.95)};
 }
@@ -41,8 +49,9 @@ doc::Bounded typical_of(const std::vector<double>& steps) {
 /// Columns of a row: the parts of a step, then one a gradient, then two a layer.
 enum Column : std::size_t { kStep, kForward, kBackward, kUpdate, kGradients };
 
-/// The time in which layers computed, without stretches in which an operator waited for its weight
-/// or a hook computed a factor.
+/// The time in which layers computed. Stretches in which an operator waited for its weight, or a
+/// hook computed a factor, are cut out. An example: a layer from 10 to 20 ms waited from 12 to 15
+/// ms. It becomes two spans, 10 to 12 and 15 to 20 ms.
 template <typename Stretch>
 std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
                                const std::vector<Stretch>& others) {
@@ -58,7 +67,8 @@ std::vector<LayerSpan> without(const std::vector<LayerSpan>& spans,
   return left;
 }
 
-/// What hooks took for each factor, if steps with K-FAC were recorded: medians of steps and ranks.
+/// Sets the time that hooks took for each factor, if steps with K-FAC were recorded: medians over
+/// steps and ranks.
 void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
   std::map<std::string, std::map<std::pair<int, int>, double>> uses;  // by name; step and rank
   for (const doc::Event& e : timeline.events)
@@ -85,6 +95,8 @@ counters::SamplerOptions sampler_options(comm::Communicator& communicator) {
 
 }  // namespace
 
+// The step is at least the sum of its parts, so the tail is never negative. The interval is widened
+// if that moves the step out of it.
 void set_step(doc::Bounded step_s, double forward_s, double backward_s, double update_s,
               doc::Workload& w) {
   w.forward_s = forward_s;
@@ -129,6 +141,8 @@ Measurement::Measurement(comm::Communicator& communicator,
   }
 }
 
+// Gradients in the order in which they got ready, joined by layer. A layer whose gradients do not
+// follow one another has several entries. Gradients that never got ready are left out.
 std::vector<std::pair<std::size_t, std::int64_t>> Measurement::backward_layers(
     const torch_adapter::StepSpans& spans) const {
   std::vector<std::size_t> order(spans.ready_ns.size());
@@ -171,6 +185,8 @@ StepProbe Measurement::probe() {
   return probe;
 }
 
+// Adds the step's events in the shape in which predictions have them: one a layer, forward and
+// backward. An event of backward lasts until the last gradient of its layer.
 void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   recorded_.push_back(static_cast<std::int32_t>(step));
   recorder_.add_step(static_cast<std::int32_t>(step), probe.start_ns, probe.end_ns,
@@ -211,6 +227,7 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   add_layers(doc::TaskKind::backward, without(backward, factors));
 }
 
+// One step of this rank as numbers, which travel to all ranks: see Column.
 std::vector<double> Measurement::row_of(const StepProbe& p) const {
   const torch_adapter::StepSpans& spans = p.spans;
   const std::size_t layers = timer_.layers().size();
@@ -228,8 +245,12 @@ std::vector<double> Measurement::row_of(const StepProbe& p) const {
   return row;
 }
 
-// A synchronous step lasts as long as its slowest rank computes, so each step counts by that rank's
-// row; then medians.
+// Each step counts by the row of the rank that was slowest in it. A synchronous step lasts as long
+// as its slowest rank computes. Every number is then the median over the steps. An example: three
+// ranks take 90, 110 and 100 ms for a step. The parts of rank 1 count, and not the largest of each
+// part.
+//
+// `gathered` has the rows of rank 0, then those of rank 1, and so on, of `columns` numbers each.
 doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
                                        std::size_t columns) const {
   const std::size_t steps = alone_.size(), ranks = to_index(communicator_.size());
@@ -276,7 +297,7 @@ doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
   return w;
 }
 
-/// Blocks of layers that were timed.
+/// The blocks of layers that were timed, with their layers' numbers among these.
 std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
   std::vector<std::string> names;
   for (const models::Node& node : model_.nodes)
@@ -292,6 +313,8 @@ std::vector<doc::Block> Measurement::blocks_of(std::int64_t batch) const {
   return blocks;
 }
 
+// Gathers rows and events of all ranks, and makes both documents on rank 0. The Recorder has events
+// of every step; those of steps that do not count are dropped.
 std::optional<Measurement::Result> Measurement::result(std::int64_t batch,
                                                        std::int64_t buffer_bytes, bool last) {
   if (alone_.empty() || recorded_.empty()) return std::nullopt;

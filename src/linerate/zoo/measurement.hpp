@@ -1,5 +1,5 @@
 // What `train --record` measures: the Timeline of real steps and, between them, steps in which all
-// ranks compute and nothing is sent, which give T_1 and the Workload. Private to zoo.
+// ranks compute and nothing is sent. The latter give T_1 and the Workload. Private to zoo.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace linerate::zoo {
 
-/// Moments of one step on this rank (steady clock, ns).
+/// Moments of one step on this rank (steady clock, ns), in the order in which they pass.
 struct StepProbe {
   torch_adapter::LayerTimer* timer = nullptr;
   torch_adapter::StepSpans spans;
@@ -56,8 +56,9 @@ class Measurement {
   bool records(std::int64_t step) const;
   /// Whether the last step to record is there.
   bool is_whole() const;
-  /// Whether a block of recorded steps is over, and result() would have a tenth more than it had or
-  /// all of it.
+  /// Whether a block of recorded steps is over and result() would have all steps, or a tenth more
+  /// than it had. So a run that ends early leaves a recent result, and the writes get rarer as it
+  /// grows.
   bool is_worth_writing() const;
   StepProbe probe();
 

@@ -9,6 +9,7 @@ namespace {
 constexpr const char* kDebianFolder =
     "/usr/share/datasets/fashion-mnist";  // package dataset-fashion-mnist
 
+// Images and labels of one split, checked against each other.
 Samples read_split(const std::filesystem::path& folder, const std::string& prefix) {
   const std::filesystem::path image_file = folder / (prefix + "-images-idx3-ubyte");
   const std::filesystem::path label_file = folder / (prefix + "-labels-idx1-ubyte");

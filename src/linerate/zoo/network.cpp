@@ -1,3 +1,10 @@
+// Interprets a model's table, node by node. forward() keeps the value of every node until its last
+// reader has run. So values live no longer than in a hand-written module.
+//
+// Some operations overwrite their input. ReLU after batch norm may do so: backward of batch norm
+// reads its input and not its output, and no other node reads that output. An add after a ReLU may
+// not, because backward of ReLU reads ReLU's output. Autograd would refuse a wrong choice at run
+// time.
 #include "linerate/zoo/network.hpp"
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
@@ -39,7 +46,8 @@ namespace {
 using models::Node;
 using models::Op;
 
-/// Backward of these does not read their output, so their only reader may overwrite it.
+/// Whether backward of this operation does not read its own output. The only reader of that output
+/// may then overwrite it.
 bool output_is_free(Op op) {
   return op == Op::conv2d || op == Op::linear || op == Op::batch_norm || op == Op::add;
 }
@@ -67,7 +75,7 @@ at::Tensor pooled(const at::Tensor& x, const Node& node) {
                         false, false);
 }
 
-/// For operations with a weight of their own.
+/// The kind of layer for operations with a weight of their own; absent for the others.
 std::optional<torch_adapter::LayerKind> layer_kind(Op op) {
   switch (op) {
     case Op::conv2d:
@@ -129,6 +137,8 @@ Network::Impl::Impl(models::Description table) : description_(std::move(table)) 
   }
 }
 
+// The module of a path such as "layer1.0.conv1", made with its parents if it is new. So parameters
+// have the names that PyTorch's models use.
 torch::nn::Module& Network::Impl::scope(const std::string& path) {
   if (path.empty()) return *this;
   std::shared_ptr<torch::nn::Module>& module = scopes_[path];
@@ -142,6 +152,7 @@ torch::nn::Module& Network::Impl::scope(const std::string& path) {
   return *scopes_[path];
 }
 
+// Makes a node's parameters and buffers under its name, and keeps handles to them.
 void Network::Impl::register_tensors(std::size_t index) {
   const Node& node = description_.nodes[index];
   if (node.parameters.empty()) return;
@@ -162,8 +173,9 @@ void Network::Impl::register_tensors(std::size_t index) {
   initialise(node, t);
 }
 
-// He et al. 2015 for networks of ReLUs (fan-out for convolutions as in ResNet, fan-in uniform for
-// linear layers as in LibTorch); normal with deviation 0.02 for transformers (Devlin et al. 2019).
+// Networks of ReLUs begin as He et al. 2015 say: fan-out for convolutions as in ResNet, fan-in
+// uniform for linear layers as in LibTorch. Transformers begin with a normal distribution of
+// deviation 0.02 (Devlin et al. 2019).
 void Network::Impl::initialise(const Node& node, const Tensors& t) const {
   const c10::NoGradGuard no_grad;
   if (node.op == Op::batch_norm || node.op == Op::layer_norm) {
@@ -198,6 +210,7 @@ at::Tensor Network::Impl::forward(const at::Tensor& input) {
   return values.back();
 }
 
+// The value of one node, from the values of its inputs.
 at::Tensor Network::Impl::run(std::size_t index, const std::vector<at::Tensor>& values) {
   const Node& node = description_.nodes[index];
   Tensors& t = tensors_[index];

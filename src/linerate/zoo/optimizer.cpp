@@ -1,3 +1,5 @@
+// LibTorch keeps an optimizer's state by the addresses of parameters. Here it has names, so that a
+// checkpoint can be read by another process.
 #include "linerate/zoo/optimizer.hpp"
 
 #include <torch/optim/adam.h>
@@ -13,6 +15,7 @@ namespace {
 using torch::optim::AdamParamState;
 using torch::optim::SGDParamState;
 
+// The rates given here do not matter: at_rate() sets the rate before every step.
 std::unique_ptr<torch::optim::Optimizer> make(const OptimizerOptions& o,
                                               std::vector<at::Tensor> parameters) {
   if (o.name == "sgd")
@@ -77,6 +80,8 @@ Optimizer::Named Optimizer::state() const {
   return all;
 }
 
+// Takes every array that the parameters need and refuses arrays that are left: they belong to
+// another optimizer. A parameter without an array never had a gradient.
 void Optimizer::load_state(const Named& state, const std::string& place) {
   std::map<std::string, at::Tensor> by_name(state.begin(), state.end());
   const auto take = [&](const std::string& key, at::IntArrayRef shape) {

@@ -43,6 +43,8 @@ std::string too_large(const KFAC& preconditioner, const plan::Kfac& kfac) {
   return plan::too_large(layers, kfac.largest);
 }
 
+// K-FAC sees the network's output, and with fisher=mc draws labels from it. Rows are numbered over
+// all ranks, so that the draws do not depend on how samples are shared.
 void show_output(KFAC& preconditioner, const plan::Kfac& kfac, const at::Tensor& output,
                  std::int64_t first_sample) {
   // K-FAC takes dimension 1 for the classes: every position becomes a row of its own.

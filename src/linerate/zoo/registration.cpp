@@ -1,3 +1,5 @@
+// Says before any training which layers K-FAC takes. A large network has hundreds of layers, so
+// those whose names differ only in numbers, and whose factors have the same sizes, share a line.
 #include "linerate/zoo/registration.hpp"
 
 #include <fmt/format.h>
@@ -45,6 +47,7 @@ struct Alike {
   }
 };
 
+// The lines in the order of their first layers.
 std::vector<Alike> by_line(const std::vector<RegisteredLayer>& layers) {
   std::vector<Alike> lines;
   for (const RegisteredLayer& layer : layers) {

@@ -18,6 +18,7 @@ std::map<std::string, std::string> kept(const Settings& settings) {
   return values;
 }
 
+// All settings that differ are told at once, so that one attempt is enough to see them.
 std::vector<std::string> notes_on_resume(const Settings& now,
                                          const std::map<std::string, std::string>& then,
                                          const std::string& place) {

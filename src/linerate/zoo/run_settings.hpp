@@ -1,4 +1,4 @@
-// What makes two runs the same run: compared over ranks before the first step, and with a
+// What makes two runs the same run. It is compared over ranks before the first step, and with a
 // checkpoint on --resume. No LibTorch here.
 #pragma once
 

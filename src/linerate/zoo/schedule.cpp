@@ -16,6 +16,7 @@ double cosine(double high, double low, double t) {
 
 }  // namespace
 
+// One-cycle over 100 steps at rate .05: .005 at step 0, .05 at step 25, and .00005 at the end.
 double RateSchedule::at(std::int64_t step) const {
   if (name == "constant") return rate;
   const double t = static_cast<double>(step) / static_cast<double>(steps);

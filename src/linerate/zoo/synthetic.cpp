@@ -21,6 +21,8 @@ void fill_image(std::uint8_t* pixels, std::int64_t n, std::uint64_t class_key,
   }
 }
 
+// The label is drawn first. The image is half a pattern that only the label decides, so a network
+// can learn it.
 Samples make_images(const DataRequest& r, std::uint64_t key, std::int64_t count) {
   Samples s;
   s.shape = r.model.input;
@@ -36,8 +38,9 @@ Samples make_images(const DataRequest& r, std::uint64_t key, std::int64_t count)
   return s;
 }
 
-/// Each token follows from the one before, except for one in eight; the target is the next token at
-/// every position, or, for a model with one output a sample, a function of the first token.
+/// Each token follows from the one before by a fixed rule, except for one in eight, which is drawn.
+/// The target is the next token at every position. For a model with one output a sample it is a
+/// function of the first token.
 Samples make_tokens(const DataRequest& r, std::uint64_t key, std::int64_t count) {
   Samples s;
   s.shape = r.model.input;

@@ -13,13 +13,14 @@
 namespace linerate::zoo {
 namespace {
 
-/// Of a tensor in a checkpoint.
+/// The element type of a tensor in a checkpoint.
 DType dtype_of(const at::Tensor& tensor) {
   const auto type = torch_adapter::dtype_of(tensor.scalar_type());
   if (type == DType::f32 || type == DType::f64 || type == DType::i64) return *type;
   check_failed("f32, f64 or i64", "a checkpoint holds no other types");
 }
 
+// Sends a text of any length from rank 0: its size first. Collective.
 void broadcast(comm::Communicator& communicator, std::string& text) {
   auto size = static_cast<std::int64_t>(text.size());
   communicator.broadcast(comm::buffer(size), 0, "size of the checkpoint")->wait();
@@ -44,6 +45,8 @@ at::Tensor tensor_of(const Array& array) {
   return copy;
 }
 
+// Three messages: whether the file exists, an error or none, and the content. Every rank takes the
+// same way through them, so an error of rank 0 leaves nobody waiting.
 std::optional<std::string> read_for_all(comm::Communicator& communicator,
                                         const std::filesystem::path& file) {
   std::string content, error;

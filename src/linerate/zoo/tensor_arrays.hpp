@@ -24,7 +24,7 @@ class ArrayKeeper {
   std::vector<at::Tensor> kept_;
 };
 
-/// A view of the array's memory.
+/// A tensor with a copy of the array's values.
 at::Tensor tensor_of(const Array& array);
 
 /// The file as rank 0 reads it, on every rank; absent if it does not exist. Rank 0's InputError is

@@ -1,3 +1,6 @@
+// Several trainings take turns on one communicator, a round of steps each. Every round starts from
+// rest: one step that is not counted, then a barrier, so that nothing of another training is still
+// under way. Bytes are counted over the round's steps alone.
 #include "linerate/zoo/timed_training.hpp"
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 namespace linerate::zoo {
 namespace {
 
+// The options without what writes files or changes the communicator that others use meanwhile.
 TrainOptions plain(TrainOptions options) {
   options.checked_steps = 0;  // a mode of the communicator, which others use meanwhile
   options.checkpoint.clear();
@@ -18,6 +22,7 @@ TrainOptions plain(TrainOptions options) {
   return options;
 }
 
+// A pass may lie in several spans, because waits in it are cut out.
 void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet& spans) {
   for (const Span& span : spans) {
     doc::Event event;
@@ -29,8 +34,8 @@ void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet
   }
 }
 
-/// The pass between these moments, without the stretches in which an operator waited for its
-/// weight, or a hook computed a factor.
+/// The pass between these moments, in ns. Stretches in which an operator waited for its weight, or
+/// a hook computed a factor, are cut out.
 SpanSet pass_of(const StepProbe& probe, std::int64_t from_ns, std::int64_t to_ns) {
   std::vector<Span> others;
   for (const auto& s : probe.report.held) others.push_back({s.start_ns, s.end_ns});

@@ -12,8 +12,8 @@
 
 namespace linerate::zoo {
 
-/// Recorded without a timer of layers, which costs time: a forward and a backward event a step, and
-/// what the Plan executes.
+/// A training that is recorded without a timer of layers, which costs time. A step has one forward
+/// and one backward event, and the tasks that the Plan executes.
 class TimedTraining {
  public:
   /// Collective; `name` tells its collectives from those of others. Ignores checkpoints, records

@@ -1,3 +1,7 @@
+// A setup of `linerate evaluate` that trains. Step times come first, by a contest of trainings that
+// take turns. Their learning rate is so small that gradients stay those of the first weights, and
+// no compressor diverges. Accuracy comes from whole trainings afterwards, one by one. Each strategy
+// trains over some seeds, for as many steps as fp32, and again for as long as fp32 takes.
 #include "linerate/zoo/trained_setup.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +27,7 @@ constexpr std::int64_t kTestPoints = 20;  // of a training, if nothing else is a
 
 std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
 
+// The base options with this strategy.
 TrainOptions options_for(const std::string& strategy, const TrainOptions& base) {
   TrainOptions options = base;
   options.strategy = strategy;
@@ -50,6 +55,8 @@ void time_steps(doc::Setup& setup, comm::Communicator& communicator, const Train
                                   4 * describe(timing).parameter_elements(), prepare, progress);
 }
 
+// One training to its end. A loss that is no number ends it without an error; its tests so far are
+// kept.
 doc::TrainedRun trained(comm::Communicator& communicator, const TrainOptions& options,
                         doc::Role role, doc::Budget budget) {
   const TrainReport report = train(options, communicator);
@@ -80,7 +87,8 @@ class Trainings {
   }
 
  private:
-  /// Candidates stand in the order of contest.candidates, after the baselines.
+  /// The learning rate of a run. Candidates stand in the order of contest.candidates, after the
+  /// baselines, and may have rates of their own.
   double rate_of(const std::vector<doc::TimedRun>& timed, std::size_t index) const {
     const double base = learning_rate(o_.train);
     if (timed[index].role != doc::Role::candidate) return base;
@@ -89,6 +97,7 @@ class Trainings {
     return own == o_.rates.end() ? base : own->second;
   }
 
+  // Trains for equal steps, and for equal time unless that is as many steps.
   void train(const doc::TimedRun& timed, double rate) {
     const std::int64_t steps = steps_of(o_);
     add(timed, rate, steps, doc::Budget::steps);

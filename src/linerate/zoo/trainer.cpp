@@ -1,3 +1,12 @@
+// The training loop. A step gathers this rank's share of the batch, runs forward and backward, and
+// lets DataParallel exchange gradients and take the optimizer's step. Ranks agree on everything
+// that decides what they do next. They compare settings before the first step, and the bits of the
+// model at each checkpoint and epoch. They ask each other whether the run is to end. So one rank
+// never waits in a collective that another one has left out.
+//
+// Random numbers have no state. The order of samples is keyed by (seed, epoch), flips by (seed,
+// epoch, sample) and dropout by (seed, step, rank). A resumed run therefore continues exactly as
+// the run before it would have done.
 #include "linerate/zoo/trainer.hpp"
 
 #include <ATen/Context.h>
@@ -58,6 +67,8 @@ DataSet load_data(const TrainOptions& o, const models::Description& model) {
   return set;
 }
 
+// Ranks that are threads of one process share LibTorch's generator, so they initialise one after
+// the other. Every rank gets the same weights from the same seed.
 std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& communicator) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   keep_freed_memory();
@@ -81,8 +92,8 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.flatten(0, -2), target.flatten());
 }
 
-/// LibTorch's errors without the stack of its frames, and what memory does not hold as an error of
-/// the options that asked for it.
+/// Runs an action and rewords what LibTorch throws. The stack of its frames is left out, and lack
+/// of memory becomes an error of the options that asked for it.
 void speak_plainly(const std::function<void()>& action) {
   const auto no_room = [](const std::string& said) {
     return InputError("memory", fmt::format("expected room for model, data and batch, found none "
@@ -134,6 +145,9 @@ double learning_rate(const TrainOptions& o) {
   return o.rate.value_or(o.optimizer == "adam" ? 0.001 : 0.05);
 }
 
+// Rank-local work comes first, in one require_success(), so that wrong input is reported once. Then
+// ranks compare their settings, rank 0 tries the places to write to, and a checkpoint is read.
+// DataParallel is made last, over the weights that training begins with.
 Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
                  const TrainObserver& observer, const Shared& shared)
     : options_(options), communicator_(communicator), observer_(observer) {
@@ -177,7 +191,7 @@ Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
     });
 }
 
-/// What this rank does alone.
+/// The part of the set-up in which ranks do not communicate.
 void Trainer::set_up() {
   check_schedule(options_.schedule);
   check_momentum(options_);
@@ -291,9 +305,14 @@ void Trainer::write_recorded(bool last) {
   });
 }
 
-// A rank alone does not know when the others reach the border of a step that it could end at. So
-// they ask each other, in a collective that is waited for a step later: no exchange that reaches
-// into the next step is held up by it. They ask every tenth of a second, which ranks count alike.
+// Whether the run is asked to end. A rank alone cannot tell when the others reach the end of a
+// step. So ranks ask each other by an all-reduce that is waited for a step later. No exchange that
+// reaches into the next step is held up. They ask about every tenth of a second. The number of
+// steps until the next question comes from the slowest rank's step, so all ranks count alike.
+//
+// An example: rank 1 gets a signal during step 103, and the next question is due after step 105.
+// There rank 1 contributes the signal's number and the others 0. After step 106 all ranks have the
+// maximum, and all end.
 bool Trainer::is_to_end() {
   constexpr double kEvery_s = 0.1;
   if (!observer_.asks_to_end) return false;
@@ -364,6 +383,7 @@ bool Trainer::run_epoch_or_diverge(EpochReport& epoch) {
   }
 }
 
+// Goes round the first epoch's full batches.
 StepProbe Trainer::take_step() {
   if (order_.empty()) visit_epoch();
   const std::int64_t whole_steps = std::max<std::int64_t>(1, plan_.samples / plan_.global_batch);
@@ -380,6 +400,8 @@ void Trainer::watch_steps(double seconds, double loss) {
     observer_.on_step(step_, last_step_, loss * communicator_.size());
 }
 
+// The moments in `probe` are the borders of the step's parts. A loss that is no number is refused
+// on this rank; all ranks hear of it inside the step, before it reaches their weights.
 double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   const int rank = communicator_.rank(), ranks = communicator_.size();
   probe->start_ns = steady_ns();
@@ -425,6 +447,8 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
   return loss_here * static_cast<double>(batch.size) / static_cast<double>(whole.size());
 }
 
+// Runs steps without an exchange and undoes what they did: weights, buffers and optimizer state are
+// copied before and restored after. The first step is not counted.
 void Trainer::measure_compute_only() {
   parallel_->settle();
   std::vector<at::Tensor> kept;
@@ -451,6 +475,9 @@ void Trainer::measure_compute_only() {
   optimizer_->zero_grad();
 }
 
+// With momentum 1/k in batch k the running average is the mean over the batches so far. After batch
+// 3 it is 2/3 of the mean of two and 1/3 of the third batch. Every rank takes the same samples, so
+// all have the same averages.
 std::vector<at::Tensor> Trainer::average_norms_anew() {
   std::vector<at::Tensor> kept;
   for (const auto& [name, tensor] : buffers_) kept.push_back(tensor.clone());
@@ -471,6 +498,7 @@ void Trainer::restore_buffers(const std::vector<at::Tensor>& kept) {
   for (std::size_t i = 0; i < kept.size(); ++i) buffers_[i].second.copy_(kept[i]);
 }
 
+// Each rank tests its share of the test samples; sums of loss, right answers and targets travel.
 Trainer::TestResult Trainer::run_test() {
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> kept;
@@ -512,6 +540,7 @@ void Trainer::sum_losses(TrainReport& report) {
   communicator_.all_reduce(comm::buffer(report.losses), comm::Reduce::sum, "losses")->wait();
 }
 
+// Over the bytes of all parameters and buffers, in their order.
 std::uint64_t Trainer::weights_hash() const {
   std::uint64_t hash = kHashStart;
   for (const auto* list : {&parameters_, &buffers_})

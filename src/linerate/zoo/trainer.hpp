@@ -38,7 +38,7 @@ class Trainer {
   /// One step alone, over the samples of the first epoch again and again; nothing is tested. Not
   /// together with run().
   StepProbe take_step();
-  /// Ends what a step left under way.
+  /// Waits for whatever a step left under way, such as the second half of a decoupled exchange.
   void settle() { parallel_->settle(); }
   /// Passes over what `taken` steps left of a compressor's warm-up: the next step is of the Plan's
   /// cycle. Collective.
@@ -46,6 +46,7 @@ class Trainer {
   std::int64_t parameters() const { return network_->description().parameter_elements(); }
 
  private:
+  // Over all test samples, on every rank.
   struct TestResult {
     double loss = 0, accuracy = 0;
   };
@@ -66,8 +67,8 @@ class Trainer {
   /// Trains until the epoch or the run is over; true when the epoch is.
   bool run_epoch(EpochReport& report);
   void visit_epoch();
-  /// One step over this share of the epoch's order; returns this rank's part of the global mean
-  /// loss.
+  /// Takes one step over this share of the epoch's order. Returns this rank's part of the global
+  /// mean loss, whose sum over the ranks is that loss. Fills the moments of `probe`.
   double step(Range whole, Mode mode, StepProbe* probe);
   void measure_compute_only();
   void watch_steps(double seconds, double loss);

@@ -1,5 +1,5 @@
-// What outlives a step of a Trainer: the settings that make it this run, the places it writes to,
-// and its state, which ranks compare, save and load.
+// The state of a Trainer that outlives a step: the settings that make it this run, the places it
+// writes to, and the tensors that ranks compare, save and load.
 #include <ATen/core/Tensor.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -35,7 +35,8 @@ std::string variant_of(const TrainOptions& o, const models::Description& model) 
 
 std::string hash_text(const std::string& text) { return fmt::format("{:016x}", hash_bytes(text)); }
 
-/// An exchange that changes no more than roundings may be another one after a resume.
+/// The strategy if it changes more than roundings, else "none". Another exchange that changes
+/// roundings alone may follow a resume.
 std::string lossy_exchange(const std::string& strategy) {
   doc::Strategy parsed = plan::with_exchange(doc::parse_strategy(strategy));
   std::erase_if(parsed.extras,
@@ -43,13 +44,14 @@ std::string lossy_exchange(const std::string& strategy) {
   return plan::traits_of(parsed).changes_convergence ? doc::to_text(parsed) : "none";
 }
 
-/// Whose samples an owner's factors see, if they see its own.
+/// Says whose samples factors see. With kfac(dp) it is the owner's, so who owns a layer matters.
 std::string sampled_by(const plan::Kfac& kfac) {
   return kfac.sharing == plan::Sharing::dp ? fmt::format("owners by {}", name_of(kfac.placement))
                                            : "everybody";
 }
 
-/// Ranks may share the work in another way, unless each uses its own samples.
+/// What of K-FAC changes results. How ranks share its work does not, unless each uses its own
+/// samples.
 std::string preconditioner_of(const std::optional<plan::Kfac>& kfac) {
   if (!kfac) return "none";
   return fmt::format(
@@ -63,8 +65,9 @@ std::string preconditioner_of(const std::optional<plan::Kfac>& kfac) {
 
 }  // namespace
 
-/// Not among them: threads (hosts differ in cores; other roundings), folders and files (rank 0's
-/// alone, or a host's own copy), the command.
+/// Every setting that makes this run what it is. Some are left out. Hosts differ in cores, so
+/// threads are a host's own, and roundings with them. Folders and files are rank 0's alone, or a
+/// host's own copy. The command is for people.
 Settings Trainer::settings() const {
   const TrainOptions& o = options_;
   const models::Description& model = network_->description();
@@ -116,7 +119,7 @@ Settings Trainer::settings() const {
   return all;
 }
 
-/// Before there is work to lose.
+/// Tries the places to write to before there is work to lose. Rank 0 alone writes.
 void Trainer::take_places() {
   comm::require_success(communicator_, "places to write to", [this] {
     if (communicator_.rank() != 0) return;
@@ -146,6 +149,9 @@ void Trainer::require_same_state() {
   compared_step_ = step_;
 }
 
+// Writes a checkpoint. Weights, buffers, optimizer and K-FAC are the same on every rank, which is
+// checked first. What compressors remember is each rank's own, so every rank's part travels to rank
+// 0. Collective.
 void Trainer::save() {
   // A state that ranks do not share must not replace one that they did.
   require_same_state();
@@ -173,6 +179,8 @@ void Trainer::save() {
   });
 }
 
+// Compressors count their steps, and their phase follows from the count. So the rest of the warm-up
+// is passed over by setting the count, without training.
 void Trainer::pass_over_warm_up(std::int64_t taken) {
   const auto steps = static_cast<std::int64_t>(parallel_->plan().warm_up.size());
   if (taken >= steps) return;

@@ -16,9 +16,9 @@ namespace linerate::comm {
 /// How elements of ranks become one; max and min hand a NaN on.
 enum class Reduce : std::uint8_t { sum, max, min };
 
-/// Memory of one collective; the caller keeps it alive and untouched until the Work is done. Made
-/// by buffer() from what knows its element type; of raw memory the type is said.
-/// Thread safety: a value.
+/// Memory of one collective; the caller keeps it alive and untouched until the Work is done.
+/// buffer() makes it from typed memory and finds the element type. For raw memory the caller gives
+/// the type. Thread safety: a value.
 struct Buffer {
   /// `elements` of raw memory, each of `type`.
   constexpr Buffer(void* memory, Elements elements, DType type)
@@ -43,14 +43,14 @@ struct ConstBuffer {
   DType dtype;       // of each
 };
 
-/// A part of what a rank adds, read in place: `scale` times each of `values`, which have the
-/// array's element type.
+/// A part of a rank's contribution to a sum, read in place: `scale` times each of `values`, which
+/// have the array's element type.
 struct Piece {
   ConstBuffer values;  // as the rank has them
   double scale = 1;    // of each value
 };
 
-/// The C++ types that collectives know. C++20 has none for f16 and bf16: say their DType.
+/// The C++ types of elements. C++20 has none for f16 and bf16, so the caller gives their DType.
 template <typename T>
 concept Element = std::same_as<T, float> || std::same_as<T, double> ||
                   (std::signed_integral<T> && (sizeof(T) == 4 || sizeof(T) == 8)) ||

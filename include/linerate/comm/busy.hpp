@@ -1,4 +1,4 @@
-// "I am alive, and busy for a while": what a rank says before work that keeps it from the next
+// "I am alive, and busy for a while". A rank makes a Busy before work that keeps it from the next
 // collective for longer than the timeout.
 #pragma once
 

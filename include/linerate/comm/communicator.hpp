@@ -25,11 +25,12 @@ struct WorkTimes {
   std::int64_t end_ns = 0;    // result complete in the caller's buffer
 };
 
-/// One submitted collective: pending, then done or failed, once and for all. Like the future of
-/// std::async, the last handle of one that is pending waits for it, so the caller's memory outlives
-/// its use if the handle goes first: declare it after the memory. If an exception unwinds past it,
-/// it first ends the run for every rank (Communicator::abort).
-/// Thread safety: any thread, at any time.
+/// One submitted collective: pending, then done or failed, once and for all.
+///
+/// The last handle of a pending Work waits for it, as the future of std::async does. So declare the
+/// handle after the memory; then the memory outlives its use. If an exception unwinds past the last
+/// handle, it first ends the run for every rank (Communicator::abort). Thread safety: any thread,
+/// at any time.
 class Work {
  public:
   virtual ~Work() = default;
@@ -41,8 +42,9 @@ class Work {
   /// Valid once done.
   virtual WorkTimes times() const = 0;
   /// Calls `action` once it is done or failed: from the thread that moved the bytes, which waits
-  /// meanwhile, or at once if that has happened. `action` throws nothing and drops no handle of
-  /// another pending Work, which would end the run. It may hold this one's. One for each Work.
+  /// meanwhile, or at once if that has happened. `action` throws nothing. It drops no handle of
+  /// another pending Work, which would end the run; it may have this Work's handle. One action for
+  /// each Work.
   virtual void on_done(std::function<void()> action) = 0;
 };
 /// Keep it until the result is needed.
@@ -54,26 +56,26 @@ struct CommunicatorOptions {
   Duration timeout{300};
   /// Compare (sequence, operation, dtype, count, name) across ranks before each collective.
   bool checked = false;
-  /// How long ranks may take to come together where they are processes; absent: `timeout`, and at
-  /// least half a minute, since starting on a loaded machine takes seconds by itself.
+  /// How long ranks that are processes may take to come together. Absent: `timeout`, and at least
+  /// half a minute, since starting on a loaded machine takes seconds by itself.
   std::optional<Duration> start_timeout{};
 };
 
 /// The colour of a rank that takes part in no group; any negative one says the same.
 inline constexpr int kNoGroup = -1;
 
-/// Bytes this rank handed to and took from the transport since construction, payloads only: in the
-/// operations of a communicator and of the groups split from it.
+/// Bytes that this rank handed to and took from the transport since construction, payloads only.
+/// Operations of a communicator and of the groups split from it count.
 struct Traffic {
   Bytes sent{};      // handed to the transport
   Bytes received{};  // taken from it
 };
 
 /// Operations start in the order of submission, over all communicators split from one. `name`
-/// appears in errors and, in checked mode, must agree.
-/// Thread safety: any thread may call anything, and an operation is submitted as one. Ranks have to
-/// submit in one order, though, so of several threads that submit the program makes an order.
-/// rank(), size(), busy(), abort() and traffic() need none.
+/// appears in errors and, in checked mode, must agree. Thread safety: any thread may call anything,
+/// and an operation is submitted as one. But ranks have to submit in one order, so a program with
+/// several threads that submit has to order them. rank(), size(), busy(), abort() and traffic()
+/// need no order.
 class Communicator {
  public:
   /// Finishes what was submitted through this communicator; if an exception unwinds past it and
@@ -93,10 +95,10 @@ class Communicator {
   /// block rank() of input.
   [[nodiscard]] virtual WorkPtr reduce_scatter(ConstBuffer input, Buffer output, Reduce op,
                                                std::string name) = 0;
-  /// Sums of pieces that lie anywhere in this rank's memory, one after the other: the same bits as
-  /// if every rank wrote them to array[n], each times its scale in the array's type, and summed
-  /// that (for reduce_scatter: in place, n = size * block; what is not block rank() of the array is
-  /// then of no use). A piece may lie at its own place in the array, not at another.
+  /// Sums of pieces that lie anywhere in this rank's memory, one after the other. The bits are
+  /// those of a sum of arrays: every rank writes its pieces to array[n], each times its scale in
+  /// the array's type. reduce_scatter is in place, n = size * block, and the array's other blocks
+  /// are garbage afterwards. A piece may lie at its own place in the array, but not at another.
   [[nodiscard]] virtual WorkPtr all_reduce(std::vector<Piece> pieces, Buffer array,
                                            std::string name);
   /// Each rank gets its block of the same sum.
@@ -118,30 +120,35 @@ class Communicator {
   /// Done when every rank has called it.
   [[nodiscard]] virtual WorkPtr barrier(std::string name) = 0;
 
-  /// A communicator over the ranks that name the same colour >= 0, in the order of (key, rank
-  /// here); null for a rank that names a negative one (kNoGroup). Collective over this communicator
-  /// and synchronous; the group starts in this one's mode (checked or not). All communicators split
-  /// from one share its progress thread and its queue: ranks submit their operations, whatever the
-  /// communicator, in one order that all agree on, else they wait for each other in a circle.
-  /// `name` is what errors call the group. Throws UsageError when it is empty, CommError on every
-  /// rank here when the members of a group name it differently.
+  /// A communicator over the ranks that give the same colour >= 0, in the order of (key, rank
+  /// here). Null for a rank that gives a negative colour (kNoGroup). Collective over this
+  /// communicator and synchronous. The group starts in this one's mode (checked or not).
+  ///
+  /// All communicators split from one share its progress thread and its queue. So ranks submit
+  /// their operations, of whatever communicator, in one order that all agree on. Else they wait for
+  /// each other in a circle.
+  ///
+  /// Errors call the group by `name`. Throws UsageError if it is empty, and CommError on every rank
+  /// here if the members of a group name it differently.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key,
                                                             std::string name) = 0;
 
-  /// Ends the run for every rank. From any thread, at any time; returns at once. What is pending
-  /// and what is submitted later, on every communicator of the family, fails on every rank with a
-  /// CommError that says "rank R ended the run: REASON". The first reason counts. For a rank that
-  /// cannot go on while others wait for it: otherwise they learn only that it left, or time out.
+  /// Ends the run for every rank. From any thread, at any time; returns at once. All pending and
+  /// later operations, on every communicator of the family, fail on every rank with a CommError
+  /// "rank R ended the run: REASON". The first reason counts. This is for a rank that cannot go on
+  /// while others wait for it. Otherwise they learn only that it left, or time out.
   virtual void abort(const std::string& reason) = 0;
 
-  /// Says that this rank is about to do something that may take longer than the timeout, as
-  /// "writing a checkpoint": while the guard exists, and this process gives signs of life, the
-  /// others wait for this rank, in whatever communicator of the family, and count their timeout
-  /// from when it ended. A rank that is stopped, cut off or dead is silent, busy or not, and is
-  /// named as usual. `at_most` bounds the excuse: after it the timeout counts again, and the error
-  /// says what the rank was busy with; without it the others wait for as long as the process lives.
-  /// Guards may nest and overlap: the longest counts. Not collective, from any thread. Throws
-  /// UsageError when `at_most` is not a time above 0.
+  /// Tells the others that this rank is about to do work that may take longer than the timeout,
+  /// such as "writing a checkpoint". While the guard exists and this process gives signs of life,
+  /// the others wait for this rank, in whatever communicator of the family. Their timeout begins
+  /// when the guard ends. A rank that is stopped, cut off or dead is silent, busy or not, and is
+  /// named as usual.
+  ///
+  /// `at_most` bounds the excuse. After it the timeout counts again, and the error tells what kept
+  /// the rank busy. Without it the others wait for as long as the process lives. Guards may nest
+  /// and overlap: the longest counts. Not collective, from any thread. Throws UsageError unless
+  /// `at_most` is a time above 0.
   [[nodiscard]] virtual Busy busy(std::string what, std::optional<Duration> at_most) = 0;
   /// The same without a bound.
   [[nodiscard]] Busy busy(std::string what) { return busy(std::move(what), std::nullopt); }
@@ -151,8 +158,9 @@ class Communicator {
   /// What this rank moved so far.
   virtual Traffic traffic() const = 0;
 
-  /// `wanted`, or "wanted (2)" for whoever asks second, and so on: tells apart in errors what uses
-  /// this communicator. Does not communicate: ranks that ask in one order get the same answers.
+  /// `wanted` for the first caller, "wanted (2)" for the second, and so on. It tells apart in
+  /// errors the objects that use this communicator. Does not communicate: ranks that ask in one
+  /// order get the same answers.
   [[nodiscard]] std::string unique_name(const std::string& wanted);
 
  private:

@@ -7,9 +7,9 @@
 
 namespace linerate::comm {
 
-/// Every rank that joins a job in this process from now on (make_world, run_ranks,
-/// make_world_of_group) sends as over a link of this rate, in bytes per second. Absent: as fast as
-/// it can, as before the first call.
+/// From now on every rank that joins a job in this process sends as over a link of this rate, in
+/// bytes per second. (A rank joins by make_world, run_ranks or make_world_of_group.) Absent: as
+/// fast as it can, as before the first call.
 ///
 /// A rank has one link, whatever communicators and groups it sends through. What counts are the
 /// frames of TCP over Ethernet with their headers. Latency stays what it is. Ranks of one host read

@@ -18,8 +18,8 @@ std::optional<int> launcher_size();
 /// know. Names the variables and the next step; absent if all is well.
 std::optional<std::string> lonely_rank_problem();
 
-/// What can be seen of this job's ranks on this host when one does not answer, by rank: "rank 2
-/// (pid 71) is stopped", "rank 1 is not on this host, or has ended". Empty if nothing is unusual.
+/// Looks at this job's ranks on this host when one does not answer. Returns a line for each unusual
+/// rank: "rank 2 (pid 71) is stopped", "rank 1 is not on this host, or has ended".
 std::vector<std::string> look_at_ranks();
 
 }  // namespace linerate::comm

@@ -1,3 +1,8 @@
+// A message is posted to the process group and noted in `posted_`. wait_here() sleeps in its
+// wait(), on this or a waiter's thread, and marks it finished. collect() runs on the progress
+// thread alone: it marks transfers as done and turns problems into the run's failure.
+//
+// If the run fails, the thread of the beats aborts all messages, so every wait() returns.
 #include "linerate/comm/c10d/c10d_channel.hpp"
 
 #include <fmt/format.h>
@@ -76,7 +81,7 @@ void C10dChannel::post(std::unique_ptr<C10dMessage> message, int peer, Transfer&
   if (ended_) posted.message->abort();
 }
 
-/// Takes note of what has finished; true if anything has.
+/// Takes note of finished messages; true if there are any.
 bool C10dChannel::collect() {
   start_due_sends();
   bool any = false;
@@ -104,8 +109,8 @@ void C10dChannel::settle(Posted& posted) {
   posted.transfer->done = true;
 }
 
-/// Sleeps until it is finished. No lock is held; nothing else touches a message meanwhile but
-/// abort().
+/// Sleeps until a message is finished. No lock is held, and meanwhile only abort() touches the
+/// message.
 void C10dChannel::wait_here(Posted& posted) {
   bool complete = false;
   std::optional<std::string> problem;
@@ -161,11 +166,11 @@ void C10dChannel::wait_some() {
       finished_more_.wait(lock, over);
   }
   if (collect()) return moved();
-  // Nothing may be posted that a peer's failure would end.
+  // There may be no message in flight that a peer's failure would end.
   if (const auto reason = beats_.failure()) fail(*reason);
 }
 
-/// Nothing but this transfer lets the schedule go on.
+/// Sleeps until this transfer is done, without which the schedule cannot go on.
 void C10dChannel::wait_for(const Transfer& transfer) {
   while (!transfer.done) {
     if (next_departure()) {
@@ -189,7 +194,7 @@ void C10dChannel::wait_for(const Transfer& transfer) {
   }
 }
 
-/// From the thread of the beats.
+/// Called from the thread of the beats when the run has failed.
 void C10dChannel::abort_messages() {
   const std::lock_guard lock(mutex_);
   ended_ = true;

@@ -17,10 +17,14 @@
 
 namespace linerate::comm {
 
-/// A message of c10d can be waited for and not asked whether it is complete (gloo's say so only
-/// inside wait()). So what only one transfer holds up is waited for on the progress thread; where
-/// any may come first, or sends wait for the link, one thread waits for sends and one for receives,
-/// each in their order.
+/// Messages of c10d can be waited for, but not asked whether they are complete; gloo's learn of
+/// that only inside wait(). So threads have to wait.
+///
+/// There are two cases. If the schedule cannot go on without one certain transfer, the progress
+/// thread waits for that transfer itself. If any transfer may come first, or sends wait for the
+/// link, two threads wait. One waits for the sends and one for the receives, each in their order.
+/// In a ring, for example, a rank has four receives and four sends in flight, and whichever is done
+/// first wakes the progress thread.
 class C10dChannel final : public Transport {
  public:
   /// `start`: how long the ranks may take to come together.
@@ -28,8 +32,8 @@ class C10dChannel final : public Transport {
   ~C10dChannel() override;
 
   std::string name() const override { return group_->backend(); }
-  /// A message wakes three threads; smaller ones cost more than the caches that they fit into save.
-  /// Before a link they pay: gloo works on one while the next one leaves.
+  /// A message wakes three threads, so smaller chunks cost more than the caches into which they fit
+  /// save. On a paced link smaller chunks pay, because gloo works on one while the next one leaves.
   std::size_t chunk_bytes() const override {
     return is_paced() ? std::size_t{512} << 10 : std::size_t{4} << 20;
   }
@@ -58,7 +62,7 @@ class C10dChannel final : public Transport {
     bool finished = false, aborted = false;
     std::optional<std::string> problem{};
   };
-  /// Waits for messages in their order.
+  /// A thread that waits for messages in their order.
   struct Waiter {
     std::deque<Posted*> queue;  // under the mutex
     std::thread thread{};

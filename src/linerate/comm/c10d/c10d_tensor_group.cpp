@@ -1,3 +1,7 @@
+// Collectives of PyTorch's process groups, for parameters on a device. NCCL enqueues them in
+// streams of its own; PyTorch's Work makes the current stream wait for them. The only difficult
+// part is to split a group, because a back end's split() leaves traces in the options that it is
+// given (KeptOptions).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
@@ -36,7 +40,7 @@ namespace {
 
 using WorkOfGroup = c10::intrusive_ptr<::c10d::Work>;
 
-/// LibTorch before 2.13 has the other name alone; later ones warn of it.
+/// LibTorch before 2.13 has only the other name; later ones warn of it.
 template <typename Group>
 WorkOfGroup scatter_sum(Group& group, at::Tensor& mine, at::Tensor& array,
                         const ::c10d::ReduceScatterOptions& options) {
@@ -65,13 +69,13 @@ WorkOfGroup exchange_blocks(Group& group, at::Tensor& arrived, at::Tensor& sent,
     return group.alltoall_base(arrived, sent, equal, equal, options);
 }
 
-/// What a back end's split() changes in its own options, in LibTorch 2.13 and before: a second
-/// split would go by them.
+/// Restores options that a back end's split() changes, in LibTorch 2.13 and before. A second split
+/// would else go by the changed options.
 ///
-/// NCCL's also holds the group that is split there (`split_from`), so that this one never ends, and
-/// right after it a color. Its class is in no header of a LibTorch without CUDA, which this may be
-/// built with and run with NCCL all the same. So the two are found in memory: a word of the options
-/// that was 0 and is now this group's address, which has one reference more.
+/// NCCL's options also get the group that is split (`split_from`), so that this group never ends,
+/// and right after it a color. Their class is in no header of a LibTorch without CUDA. This may be
+/// built with such a LibTorch and still run with NCCL. So the two are found in memory. A word of
+/// the options was 0 and is now this group's address, and the group has one reference more.
 class KeptOptions {
  public:
   KeptOptions(::c10d::Backend& whole, c10::intrusive_ptr<::c10d::Backend::Options> options)
@@ -122,15 +126,16 @@ class KeptOptions {
   std::vector<std::uint64_t> ranks_;
 };
 
-/// Whether the back end's collectives are work of the host, wherever the memory lies: nothing is in
-/// a stream that could be waited for.
+/// Whether the back end's collectives are work of the host, in whatever memory. Then there is no
+/// work in a stream to wait for.
 bool works_on_host(::c10d::ProcessGroup& group, c10::Device device) {
   const std::string name = group.getBackend(device.type())->getBackendName();
   return device.is_cpu() || name == "gloo" || name == "mpi";
 }
 
-/// On a device the current stream waits for the group's own, and the host for nothing: not even
-/// under TORCH_NCCL_BLOCKING_WAIT, which a Work's wait() goes by.
+/// TensorGroup over a c10d::ProcessGroup. On a device the current stream waits for the group's own
+/// stream, and the host waits for nothing. That holds even under TORCH_NCCL_BLOCKING_WAIT, by which
+/// a Work's wait() goes.
 class C10dTensorGroup final : public TensorGroup {
  public:
   C10dTensorGroup(c10::intrusive_ptr<::c10d::ProcessGroup> group, c10::Device device)
@@ -177,7 +182,8 @@ class C10dTensorGroup final : public TensorGroup {
                                     const std::string& name) override {
     const auto whole = group_->getBackend(device_.type());
     require_splittable(*whole);
-    // What has exchanged nothing is not connected, and a back end splits what is.
+    // A group that has exchanged nothing is not connected, and a back end splits connected groups
+    // only.
     all_reduce(at::zeros({1}, at::TensorOptions(device_)), Reduce::sum, name);
     const at::DisableRecordFunctionGuard unseen;
     try {
@@ -206,9 +212,9 @@ class C10dTensorGroup final : public TensorGroup {
                                  group_->getStore() ? "" : " without a store")));
   }
 
-  /// Not ProcessGroup::splitGroup(): that splits the back ends of all devices, and if one serves
-  /// several, as gloo does, they come together at one place of the store; before 2.13 it cannot be
-  /// told to leave some out.
+  /// Splits the back end of this device. ProcessGroup::splitGroup() splits the back ends of all
+  /// devices. If one back end serves several, as gloo does, they come together at one place of the
+  /// store. Before 2.13 it cannot be told to leave some out.
   c10::intrusive_ptr<::c10d::ProcessGroup> split(::c10d::Backend& whole,
                                                  const std::vector<int>& ranks,
                                                  const std::string& name) const {

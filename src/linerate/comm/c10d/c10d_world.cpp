@@ -1,3 +1,5 @@
+// The one file that calls c10d for messages and the store. It wraps plain memory as a tensor that
+// does not own it, and c10d's Work and Store as C10dMessage and SharedStore.
 #include "linerate/comm/c10d/c10d_world.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,6 @@
-// What is used of c10d: messages and a store. Only c10d_world.cpp and c10d_tensor_group.cpp include
-// its headers, which take seven seconds. Private to comm/c10d.
+// The parts of c10d that are used: messages and a store. Only c10d_world.cpp and
+// c10d_tensor_group.cpp include c10d's headers, which take seven seconds to compile. Private to
+// comm/c10d.
 #pragma once
 
 #include <chrono>
@@ -11,18 +12,19 @@
 
 namespace linerate::comm {
 
-/// PyTorch's errors go on with a stack.
+/// The first line of an error of PyTorch's, which goes on with a stack.
 inline std::string first_line(const char* what) {
   const std::string text = what;
   return text.substr(0, text.find('\n'));
 }
 
-/// A message under way; when it is gone, the group touches its memory no more.
+/// A message in flight. When this object is destroyed, the group touches the message's memory no
+/// more.
 class C10dMessage {
  public:
   virtual ~C10dMessage() = default;
-  /// Sleeps until it is complete; false if it was aborted. Throws what the back end says of a peer
-  /// that is gone. One thread, once.
+  /// Sleeps until it is complete; false if it was aborted. Throws the back end's error if a peer is
+  /// gone. To be called once, by one thread.
   virtual bool wait() = 0;
   /// Any thread.
   virtual void abort() = 0;
@@ -36,18 +38,18 @@ class SharedStore {
   /// The value of a key that exists.
   virtual std::string get(const std::string& key) = 0;
   virtual bool has(const std::string& key) = 0;
-  /// Sets it unless it is there; what stands then.
+  /// Sets the key unless it exists. Returns its value afterwards.
   virtual std::string set_first(const std::string& key, const std::string& value) = 0;
 };
 
-/// The memory of a message is plain bytes wrapped as a tensor that does not own them: its owner
-/// keeps it (Payloads::hold, or the caller of a collective). Memory of a device would come as a
-/// slice of its tensor, so that streams and the caching allocator know of it: bytes_of() in
-/// c10d_world.cpp is the one place that makes tensors.
+/// The memory of a message is plain bytes, wrapped as a tensor that does not own them. Its owner
+/// keeps it (Payloads::hold, or the caller of a collective). Only bytes_of() in c10d_world.cpp
+/// makes such tensors. Memory of a device would need a slice of its own tensor there, because
+/// streams and the caching allocator track tensors.
 class C10dGroup {
  public:
   virtual ~C10dGroup() = default;
-  /// The same on every rank, of no other group of the job.
+  /// A name that is the same on every rank, and no other group's.
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;

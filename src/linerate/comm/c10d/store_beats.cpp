@@ -22,8 +22,8 @@ const char* const kEnd = "end";
 
 std::string key_of(int rank) { return fmt::format("rank {}", rank); }
 
-/// Where a world's keys stand. Worlds of one group are numbered: every rank of it makes them
-/// together, where those of other groups are made by other ranks.
+/// The prefix of a world's keys. Worlds of one group are numbered, because every rank of the group
+/// makes them together. Worlds of other groups are made by other ranks.
 std::string next_c10d_world(const std::string& group) {
   static std::mutex mutex;
   static std::map<std::string, int> worlds;
@@ -124,7 +124,8 @@ void StoreBeats::loop() {
   if (unsaid) serve();
 }
 
-/// A store that is gone takes the run with it, unless there is nothing left to do.
+/// One period's work of the thread: writes the beat, and looks at the end of the run or at the
+/// peers. If the store does not answer, the run has failed, unless this rank is leaving.
 void StoreBeats::serve() {
   std::optional<std::string> wanted;
   bool over = false, leaving = false;
@@ -159,7 +160,7 @@ void StoreBeats::serve() {
   said_.notify_all();
 }
 
-/// The number of the beat, the beat, and a line for each rank.
+/// Writes the number of the beat, the beat, and a line for each rank.
 void StoreBeats::publish() {
   const int size = life_->size();
   std::vector<SharedWork> shared(to_index(size));
@@ -176,7 +177,8 @@ void StoreBeats::publish() {
   store_->set(key_of(life_->rank()), report);
 }
 
-/// All ranks of the job: a rank that is busy may hold up a member from another group.
+/// Reads the beats of all ranks of the job, if this rank is stuck. Ranks outside of the group count
+/// as well, because a busy one may hold up a member.
 void StoreBeats::look_at_peers() {
   const Clock::time_point start = Clock::now();
   const auto stuck = life_->stuck(start);
@@ -196,7 +198,8 @@ void StoreBeats::look_at_peers() {
     std::memcpy(&number, report.data(), sizeof(number));
     std::memcpy(&beat, report.data() + sizeof(number), sizeof(beat));
     std::memcpy(&shared, report.data() + own_line, sizeof(shared));
-    // A beat since the last look is one of now; one before the first look, of any time.
+    // A beat that is new since the last look counts as heard now. At the first look a beat may be
+    // of any time, so it counts as heard when this rank got stuck.
     if (std::exchange(last_beat_[to_index(r)], number) != number)
       life_->heard(r, beat, shared, looked_ ? Clock::now() : start - *stuck);
   }

@@ -16,9 +16,14 @@
 
 namespace linerate::comm {
 
-/// A thread writes this rank's beat once a period. Only a rank that is stuck inside a collective
-/// reads those of the others, so that the store's work grows with the number of ranks, not with its
-/// square.
+/// A thread writes this rank's beat into the store once a period. Only a rank that is stuck inside
+/// a collective reads the others' beats. So the store's work grows with the number of ranks, and
+/// not with its square.
+///
+/// The end of the run is a key of the store that is set only if it does not exist. So ranks that
+/// fail at the same time agree on one reason. For example rank 0 finds at 5.0 s that rank 2 is
+/// silent, and rank 1 loses its connection to rank 2 at 5.1 s. Rank 0 has set the key; rank 1's
+/// attempt returns rank 0's reason, and both throw it.
 class StoreBeats {
  public:
   /// Waits until all ranks have come. `failed` is called once, from any thread, when the run has
@@ -31,13 +36,16 @@ class StoreBeats {
 
   /// Ends the run for every rank. The first reason counts, wherever it was said. Returns at once.
   void end_run(const std::string& reason);
-  /// Why the run has ended, or why this rank has ended it: from end_run() on.
+  /// Why the run has ended. From end_run() on it is at least the reason that this rank gave.
   std::optional<std::string> failure() const;
-  /// Ends the run for every rank with this reason, or learns which one was the first.
+  /// Ends the run for every rank with this reason, unless another reason was the first. Returns the
+  /// reason that counts.
   std::string ended_by(const std::string& reason);
-  /// The same after a moment, in which a better reason than what this rank saw may arrive.
+  /// As ended_by(), but waits a moment first, in which a better reason than this rank's own may
+  /// arrive.
   std::string ended_by_or(const std::string& problem);
-  /// Takes part in nothing more. When it returns, that has been said.
+  /// Tells the others that this rank takes part in no more collectives. When it returns, that has
+  /// been written.
   void leave();
 
  private:

@@ -17,7 +17,7 @@ namespace linerate::comm {
 
 /// Each but all_to_all() works in place on a dense array of one dimension, like Communicator's. On
 /// a device it is enqueued in the calling thread's current stream, which goes on when the
-/// collective has ended; on the CPU it has ended when the call returns. All ranks call in one
+/// collective has ended. On the CPU it has ended when the call returns. All ranks call in one
 /// order. `title` stands in the CommError of a failure.
 class TensorGroup {
  public:
@@ -36,10 +36,10 @@ class TensorGroup {
   virtual void broadcast(at::Tensor array, int root, const std::string& title) = 0;
 
   /// These ranks, in this order, as a group of their own; null on a rank that is not among them.
-  /// Collective over the whole group: parts that share no rank may be made at once, each
-  /// by its own ranks, and a rank in none of them names one of the others' all the same. `name`
-  /// tells the part from every other one of the group's, and is the same on its ranks. Throws
-  /// UsageError, on every rank, if the back end cannot be split.
+  /// Collective over the whole group. Parts that share no rank may be made at once, each by its own
+  /// ranks. A rank in none of them gives the ranks of another part. `name` tells the part from
+  /// every other one of the group's, and is the same on its ranks. Throws UsageError, on every
+  /// rank, if the back end cannot be split.
   virtual std::unique_ptr<TensorGroup> part(const std::vector<int>& ranks,
                                             const std::string& name) = 0;
 };

@@ -1,3 +1,10 @@
+// Beats are small MPI messages on a communicator of their own. The owner of MPI's thread calls
+// service() while it waits in a collective, and once in a while between collectives.
+//
+// At exit the beats have a second use: ranks meet by them without MPI_Finalize (mpi_process.cpp
+// tells why). For example ranks 0 and 1 are done, and rank 2 exits with an error. Ranks 0 and 1
+// wait in meet() with the state `done`. Rank 2's farewell() sends the state `failed`. So ranks 0
+// and 1 print why they stop waiting and exit, too.
 #include "linerate/comm/mpi/mpi_beats.hpp"
 
 #include <fmt/format.h>
@@ -92,7 +99,8 @@ void MpiBeats::take(Clock::time_point now) {
   }
 }
 
-/// At most one message to a peer is under way: one that does not take its beats gets no more.
+/// Sends a beat to each peer. At most one message to a peer is in flight, so a peer that does not
+/// take its beats gets no more.
 void MpiBeats::send(Clock::time_point now) {
   const bool due = now - last_send_ >= life_->period();
   if (due) last_send_ = now;
@@ -115,7 +123,7 @@ void MpiBeats::send(Clock::time_point now) {
   }
 }
 
-/// Every other rank has this rank's last beat, and `holds` is true of it.
+/// Whether every other rank has this rank's last beat and `holds` is true of it.
 bool MpiBeats::all_peers(const std::function<bool(int)>& holds) const {
   for (int r = 0; r < life_->size(); ++r)
     if (r != life_->rank() && !(lines_[to_index(r)].current && holds(r))) return false;
@@ -138,8 +146,8 @@ std::optional<std::string> MpiBeats::why_not_all_succeed(Clock::time_point now) 
   return silent;
 }
 
-/// A peer that has left the world may compute for as long as it likes before it exits; one that
-/// takes part has a progress thread, which gives signs of life.
+/// Waits until all ranks are done. A peer that has left the world may compute for as long as it
+/// likes before it exits. A peer that takes part has a progress thread, which gives signs of life.
 bool MpiBeats::meet() {
   set_state(Beat::State::done);
   Clock::duration nap = std::chrono::microseconds(100);
@@ -156,8 +164,9 @@ bool MpiBeats::meet() {
   }
 }
 
-/// After a failure: says so and waits until all peers that still give signs of life exit too, or
-/// the grace is over, so that the launcher does not kill them before they have said what happened.
+/// After a failure: tells the others, and waits until all peers that still give signs of life exit
+/// too, or the grace is over. Otherwise the launcher might kill them before they have printed what
+/// happened.
 void MpiBeats::farewell() {
   using std::chrono::milliseconds;
   const Clock::duration grace =

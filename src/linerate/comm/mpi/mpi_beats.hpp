@@ -27,16 +27,17 @@ class MpiBeats {
   void set_state(Beat::State state);
   /// The next service() sends, due or not.
   void say_now();
-  /// Peers learn of it with the next beat. The first failure counts, own or heard.
+  /// The run has failed. Peers learn of it with the next beat. The first failure counts, own or
+  /// heard.
   void set_failure(const std::string& reason);
   const std::optional<std::string>& failure() const { return failure_; }
 
-  /// Takes what arrived; sends when a period has passed, or there is something new to say.
+  /// Takes beats that have arrived. Sends beats if a period has passed, or if there is news.
   void service(Clock::time_point now);
 
-  /// At exit: returns whether every rank succeeded, this one included. A rank that did waits until
-  /// all others have come here too, as MPI_Finalize would, but learns of one that fails or falls
-  /// silent instead.
+  /// At exit: returns whether every rank succeeded, this one included. A rank that succeeded waits
+  /// until all others have come here too, as MPI_Finalize would. Unlike MPI_Finalize, it learns of
+  /// a rank that fails or falls silent.
   bool part(bool succeeded);
   /// Gives back what belongs to MPI; no beats after this.
   void close();
@@ -52,7 +53,7 @@ class MpiBeats {
   struct Line {
     Message outgoing;
     MPI_Request request = MPI_REQUEST_NULL;
-    bool current = true;  // the last message said what there is to say
+    bool current = true;  // the last message has the latest news
   };
 
   std::optional<std::string> why_not_all_succeed(Clock::time_point now);

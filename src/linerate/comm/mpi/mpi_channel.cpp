@@ -1,3 +1,10 @@
+// MPI has no call that sleeps until a message arrives and can be woken otherwise. So the progress
+// thread polls: first without sleep, then with naps that grow with the time that it has waited.
+// While it waits it sends and reads beats, and asks Liveness for a verdict.
+//
+// A failure is the hard part. Posted receives may be half filled, and MPI offers no way to take a
+// half-sent message back. abandon() cancels what it can, waits for a grace, and else gives up MPI
+// in this process, so that freed memory is never written.
 #include "linerate/comm/mpi/mpi_channel.hpp"
 
 #include <fmt/format.h>
@@ -22,20 +29,22 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// Back-off inside a collective: poll without sleeping for kSpin after the last message, then sleep
-// between polls for an eighth of what has been waited so far, within these limits. A chunk takes
-// 0.1 ms over shared memory and 2 ms at 1 Gbit/s, where the kernel's socket buffers keep the line
-// busy during a nap.
+// Back-off inside a collective. This polls without sleeping for kSpin after the last message. Then
+// it sleeps between polls for an eighth of the time that it has waited so far, within these limits.
+// A chunk takes 0.1 ms over shared memory. It takes 2 ms at 1 Gbit/s, and there the kernel's socket
+// buffers keep the line busy during a nap.
 constexpr Clock::duration kSpin = microseconds(20);
 constexpr Clock::duration kShortestNap = microseconds(20);
 constexpr Clock::duration kLongestNap = microseconds(500);
-// Between collectives: first look again after kFirstIdle, doubling to the period of the beats.
+// Between collectives: the first look is after kFirstIdle. The pause doubles up to the period of
+// the beats.
 constexpr Clock::duration kFirstIdle = milliseconds(1);
-// Inside a collective: a rank that has waited for this long says at once how far it has come, so
-// that ranks that run different operations learn of it before a period is over.
+// Inside a collective: a rank that has waited for this long sends a beat at once. So ranks that run
+// different operations learn of it before a period is over.
 constexpr Clock::duration kSayStuck = milliseconds(50);
 
-/// Linux 6.12: how long this thread wants to run at a time. A short request is served earlier.
+/// Asks for short time slices (Linux 6.12): how long this thread wants to run at a time. The
+/// scheduler serves a short request earlier.
 void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
   struct {
     std::uint32_t size = 48, policy = 0;  // the layout of struct sched_attr, SCHED_OTHER
@@ -49,10 +58,11 @@ void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
   syscall(SYS_sched_setattr, 0, &attributes, 0u);
 }
 
-/// The progress thread works for microseconds at a time, while compute threads never sleep: a 60 MB
-/// all-reduce next to one took 910 ms with the kernel's defaults, 130 ms with these. Its naps
-/// should end on time (the kernel rounds them up by 50 us), and it should not wait for a compute
-/// thread's slice. It does without what the kernel refuses (a negative nice needs a privilege).
+/// Prefers the progress thread to compute threads. It works for microseconds at a time, while
+/// compute threads never sleep. A 60 MB all-reduce next to a compute thread took 910 ms with the
+/// kernel's defaults and 130 ms with these settings. Its naps should end on time (the kernel rounds
+/// them up by 50 us), and it should not wait for a compute thread's slice. Settings that the kernel
+/// refuses are left out (a negative nice needs a privilege).
 void prefer_this_thread() {
   thread_local const bool done = [] {
     prctl(PR_SET_TIMERSLACK, 1);
@@ -71,7 +81,7 @@ std::shared_ptr<Liveness> life_in(MPI_Comm world, Clock::duration timeout) {
   return std::make_shared<Liveness>(rank, size, timeout, Clock::now());
 }
 
-/// 31 in Open MPI; MPI promises 15.
+/// The bits of a tag: 31 in Open MPI; MPI promises 15.
 int tag_bits(MPI_Comm world) {
   int* most = nullptr;
   int found = 0;
@@ -98,8 +108,9 @@ MpiChannel::MpiChannel(MPI_Comm world, Clock::duration timeout, OneWorld claim)
   });
 }
 
-/// The beats live on in the exit handler. After a failure (also one that only the caller knows of:
-/// an exception passes through) MPI's own clean-up could wait for ranks that do not answer.
+/// The beats live on in the exit handler. After a failure MPI's own clean-up could wait for ranks
+/// that do not answer, so it is left out. A failure that only the caller has seen, an exception
+/// that passes through, counts as well.
 MpiChannel::~MpiChannel() {
   const bool failed = beats_->failure() || std::uncaught_exceptions() > 0;
   if (!failed && may_call_mpi()) MPI_Comm_free(&comm_);
@@ -132,7 +143,8 @@ void MpiChannel::receive(int peer, void* data, std::size_t bytes, Transfer& tran
          "MPI_Irecv");
 }
 
-/// What MPI refused is not under way; the rest is, and must be ended.
+/// Ends the run if MPI has refused a message. The refused message is dropped here; fail() ends the
+/// others, which are in flight.
 void MpiChannel::posted(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   const int peer = pending_.back().peer;
@@ -166,7 +178,7 @@ bool MpiChannel::test() {
   return true;
 }
 
-/// MPI has set finished requests to null.
+/// Drops finished requests, which MPI has set to null.
 void MpiChannel::keep_unfinished() {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
@@ -218,8 +230,9 @@ bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t b
   return true;
 }
 
-/// A peer whose memory is gone has left this collective, most often because of another that it
-/// knows of: what its beats say outweighs what was seen.
+/// A peer whose memory is gone has left this collective, most often because of a failure that it
+/// has heard of. So this waits a moment for beats: the failure that they tell outweighs what this
+/// rank has seen.
 void MpiChannel::blame(const std::string& problem) {
   const Clock::time_point start = Clock::now();
   const Clock::duration patience =
@@ -255,7 +268,7 @@ void MpiChannel::serve_beats(Clock::time_point now) {
   }
 }
 
-/// Beats go on while this rank waits, and tell whom it waits for.
+/// Serves the beats while this rank waits, and fails if they or Liveness tell why.
 void MpiChannel::look_after_peers(Clock::time_point now) {
   if (now - last_look_ < life_->period() / 8 && !aborted_.load(std::memory_order_relaxed)) return;
   hear_abort();
@@ -272,9 +285,9 @@ void MpiChannel::service() {
 }
 
 /// When this returns, MPI uses none of the memory that was posted. A receive that no message has
-/// met is cancelled. One that is half filled, or a send that is half taken, belongs to MPI until
-/// its peer goes on, which it does unless it is stopped, dead, or has itself cancelled: after a
-/// grace this process calls MPI no more, so that its memory is safe.
+/// met is cancelled. A receive that is half filled, or a send that is half taken, belongs to MPI
+/// until its peer goes on. The peer does so unless it is stopped, dead, or has itself cancelled. So
+/// after a grace this process calls MPI no more, and its memory is safe.
 void MpiChannel::abandon() {
   drop_waiting_sends();
   const Clock::duration grace =
@@ -305,7 +318,7 @@ void MpiChannel::fail(const std::string& reason) {
   throw_failure(*beats_->failure());
 }
 
-/// The schedule's own memory is gone already, so there is no grace.
+/// An exception has unwound a schedule, and its memory is gone already. So there is no grace.
 void MpiChannel::give_up(const std::string& reason) {
   drop_waiting_sends();
   beats_->set_failure(reason);

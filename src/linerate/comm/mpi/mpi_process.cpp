@@ -34,8 +34,8 @@ std::function<bool(int)>& stopper() {
   return *f;
 }
 
-/// Ends the thread of the world that exists; one that is being destroyed elsewhere does so itself.
-/// Returns whether nobody else calls MPI now and nothing was under way.
+/// Ends the thread of the world that exists. A world that is being destroyed on another thread ends
+/// its own. Returns whether no other thread calls MPI now and no collective was in flight.
 bool end_world(int status) {
   if (making > 0) return false;
   const bool clean = !stopper() || stopper()(status);
@@ -44,11 +44,13 @@ bool end_world(int status) {
   return clean;
 }
 
-/// MPI_Finalize is a collective: with a failed or stopped rank it would wait for ever, and with one
-/// that dies while others are inside it, mpirun itself can hang (PMIx_server_finalize waits for the
-/// thread that holds the unfinished fence: 3 of 140 jobs with Open MPI 4.1.4). So ranks first meet
-/// without MPI_Finalize; after any failure every one leaves without it, and the launcher ends the
-/// job because of the exit status.
+/// Meets the other ranks before MPI_Finalize, or leaves without it. MPI_Finalize is a collective,
+/// and with a failed or stopped rank it would wait for ever. If a rank dies while others are inside
+/// it, mpirun itself can hang. (PMIx_server_finalize waits for the thread that has the unfinished
+/// fence: 3 of 140 jobs with Open MPI 4.1.4.)
+///
+/// So ranks first meet by beats. After any failure every rank leaves without MPI_Finalize, and the
+/// launcher ends the job because of the exit status.
 void meet_or_leave(int status) {
   bool all_succeeded = false;
   try {
@@ -74,8 +76,9 @@ void at_exit(int status, void*) {
   if (started_here) MPI_Finalize();
 }
 
-/// MPI_Finalize frees the attributes of MPI_COMM_SELF before it does anything else (MPI 4.0,
-/// 11.10.4), on its caller's thread: the last moment at which MPI can be called.
+/// Runs when the program itself calls MPI_Finalize. That frees the attributes of MPI_COMM_SELF
+/// before it does anything else (MPI 4.0, 11.10.4), on its caller's thread. It is the last moment
+/// at which MPI can be called.
 int at_finalize(MPI_Comm, int, void*, void*) {
   if (ended) return MPI_SUCCESS;
   meet_or_leave(0);
@@ -95,18 +98,18 @@ void hook_exits() {
   static_cast<void>(once);
 }
 
-/// Whether the kernel lets this process read memory through process_vm_readv at all, its own here:
-/// containers may filter the call. (A ban on reading other processes alone is Open MPI's to see: it
-/// looks at Yama's ptrace_scope and at user namespaces.)
+/// Whether the kernel lets this process read memory through process_vm_readv at all, here its own.
+/// Containers may filter the call. (Open MPI sees a ban on reading other processes: it looks at
+/// Yama's ptrace_scope and at user namespaces.)
 bool can_read_memory() {
   std::uint64_t from = 1, to = 0;
   const iovec local{&to, sizeof to}, remote{&from, sizeof from};
   return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == sizeof to;
 }
 
-/// Settings that must be in the environment before MPI_Init; tools/mpirun sets the same, and what
-/// the user set wins. Without the last, Open MPI prints a line for every message that the kernel
-/// refuses.
+/// Puts settings into the environment that MPI_Init reads. tools/mpirun sets the same, and the
+/// user's own settings win. Without the last one, Open MPI prints a line for every message that the
+/// kernel refuses.
 void set_defaults() {
   constexpr std::array<std::array<const char*, 2>, 3> defaults = {{
       {"OMPI_MCA_btl_tcp_eager_limit", "524288"},

@@ -1,5 +1,5 @@
-// MPI in this process: started once, ended once, never called by two threads at a time nor after
-// its end, and never left hanging. Private to comm/mpi.
+// MPI in this process: it is started once and ended once. No two threads call it at a time, no
+// thread calls it after its end, and the process never hangs in it. Private to comm/mpi.
 #pragma once
 
 #include <mpi.h>
@@ -17,8 +17,8 @@ void start_mpi();
 /// True once start_mpi has succeeded.
 bool mpi_started();
 
-/// While one exists this thread calls MPI to make a world: an exit from another thread leaves
-/// without MPI.
+/// While an object exists, this thread calls MPI to make a world. An exit from another thread then
+/// leaves without MPI.
 class MakingWorld {
  public:
   MakingWorld();
@@ -27,25 +27,27 @@ class MakingWorld {
   MakingWorld& operator=(const MakingWorld&) = delete;
 };
 
-/// How to end the progress thread of the world that still exists when the process exits or calls
-/// MPI_Finalize: returns whether it has ended and nothing was under way. Replaces the one before.
+/// Sets how to end the progress thread of the world that still exists when the process exits or
+/// calls MPI_Finalize. It returns whether the thread has ended and no collective was in flight.
+/// Replaces the one before.
 void set_stopper(std::function<bool(int status)> stopper);
 
-/// How this process parts from its peers when it exits or calls MPI_Finalize; called on the thread
-/// that does so, when no other calls MPI, with whether it succeeded; returns whether all of them
-/// did. Replaces the one before.
+/// Sets how this process parts from its peers when it exits or calls MPI_Finalize. It is called on
+/// that thread, when no other thread calls MPI, with whether this process succeeded. It returns
+/// whether all processes did. Replaces the one before.
 void set_parting(std::function<bool(bool succeeded)> parting);
 
 /// From now on the process ends with an error and without MPI_Finalize.
 void mark_failed();
 
-/// MPI may still write to memory that is no longer ours: no more calls, to the end.
+/// MPI may still write to memory that is no longer ours: from now on this process never calls it
+/// again.
 void call_mpi_no_more();
 
 /// False after call_mpi_no_more() and from MPI_Finalize on.
 bool may_call_mpi();
 
-/// What MPI says of an error code.
+/// MPI's text for an error code.
 std::string error_text(int code);
 
 /// Throws CommError when an MPI call reports an error.

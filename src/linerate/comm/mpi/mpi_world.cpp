@@ -30,8 +30,8 @@ bool mpi_in_use() { return mpi_started(); }
 
 std::unique_ptr<Communicator> make_world(const WorldOptions& options) {
   auto channel = make_channel(options, clock_time(options.timeout, "MPI: timeout"));
-  // After the channel is there, so that ranks part as after any failure: rank 0 has said what is
-  // wrong before another one's exit makes the launcher end it.
+  // This comes after the channel exists, so that ranks part as after any failure. Rank 0 has then
+  // printed what is wrong before another rank's exit makes the launcher end it.
   require_ranks(channel->size(), options.expected_size);
   if (channel->size() == 1 && !options.independent)
     if (const auto problem = lonely_rank_problem()) throw InputError("ranks", *problem);

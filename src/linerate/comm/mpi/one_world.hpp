@@ -15,7 +15,7 @@ class OneWorld {
   OneWorld& operator=(OneWorld&&) = delete;
   ~OneWorld();
 
-  /// A world exists that is being destroyed on another thread.
+  /// Whether a world is being destroyed on another thread.
   static bool closing();
   /// The world that exists has ended its thread and no longer calls MPI.
   static void set_quiet();

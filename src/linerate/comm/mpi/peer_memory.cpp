@@ -1,3 +1,8 @@
+// Ranks of one host read each other's memory by one system call (CMA), with a single copy and
+// without the peer's help. Whether that works depends on the kernel, containers and pids, so it is
+// tried. Each rank gathers the others' pids and the addresses of their random numbers, and reads
+// the numbers. A rank on another host has no such pid, or another process has it, so the number is
+// wrong.
 #include "linerate/comm/mpi/peer_memory.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +28,8 @@ std::string setting(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// `btl` is a list of transports, or of those left out ("^tcp"); empty: all.
+/// Whether Open MPI's setting `btl` allows shared memory. It is a list of transports, or with "^"
+/// of those left out; empty: all.
 bool lists_shared_memory(const std::string& transports) {
   const bool leaves_out = transports.starts_with('^');
   bool named = false;

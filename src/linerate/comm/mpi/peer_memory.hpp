@@ -14,12 +14,13 @@ namespace linerate::comm {
 
 class PeerMemory {
  public:
-  /// Collective. Nothing, on every rank alike, unless all ranks want it, MPI's own settings let it
-  /// use shared memory with single copies and every rank has read a word of every other.
+  /// Opens the memory of all ranks. Returns nothing, on every rank alike, unless three things hold.
+  /// All ranks want it; MPI's own settings let it use shared memory with single copies; and every
+  /// rank has read a word of every other. Collective.
   static std::optional<PeerMemory> open(MPI_Comm world, bool wanted);
 
-  /// All bytes were copied; or this process may not read that one's memory; or `problem` names what
-  /// is wrong with the peer.
+  /// The outcome of a read. All bytes were copied, or this process may not read that memory
+  /// (`denied`), or `problem` tells why the peer cannot be read.
   struct Outcome {
     bool denied = false;
     std::optional<std::string> problem{};

@@ -1,5 +1,5 @@
-// MPI_Init and the first collectives of a job wait for every rank, for ever if one never starts.
-// Private to comm/mpi.
+// A deadline for MPI_Init and the first collectives of a job. They wait for every rank, for ever if
+// one never starts. Private to comm/mpi.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,9 @@
 
 namespace linerate::comm {
 
-/// Unless destroyed in time, says on stderr what is waited for and ends the process with status 4:
-/// MPI_Init can be neither cancelled nor left, and no other thread may call MPI meanwhile.
+/// Unless destroyed in time, prints the missing ranks on stderr and ends the process with status 4.
+/// There is no milder way: MPI_Init can be neither cancelled nor left, and no other thread may call
+/// MPI meanwhile.
 class StartDeadline {
  public:
   explicit StartDeadline(std::chrono::steady_clock::duration limit);

@@ -1,6 +1,6 @@
-// Chunked ring over point-to-point messages (Patarasuk & Yuan 2009): every rank sends (P-1)/P of
-// the array for the reduce half and as much for the gather half, to its right neighbour, while it
-// receives from its left one.
+// Chunked ring over point-to-point messages (Patarasuk & Yuan 2009). Every rank sends to its right
+// neighbour while it receives from its left one. It sends (P-1)/P of the array for the reduce half,
+// and as much for the gather half.
 #pragma once
 
 #include "linerate/comm/channel.hpp"

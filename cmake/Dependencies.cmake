@@ -1,4 +1,5 @@
-# Finds what the modules need. If an AUTO back end is absent, its stub is built; ON makes its absence an error.
+# Finds what the modules need. If an AUTO back end is absent, its stub is built; ON makes its
+# absence an error.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
@@ -19,7 +20,8 @@ endif()
 
 function(linerate_absent what remedy)
   if(LINERATE_WITH_${what} STREQUAL "ON")
-    message(FATAL_ERROR "linerate: ${what} was asked for and not found. ${remedy} or set LINERATE_WITH_${what}=OFF.")
+    message(FATAL_ERROR
+      "linerate: ${what} was asked for and not found. ${remedy} or set LINERATE_WITH_${what}=OFF.")
   endif()
 endfunction()
 
@@ -49,16 +51,19 @@ if(NOT LINERATE_WITH_TORCH STREQUAL "OFF")
   if(LINERATE_TORCH_ROOT)
     set(LINERATE_HAS_TORCH ON)
   else()
-    linerate_absent(TORCH "${LINERATE_TORCH_PROBLEM}\nName a LibTorch >= ${LINERATE_TORCH_OLDEST} by CMAKE_PREFIX_PATH or Torch_DIR, \
-or a Python that has torch by LINERATE_PYTHON (tools/setup makes one),")
+    linerate_absent(TORCH "${LINERATE_TORCH_PROBLEM}\nName a LibTorch >= ${LINERATE_TORCH_OLDEST} \
+by CMAKE_PREFIX_PATH or Torch_DIR, or a Python that has torch by LINERATE_PYTHON (tools/setup \
+makes one),")
   endif()
 endif()
 
-# Everything of ours that includes LibTorch links this one target. NDEBUG: its header asserts look for debug state that the
-# released library does not keep. FMT_HEADER_ONLY: the wheel carries a fmt of its own, and its headers come first.
+# Everything of ours that includes LibTorch links this one target. NDEBUG: its header asserts look
+# for debug state that the released library does not keep. FMT_HEADER_ONLY: the wheel carries a fmt
+# of its own, and its headers come first.
 if(LINERATE_HAS_TORCH)
   linerate_add_libtorch()
-  set(LINERATE_TORCH_FOLDER ${LINERATE_TORCH_ROOT} CACHE INTERNAL "The LibTorch in use, for tests/package/run")
+  set(LINERATE_TORCH_FOLDER ${LINERATE_TORCH_ROOT} CACHE
+    INTERNAL "The LibTorch in use, for tests/package/run")
   add_library(linerate_libtorch INTERFACE)
   target_compile_definitions(linerate_libtorch INTERFACE NDEBUG FMT_HEADER_ONLY)
   target_link_libraries(linerate_libtorch INTERFACE linerate::libtorch)

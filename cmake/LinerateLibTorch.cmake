@@ -1,19 +1,23 @@
-# Finds a LibTorch and names its libraries as one target, linerate::libtorch, for linerate's own build and for those who use an
-# installed one. Not by find_package(Torch): that wants a CUDA toolkit for CUDA builds, Caffe2's files and, elsewhere, Python.
+# Finds a LibTorch and names its libraries as one target, linerate::libtorch, for linerate's own
+# build and for those who use an installed one. Not by find_package(Torch): that wants a CUDA
+# toolkit for CUDA builds, Caffe2's files and, elsewhere, Python.
 #
-# linerate_find_libtorch(FOLDER...) looks at Torch_DIR, and at nothing else if that is set; else at Torch_ROOT, CMAKE_PREFIX_PATH
-# and the same variables of the environment, then at the folders given. It sets
+# linerate_find_libtorch(FOLDER...) looks at Torch_DIR, and at nothing else if that is set; else at
+# Torch_ROOT, CMAKE_PREFIX_PATH and the same variables of the environment, then at the folders
+# given. It sets
 #   LINERATE_TORCH_ROOT     the folder with include/ and lib/; empty: none is fit
 #   LINERATE_TORCH_VERSION  such as 2.13.0
 #   LINERATE_TORCH_PROBLEM  why the last one that was named is not fit
 set(LINERATE_TORCH_OLDEST 2.11)
 
-# The folder that holds share/cmake/Torch, from any of the places that people name: it, that folder, or pip's share/cmake.
+# The folder that holds share/cmake/Torch, from any of the places that people name: it, that folder,
+# or pip's share/cmake.
 function(linerate_libtorch_root_of place result)
   set(${result} "" PARENT_SCOPE)
   foreach(step . .. ../.. ../../..)
     get_filename_component(root "${place}/${step}" ABSOLUTE)
-    if(EXISTS "${root}/share/cmake/Torch/TorchConfig.cmake" AND EXISTS "${root}/include/ATen/ATen.h")
+    if(EXISTS "${root}/share/cmake/Torch/TorchConfig.cmake" AND
+      EXISTS "${root}/include/ATen/ATen.h")
       set(${result} "${root}" PARENT_SCOPE)
       return()
     endif()
@@ -88,7 +92,8 @@ function(linerate_find_libtorch)
   set(LINERATE_TORCH_PROBLEM "${problem}" PARENT_SCOPE)
 endfunction()
 
-# CUDA builds register their kernels when libtorch_cuda is loaded: no symbol of it is used, so the linker must not drop it.
+# CUDA builds register their kernels when libtorch_cuda is loaded: no symbol of it is used, so the
+# linker must not drop it.
 function(linerate_add_libtorch)
   if(TARGET linerate::libtorch)
     return()
@@ -96,10 +101,12 @@ function(linerate_add_libtorch)
   set(folder ${LINERATE_TORCH_ROOT}/lib)
   set(libraries ${folder}/libtorch.so ${folder}/libtorch_cpu.so ${folder}/libc10.so)
   if(EXISTS ${folder}/libtorch_cuda.so)
-    list(APPEND libraries ${folder}/libc10_cuda.so -Wl,--push-state,--no-as-needed,${folder}/libtorch_cuda.so,--pop-state)
+    list(APPEND libraries ${folder}/libc10_cuda.so
+      -Wl,--push-state,--no-as-needed,${folder}/libtorch_cuda.so,--pop-state)
   endif()
   add_library(linerate::libtorch INTERFACE IMPORTED GLOBAL)
   set_target_properties(linerate::libtorch PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${LINERATE_TORCH_ROOT}/include;${LINERATE_TORCH_ROOT}/include/torch/csrc/api/include"
+    INTERFACE_INCLUDE_DIRECTORIES
+    "${LINERATE_TORCH_ROOT}/include;${LINERATE_TORCH_ROOT}/include/torch/csrc/api/include"
     INTERFACE_LINK_LIBRARIES "${libraries}")
 endfunction()

@@ -1,6 +1,7 @@
-# What users link: linerate::core, linerate::torch and linerate::mpi. Each is made of the objects of its modules, which are
-# compiled once; static, or shared with BUILD_SHARED_LIBS. They show the headers in include/ and nothing else: the target
-# all_verify_interface_header_sets compiles each of these alone, as users see it.
+# What users link: linerate::core, linerate::torch and linerate::mpi. Each is made of the objects of
+# its modules, which are compiled once; static, or shared with BUILD_SHARED_LIBS. They show the
+# headers in include/ and nothing else: the target all_verify_interface_header_sets compiles each of
+# these alone, as users see it.
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/*.hpp)
 
@@ -13,16 +14,17 @@ function(linerate_library name)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX EXPORT_NAME ${name}
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${ARG_HEADERS})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include
+    FILES ${ARG_HEADERS})
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
   if(LINERATE_SANITIZE)
     target_link_options(${target} PUBLIC -fsanitize=${LINERATE_SANITIZE})
   endif()
 endfunction()
 
-# Shared libraries that a static linerate leaves to the program that links it. Found by what was found for the build, as an
-# imported target: installed, its config file finds them again by the names that programs need at run time, so that no
-# development package is needed there.
+# Shared libraries that a static linerate leaves to the program that links it. Found by what was
+# found for the build, as an imported target: installed, its config file finds them again by the
+# names that programs need at run time, so that no development package is needed there.
 add_library(linerate::third_party INTERFACE IMPORTED GLOBAL)
 set_target_properties(linerate::third_party PROPERTIES
   INTERFACE_LINK_LIBRARIES "fmt::fmt;simdjson::simdjson;${HWY_LIBRARY};ZLIB::ZLIB")
@@ -33,13 +35,15 @@ set(torch_headers ${headers})
 list(FILTER torch_headers INCLUDE REGEX "/comm/c10d/|/torch_adapter/")
 list(FILTER headers EXCLUDE REGEX "/comm/mpi/|/comm/c10d/|/torch_adapter/")
 linerate_library(core HEADERS ${headers}
-  MODULES core doc comm comm_thread compress cost models trace_input bench_logs trace compare evaluation plan sim exec counters
-          calibrate report whatif advise rehearse replan evaluate
+  MODULES core doc comm comm_thread compress cost models trace_input bench_logs trace compare
+          evaluation plan sim exec counters calibrate report whatif advise rehearse replan evaluate
   LINK Threads::Threads
   PRIVATE_LINK linerate::third_party)
 if(LINERATE_HAS_MPI)
-  linerate_library(mpi HEADERS ${mpi_headers} MODULES comm_mpi LINK linerate_core PRIVATE_LINK MPI::MPI_CXX linerate::third_party)
+  linerate_library(mpi HEADERS ${mpi_headers} MODULES comm_mpi LINK linerate_core
+    PRIVATE_LINK MPI::MPI_CXX linerate::third_party)
 endif()
 if(LINERATE_HAS_TORCH)
-  linerate_library(torch HEADERS ${torch_headers} MODULES comm_c10d exec_streams torch_codecs torch_streams torch_adapter LINK linerate_core linerate::libtorch)
+  linerate_library(torch HEADERS ${torch_headers} MODULES comm_c10d exec_streams torch_codecs
+    torch_streams torch_adapter LINK linerate_core linerate::libtorch)
 endif()

@@ -1,7 +1,9 @@
-# What a build for pip does otherwise: it looks for all libraries first, before a compiler, so that its first line names every
-# one that is missing, and leaves as few as it can for the wheel to carry.
+# What a build for pip does otherwise: it looks for all libraries first, before a compiler, so that
+# its first line names every one that is missing, and leaves as few as it can for the wheel to
+# carry.
 set(LINERATE_BUILD_PYTHON ON)
-if(NOT "$CACHE{LINERATE_WITH_MPI}" STREQUAL "ON")  # pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON: calibrate() probes, too
+# pip install . --config-settings=cmake.define.LINERATE_WITH_MPI=ON: calibrate() probes, too
+if(NOT "$CACHE{LINERATE_WITH_MPI}" STREQUAL "ON")
   set(LINERATE_WITH_MPI OFF)
 endif()
 set(LINERATE_WITH_TORCH OFF)
@@ -38,8 +40,9 @@ if(missing_libraries)
   message(FATAL_ERROR "Nothing was built: the line above names the libraries that are missing.")
 endif()
 
-# zlib is linked from its archive; fmt, simdjson and Highway are shared libraries, which auditwheel puts into the wheel. Without the code of fmt
-# in every source (FMT_HEADER_ONLY) the build takes a quarter less time.
+# zlib is linked from its archive; fmt, simdjson and Highway are shared libraries, which auditwheel
+# puts into the wheel. Without the code of fmt in every source (FMT_HEADER_ONLY) the build takes a
+# quarter less time.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(ZLIB_USE_STATIC_LIBS ON)
 add_compile_options(-ffunction-sections -fdata-sections)

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A short lab: two ranks on shaped links give the right sum, nothing is left behind, nor after an interrupted run.
+# A short lab: two ranks on shaped links give the right sum, nothing is left behind, nor after an
+# interrupted run.
 # usage: lab_test.sh LAB LINE_RATE
 lab=$1
 line_rate=$2

@@ -1,4 +1,5 @@
-# What a project of one's own writes after it has linerate, in whatever way: one program for each component in COMPONENTS.
+# What a project of one's own writes after it has linerate, in whatever way: one program for each
+# component in COMPONENTS.
 foreach(component ${COMPONENTS})
   add_executable(${component} ../${component}.cpp)
   target_link_libraries(${component} PRIVATE linerate::${component})

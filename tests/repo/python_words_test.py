@@ -25,7 +25,7 @@ STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')
 def modules():
     """What python/torch/CMakeLists.txt builds the extension from."""
     text = (ROOT / "python/torch/CMakeLists.txt").read_text()
-    return re.search(r"foreach\(module (.*?)\)", text)[1].split()
+    return re.search(r"foreach\(module ([^)]*)\)", text)[1].split()
 
 
 def messages_of(text):

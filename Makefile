@@ -1,5 +1,6 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench docs python clean
+.PHONY: demo test build configure setup dev core-only core-test asan asan-torch tsan format bench \
+	docs python clean
 PRESET ?= release
 # Tests that compute have a processor each (tools/one-processor); two more run that wait.
 TESTS_AT_ONCE := $(shell expr $$(nproc) + 2)
@@ -25,7 +26,8 @@ core-test: core-only
 dev asan tsan:
 	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE)
 asan-torch:
-	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE) && ctest --preset asan-mpi -j$(TESTS_AT_ONCE)
+	@cmake --preset $@ && cmake --build --preset $@ && ctest --preset $@ -j$(TESTS_AT_ONCE) && \
+		ctest --preset asan-mpi -j$(TESTS_AT_ONCE)
 python:
 	@tools/setup --analysis
 	@tools/python-package

@@ -22,7 +22,8 @@ while [ "$(left $run)" -lt 4 ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tr
 kill -TERM $run
 wait $run
 [ $? -eq 143 ] || { echo "interrupted run: exit code"; exit 1; }
-[ "$(left $run)" -eq 0 ] || { echo "namespaces left behind after an interrupt"; ip netns list; exit 1; }
+[ "$(left $run)" -eq 0 ] ||
+  { echo "namespaces left behind after an interrupt"; ip netns list; exit 1; }
 
 "$lab" run --ranks 2 --rate 1Mbit/s -- "$line_rate" --sizes 64MB &
 run=$!
@@ -31,4 +32,5 @@ while [ "$(left $run)" -lt 4 ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tr
 kill -KILL $run
 wait $run 2>/dev/null
 "$lab" clean >/dev/null || exit 1
-[ "$(left $run)" -eq 0 ] || { echo "tools/lab clean left namespaces behind"; ip netns list; exit 1; }
+[ "$(left $run)" -eq 0 ] ||
+  { echo "tools/lab clean left namespaces behind"; ip netns list; exit 1; }

@@ -1,6 +1,5 @@
-// Two kinds of failure: the caller can act (a typed exception with an exit code), or it is a bug
-// (LINERATE_CHECK).
-// Thread safety: values.
+// Two kinds of failure. Either the caller can act (a typed exception with an exit code), or it is a
+// bug (LINERATE_CHECK). Thread safety: values.
 #pragma once
 
 #include <stdexcept>

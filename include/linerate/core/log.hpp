@@ -1,4 +1,4 @@
-// What the library reports to people. It never prints if a sink is installed; without one, warnings
+// What the library reports to people. It never prints if a sink is installed. Without one, warnings
 // go to standard error, since a training run that is wrong must not be silent.
 #pragma once
 
@@ -12,12 +12,12 @@ enum class Level { info, warning };
 /// Receives records.
 using Sink = std::function<void(Level, const std::string&)>;
 
-/// Replaces what receives records, from any thread at any time; a record under way may still reach
-/// the sink before. Empty: the default, which writes "linerate: warning: ..." to standard error and
-/// drops info.
+/// Replaces the sink, from any thread at any time; a record in flight may still reach the sink
+/// before. Empty: the default, which writes "linerate: warning: ..." to standard error and drops
+/// info.
 ///
-/// Threads call the sink at the same time. What it throws or logs itself is not lost: the default
-/// writes the record (a warning) or the sink's own one.
+/// Threads call the sink at the same time. If the sink throws, the default writes the record, if it
+/// is a warning. If the sink logs itself, the default writes the sink's own record.
 void set_sink(Sink sink);
 /// Neither throws, so that destructors may warn.
 void info(const std::string& message) noexcept;

@@ -20,10 +20,9 @@ struct RegistryLine {
   std::string source;  // paper or specification
 };
 
-/// A plain table (survives static linking, unlike self-registering globals). Lookups of unknown
-/// names throw UsageError.
-/// Thread safety: what it is asked may be asked by any thread once it is filled; lines are added by
-/// one, before.
+/// A plain table. It survives static linking, unlike self-registering globals. Lookups of unknown
+/// names throw UsageError. Thread safety: any thread may ask once the table is filled; one thread
+/// adds lines, before.
 template <typename Maker>
 class Registry {
  public:

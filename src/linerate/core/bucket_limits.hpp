@@ -1,6 +1,9 @@
-// PyTorch DDP's bucket rule (compute_bucket_assignment_by_size in its reducer.cpp): a bucket closes
-// with the tensor that makes it reach its limit, so tensors are never split; limits apply in turn,
-// the last one to all buckets that follow.
+// PyTorch DDP's bucket rule (compute_bucket_assignment_by_size in its reducer.cpp). A bucket closes
+// with the tensor that makes it reach its limit, so tensors are never split. Limits apply in turn,
+// and the last one applies to all later buckets.
+//
+// For example limits of 1 and 25 MB, and tensors of 0.6, 0.7, 20, 10 and 3 MB. The first bucket
+// closes at 1.3 MB, the second at 30 MB, and the third keeps the 3 MB.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +17,8 @@ class BucketLimits {
  public:
   explicit BucketLimits(std::span<const std::int64_t> limits) : limits_(limits) {}
 
-  /// Whether the open bucket closes now that it holds so many bytes; the next one has the next
-  /// limit.
+  /// Whether the open bucket closes with so many bytes in it. If it does, the next bucket has the
+  /// next limit.
   bool closes_at(std::int64_t bytes) {
     if (bytes < limits_[at_]) return false;
     if (at_ + 1 < limits_.size()) ++at_;

@@ -17,15 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where a path leads: to a file that is replaced, or into a stream.
+/// The target of a path: a file that is replaced, or a stream that is written into.
 struct Target {
   fs::path path;                        // no symbolic link
   bool stream = false;                  // a pipe, a terminal: cannot be renamed over
   std::optional<int> own_descriptor{};  // of /dev/stdout, /dev/fd/N
 };
 
-/// /dev/stdout leads to /proc/self/fd/1, and that to the file it was redirected to. Replacing that
-/// file would take it away from whoever holds it open.
+/// The descriptor of a link such as /dev/stdout, which leads to /proc/self/fd/1, and that to the
+/// file to which it was redirected. Replacing that file would take it away from the process that
+/// has it open.
 std::optional<int> own_descriptor(const fs::path& link) {
   std::error_code none;
   const fs::path folder = fs::canonical(folder_of(link), none);
@@ -33,7 +34,7 @@ std::optional<int> own_descriptor(const fs::path& link) {
   return std::stoi(link.filename().string());
 }
 
-/// Throws InputError for links in a circle.
+/// Follows the links of a path. Throws InputError for links in a circle.
 Target target_of(const fs::path& given) {
   constexpr int kMostLinks = 40;  // as the kernel has it
   fs::path path = given;

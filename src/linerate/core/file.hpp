@@ -10,14 +10,15 @@ namespace linerate {
 /// Throws InputError naming the file and the system's reason.
 std::string read_file(const std::filesystem::path& path);
 
-/// Readers see the old file or the new one, whole, at any moment, kill -9 and loss of power
-/// included: the content goes into an exclusive temporary next to `path`, which is synced and
-/// renamed over it; then the folder is synced. The old file's mode is kept. A symbolic link stays
-/// one: what it points to is replaced. Pipes, terminals and /dev/stdout are written straight into.
+/// Replaces a file. Readers see the old file or the new one, whole, at any moment, kill -9 and loss
+/// of power included. The content goes into an exclusive temporary file next to `path`, which is
+/// synced and renamed over it. Then the folder is synced. The old file's mode is kept. A symbolic
+/// link stays one, and its target is replaced. Pipes, terminals and /dev/stdout are written into
+/// directly.
 ///
-/// Throws InputError; then the old file is as it was, and no temporary is left. Those of writers
-/// that were killed are removed by the next write of the same file; one whose writer lives, on
-/// whatever host, is not touched (a writer holds a lock on its own).
+/// Throws InputError; then the old file is as it was, and no temporary file is left. The next write
+/// of the same file removes temporary files of writers that were killed. A file whose writer lives,
+/// on whatever host, is not touched, because a writer has a lock on its own.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// Makes `folder` and those above it if they are missing, writes a file into it and removes it

@@ -50,11 +50,13 @@ struct Half {
     const auto word = [du](std::uint32_t value) HWY_ATTR { return hn::Set(du, value); };
     const auto bits = hn::BitCast(du, v);
     const auto magnitude = hn::And(bits, word(0x7fffffff));
-    // From 2^-14: another bias of the exponent; half a unit less one, and one if that is odd.
+    // From 2^-14 on: changes the bias of the exponent and rounds to nearest even. It adds half a
+    // unit less one, and one more if the bit that stays is odd.
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
     const auto normal =
         hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, odd), word(0xfff - (112u << 23))));
-    // Below: at 0.5 a unit of f32 is the 2^-24 of denormals, and adding rounds to it.
+    // Below 2^-14 an f16 is a multiple of 2^-24. At 0.5 that is the unit of f32, so adding 0.5
+    // rounds to it.
     const auto moved = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
     const auto denormal = hn::Sub(hn::BitCast(du, moved), word(126u << 23));
     const auto finite = hn::IfThenElse(hn::Lt(magnitude, word(0x38800000)), denormal, normal);

@@ -19,8 +19,9 @@ constexpr std::uint64_t hash_value(std::uint64_t value, std::uint64_t hash = kHa
   return hash;
 }
 
-/// FNV-1a over little-endian words of eight bytes, what is left byte by byte: eight times as fast,
-/// another value. The fold carries a word's high half into the low one, which a product never does.
+/// FNV-1a over little-endian words of eight bytes; the remaining bytes are hashed one by one. It is
+/// eight times as fast as hash_bytes() and gives another value. The fold (`hash >> 32`) carries a
+/// word's high half into the low one, because a product carries bits upwards only.
 inline std::uint64_t hash_words(std::string_view bytes, std::uint64_t hash = kHashStart) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   std::size_t at = 0;

@@ -1,3 +1,6 @@
+// All functions but union_of() walk two sorted lists once, with a cursor in each. For example take
+// difference_of({[0, 10)}, {[2, 3), [5, 12)}). The span [0, 10) is cut at 2, goes on at 3, and is
+// cut at 5. The result is [0, 2) and [3, 5).
 #include "linerate/core/intervals.hpp"
 
 #include <algorithm>
@@ -32,6 +35,7 @@ SpanSet intersection_of(const SpanSet& a, const SpanSet& b) {
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     const Span common{std::max(a[i].start_ns, b[j].start_ns), std::min(a[i].end_ns, b[j].end_ns)};
     if (common.length() > 0) both.push_back(common);
+    // The span that ends first meets no later span of the other set.
     a[i].end_ns < b[j].end_ns ? ++i : ++j;
   }
   return both;

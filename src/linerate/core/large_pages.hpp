@@ -7,14 +7,15 @@
 
 namespace linerate {
 
-/// Asks the kernel to back what lies between these addresses with large pages as it is touched for
-/// the first time: faulting small ones in can cost as much as the work on them, and other ranks
-/// read large ones quicker. A wish: does nothing if the system has none, or the range is too short.
+/// Asks the kernel to back this range with large pages when it is touched for the first time.
+/// Faulting small pages in can cost as much as the work on them, and other ranks read large pages
+/// faster. It is a wish: nothing happens if the system has no large pages, or if the range is too
+/// short.
 void prefer_large_pages(void* begin, std::size_t bytes);
 
-/// The same for memory that was touched before and comes back again and again, as gradients do in
-/// an allocator that keeps freed memory: what small pages hold is moved into large ones, at once,
-/// and once for each of them.
+/// The same for memory that was touched before and is used again and again, as gradients are in an
+/// allocator that keeps freed memory. The content of small pages is moved into large ones at once,
+/// and once for each large page.
 class CollapsedPages {
  public:
   void add(const void* begin, std::size_t bytes);

@@ -12,19 +12,21 @@ struct Installed {
   std::shared_ptr<const Sink> sink;
 };
 
-/// Never destroyed: threads and destructors of statics warn until the very end.
+/// The installed sink. It is never destroyed, because threads and destructors of statics warn until
+/// the very end.
 Installed& installed() {
   static Installed& one = *new Installed;
   return one;
 }
 
-/// One call of stdio for the whole line: those of threads do not mix.
+/// Prints a record with one call of stdio for the whole line, so that lines of several threads do
+/// not mix.
 void print(Level level, const std::string& message) noexcept {
   if (level == Level::warning) std::fprintf(stderr, "linerate: warning: %s\n", message.c_str());
 }
 
-/// The sink runs outside the lock: one that logs, or waits for a thread that does (Python's
-/// interpreter lock), must not wait for itself.
+/// Gives a record to the sink. The sink runs outside the lock. A sink that logs, or that waits for
+/// a thread that logs (Python's interpreter lock), would else wait for itself.
 void hand_over(Level level, const std::string& message) noexcept {
   static thread_local bool inside = false;
   try {
@@ -49,7 +51,7 @@ void hand_over(Level level, const std::string& message) noexcept {
 void set_sink(Sink sink) {
   auto next = sink ? std::make_shared<const Sink>(std::move(sink)) : nullptr;
   const std::lock_guard lock(installed().mutex);
-  // The old one is destroyed after the lock is released.
+  // `next` has the old sink now, which is destroyed after the lock is released.
   installed().sink.swap(next);
 }
 void info(const std::string& message) noexcept { hand_over(Level::info, message); }

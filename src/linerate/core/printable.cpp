@@ -5,7 +5,11 @@
 namespace linerate {
 namespace {
 
-/// Bytes of the character that begins here, 0: none does.
+/// The number of bytes of the UTF-8 character that begins here; 0 if none does.
+///
+/// The first byte tells the length: below 0x80 one byte, from 0xc2 two, from 0xe0 three, from 0xf0
+/// four. Each later byte adds 6 bits. Four things are refused besides broken sequences: control
+/// characters, surrogates, codes above 0x10ffff, and codes that a shorter sequence could give.
 std::size_t character_at(std::string_view text) {
   const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

@@ -1,4 +1,4 @@
-// Quotes what a file says in a message: files may hold anything, a terminal takes text.
+// Quotes a file's text in a message. A file may contain any bytes, and a terminal takes only text.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// A counter-based random stream: the value depends on (key, counter) alone, never on call order or
-// thread.
+// A counter-based random stream. A value depends on (key, counter) alone, and never on the order of
+// calls or on the thread. So ranks that draw value 7 of key (seed, step) get the same number, even
+// if one of them has drawn no other.
 #pragma once
 
 #include <cstdint>

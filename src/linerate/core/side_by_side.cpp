@@ -1,3 +1,6 @@
+// Workers take the next index from a counter, so a long piece of work holds up only its own worker.
+// Exceptions are kept by index. So the caller gets the same one in every run, whichever worker was
+// first.
 #include "linerate/core/side_by_side.hpp"
 
 #include <algorithm>

@@ -9,6 +9,8 @@
 
 namespace linerate {
 
+/// Type 7: the quantile's position among the n sorted samples is q (n - 1), and between two samples
+/// it is interpolated. For example the 0.9 quantile of 1, 2, 3, 4 is at position 2.7, so it is 3.7.
 double quantile(std::span<const double> samples, double q) {
   LINERATE_CHECK(!samples.empty(), "quantile of no samples");
   std::vector<double> sorted(samples.begin(), samples.end());

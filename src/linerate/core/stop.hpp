@@ -1,5 +1,5 @@
-// Ends long work from outside: whoever starts it holds the std::stop_source, loops over files and
-// simulations ask.
+// Ends long work from outside. The caller that starts the work has the std::stop_source, and the
+// work's loops over files and simulations ask throw_if_stopped().
 #pragma once
 
 #include <exception>
@@ -7,14 +7,14 @@
 
 namespace linerate {
 
-/// Thrown by work that was asked to stop. No Error: nothing is wrong, and nothing that copes with
-/// errors may go on.
+/// Thrown by work that was asked to stop. It is not an Error, because nothing is wrong, and code
+/// that copes with errors must not go on.
 struct Stopped : std::exception {
   const char* what() const noexcept override { return "stopped"; }
 };
 
-/// What can stop this thread's work, here and in the threads that side_by_side() and the readers of
-/// traces start for it. Absent a StopScope, nothing.
+/// The token that can stop this thread's work, here and in the threads that side_by_side() and the
+/// readers of traces start for it. Without a StopScope nothing can stop it.
 std::stop_token current_stop();
 /// Throws Stopped if current_stop() says so; a few nanoseconds otherwise.
 void throw_if_stopped();

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMark = ".part-";
 constexpr std::size_t kDigits = 16, kLongestName = 255;
 
-/// A long name is cut, so that it takes the mark.
+/// The beginning of the temporary file's name. A long name is cut, so that there is room for the
+/// mark.
 std::string prefix_of(const fs::path& target) {
   return target.filename().string().substr(0, kLongestName - kMark.size() - kDigits) +
          std::string(kMark);
@@ -39,7 +40,7 @@ std::string random_digits() {
   return digits;
 }
 
-/// Some file systems, and all pipes, know no sync.
+/// Syncs a descriptor. Some file systems, and all pipes, have no sync, which is no error.
 bool sync(int fd) {
   return ::fsync(fd) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP ||
          errno == ENOSYS;
@@ -71,7 +72,7 @@ TemporaryFile::TemporaryFile(fs::path target, std::string place)
   const bool there = ::stat(target_.c_str(), &old) == 0;
   do {
     create(there ? old.st_mode & 0777 : 0644);
-    // A sweeper may have met it before its lock, and removed it.
+    // A sweep by another process may have removed the file before it was locked.
   } while (!is_there());
   // If the file system has no modes, there is none to keep.
   if (there) static_cast<void>(::fchmod(file_.get(), old.st_mode & 07777));
@@ -89,7 +90,7 @@ void TemporaryFile::create(unsigned mode) {
   } while (fd < 0 && errno == EEXIST);
   if (fd < 0) fail_with_errno(place_, "cannot create", errno);
   file_ = Descriptor(fd);
-  // Fails if the file system has no locks; nobody sweeps there either.
+  // Fails if the file system has no locks; then no process sweeps there either.
   static_cast<void>(::flock(fd, LOCK_EX));
 }
 
@@ -106,11 +107,14 @@ void TemporaryFile::rename_over_target() {
     fail_with_errno(place_, "cannot rename into place", errno);
   renamed_ = true;
   const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // One that may be written to but not read cannot be opened, nor synced.
+  // A folder that may be written to but not read cannot be opened, nor synced.
   if (folder.open() && !sync(folder.get()))
     fail_with_errno(place_, "cannot sync its folder", errno);
 }
 
+/// Removes the files whose lock is free. For example writer A was killed: the kernel dropped its
+/// lock, so B's sweep takes the lock and removes the file. Writer C still has its lock, so B leaves
+/// C's file alone.
 void TemporaryFile::sweep(const fs::path& target) {
   std::error_code ignored;
   const std::string prefix = prefix_of(target);

@@ -10,9 +10,9 @@
 
 namespace linerate {
 
-/// "<name>.part-<16 hexadecimal digits>" in the target's folder. Its writer holds a lock (flock) on
-/// it, which the kernel drops when the process is gone: unlike a process number in the name, that
-/// says who lives across containers and hosts, and is not given to another process.
+/// "<name>.part-<16 hexadecimal digits>" in the target's folder. Its writer has a lock (flock) on
+/// it, which the kernel drops when the process is gone. A process number in the name could not tell
+/// across containers and hosts if the writer lives, and is given to other processes later.
 class TemporaryFile {
  public:
   /// Has the mode of `target` if that exists, else 0644 less the umask. `place` names it in errors.

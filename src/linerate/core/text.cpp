@@ -36,7 +36,8 @@ constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1
                                Unit{"ms", 1e-3}, Unit{"s", 1},     Unit{"min", 60},
                                Unit{"h", 3600}};
 
-/// What a kind of value is called, an example, and the units that people most often leave out.
+/// For messages about a kind of value: its name, an example, and the units that people most often
+/// leave out.
 struct Kind {
   std::string_view what, example;
   std::vector<std::string_view> usual;
@@ -175,6 +176,10 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
+/// The distance is Levenshtein's: the least number of insertions, deletions and replacements of a
+/// character. `row[j]` is the distance between the first i characters of `word` and the first j of
+/// the other. A candidate counts if it differs in at most a third of the word's characters (at
+/// least one). For example "powersdg" is 2 away from "powersgd", and up to 8 / 3 = 2 are allowed.
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   const auto distance = [word](std::string_view other) {
     std::vector<std::size_t> row(other.size() + 1);

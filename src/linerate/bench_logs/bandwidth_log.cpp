@@ -33,6 +33,8 @@ std::optional<double> unit_of(const BandwidthRun& run) {
   return micro >= milli ? kMicro : kMilli;
 }
 
+/// Why no unit fits, for people. It gives the median factor between size / time and the printed
+/// algbw. A factor of 1000 is a wrong unit of time, and 1.07 is GiB for GB.
 std::string contradiction(const BandwidthRun& run) {
   const double unit_s = run.unit_s.value_or(1e-6);
   std::vector<double> factors;
@@ -115,6 +117,7 @@ std::vector<BandwidthRow> BandwidthLog::sound_rows(const BandwidthRun& run, doub
   return sound;
 }
 
+/// Adds samples of the rows, out of place and in place, or the reason why they are left out.
 void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& judge,
                                double unit_s) try {
   const auto& [test, possible] = judge.decide();

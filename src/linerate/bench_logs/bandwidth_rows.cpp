@@ -1,3 +1,5 @@
+// Cells become numbers here, for all formats of nccl-tests. A number keeps the interval of what it
+// may have been before it was rounded (printed_number.hpp), because the judge compares intervals.
 #include "linerate/bench_logs/bandwidth_rows.hpp"
 
 #include <algorithm>

@@ -79,6 +79,8 @@ std::string first_line_of(std::string_view head) {
   return "missing";
 }
 
+/// Tries the formats from the surest sign to the weakest. The last try reads the whole file as
+/// nccl-tests' text, and gives the message about what was expected if that finds no row.
 CollectiveLog read_any(trace::InputFile& input, const CollectiveLogOptions& options) {
   if (const LogFormat* format = format_of_log(input.head())) return format->read(input, options);
   refuse_by_name(input, input.head());

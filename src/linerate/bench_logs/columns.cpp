@@ -208,6 +208,8 @@ Columns with_separator(std::string_view line, Columns (*read)(const Cells&)) {
 
 }  // namespace
 
+/// A separator counts outside of quotes and parentheses: `"a,b"` and `time (us, mean)` are one
+/// cell. Between blanks, a word in parentheses belongs to the word before it.
 Cells cells_of(std::string_view line, char separator) {
   line = trim(line);
   Cells cells;

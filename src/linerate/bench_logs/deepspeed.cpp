@@ -63,6 +63,8 @@ bool is_part_of_a_rank(Collective c) {
   return c == Collective::all_gather || c == Collective::reduce_scatter;
 }
 
+/// Collects rows first, because sizes of gathers need the number of ranks, which follows from all
+/// rows together.
 class DeepSpeedReader {
  public:
   void line(std::string_view text, std::size_t number) {

@@ -6,6 +6,7 @@
 
 namespace linerate::bench_logs {
 
+/// Braces are counted outside of strings; a backslash in a string hides the next character.
 std::string_view object_at(std::string_view text, std::size_t at) {
   int depth = 0;
   bool quoted = false;

@@ -79,6 +79,8 @@ std::optional<double> number_of(std::string_view word) {
   return value;
 }
 
+/// Prefixes of libraries are taken off first. Types of equal size that documents do not have stand
+/// for the one that they have: uint32 is i32, 8-bit floats are u8.
 std::optional<DType> dtype_of_log(std::string_view name) {
   static constexpr std::array<std::pair<DType, std::string_view>, 7> kNames = {
       {{DType::f32, "float float32 fp32 f32"},

@@ -120,6 +120,8 @@ std::optional<Cells> cells_under(const Words& line, const Columns& c) {
   return cells.size() == c.cells ? std::optional(cells) : std::nullopt;
 }
 
+/// One row under a header. `stated`: the log has the header, so a missing root or operation means
+/// that the test has none. nullopt: it is no row of this layout, or was not timed.
 std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, bool stated) {
   const auto cells = cells_under(line, header.columns);
   std::optional<BandwidthRow> row = cells ? row_of(*cells, header.columns) : std::nullopt;
@@ -177,6 +179,8 @@ class Scanner {
     return std::move(runs_);
   }
 
+  /// A line is tried as a row first. If it is none, it may name a test, open or close a run, be a
+  /// header, or list a rank. A line of numbers under a header that is no row counts as refused.
   void read_line(std::string_view text) {
     const std::string line = plain_blanks(text), unlabelled = without_repeated_label(line);
     const Words words = words_of(line), row = row_words(unlabelled);
@@ -282,6 +286,7 @@ class Scanner {
     return closed_ || (again && (command || (text_between_ && !has_header_)));
   }
 
+  /// Reads a row under the present header, or else under the usual one of every era from 2019 on.
   void read_row(const Words& words, std::string_view line) {
     // An interrupted row is not one of another layout.
     std::optional<BandwidthRow> row =

@@ -110,6 +110,8 @@ bool is_nccl_tests_json(std::string_view head) {
          head.find("\"out_of_place\"") != std::string_view::npos;
 }
 
+/// A file is one run. Its command line names the test, but like a title of a text it is only
+/// believed if the bandwidths agree.
 CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
   BandwidthLog log(input.name(), "nccl-tests JSON", options);
   const trace::PaddedText text(without_launcher(input.read_all().view()));

@@ -90,6 +90,8 @@ bool agrees(const BandwidthRow& row, const Timing& t, double unit_s) {
   return timed.low <= said.high * (1 + kSlack) && said.low <= timed.high * (1 + kSlack);
 }
 
+/// A row can exclude the test by its operation or root, or by a count that the test does not print.
+/// It also excludes the test if no n gives its ratio. What all rows allow is intersected.
 RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
                          bool believed) {
   Interval ratio;

@@ -108,6 +108,9 @@ std::optional<DType> dtype_named_in(const std::string& path) {
   return std::nullopt;
 }
 
+/// Reads a table line by line into runs. Units of time must be known before the first row: from the
+/// header, from a line of units below it, or from bandwidths. Without any of these the table is
+/// refused, because a wrong guess is off by a thousand.
 class TableReader {
  public:
   TableReader(const std::string& name, const CollectiveLogOptions& options)

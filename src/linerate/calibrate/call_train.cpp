@@ -1,3 +1,7 @@
+// All calls of a train are submitted at once, and their ends are read afterwards. So nothing on the
+// caller's side lies between two calls, and a short call's time is that of the transport.
+// collective_probe.cpp and quick_probe.cpp measure with this; torch_adapter derives a series for
+// devices.
 #include "linerate/calibrate/call_train.hpp"
 
 #include <fmt/format.h>
@@ -68,6 +72,8 @@ CallSeries::CallSeries(std::int64_t largest_bytes)
 
 double CallSeries::elapsed() const { return static_cast<double>(steady_ns() - start_ns_) * 1e-9; }
 
+/// `added` counts everything that was submitted, so it is the index of the next end. A timed call
+/// then lasts from the end with the index before its own to its own.
 std::vector<double> CallSeries::time(std::span<const CallRun> runs) {
   for (const CallRun& run : runs) require_timed(run.call.kind);
   const Call emptying{Collective::all_reduce, std::min(kEmptyingBytes, largest_bytes_)};

@@ -1,3 +1,6 @@
+// A codec is timed in the way training calls it: CodedTensor::begin_step, encode and decode of each
+// round, keep. Four sizes give samples, and a line through them gives a time for each tensor and a
+// rate.
 #include "linerate/calibrate/codec_probe.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// The product keeps its operands in the second-level cache, so it competes for cores. The pass over
+// the stream reads and writes memory, so it competes with messages for bandwidth. Training does
+// both, and a load of one kind alone would give too small or too large a slowdown.
 #include "linerate/calibrate/compute_load.hpp"
 
 #include <algorithm>

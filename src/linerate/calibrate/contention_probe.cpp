@@ -1,3 +1,7 @@
+// Each round compares things that run right after each other. So a slow moment of the machine
+// spoils one round, and not the comparison. Medians over rounds drop such rounds. All ranks meet
+// before each part, because a rank that computes while another one rests would measure something
+// else.
 #include "linerate/calibrate/contention_probe.hpp"
 
 #include <algorithm>
@@ -55,6 +59,8 @@ class Coding {
   std::thread thread_;
 };
 
+/// One probe. All ranks run the same rounds: whether another one begins depends on the longest
+/// elapsed time of any rank (agreed_max).
 class ContentionProber {
  public:
   ContentionProber(comm::Communicator& communicator, ComputeLoad& load,

@@ -124,6 +124,8 @@ std::vector<bool> find_outliers(SampleSpan samples) {
   return stands_alone;
 }
 
+/// Segments are cut at every size, outliers included, so that tables with and without a sample have
+/// comparable pieces. At an outlier the curve passes by on the join of its kept neighbours.
 Curve::Curve(SampleSpan samples)
     : kept(without_outliers(samples)),
       lines(kept),

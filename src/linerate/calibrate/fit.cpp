@@ -246,6 +246,8 @@ doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const Fi
   return fit_with_errors(measured, options).cost;
 }
 
+/// Barriers, and tables of one or two sizes, have fits of their own. Any other table goes through
+/// the steps at the head of this file.
 Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& options) {
   doc::CollectiveCost cost = measured;
   cost.ranks = agreed_ranks(measured, options.ranks);
@@ -278,6 +280,8 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   return {std::move(cost), std::move(left_out.errors)};
 }
 
+/// Tables in place come last in the Cluster. A look-up takes the first match, and times out of
+/// place are closest to training.
 doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const FitOptions& options,
                          std::vector<std::string>* notes) {
   for (const doc::CollectiveCost& table : tables)

@@ -1,3 +1,6 @@
+// Tables of collectives as a job ran them. explain's rows (trace/explain/breakdown.hpp) already
+// have the transfer of each collective without waiting. What concurrent computation cost is taken
+// off here, since the simulator adds it again where computation and transfers meet.
 #include "linerate/calibrate/from_traces.hpp"
 
 #include <fmt/format.h>

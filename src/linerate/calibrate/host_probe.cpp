@@ -1,3 +1,6 @@
+// What machines have besides their network. Ranks find out who shares a machine by one all-reduce.
+// Each rank writes a hash of its machine, and its cores, into its own place of a vector of zeros.
+// The sum is the vector of all ranks.
 #include "linerate/calibrate/host_probe.hpp"
 
 #include <unistd.h>

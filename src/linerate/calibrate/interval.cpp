@@ -140,6 +140,9 @@ void hold_all(doc::CollectiveCost& cost, std::span<const doc::CollectiveCost> wi
 
 }  // namespace
 
+/// First each segment gets the half width of its gap, at least as far as repetitions scatter. Then
+/// the segments inside a bracket are cut and widened to both regimes. Last, all are widened to the
+/// curves without a sample.
 void set_intervals(doc::CollectiveCost& cost, const Curve& curve,
                    std::span<const HeldOutError> errors,
                    std::span<const doc::CollectiveCost> without) {
@@ -178,6 +181,8 @@ void set_intervals(doc::CollectiveCost& cost, const Curve& curve,
   hold_all(cost, without);
 }
 
+/// A ring of n ranks has 2 (n - 1) message steps for an all-reduce and n - 1 for any other
+/// collective. The alpha of the smallest sizes, divided by these, is the latency of one step.
 doc::Link link_of(const doc::CollectiveCost& cost) {
   const std::size_t n = cost.samples.size();
   const RelativeLines lines(cost.samples);

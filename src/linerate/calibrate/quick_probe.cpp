@@ -1,3 +1,6 @@
+// Run before the first planned step of a training job (replan/run_planner.cpp). Training waits for
+// it, so sizes grow fourfold and each has three calls. That is enough to choose bucket sizes by,
+// and not for predictions.
 #include "linerate/calibrate/quick_probe.hpp"
 
 #include <algorithm>
@@ -20,6 +23,8 @@ double measure(comm::Communicator& communicator, CallTimer& timer, const Call& c
   return seconds[0];
 }
 
+/// One table of `kind`, from the smallest size up to `largest`, or to the first size that takes too
+/// long.
 doc::CollectiveCost probe(comm::Communicator& communicator, CallTimer& timer, Collective kind,
                           std::int64_t largest) {
   doc::CollectiveCost cost;

@@ -22,6 +22,8 @@ RelativeLines::RelativeLines(std::span<const doc::CostSample> samples)
   }
 }
 
+/// Solves the two normal equations. If a coefficient would be negative, the best point lies on an
+/// edge of the quarter plane. Then it is a constant, or a line through the origin.
 Line RelativeLines::fit(std::size_t first, std::size_t last) const {
   LINERATE_CHECK(first < last && last < prefix_.size(), "an empty run of samples");
   const Sums& a = prefix_[first];

@@ -1,3 +1,6 @@
+// Costs of K-FAC's work. Inversions are looked up by dimension. Factors and directions are priced
+// by rates: a fixed time a call, and times for each flop, input and element. Samples of different
+// shapes tell the rates apart. Errors are relative, so small layers count as much as large ones.
 #include "linerate/calibrate/second_order.hpp"
 
 #include <fmt/format.h>

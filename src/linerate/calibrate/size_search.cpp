@@ -1,3 +1,6 @@
+// Where is a fit worst? Leave-one-out errors say it: a size that the others cannot foresee lies at
+// a bend or a jump. Another size next to it locates that. If the medians themselves are in doubt,
+// the error may be noise, and repetitions help more than sizes.
 #include "linerate/calibrate/size_search.hpp"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// A collective does not start at the moment at which its data is ready: the host wakes a thread or
+// launches a kernel. The delay is seen only if nothing else can explain the gap, so only
+// collectives that came to an idle network count. At least eight are needed, and a 90 % interval no
+// wider than a factor of four.
 #include "linerate/calibrate/trace_host.hpp"
 
 #include <fmt/format.h>

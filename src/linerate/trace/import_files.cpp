@@ -1,3 +1,6 @@
+// The entries of the module for verbs and pages: files in, documents out. Each reads files
+// (load.hpp) and makes a Workload (to_workload.hpp), a Timeline (timeline/timeline_job.hpp) or an
+// explanation of them.
 #include "linerate/trace/import_files.hpp"
 
 #include <utility>

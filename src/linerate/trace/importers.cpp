@@ -1,3 +1,5 @@
+// The list of importers. A format registers itself by a function in its folder, and its position in
+// the list says who is asked first.
 #include "linerate/trace/importers.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// Paths of a user become files. In a folder only files with the head of a trace are taken, and a
+// note names the others. A path that exists is never read as a pattern, since file names may have
+// brackets.
 #include "linerate/trace/input_files.hpp"
 
 #include <fmt/format.h>

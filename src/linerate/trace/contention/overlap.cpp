@@ -88,6 +88,7 @@ class RankWork {
 
   const SpanSet& transfers() const { return transfers_; }
 
+  /// Adds the rank's repetitions, by place in the step, and by surroundings if launches are known.
   void compare(Overlap& out) {
     if (rank_.compute_names.size() != rank_.compute.size() || rank_.steps.empty()) return;
     const StepAt step_at(rank_);
@@ -148,6 +149,9 @@ std::uint64_t kind_of(const Communication& c) {
 
 }  // namespace
 
+/// Computation is compared on each rank by itself. A collective is compared once for all its ranks,
+/// because it is slowed if any of them computes. So their computation is united, each since the
+/// begin of the transfer on its own clock.
 Overlap overlap_of(const Job& job) {
   Overlap out;
   const MatchResult matched = match_collectives(job);

@@ -35,6 +35,8 @@ double median_of(const std::vector<Repetition>& all, double Repetition::*what) {
   return median(values);
 }
 
+/// Adds the comparisons of one kind. Those alone may have been touched a little. Their median touch
+/// is subtracted from that of the others, so that a comparison is over the difference.
 void compare(std::span<const Repetition> kind, Comparisons& out) {
   std::vector<Repetition> alone, beside;
   for (const Repetition& r : kind) {

@@ -67,6 +67,9 @@ class Analysis {
     return job_.ranks[to_index(m.rank)].communications[to_index(m.index)];
   }
 
+  /// What is there and what is missing. Ranks are missing if the job, or the group of any
+  /// communication, has more ranks than there are files. If nothing says how many there are, one
+  /// file alone is too few.
   void start() {
     out_.world_size = job_.world_size;
     out_.communication_unknown = job_.communication_unknown;
@@ -399,6 +402,8 @@ class Analysis {
                                        label_of(*some.begin()), label_of(*some.rbegin()))));
   }
 
+  /// One note for each step that does not repeat, and for each that the recording's end made
+  /// longer.
   void note_irregularities() {
     for (const Irregularity& i : out_.path.irregular) {
       const std::string who = i.communication ? std::string("communication")
@@ -430,6 +435,8 @@ class Analysis {
     }
   };
 
+  /// Bytes a rank, in two versions: sizes that communications state themselves, and with those that
+  /// were deduced from annotations.
   void sum_bytes() {
     ByteSum all, gradients, all_deduced, gradients_deduced;
     for (const RankActivity& r : job_.ranks)
@@ -453,6 +460,8 @@ class Analysis {
           "around each launch, and the totals of stated bytes stay unknown");
   }
 
+  /// Use of the network, twice: of the NIC's counters over the whole time, and of bus bytes over
+  /// the time in which collectives ran.
   void relate_to_line_rate() {
     out_.line_rate_bytes_per_s = job_.line_rate_bytes_per_s;
     if (!job_.line_rate_bytes_per_s || *job_.line_rate_bytes_per_s <= 0) return;

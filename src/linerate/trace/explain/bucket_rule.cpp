@@ -131,6 +131,8 @@ std::string strategy_text(std::string options, std::optional<DType> wire) {
   return options.empty() ? "ddp" : fmt::format("ddp({})", options);
 }
 
+/// The verdict for people. `options`: of ddp, as ddp_options() writes them. `others`: all-reduces
+/// that were passed over.
 std::string says(const std::string& options, std::optional<DType> wire, std::size_t others,
                  std::string_view order = ", in ready order") {
   std::string text =
@@ -463,6 +465,9 @@ std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_byt
   return buckets;
 }
 
+/// The first rank that exchanges gradients decides: ranks of one job exchange alike. Before any
+/// rule is tried, exchanges that were all asked for after backward are told apart, as DDP never
+/// does that.
 std::optional<BucketPlan> check_buckets(const Job& job) {
   if (!job.sharding.empty()) return std::nullopt;
   if (!job.strategy.empty()) return as_stated(job);

@@ -1,3 +1,6 @@
+// All times of explain are lengths of sets of disjoint intervals (core/intervals.hpp). Two kernels
+// from 1 to 4 ms and from 3 to 6 ms are busy for 5 ms. An all-reduce from 4 to 9 ms overlaps for 2
+// ms with them, and 3 ms are exposed.
 #include "linerate/trace/explain/busy_time.hpp"
 
 #include <algorithm>
@@ -80,6 +83,8 @@ Busy measure_as_doubles(const RankActivity& rank) {
   return busy;
 }
 
+/// Idle time is the window less all activity of the device. Without a window it is from the first
+/// to the last activity.
 Busy measure(const RankSets& s, const Span* window) {
   const auto in = [window](const SpanSet& set) {
     return window != nullptr ? clipped(set, *window) : set;

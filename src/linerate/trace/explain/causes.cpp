@@ -99,6 +99,8 @@ struct LaneSteps {
   std::vector<Irregularity> own;              // steps whose own time stands out
 };
 
+/// Irregular steps of one lane, twice: by their recorded length, which waits for others too, and by
+/// their own time, which does not.
 LaneSteps steps_of(const Lane& lane, int rank) {
   LaneSteps steps;
   const std::vector<StepTime> lengths = lengths_of(lane);
@@ -215,6 +217,9 @@ bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all
 
 }  // namespace
 
+/// Example. Rank 1 is late by 60, 2, 61, 59 and 1 ms in five steps. A quarter of the greatest is
+/// about 15 ms, so three steps count, which is more than a few. Their median is 60 ms and their
+/// deviation 1.5 ms, so it is no chance. The cause is 60 ms in 3 of 5 steps.
 std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s) {

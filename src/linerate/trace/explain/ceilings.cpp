@@ -1,3 +1,6 @@
+// Turns remedies and causes into changes of a replay, and two replays into a gain. A gain is the
+// share by which the sum of the counted steps shrinks. Irregular steps are replayed too, because
+// steps depend on each other, but they are not counted.
 #include "linerate/trace/explain/ceilings.hpp"
 
 #include <algorithm>
@@ -170,6 +173,8 @@ double RemedyGains::share_of(const Removal& removal) const {
   return most_s ? std::min(share, *most_s / total_s(*recorded_)) : share;
 }
 
+/// The ceiling of a removal: bounds on causes are lifted, and nothing waits. Without pauses the
+/// device also catches up with its host, so host gaps go with them.
 double RemedyGains::most_of(const Removal& removal) const {
   Removal more = removal;
   bool pauses = has(removal.remedies, Remedy::no_data_stalls);

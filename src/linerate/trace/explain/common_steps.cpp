@@ -1,3 +1,5 @@
+// A replay compares ranks step by step, so all of them must have the same steps. Profilers do not
+// start and stop on all ranks at the same step; this file cuts every rank to the common range.
 #include "linerate/trace/explain/common_steps.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The JSON of `explain --json`, key by key (docs/explain.md, "Keys"). Unknown values are null and
+// never 0: a reader that sums a column must notice what is missing.
 #include "linerate/trace/explain/explain_json.hpp"
 
 #include "linerate/doc/json.hpp"

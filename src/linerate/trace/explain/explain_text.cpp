@@ -1,3 +1,6 @@
+// What `explain` prints, a function for each part, in the order of explain_text(). Tables are cut
+// at a dozen rows, because a trace may have thousands of steps and collectives; --json has all of
+// them.
 #include "linerate/trace/explain/explain_text.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Sentences that the command and the pages of `report` share: findings, causes, hooks and gains.
 #include "linerate/trace/explain/explanation.hpp"
 
 #include <fmt/format.h>

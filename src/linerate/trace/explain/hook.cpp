@@ -91,6 +91,8 @@ Cuts cuts_of(const Program& program, std::int64_t OwnTime::*what) {
 
 }  // namespace
 
+/// Compares the step as it is with three replays. In the first the hook's host takes no time. In
+/// the second no bucket is waited for early. The third has no hook.
 std::optional<HookCost> hook_cost(const Job& job, const Program& program,
                                   const RemedyGains& gains) {
   const bool called = std::any_of(job.ranks.begin(), job.ranks.end(),

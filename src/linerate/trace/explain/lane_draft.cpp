@@ -69,6 +69,7 @@ std::int64_t begun_before(const std::vector<Span>& work, std::int64_t time) {
          work.begin();
 }
 
+/// `done_ns` are running sums, so that the work between any two pieces takes one subtraction.
 LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places, bool cpu) {
   LaneDraft lane;
   lane.work = rank.compute;

@@ -21,6 +21,8 @@ class OwnTimeMeter {
   OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
       : busy_(busy), phases_(phases) {}
 
+  /// The own time from `from` to `to`. It advances to the next moment at which work or the phase
+  /// changes, and adds the time up to there to one of the sums.
   OwnTime between(std::int64_t from, std::int64_t to) {
     OwnTime own;
     while (from < to) {

@@ -213,6 +213,8 @@ void Lateness::add_phases(Late& late, std::int32_t lane, const Stretch& stretch,
         late.by_phase[p] += sign * points[i].before.of(static_cast<StepPhase>(p));
 }
 
+/// Phases are subtracted phase by phase, from the same lane whose total was subtracted. So they sum
+/// to the lateness.
 std::vector<Late> Lateness::all() const {
   const Totals own_times = totals(no_cuts(program_));
   std::vector<Late> found;
@@ -231,6 +233,9 @@ std::vector<Late> Lateness::all() const {
   return found;
 }
 
+/// All comparisons use the cuts as they were at the call (`before`), so the order of lanes and
+/// stretches does not matter. What a late opening cannot give from own time is a later begin of the
+/// lane.
 void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
   const Cuts before = cuts;
   const Totals own_times = totals(before);

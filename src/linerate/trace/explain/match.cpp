@@ -172,6 +172,9 @@ void align_clocks(const Job& job, MatchResult& result) {
 
 }  // namespace
 
+/// Keys are visited in order, so a group that stops matching stops at its first disagreement.
+/// Members of a stopped group become collectives of one member each. A collective is complete if it
+/// has as many members as its group, or else the job, has ranks.
 MatchResult match_collectives(const Job& job) {
   MatchResult result;
   std::vector<Member> alone;

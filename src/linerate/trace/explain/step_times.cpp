@@ -1,3 +1,5 @@
+// Own time by step, from the own time before each point of a lane. Lateness by step (late_steps) is
+// simpler than by stretch (lateness.hpp), and is used if the pauses of every rank's host are known.
 #include "linerate/trace/explain/step_times.hpp"
 
 #include <algorithm>
@@ -46,6 +48,7 @@ OwnSteps own_steps(const Job& job, const Program& program) {
   return own;
 }
 
+/// The middle of the others is their lower median. Steps that some rank lacks are passed over.
 std::vector<Late> late_steps(const OwnSteps& own) {
   std::vector<Late> found;
   for (std::size_t l = 0; l < own.lanes.size(); ++l)

@@ -152,6 +152,8 @@ RemedyShares or_shares(const Breakdown& b, const Shares& s, const RemedyShares& 
 
 }  // namespace
 
+/// Some exposed time may be neither transfer nor waiting for certain. Then both get bounds, the low
+/// end with none of it and the high end with all of it.
 Verdict judge(const Breakdown& b, const Thresholds& thresholds) {
   Verdict v;
   v.thresholds = thresholds;

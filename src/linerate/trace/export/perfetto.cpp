@@ -1,3 +1,5 @@
+// Perfetto draws an event as a bar on a track of a process. A rank is a process, and a resource has
+// up to 64 tracks of it, numbered in a block. Tracks are only named if an event is on them.
 #include "linerate/trace/export/perfetto.hpp"
 
 #include <fmt/format.h>

@@ -89,6 +89,7 @@ std::int64_t bytes_of(const dom::element& args) {
   return element < 0 ? -1 : product * element;
 }
 
+/// Follows the intervals of each tensor, and joins what was exchanged to collectives at the end.
 class HorovodReader {
  public:
   explicit HorovodReader(const std::string& name) : name_(name) {}

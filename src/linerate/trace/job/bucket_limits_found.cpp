@@ -1,3 +1,5 @@
+// Limits are ranges until the end, because many limits give the same buckets. Only the last step
+// chooses a number for people (roundest_mib), and prefers those that PyTorch has as defaults.
 #include "linerate/trace/job/bucket_limits_found.hpp"
 
 #include <fmt/format.h>

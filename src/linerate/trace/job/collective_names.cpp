@@ -25,6 +25,8 @@ bool is_no_communication(std::string_view collective_name) {
   return key == "wait" || key == "init";
 }
 
+/// Spellings of one operation differ in case, underscores and blanks only, so these are removed
+/// before the name is looked up.
 CommOp op_of_collective_name(std::string_view name) {
   std::string key = plain_name(name);
   // "nccl:send 0->1" names its ranks after the operation
@@ -133,6 +135,8 @@ Communicates kernel_communicates(std::string_view lower) {
              : Communicates::no;
 }
 
+/// A library's line may say what all of its kernels do. Otherwise the first part of the list that
+/// the name contains decides.
 CommOp op_of_kernel_name(std::string_view lower) {
   if (const KernelLine* line = kernel_line(lower); line != nullptr && line->op != CommOp::unknown)
     return line->op;
@@ -152,6 +156,8 @@ CommOp op_of_kernel_name(std::string_view lower) {
   return found == kParts.end() ? CommOp::unknown : found->op;
 }
 
+/// Types are written as PyTorch's ScalarType ("BFloat16"), as C++ ("c10::BFloat16", "long int") or
+/// as dtypes. Bytes of an element, -1 if the type is unknown.
 int element_bytes_of(std::string_view type) {
   const std::string low = lowered(type);
   struct Line {

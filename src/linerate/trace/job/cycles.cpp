@@ -78,6 +78,8 @@ void append_cycle(RankActivity& to, RankActivity& from) {
 
 }  // namespace
 
+/// Sorted by rank and time, each recording either begins a rank or is appended to the one before
+/// it.
 void join_cycles(Job& job) {
   std::map<int, std::size_t> times;
   for (const RankActivity& r : job.ranks) ++times[r.rank];

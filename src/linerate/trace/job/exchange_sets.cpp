@@ -23,6 +23,8 @@ std::int64_t carried_bytes(std::int64_t sent, std::optional<DType> type, DType g
   return sent / (type ? size_of(*type) : size_of(gradients)) * size_of(gradients);
 }
 
+/// limits_of() finds which exchanges of a step are buckets. Walking along the gradients once more,
+/// by the bucket's bytes, gives the range of each.
 std::vector<std::optional<GradientRange>> gradients_of_exchanges(const Job& job,
                                                                  const RankActivity& rank) {
   std::vector<std::optional<GradientRange>> ranges(rank.communications.size());

@@ -1,3 +1,6 @@
+// Two checks against files that were collected by mistake: of another run of the job (other times),
+// and of another job (other sizes). One common size in one common step is enough, because a trace
+// may begin or end inside a step.
 #include "linerate/trace/job/one_job.hpp"
 
 #include <fmt/format.h>

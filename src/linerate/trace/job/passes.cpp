@@ -21,6 +21,8 @@ namespace {
 /// step has another number of passes than usual.
 using PassSent = std::vector<std::int64_t>;
 
+/// By step with the usual number of passes. A communication belongs to the last pass that had begun
+/// when it was asked for. An unknown size counts as one byte.
 std::vector<PassSent> sent_by_step(const RankActivity& rank, std::size_t passes) {
   std::vector<std::vector<std::int64_t>> begins(rank.steps.size());
   for (const BackwardPass& p : rank.passes) begins[to_index(p.step)].push_back(p.span.start_ns);

@@ -1,3 +1,6 @@
+// Work is visited by start. `before` is the span that ended last, so a gap is from its end to the
+// next start. Kineto's phases and those of Timelines are filled in here (kineto/phases.cpp,
+// timeline/timeline_job.cpp).
 #include "linerate/trace/job/phase.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// A record of an event has only part of what is known about its group, and records of one group
+// differ. A kernel has a cut list, and the operation that launched it has start and stride. Each
+// record is resolved by itself first, and then by its siblings.
 #include "linerate/trace/job/process_group.hpp"
 
 #include <fmt/format.h>
@@ -53,6 +56,7 @@ std::vector<std::int64_t> ranks_of(const GroupRecord& g,
 
 }  // namespace
 
+/// "..." marks a cut and is no item. Anything else that is no number makes the text no list.
 std::optional<NumberList> parse_number_list(std::string_view text) {
   text = unquoted(text);
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;

@@ -56,6 +56,7 @@ bool sums_gradients(const Job& job) {
   return false;
 }
 
+/// Sums over all ranks and steps. Communications of one rank with itself do not count.
 Sent sent_in_steps(const Job& job) {
   Sent sent;
   for (const RankActivity& r : job.ranks)

@@ -74,8 +74,8 @@ enum class CodingPlace {
 };
 inline constexpr std::array<std::string_view, 3> kCodingPlaceNames = {"codec", "compute", "alone"};
 
-/// Whose costs of coding count where the Cluster does not say: of PyTorch's communication hooks, of
-/// linerate's own codecs by their launches, or of published tables.
+/// Whose costs of coding count if the Cluster has none. They are those of PyTorch's communication
+/// hooks, of linerate's own codecs by their launches, or of published tables.
 enum class CodecsOf { hooks, linerate, papers };
 inline constexpr std::array<std::string_view, 3> kCodecsOfNames = {"hooks", "linerate", "papers"};
 
@@ -86,8 +86,8 @@ struct CodedTensors {
   double flops = 0;          // of the products of matrices that coding them takes
 };
 
-/// Speed of one codec: seconds of a bucket = fixed + tensors times what each adds + bytes of input
-/// / rate + products / their rate.
+/// Speed of one codec. The seconds of a bucket are the fixed ones, those that each tensor adds, its
+/// bytes / rate, and its products / their rate.
 struct CodecCost {
   std::string name;                                   // a compressor's text, or "fp16"
   double encode_fixed_s = 0, encode_bytes_per_s = 0;  // of encoding
@@ -119,9 +119,11 @@ struct CodecCost {
   static double time_of(double count, double per_s) { return per_s > 0 ? count / per_s : 0; }
 };
 
-/// Compute runs this many times slower while communication is active, and communication while
-/// compute is. Encoding and decoding count as compute there; while a rank computes otherwise, each
-/// of the two runs `coding_slowdown` times slower: 2 if they share one core.
+/// How computation and communication of a rank slow each other down. Computation runs
+/// `compute_slowdown` times slower while communication is active, and communication
+/// `communication_slowdown` times slower while computation is. Encoding and decoding count as
+/// computation there. While a rank codes and computes otherwise, each of the two runs
+/// `coding_slowdown` times slower: 2 if they share one core.
 struct Contention {
   double compute_slowdown = 1;        // of computation, at least 1
   double communication_slowdown = 1;  // of communication, at least 1
@@ -172,8 +174,8 @@ struct Cluster {
   // CPU cores that all ranks compute on together. More ranks share them. Absent: every rank has a
   // device or cores of its own.
   std::optional<int> cores;
-  // From the end of a collective's predecessors on a rank until it starts, if no other one is under
-  // way (threads wake, launches); it passes unnoticed during another one.
+  // The time from the end of a collective's predecessors on a rank until it starts, if no other one
+  // is under way: threads wake and launch. It passes unnoticed during another one.
   double start_delay_s = 0;
   // Of a network that is known by its kind: what prices collectives that nobody measured. Absent:
   // closed forms over the links, of unknown error.

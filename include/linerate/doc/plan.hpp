@@ -19,9 +19,9 @@ namespace linerate::doc {
 /// Plan::groups[0]: every rank.
 inline constexpr std::int32_t kWhole = 0;
 
-/// One task. `first..last` (inclusive) of its subject: layers in forward order, gradients by
-/// position in the Workload's ready order, payloads of the variant, factors or their inverses by
-/// index (factor_index). An empty subject has last < first.
+/// One task. `first..last` (inclusive) count its subject. Layers stand in forward order, gradients
+/// by position in the Workload's ready order. Payloads are the variant's, factors and their
+/// inverses go by index (factor_index). An empty subject has last < first.
 struct Task {
   TaskKind kind = TaskKind::host;      // what it is
   Origin origin = Origin::executed;    // who runs it
@@ -76,12 +76,13 @@ inline constexpr std::array<std::string_view, 11> kContentNames = {
 
 /// Elements after the inverses of a payload for each of them: its status.
 inline constexpr std::int64_t kInverseStatus = 1;
-/// Elements after each sum of a factor: what was counted of its layer (rows or loss terms; 0:
-/// nobody used it), and what the sum is to be divided by.
+/// Elements after each sum of a factor: the rows or loss terms that were counted of its layer (0:
+/// nobody used it), and the divisor of the sum.
 inline constexpr std::int64_t kFactorCounts = 2;
 
-/// What a rank tells the others of a step, a number above zero for yes. First, for each gradient in
-/// the order of their positions, whether it was used here; then these, of the step as a whole.
+/// Numbers that a rank tells the others of a step, each above zero for yes. The first are one for
+/// each gradient, in the order of their positions: whether it was used here. Then follow these, of
+/// the step as a whole.
 enum class StepFlag : std::uint8_t {
   refused,   // this rank cannot finish the step
   changed,   // its parameters or buffers have other memory or another layout than planned for
@@ -110,17 +111,21 @@ struct Payload {
   std::int64_t bytes() const { return padded * size_of(dtype); }
 };
 
-/// An edge into the following step: if that one runs variant `variant`, its task `to` waits for
-/// `from` of this step.
+/// An edge into the following step. If the following step runs variant `variant`, its task `to`
+/// waits for `from` of this step.
 struct NextStepEdge {
   std::uint32_t from = 0, to = 0;  // tasks, of this step and of the next one
   std::int32_t variant = 0;        // of the next step
 };
 
-/// Tasks in topological order (every predecessor has a smaller index); tasks of one rank on one
-/// resource run in this order. The network carries collectives and nothing else. Predecessors of
-/// task i are preds[pred_begin[i] .. pred_begin[i + 1]). Between ranks a task waits for others
-/// through collectives alone: a predecessor that a rank does not have counts as met.
+/// A step as a graph of tasks, in topological order: every predecessor has a smaller index. Tasks
+/// of one rank on one resource run in this order. The network carries collectives and nothing else.
+/// Predecessors of task i are preds[pred_begin[i] .. pred_begin[i + 1]). Between ranks a task waits
+/// for others through collectives alone: a predecessor that a rank does not have counts as met.
+///
+/// An example: tasks 0 and 1 are backward of two gradients, and task 2 is the all-reduce of both.
+/// Then pred_begin is {0, 0, 0, 2} and preds is {0, 1}. Task 1 needs no edge from task 0, because
+/// both are on the compute resource.
 struct TaskGraph {
   std::string name;                          // the variant: "steady", "first-step", ...
   std::vector<Task> tasks;                   // in an order that respects predecessors
@@ -241,9 +246,9 @@ struct Plan {
   /// Index of this group, added if its name is new.
   std::int32_t group(const Group& group);
 
-  /// Over everything an executor obeys (tasks, operations, groups, order, edges, payloads,
-  /// schedule), not over predicted seconds, except those of timers: ranks compare it before the
-  /// first step.
+  /// A hash over everything that an executor obeys: tasks, operations, groups, order, edges,
+  /// payloads and schedule. Predicted seconds are left out, except those of timers. Ranks compare
+  /// it before the first step.
   std::uint64_t hash() const;
 };
 
@@ -253,8 +258,8 @@ struct Plan {
 [[nodiscard]] bool is_timer(const Plan& plan, const Task& task);
 /// What inverts a factor: by Cholesky's decomposition, or into eigenvectors and eigenvalues.
 [[nodiscard]] Component inverse_operation(bool eigen);
-/// Cholesky's, of a factor that is inverted in one call with that of the next inverse in its ranks'
-/// lane, which has the same size and the time of both: this task takes none.
+/// Cholesky's, of a factor that is inverted in one call with the next inverse in its ranks' lane.
+/// Both have one size. The next inverse has the time of both, and this task takes none.
 [[nodiscard]] Component inverse_with_next_operation();
 /// A task of that kind.
 [[nodiscard]] bool is_inverted_with_next(const Plan& plan, const Task& task);

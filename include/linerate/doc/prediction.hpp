@@ -13,7 +13,7 @@
 
 namespace linerate::doc {
 
-/// One combination. Absent: unknown or undefined there.
+/// The prediction of one combination. Absent values are unknown or undefined there.
 struct Prediction {
   std::string strategy;                       // canonical text
   int ranks = 1;                              // of the job

@@ -45,7 +45,7 @@ struct SecondOrderCost {
   // One matrix: fixed + d^3 * per_cube, or by the samples if any are given.
   double inverse_fixed_s = 0, inverse_s_per_cube = 0;
   std::vector<InverseSample> inverses{};  // ascending dims
-  // One factor of one layer: fixed + 2 rows d^2 / rate, patches and scaling by element of the
+  // One factor of one layer: fixed + 2 rows d^2 / rate. Patches and scaling go by element of the
   // rows x d matrix, averaging and packing by element of the factor.
   double factor_fixed_s = 0, factor_flops_per_s = 0;
   double factor_s_per_input = 0, factor_s_per_element = 0;  // by element of matrix and factor
@@ -54,12 +54,12 @@ struct SecondOrderCost {
   std::vector<BatchSample> batches{};  // ascending dims
   std::string device{};  // where tensors lay: "cuda"; empty: on processors, or unknown
 
-  /// For one dim x dim matrix. Samples are joined linearly in d^3, beyond the largest the time
-  /// grows as d^3, below the smallest it stays.
+  /// Seconds for one dim x dim matrix. Samples are joined linearly in d^3. Beyond the largest the
+  /// time grows as d^3, below the smallest it stays.
   double inverse_s(std::int64_t dim) const;
-  /// What a matrix takes that is inverted with others in one call, as a share of inverse_s(dim):
-  /// measured ones are joined linearly in d, below the smallest it stays, beyond the largest it is
-  /// 1, as if none was measured.
+  /// The time of a matrix that is inverted with others in one call, as a share of inverse_s(dim).
+  /// Measured shares are joined linearly in d. Below the smallest the share stays. Beyond the
+  /// largest it is 1, as if none was measured.
   double together_share(std::int64_t dim) const;
   /// How many matrices of this size one call takes at most: as many as were measured, 1 if none.
   int most_together(std::int64_t dim) const;
@@ -71,11 +71,12 @@ struct SecondOrderCost {
 /// twice.
 [[nodiscard]] SecondOrderWork direction_work(const Block&, bool by_eigen = false);
 
-/// Seconds to compute, pack and average one factor of a block on one rank; the block's own time, if
-/// it has one, is that of computing it. 0 if nothing is known or there is no such factor.
+/// Seconds to compute, pack and average one factor of a block on one rank. If the block has a time
+/// of its own, that is the time to compute the factor. 0 if nothing is known or there is no such
+/// factor.
 [[nodiscard]] double factor_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
-/// Seconds to invert one factor of a block, all its groups: diagonals and 2x2 matrices are free,
-/// their inverses are taken while preconditioning.
+/// Seconds to invert one factor of a block, with all its groups. Diagonals and 2x2 matrices are
+/// free, because their inverses are taken while preconditioning.
 [[nodiscard]] double inverse_s(const Block&, FactorSide, const std::optional<SecondOrderCost>&);
 /// Seconds to turn the block's gradient into its direction.
 [[nodiscard]] double precondition_s(const Block&, const std::optional<SecondOrderCost>&,

@@ -7,9 +7,9 @@
 
 namespace linerate::doc {
 
-/// In the order in which parts join a step: the time of a part is what the step takes with it and
-/// all before it, less what it takes with those before it alone. So it is exposed time, and the
-/// parts sum to the step (Shi, Zhang & Li 2021, how their tables were measured).
+/// In the order in which parts join a step. The time of a part is a difference: the step with it
+/// and all parts before it, less the step with those before it alone. So it is exposed time, and
+/// the parts sum to the step. Shi, Zhang & Li 2021 measured their tables so.
 enum class StepPart : std::uint8_t {
   forward_backward,        // and whatever else one rank does alone: update, tail
   gradient_communication,  // with coding and copies of gradients, and other collectives

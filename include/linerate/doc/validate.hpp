@@ -1,4 +1,4 @@
-// What every call asks of the documents that a program hands it: the rules by which files are read.
+// The rules by which files are read, for documents that a program hands to a call.
 #pragma once
 
 #include <string>
@@ -14,8 +14,9 @@ struct Predictions;
 struct Advice;
 
 /// Throws InputError with the JSON path of what X_from_json() would refuse: ranges, order, indices,
-/// sums of sizes, and what is no number. `place` stands before it; empty: the document by its name.
-/// Each call of linerate that takes a document does this, save() before it writes.
+/// sums of sizes, and values that are no numbers. `place` stands before the path; empty: the
+/// document by its name. Each call of linerate that takes a document does this, and save() does it
+/// before it writes.
 void validate(const Workload& workload, const std::string& place = {});
 /// The same.
 void validate(const Cluster& cluster, const std::string& place = {});

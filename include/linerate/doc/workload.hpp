@@ -38,9 +38,9 @@ struct Gradient {
   double ready_s = 0;  // since the start of backward, of one rank computing alone; never decreasing
   /// Its first dimension if it has two or more; 1: a vector. Absent: unknown.
   std::optional<std::int64_t> rows{};
-  /// A step may train several models in turn, or one several times, each with a backward pass, an
-  /// exchange and an update of its own. The number of the one that makes it; from 0, never
-  /// decreasing.
+  /// A step may train several models in turn, or one model several times. Each has a backward pass,
+  /// an exchange and an update of its own. This is the number of the turn that makes the gradient;
+  /// from 0, never decreasing.
   int turn = 0;
 
   /// Of the whole tensor.
@@ -73,16 +73,16 @@ inline constexpr std::array<std::string_view, 3> kStepPlaceNames = {"forward", "
   return kStepPlaceNames[static_cast<std::size_t>(p)];
 }
 
-/// A collective of the job that is not of gradients, as SyncBatchNorm's sums of statistics or
-/// ZeRO's gathers of parameters: the computation waits for it.
+/// A collective of the job that is not of gradients, such as SyncBatchNorm's sums of statistics or
+/// ZeRO's gathers of parameters. The computation waits for it.
 struct OtherCollective {
   Collective collective = Collective::all_reduce;  // neither reduce nor barrier
   std::int64_t bytes = 0;  // S of core/collective.hpp; with per_rank of one rank's part
   /// S is `bytes` times the ranks of the group: gathered statistics. False: S is the same on any
   /// number of ranks.
   bool per_rank = false;
-  /// So many ranks, neighbours by number, do it together, and those that are left over; 0: all of
-  /// the job. Not 1.
+  /// So many ranks, neighbours by number, do it together; ranks that are left over form the last
+  /// group. 0: all ranks of the job. Not 1.
   int group = 0;                         // ranks
   StepPlace place = StepPlace::forward;  // the part of the step
   /// Since the start of the forward or backward pass, of one rank computing alone. An update has
@@ -132,9 +132,10 @@ struct Workload {
 /// T_1, its interval and how it was found, in a sentence.
 [[nodiscard]] std::string step_in_words(const Workload& workload);
 
-/// The same job with gradients and computation `factor` times as large, 0.1 for a tenth: elements
-/// (each gradient keeps at least one), factors, buffers, other collectives, flops and times. What
-/// describes the device (add_cost) stays. Throws UsageError for a factor that is not above 0.
+/// The same job with gradients and computation `factor` times as large, 0.1 for a tenth. Elements
+/// (each gradient keeps at least one), factors, buffers, other collectives, flops and times are
+/// scaled. What describes the device (add_cost) stays. Throws UsageError for a factor that is not
+/// above 0.
 [[nodiscard]] Workload scaled(Workload workload, double factor);
 
 [[nodiscard]] std::string to_json(const Workload&);

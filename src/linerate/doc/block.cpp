@@ -11,7 +11,8 @@ namespace {
 
 std::int64_t at_least_one(double n) { return std::max<std::int64_t>(1, std::llround(n)); }
 
-/// A dimension whose elements (d, or its triangle) become `factor` times as many.
+/// A dimension whose elements become `factor` times as many. A dense factor has d (d + 1) / 2 of
+/// them, so ten times the elements are about 3.2 times the dimension.
 std::int64_t scaled_dimension(std::int64_t d, double factor, bool triangle) {
   if (d == 0) return 0;
   if (!triangle) return at_least_one(static_cast<double>(d) * factor);

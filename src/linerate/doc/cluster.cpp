@@ -1,3 +1,6 @@
+// The JSON of a Cluster, field by field (fields.hpp), and the rules that its values keep. Fields
+// that most Clusters lack are written only if they differ from their default. So old files read as
+// before, and short ones stay short.
 #include "linerate/doc/cluster.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +19,7 @@ constexpr Range kBytes{0, INT64_MAX};
 double rate_of(std::string_view text) { return parse_rate(text).value; }
 double time_of(std::string_view text) { return parse_time(text).value; }
 
+// A segment's time is a line, so it is at least 0 in between if it is at both ends.
 void check_segment(const JsonReader& r, const CostSegment& s) {
   if (s.to_bytes < s.from_bytes)
     r.at("to_bytes").refuse(fmt::format("at least from_bytes, {}", s.from_bytes));
@@ -56,7 +60,8 @@ void check_network(const JsonReader& r, const Cluster& c) {
         "nothing can be predicted");
 }
 
-/// Reads a text with its unit, as people write it, in place of the number. It is never written.
+/// Reads a text with its unit, such as "10 Gbit/s", as people write it. Returns whether it was
+/// there. Only the plain number is ever written.
 bool has_unit(auto& v, std::string_view key, auto& x, double (*parse)(std::string_view)) {
   v.written_if(false, key, x, parse);
   return v.has(key);

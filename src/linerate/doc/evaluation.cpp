@@ -1,3 +1,5 @@
+// The JSON of an Evaluation (fields.hpp). Its checks make sure that others may divide by steps and
+// compare rounds with each other. The last point of a training is its end.
 #include "linerate/doc/evaluation.hpp"
 
 #include <fmt/format.h>
@@ -29,7 +31,7 @@ double share(const JsonReader& r) {
   return value;
 }
 
-/// A step takes some time: others may divide by it.
+/// A step takes more than 0 s, since others may divide by it.
 double duration(const JsonReader& r) {
   const double value = seconds(r);
   if (!(value > 0)) r.fail(fmt::format("expected more than 0 s, found {}", value));
@@ -51,7 +53,7 @@ void check_points(const JsonReader& r, const TrainedRun& run) {
     r.at("points").fail("expected a point at least of a run that did not diverge, found none");
 }
 
-/// Rounds are compared with each other, so every run has as many.
+/// Rounds are compared with each other, so every run of a setup has the same number.
 void check_rounds(const JsonReader& r, const Setup& s) {
   for (std::size_t i = 1; i < s.timed.size(); ++i)
     if (s.timed[i].round_step_s.size() != s.timed[0].round_step_s.size())

@@ -1,13 +1,20 @@
-// One list of fields a struct, from which its JSON is read and written, and by which a struct that
-// a program made is held to the rules of its reader:
+// One list of fields a struct. Its JSON is read and written by this list. By the same list a struct
+// that a program made is held to the rules of its reader:
 //
 //   void fields(auto& v, Is<CostSample> auto& s) {
 //     v.required("bytes", s.bytes, positive);
 //     v.optional("low_s", s.low_s, seconds);
 //   }
 //
-// Keys are written in this order. What follows the member says what its value must be, see read_as.
-// The function stands in the struct's namespace for lookup.
+// Keys are written in this order. The argument after the member says what its value must be, see
+// read_as. The function stands in the struct's namespace for lookup.
+//
+// Three visitors call fields():
+// - FieldReader takes the members from JSON and refuses wrong values, naming their place.
+// - FieldWriter makes JSON of the members.
+// - FieldChecker looks at the members as they are and makes no JSON. If it refuses one,
+//   validate_document() writes the struct and reads it back, only to name the place. So a rule is
+//   written once, and a document that a program hands over is held to it as a file is.
 #pragma once
 
 #include <array>
@@ -37,7 +44,7 @@ concept Is = std::same_as<std::remove_const_t<X>, T>;
 using NumberCheck = double (*)(const JsonReader&);
 double at_least_zero(const JsonReader&);
 double positive(const JsonReader&);
-/// 0 to 1e9 s (30 years): a time that is negative or longer is a wrong unit, not a duration.
+/// 0 to 1e9 s (30 years). A negative or longer time is a wrong unit, not a duration.
 double seconds(const JsonReader&);
 /// The index of the text among `names`.
 std::size_t index_in(const JsonReader&, std::span<const std::string_view> names);
@@ -91,10 +98,11 @@ class FieldReader {
   std::size_t size_of(std::string_view key, const auto& /*list*/) const {
     return object_.at(key).size();
   }
-  /// check(reader of the object, arguments...) for conditions on several fields. It asks the struct
-  /// alone; the reader says what is wrong where.
+  /// check(reader of the object, arguments...) for conditions on several fields. It looks at the
+  /// struct alone; the reader says in errors what is wrong and where.
   void hold(const auto& check, const auto&... arguments) const { check(object_, arguments...); }
-  /// The same for what is a matter of the JSON, or completes the struct.
+  /// take(reader of the object, arguments...) when JSON is read, for conditions on the JSON itself
+  /// or to complete the struct.
   void on_read(const auto& take, auto&... arguments) const { take(object_, arguments...); }
 
   void require_known_keys() const { object_.require_known_keys(known_); }
@@ -133,8 +141,8 @@ class FieldWriter {
   Json& object_;
 };
 
-/// The fields of a struct, held to what the reader of their JSON asks. Throws InputError without a
-/// place: validate_document() finds that. No JSON is made of lists and objects, so it is fast.
+/// Holds the fields of a struct to what the reader of their JSON asks. Throws InputError without a
+/// place, which validate_document() finds. Lists and objects become no JSON, so it is fast.
 class FieldChecker {
  public:
   void required(std::string_view key, const auto& x, const auto&... how);
@@ -170,9 +178,12 @@ void read_fields(const JsonReader& r, T& x, const auto& visit) {
 }
 inline constexpr auto kItsFields = [](auto& v, auto& x) { fields(v, x); };
 
-// How a value is read and written, if its type does not say it: a check of numbers, a codec
-// (read(JsonReader), and write(value) if it is not written as it is), the names of an enum, a
-// parser of text (the inverse of name_of or to_text), or a list of fields.
+// A value whose type does not say how it is read and written has one of these after the member:
+// - a check of numbers: positive
+// - a codec, with read(JsonReader) and, if the value is not written as it is, write(value)
+// - the names of an enum
+// - a parser of text, the inverse of name_of or to_text
+// - a list of fields
 inline void read_as(const JsonReader& r, double& x, NumberCheck check) { x = check(r); }
 template <typename T, typename Codec>
 requires requires(const Codec& codec, const JsonReader& r) { codec.read(r); }
@@ -328,7 +339,8 @@ Json json_of_document(const DocumentKind& kind, const auto& x) {
   fields(v, x);
   return json;
 }
-/// A byte that is no UTF-8, as traces have in names, becomes U+FFFD: no recording is lost for it.
+/// The text of a document. A byte that is no UTF-8, as traces have in names, becomes U+FFFD, so no
+/// recording is lost for it.
 std::string written_document(const DocumentKind& kind, const auto& x, int indent = 1) {
   return json_of_document(kind, x).dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
 }

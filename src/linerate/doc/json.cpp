@@ -1,3 +1,6 @@
+// JSON with errors that name their place. A reader is three pointers: the value, its document and
+// the document's name. The path of a value is searched only when an error is thrown, by walking the
+// document until that very value is found. So reading costs nothing for paths.
 #include "linerate/doc/json.hpp"
 
 #include <fmt/format.h>
@@ -14,6 +17,7 @@ namespace {
 
 constexpr double kLargestNumber = 1e30;  // no product of two of them overflows
 
+// "number 3.5": the kind of a value and its text, shortened for messages.
 std::string kind_of(const Json& value) {
   if (value.is_null()) return "null";
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -21,8 +25,9 @@ std::string kind_of(const Json& value) {
   return std::string(value.type_name()) + " " + text;
 }
 
-/// Searched only after an error, so that readers need not carry it. No document nests as deep as
-/// `deepest`: deeper values were never read.
+/// The path of a value in its document, "/links/0/latency". It is searched only after an error, so
+/// that readers need not carry it. No document nests as deep as `deepest`; deeper values were never
+/// read.
 std::optional<std::string> path_to(const Json& wanted, const Json& from, int deepest = 32) {
   if (&wanted == &from) return "";
   if (deepest == 0 || !from.is_structured()) return std::nullopt;
@@ -50,6 +55,7 @@ JsonReader JsonReader::below(const Json& value) const {
   return reader;
 }
 
+// Objects have few keys, so they are searched in turn.
 const Json* JsonReader::find(std::string_view key) const {
   const auto* object = value_->get_ptr<const Json::object_t*>();
   if (!object) return nullptr;
@@ -151,8 +157,9 @@ void expect_text(const std::string& text, const std::string& place) {
     throw InputError(place, "expected JSON, found data that are no text");
 }
 
-/// Goes over a text and throws InputError where an object has a key twice: of such keys a Json
-/// keeps the last value alone.
+/// Goes over a text and throws InputError if an object has a key twice, because a Json keeps only
+/// the last of two equal keys. `around_` has the objects and lists around the present value, each
+/// with its keys or items so far; they give the path in the error.
 class KeysOnce : public nlohmann::json_sax<Json> {
  public:
   explicit KeysOnce(const std::string& place) : place_(place) {}
@@ -214,6 +221,8 @@ class KeysOnce : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
+// Names line and column of a syntax error. The text is parsed twice, the second time for keys that
+// occur twice.
 Json parse_json(const std::string& text, const std::string& place) {
   expect_text(text, place);
   try {

@@ -61,6 +61,7 @@ std::int64_t OptionReader::integer(std::string_view key, std::int64_t otherwise)
   return value ? parsed(key, *value, parse_integer) : otherwise;
 }
 
+// "0.25" or "1/4".
 std::optional<double> OptionReader::number(std::string_view key) {
   const std::string* value = find(key);
   if (!value) return std::nullopt;
@@ -96,6 +97,7 @@ std::optional<DType> OptionReader::wire(std::string_view key) {
   return types[choice(key, words)];
 }
 
+// Every getter adds its key to the known ones, so whatever option is left was asked for by nobody.
 void OptionReader::finish() const {
   for (const auto& [key, value] : component_.options) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;

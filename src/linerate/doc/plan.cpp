@@ -1,3 +1,7 @@
+// A Plan's hash and its rules. Ranks compare the hash before the first step. So it covers
+// everything that decides what an executor does, and leaves out predicted seconds, which may differ
+// in roundings. validate() is for what linerate planned itself. A violation is a bug, and stops the
+// run before a task refers to something that is not there.
 #include "linerate/doc/plan.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +20,7 @@ namespace {
 std::uint64_t hash_number(std::int64_t value, std::uint64_t h) {
   return hash_value(static_cast<std::uint64_t>(value), h);
 }
+// The length goes first: otherwise "ab" + "c" and "a" + "bc" would hash alike.
 std::uint64_t hash_text(std::string_view text, std::uint64_t h) {
   return hash_bytes(text, hash_value(text.size(), h));
 }
@@ -49,6 +54,7 @@ std::uint64_t hash_graph(const Plan& plan, const TaskGraph& g, std::uint64_t h) 
   return h;
 }
 
+// How many things of its subject the tasks of a graph may count.
 std::int64_t subjects_of(const Plan& plan, const TaskGraph& g, Subject subject) {
   switch (subject) {
     case Subject::gradients:
@@ -83,7 +89,8 @@ bool is_second_order(Content content) {
   return content == Content::factors || holds_inverses(content) || content == Content::directions;
 }
 
-// For a payload of factors, inverses or directions.
+// The elements that a payload of factors, inverses or directions must have, by the shapes of its
+// members' blocks.
 std::int64_t elements_of(const Plan& plan, const TaskGraph& g, const Payload& p) {
   const auto of_factor = p.content == Content::eigen ? eigen_elements : packed_elements;
   const std::int64_t beside = holds_inverses(p.content)       ? kInverseStatus
@@ -126,7 +133,7 @@ struct Ranges {
   }
 };
 
-// One block a rank, of every part of the group.
+// Whether the payload can be cut into one block a rank, for every part of the task's group.
 bool cuts_evenly(const Plan& plan, const TaskGraph& g, const Task& t) {
   const Group& group = plan.group_of(t);
   const auto parts = static_cast<std::int32_t>(std::max<std::size_t>(1, group.parts.size()));

@@ -1,3 +1,6 @@
+// Everything about a Plan that more than one interpreter derives: who waits for whom, and what a
+// task is called. As the names come from here alone, a predicted and a recorded Timeline use the
+// same ones, and a comparison joins them.
 #include "linerate/doc/plan_index.hpp"
 
 #include <fmt/format.h>
@@ -9,7 +12,8 @@
 namespace linerate::doc {
 namespace {
 
-// The payload whose members say which gradients are meant.
+// The payload whose members say which gradients are meant: an encoded one leads to the bucket that
+// it stands for.
 const Payload& dense(const TaskGraph& graph, std::int32_t payload) {
   const Payload* p = &graph.payloads[to_index(payload)];
   while (p->of >= 0) p = &graph.payloads[to_index(p->of)];
@@ -32,6 +36,7 @@ std::string factor_name(const Plan& plan, std::int32_t factor) {
                      name_of(side_of_factor(factor)));
 }
 
+// "conv1 to conv4", or the one name.
 std::string range(const std::string& first, const std::string& last) {
   return first == last ? first : fmt::format("{} to {}", first, last);
 }
@@ -65,6 +70,8 @@ std::string payload_name(const Plan& plan, const TaskGraph& graph, std::int32_t 
 
 }  // namespace
 
+// The first pass counts the successors of each task, the second one fills them in (CSR). A rank
+// without a predecessor does not wait for it.
 VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank)
     : has(graph.tasks.size(), true),
       waits(graph.tasks.size(), 0),

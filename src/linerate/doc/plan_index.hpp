@@ -13,7 +13,7 @@ namespace linerate::doc {
 
 inline constexpr std::size_t kLanes = kResourceNames.size();
 
-/// For one variant, of every rank or (with `rank`) of the tasks that one rank has.
+/// The tasks of one variant, as one rank has them or, without `rank`, as all have them together.
 struct VariantIndex {
   VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_t rank = -1);
 
@@ -39,9 +39,9 @@ std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& tas
 /// predicted and recorded.
 std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
-/// What a Timeline, predicted or recorded, calls a task. Executed ones, and preconditioning:
-/// title_of. Of observed ones a layer's forward and backward pass have its name (the gradient's, if
-/// its layer is unknown); others have none.
+/// The name of a task in a Timeline, predicted or recorded. Executed tasks, and preconditioning,
+/// have their title_of. Observed forward and backward tasks have the name of their layer, or of the
+/// gradient if its layer is unknown. Other observed tasks have none.
 std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& task);
 
 /// The layer whose gradient a task is about; -1 if that is unknown, or it is about several.

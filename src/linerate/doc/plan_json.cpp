@@ -1,4 +1,7 @@
-// The JSON form of a Plan.
+// The JSON form of a Plan. It differs from the structs in three ways, so that people can read it. A
+// task lists its predecessors itself ("after"); the struct has them in one array for all.
+// Operations and groups stand by their texts and names; tasks have indices. The lists over
+// gradients are one list with an entry for each gradient.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,6 +61,7 @@ struct GroupName {
   void check(FieldChecker&, std::int32_t) const {}  // validate(plan) has done it
 };
 
+// The index of a task before this one. Tasks stand in topological order.
 struct EarlierTask {
   std::size_t task;
   std::int64_t read(const JsonReader& r) const {
@@ -67,6 +71,7 @@ struct EarlierTask {
   }
 };
 
+// A task as its JSON has it, with the tasks that it waits for.
 struct TaskEntry {
   Task task;
   std::vector<std::uint32_t> after;
@@ -138,7 +143,8 @@ void check_elements(const JsonReader& r, const Block& b) {
     r.fail(fmt::format("expected at most {:.0e} elements of each factor", kMostElements));
 }
 
-/// The file or the program is wrong here, not linerate.
+/// Holds a Plan to validate(plan). A violation is a mistake of the file or the program, so it is no
+/// InternalError here.
 void check_fit(const Plan& plan, const auto& fail) {
   try {
     validate(plan);
@@ -189,6 +195,7 @@ void fields(auto& v, Is<Payload> auto& p, std::size_t members) {
   v.written_if(p.flags != 0, "flags", p.flags, Range{0, p.elements});
 }
 
+// FieldChecker takes the tasks as they are: making entries of them would cost more than the check.
 void fields(auto& v, Is<TaskGraph> auto& g, const Plan& plan) {
   v.required("name", g.name);
   if constexpr (std::same_as<std::remove_cvref_t<decltype(v)>, FieldChecker>) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr DocumentKind kPredictionsDocument{"predictions"};
 
-/// Whole numbers are written without ".0": rates and ratios read better.
+/// Writes whole numbers without ".0", since rates and ratios read better so.
 struct PlainNumber {
   NumberCheck read;
   Json write(double value) const {
@@ -28,6 +28,7 @@ struct StepTime {
 
 using Ends = std::vector<std::optional<double>>;  // {low, high}
 
+// The JSON has the interval next to the step: "step_s": 0.1, "interval_s": [0.09, 0.12].
 void take_interval(const JsonReader& r, Prediction& p, const std::optional<Ends>& ends) {
   if (!ends) return;
   if (ends->size() != 2) r.at("interval_s").refuse("[low, high]");

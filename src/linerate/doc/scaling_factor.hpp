@@ -13,8 +13,9 @@ struct ScalingFactor {
   std::string why_none;  // for people; empty if there is a value
 };
 
-/// None if all of T_1's interval is above the step, > 0 s: no rank is faster among others than
-/// alone, so that the two were measured under different load.
+/// T_1 over the step, whose seconds are more than 0. There is none if all of T_1's interval is
+/// above the step. No rank is faster among others than alone, so the two were measured under
+/// different load.
 ScalingFactor scaling_factor_of(const Bounded& one_rank_s, double step_s);
 
 }  // namespace linerate::doc

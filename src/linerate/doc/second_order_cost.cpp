@@ -1,3 +1,5 @@
+// Seconds of K-FAC's parts, from the shapes of a layer's factors and measured rates. Work is
+// counted in flops of matrix products; small parts are counted by elements.
 #include "linerate/doc/second_order_cost.hpp"
 
 #include <algorithm>
@@ -20,6 +22,8 @@ auto first_from(const Samples& samples, std::int64_t dim) {
   return std::find_if(samples.begin(), samples.end(), [&](const auto& s) { return s.dim >= dim; });
 }
 
+// Linear in d^3, the law of the inversion. An example: 1 ms at d = 100 and 9 ms at d = 200. A
+// matrix of 150 takes 1 + 8 * (150^3 - 100^3) / (200^3 - 100^3) = 3.7 ms.
 double between(const InverseSample& below, const InverseSample& above, std::int64_t dim) {
   const double share = (cube(dim) - cube(below.dim)) / (cube(above.dim) - cube(below.dim));
   return below.seconds + share * (above.seconds - below.seconds);
@@ -53,6 +57,7 @@ int SecondOrderCost::most_together(std::int64_t dim) const {
   return above == batches.end() ? 1 : above->count;
 }
 
+// A factor is the product of a matrix of `rows` rows and d columns with itself: 2 rows d^2 flops.
 SecondOrderWork factor_work(const Block& block, FactorSide side) {
   const double groups = block.groups;
   const double rows = static_cast<double>(block.rows(side));
@@ -66,6 +71,8 @@ SecondOrderWork factor_work(const Block& block, FactorSide side) {
   return {flops, inputs, static_cast<double>(packed_elements(block, side))};
 }
 
+// G^-1 (gradient) A^-1 takes 2 a g (a + g) flops. By eigenvectors, the gradient goes into their
+// basis and back, which is twice as much.
 SecondOrderWork direction_work(const Block& block, bool by_eigen) {
   const double a = static_cast<double>(block.a), g = static_cast<double>(block.g);
   const double product = by_eigen ? 4 : 2;
@@ -74,6 +81,7 @@ SecondOrderWork direction_work(const Block& block, bool by_eigen) {
                                                : 6 * g};
 }
 
+// The block's own time is that of the product. Packing and averaging come on top in any case.
 double factor_s(const Block& block, FactorSide side, const std::optional<SecondOrderCost>& cost) {
   const SecondOrderWork work = factor_work(block, side);
   if (work.elements == 0) return 0;

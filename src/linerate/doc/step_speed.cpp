@@ -1,3 +1,5 @@
+// Workloads with other times: all parts slower or faster, a larger model, a faster device. Each
+// keeps the Workload's rules, above all that its parts fit into its step.
 #include "linerate/doc/step_speed.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +26,8 @@ void check_factor(double factor) {
         fmt::format("expected a factor above 0 and at most {}, found {:g}", kMost, factor));
 }
 
-/// A matrix keeps its rows if it has an element for each.
+/// Elements rounded to a multiple of the rows, so that a matrix keeps its rows. With fewer elements
+/// than rows it becomes a vector.
 std::int64_t whole_rows(std::int64_t elements, std::optional<std::int64_t>& rows) {
   if (!rows) return elements;
   if (elements < *rows) rows = 1;
@@ -33,6 +36,9 @@ std::int64_t whole_rows(std::int64_t elements, std::optional<std::int64_t>& rows
 
 }  // namespace
 
+// An example: T_1 is 100 ms, backward 50, forward 30 and update 5 ms. 15 ms are left, and they are
+// tail. If forward were 60 ms, forward and update would need 65 ms of the 50 ms outside backward.
+// Both shrink by 50/65, to 46.2 and 3.8 ms.
 OneRankParts parts_of(const Workload& w) {
   OneRankParts parts;
   parts.backward_s =
@@ -61,6 +67,7 @@ Workload with_times(Workload w, double factor) {
   return w;
 }
 
+// Elements, flops and times grow alike. Counts are rounded, and nothing becomes 0.
 Workload scaled(Workload w, double factor) {
   check_factor(factor);
   validate(w);
@@ -80,6 +87,8 @@ Workload scaled(Workload w, double factor) {
   return w;
 }
 
+// The device's parts take 1/speed of their time; the host's stay. So T_1 = 100 ms with 20 ms of
+// host work becomes 60 ms on a device twice as fast, and not 50. The interval shrinks as T_1 does.
 Workload on_device(Workload w, double speed) {
   check_factor(speed);
   if (speed == 1) return w;

@@ -6,9 +6,9 @@
 
 namespace linerate::doc {
 
-/// The parts of T_1. Measured parts are kept if they fit into the measured step; what T_1 holds
-/// beyond them is `tail`; parts that add up to more than T_1 are shrunk alike, so that forward +
-/// backward + update + tail = T_1 always. An unknown forward pass gets what nothing else claims.
+/// The parts of T_1, in seconds; forward + backward + update + tail = T_1 always. Measured parts
+/// are kept if they fit into the measured step, and the rest of T_1 is `tail`. Parts that add up to
+/// more than T_1 are shrunk alike. An unknown forward pass gets the time that nothing else claims.
 struct OneRankParts {
   double forward_s = 0;
   double backward_s = 0;

@@ -1,3 +1,9 @@
+// The grammar of strategies:
+//   strategy  = component { "+" component }
+//   component = name [ "(" option { "," option } ")" ]
+//   option    = key "=" value | value | component
+// '+' and ',' separate only outside parentheses, so a component may be an option:
+// auto(topk(density=0.01), fp16).
 #include "linerate/doc/strategy.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +23,7 @@ bool is_name(std::string_view text) {
   return true;
 }
 
+// `text` is a view into `whole`, so errors can name the column.
 Component parse_component(std::string_view text, std::string_view whole) {
   const auto fail = [&](const std::string& message) {
     throw UsageError(fmt::format("strategy \"{}\", column {}: {}", whole,

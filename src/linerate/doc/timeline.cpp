@@ -1,3 +1,6 @@
+// The JSON of a Timeline. A recording has hundreds of thousands of events, so an event is a list of
+// its values, and "event_columns" names them once. Later columns may be absent in older documents.
+// columns() is for events what fields() is for other structs.
 #include "linerate/doc/timeline.hpp"
 
 #include <fmt/format.h>
@@ -15,7 +18,7 @@ namespace {
 
 constexpr DocumentKind kTimelineDocument{"timeline"};
 constexpr std::int64_t kMostTime = 4'000'000'000'000'000'000;  // 126 years
-/// Lengths of what lies between two times fit as well.
+/// With this bound, differences of two times fit as well.
 constexpr Range kTime{-kMostTime, kMostTime};
 /// A rank or a step of -1 is unknown: an imported trace need not name them.
 constexpr Range kOrUnknown{-1, INT32_MAX};
@@ -54,6 +57,7 @@ void columns(auto& v, Is<Event> auto& e, const Timeline& t) {
   v.optional("group", e.group, IndexBelow{t.groups.size()});  // older documents end before it
 }
 
+// Visitors of columns(): one reads a row, one writes it, and one collects the names.
 struct RowReader {
   JsonReader row;
   std::size_t next = 0;

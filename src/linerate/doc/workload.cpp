@@ -1,3 +1,6 @@
+// The JSON of a Workload (fields.hpp), and the rules that its numbers keep. Gradients stand in
+// ready order, parts fit into the step, and sums fit into 64 bits. Planner and simulator rely on
+// them without looking again.
 #include "linerate/doc/workload.hpp"
 
 #include <fmt/format.h>
@@ -52,7 +55,7 @@ void check_ready_order(const JsonReader& r, const Workload& w) {
                               before));
 }
 
-// Each turn has gradients.
+// Turns begin at 0 and follow each other, so each turn has gradients.
 void check_turns(const JsonReader& r, const Workload& w) {
   int before = 0;
   for (std::size_t i = 0; i < w.gradients.size(); before = w.gradients[i++].turn)
@@ -64,7 +67,8 @@ void check_turns(const JsonReader& r, const Workload& w) {
           .refuse(fmt::format("{} to {} (turns follow each other, from 0)", least, most));
 }
 
-// Forward order, and one block a layer: the gradients of a layer are those of its block.
+// Blocks stand in forward order, and a layer has at most one: the gradients of a layer are those of
+// its block.
 void check_forward_order(const JsonReader& r, const Workload& w) {
   for (std::size_t i = 1; i < w.blocks.size(); ++i)
     if (w.blocks[i].layer <= w.blocks[i - 1].layer)
@@ -80,7 +84,8 @@ struct StrategyText {
   }
 };
 
-// The parts must fit into the whole, or later times would be negative.
+// The parts must fit into the whole; otherwise later times would be negative. Sums in another order
+// may differ by a rounding.
 void check_times(const JsonReader& r, const Workload& w) {
   if (!w.gradients.empty() && w.backward_s < w.gradients.back().ready_s * kRounding)
     r.at("backward_s")
@@ -93,7 +98,7 @@ void check_times(const JsonReader& r, const Workload& w) {
     r.at("step_high_s").refuse(fmt::format("at least the step, {}", w.one_rank_step_s()));
 }
 
-/// Those of Task: what a Plan can hold.
+/// The collectives that a Plan's task can be.
 constexpr std::array<std::string_view, 5> kPlannedCollectives = {
     name_of(Collective::all_reduce), name_of(Collective::reduce_scatter),
     name_of(Collective::all_gather), name_of(Collective::all_to_all),
@@ -110,7 +115,8 @@ void check_other_place(const JsonReader& r, const OtherCollective& o, const Work
     r.at("at_s").refuse(fmt::format("at most backward_s, {}", w.backward_s));
 }
 
-/// Steps have a kind for each set of collectives that run in them.
+/// Steps have a kind for each set of collectives that run in them, so the intervals must repeat
+/// together soon.
 void check_periods(const JsonReader& r, const Workload& w) {
   std::int64_t period = 1;
   for (std::size_t i = 0; i < w.other_collectives.size(); ++i)

@@ -1,3 +1,7 @@
+// Kronecker factors by a model's table. A has a row and a column for each input of the weight (and
+// the bias), G for each output. An example: a convolution of 64 x 3 x 3 inputs and 128 outputs on a
+// map of 56 x 56, with batch 32. A is 576 x 576, G is 128 x 128, and both are means over 32 * 56 *
+// 56 rows.
 #include "linerate/models/blocks.hpp"
 
 #include <algorithm>
@@ -12,7 +16,7 @@ namespace {
 using doc::Block;
 using doc::BlockKind;
 
-/// A weight [outputs, inputs...] that acts at every position of its output.
+/// The block of a weight [outputs, inputs...] that acts at every one of `positions` of its output.
 Block dense(const Node& node, std::int64_t positions) {
   const Shape& weight = node.parameters.front().shape;
   const bool bias = node.parameters.size() > 1;
@@ -23,7 +27,7 @@ Block dense(const Node& node, std::int64_t positions) {
   return block;
 }
 
-/// A table [rows, width]; each token takes one row.
+/// The block of a table [rows, width], of which each token takes one row.
 Block table(const Node& node) {
   const Shape& weight = node.parameters.front().shape;
   return {.kind = BlockKind::embedding,
@@ -33,12 +37,13 @@ Block table(const Node& node) {
           .rows_g = node.output.front()};
 }
 
+// A norm layer: a 2 x 2 matrix for scale and shift of each unit.
 Block units(const Node& node) {
   const std::int64_t count = node.parameters.front().shape.front();
   return {.kind = BlockKind::unit_wise, .g = count, .rows_g = elements_of(node.output) / count};
 }
 
-/// For one sample.
+/// The block of a node, for one sample.
 Block block_of(const Node& node) {
   switch (node.op) {
     case Op::conv2d:
@@ -58,8 +63,9 @@ Block block_of(const Node& node) {
   throw InternalError("no factors are known for parameters of " + name_of(node.op));
 }
 
-/// Its gradient is mostly the projection's, whose factor would have the vocabulary's size; the
-/// embedding's own factors say nothing about it.
+/// Whether a later projection uses this embedding's weight. The weight's gradient is then mostly
+/// the projection's. That would have a factor of the vocabulary's size, and the embedding's own
+/// factors say nothing about it.
 bool is_tied(const Description& model, std::size_t node) {
   return std::any_of(model.nodes.begin(), model.nodes.end(), [node](const Node& later) {
     return later.tied >= 0 && to_index(later.tied) == node;

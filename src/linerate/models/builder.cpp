@@ -1,3 +1,6 @@
+// Each function appends a node with its output's shape, its parameters and its work. A multiply-add
+// counts as two flops, of one sample and the forward pass alone. Counts are exact for layers with
+// weights. Small operations have round numbers.
 #include "linerate/models/builder.hpp"
 
 #include "linerate/core/error.hpp"
@@ -23,6 +26,8 @@ int Builder::append(Node node) {
   return static_cast<int>(description_.nodes.size()) - 1;
 }
 
+// The map that a window leaves: (size + 2 padding - window) / stride + 1, rounded down. 224 pixels
+// under a window of 7 with stride 2 and padding 3 leave (224 + 6 - 7) / 2 + 1 = 112.
 Shape Builder::slide(const Shape& in, std::int64_t channels, const Window& w,
                      const std::string& where) const {
   LINERATE_CHECK(in.size() == 3, where);
@@ -120,6 +125,7 @@ int Builder::constant_embedding(const std::string& name, int from, std::int64_t 
   return table(Op::constant_embedding, name, from, rows, width);
 }
 
+// An operation on each element; all inputs have one shape.
 int Builder::pointwise(Op op, std::vector<int> inputs, double flops_per_element) {
   Node node{.op = op, .output = shape(inputs.front())};
   for (const int i : inputs)
@@ -160,6 +166,7 @@ int Builder::concat(const std::vector<int>& from) {
   return append(std::move(node));
 }
 
+// `from` is one node with q, k and v next to each other, or three nodes.
 int Builder::attention(const std::vector<int>& from, std::int64_t heads, bool causal,
                        double dropout) {
   Node node{.op = Op::attention,

@@ -30,7 +30,7 @@ class Builder {
   int layer_norm(const std::string& name, int from, double epsilon = 1e-5);
   /// [T] ids -> [T, width], weight [rows, width].
   int embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width);
-  /// Row t for position t, respectively row 0 everywhere: [T] -> [T, width].
+  /// [T] -> [T, width]: row t of the table at position t.
   int position_embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width);
   int constant_embedding(const std::string& name, int from, std::int64_t rows, std::int64_t width);
 

@@ -22,6 +22,7 @@ std::string to_text(const Shape& shape) {
   return join(parts, "x");
 }
 
+// Refuses sizes that no sample has, so that a typo does not ask for gigabytes.
 Shape parse_shape(const std::string& text) {
   const auto wrong = [&]() -> UsageError {
     return UsageError(

@@ -23,7 +23,7 @@ class Inception {
   }
 
  private:
-  /// A window that the paper marks with V is not padded.
+  /// A window that the paper marks with V, which is not padded there. The small variant pads it.
   Window shrinking(std::int64_t size, std::int64_t stride) const {
     return small_ ? same(size, stride) : valid(size, stride);
   }
@@ -56,6 +56,7 @@ class Inception {
         {conv(at + ".conv", x, 192, shrinking(3, 2)), b_.max_pool(x, shrinking(3, 2))});
   }
 
+  // The blocks of the paper's figures, branch by branch. Names are those of the published weights.
   int block_a(int x) {
     const std::string at = next();
     const int one = conv(at + ".branch0", x, 96, valid(1));

@@ -1,9 +1,8 @@
-// BERT uncased (Devlin et al. 2019): encoder and pooler, 109,482,240 parameters (base) and
-// 335,141,888 (large); the
-// masked-language-model head is left out, as in the commonly published count, so without --classes
-// the pooled features are the outputs, and with
-// --classes a linear head follows. GPT-2 small (Radford et al. 2019): 124,439,808 parameters, the
-// output tied to the token embedding.
+// BERT uncased (Devlin et al. 2019): encoder and pooler, with 109,482,240 parameters (base) and
+// 335,141,888 (large). The masked-language-model head is left out, as in the commonly published
+// count. So without --classes the pooled features are the outputs, and with --classes a linear head
+// follows. GPT-2 small (Radford et al. 2019): 124,439,808 parameters, the output tied to the token
+// embedding.
 #include "linerate/models/builder.hpp"
 #include "linerate/models/families.hpp"
 

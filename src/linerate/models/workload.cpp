@@ -1,3 +1,9 @@
+// Makes a Workload of a model's table. If a total time is given, layers share it by their FLOPs.
+// Gradients get ready from the last layer to the first, each when its layer's backward is over.
+//
+// An example: layers of 1, 2 and 1 GFLOP, and a step of 120 ms. Forward takes 40 ms: 10, 20 and 10.
+// Backward takes 80 ms. The first layer needs no gradient of its input, so the weights are 1, 4 and
+// 2. The layers take 11, 46 and 23 ms. Gradients are ready after 23, 69 and 80 ms.
 #include "linerate/models/workload.hpp"
 
 #include <algorithm>
@@ -17,6 +23,7 @@ struct Group {
   double flops = 0;
 };
 
+// Work before the first layer counts to the first layer.
 std::vector<Group> group(const Description& model) {
   std::vector<Group> groups;
   double before = 0;  // work before the first layer
@@ -43,6 +50,7 @@ struct Times {
   std::optional<double> forward_s, backward_s;
 };
 
+// The total of forward and backward, split 1 : 2 unless both are given.
 Times times_of(const WorkloadOptions& o) {
   if (o.forward_s.has_value() != o.backward_s.has_value())
     throw UsageError("workload: expected the times of forward and backward together");
@@ -51,6 +59,8 @@ Times times_of(const WorkloadOptions& o) {
   return {};
 }
 
+// A layer's gradients are ready when its backward is over. Roundings must not make the last one
+// later than backward.
 void set_times(doc::Workload& w, const Times& times) {
   std::vector<double> forward, backward;
   for (const doc::Layer& layer : w.layers) {

@@ -20,10 +20,10 @@ struct WorkloadOptions {
   std::optional<double> backward_s{};
 };
 
-/// Layers are the nodes with parameters; what follows a layer without parameters counts as its own
-/// work, as the layer timer of a measured run sees it. Backward costs twice forward, the first
-/// layer's once (it needs no gradient of the input). Without times the ready times are 0 and the
-/// layers' times absent. Throws UsageError.
+/// The Workload of a model. Layers are the nodes with parameters. Nodes without parameters count to
+/// the layer before them, as the layer timer of a measured run sees them. Backward costs twice
+/// forward, and the first layer's as much as forward, because it needs no gradient of the input.
+/// Without times the ready times are 0 and the layers' times absent. Throws UsageError.
 doc::Workload workload(std::string_view name, const WorkloadOptions& options = {});
 
 /// "zoo:resnet50" -> "resnet50", "zoo:inception_v4" -> "inception-v4"; absent when `reference` does

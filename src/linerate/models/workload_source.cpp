@@ -1,3 +1,6 @@
+// Reads -w: a file, zoo:NAME or params:SIZE. A file has its own times, which --step-time scales. A
+// model has shapes and no times, so it needs --step-time. A size has neither; its gradients count
+// as equal tensors that get ready evenly.
 #include "linerate/models/workload_source.hpp"
 
 #include <fmt/format.h>
@@ -55,8 +58,8 @@ std::int64_t parse_count(std::string_view text) {
   return static_cast<std::int64_t>(count);
 }
 
-// As many tensors as networks of 50 to 150 layers have; how many matters to strategies that send
-// each alone.
+// The Workload of a model of which only the size is known. It has as many tensors as networks of 50
+// to 150 layers. The number matters to strategies that send each tensor alone.
 doc::Workload from_size(std::string_view size, const WorkloadSource& source) {
   constexpr std::int64_t kTensors = 100;
   if (!source.step_time)
@@ -94,7 +97,8 @@ doc::Workload from_size(std::string_view size, const WorkloadSource& source) {
   return w;
 }
 
-/// A step that is known is scaled, with all its parts; one that is not is completed.
+/// The Workload with this step, in seconds. A step that was known is scaled with all its parts. A
+/// step that was not known is completed: the rest becomes the forward pass.
 doc::Workload with_step(doc::Workload w, double step_s, bool covers_step) {
   const bool known = w.step_s || w.forward_s;
   const doc::OneRankParts parts = parts_of(w);

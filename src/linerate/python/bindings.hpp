@@ -31,12 +31,12 @@ Held<Document> hold(Document document) {
 /// Without the GIL: what these functions do takes time and touches no Python object.
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
-/// The page, in the words of Python.
+/// The page as HTML, with its texts in the words of Python: ranks= for --ranks.
 std::string html_of(const report::Inputs& inputs);
 
 void bind_errors(nb::module_& module);
 void bind_documents(nb::module_& module);
-/// What parsers know of their options.
+/// Binds `options(verb)`: the options that a verb's parser has.
 void bind_options(nb::module_& module);
 void bind_verbs(nb::module_& module);
 

@@ -14,6 +14,8 @@
 namespace linerate::python {
 namespace {
 
+// Binds a class with to_json, save, load, from_json and pickling. Everything takes JSON, so a
+// document that crosses processes keeps the rules of a file.
 template <typename Document>
 nb::class_<Held<Document>> bind_document(nb::module_& module, const char* name,
                                          Document (*load)(const std::filesystem::path&),

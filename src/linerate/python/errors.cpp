@@ -8,6 +8,7 @@
 namespace linerate::python {
 namespace {
 
+// A class of Python for a class of C++, and how an error is recognised as one.
 struct Kind {
   const char* name;
   int exit_code;
@@ -31,6 +32,8 @@ constexpr Kind kKinds[] = {
 
 PyObject* classes[std::size(kKinds)];  // of kKinds; as long as the program lives
 
+// The translator that nanobind calls for an exception. The first kind that fits is raised; the base
+// fits all.
 void raise(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
@@ -42,6 +45,7 @@ void raise(const std::exception_ptr& thrown, void*) {
 
 }  // namespace
 
+// Made from the base on, which is the last of the list.
 void bind_errors(nb::module_& module) {
   for (std::size_t i = std::size(kKinds); i-- > 0;) {
     PyObject* const base =

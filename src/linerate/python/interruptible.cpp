@@ -1,3 +1,12 @@
+// Ctrl-C during long work. Python runs signal handlers only in the main thread and only between its
+// own instructions, so a call into C++ would be deaf for minutes. Here the work runs in a thread of
+// its own, and the calling thread waits for it. Ten times a second it takes the GIL and looks for
+// signals, and it tells the progress meanwhile.
+//
+// An example: the work takes 60 s, and Ctrl-C comes after 5.23 s. At 5.3 s the look raises
+// KeyboardInterrupt. The watcher keeps the exception and requests a stop. The work notices at its
+// next check, perhaps at 5.31 s, and throws. The thread is joined, and the caller raises
+// KeyboardInterrupt and not the work's own exception.
 #include "linerate/python/interruptible.hpp"
 
 #include <chrono>
@@ -17,7 +26,8 @@ namespace nb = nanobind;
 
 constexpr std::chrono::milliseconds kLook{100};
 
-/// What the thread that works tells the one that waits.
+/// The thread that works tells the thread that waits: a line of progress, and the end with an
+/// exception or none. Only the latest line counts; lines in between are lost.
 struct Talk {
   std::mutex mutex;
   std::condition_variable changed;
@@ -31,7 +41,8 @@ struct Talk {
     thrown = std::move(what);
     changed.notify_one();
   }
-  /// Whether the work is over; else `line` gets what is new.
+  /// Waits up to kLook for the end. Returns whether the work is over. `line` gets the latest
+  /// progress, empty if there is nothing new.
   bool wait(std::string& line) {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kLook, [this] { return done; });
@@ -40,13 +51,15 @@ struct Talk {
   }
 };
 
-/// With the GIL. Throws nb::python_error for what a signal handler or `progress` raised.
+/// Looks for signals and hands out progress. Call it with the GIL. Throws nb::python_error for what
+/// a signal handler or `progress` raised.
 void look(const std::string& line, nb::handle progress) {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
   if (!line.empty() && !progress.is_none()) progress(line);
 }
 
-/// Until the work is over. Returns the exception that stopped it.
+/// Waits until the work is over. Returns the exception of Python that stopped it, or null. After
+/// such an exception it still waits, as the work uses this frame's variables.
 std::exception_ptr watch(Talk& talk, std::stop_source& stop, nb::handle progress) {
   std::exception_ptr raised;
   bool done = false;

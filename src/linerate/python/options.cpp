@@ -29,6 +29,7 @@ struct OptionLine {
   bool required = false;
 };
 
+// The options of a parser in their order, without --help.
 std::vector<OptionLine> lines_of(const CLI::App& verb) {
   std::vector<OptionLine> lines;
   for (const CLI::Option* option : verb.get_options()) {
@@ -51,6 +52,7 @@ std::vector<OptionLine> lines_for(const char* name) {
   return lines_of(VerbParser({name}, options).verb());
 }
 
+// A name that is no verb is that of a collective: whatif has a sub-verb for each.
 std::vector<OptionLine> options_of(const std::string& verb) {
   if (verb == "advise") return lines_for<verbs::AdviseOptions>("advise");
   if (verb == "calibrate") return lines_for<verbs::CalibrateOptions>("calibrate");

@@ -11,7 +11,8 @@ namespace linerate::python {
 
 using Words = std::vector<std::string>;
 
-/// The parser of `linerate VERB` (or of VERB and its sub-verb), whose messages are the command's.
+/// The parser of `linerate VERB`, or of VERB and its sub-verb. Python's keywords become words of a
+/// command line, and this parses them. So both have the same options, checks and messages.
 class VerbParser {
  public:
   template <typename Options>

@@ -36,7 +36,8 @@
 namespace linerate::python {
 namespace {
 
-/// What whatif answered, and the words that asked: they say the question to another process.
+/// An answer of whatif, and the words that asked. A pickle takes the words along, so that another
+/// process can ask for the Timeline of one prediction.
 struct Answered {
   Words words;
   verbs::Asked asked;
@@ -48,7 +49,8 @@ using Planned = Held<whatif::Planned>;
 /// What words of a call stand for: {word: document}.
 using NamedDocuments = nb::typed<nb::dict, std::string, nb::object>;
 
-/// A document of a dict {name: document}, under its name.
+/// Adds a document of a dict {name: document}, under its name. The name stands in a call's words in
+/// place of a file.
 void hold_as(verbs::Documents& documents, const std::string& name, nb::handle value) {
   if (Held<doc::Workload> w; nb::try_cast(value, w)) return documents.hold(name, w.document);
   if (Held<doc::Cluster> c; nb::try_cast(value, c)) return documents.hold(name, c.document);
@@ -70,6 +72,9 @@ verbs::Documents documents_of(const NamedDocuments& held) {
   return documents;
 }
 
+/// Parses the words into the verb's options and runs call(options, caller) in a thread that Ctrl-C
+/// stops. `held` has the documents that words name.
+///
 /// call(options, caller), interruptible.
 template <typename Options, typename Call>
 auto run(Options options, Words verb, Words words, const NamedDocuments& held, nb::handle progress,
@@ -154,6 +159,7 @@ void bind_calibrate(nb::module_& module) {
 /// Answer, words, Workload and Cluster; the latter are empty if the answer was read from a file.
 using PredictionsState = std::tuple<std::string, Words, std::string, std::string>;
 
+// The inverse of answered_of().
 PredictionsState state_of(const Predictions& p) {
   const auto& [words, asked] = *p.document;
   return {doc::to_json(asked.answer), words, asked.workload ? doc::to_json(*asked.workload) : "",

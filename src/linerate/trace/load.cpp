@@ -42,6 +42,8 @@ const Importer* importer_of(std::string_view text, const Importer* by_head) {
   return found != importers().end() ? &*found : by_head;
 }
 
+/// Reads one file with the importer that knows it. A format that is known and not read is refused
+/// with its advice. The head is asked before the file is read, and the whole text after that.
 ReadFile read_one(InputFile& input, const ReadOptions& options) {
   const Importer* importer = recognise(input.head()).importer;
   try {

@@ -162,6 +162,8 @@ class Alone {
                          step_without({.waits = 1, .between = 1, .gaps = 1}, {}));
   }
 
+  /// T_1 of a job of several ranks. Each end of the interval changes one share and keeps the
+  /// others.
   doc::Bounded among_others() {
     const double least = slowdown_.slowdown ? slowdown_.slowdown->low : 1;
     const double factor = slowdown_.slowdown ? slowdown_.slowdown->factor : 1;
@@ -277,6 +279,7 @@ std::string gradients_in_words(const Job& job) {
   return fmt::format("{} of {} elements", job.gradients.size(), elements);
 }
 
+/// Throws InputError if `alone` is not one rank of the same model without exchange.
 void check_alone(const Job& job, const Job& alone) {
   const std::string place = alone.ranks.empty() ? "--alone" : alone.ranks.front().source;
   if (exchanges_gradients(alone))

@@ -101,6 +101,8 @@ struct Counts {
   bool mostly(double Counts::*what) const { return 2 * (this->*what) > times; }
 };
 
+/// Decides in two passes. The constructor finds the place of each communication and counts by kind.
+/// find() then decides for each one, with the majority of its kind.
 class PurposeFinder {
  public:
   explicit PurposeFinder(const Job& job) : job_(job) {
@@ -230,6 +232,9 @@ struct Occurrences {
   std::vector<std::vector<std::int64_t>> steps;  // by rank: positions, ascending
 };
 
+/// Collects collectives that recur at the same place of the step, as entries of the Workload. A key
+/// is the place, the kind, and the position among its kind in the step. So the second all-gather of
+/// 2 KiB in forward is the same in every step and on every rank.
 class Holder {
  public:
   Holder(const Job& job, const std::vector<std::vector<SentFor>>& purposes, const Job& alone,

@@ -88,6 +88,8 @@ const StepSpan& last_mark(const StepSpan& step) {
   return step.marks.empty() ? step : step.marks.back();
 }
 
+/// By step of the rank. Times count from the begin of the mark that ends with the update, or from
+/// the first bucket if that was ready earlier.
 std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r,
                                            const std::vector<SentFor>& purposes) {
   std::map<std::int32_t, Buckets> steps;

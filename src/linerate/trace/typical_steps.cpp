@@ -115,6 +115,7 @@ Medians medians_of(const std::vector<OwnStep>& steps) {
           median(pauses)};
 }
 
+/// Steps of all ranks without communication, and what stands out among them.
 class Finder {
  public:
   explicit Finder(const Job& job) : job_(job) {

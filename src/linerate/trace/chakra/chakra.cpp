@@ -111,6 +111,8 @@ class Builder {
     trace_.rank.rank = rank_of(name);
   }
 
+  /// Adds a node as communication or as computation. Nodes of the host and nodes without a role
+  /// here are only counted.
   void add(const Node& n) {
     constexpr std::uint64_t kMost = 4'000'000'000'000'000;  // us; beyond any epoch time
     if (n.start_us > kMost || n.duration_us > 86'400'000'000ull) {
@@ -239,6 +241,8 @@ bool is_chakra(std::string_view head) {
   return w.ok() && !metadata.empty() && version_of(metadata).has_value();
 }
 
+/// A message that cannot be decoded is counted and passed over, since its length says where the
+/// next one begins. If a length leads past the end, the file was cut.
 ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
   Wire w(bytes);
   const std::string version = version_of(w.block()).value_or("");

@@ -110,6 +110,8 @@ namespace {
 constexpr std::string_view kGroupsAlone =
     "process groups of a Chakra job; name its traces (*.et) together with it";
 
+/// Traces and tables of groups may come in any order. Tables are merged; a job needs one trace at
+/// least.
 Job join_files(std::vector<FilePart> parts) {
   std::vector<ChakraTrace> traces;
   std::vector<RankOfFile> ranks;

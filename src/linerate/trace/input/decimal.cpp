@@ -42,6 +42,9 @@ std::int64_t parse_plain(std::string_view text, int scale) {
 
 }  // namespace
 
+/// Digits that no longer fit into 63 bits are dropped, and the first of them decides about
+/// rounding. If dropped digits were before the point, the number is too large, unless its exponent
+/// makes it smaller.
 std::optional<std::int64_t> parse_scaled(std::string_view text, int scale) {
   text = unquoted(text);
   if (const std::int64_t plain = parse_plain(text, scale); plain >= 0) return plain;

@@ -202,6 +202,7 @@ std::string_view InputFile::head() {
   return {state_->ready.data() + state_->at, std::min(kHead, state_->end - state_->at)};
 }
 
+/// A line may span several blocks; what is beyond kLongestLine is read and dropped.
 bool InputFile::next_line(std::string_view& line) {
   State& s = *state_;
   s.line.clear();
@@ -227,6 +228,8 @@ bool InputFile::next_line(std::string_view& line) {
   return true;
 }
 
+/// Reads into a text that is as large as the file is expected to be, and doubles it if that was too
+/// little. The block that head() had already read comes first.
 PaddedText InputFile::read_all(unsigned threads) {
   State& s = *state_;
   if (!s.begun) s.fill();

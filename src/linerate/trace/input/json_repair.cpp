@@ -61,6 +61,8 @@ class Mender {
  private:
   static constexpr std::size_t kDeepest = 900;  // simdjson stops at 1024
 
+  /// Handles a character outside of strings, and returns the position after it. It keeps the stack
+  /// of brackets, and notes where a cut would be safe.
   std::size_t outside(std::size_t i) {
     const char c = p_[i];
     is_list_ = is_list_ || (last_ == '\0' && c == '[');
@@ -82,6 +84,7 @@ class Mender {
     return i + 1;
   }
 
+  /// Handles a string from its opening quote, and returns the position after its closing one.
   std::size_t string(std::size_t i) {
     in_string_ = true;
     for (++i; i < n_;) {

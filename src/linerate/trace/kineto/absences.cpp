@@ -83,6 +83,8 @@ std::ptrdiff_t in_graphs(const KinetoTrace& t) {
   return found;
 }
 
+/// Counts communications without a size by reason. Those cut by the begin come first, then those of
+/// graphs; the rest was recorded without shapes, or before 2024.
 void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job) {
   const auto unsized =
       std::count_if(rank.communications.begin(), rank.communications.end(),

@@ -60,6 +60,8 @@ std::span<const CpuOp* const> within(const Ops& ops, Span window) {
   return {at(window.start_ns), at(window.end_ns)};
 }
 
+/// Reads the passes of a trace step by step. The constructor sorts the nodes and operators of the
+/// whole trace once, so a step finds its own by binary search.
 class BackwardReader {
  public:
   BackwardReader(const KinetoTrace& t, const GradientCalls& calls)

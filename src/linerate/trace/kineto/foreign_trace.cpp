@@ -1,3 +1,6 @@
+// Many programs write Chrome traces. Without this check the trace of another profiler would be read
+// as a PyTorch trace in which nothing happened. It runs only if no event was of PyTorch's kinds.
+// The first mark of the list that is in the text names the program.
 #include "linerate/trace/kineto/foreign_trace.hpp"
 
 #include <algorithm>

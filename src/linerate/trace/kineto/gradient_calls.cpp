@@ -5,6 +5,9 @@
 
 namespace linerate::trace {
 
+/// Collects begins of autograd's nodes and spans of optimizers' steps. An optimizer may run
+/// backward inside its step (a closure, as L-BFGS has). Such a step ends no turn, so it is not
+/// among `updates_`. An optimizer that wraps another one counts once.
 GradientCalls::GradientCalls(const KinetoTrace& t) {
   std::map<std::int64_t, std::vector<Span>> steps, nodes;  // by thread
   for (const CpuOp& op : t.ops) {

@@ -1,3 +1,9 @@
+// If the CPU is the device, its operators are the computation. But a trace also has annotations,
+// calls of communication and operators of the loader, which would be counted twice or wrongly.
+//
+// Example. An operator of DDP from 1 to 9 ms calls an all-reduce at 3 ms. It contains a call that
+// communicates, so it is not computation itself. A copy inside it from 1.2 to 1.4 ms is. Gloo's own
+// copy at 5 ms, on a thread of the back end, is part of the communication.
 #include "linerate/trace/kineto/host_work.hpp"
 
 #include <algorithm>
@@ -55,6 +61,8 @@ bool InsideCommunications::contains(const CpuOp& op) const {
   return after != spans.begin() && op.span.end_ns <= (after - 1)->end_ns;
 }
 
+/// Sorted by start and the longer one first, an operator is outermost if it starts after the end of
+/// the last outermost one.
 std::vector<Span> host_calls(const KinetoTrace& t) {
   std::vector<Span> all;
   for (const CpuOp& op : t.ops) {

@@ -1,3 +1,6 @@
+// Operators and annotations are both sorted by start. Each operator takes the first annotation from
+// its own start on that is free and may be its communication. `first` moves past annotations that
+// are taken or too old, so most operators find theirs at once.
 #include "linerate/trace/kineto/issue_join.hpp"
 
 #include <algorithm>

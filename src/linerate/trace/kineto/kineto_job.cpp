@@ -106,6 +106,8 @@ class LaunchedBefore {
   bool launches_are_whole_ = false;
 };
 
+/// Builds one rank, part by part in the order of build(). Times are those of the trace until the
+/// end, when all of them are shifted to absolute ones at once.
 class RankBuilder {
  public:
   RankBuilder(const KinetoTrace& t, Job& job) : t_(t), job_(job), step_(t), uneven_(t) {
@@ -138,6 +140,9 @@ class RankBuilder {
     return step < 0 ? 0 : calls_.turn_of(t_.steps[to_index(step)].span.start_ns, called_ns);
   }
 
+  /// Every device event is a copy, a communication or computation. What a kernel's name says
+  /// decides; a name that only sounds like communication counts as computation, and is remembered
+  /// as a doubt.
   void add_device_events() {
     const LaunchJoin join(t_);
     const DeviceClock clock(t_, launches_, {INT64_MIN, INT64_MAX});
@@ -336,6 +341,8 @@ class RankBuilder {
     rank_.phases = device_phases(t_, launches_, rank_.phases);
   }
 
+  /// Exchanges as the host announced them, by start. Jobs of one rank have no kernels of
+  /// communication, and their buckets are known from these only.
   void add_announced() {
     std::vector<const CommMark*> marks;
     for (const CommMark& m : t_.marks)

@@ -92,6 +92,8 @@ void find_empty_marks(KinetoTrace& t) {
 /// A thread is worth its while for this much text.
 constexpr std::size_t kPartBytes = std::size_t{1} << 20;
 
+/// One try at a file. If there are several parts, each is read by a thread into a trace of its own.
+/// The parts are then appended to the first one.
 KinetoTrace scanned(PaddedText& text, const std::string& name, const ReadOptions& options,
                     std::size_t slice_bytes, ScanResult& result) {
   const std::size_t parts =

@@ -21,7 +21,8 @@ struct SplitSizes {
   bool cut = false;  // PyTorch writes 30 items at most
 };
 
-/// Times are nanoseconds as written (baseTimeNanoseconds not added).
+/// A kernel or a copy. Times of all records here are nanoseconds as written: baseTimeNanoseconds is
+/// not added yet.
 struct DeviceEvent {
   Span span;
   std::uint64_t correlation = 0, external_id = 0;  // 0: absent
@@ -46,6 +47,7 @@ struct Launch {
   std::int64_t start_ns = 0, end_ns = 0;
   std::int64_t tid = 0;
 };
+/// An operator or an annotation of the host, on one of its threads.
 struct CpuOp {
   Span span;
   std::int64_t tid = 0;
@@ -54,6 +56,8 @@ struct CpuOp {
   DType dtype = DType::f32;  // of the first tensor input that has one
 };
 
+/// One rank's trace. Records refer to names, args, splits and shapes by index, because many records
+/// share them, and a trace has millions of records.
 struct KinetoTrace {
   std::string source;
   int rank = -1, world_size = -1;

@@ -57,6 +57,8 @@ std::optional<CollectiveArgs> sum_of(const std::vector<const CollectiveArgs*>& p
 
 }  // namespace
 
+/// Indexes launches of communication kernels by correlation, records by External id, and marks by
+/// thread and start. External ids are not used if the file writes correlations there.
 LaunchJoin::LaunchJoin(const KinetoTrace& t) : trace_(t) {
   std::unordered_set<std::uint64_t> wanted;
   for (const DeviceEvent& e : t.device)

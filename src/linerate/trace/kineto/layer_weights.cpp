@@ -32,6 +32,9 @@ bool is_possible(const doc::Block& block) {
          largest_dimension(block) <= kLargestMatrix;
 }
 
+/// Of (gradient of the output, input, weight). Example: a weight of [128, 64, 3, 3], an output of
+/// [32, 128, 14, 14] and an input of [32, 64, 14, 14]. There is one group, a is 64 x 3 x 3 = 576
+/// and g is 128. Both factors sum over 32 x 14 x 14 = 6272 positions.
 std::optional<WeightUse> convolution(const Shapes& shapes) {
   if (shapes.size() < 3) return std::nullopt;
   const TensorShape &output = shapes[0], &input = shapes[1], &weight = shapes[2];
@@ -72,6 +75,7 @@ std::optional<WeightUse> embedding(const Shapes& shapes) {
           .kind = doc::BlockKind::embedding, .g = output.back(), .rows_a = rows, .rows_g = rows}};
 }
 
+/// A norm layer has a 2 x 2 factor for each unit. `weight`: which of the shapes is the weight's.
 std::optional<WeightUse> norm(const Shapes& shapes, std::size_t weight) {
   if (shapes.size() <= weight || shapes[weight].empty()) return std::nullopt;  // it has no weight
   const std::int64_t units = elements_of(shapes[weight]), elements = elements_of(shapes[0]);
@@ -227,6 +231,9 @@ std::vector<std::int64_t> LayerWeights::rows_by_layer(std::size_t layers) const 
   return rows;
 }
 
+/// A layer gets its block if the gradients that it made have the block's number of elements. An
+/// embedding may share its table with a product (a projection to words). It gets none, because its
+/// gradient is the sum of both uses.
 void LayerWeights::describe(std::vector<LayerRecord>& layers,
                             const std::vector<GradientRecord>& gradients) const {
   std::vector<std::int64_t> elements(layers.size(), 0);

@@ -19,6 +19,8 @@ LayerOperator layer_operator(std::string_view name) {
   return name.ends_with("batch_norm_backward") ? LayerOperator::batch_norm : LayerOperator::none;
 }
 
+/// Tests go from names that mean one thing to names that must be searched. Kernels come last: their
+/// names are long and contain almost anything.
 NameInfo describe(std::string_view raw) {
   NameInfo info;
   info.text = raw;

@@ -113,6 +113,8 @@ std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
   return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
 }
 
+/// The time within the steps, less everything that the host called, in pieces of a millisecond or
+/// more. Each piece is cut by the host's phases.
 std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
                                                   const std::vector<PhaseSpan>& host) {
   constexpr std::int64_t kLeast_ns = 1'000'000;
@@ -153,6 +155,8 @@ std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
   return pauses;
 }
 
+/// `done` is the end of all work so far. A kernel that overlaps it counts from there, and a gap
+/// before a kernel is filled with the host's phases.
 std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
                                      const std::vector<PhaseSpan>& host) {
   std::vector<PhaseSpan> work;

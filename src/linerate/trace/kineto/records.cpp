@@ -96,6 +96,7 @@ std::int32_t KinetoRecords::splits_of(const ArgTokens& a) {
   return static_cast<std::int32_t>(out_.splits.size()) - 1;
 }
 
+/// The metadata of a collective as an index into KinetoTrace::args; -1: the event has none.
 std::int32_t KinetoRecords::args_of(const ArgTokens& a) {
   if (a.collective.empty() && a.in_elements.empty()) return -1;
   CollectiveArgs c;
@@ -142,6 +143,8 @@ void KinetoRecords::keep_device(const EventTokens& t, Span span, bool copy) {
   out_.device.push_back(e);
 }
 
+/// Keeps an annotation of communication. Without metadata of its own, the shapes of its inputs give
+/// a size.
 void KinetoRecords::keep_mark(const EventTokens& t, Span span, std::int32_t name,
                               std::int64_t tid) {
   CommMark m{.span = span,
@@ -185,6 +188,9 @@ void KinetoRecords::keep_operator(const EventTokens& t, Span span, std::int32_t 
                             .args = static_cast<std::int32_t>(out_.args.size() - 1)});
 }
 
+/// Keeps an operator or annotation of the host by its name. It is a step, a mark of communication,
+/// an operator that issues communication, or plain work. Plain annotations are a user's own, and
+/// left out.
 void KinetoRecords::keep_cpu(const EventTokens& t, Span span, bool annotation) {
   const std::int32_t name = out_.names.intern(t.name);
   const NameInfo& info = out_.names[name];

@@ -27,12 +27,15 @@ class KinetoRecords : public TokenSink {
   void file(const FileTokens& f);
 
  private:
+  // These turn tokens into values. False or -1: there is none, or it cannot be; span_of() counts
+  // why.
   bool span_of(const EventTokens& t, Span& span);
   std::int32_t args_of(const ArgTokens& a);
   std::int32_t group_of(const ArgTokens& a);
   std::int32_t group_index(GroupRecord group);
   std::int32_t splits_of(const ArgTokens& a);
   std::int32_t shapes_of(const ArgTokens& a);
+  // These append a record to `out_`.
   void keep_device(const EventTokens& t, Span span, bool copy);
   void keep_cpu(const EventTokens& t, Span span, bool annotation);
   void keep_operator(const EventTokens& t, Span span, std::int32_t name, std::int64_t tid);

@@ -1,3 +1,6 @@
+// Looks for the end of an event as text, without parsing: "}", a comma, "{" and a key that events
+// have. Parsing would have to begin at the start of the file. A text scan can begin anywhere, which
+// is what lets several threads read one file.
 #include "linerate/trace/kineto/slices.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// "Input Dims" has one entry for each argument: [64, 3] for a tensor, [[4], [2, 2]] for a list of
+// tensors. A scalar tensor has [], and so has an argument that is no tensor. "Input type" tells the
+// last two apart.
 #include "linerate/trace/kineto/tensor_arguments.hpp"
 
 #include <array>
@@ -66,6 +69,8 @@ std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view lis
   return {found[0], found[1]};
 }
 
+/// Depth 1 is the list of arguments, depth 2 the shape of a tensor. Numbers deeper than that belong
+/// to a list of tensors, and are passed over.
 std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most) {
   std::vector<TensorShape> shapes;
   int depth = 0;

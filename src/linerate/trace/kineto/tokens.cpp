@@ -243,6 +243,7 @@ class Scan {
     return simdjson::SUCCESS;
   }
 
+  /// One pass over the list. Elements that are no events are counted as strangers and passed over.
   error_code read_events(ondemand::array events) {
     for (auto element : events) {
       ondemand::object event;
@@ -265,6 +266,9 @@ class Scan {
     return simdjson::SUCCESS;
   }
 
+  /// The keys of an event come in any order. An event of another phase than "X", or of no interest,
+  /// is left as soon as a key says so. The parser then skips the rest of it. Keys are told apart by
+  /// their first letter before they are compared.
   error_code read_event(ondemand::object event, EventTokens& t) {
     EventCategory category = EventCategory::unknown;
     for (auto entry : event) {

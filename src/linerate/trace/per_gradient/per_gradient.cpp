@@ -1,3 +1,7 @@
+// The log of Zhang et al. has waits between gradients: in each batch a line "wait_us,bytes" for
+// each gradient in ready order. Ready times are running sums of the mean waits. With waits of 100,
+// 50 and 70 us three gradients are ready at 100, 150 and 220 us, and backward ends with the last
+// one.
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 
 #include <fmt/format.h>

@@ -148,6 +148,7 @@ void fields(auto& v, Is<MarkTime> auto& m) {
   v.required("ns", m.ns, kTime);
 }
 
+/// Steps come before communications, whose indices are checked against them.
 void fields(auto& v, Is<RankActivity> auto& r, std::size_t groups) {
   v.required("rank", r.rank, kOrUnknown);
   v.required("source", r.source);

@@ -27,6 +27,7 @@
 namespace linerate::trace {
 namespace {
 
+/// The operation of an event. kind_of() is the other way, and loses what documents do not have.
 CommOp op_of(doc::TaskKind kind, const std::string& name) {
   switch (kind) {
     case doc::TaskKind::all_reduce:
@@ -63,6 +64,8 @@ doc::TaskKind kind_of(CommOp op) {
   }
 }
 
+/// Coding counts as backward, because gradients are coded while it goes on. K-FAC's work counts as
+/// the optimizer's.
 StepPhase phase_of(doc::TaskKind kind) {
   switch (kind) {
     case doc::TaskKind::forward:

@@ -27,7 +27,7 @@ Block dense(const Node& node, std::int64_t positions) {
   return block;
 }
 
-/// The block of a table [rows, width], of which each token takes one row.
+/// The block of a table [rows, width]; each token takes one of its rows.
 Block table(const Node& node) {
   const Shape& weight = node.parameters.front().shape;
   return {.kind = BlockKind::embedding,

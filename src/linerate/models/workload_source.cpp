@@ -58,8 +58,8 @@ std::int64_t parse_count(std::string_view text) {
   return static_cast<std::int64_t>(count);
 }
 
-// The Workload of a model whose size alone is known. It has as many tensors as networks of 50 to 150
-// layers. The number matters to strategies that send each tensor alone.
+// The Workload of a model whose size alone is known. It has as many tensors as networks of 50 to
+// 150 layers. The number matters to strategies that send each tensor alone.
 doc::Workload from_size(std::string_view size, const WorkloadSource& source) {
   constexpr std::int64_t kTensors = 100;
   if (!source.step_time)

@@ -1,6 +1,7 @@
 // Logs of collective benchmarks and tables of one's own timings become rows of (collective, ranks,
-// dtype, bytes, seconds). Read are nccl-tests of every era, as text and JSON, and OSU
-// micro-benchmarks. Sizes of all formats are converted to one convention, S of core/collective.hpp.
+// dtype, bytes, seconds). The readers know nccl-tests of every era as text and JSON, OSU
+// micro-benchmarks, and the summary of DeepSpeed's logger. Sizes of all formats are converted to
+// one convention, S of core/collective.hpp.
 #pragma once
 
 #include <filesystem>

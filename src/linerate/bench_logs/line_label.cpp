@@ -1,6 +1,6 @@
 // Labels are taken off one by one, from the left, until none is recognised.
 // "[1,0]<stdout>:2024-03-01 12:00:00 INFO 1048576 262144 float" loses a bracket, two time stamps
-// and a mark. It ends with a number that is no label.
+// and a mark. The search stops at the number, which is no label.
 #include "linerate/bench_logs/line_label.hpp"
 
 #include <algorithm>

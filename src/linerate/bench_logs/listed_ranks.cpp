@@ -2,9 +2,9 @@
 // number plus one is the count. With several groups, numbers run over all of them, so the lines of
 // the largest group are counted.
 //
-// Example: 8 ranks, with 4 lines of node1, 2 of node2 and two lines lost. The hosts are 2 and the
-// fullest one has 4 lines. 4 x 2 is 8, so four ranks share a node. With 3 lines of node1 this would
-// not hold, and the answer is unknown.
+// Example: 8 ranks, with 4 lines of node1, 2 of node2 and two lines lost. There are two hosts, and
+// the fullest one has 4 lines. 4 x 2 is 8, so four ranks share a node. With 3 lines of node1 this
+// would not hold, and the answer is unknown.
 #include "linerate/bench_logs/listed_ranks.hpp"
 
 #include <fmt/format.h>

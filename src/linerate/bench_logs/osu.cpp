@@ -106,8 +106,8 @@ class OsuReader {
   OsuReader(const std::string& name, const CollectiveLogOptions& options)
       : options_(options), collective_(options.collective), log_{.source = name, .format = "OSU"} {}
 
-  /// One line. It is a comment (a title or a header), a blank line that may end the table, a
-  /// command that says how many ranks ran, or a possible row.
+  /// One line. It is a title, a header, a blank line that may end the table, a launcher's command,
+  /// or a possible row.
   void line(std::string_view text, std::size_t number) {
     const std::string plain = plain_blanks(text);
     const std::string_view line = without_rendering(trim(without_label(plain)));

@@ -215,8 +215,8 @@ void put_links(doc::Cluster& cluster, std::optional<double> line_rate) {
   slowest.line_rate_bytes_per_s = line_rate.value_or(0);
 }
 
-/// Seconds a byte that 16-bit sums take beyond those of f32; 0 if no tables can be compared.
-/// Compared are tables of both types that are otherwise alike, at the larger half of their common
+/// Seconds a byte that 16-bit sums take beyond those of f32; 0 if no tables can be compared. It
+/// compares tables of both types that are otherwise alike, at the larger half of their common
 /// sizes. A rank adds (n - 1) / n of the bytes.
 double half_sum_of(const std::vector<doc::CollectiveCost>& tables) {
   std::vector<double> extra;

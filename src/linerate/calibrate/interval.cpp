@@ -2,10 +2,10 @@
 // the errors of samples near it that the fit did not see. Four errors are few, so their root mean
 // square is multiplied by Student's t. The typical error of the whole curve takes part as one more.
 //
-// Example. The gap from 4 to 8 MiB has errors of 2 % and 4 % next to it, and of 1 % and 1 % beyond.
-// The curve's typical error is 2 %. Weights are 1, 1, 1/2, 1/2 and 1. The mean square is (4 + 16 +
-// 0.5 + 0.5 + 4) / 4 = 6.25, its root 2.5 %. The weights are worth 4.6 errors, so t is 2.2 and the
-// half width 5.6 %.
+// Example. The gap from 4 to 8 MiB has errors of 2 and 4 % next to it, and of 1 and 1 % beyond. The
+// curve's typical error is 2 %. Weights are 1, 1, 1/2, 1/2 and 1. The mean square is (4 + 16 + 0.5
+// + 0.5 + 4) / 4 = 6.25, its root 2.5 %. The weights are worth 4.6 errors, so t is 2.2 and the half
+// width 5.6 %.
 #include "linerate/calibrate/interval.hpp"
 
 #include <algorithm>

@@ -22,7 +22,7 @@ struct Line {
 /// Fits any contiguous run of samples in constant time: min sum ((T_i - alpha - beta S_i) / T_i)^2
 /// over alpha, beta >= 0. Errors are relative, because small messages matter too. If 1 KiB takes 20
 /// us and 64 MiB takes 60 ms, an error of 1 % at 64 MiB is 600 us. Ordinary least squares would fit
-/// that, and miss 1 KiB by any factor.
+/// that, and might miss 1 KiB by a factor.
 class RelativeLines {
  public:
   /// Samples with bytes > 0 and seconds > 0, ascending.

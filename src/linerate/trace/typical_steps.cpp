@@ -1,6 +1,6 @@
 // Steps of 45, 46, 44 and 80 ms on rank 0, and 62 ms each on rank 1. The median of rank 0 is 45.5
 // ms, so its slow step does not count. Rank 1 is more than 10 % above it, so it is not typical: T_1
-// is 45.5 ms. Both the slow step and the slow rank are named in notes, because they are the job's.
+// is 45.5 ms. Notes name the slow step and the slow rank.
 //
 // The interval of a median needs no assumption on how steps scatter. Of n steps, the order
 // statistics around the middle contain the true median in 90 % of cases.

@@ -1,5 +1,5 @@
-// Private: Chakra execution traces, one file for each rank. Read are protobuf of schema 0.0.4 and
-// the JSON form of its feeder. Process groups are in a file of their own.
+// Private: Chakra execution traces, one file for each rank. The reader knows protobuf of schema
+// 0.0.4 and the JSON form of its feeder. Process groups are in a file of their own.
 #pragma once
 
 #include <map>

@@ -6,9 +6,8 @@
 // 2. The surroundings: a kernel with the same launch between the same two kernels before and after
 // it.
 //
-// Communication counts only while data moved. A rank that waits for another has its core or its
-// copy engines to itself, so its computation is not slowed. Transfers come from matched
-// collectives: their last ns on each rank (explain/transfers.hpp).
+// Communication counts only while data moved. Waiting for another rank slows no computation.
+// Transfers come from matched collectives: their last ns on each rank (explain/transfers.hpp).
 #include "linerate/trace/contention/overlap.hpp"
 
 #include <algorithm>

@@ -12,8 +12,8 @@ namespace linerate::trace {
 
 struct Overlap {
   /// Operators and kernels. Equal kind: one rank, one name, the same place among as many of that
-  /// name in the step. `beside_s`: the rank's collectives moved data. Left out are operators inside
-  /// others, and those during coders or during communications whose waiting is unknown.
+  /// name in the step. `beside_s`: the rank's collectives moved data. Operators inside others are
+  /// left out, and so are those during coders or during communications whose waiting is unknown.
   std::vector<Repetition> compute;
   /// Kernels. Equal kind: one rank, name and launch, between the same two kernels before and after
   /// it. A model repeats its layers, so one of them often ran apart from communication.

@@ -1,6 +1,6 @@
 // Which rule cut the gradients into the exchanges of a step? check_buckets() chooses a step, and
 // check_against() tries explanations, the simplest first. The answer becomes `current` of a
-// Workload, so a wrong one would spoil every prediction. If nothing fits, the page says so and
+// Workload, so a wrong one would spoil every prediction. If nothing fits, the verdict says so and
 // `current` stays empty.
 //
 // DDP cuts in two orders. Normally buckets are in the order in which gradients get ready, and the

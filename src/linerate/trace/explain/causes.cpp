@@ -2,10 +2,10 @@
 // says how much it takes. What happened once is an irregularity, found as an outlier from the
 // median and kept out of every median that follows.
 //
-// Example. Steps of a rank take 20, 21, 20, 55 and 20 ms. The median is 20 ms, so step 4 stands out
-// by 35 ms: one of five steps is an exception, and it is left out. With 20, 55, 20, 55 and 20 ms
-// two of five stand out, which is more than a quarter. That is how the job runs, and a cause is
-// looked for in place of an exception.
+// Example. Steps of a rank take 20, 21, 20, 55 and 20 ms. The median is 20 ms, so the fourth step
+// stands out by 35 ms. One of five steps is an exception, and it is left out. With 20, 55, 20, 55
+// and 20 ms two of five stand out, which is more than a quarter. That is how the job runs, and a
+// cause is looked for in place of an exception.
 #include "linerate/trace/explain/causes.hpp"
 
 #include <algorithm>

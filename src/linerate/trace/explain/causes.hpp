@@ -21,8 +21,8 @@ std::vector<Irregularity> irregularities(const Program& program, const std::vect
 /// late in a step if it comes later by at least `least_s` and a quarter of its greatest lateness.
 ///
 /// A rank is not named if its steps differ by that much anyway. This is so if its median lateness
-/// is less than three deviations of the late steps. It is also so if the rank often comes early by
-/// half its median lateness: in more than one step for three in which it is late.
+/// is less than three deviations of the late steps. It is also so if the rank often comes early, by
+/// half its median lateness: more than once for three times that it is late.
 std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s);

@@ -190,8 +190,8 @@ double RemedyGains::most_of(const Removal& removal) const {
              : share;
 }
 
-/// The gain if no rank waits, but still no less than the network's floor remains.
-/// No rank waits. `alone_s`: a typical rank's step then, if that is shorter; 0: unknown.
+/// The gain if no rank waits. At least the time remains that the network needs. `alone_s`: a
+/// typical rank's step then, if that is shorter; 0: unknown.
 double RemedyGains::overlapped_share(const Removal& removal, double alone_s) const {
   Change change = change_of(removal);
   change.nothing_waits = true;

@@ -8,8 +8,8 @@
 // 0.
 //
 // Both ends of a recording need care. A profiler does not start on all ranks at once, so a lane
-// that begins later need not be late. Nor does the own time after the last wait delay anyone within
-// the recording. Lateness at either end counts only as far as the rank is that late elsewhere.
+// that begins later need not be late. The own time after the last wait delays nobody within the
+// recording. Lateness at either end counts only as far as the rank is that late elsewhere.
 #include "linerate/trace/explain/lateness.hpp"
 
 #include <algorithm>

@@ -28,7 +28,7 @@ struct Late {
 /// the stretch may be compared. The others notice a rank that takes longer at the next wait.
 ///
 /// Example. In one stretch ranks 0, 1 and 2 take 10, 14 and 11 ms of own time. The middle of two
-/// others is the earlier one, so ranks 0, 1 and 2 are compared with 11, 10 and 10 ms. So rank 0 is
+/// others is the earlier one, so ranks 0, 1 and 2 are compared with 11, 10 and 10 ms. Rank 0 is
 /// early by 1 ms, rank 1 late by 4 ms, rank 2 late by 1 ms. The wait of a rank would not tell this,
 /// because it depends on who was last.
 ///

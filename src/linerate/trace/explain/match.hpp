@@ -29,10 +29,10 @@ struct MatchResult {
   std::vector<std::string> notes;
 };
 
-/// Communications of several ranks are one collective if their group and sequence number are equal.
-/// A trace without sequence numbers is counted: the k-th communication of a group in a step is the
-/// same collective on every rank. Counting holds as long as operation and bytes agree. At the first
-/// disagreement the group is no longer matched, and a note says where.
+/// Communications of several ranks are one collective if their group and sequence number are equal,
+/// or their communication id. A trace without either is counted: the k-th communication of a group
+/// in a step is the same collective on every rank. Counting holds as long as operation and bytes
+/// agree. At the first disagreement the group is no longer matched, and a note says where.
 ///
 /// Clocks are aligned on the ends of synchronising collectives, because ranks arrive at different
 /// times and leave together. Each rank gets one offset, its median difference from the first rank.

@@ -67,7 +67,7 @@ struct ProgramCollective {
   bool gradients = false;
 };
 
-/// Which part of which collective.
+/// Names a part by its collective and its position there.
 struct PartOf {
   std::int32_t collective = -1, part = -1;
 };

@@ -1,5 +1,5 @@
-// Private: Chrome traces that other programs write, known by what is in them, so that they are
-// refused by name instead of being read as PyTorch traces of nothing.
+// Private: Chrome traces that other programs write. They are known by what is in them, and refused
+// by name.
 #pragma once
 
 #include <optional>

@@ -32,9 +32,9 @@ struct HostComputation {
 /// start, disjoint.
 std::vector<Span> host_calls(const KinetoTrace& trace);
 
-/// Operators of the host that compute. Left out are annotations around operators, operators inside
-/// a communication, and the data loader's. An operator that communicates inside does not count
-/// itself; the operators in it do.
+/// Operators of the host that compute. Annotations around operators do not count, and neither do
+/// operators inside a communication or those of the data loader. An operator that communicates
+/// inside does not count itself; the operators in it do.
 HostComputation host_computation(const KinetoTrace& trace);
 
 }  // namespace linerate::trace

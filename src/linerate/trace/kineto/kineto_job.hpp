@@ -6,9 +6,9 @@
 
 namespace linerate::trace {
 
-/// Adds the rank to the job: joins kernels with their collective metadata (own arguments, then
-/// External id, then launch and enclosing annotation), assigns steps by launch, and notes what
-/// stays unknown. Times become absolute; Job::origin_ns is not touched.
+/// Adds the rank to the job. Kernels are joined with their collective metadata (launch_join.hpp),
+/// and steps are assigned by launch. Notes say what stays unknown. Times become absolute;
+/// Job::origin_ns is not touched.
 void add_rank(const KinetoTrace& trace, Job& job);
 
 }  // namespace linerate::trace

@@ -1,6 +1,6 @@
-// Bus bandwidth of an all-to-all assumes equal parts, of which one stays on the rank. With uneven
-// parts, as experts have them, the own part may be all or nothing of the data. Splits are needed to
-// say which.
+// Bus bandwidth of an all-to-all assumes equal parts, and one of them stays on the rank. With
+// uneven parts, as experts have them, the own part may be all or nothing of the data. Splits are
+// needed to say which.
 #include "linerate/trace/kineto/uneven_all_to_all.hpp"
 
 #include <fmt/format.h>

@@ -13,7 +13,8 @@
 
 namespace linerate::bench_logs {
 
-/// A log while its runs are read, one after the other.
+/// A log while its runs are read, one after the other. The caller adds runs and refused rows, and
+/// takes the log at the end.
 class BandwidthLog {
  public:
   BandwidthLog(std::string source, std::string format, const CollectiveLogOptions& options)

@@ -13,7 +13,8 @@
 
 namespace linerate::bench_logs {
 
-/// One group of columns: out of place or in place.
+/// One group of columns: out of place or in place. Intervals are what the printed numbers may have
+/// been.
 struct Timing {
   double time = 0;  // as printed, > 0; 0: none
   Interval time_range;
@@ -23,6 +24,7 @@ struct Timing {
   double wrong = 0;                      // elements
 };
 
+/// One row as printed; `bytes` is the size column in bytes, in the log's own convention.
 struct BandwidthRow {
   double bytes = 0;
   std::optional<double> count;  // elements
@@ -40,6 +42,8 @@ std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns);
 /// How credible a title is.
 enum class TitleStrength { mention, command, statement };
 
+/// The rows between two headers, with what the log says about them: listed ranks, and titles in the
+/// order in which they came.
 struct BandwidthRun {
   std::vector<BandwidthRow> rows;
   ListedRanks listed;

@@ -13,7 +13,8 @@ namespace linerate::bench_logs {
 /// busbw = algbw * factor (nccl-tests, doc/PERFORMANCE.md): 2(n-1)/n, (n-1)/n, or 1.
 enum class BusFactor : std::uint8_t { twice, once, one };
 
-/// Those without a Collective are known only to be left out.
+/// What the rows of a test look like. Tests without a Collective are listed so that their rows are
+/// recognised and left out, and not taken for those of another test.
 struct BandwidthTest {
   std::string_view name;
   std::optional<Collective> collective;

@@ -34,7 +34,9 @@ struct Header {
 };
 
 /// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
-/// #wrong". Nothing known if one of size, count, type, time or algbw is missing.
+/// #wrong". Words before "size" are a label, and are dropped. After the first time each word is a
+/// column, known or not, so that later columns keep their numbers. Nothing is known if one of size,
+/// count, type, time or algbw is missing.
 Header header_of(const Words& words) {
   Words names;
   int times = 0;
@@ -157,6 +159,9 @@ Words row_words(std::string_view line) {
   return {};
 }
 
+/// How far a line that names a test is believed. "Collective test starting" is nccl-tests' own
+/// statement. A name with options after it is a command that ran or was meant to run. Any other
+/// name is a mention.
 TitleStrength strength_of(std::string_view line) {
   if (line.find("Collective test ") != std::string_view::npos) return TitleStrength::statement;
   const std::size_t name = line.rfind("_perf");
@@ -165,7 +170,8 @@ TitleStrength strength_of(std::string_view line) {
   return arguments ? TitleStrength::command : TitleStrength::mention;
 }
 
-/// Cuts a log into runs.
+/// Cuts a log into runs. Titles come before the run that they are about, so they wait in `pending_`
+/// until its first row or header.
 class Scanner {
  public:
   explicit Scanner(BandwidthLog& log) : log_(log) {}

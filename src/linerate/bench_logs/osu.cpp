@@ -45,8 +45,9 @@ std::optional<Collective> collective_of_title(std::string_view title) {
   return std::nullopt;
 }
 
-/// Ranks of "mpirun -np 4 ... osu_allreduce"; 0: it does not say how many; nullopt: no such
-/// command.
+/// Ranks of "mpirun -np 4 ... osu_allreduce"; 0: the command does not say how many; nullopt: the
+/// line is no such command. Only numbers between the launcher's name and the benchmark's are looked
+/// at.
 std::optional<int> commanded_ranks(std::string_view line) {
   std::optional<int> ranks;  // from the launcher's name on
   std::string_view before;
@@ -168,7 +169,8 @@ class OsuReader {
               .open = true};
   }
 
-  /// Whether the words may be a row of the present table. Others interrupt it.
+  /// Whether the words may be a row of the present table: as many as the header has titles, and the
+  /// first one a number. Other lines interrupt the table. Numbers of another shape also end it.
   bool has_shape(const Cells& words) {
     // Some builds print more columns than they name; the first row says how many.
     const bool first = table_.open && table_.rows == 0 && !table_.interrupted;

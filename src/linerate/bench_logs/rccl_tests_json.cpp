@@ -18,7 +18,8 @@ std::string cell_text(const simdjson::dom::element& value) {
   return text;
 }
 
-/// A line of each object with the columns of the first one.
+/// A line of each object, in the columns of the first one. An object that cannot be parsed becomes
+/// a line that the table refuses, so that it is counted.
 std::string csv_of(std::string_view text) {
   simdjson::dom::parser parser;
   std::vector<std::string> keys;

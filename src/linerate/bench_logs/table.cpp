@@ -173,7 +173,9 @@ class TableReader {
     if (at != std::string_view::npos) title_ = collective_named_in(line.substr(at));
   }
 
-  /// What follows a table is no row of it: "Avg bus bandwidth: 58.4GB/s".
+  /// Whether the cells are a row. A text after a table is none: "Avg bus bandwidth: 58.4GB/s". A
+  /// row with an unreadable size is one if it has enough cells, and is then refused with its
+  /// reason.
   bool is_row(const Cells& cells) const {
     const bool sized = to_index(columns_.bytes) < cells.size() &&
                        number_of(cell_at(cells, columns_.bytes)).has_value();

@@ -1,3 +1,15 @@
+// Lays out the encoded tensors of a bucket in the payloads of its rounds. The planner asks once for
+// the bytes that a bucket puts on the wire. The executor and the streams ask for the offsets.
+//
+// Example: a bucket of three tensors under topk(density=0.01, dense_below=1000), with 100,000, 50
+// and 20,000 elements. The first takes 1,000 entries of 8 bytes, so its part has offset 0 and 8,000
+// bytes. The second is too small for the option, so rounds() is empty and the tensor travels dense.
+// The third has offset 8,000 and 1,600 bytes. The payload of the only round has 9,600 bytes. It is
+// gathered, so the 50 dense elements need an all-reduce of their own. With powersgd the first round
+// sums f32, so the 50 elements would follow the factors in that round.
+//
+// Rounds come from a program's own compressors, too. So check() refuses, with the shape in the
+// message, each list of rounds that the executor cannot run.
 #include "linerate/compress/bucket_layout.hpp"
 
 #include <fmt/format.h>
@@ -8,9 +20,12 @@
 namespace linerate::compress {
 namespace {
 
-/// So many times what a tensor takes, and so many bytes: no payload is larger.
+/// No payload has more bytes than this many times the tensor's own, plus this many. A size beyond
+/// that is a mistake in a program's own compressor, such as a count of bits taken for bytes.
 constexpr std::int64_t kMostTimes = 8, kMostMore = 4096;
 
+/// Throws the UsageError for a rounds() that no bucket can have. The message begins with the
+/// compressor and the shape.
 class Refusal {
  public:
   Refusal(const std::string& name, const Shape& shape)
@@ -38,7 +53,8 @@ void check_round(const Round& round, const Shape& shape, const Refusal& refuse) 
            fmt::format("{} bytes", round.bytes));
 }
 
-/// What the executor can run.
+/// Refuses what the executor cannot run. Several rounds must all be sums: then the payload of round
+/// i + 1 is made of one sum, not of a payload from each rank.
 void check(const std::vector<Round>& rounds, const Shape& shape, const Refusal& refuse) {
   for (const Round& round : rounds) {
     check_round(round, shape, refuse);
@@ -47,14 +63,15 @@ void check(const std::vector<Round>& rounds, const Shape& shape, const Refusal& 
   }
 }
 
-/// What a part takes in a payload.
+/// The bytes that a part takes in a payload. A gathered part is padded to whole words. If some part
+/// of the round has only a bound, each part is also preceded by its size.
 std::int64_t room_of(const Round& round, bool has_size) {
   if (round.combine == Combine::sum) return round.bytes;
   return pad4(round.bytes) + (has_size ? kPartSizeBytes : 0);
 }
 
-/// The kinds of a bucket's rounds: those of its tensors. One whose size depends on its values makes
-/// the whole a bound.
+/// Takes over, or compares, the kinds of rounds: all tensors of a bucket must have the same. One
+/// tensor whose size depends on its values makes the round of the whole bucket a bound.
 void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds,
           const Refusal& refuse) {
   if (whole.empty())
@@ -69,6 +86,8 @@ void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds,
   }
 }
 
+/// Puts a part at the end of each round. The running length `elements` of a round is the offset of
+/// the next part. `expected` runs along with the usual size, where there is one.
 void place(BucketPart& part, const std::vector<Round>& rounds, std::vector<BucketRound>& whole) {
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     part.offset.push_back(whole[i].elements * size_of(whole[i].dtype));
@@ -81,7 +100,13 @@ void place(BucketPart& part, const std::vector<Round>& rounds, std::vector<Bucke
   }
 }
 
-/// Padding of an eighth at most saves the message before it, and on a device a wait of the host.
+/// A round with a bound can travel in two ways. Either all ranks pad their payloads to the bound.
+/// Or ranks first exchange their sizes and then send only what they have. That costs one more
+/// message and, on a device, a wait of the host. So up to an eighth of padding is accepted.
+///
+/// Example: payloads usually have 900 elements. With a bound of 1,000 ranks pad, because 1,000 is
+/// at most 900 + 112. With a bound of 1,100 they tell sizes. If a codec names no usual size, ranks
+/// always tell sizes.
 void choose_between_sizes_and_padding(BucketRound& round) {
   if (round.is_bound && round.elements > round.expected + round.expected / 8)
     round.tells_sizes = true;

@@ -1,4 +1,4 @@
-// How the encoded tensors of a bucket lie in its payloads: planner and executor share this.
+// How the encoded tensors of a bucket lie in its payloads. Planner and executor share this layout.
 #pragma once
 
 #include <span>
@@ -35,8 +35,9 @@ struct BucketRound {
 struct BucketLayout {
   std::vector<BucketPart> parts;  // in the order of the bucket
   std::vector<BucketRound> rounds;
-  /// Elements of tensors for which compression does not pay. If the first round sums the bucket's
-  /// own type they follow it (`dense_begin`, elements); else they are a payload of their own.
+  /// Elements of tensors for which compression does not pay. If the first round sums f32, as the
+  /// bucket has, these elements follow the round's own from element `dense_begin` on. Else they are
+  /// a payload of their own.
   std::int64_t dense_elements = 0;
   std::int64_t dense_begin = -1;
 

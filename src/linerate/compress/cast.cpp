@@ -25,7 +25,9 @@ using linerate::HWY_NAMESPACE::Half;
 
 constexpr std::size_t kMostLanes = 256;  // of f32, of any instruction set (scalable ones: 2048 bit)
 
-/// Whole vectors; the rest through one that is filled up with zeros.
+/// Whole vectors first. The elements that are left pass through one vector that is filled up with
+/// zeros. So the same instructions round them as all others. Reading or writing past the end of the
+/// arrays is never needed.
 template <class Kind>
 void narrow_all(const float* in, std::uint16_t* out, std::size_t n) {
   const hn::CappedTag<float, kMostLanes> d;
@@ -40,6 +42,7 @@ void narrow_all(const float* in, std::uint16_t* out, std::size_t n) {
 }
 
 template <class Kind>
+/// As narrow_all(), in the other direction.
 void widen_all(const std::uint16_t* in, float* out, std::size_t n) {
   const hn::CappedTag<float, kMostLanes> d;
   const std::size_t lanes = hn::Lanes(d);

@@ -1,3 +1,5 @@
+// The part of Codec and Compressor that is the same for all methods. It finds the phase of a step,
+// keeps or drops a step, saves and loads, and counts the bytes kept.
 #include "linerate/compress/codec.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +19,9 @@ std::string names_of_fields(const auto& fields) {
   return names.empty() ? "none" : names;
 }
 
+/// Checks a codec's fields in a checkpoint against those that the codec has. Names and their order
+/// must agree, and the bytes of each field. Each number of an array must be finite. A NaN in a
+/// residual would otherwise stay in every later step.
 void check_fields(const std::vector<StateField>& expected, const SavedState& found) {
   const auto same_name = [](const StateField& e, const SavedField& f) { return e.name == f.name; };
   if (!std::equal(expected.begin(), expected.end(), found.begin(), found.end(), same_name))
@@ -41,6 +46,9 @@ void check_fields(const std::vector<StateField>& expected, const SavedState& fou
 
 }  // namespace
 
+/// Example: a warm-up of two phases with 100 and 50 steps, then a cycle of two. Steps 0 to 99 have
+/// phase 0, steps 100 to 149 phase 1. Step 150 has phase 2, step 151 phase 3, and step 152 phase 2
+/// again.
 int Phases::of_step(std::int64_t step) const {
   int phase = 0;
   for (const Phase& warm : warm_up) {
@@ -75,6 +83,9 @@ SavedState Codec::save() {
   return saved;
 }
 
+/// The names and sizes are checked before anything changes. Whether the values make sense can be
+/// asked only once they are in place, because is_sane() reads the codec's own members. So the state
+/// from before is put back if they do not.
 void Codec::load(const SavedState& saved) {
   const std::vector<StateField> fields = state();
   check_fields(fields, saved);
@@ -90,6 +101,8 @@ void Codec::load(const SavedState& saved) {
   throw InputError("checkpoint", "state of a compressor: a number is out of range");
 }
 
+/// Twice, because the residual and each field exist in two copies. The last step that counts left
+/// one, and the present step writes the other.
 std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape) {
   if (compressor.rounds(shape).empty()) return 0;
   const std::int64_t residual =

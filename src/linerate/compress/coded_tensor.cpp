@@ -1,3 +1,17 @@
+// The state of one parameter from step to step. A step may be given up at any time until keep(): a
+// rank found an infinity, or a peer failed. So nothing is changed in place.
+//
+// Step with error feedback: begin_step() copies `residual_` to `next_`. The codec reads and writes
+// `next_`. keep() swaps both, drop() does nothing. Example: the residual of an element is .5 and
+// its gradient 1, so v is 1.5. The payload decodes to 1, so the codec leaves .5 in `next_`. If the
+// third of three ranks reports an overflow, all three call drop(), and each residual is what it
+// was.
+//
+// Change of the method, as `auto` or a warm-up asks for: use() makes another codec. What the old
+// method owes must reach the optimizer some day. So it becomes the residual of the new method. A
+// method without error feedback cannot keep a residual, so it adds the residual to the next
+// gradient. Some codecs keep one in a field of their own, such as dgc's accumulator, and then the
+// residual is added to that field.
 #include "linerate/compress/coded_tensor.hpp"
 
 #include <fmt/format.h>
@@ -24,8 +38,10 @@ std::string_view compressor_in(std::string_view label) {
   return label.substr(0, label.find_first_of("(,"));
 }
 
-/// What the codecs of chunks keep, as one of the whole tensor would: arrays one after the other,
-/// numbers of the first. Empty chunks keep nothing; after one that is dense arrays are too short.
+/// The fields of the chunks' codecs as the fields of one codec of the whole tensor. Arrays are put
+/// one after the other. Single numbers are those of the first chunk. Empty chunks keep nothing. A
+/// chunk that travels dense keeps nothing either, so the arrays are then too short, and take()
+/// refuses them.
 SavedState joined(const std::vector<SavedState>& chunks) {
   SavedState whole;
   for (const SavedState& fields : chunks) {
@@ -40,7 +56,8 @@ SavedState joined(const std::vector<SavedState>& chunks) {
   return whole;
 }
 
-/// The other way round, of arrays that have the tensor's elements.
+/// The reverse of joined(): the fields of a whole tensor's codec for each chunk. Arrays must have
+/// the tensor's elements.
 std::vector<SavedState> cut(const SavedState& whole, const std::vector<Chunk>& chunks) {
   std::vector<SavedState> parts;
   for (const Chunk& chunk : chunks) {
@@ -62,6 +79,8 @@ bool has_arrays_of(const SavedState& state, std::int64_t elements) {
 
 }  // namespace
 
+/// The key does not depend on how many random numbers earlier steps drew, nor on other parameters.
+/// So a run that starts again at step 500 draws what the first run drew there.
 Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank) {
   const std::uint64_t shared =
       random_key(random_key(seed, static_cast<std::uint64_t>(step)), hash_bytes(name));
@@ -111,7 +130,9 @@ void CodedTensor::make_codec(const TensorMethod& method) {
     codec_ = made_codec(compressor, shape_);
 }
 
-/// A codec that goes on has what it owes; all else becomes the residual.
+/// Decides what the new method takes over. If it is the same compressor by other options, its codec
+/// may go on with the old fields, and those are then no longer owed. All that is still owed
+/// elsewhere becomes the residual.
 void CodedTensor::succeed(CompressedTensorState before, const TensorMethod& method) {
   const bool had_owners = !before.two_phase.workers.empty();
   const SavedState kept = had_owners ? joined(before.two_phase.workers) : before.codec;
@@ -123,8 +144,8 @@ void CodedTensor::succeed(CompressedTensorState before, const TensorMethod& meth
   if (!before.residual.empty()) residual_ = std::move(before.residual);
 }
 
-/// A codec with a residual of its own, such as dgc's accumulator, goes on with what is owed: as a
-/// gradient it would pass the codec's momentum.
+/// A codec with a residual of its own, such as dgc's accumulator, adds the residual to it. As part
+/// of the gradient the residual would pass the codec's momentum, and so count several times.
 void CodedTensor::give_residual_to_codec() {
   if (keeps_ || !codec_ || residual_.empty()) return;
   for (const StateField& field : codec_->state()) {
@@ -140,7 +161,8 @@ void CodedTensor::give_residual_to_codec() {
   }
 }
 
-/// Whether the method's codec is one that could have kept this.
+/// Gives the codec the fields that another codec kept. False if the codec could not have kept them,
+/// because it has other fields or other sizes.
 bool CodedTensor::take(const SavedState& kept) {
   try {
     if (!two_phase_) {
@@ -169,8 +191,8 @@ void CodedTensor::begin_step(std::uint64_t seed, std::int64_t step, int rank,
                    std::plus<>());
 }
 
-/// What is owed is brought into one form, which holds whether the step counts or not; the codec is
-/// made again when it is used again.
+/// Brings all that is owed into the residual, once. That holds whether the step counts or not. The
+/// codec is forgotten, and made again by the next use().
 std::span<const float> CodedTensor::begin_dense(int rank) {
   if (std::exchange(may_owe_elsewhere_, false)) {
     loaded_ = state();

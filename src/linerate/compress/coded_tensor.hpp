@@ -1,4 +1,4 @@
-// A parameter as compressors see it on one rank: what a step leaves for the next one.
+// A parameter as compressors see it on one rank, with what a step leaves for the next one.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace linerate::compress {
 
-/// A compressor, and who uses it: what codecs of a parameter are made for.
+/// A compressor and its user: a parameter's codecs are made for these.
 struct TensorMethod {
   std::string label;  // the compressor's text and how it is exchanged
   const Compressor* compressor = nullptr;
@@ -28,8 +28,9 @@ struct TensorMethod {
 /// Of a parameter in a step, drawn from (seed, step, name), and the rank.
 Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank);
 
-/// The one that calls codecs of whole tensors: while it does, the thread keeps denormals
-/// (keep_denormals.hpp), so that no codec has to.
+/// Holds the state of one parameter and calls its codec. Only this class calls codecs of whole
+/// tensors. While it does so the thread keeps denormals (keep_denormals.hpp), so that no codec has
+/// to.
 class CodedTensor {
  public:
   CodedTensor(std::string name, const Shape& shape, CompressedTensorState saved);

@@ -1,3 +1,6 @@
+// Writes and reads the operation text of an encode or decode task. The compressor's own options and
+// the task's three share one list: "powersgd(rank=4, round=1, phase=2)". So no compressor may have
+// an option named round, phase or exchange (registry.cpp checks that).
 #include "linerate/compress/coding_step.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,13 @@
+// A rank's compression state as bytes, for a checkpoint. Numbers are 8 bytes each, in the machine's
+// own order. A text or an array is its bytes' number and then the bytes.
+//
+//      "linerate compression 3\n", step, number of tensors, then of each tensor:
+//        name, elements, residual (f32), method's text, fields of its codec,
+//        number of chunks, fields of each chunk's codec, fields of the owner
+//      fields: their number, then of each field: name, Passing, 0 or 1 for an array, bytes
+//
+// A file may be cut off or damaged. So each length is compared with the bytes that are left before
+// memory is taken. The number in the first line changes whenever the format does.
 #include "linerate/compress/compression_state.hpp"
 
 #include <cstring>
@@ -19,6 +29,8 @@ void put(std::string& out, const void* data, std::size_t bytes) {
   if (bytes > 0) out.append(static_cast<const char*>(data), bytes);
 }
 
+/// Reads the format from front to back. Throws InputError that names the file for bytes that are
+/// missing.
 class Reader {
  public:
   Reader(std::string_view bytes, const std::string& place) : left_(bytes), place_(place) {}
@@ -47,7 +59,8 @@ class Reader {
     if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
     return values;
   }
-  /// A number of things that take a byte each at least.
+  /// A number of things that take at least one byte each. So a damaged count is refused before a
+  /// loop over it starts.
   std::int64_t count() {
     const std::int64_t n = number();
     if (n < 0 || static_cast<std::uint64_t>(n) > left_.size())

@@ -1,4 +1,4 @@
-// What compressors of a run remember on one rank, as bytes for a checkpoint.
+// The state of a run's compressors on one rank, as bytes for a checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,9 @@ struct CompressedTensorState {
   bool operator==(const CompressedTensorState&) const = default;
 };
 
-/// Moves all that is owed to `residual`, which means the same: what codecs had not sent, and what
-/// the owner of this rank's chunk kept. Nothing is owed: it is empty.
+/// Moves all that is owed to `residual`, which has the same meaning for training. That is the part
+/// that codecs have not sent, and the part that the owner of this rank's chunk kept. `residual` is
+/// empty afterwards if nothing is owed.
 void own_all_owed(CompressedTensorState& state, int rank);
 
 struct CompressionState {
@@ -41,10 +42,11 @@ std::string to_bytes(const CompressionState& state);
 /// `place` names the file. Throws InputError for what is cut off or foreign.
 CompressionState compression_state_from(std::string_view bytes, const std::string& place);
 
-/// What a rank goes on with, so that what is owed (the mean over ranks) stays what it was. As many
-/// ranks as before: its own. Another number: the mean of all residuals, each field of a codec as
-/// its Passing says, the two-phase exchange's after its chunks are cut anew. A rank that does not
-/// know a parameter, or has no residual of it, owes it nothing. `parts` in the order of the ranks
+/// The state with which a rank of `ranks` goes on, so that the sum that is owed stays the same in
+/// the mean over ranks. With as many ranks as before each rank gets its own state. With another
+/// number each rank gets the mean of all residuals. Each field of a codec passes as its Passing
+/// says. Fields of the two-phase exchange are joined and cut into the new chunks. A rank that lacks
+/// a parameter, or its residual, owes that parameter nothing. `parts` is in the order of the ranks
 /// that saved.
 CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts);
 

@@ -5,7 +5,9 @@
 namespace linerate::compress {
 namespace {
 
-/// Another compressor, but for what it sends of small tensors.
+/// Passes all calls to another compressor, except that rounds() of a small tensor is empty. Chunks
+/// of the two-phase exchange are coded by the inner compressor, however small they are: the option
+/// is about tensors.
 class DenseBelow : public Compressor {
  public:
   DenseBelow(std::unique_ptr<const Compressor> inner, std::int64_t elements)

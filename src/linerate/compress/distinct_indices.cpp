@@ -22,6 +22,9 @@ std::uint32_t DistinctIndices::mixed(std::uint32_t x) {
   return x ^ (x >> 16);
 }
 
+/// One walk of the network on [0, 2^bits). A turn changes the high half by a function of the low
+/// half, then the low half by a function of the high half. Each of the two steps can be undone by
+/// repeating it, so the whole is a bijection, whatever mixed() is.
 std::uint64_t DistinctIndices::permuted(std::uint64_t i) const {
   auto low = static_cast<std::uint32_t>(i) & low_mask_;
   auto high = static_cast<std::uint32_t>(i >> low_bits_) & high_mask_;

@@ -1,3 +1,6 @@
+// The small dense algebra of PowerSGD and ACP-SGD on the host: random vectors, and Gram-Schmidt in
+// double. A factor has a few vectors of some thousand elements, so this takes little time next to
+// the products with the matrix (kernel/low_rank.hpp).
 #include "linerate/compress/factors.hpp"
 
 #include <fmt/format.h>
@@ -25,8 +28,8 @@ class Vectors {
   std::vector<double> all_;
 };
 
-/// Frees vector j of those before it, twice; then scales it to length 1, or to zero if no more than
-/// `least` is left of it; false: zero.
+/// Subtracts from vector j its parts along the vectors before it, twice. Then scales it to length
+/// 1. If no more than `least` is left of it, it becomes zero and the answer is false.
 bool orthonormalise_one(Vectors& vectors, std::size_t j, double least) {
   const std::span<double> v = vectors[j];
   for (int pass = 0; pass < 2; ++pass)
@@ -38,6 +41,9 @@ bool orthonormalise_one(Vectors& vectors, std::size_t j, double least) {
 }
 
 template <class OnVanished>
+/// Vector by vector, from the first. Example: (1, 0, 0), (1, 1, 0) and (2, 1, 0). The first stays.
+/// The second becomes (0, 1, 0). The third is 2 times the first plus 1 times the second, so nothing
+/// is left of it, and on_vanished() is called for number 2.
 void orthonormalise_all(std::span<float> factor, std::size_t rank, OnVanished on_vanished) {
   Vectors vectors(factor, rank);
   const double least = kVanished * vectors.norm();
@@ -91,6 +97,10 @@ void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64
   });
 }
 
+/// Let F be the largest f32. A row of the matrix has length F sqrt(n) at most, so its product with
+/// a unit vector is at most that. A sum over ranks is at most `ranks` times as much. Example: 3
+/// ranks and n = 100 can exceed F by 30 times. The power of two that makes up for it is 1/32, and
+/// the answer is 1/64: one more bit leaves room for rounding.
 float headroom(int ranks, std::size_t n) {
   const double most = static_cast<double>(ranks) * std::sqrt(static_cast<double>(n));
   return static_cast<float>(std::exp2(-std::ceil(std::log2(most)) - 1));

@@ -1,5 +1,6 @@
-// What PowerSGD and ACP-SGD share: when a matrix is worth it, random and orthonormal factors.
-// A factor is [rank][n] of f32: a row is a column of the literature's matrix.
+// PowerSGD and ACP-SGD share these parts: the test whether a matrix is worth factors, and random
+// and orthonormal factors. A factor is [rank][n] of f32: a row is a column of the literature's
+// matrix.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +24,9 @@ std::int64_t rank_of(std::int64_t rank, const Shape& shape);
 /// Vogels et al.'s rule: r (rows + columns) 2 < rows columns. Vectors are never worth it.
 bool is_worth_factors(std::int64_t rank, const Shape& shape);
 
-/// Floating point operations of so many products of the matrix and a factor, 2 r rows columns each,
-/// and of making r vectors of `length` elements orthonormal: 2 r^2 length.
+/// Floating point operations of `products` products of the matrix and a factor, and of making r
+/// vectors of `length` elements orthonormal. They are 2 r rows columns for each product, and 2 r^2
+/// length.
 inline double flops_of_factors(std::int64_t rank, const Shape& shape, int products,
                                std::int64_t length) {
   const auto r = static_cast<double>(rank_of(rank, shape));
@@ -50,18 +52,19 @@ enum class Taken : std::uint8_t { sum, mean };
 /// Vector j of a factor from the shared stream: uniform in [-1, 1), the same on every rank.
 void fill_random(std::uint64_t key, std::size_t j, std::span<float> vector);
 
-/// A vector vanished if this part of its factor's Frobenius norm is left of it: some ten roundings
-/// of the f32 products that a factor is made of.
+/// A vector vanished if it keeps no more than this part of its factor's Frobenius norm. That is
+/// about ten roundings of the f32 products that a factor is made of.
 inline constexpr double kVanished = 1e-6;
 
-/// A factor's vectors made orthonormal, in double: each is freed twice from those before it
-/// (modified Gram-Schmidt, twice is enough: Giraud et al. 2005), then scaled to length 1. A vector
-/// left with less than 1e-6 of the factor's Frobenius norm depends on the others but for rounding:
-/// it becomes zero, and its number is in the answer. Never a NaN, whatever the factor holds.
+/// Makes a factor's vectors orthonormal, in double. From each vector its parts along those before
+/// it are subtracted, twice (modified Gram-Schmidt; twice is enough: Giraud et al. 2005). Then it
+/// is scaled to length 1. A vector with less than 1e-6 of the factor's Frobenius norm left depends
+/// on the others, apart from rounding. It becomes zero, and its number is in the answer. Never a
+/// NaN, whatever the factor holds.
 std::vector<std::size_t> orthonormalise(std::span<float> factor, std::size_t rank);
 
-/// As orthonormalise(), with a fresh direction of the shared stream in the place of each vector
-/// that vanished, so that all are orthonormal: no direction is ever dead for good.
+/// As orthonormalise(), but each vector that vanished is replaced by a fresh direction of the
+/// shared stream. So all vectors are orthonormal, and no direction stays zero for ever.
 void orthonormalise_fresh(std::span<float> factor, std::size_t rank, std::uint64_t key);
 
 /// Adds the residual and makes P = M Q: p[rank][rows] of q[rank][columns]. A row of P needs only
@@ -81,8 +84,9 @@ void add_residual_and_multiply(const Input& input, std::span<const float> q, std
   }
 }
 
-/// A power of two that keeps sums over `ranks` of the products of a matrix of any finite f32 with
-/// unit vectors of n elements finite: at most 1 / (ranks sqrt(n)), by Cauchy and Schwarz.
+/// A power of two, at most 1 / (ranks sqrt(n)). Unit vectors of n elements are multiplied by it
+/// before the products with the matrix. Then sums of the products over `ranks` stay finite for each
+/// matrix of finite f32 (by Cauchy and Schwarz).
 float headroom(int ranks, std::size_t n);
 
 }  // namespace linerate::compress

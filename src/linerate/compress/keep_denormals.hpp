@@ -1,5 +1,6 @@
-// Numbers below 2^-126 as IEEE 754 has them, whatever the thread is set to: a program that flushes
-// them to zero (torch.set_flush_denormal) must send the same bytes as one that does not.
+// Keeps numbers below 2^-126 as IEEE 754 has them, whatever the thread is set to. A program that
+// flushes them to zero (torch.set_flush_denormal) must send the same bytes as one that does not.
+// Else ranks with different settings would decode different means from the same payloads.
 #pragma once
 
 #include <cstdint>

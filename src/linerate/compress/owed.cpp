@@ -1,3 +1,6 @@
+// Brings all that a parameter is owed into its residual. A change of the method, a dense step and a
+// change of the number of ranks use this. A residual is the one form that each method can go on
+// with.
 #include <algorithm>
 #include <cstring>
 
@@ -11,8 +14,8 @@ bool are_zeros(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float value) { return value == 0; });
 }
 
-/// Moves `times` what the field holds to a part of the residual. One of another size has no meaning
-/// for the tensor.
+/// Adds `times` the field's values to a part of the residual, and sets the field to zero. A field
+/// of another size than the part has no meaning for the tensor, so it stays.
 void move(SavedField& field, float times, const Chunk& part, CompressedTensorState& to) {
   std::vector<float> values(field.bytes.size() / sizeof(float));
   if (values.size() != to_index(part.elements) || values.empty()) return;
@@ -31,7 +34,10 @@ void move_owed(SavedState& codec, const Chunk& part, CompressedTensorState& to) 
 
 }  // namespace
 
-/// An owner's debt is of the mean: as its own residual it weighs as many times less as ranks are.
+/// A worker's fields are in units of the rank's own gradient, so they are added as they are. The
+/// owner's residual is in units of the mean of all ranks. So it is multiplied by the number of
+/// ranks. Example: the owner among three ranks has .2 of an element's mean left. As part of its own
+/// gradient that must be .6, because the mean divides the rank's share by 3.
 void own_all_owed(CompressedTensorState& state, int rank) {
   move_owed(state.codec, {0, state.elements}, state);
   const std::size_t ranks = state.two_phase.workers.size();

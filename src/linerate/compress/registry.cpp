@@ -44,9 +44,9 @@ namespace {
 std::vector<CompressorLine> all_lines() { return {LINERATE_COMPRESSORS(LINERATE_LINE)}; }
 #undef LINERATE_LINE
 
-/// What a strategy's text says of others (plan/registry.cpp).
+/// Words that mean something else in a strategy's text (plan/registry.cpp).
 constexpr std::array<std::string_view, 3> kTakenNames = {"auto", "codec", "kfac"};
-/// What a Plan's operation says besides the compressor's options (coding_step.cpp).
+/// Options of a Plan's operation that are not the compressor's (coding_step.cpp).
 constexpr std::array<std::string_view, 3> kOptionsOfPlans = {"round", "phase", "exchange"};
 
 bool is_one_of(std::span<const std::string_view> words, std::string_view word) {
@@ -67,7 +67,8 @@ Registry<MakeCompressor>& registry() {
   return table;
 }
 
-/// What every caller takes for granted of a program's own, too.
+/// Checks, for a program's own compressor too, what every caller relies on. There is a compressor,
+/// its options have names of their own, and its phases have steps.
 void check(const Compressor* compressor, const doc::Component& component,
            const std::vector<std::string>& options) {
   const auto refuse = [&](const std::string& expected) {
@@ -111,6 +112,7 @@ void register_compressor(CompressorLine line) {
   registry() = Registry<MakeCompressor>("compressor", std::move(lines));
 }
 
+/// Asked of a large matrix, for which every method has rounds.
 bool is_summable(const Compressor& compressor) {
   const std::vector<Round> rounds = compressor.of_chunks().rounds({std::int64_t{1} << 20, 1024});
   return std::all_of(rounds.begin(), rounds.end(),

@@ -1,4 +1,6 @@
-// The random numbers of stochastic rounding: 32 bits an element, of (key, element) alone.
+// The random numbers of stochastic rounding: 32 bits for each element, which depend on (key,
+// element) alone. So threads, chunks, vector widths and devices that share the work draw the same
+// numbers in any order.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +9,13 @@
 
 namespace linerate::compress {
 
-/// Elements that share a key of 64 bits; within them a counter of 32 bits is enough, and half as
-/// dear to mix as one of 64.
+/// So many elements share a key of 64 bits. Within them a counter of 32 bits is enough, and half as
+/// dear to mix as one of 64. Example: element 10,000 is number 1,808 of block 2.
 inline constexpr std::uint64_t kRoundingBlock = 4096;
 
 /// One step of the stream within a block: MurmurHash3's finaliser (Appleby 2011) over a Weyl
-/// sequence, the upper half of the key between its rounds, so that two keys are no shifted copies.
+/// sequence. The upper half of the key enters between its rounds. Without it the streams of two
+/// keys would be shifted copies of each other.
 constexpr std::uint32_t mix_rounding(std::uint32_t counter, std::uint64_t block_key) {
   std::uint32_t x = counter * 0x9e3779b9u + static_cast<std::uint32_t>(block_key);
   x = (x ^ (x >> 16)) * 0x85ebca6bu + static_cast<std::uint32_t>(block_key >> 32);

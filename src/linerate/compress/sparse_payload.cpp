@@ -36,6 +36,7 @@ std::int64_t entries_of(double density, std::int64_t elements) {
   return std::min(std::max<std::int64_t>(1, k), elements);
 }
 
+/// Values first, then indices: [4 count] bytes each, without gaps.
 std::size_t write_entries(const Selection& sent, std::span<std::byte> payload) {
   const std::size_t bytes = 4 * sent.size();
   if (bytes == 0) return 0;  // vectors without memory
@@ -72,6 +73,13 @@ Entries read_counted_entries(std::span<const std::byte> payload, std::size_t mos
   return read_entries(payload.subspan(kCountBytes), count, method, rank);
 }
 
+/// Goes through the mean block by block, so that the sums stay in the cache. `next` is a rank's
+/// place in its list: indices ascend, so the entries of a block follow those of the block before.
+///
+/// Example: blocks of 4,096 elements; rank 0 sends the indices 5 and 9,000, rank 1 sends 5, rank 2
+/// sends 4,100. Block 0 takes the first entry of ranks 0 and 1, and adds them in that order. Block
+/// 1 takes the only entry of rank 2. Block 2 takes the second entry of rank 0. Each list is read
+/// once.
 void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
                      std::span<float> mean, std::string_view method) {
   for (std::size_t r = 0; r < ranks.size(); ++r) check_ascending(ranks[r], mean.size(), method, r);

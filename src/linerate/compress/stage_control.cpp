@@ -1,3 +1,10 @@
+// Adjusts how many stages sidco fits (method/sidco.cpp), by what the last calls selected.
+//
+// Example, with two stages: five calls select .6 of what they should on average, so the score is
+// .4, more than the tolerated .2. The next window tries three stages. If its score is .1, three
+// stages stay. If it is .5, two stages come back and the direction turns. The window after that has
+// a score of .4 again, so one stage is tried. If one is not better either, both neighbours failed,
+// and eight windows pass before another trial.
 #include "linerate/compress/stage_control.hpp"
 
 #include <algorithm>
@@ -6,9 +13,9 @@
 namespace linerate::compress {
 namespace {
 
-constexpr std::int32_t kWindow = 5;
-constexpr std::int32_t kRest = 8;
-constexpr double kTolerated = 0.2;
+constexpr std::int32_t kWindow = 5;  // calls
+constexpr std::int32_t kRest = 8;    // windows
+constexpr double kTolerated = 0.2;   // of |average ratio - 1|
 
 }  // namespace
 
@@ -25,6 +32,8 @@ void StageControl::observe(double ratio) {
   finish_window(score);
 }
 
+/// The score of the window that ended is judged first as the result of a trial, if it was one. Only
+/// then may it start another.
 void StageControl::finish_window(double score) {
   const bool was_trial = state_.is_trial != 0;
   state_.is_trial = 0;
@@ -57,6 +66,8 @@ void StageControl::try_neighbour(double score) {
   state_.score_before = score;
 }
 
+/// Also refuses a trial whose stages before it were out of range, because fall_back() would return
+/// to them.
 bool StageControl::restore(const State& state) {
   const bool is_sane = state.stages >= 1 && state.stages <= most_stages_ &&
                        (state.direction == 1 || state.direction == -1) && state.calls >= 0 &&

@@ -1,14 +1,15 @@
-// How many stages of fitting a tensor gets: follows what they achieve.
+// Decides how many stages of fitting a tensor gets, by the results of the last calls.
 #pragma once
 
 #include <cstdint>
 
 namespace linerate::compress {
 
-/// Every five calls: if the average of achieved / target is off by more than 0.2, tries one stage
-/// more or fewer, keeps it if it is better and turns round if not. Descent, as the published rule
-/// (fewer stages if too much is selected) runs the wrong way on heavy tails and sticks there. If
-/// neither neighbour was better it rests for some windows, as a trial costs five steps.
+/// After every five calls the average of achieved / target is judged. If it is off by more than
+/// 0.2, one stage more or fewer is tried. The trial stays if it is better, else the direction
+/// turns. This is descent. The published rule takes fewer stages if too much is selected. On heavy
+/// tails that rule runs the wrong way and stays there. If neither neighbour was better the control
+/// rests for some windows, because a trial costs five steps.
 class StageControl {
  public:
   explicit StageControl(int most_stages);

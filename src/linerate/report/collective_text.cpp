@@ -1,3 +1,7 @@
+// algbw and busbw are those of nccl-tests: bytes by time, and that times a factor of the
+// collective. An example: an all-reduce of 1 GB on 4 ranks in 100 ms has algbw 10 GB/s. Its busbw
+// is 2 * 3/4 of that, 15 GB/s. It can be compared with the link's rate whatever the number of
+// ranks.
 #include "linerate/report/collective_text.hpp"
 
 #include <fmt/format.h>
@@ -12,12 +16,14 @@
 namespace linerate::report {
 namespace {
 
+// One count stands in the heading, several in a column.
 bool has_one_rank_count(const cost::CollectiveTimes& all) {
   return std::all_of(all.times.begin(), all.times.end(), [&](const cost::CollectiveTime& t) {
     return t.ranks == all.times.front().ranks;
   });
 }
 
+// A barrier moves nothing and has no rate. A closed form has no interval: nothing was measured.
 std::vector<std::string> row_of(const cost::CollectiveTime& t, Collective collective) {
   const auto bytes = static_cast<double>(t.size.value);
   const bool moves = bytes > 0 && t.time.seconds > 0;

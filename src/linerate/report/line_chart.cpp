@@ -10,6 +10,8 @@ bool known(const std::optional<double>& v) { return v && std::isfinite(*v); }
 
 }  // namespace
 
+// A point of unknown y stays, as it makes the gap. An interval with one unknown end is dropped as a
+// whole.
 Series drawable(const Series& series, bool log_x) {
   Series out{series.name, {}};
   for (Point p : series.points) {

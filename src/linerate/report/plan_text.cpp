@@ -1,3 +1,6 @@
+// A Plan as tables: its schedule, then for each variant the payloads, the tasks in plan order, and
+// the edges into the next step. Numbers of payloads and tasks are those of the document, so a row
+// can be found there again.
 #include "linerate/report/plan_text.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +23,8 @@ constexpr const char* kIndent = "  ";
 
 using Cells = std::vector<std::string>;
 
+// "gradients", or "encoded, of 3" where it stands for payload 3. "gradients, 47 flags" ends with
+// what ranks tell each other.
 std::string content_of(const doc::Payload& p) {
   std::string content{name_of(p.content)};
   if (p.of >= 0) content += fmt::format(", of {}", p.of);
@@ -45,11 +50,13 @@ std::string payloads_of(const doc::TaskGraph& graph) {
                     rows, kIndent);
 }
 
+// "<= 4096" where the size is a bound: a compressor decides at run time how much of it is sent.
 std::string bytes_of(const doc::Task& task) {
   if (task.bytes == 0) return kNothing;
   return fmt::format("{}{}", task.bound ? "<= " : "", task.bytes);
 }
 
+// "whole", or "whole, root 2" of a broadcast or a reduction to one rank.
 std::string group_text(const doc::Plan& plan, const doc::Task& task) {
   const std::string& name = plan.group_of(task).name;
   return task.root < 0 ? name : fmt::format("{}, root {}", name, task.root);
@@ -57,11 +64,14 @@ std::string group_text(const doc::Plan& plan, const doc::Task& task) {
 
 std::string or_nothing(std::string text) { return text.empty() ? kNothing : text; }
 
+// The operation by its parameters, as the Plan holds it.
 std::string operation_of(const doc::Plan& plan, const doc::Task& task) {
   if (task.operation < 0) return kNothing;
   return doc::to_text(plan.operations[to_index(task.operation)]);
 }
 
+// A line a task. Its time is the prediction's if there is one, else the Plan's own. A collective
+// has none of its own.
 std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                      const SecondsOf& seconds_of) {
   std::vector<Cells> rows;
@@ -88,6 +98,8 @@ std::string tasks_of(const doc::Plan& plan, const doc::TaskGraph& graph,
                     rows, kIndent);
 }
 
+// An edge into the next step leads to a task of the variant that runs then, which may be another
+// one.
 std::string next_step_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
   std::string out;
   for (const doc::NextStepEdge& e : graph.next_step)
@@ -96,6 +108,7 @@ std::string next_step_of(const doc::Plan& plan, const doc::TaskGraph& graph) {
   return out;
 }
 
+// "0 1 | 2 3": ranks that exchange among themselves, part by part.
 std::string parts_of(const doc::Group& group) {
   if (group.parts.empty()) return "every rank";
   std::vector<std::string> parts;
@@ -107,7 +120,8 @@ std::string name_of_variant(const doc::Plan& plan, std::int32_t variant) {
   return plan.variants[to_index(variant)].name;
 }
 
-// Steps of one variant that follow each other.
+// Steps of one variant that follow each other. An example: the schedule A A A B A A A B has the
+// runs A 3, B 1, A 3, B 1. Neighbours are never of one variant.
 struct Run {
   std::int32_t variant = 0;
   std::size_t steps = 0;
@@ -123,7 +137,8 @@ std::vector<Run> runs_of(const std::vector<std::int32_t>& schedule) {
   return runs;
 }
 
-// Runs that come `times` times, one after the other.
+// Runs that come `times` times, one after the other. The example's runs are one pattern: A 3, B 1,
+// which comes twice.
 struct Pattern {
   std::span<const Run> runs;
   std::size_t times = 1;
@@ -135,7 +150,9 @@ struct Pattern {
   }
 };
 
-// The shortest repeated pattern that begins with the first run; else that run.
+// The shortest repeated pattern that begins with the first run; else that run. It has at least two
+// runs, as neighbours differ. Each length is tried in turn: of A B C A B C, length 2 fails at C,
+// and length 3 comes twice.
 Pattern first_pattern(std::span<const Run> runs) {
   for (std::size_t length = 2; 2 * length <= runs.size(); ++length) {
     Pattern pattern{runs.first(length), 1};
@@ -149,6 +166,7 @@ Pattern first_pattern(std::span<const Run> runs) {
   return {runs.first(1), 1};
 }
 
+// Greedy from the left: the first pattern, then what follows it. Of A B A B C: A B twice, then C.
 std::vector<Pattern> patterns_of(std::span<const Run> runs) {
   std::vector<Pattern> patterns;
   while (!runs.empty()) {
@@ -158,6 +176,7 @@ std::vector<Pattern> patterns_of(std::span<const Run> runs) {
   return patterns;
 }
 
+// "2 times (A 3 times, B)". A pattern that comes once has one run and is named alone: "A 3 times".
 std::string name_of_pattern(const doc::Plan& plan, const Pattern& pattern, bool says_steps) {
   std::vector<std::string> names;
   for (const Run& run : pattern.runs)
@@ -167,7 +186,8 @@ std::string name_of_pattern(const doc::Plan& plan, const Pattern& pattern, bool 
                             : fmt::format("{} times ({})", pattern.times, join(names, ", "));
 }
 
-// A summary of `blocks` in one line.
+// A summary of `blocks` in one line. A symmetric factor is packed: one triangle of it is sent. The
+// directions are what preconditioning gives, as many elements as the gradients.
 std::string blocks_of(const doc::Plan& plan) {
   std::int64_t factors = 0, elements = 0, directions = 0;
   for (const doc::Block& b : plan.blocks) {
@@ -196,6 +216,8 @@ std::string chosen_at_run_time(const doc::Plan& plan) {
 
 }  // namespace
 
+// The warm-up is said by step numbers, the cycle by counts alone, as it goes on for ever. "step 0:
+// first-step, then: A 4 times, B, in turn" is a cycle of five steps.
 std::string schedule_of(const doc::Plan& plan) {
   std::string out;
   std::size_t step = 0;
@@ -214,6 +236,8 @@ std::string schedule_of(const doc::Plan& plan) {
   return out + join(names, ", ") + (cycle.size() > 1 ? ", in turn" : "");
 }
 
+// The hash is of all that decides what ranks exchange: two ranks that print the same one can run
+// together.
 std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
   std::string out = fmt::format("{}: {} on {} rank{}, hash {:016x}\n",
                                 plan.workload.empty() ? "workload" : plan.workload, plan.strategy,

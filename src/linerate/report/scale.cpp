@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kSlack = 1e-9;  // relative; a tick that rounding put just outside still counts
 
+// The multiples of powers of ten by `digits` that are inside [low, high], ascending.
 std::vector<double> decades(double low, double high, std::initializer_list<int> digits) {
   std::vector<double> ticks;
   const int last = static_cast<int>(std::ceil(std::log10(high)));
@@ -35,6 +36,10 @@ double Scale::operator()(double value) const {
   return from_ + ((log_ ? std::log(value) : value) - low_) / (high_ - low_) * (to_ - from_);
 }
 
+// The least round step that gives no more than `most` marks. An example: over [0, 1] a step of 0.1
+// gives 11 marks, one of 0.2 gives 6, one of 0.5 gives 3. With at most 6 it is 0.2, with at most 5
+// it is 0.5. Marks are computed as k times the step: adding the step up would gather rounding
+// errors.
 std::vector<double> linear_ticks(double low, double high, int most) {
   if (!(high > low)) return {low};
   const double rough = (high - low) / std::max(1, most);
@@ -50,6 +55,9 @@ std::vector<double> linear_ticks(double low, double high, int most) {
   return ticks;
 }
 
+// An example: [1, 100] has 1, 2, 5, 10, 20, 50, 100. If at most 6 are asked for, it has 1, 10, 100.
+// [20, 40] has 20 alone, which says nothing of the scale: it is marked as a linear one, at 20, 25,
+// 30 and so on.
 std::vector<double> log_ticks(double low, double high, int most) {
   if (!(high > low)) return {low};
   std::vector<double> ticks = decades(low, high, {1, 2, 5});

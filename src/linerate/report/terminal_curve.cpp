@@ -1,3 +1,5 @@
+// A chart of characters. All positions are dots: a character holds 2 x 4 of them, so 70 columns and
+// 16 rows are 140 x 64 dots. Letters mark data points, and dots or letters the lines between them.
 #include "linerate/report/terminal_curve.hpp"
 
 #include <fmt/format.h>
@@ -24,9 +26,12 @@ class Canvas {
   int dot_columns() const { return columns_ * 2; }
   int dot_rows() const { return rows_ * 4; }
 
+  // Outside the area nothing is drawn.
   void dot(int x, int y) {
     if (x < 0 || y < 0 || x >= dot_columns() || y >= dot_rows()) return;
-    // Unicode numbers the eight dots of a braille cell column by column, the fourth row last.
+    // Unicode numbers the eight dots of a braille cell column by column, the fourth row last. An
+    // example: the dots at the top left and at the bottom right are 0x01 + 0x80, which is the
+    // character U+2881.
     constexpr unsigned char bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     dots_[cell(x, y)] |= bits[y % 4][x % 2];
   }
@@ -56,18 +61,22 @@ class Canvas {
   std::vector<char> letters_;
 };
 
+// a to z, then A to Z; lines beyond the 52nd share a star.
 char letter_of(std::size_t i) {
   return static_cast<char>(i < 26 ? 'a' + i : i < 52 ? 'A' + (i - 26) : '*');
 }
 
 std::string tick_label(double value) { return fmt::format("{:g}", value); }
 
+// The range of the data. It starts inverted, so that the first value sets both ends.
 struct Extent {
   double x_low = std::numeric_limits<double>::infinity(), x_high = -x_low, y_low = x_low,
          y_high = -x_low;
   bool empty() const { return x_low > x_high; }
 };
 
+// At least the chart's own range. A single value gets half a unit to each side, so that its line is
+// in the middle.
 Extent extent_of(const LineChart& chart, const std::vector<Series>& series) {
   Extent e;
   for (const Series& s : series)
@@ -83,6 +92,9 @@ Extent extent_of(const LineChart& chart, const std::vector<Series>& series) {
   return e;
 }
 
+// A line from each point to the next one that is defined; an absent value between them leaves a
+// gap. Steps are half a dot on the longer axis, so that rounding skips none. Letters come last:
+// they are on top of this series' own dots.
 void draw_series(Canvas& canvas, const Series& series, const Scale& x, const Scale& y, char letter,
                  bool ascii) {
   const Point* before = nullptr;
@@ -105,7 +117,8 @@ void draw_series(Canvas& canvas, const Series& series, const Scale& x, const Sca
                     letter);
 }
 
-// Labels centred below their ticks; one that would touch its neighbour is left out.
+// Labels centred below their ticks; one that would touch its neighbour is left out. Two dots are a
+// character wide, so positions are halved. Labels at the ends are pushed inside.
 std::string x_axis_labels(const std::vector<double>& ticks, const Scale& x, int indent,
                           int columns) {
   std::string line(to_index(indent + columns), ' ');
@@ -122,7 +135,7 @@ std::string x_axis_labels(const std::vector<double>& ticks, const Scale& x, int 
   return line.erase(line.find_last_not_of(' ') + 1);
 }
 
-// Chart labels use subscripts that an ASCII terminal lacks.
+// Chart labels use subscripts that an ASCII terminal lacks. What else it lacks is left out.
 std::string plain(std::string text, bool ascii) {
   if (!ascii) return text;
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"₁", "_1"}, {"ₙ", "_n"}})
@@ -134,6 +147,8 @@ std::string plain(std::string text, bool ascii) {
 
 }  // namespace
 
+// Marks of the y axis first, as the widest of them says how far the axis is from the left. A
+// character is kept free at both ends: letters at the first and last point would touch the axis.
 std::string terminal_curve(const LineChart& chart, const TerminalOptions& options) {
   std::vector<Series> series;
   for (const Series& s : chart.series) series.push_back(drawable(s, chart.log_x));

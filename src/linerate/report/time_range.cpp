@@ -1,3 +1,5 @@
+// Intervals of fitted costs may be narrower than the three digits that times have elsewhere. Both
+// ends would print alike and look like a typing error.
 #include "linerate/report/time_range.hpp"
 
 #include <fmt/format.h>
@@ -17,12 +19,14 @@ struct Unit {
   double seconds;
 };
 
+// The greatest unit that leaves a number of at least 1.
 Unit unit_of(double seconds) {
   for (const Unit u : {Unit{"s", 1}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}})
     if (seconds >= u.seconds) return u;
   return {"ns", 1e-9};
 }
 
+// With so many digits in all. Of 128.336 ms three stand before the point: five digits are 128.34.
 std::string with_digits(double seconds, Unit unit, int digits) {
   const double value = seconds / unit.seconds;
   const int whole = value >= 1 ? static_cast<int>(std::floor(std::log10(value))) + 1 : 1;
@@ -31,6 +35,8 @@ std::string with_digits(double seconds, Unit unit, int digits) {
 
 }  // namespace
 
+// Digits are added one at a time until the ends differ. Beyond seven a difference is rounding, not
+// information.
 std::string time_range(double low_s, double high_s) {
   std::string low = format_time(low_s), high = format_time(high_s);
   const Unit unit = unit_of(high_s);

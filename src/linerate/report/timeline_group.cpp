@@ -1,4 +1,6 @@
-// Which events of a Timeline are drawn, and how they are gathered into bars.
+// Which events of a Timeline are drawn, and how they are gathered into bars. A page cannot show a
+// run of a thousand steps on a hundred ranks. It shows one step, of the slowest ranks, in as many
+// lanes as a reader can tell apart.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 namespace linerate::report {
 namespace {
 
+// The part of the Timeline that is drawn.
 struct Window {
   std::int64_t begin_ns = 0, end_ns = 0;
   std::string step;                 // "step 3, the median of 20"
@@ -21,6 +24,7 @@ struct Window {
   bool ranks_left_out = false;
 };
 
+// From the first event to the last, for a Timeline that states no steps.
 Window whole(const doc::Timeline& t) {
   Window w{std::numeric_limits<std::int64_t>::max(),
            std::numeric_limits<std::int64_t>::min(),
@@ -38,7 +42,13 @@ Window whole(const doc::Timeline& t) {
   return w;
 }
 
-// The step whose slowest rank takes the median time: neither the warm-up nor an outlier.
+// The step whose slowest rank takes the median time: neither the warm-up nor an outlier. An
+// example: the slowest ranks of three steps took 5, 9 and 6 ms. The step of 6 ms is drawn. Of an
+// even number it is the lower of the two in the middle.
+//
+// If the ranks are too many, those that took longest in this step are kept: what holds a step up is
+// on them. They are drawn in ascending order all the same. The window spans all of their steps, as
+// they begin apart.
 Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
   std::map<std::int32_t, std::vector<const doc::Step*>> by_index;
   for (const doc::Step& s : t.steps) by_index[s.index].push_back(&s);
@@ -76,8 +86,18 @@ Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
   return w;
 }
 
-// Greedy interval colouring by start time, then neighbours of one kind closer than `gap_s` become
-// one bar.
+// Greedy interval colouring by start time: a bar goes into the first lane that is free when it
+// begins. An example: bars of 0 to 4 ms, 1 to 2 ms and 5 to 6 ms. The first takes lane 0, the
+// second overlaps it and takes lane 1, the third finds lane 0 free again. This needs no more lanes
+// than bars overlap at once.
+//
+// Ends that overlap by less than a quarter of `gap_s` count as free. A reader cannot see it, and a
+// lane of its own would mislead. Beyond `most_lanes` bars are drawn over each other in the last
+// one.
+//
+// Then neighbours of one kind closer than `gap_s` become one bar, if one of them is shorter than
+// that. An example with 10 us: bars of 3 us at 0 and at 5 us are one bar of 8 us with two events.
+// Two bars of 1 ms, 5 us apart, stay two: a reader sees them both.
 void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& row) {
   std::stable_sort(bars.begin(), bars.end(),
                    [](const Bar& a, const Bar& b) { return a.start_s < b.start_s; });
@@ -102,7 +122,9 @@ void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& r
 }
 
 // Forward and backward of an imported Timeline are no work of their own, but say what the kernels
-// within them belong to.
+// within them belong to. An example: a rank's backward spans 10 to 20 ms. A kernel that begins at
+// 12 ms is drawn as backward, one at 25 ms as computation of no known phase. If wraps nest, the one
+// that began last counts.
 class Wraps {
  public:
   explicit Wraps(const doc::Timeline& t) : t_(t) {
@@ -113,6 +135,8 @@ class Wraps {
         return a->start_ns < b->start_ns;
       });
   }
+  // Of a simulated or recorded Timeline forward and backward are computation themselves, so none is
+  // a wrap.
   bool is_wrap(const doc::Event& e) const {
     return !doc::is_communication(e.kind) && !doc::is_computation(t_, e) &&
            (e.kind == doc::TaskKind::forward || e.kind == doc::TaskKind::backward);
@@ -145,6 +169,8 @@ std::string title_of(const doc::Timeline& t, const Window& w) {
 
 }  // namespace
 
+// Events are cut at the window's ends, so that one that reaches in from the step before is seen
+// there.
 TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options) {
   const Window window = median_step(timeline, to_index(std::max(1, options.most_ranks)));
   TimelineGroup group;

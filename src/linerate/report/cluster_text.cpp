@@ -1,3 +1,6 @@
+// What a calibration found, for those who decide whether to trust it. It says how well the fit
+// predicts a size that it did not see, and what probes measured. The numbers themselves are in the
+// document.
 #include "linerate/report/cluster_text.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +18,8 @@ std::string size_range(double low_bytes, double high_bytes) {
   return fmt::format("{} .. {}", format_size(low_bytes), format_size(high_bytes));
 }
 
+// "64 KiB .. 128 KiB": the law changes somewhere between two measured sizes, and no measurement
+// says where.
 std::string switches_of(const doc::CollectiveCost& c) {
   std::vector<std::string> texts;
   for (const doc::RegimeSwitch& s : c.switches)
@@ -26,6 +31,7 @@ std::string switches_of(const doc::CollectiveCost& c) {
 /// One or two sizes, or a barrier, have none that could be left out.
 bool shows_error(const doc::CollectiveCost& c) { return c.samples.size() > 2; }
 
+// A star marks what was measured in place.
 std::string collectives_of(const doc::Cluster& cluster) {
   std::vector<std::vector<std::string>> rows;
   for (const doc::CollectiveCost& c : cluster.collectives)
@@ -46,7 +52,8 @@ std::string collectives_of(const doc::Cluster& cluster) {
                     rows);
 }
 
-/// "5.1 GB/s after 20 us"
+/// "5.1 GB/s after 20 us"; with a cost for each tensor, "after 20 us and 3 us a tensor". A codec
+/// whose speed is not known takes its fixed time alone: "in 20 us".
 std::string speed(double fixed_s, double tensor_s, double bytes_per_s) {
   const std::string each =
       tensor_s > 0 ? fmt::format("{} a tensor", format_time(tensor_s)) : std::string();
@@ -60,7 +67,8 @@ std::string speed(double fixed_s, double tensor_s, double bytes_per_s) {
 /// " on cuda"; nothing if that is not known.
 std::string on(const std::string& device) { return device.empty() ? "" : " on " + device; }
 
-/// "inverting 4 matrices together takes of one by one: 8 rows 0.27, 16 rows 0.31"
+/// "inverting 4 matrices together takes of one by one: 8 rows 0.27, 16 rows 0.31". Below 1 it pays
+/// to invert them together.
 std::string batches_of(const std::vector<doc::BatchSample>& samples) {
   if (samples.empty()) return "";
   std::vector<std::string> shares;
@@ -84,6 +92,8 @@ std::string second_order_text(const doc::SecondOrderCost& cost) {
   return text;
 }
 
+// Collectives get less than the line: headers, and the time in which nothing is sent. The assumed
+// rate is named as such.
 std::string line_of(const doc::Link& network) {
   if (!(network.line_rate_bytes_per_s > 0)) return "";
   return fmt::format("collectives get {} of a line of {}{}\n",
@@ -92,6 +102,7 @@ std::string line_of(const doc::Link& network) {
                      network.line_rate_assumed ? " (assumed: --line-rate says it)" : "");
 }
 
+// A line for each thing that a probe measured. What was not measured has no line.
 std::string probes_of(const doc::Cluster& c) {
   std::string text = line_of(c.network);
   if (c.contention)

@@ -1,3 +1,6 @@
+// What the page's script draws, as JSON. Geometry is the script's: a page is drawn as wide as the
+// window that shows it. Here values that cannot be drawn are left out, so that the script needs no
+// rules for them.
 #include "linerate/report/drawing.hpp"
 
 #include <algorithm>
@@ -22,7 +25,9 @@ constexpr std::array kColours =
                                      "c4", "c3", "c2", "c1", "n", "c0", "n"});
 static_assert(kColours.size() == doc::kTaskKindNames.size());
 
-// "</script>" in a name would end the element, "<!--" would hide its end.
+// "</script>" in a name would end the element, "<!--" would hide its end. In JSON "<" stands only
+// inside strings, and there \u003c means the same. Names of traces may hold bytes that are no
+// UTF-8: they are replaced.
 std::string inside_script(const Json& json) {
   std::string out;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
@@ -34,16 +39,19 @@ std::string inside_script(const Json& json) {
   return out;
 }
 
+// Without anything to draw the JSON stays empty, and the page says so in words.
 Drawing drawing(const std::string& name, const Json& json, bool any,
                 const char* nothing = "No defined value to draw") {
   return {name, any ? inside_script(json) : "", nothing};
 }
 
+// [x, y], or [x, y, low, high] with an interval. y is null in a gap.
 Json json_of(const Point& p) {
   if (p.low) return Json::array({p.x, doc::json_of(p.y), *p.low, *p.high});
   return Json::array({p.x, doc::json_of(p.y)});
 }
 
+// An interval needs both ends: a bar with one end would be read as one that ends at the dot.
 Json json_of(const ChartRow& row) {
   Json json = {{"name", row.name},
                {"value_s", row.value_s},
@@ -55,7 +63,9 @@ Json json_of(const ChartRow& row) {
   return json;
 }
 
-// Bars name their kind by its place among those that occur.
+// Bars name their kind by its place among those that occur. An example: forward, backward and
+// all-reduce occur, so a bar of the all-reduce begins with 2. A bar is [kind, start, end, label,
+// events]. A page may hold thousands, so they are lists without names.
 class TimelineJson {
  public:
   Json of(const TimelineChart& chart) {
@@ -70,6 +80,8 @@ class TimelineJson {
   }
 
  private:
+  // Kinds get numbers in the order of TaskKind, which is the order of the key. Kinds that do not
+  // occur are not in it.
   void number_kinds(const TimelineChart& chart) {
     for (const TimelineGroup& g : chart.groups)
       for (const Row& row : g.rows)
@@ -98,6 +110,7 @@ class TimelineJson {
 
 }  // namespace
 
+// The range holds what is fixed of the y axis; the script widens it to the data.
 Drawing drawing_of(const LineChart& chart) {
   Json lines = Json::array(), range = Json::array();
   bool any = false;

@@ -23,7 +23,7 @@ constexpr const char* kIndent = "  ";
 
 using Cells = std::vector<std::string>;
 
-// "gradients", or "encoded, of 3" where it stands for payload 3. "gradients, 47 flags" ends with
+// "gradients", or "encoded, of 3" of what stands for payload 3. "gradients, 47 flags" ends with
 // what ranks tell each other.
 std::string content_of(const doc::Payload& p) {
   std::string content{name_of(p.content)};

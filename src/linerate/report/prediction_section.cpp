@@ -1,3 +1,6 @@
+// Curves and maps go over bandwidth, so a prediction of no known bandwidth is in the table alone.
+// What is compared in one map takes the same steps: a lossy strategy's shorter step says nothing of
+// its time to a target.
 #include "linerate/report/prediction_section.hpp"
 
 #include <fmt/format.h>
@@ -23,9 +26,11 @@ std::vector<Prediction> with_bandwidth(std::vector<Prediction> predictions) {
   return predictions;
 }
 
+// "10", without unit: the axis says it.
 std::string gbit(double bit_per_s) { return fmt::format("{:g}", bit_per_s / kBitsPerGbit); }
 
 template <typename T, typename Get>
+// Each value once. Sets of strategies and rank counts are small, so a list is searched.
 std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
   std::vector<T> values;  // in the order of appearance: the user's
   for (const Prediction& p : predictions)
@@ -33,7 +38,8 @@ std::vector<T> distinct(const std::vector<Prediction>& predictions, Get get) {
   return values;
 }
 
-// A codec's ratio is in its strategy's text; only one that was swept by itself is added.
+// A codec's ratio is in its strategy's text; only one that was swept by itself is added. An
+// example: "dear" at ratios 1 and 8 are two lines, "dear, ratio 1" and "dear, ratio 8".
 bool is_swept(const std::vector<Prediction>& predictions, const Prediction& p) {
   return std::any_of(predictions.begin(), predictions.end(), [&](const Prediction& other) {
     return other.strategy == p.strategy && other.compression_ratio != p.compression_ratio;
@@ -44,7 +50,9 @@ std::string series_name(const Prediction& p, bool swept) {
   return swept ? fmt::format("{}, ratio {:g}", p.strategy, p.compression_ratio) : p.strategy;
 }
 
-// scaling = T_1 / T_n, so the step's interval maps to scaling * T_n / T.
+// scaling = T_1 / T_n, so the step's interval maps to scaling * T_n / T. The ends swap: the longest
+// step is the least scaling. An example: a scaling factor of 0.8 at a step of 10 ms, interval 8 to
+// 16 ms. The band is 0.8 * 10 / 16 = 0.5 to 0.8 * 10 / 8 = 1.
 Point scaling_point(const Prediction& p) {
   Point point{*p.bandwidth_bit_per_s / kBitsPerGbit, p.scaling_factor, {}, {}};
   if (p.scaling_factor && has_interval(p) && *p.step_s->low > 0 &&
@@ -55,6 +63,10 @@ Point scaling_point(const Prediction& p) {
   return point;
 }
 
+// The least predicted step. A cell is tied if another strategy's interval begins before the best
+// one's ends. An example: A takes 10 ms (9 to 12), B 11 ms (10 to 13), C 14 ms (13 to 15). A is
+// best and tied with B. C is not part of the tie. The first of equal steps wins, in the order that
+// the user gave.
 HeatCell best_of(const std::vector<const Prediction*>& candidates,
                  const std::vector<std::string>& strategies) {
   const Prediction* best = nullptr;
@@ -92,6 +104,7 @@ std::vector<std::string> strategies_of(const std::vector<Prediction>& prediction
   return distinct<std::string>(predictions, [](const Prediction& p) { return p.strategy; });
 }
 
+// What the map leaves out is named under it, or a reader would look for it in vain.
 std::string map_caption(const std::vector<Prediction>& predictions) {
   const std::string text = "Least predicted step time in each cell.";
   std::vector<Prediction> lossy = predictions;
@@ -116,6 +129,8 @@ std::string range_sentence(const LineChart& chart) {
 
 }  // namespace
 
+// A chart per rank count, in the order of the question. Lines keep the order of strategies in every
+// chart, so a letter or colour means the same one on the whole page.
 std::vector<LineChart> scaling_charts(const std::vector<Prediction>& all) {
   const std::vector<Prediction> predictions = with_bandwidth(all);
   std::vector<LineChart> charts;
@@ -139,6 +154,7 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& all) {
   return charts;
 }
 
+// Axes ascend, whatever the order of the question. A map that defines no cell is left out.
 std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
   std::vector<Prediction> predictions = with_bandwidth(all);
   std::erase_if(predictions, [](const Prediction& p) { return p.changes_convergence; });
@@ -175,6 +191,7 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
   return maps;
 }
 
+// A bar's name says rank count and bandwidth only where the bars differ in them.
 std::optional<RowChart> parts_chart(const std::vector<Prediction>& predictions) {
   RowChart chart;
   chart.name = "Exposed time of each part of a step";
@@ -200,6 +217,7 @@ std::optional<RowChart> parts_chart(const std::vector<Prediction>& predictions) 
 
 namespace {
 
+// By exclusion a part may come out negative: the step without it took longer.
 Table parts_table(const RowChart& chart) {
   Table t{{"Strategy"}, {}, {false}};
   for (const std::string& part : chart.parts) t.head.push_back(part), t.numbers.push_back(true);
@@ -215,6 +233,7 @@ Table parts_table(const RowChart& chart) {
 
 }  // namespace
 
+// The numbers fold away under the last of the curves and maps. Without any the table stands open.
 Section section_of(const doc::Predictions& all, const std::string& title) {
   const std::vector<Prediction>& predictions = all.predictions;
   Section section;

@@ -1,3 +1,6 @@
+// A prediction and a run of the same job share a section: they have one time axis, and a column
+// each in the table. That is the question a reader has: whether the prediction holds, and which
+// part of a step it misses.
 #include "linerate/report/timeline_section.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +20,8 @@ namespace {
 
 bool predicted(const doc::Timeline& t) { return t.mode == "predicted"; }
 
-// One side may be unnamed (an imported trace knows no strategy): then only equal texts join.
+// One side may be unnamed (an imported trace knows no strategy): then only equal texts join. Two
+// runs without a prediction stay apart, and so do two predictions without a run.
 bool belong_together(const doc::Timeline& a, const doc::Timeline& b) {
   return a.workload == b.workload && a.strategy == b.strategy && a.ranks == b.ranks &&
          predicted(a) != predicted(b) && !a.workload.empty();
@@ -29,7 +33,7 @@ std::string title_of(const doc::Timeline& t) {
   return title + fmt::format(", {} rank{}", t.ranks, t.ranks == 1 ? "" : "s");
 }
 
-// Steps and their durations as the Timeline states them.
+// Steps and their durations as the Timeline states them. The first 64 show whether it was steady.
 Table steps_table(const doc::Timeline& t) {
   Table table{{"Step", "Rank", "Variant", "Duration"}, {}, {true, true, false, true}};
   constexpr std::size_t kMost = 64;
@@ -49,7 +53,9 @@ std::string caption(const std::vector<const NamedTimeline*>& set) {
   return text + "Very short neighbours of one kind are one bar.";
 }
 
-// Rows with the same first cell become one; what one side lacks is a dash.
+// Rows with the same first cell become one; what one side lacks is a dash. An example: the left one
+// has Compute 5 ms, the right one Compute 6 ms and Neither 1 ms. Together they are Compute, 5 ms, 6
+// ms and Neither, -, 1 ms.
 Table beside(Table left, const Table& right) {
   const std::size_t width = left.head.size();
   left.head.insert(left.head.end(), right.head.begin() + 1, right.head.end());
@@ -68,7 +74,8 @@ Table beside(Table left, const Table& right) {
   return left;
 }
 
-// The answer in words: verdict, causes, and what a hook costs.
+// The answer in words: verdict, causes, and what a hook costs. If several Timelines are shown, each
+// sentence names its own.
 void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named, Section& section) {
   const std::string of = named ? t.label + ": " : std::string();
   section.paragraphs.push_back(
@@ -79,7 +86,9 @@ void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named,
     section.paragraphs.push_back(of + "Hook: " + trace::hook_text(*e.breakdown.path.hook) + ".");
 }
 
-// What each rank spends a step on: exposed communication is moving data or waiting.
+// What each rank spends a step on: exposed communication is moving data or waiting. A rank that
+// others wait for has the shortest part of waiting and the longest of computing. One rank waits for
+// nobody and has no such figure, nor has a Timeline that lacks one kind of event.
 std::optional<Figure> waiting_figure(const trace::Breakdown& b, const std::string& label) {
   if (b.ranks.size() < 2 || b.computation_unknown || b.communication_unknown) return std::nullopt;
   RowChart chart{.name = "Where a step of each rank goes: " + label,
@@ -135,6 +144,8 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
 
 }  // namespace
 
+// Each Timeline is in one section. A set is opened by the first that no earlier one took in, so the
+// order is the user's.
 std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
   std::vector<Section> sections;
   std::vector<bool> done(timelines.size(), false);

@@ -1,3 +1,4 @@
+// An Advice as charts and tables. Words are those of its text.
 #include "linerate/report/advice_section.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ std::string text_of(const std::optional<doc::Bounded>& i) {
 }
 
 // Ranked candidates alone share an axis: time per step times the steps it takes, in steps of the
-// uncompressed run.
+// uncompressed run. An example: 10 ms a step and 1.1 times the steps is drawn at 11 ms.
 RowChart chart_of(const doc::Advice& advice) {
   RowChart chart;
   chart.name = "Strategies by predicted time to target";
@@ -39,6 +40,7 @@ RowChart chart_of(const doc::Advice& advice) {
   return chart;
 }
 
+// All candidates, with their reasons: the chart shows only those that can be compared.
 Table table_of(const doc::Advice& advice) {
   Table t{{"Strategy", "Standing", "Step", "Steps to target", "Memory a rank", "Trains", "Reason"},
           {},
@@ -62,6 +64,7 @@ std::string sentence_of(const doc::TurningPoint& t, const doc::Advice& a) {
 
 }  // namespace
 
+// Ceilings stand open after the figure, as they say what no strategy can reach.
 Section section_of(const doc::Advice& advice) {
   Section section;
   section.title = fmt::format("Advice for {} on {} ranks at {}: {}", advice.workload, advice.ranks,

@@ -1,3 +1,5 @@
+// An Advice for a terminal: the sentences first, as they are the answer. Then come the candidates
+// with their numbers, and at the end what would change the answer.
 #include "linerate/report/advice_text.hpp"
 
 #include <fmt/format.h>
@@ -17,10 +19,13 @@ std::string time_of(const std::optional<doc::Bounded>& i) {
   return i ? format_time(i->value) : "-";
 }
 
+// A closed form has no interval: "n/a" says so, "0 wide" would be a lie.
 std::string interval_of(const std::optional<doc::Bounded>& i) {
   return i && i->has_interval() ? time_range(*i->low, *i->high) : "n/a";
 }
 
+// The candidates of the short list. An example: ten bucket sizes of one exchange are tried. They
+// are one family, and its best stands for them. A setting in use is shown whatever its place.
 std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
   std::vector<const doc::Candidate*> list;
   // The best setting of a family stands for the others.
@@ -38,6 +43,7 @@ struct Extras {
   bool trains = false;    // some cannot be trained
 };
 
+// Steps to target are shown of those that have them; for the others the step is what counts.
 std::vector<std::string> row_of(const doc::Candidate& c, const doc::Advice& a,
                                 const Extras& extras) {
   std::vector<std::string> row = {(c.strategy == a.current ? "* " : "  ") + a.named(c.strategy),
@@ -52,6 +58,8 @@ std::vector<std::string> row_of(const doc::Candidate& c, const doc::Advice& a,
   return row;
 }
 
+// A column that would be empty for all is left out: a terminal has room for the reason under each
+// line, not for more.
 std::vector<std::string> candidate_lines(const std::vector<const doc::Candidate*>& list,
                                          const doc::Advice& a, const Extras& extras) {
   std::vector<TextColumn> columns = {{"  strategy"}, {"step", true}, {"90 % interval", true}};
@@ -64,6 +72,7 @@ std::vector<std::string> candidate_lines(const std::vector<const doc::Candidate*
   return table_lines(columns, rows);
 }
 
+// Candidates come by standing, the ranked first. A heading stands wherever the standing changes.
 std::string candidates_of(const doc::Advice& a, bool all) {
   const std::vector<const doc::Candidate*> list = shown(a, all);
   Extras extras;
@@ -89,6 +98,8 @@ std::string candidates_of(const doc::Advice& a, bool all) {
   return out;
 }
 
+// A line a late rank: the step without it is as if this rank and those above it were as fast as the
+// Workload says.
 std::string late_ranks_of(const doc::Advice& a) {
   if (a.stragglers.empty()) return "";
   std::vector<std::vector<std::string>> rows;
@@ -99,6 +110,7 @@ std::string late_ranks_of(const doc::Advice& a) {
          text_table({{"rank"}, {"late", true}, {"step without", true}, {"reason"}}, rows, "  ");
 }
 
+// The step that a remedy would give at its very best: what cannot pay even then need not be tried.
 std::string ceilings_of(const doc::Advice& a) {
   std::vector<std::vector<std::string>> rows;
   for (const doc::Ceiling& c : a.ceilings)
@@ -106,6 +118,8 @@ std::string ceilings_of(const doc::Advice& a) {
   return text_table({{"remedy"}, {"step", true}, {"90 % interval", true}, {"reason"}}, rows, "  ");
 }
 
+// "bandwidth between 1.006 and 1.012 Gbit/s: below dear+fp16; above ddp". A ratio has one side of
+// interest alone.
 std::string turning_of(const doc::TurningPoint& t, const doc::Advice& a) {
   if (t.of_bandwidth())
     return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t), a.named(t.below),
@@ -123,6 +137,7 @@ std::vector<std::string> paragraphs_of(const doc::Advice& a) {
   return all;
 }
 
+// In the unit that fits its upper end. A ratio has none.
 std::string bracket_of(const doc::TurningPoint& t) {
   if (!t.of_bandwidth()) return fmt::format("between {:.4g} and {:.4g}", t.low, t.high);
   const bool giga = t.high >= kBitsPerGbit;

@@ -8,6 +8,9 @@ namespace {
 using trace::Breakdown;
 using trace::Busy;
 
+// Steps of a trace may hold several updates of the parameters each, which is what a step is
+// elsewhere: it is divided by them. An example: two steps of 40 and 44 ms with two updates each
+// have a mean of 21 ms.
 double mean_over_steps(const Breakdown& b, double Busy::*quantity) {
   if (b.steps.empty()) return b.whole.*quantity;
   double sum = 0;

@@ -18,7 +18,7 @@ std::string size_range(double low_bytes, double high_bytes) {
   return fmt::format("{} .. {}", format_size(low_bytes), format_size(high_bytes));
 }
 
-// "64 KiB .. 128 KiB": the law changes somewhere between two measured sizes, and no measurement
+// "65.5 kB .. 131 kB": the law changes somewhere between two measured sizes, and no measurement
 // says where.
 std::string switches_of(const doc::CollectiveCost& c) {
   std::vector<std::string> texts;

@@ -1,3 +1,5 @@
+// What kind of document a file holds is read from the file, not from its name. Traces have no kind
+// of their own: all of them together are one job's.
 #include "linerate/report/inputs.hpp"
 
 #include <fmt/format.h>
@@ -17,12 +19,15 @@ namespace {
 constexpr std::string_view kAccepted =
     "expected a Timeline, the output of \"whatif --json\", of \"advise --json\" or of \"evaluate\"";
 
+// For the error: what the file is instead.
 std::string kind_of(const doc::Json& json) {
   if (!json.is_object()) return "JSON that is not an object";
   return "an object without \"document\" or \"predictions\"";
 }
 
-// People send pages on: where the files lay on this machine is not theirs to know.
+// People send pages on: where the files lay on this machine is not theirs to know. An example:
+// "/home/ann/runs/a.json" is read, and a note says "/home/ann/runs/a.json: step 3 is cut off". On
+// the page it says "a.json: step 3 is cut off". A file named without a folder needs nothing.
 std::string without_folders(std::string text, const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const std::string folder = std::filesystem::path(path).parent_path().string() + "/";
@@ -33,6 +38,7 @@ std::string without_folders(std::string text, const std::vector<std::string>& pa
   return text;
 }
 
+// Not only sources: errors, notes and titles name files too, and the command that made the page.
 void drop_folders(Page& page, const std::vector<std::string>& paths) {
   const auto drop = [&paths](std::string& text) { text = without_folders(std::move(text), paths); };
   for (std::string& source : page.sources) source = std::filesystem::path(source).filename();
@@ -44,6 +50,7 @@ void drop_folders(Page& page, const std::vector<std::string>& paths) {
 
 }  // namespace
 
+// Predictions may lack the field that says a document's kind: they are known by their list.
 void add_document(Inputs& inputs, const std::string& text, const std::string& file) {
   const doc::Json json = doc::parse_json(text, file);
   const doc::JsonReader reader(json, file);
@@ -64,6 +71,8 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
   inputs.files.push_back(file);
 }
 
+// A name that does not exist may be a pattern of traces, so it goes to the importer, which says
+// what it misses.
 void add_files(Inputs& inputs, const std::vector<std::string>& files) {
   std::vector<std::filesystem::path> traces;
   for (const std::string& file : files)
@@ -79,6 +88,8 @@ void add_files(Inputs& inputs, const std::vector<std::string>& files) {
   for (const std::filesystem::path& trace : traces) inputs.files.push_back(trace.string());
 }
 
+// All documents are checked before the first is drawn: half a page is worse than an error. A page
+// of one section takes its title.
 Page page_of(const Inputs& inputs, const std::string& command, const std::string& version) {
   Page page{
       inputs.title.empty() ? "linerate report" : inputs.title, inputs.files, command, version, {}};

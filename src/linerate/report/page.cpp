@@ -1,3 +1,5 @@
+// Document to HTML. A figure is an empty svg element with its data next to it, and the page's
+// script fills it. Without the script the tables still hold all numbers.
 #include "linerate/report/page.hpp"
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 namespace linerate::report {
 namespace {
 
+// A table scrolls by itself: on a phone the page must not become wider than the screen.
 std::string html_of(const Table& table) {
   const auto align = [&](std::size_t column) {
     return column < table.numbers.size() && table.numbers[column] ? " class=\"r\"" : "";
@@ -24,6 +27,8 @@ std::string html_of(const Table& table) {
   return out + "</tbody></table></div>\n";
 }
 
+// "Numbers" is closed at first. It is for screen readers, for copying, and for paper, on which the
+// page opens it.
 std::string html_of(const Figure& f) {
   std::string out;
   if (!f.title.empty()) out += fmt::format("<h3>{}</h3>\n", escape(f.title));
@@ -53,6 +58,7 @@ std::string html_of(const Section& s, const std::string& page_title) {
 
 }  // namespace
 
+// Heads of tables are linerate's own words and stay as they are.
 void for_each_text(Page& page, const std::function<void(std::string&)>& change) {
   const auto change_table = [&change](Table& table) {
     for (std::vector<std::string>& row : table.rows)
@@ -70,6 +76,8 @@ void for_each_text(Page& page, const std::function<void(std::string&)>& change) 
   }
 }
 
+// Quotes too: one function serves element text and attributes, so that no caller can choose the
+// wrong one.
 std::string escape(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -1,3 +1,5 @@
+// A Plan as a graph. Frames are variants, and in them the lanes of a rank, from left to right as
+// the step goes.
 #include "linerate/report/plan_dot.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +10,8 @@
 namespace linerate::report {
 namespace {
 
-// A string of the DOT language; a label reads a backslash as the begin of an escape.
+// A string of the DOT language; a label reads a backslash as the begin of an escape. A name of a
+// layer may hold either.
 std::string dot_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -18,6 +21,7 @@ std::string dot_string(std::string_view text) {
   return out + "\"";
 }
 
+// "v0t12": task 12 of the first variant. Indices are those of the Plan.
 std::string node(std::size_t variant, std::size_t task) {
   return fmt::format("v{}t{}", variant, task);
 }
@@ -29,6 +33,7 @@ std::string label_of(const doc::Plan& plan, const doc::TaskGraph& graph, const d
   return label;
 }
 
+// Lanes that no task takes have no frame.
 std::string lanes_of(const doc::Plan& plan, std::size_t variant) {
   const doc::TaskGraph& graph = plan.variants[variant];
   const doc::VariantIndex index(plan, graph);

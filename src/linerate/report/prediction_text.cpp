@@ -1,3 +1,5 @@
+// The same predictions for people and for programs. The table rounds and leaves out what no
+// prediction has. CSV has every digit, plain units, and one set of columns for all rows.
 #include "linerate/report/prediction_text.hpp"
 
 #include <fmt/format.h>
@@ -20,11 +22,13 @@ using doc::Predictions;
 
 constexpr const char* kUnknown = "unknown";
 
+// Shortest digits that read back as the same number; nothing for what is unknown.
 std::string cell(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
-// A strategy with options holds commas.
+// A strategy with options holds commas. RFC 4180: the field stands in quotes, and a quote inside is
+// doubled.
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"") == std::string::npos) return text;
   std::string out = "\"";
@@ -32,11 +36,14 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+// Exposed time by exclusion can be negative.
 std::string time_or(const std::optional<double>& seconds, const char* otherwise) {
   if (!seconds) return otherwise;
   return *seconds < 0 ? "-" + format_time(-*seconds) : format_time(*seconds);
 }
 
+// Agarwal's columns: the ratio that is enough with the paper's buckets, the same with those of DDP,
+// and what encoding may take. If no ratio is enough it is "infeasible".
 std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwal) {
   std::vector<std::string> row = {
       p.strategy,
@@ -56,7 +63,8 @@ std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwa
   return row;
 }
 
-/// By exclusion: a line a prediction that knows its parts; empty if none does.
+/// By exclusion: a line a prediction that knows its parts; empty if none does. A part's time is
+/// what the step takes with it and all that come before it, less what it takes without it.
 std::string parts_text(const std::vector<Prediction>& predictions) {
   std::vector<std::vector<std::string>> rows;
   for (const Prediction& p : predictions) {
@@ -71,6 +79,7 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
   return "\nexposed time of each part, by exclusion\n" + text_table(columns, rows);
 }
 
+// What was asked about, so that a saved text says what it belongs to.
 std::string job_line(const Predictions& all) {
   return fmt::format("{}: {} gradients, {}; one rank: {}\n", all.workload, all.gradients,
                      format_size(static_cast<double>(all.gradient_bytes)),
@@ -99,6 +108,7 @@ std::string to_text(const Predictions& all) {
   return text + parts_text(all.predictions);
 }
 
+// Columns depend on what is asked alone, not on what is known: programs find them by name.
 std::string to_csv(const Predictions& all) {
   const bool agarwal = all.preset == doc::kAgarwal2021;
   std::string text =
@@ -126,6 +136,7 @@ std::string to_csv(const Predictions& all) {
   return text;
 }
 
+// No curve is an error here, as it was asked for by name.
 std::string to_curves(const Predictions& all, const std::string& locale) {
   TerminalOptions options;
   options.ascii = !shows_unicode(locale);

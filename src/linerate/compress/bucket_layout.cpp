@@ -53,8 +53,8 @@ void check_round(const Round& round, const Shape& shape, const Refusal& refuse) 
            fmt::format("{} bytes", round.bytes));
 }
 
-/// Refuses what the executor cannot run. Several rounds must all be sums: then the payload of round
-/// i + 1 is made of one sum, not of a payload from each rank.
+/// Refuses what the executor cannot run. Several rounds must all be sums. The payload of round i +
+/// 1 is made of one sum, not of each rank's payload.
 void check(const std::vector<Round>& rounds, const Shape& shape, const Refusal& refuse) {
   for (const Round& round : rounds) {
     check_round(round, shape, refuse);

@@ -1,4 +1,5 @@
-// Chunks of the two-phase exchange on the host: one after the other.
+// Chunks of the two-phase exchange on the host, coded one after the other. A chunk is a part of its
+// tensor's arrays, so nothing is copied.
 #include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/payload.hpp"
@@ -8,7 +9,7 @@
 namespace linerate::compress {
 namespace {
 
-/// Empty without a residual.
+/// The chunk's part of a tensor's array. Without a residual the array is empty, and so is the part.
 std::span<float> part_of_chunk(std::span<float> tensor, const ChunkCall::Item& item) {
   return tensor.empty() ? tensor : HostOps::part(tensor, item.in_tensor, item.coder->elements);
 }
@@ -50,7 +51,8 @@ HostOps::Damage HostOps::average_chunks(const ChunkCall& call,
   return {};
 }
 
-/// What is owed is written where it is kept.
+/// The arrays for the means of own chunks. The residuals are the kept fields themselves, so
+/// keep_owed() has nothing to do.
 HostOps::Arrays HostOps::own_chunks(const std::vector<TwoPhase*>& owners) {
   Arrays all;
   for (TwoPhase* const one : owners) {

@@ -1,4 +1,9 @@
-// Payloads of entries in memory of the host, whatever chose them.
+// Writes and reads payloads of entries (sparse_payload.hpp) in memory of the host. The methods that
+// choose the entries are in method/: topk, mstopk, sidco, threshold and dgc.
+//
+// A payload of `threshold` may have all values in place of entries, with kAllValues as the count.
+// Example of three ranks: rank 0 sends the entries 5 and 9, rank 1 all values, rank 2 none. Rank
+// 1's payload is given the indices 0, 1, 2 and so on, so that one loop averages all three.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +18,7 @@
 namespace linerate::compress {
 namespace {
 
+/// Whether a payload that may have a flag has all values.
 bool is_all(std::span<const std::byte> payload) {
   return payload.size() >= kCountBytes && read_at<std::uint32_t>(payload, 0) == kAllValues;
 }
@@ -44,6 +50,8 @@ void HostOps::send_entries(const Sending& tensors, const Chosen& chosen,
 }
 
 /// Payloads that have all values are given indices, so that all ranks are averaged in one way.
+/// `indices` only grows, and only for such payloads. A vector's memory may move when it grows, but
+/// each payload with all values has the same number of elements, so that it grows once.
 HostOps::Damage HostOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
   for (const auto& [arrived, mean] : tensors.items) {
     check_one_a_rank(arrived, format.method);

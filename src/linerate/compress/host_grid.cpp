@@ -1,5 +1,11 @@
-// Grids on the host: a block of elements at a time, whose codes and values stay in the first-level
-// cache.
+// Grids on the host, for qsgd, maxmin and terngrad. For each block of elements the encoder adds the
+// residual, finds each bucket's head, and turns values into codes of a byte. It subtracts the sent
+// points from the residual, and packs the codes. The block's codes and values stay in the
+// first-level cache all the time. The grids are read back from the payload, so that sender and
+// receivers use the same rounded numbers.
+//
+// Example: qsgd with 4 bits and buckets of 128, a tensor of 300 elements. There are three buckets,
+// so 12 bytes of norms come first. Then come 150 bytes of codes, and 2 bytes of padding.
 #include <algorithm>
 #include <cmath>
 
@@ -18,10 +24,12 @@ constexpr std::size_t kBlock = kRoundingBlock;
 static_assert(kBlock == kDecodeBlock);
 using Codes = std::array<std::int8_t, kBlock>;
 
-/// Between two's complement and ternary codes, four a byte: swaps 10 and 11.
+/// Swaps the codes 10 and 11 in a byte of four codes. So 11, which is -1 in two's complement,
+/// becomes terngrad's 10, and the reverse. The low bit of each code is flipped if its high bit is
+/// set.
 std::byte swap_ternary(std::byte codes) { return codes ^ (codes >> 1 & std::byte{0x55}); }
 
-/// One tensor's.
+/// Encodes or decodes one tensor.
 class GridCoder {
  public:
   GridCoder(const GridFormat& format, std::size_t elements)
@@ -95,7 +103,8 @@ class GridCoder {
     pack_codes(codes.data(), count, format_.bits, to.data());
     if (format_.ternary) std::transform(to.begin(), to.end(), to.begin(), swap_ternary);
   }
-  /// False if one is the most negative number, which stands for nothing.
+  /// False if a code is the most negative number, which stands for no point of the grid. The sender
+  /// never writes it, so the payload is damaged.
   bool read_codes(std::span<const std::byte> payload, std::size_t first, std::size_t count,
                   Codes& codes) const {
     auto from = payload.subspan(code_at(first), code_bytes(count));
@@ -127,6 +136,8 @@ class GridCoder {
       head[i] = read_at<float>(payload, head_at(element) + 4 * i);
     return format_.grid_of(head, format_);
   }
+  /// Refuses a payload that no sender writes: a scale that is not finite or below zero, or bits
+  /// after the last code.
   void check(std::span<const std::byte> payload, std::size_t p) const {
     for (std::size_t element = 0; element < n_; element += bucket_) {
       const Grid grid = grid_at(element, payload);

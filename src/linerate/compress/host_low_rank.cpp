@@ -1,5 +1,7 @@
-// Factors on the host: a pass over each matrix for a factor. What is left of the matrix is kept in
-// the same pass, but for Q under PowerSGD.
+// Factors on the host, for powersgd and acpsgd. A matrix is read once for each factor that is sent.
+// When P is sent, the residual M - P^T Q is computed in the same pass, because a row of it needs
+// only that row of P. When Q is sent, the residual takes another pass, because each row of it needs
+// all of Q.
 #include <cmath>
 #include <cstring>
 
@@ -37,6 +39,8 @@ void HostOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) {
   for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->next() = tensors_[t].at(side);
 }
 
+/// A length of zero or infinity is no direction, so the vector is drawn from the stream that all
+/// ranks share. All ranks had the same factor, so all draw the same vectors anew.
 void HostOps::LowRank::make_unit(Side side, const Sending& tensors) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     std::vector<float>& factor = tensors_[t].at(side);
@@ -73,6 +77,9 @@ void HostOps::LowRank::orthonormalise_fresh(Side side, const Sending& tensors) {
                                    tensors.items[t].input.keys.shared);
 }
 
+/// The factor that stays is scaled down by a power of two before the product, so that sums over
+/// ranks stay finite. It is then scaled up by the same power. So the product of both factors is as
+/// if nothing had been scaled, to the bit, except at the ends of the range of f32.
 void HostOps::LowRank::send(OfTensor& factors, const Input& input, const FactorPass& pass) {
   std::vector<float>&fixed = factors.at(other(pass.sent)), &left = factors.left,
   &right = factors.right;

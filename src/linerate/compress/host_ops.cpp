@@ -1,3 +1,5 @@
+// The half-precision codec's functions on the host, and the two places where a compressor's choice
+// of a codec becomes a codec of the host.
 #include "linerate/compress/host_ops.hpp"
 
 #include <algorithm>

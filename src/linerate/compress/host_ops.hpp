@@ -1,5 +1,9 @@
-// The back end of codecs that works in memory of the host, by Highway kernels: one of the two that
-// codecs written over a back end are instantiated with (docs/compression.md, "Codecs once").
+// The back end of codecs that works in memory of the host, with kernels written in Highway. Each
+// codec is written once, as a template over a back end. It is instantiated with this one and with
+// that of tensors on a device (docs/compression.md, "Codecs once").
+//
+// The functions take all tensors of a bucket in one call, because a device would else start a
+// kernel for each tensor. On the host they are loops over the tensors.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +69,8 @@ struct HostOps {
     std::vector<Codec*> codecs;
   };
 
-  /// A codec that codes many tensors in a call; by compress::Codec's calls one.
+  /// A codec that codes many tensors in a call. A call of compress::Codec's functions is one with a
+  /// single tensor.
   class Codec : public compress::Codec {
    public:
     explicit Codec(const Making& making) : shape_(making.shape) {}
@@ -95,7 +100,8 @@ struct HostOps {
 
   /// Payloads: gradients * share in 16 bits.
   static void narrow(const Sending& tensors, DType half, float share);
-  /// The same of v, cut off at +-limit; the rest of v stays. Whether a v is beyond the limit.
+  /// Payloads: v in 16 bits, cut off at +-limit. The rest of v stays in the residual. Returns
+  /// whether a v is beyond the limit.
   static Flag narrow_and_keep(const Sending& tensors, DType half, const HalfScale& scale);
   /// Means: the payloads, which are sums of 2 bytes an element, times `by`.
   static void widen(const Arriving& tensors, DType half, float by);
@@ -113,13 +119,13 @@ struct HostOps {
   static void set_means(const Arriving& tensors, const Values& values);
   /// kept.next = beta kept.now + (1 - beta) x; returns it.
   static Values average(const std::vector<KeptValues*>& kept, const Values& x, double beta);
-  /// The same, and kept.next stays.
+  /// As average(), but the answer goes to `rooms`, and kept.next stays as it is.
   static Values averaged(const std::vector<KeptValues*>& kept, const std::vector<Room*>& rooms,
                          const Values& x, double beta);
   /// kept.next = values.
   static void keep(const std::vector<KeptValues*>& kept, const Values& values);
 
-  /// Payloads: v as f32. Nothing of it stays.
+  /// Payloads: v as f32. The residual becomes zero.
   static void send_values(const Sending& tensors);
   /// Means of such payloads, or of their sum.
   static Damage average_values(const Arriving& tensors, std::string_view method);
@@ -129,7 +135,8 @@ struct HostOps {
   static void send_signs(const Sending& tensors, const Values& values);
   /// Means: 1, or -1 where more than half of the ranks said negative.
   static Damage vote(const Arriving& tensors, std::string_view method);
-  /// Payloads: levels and signs of x and the residual, which keeps what is not sent.
+  /// Payloads: levels and signs of x plus the residual. The residual keeps the part that is not
+  /// sent.
   static void send_scaled_signs(const Sending& tensors, const Values& x, const SignFormat& format);
   static Damage average_scaled_signs(const Arriving& tensors, const SignFormat& format);
 
@@ -140,7 +147,7 @@ struct HostOps {
   static void send_powers(const Sending& tensors, PowerFormat format);
   static Damage average_powers(const Arriving& tensors, PowerFormat format);
 
-  /// What is picked of a tensor.
+  /// The elements that are picked from a tensor.
   struct Picking {
     Selection sent;
     bool is_all = false;        // the tensor, whatever is in `sent`
@@ -154,14 +161,15 @@ struct HostOps {
   /// v, and about its k largest magnitudes, by halving what lies between two thresholds.
   static Chosen choose_by_halving(const Sending& tensors, Chosen rooms, const EntryFormat& format,
                                   int halvings);
-  /// v, and the magnitudes above a threshold that is fitted to their distribution.
+  /// v, and its magnitudes above a threshold that is fitted to their distribution.
   static Chosen choose_by_fit(const Sending& tensors, Chosen rooms,
                               const std::vector<Kept<StageControl::State>*>& controls,
                               const SidcoSettings& settings);
-  /// v, and the magnitudes from tau on: all of the tensor, if these are too many.
+  /// v, and its magnitudes of tau or more. If these are too many, all of the tensor is sent.
   static Chosen choose_from(const Sending& tensors, Chosen rooms, const EntryFormat& format,
                             float tau);
-  /// The same with the last tau, or with the exact one if the last one is off.
+  /// As choose_from(), with the last step's tau, or with the exact one if the last one picks far
+  /// too few or too many.
   static Chosen choose_from_last(const Sending& tensors, Chosen rooms, const EntryFormat& format,
                                  const std::vector<KeptNumber*>& taus);
   /// u and r with this step's gradients (method/dgc.cpp).
@@ -212,21 +220,21 @@ class HostOps::LowRank {
  public:
   /// Of these sizes, all zeros.
   void begin(const std::vector<FactorSize*>& sizes);
-  /// What was kept becomes the factor, and the other way round.
+  /// take() copies kept numbers to the factor, and leave() copies the factor to the kept ones.
   void take(Side side, const std::vector<KeptValues*>& kept);
   void leave(Side side, const std::vector<KeptValues*>& kept);
 
   /// Vectors get length 1. One of no length or no finite one is drawn from the tensor's stream.
   void make_unit(Side side, const Sending& tensors);
   void orthonormalise(Side side);
-  /// After that of the other side, whose vectors that vanished would stay zero for ever: the next
-  /// step tries another direction, of the streams of make_unit().
+  /// For a factor whose other side had vectors that vanished: its own vectors of these numbers
+  /// would stay zero for ever. They are drawn anew, so the next step tries other directions.
   void redraw_vanished(Side side);
-  /// With a drawn direction in the place of each that vanished.
+  /// As orthonormalise(), with a drawn direction in the place of each vector that vanished.
   void orthonormalise_fresh(Side side, const Sending& tensors);
 
   /// Payloads: the pass's factor, scaled down by a power of two, headroom(). The other factor is
-  /// scaled up by it, which every product undoes exactly.
+  /// scaled up by it, so their product is the same.
   void send(const Sending& tensors, const FactorPass& pass);
   void receive(Side side, const Arriving& tensors, std::string_view method, Taken taken);
   /// Means: P^T Q.

@@ -1,4 +1,6 @@
-// Powers of two on the host: a block of elements at a time.
+// Powers of two on the host, for `natural`, a block of elements at a time. A block of the decoder
+// is also a block of the random stream, and a whole number of groups of 32. So a block can begin at
+// 36 bytes for each group before it.
 #include <algorithm>
 
 #include "linerate/compress/host_ops.hpp"
@@ -15,7 +17,8 @@ namespace {
 constexpr std::size_t kNaturalBlock = kRoundingBlock;
 static_assert(kNaturalBlock == kDecodeBlock && kNaturalBlock % 32 == 0);
 
-/// Elements [first, first + block) of what may be empty.
+/// Elements [first, first + block) of an array; empty for an empty array, such as a residual that
+/// is not kept.
 template <class T>
 std::span<T> block_of(std::span<T> all, std::size_t first) {
   return all.empty() ? all : all.subspan(first, std::min(kNaturalBlock, all.size() - first));

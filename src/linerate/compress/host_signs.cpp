@@ -1,4 +1,6 @@
-// Signs on the host: one pass over each tensor for bits and sums, and one more for what is left.
+// Signs on the host, for signsgd, efsignsgd, onebit and onebit-adam. One pass over a tensor packs
+// the bits and sums what the levels need. One more pass subtracts the sent levels from the
+// residual, because the levels are known only after the sums.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -18,8 +20,14 @@ namespace {
 constexpr std::size_t kBlockWords = kDecodeBlock / 32;
 using BlockWords = std::array<std::uint32_t, kBlockWords>;
 
-/// How many ranks said "negative", for a block of elements: bit p of the count of element j of word
-/// w is bit j of planes[p][w]. 32 counters a word, added to with a few operations of logic.
+/// Counts for each element of a block how many ranks called it negative. The counters lie in bit
+/// planes: bit p of the count of element j of word w is bit j of planes[p][w]. So one word of logic
+/// adds to 32 counters at once, like a ripple-carry adder.
+///
+/// Example with three ranks, so two planes, and one element that ranks 0 and 1 call negative. Rank
+/// 0's bit goes to plane 0. Rank 1's bit finds plane 0 set: plane 0 becomes 0, and the carry sets
+/// plane 1. Rank 2 adds nothing. The planes read 10, which is 2. Half of three ranks is 1, so the
+/// majority is negative.
 class Tally {
  public:
   explicit Tally(std::size_t ranks) : planes_(to_index(std::bit_width(ranks))), half_(ranks / 2) {}
@@ -37,8 +45,10 @@ class Tally {
         carry[w] = both;
       }
   }
-  /// Bits of the elements that more than half of the ranks called negative, compared from the
-  /// counters' highest bit down.
+  /// The elements that more than half of the ranks called negative, as bits. The counts are
+  /// compared with half from the highest bit down, as numbers are compared. `equal` has the
+  /// elements whose higher bits are all as half's. Such an element is more if its bit is 1 where
+  /// half's is 0. With an even number of ranks a tie is not more, so it stays positive.
   void majority(std::size_t count, BlockWords& more) const {
     BlockWords equal;
     equal.fill(~0u);
@@ -69,6 +79,7 @@ SignSum sum_of(LevelRule rule) {
   return SignSum::classes;
 }
 
+/// 0 for a class without elements.
 float mean_of(double sum, std::int64_t count) {
   return count > 0 ? static_cast<float>(sum / static_cast<double>(count)) : 0.0f;
 }
@@ -83,7 +94,8 @@ SignLevels levels_of(LevelRule rule, const SignSums& sums, std::size_t n) {
   return {level, -level};
 }
 
-/// Where levels and words of a tensor are in its payload.
+/// The places of levels and words in a tensor's payload: the levels of all blocks, then the words
+/// of all elements.
 struct SignPlaces {
   SignPlaces(const SignFormat& format, std::size_t elements)
       : rule(format.rule),

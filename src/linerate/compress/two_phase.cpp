@@ -1,3 +1,6 @@
+// Cuts tensors into chunks, lays the chunks out in blocks, and holds one rank's codecs for a
+// tensor. These are one for each chunk, and one more for the mean of the rank's own chunk.
+// two_phase_exchange.hpp calls these codecs.
 #include "linerate/compress/two_phase.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +18,8 @@
 namespace linerate::compress {
 namespace {
 
+/// The bytes of a chunk's payload, at most. A chunk may be so small that the compressor sends it
+/// dense, which takes 4 bytes an element.
 std::int64_t bound_of(const Compressor& compressor, const Shape& shape) {
   const std::vector<Round> rounds = compressor.rounds(shape);
   return rounds.empty() ? 4 * shape.elements : rounds[0].bytes;
@@ -28,7 +33,8 @@ TwoPhase::Coder coder_of(const Compressor& compressor, std::int64_t elements,
   return {made_codec(compressor, shape), elements, rounds[0].bytes, rounds[0].is_bound, false};
 }
 
-/// A chunk that is dense now, on this number of ranks, keeps nothing.
+/// Loads a chunk's codec. With this number of ranks the chunk may be so small that it travels
+/// dense. Its codec then keeps nothing, whatever was saved.
 void load_chunk(Codec& codec, const SavedState& saved) {
   if (!codec.state().empty()) codec.load(saved);
 }
@@ -45,6 +51,13 @@ bool fits_two_phase(const Compressor& compressor) {
          compressor.momentum() != Momentum::own;
 }
 
+/// Block c has chunk c of each tensor, one after the other. All blocks get the size of the largest,
+/// so that one all-to-all of equal blocks carries them.
+///
+/// Example: three ranks, and two tensors of 10,000 and 5,000 elements. The first has chunks of
+/// 4,096, 4,096 and 1,808 elements, the second of 4,096, 904 and 0. With 4 bytes an element, the
+/// second tensor has offset 16,384 in blocks 0 and 1. Block 0 is the largest, with 32,768 bytes.
+/// Blocks 1 and 2 are padded to that.
 TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
                                    int ranks) {
   const Compressor& coder = compressor.of_chunks();
@@ -66,6 +79,7 @@ TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLay
   return layout;
 }
 
+/// Equal chunks of whole multiples. So the last chunks of a small tensor may be empty.
 std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks) {
   const std::int64_t size = ceil_div(elements, ranks * kChunkMultiple) * kChunkMultiple;
   std::vector<Chunk> chunks;
@@ -124,6 +138,7 @@ void TwoPhase::drop() {
   for (KeptField* one : kept()) one->drop();
 }
 
+/// The owner's residual is one more field after those of the owner's codec.
 TwoPhaseState TwoPhase::save() {
   TwoPhaseState saved;
   for (const Coder& worker : workers_) saved.workers.push_back(worker.codec->save());

@@ -1,10 +1,16 @@
-// The two-phase exchange of one tensor, as numbers: every rank owns a chunk. Phase 1: each rank
-// encodes every chunk for its owner. The owner decodes what the ranks sent of it, and encodes the
-// mean again; phase 2: all ranks decode all owners' payloads. Volume 2 c (W - 1) / W for a payload
-// of c bytes, whatever W (reference: Tang et al. 2021, arXiv 2102.02888).
+// The two-phase exchange of one tensor, as numbers. Every rank owns a chunk of the tensor. Phase 1:
+// each rank encodes every chunk for its owner. The owner decodes all the payloads of its chunk, and
+// encodes their mean again. Phase 2: all ranks decode all owners' payloads. A rank sends 2 c (W -
+// 1) / W bytes for a payload of c bytes, whatever the number W of ranks. A gather would send c (W -
+// 1) (reference: Tang et al. 2021, arXiv 2102.02888).
 //
-// Both encodings keep what they did not send: (1/W) sum of gradients = sum of means + (1/W) sum of
-// the ranks' residuals + the owners' residuals, which are in units of the mean.
+// Both encodings keep the part that they did not send, so nothing is lost:
+//
+//      (1/W) sum of gradients = sum of means + (1/W) sum of ranks' residuals + owners' residuals
+//
+// An owner's residual is in units of the mean. Example: three ranks have the gradients 1, 2 and 6
+// of an element, so the mean is 3. They send 1, 1 and 5, and keep 0, 1 and 1. The owner finds the
+// mean 7/3, sends 2, and keeps 1/3. Indeed 3 = 2 + (0 + 1 + 1)/3 + 1/3.
 #pragma once
 
 #include <cstddef>
@@ -23,22 +29,24 @@ namespace linerate::compress {
 struct Chunk {
   std::int64_t first = 0, elements = 0;
 };
-/// A chunk is a multiple of so many elements, but for the last one of a tensor: of whole words of
-/// signs, of whole buckets and blocks.
+/// All chunks but a tensor's last one are a multiple of so many elements. So a chunk has whole
+/// words of signs, whole buckets and whole blocks.
 inline constexpr std::int64_t kChunkMultiple = 4096;
 std::vector<Chunk> cut_into_chunks(std::int64_t elements, int ranks);
 
-/// Whether a method's payloads can take it: gathered in one round, of flat chunks too, and without
-/// momentum that is the optimizer's (an owner would add it again).
+/// Whether a method's payloads can take this exchange. They must be gathered in one round, and so
+/// must those of flat chunks. The method must not hold the optimizer's momentum, because an owner
+/// would add it a second time.
 bool fits_two_phase(const Compressor& compressor);
 
-/// Chunks draw from streams of their own, by their number; an owner encodes means from one that no
-/// chunk has.
+/// The keys of a chunk's own stream, by the chunk's number. An owner encodes means with
+/// kOwnerStream, which no chunk has.
 Keys keys_of_chunk(const Keys& keys, std::uint64_t stream);
 inline constexpr std::uint64_t kOwnerStream = ~std::uint64_t{0};
 
-/// Where a bucket's chunks are in the blocks that ranks exchange: in phase 1 each rank sends the
-/// owner of chunk c a block of the tensors' chunks c, in phase 2 the owner everybody.
+/// The places of a bucket's chunks in the blocks that ranks exchange. In phase 1 each rank sends a
+/// block to the owner of chunk c. It has chunk c of all tensors. In phase 2 each owner sends its
+/// block to all ranks.
 struct TwoPhaseLayout {
   std::int64_t block_bytes = 0;                   // of the largest owner, padded with zeros
   std::vector<std::vector<std::int64_t>> offset;  // [parts][ranks]; empty: it travels dense
@@ -47,19 +55,18 @@ struct TwoPhaseLayout {
 TwoPhaseLayout two_phase_layout_of(const Compressor& compressor, const BucketLayout& bucket,
                                    int ranks);
 
-/// What a rank keeps of a tensor in it.
+/// The state that a rank keeps for a tensor that takes this exchange.
 struct TwoPhaseState {
   std::vector<SavedState> workers;  // by chunk
   SavedState server;                // of the rank's own chunk, with kServerResidual
 
   bool operator==(const TwoPhaseState&) const = default;
 };
-/// What an owner still owes of its chunk: an array in units of the mean.
+/// The name of the field with the owner's residual: an array in units of the mean.
 inline constexpr std::string_view kServerResidual = "server residual";
 
-/// What one rank has of a tensor in it: what codes its chunks, and what that keeps. A bucket's
-/// tensors travel by TwoPhaseExchange. Calls of a step end with keep() or drop().
-/// Thread safety: as a Codec.
+/// One rank's codecs of a tensor's chunks, with all that they keep. TwoPhaseExchange carries the
+/// tensors of a bucket. Calls of a step end with keep() or drop(). Thread safety: as a Codec.
 class TwoPhase {
  public:
   struct Coder {

@@ -1,6 +1,12 @@
-// The two-phase exchange of a bucket on one rank, over either back end: which chunks are coded
-// when, and where they lie in what ranks exchange. All of a phase are coded in one call, as the
-// tensors of a bucket are.
+// The two-phase exchange of a bucket on one rank, over either back end. This class decides which
+// chunks are coded when, and where they lie in the blocks. All chunks of a phase are coded in one
+// call, as the tensors of a bucket are.
+//
+// Example with three ranks and one tensor: encode() on each rank writes blocks 0, 1 and 2. An
+// all-to-all brings rank 1 the blocks 1 of ranks 0, 1 and 2. reduce() on rank 1 decodes these three
+// to the mean of chunk 1, and encodes it to block 1 of the next buffer. An all-gather brings every
+// rank the blocks 0, 1 and 2 of their owners, and finish() decodes them to the tensor's mean. All
+// ranks decode the same bytes, so the means are the same bits everywhere.
 #pragma once
 
 #include <cstddef>
@@ -34,11 +40,13 @@ struct ChunkCall {
   bool has_sizes = false;  // a payload follows its bytes (u32)
 };
 
-/// `Ops` has Bytes, Arrays of a bucket (values, residuals), and what is done with them:
-/// send_chunks(call, arrays, rooms) writes each item's payload to its room, and leaves in the
-/// residuals what it did not send. average_chunks(call, arrived, arrays) writes means of what
-/// arrived, by item, to the values. own_chunks(owners) are arrays for means of the rank's own
-/// chunks, with what it owes of them, which keep_owed(owners, arrays) keeps.
+/// `Ops` has the types Bytes and Arrays (values and residuals of a bucket), and these functions:
+/// - send_chunks(call, arrays, rooms) writes each item's payload to its room. It leaves the part
+///   that was not sent in the residuals.
+/// - average_chunks(call, arrived, arrays) writes the mean of an item's payloads to the values.
+/// - own_chunks(owners) returns arrays for the means of the rank's own chunks, with the residuals
+///   of those.
+/// - keep_owed(owners, arrays) keeps these residuals.
 template <class Ops>
 class TwoPhaseExchange {
  public:
@@ -66,7 +74,10 @@ class TwoPhaseExchange {
     Ops::send_chunks(call, gradients, rooms);
   }
 
-  /// At an owner: the mean of the ranks' blocks for it, encoded again, to its block of phase 2.
+  /// At an owner: decodes the mean of the ranks' blocks, and encodes it to the owner's block of
+  /// phase 2. Items of this call have their own arrays, in which only the rank's own chunks lie. So
+  /// their places are counted anew. The second encoding is told of one rank, because it sends a
+  /// mean, not one of `ranks` parts of a sum.
   Damage reduce(const Bytes& of_ranks, const Bytes& of_owners) const {
     ChunkCall call{{}, method_.ranks, -1, chunks_.is_bound};
     std::vector<std::vector<Bytes>> arrived;
@@ -101,7 +112,8 @@ class TwoPhaseExchange {
     return damage;
   }
 
-  /// Phase 2: means, of the blocks of all owners.
+  /// Phase 2: writes the means from the blocks of all owners. Each chunk has one payload, its
+  /// owner's. In a phase of sums that payload is the sum of all ranks.
   Damage finish(const Bytes& of_owners, const Arrays& means) const {
     const ChunkCall call = all_chunks(is_sum_ ? method_.ranks : 1, -1);
     std::vector<std::vector<Bytes>> arrived;
@@ -130,6 +142,7 @@ class TwoPhaseExchange {
     item.name = one.name;
     return item;
   }
+  /// The items of all chunks that are not empty, tensor by tensor.
   ChunkCall all_chunks(int ranks, int phase) const {
     ChunkCall call{{}, ranks, phase, chunks_.is_bound};
     for (std::size_t t = 0; t < tensors_.size(); ++t)
@@ -138,6 +151,8 @@ class TwoPhaseExchange {
     return call;
   }
 
+  /// The bytes of an item in a payload of several blocks. In a phase of sums there are no blocks,
+  /// and the item lies where its tensor does.
   Bytes room(const Bytes& payload, std::size_t block, const ChunkCall::Item& item) const {
     const std::size_t part = tensors_[item.tensor].part;
     if (is_sum_)

@@ -19,8 +19,9 @@ namespace linerate::compress::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The largest of the values' bits without sign: 0x7f800000 and above is no finite number. Integer
-/// comparison, as a float maximum may drop a NaN.
+/// The largest of the values' bits without sign, which are at least 0x7f800000 for an infinity or a
+/// NaN. Integers are compared, because a maximum of floats may drop a NaN. Four maxima run side by
+/// side, so that no comparison waits for the one before it.
 std::uint32_t largest_bits(const float* in, std::size_t n) {
   const hn::ScalableTag<std::int32_t> d;
   const std::size_t lanes = hn::Lanes(d);

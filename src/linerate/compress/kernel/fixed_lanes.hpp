@@ -1,8 +1,8 @@
-// Which instruction sets the kernels here are compiled for: those whose vectors have a size known
-// when compiling, as results are folded over a fixed number of lanes. Included before
-// <hwy/foreach_target.h>; if vectors are scalable (SVE, RVV), a fixed set of the same processor
-// serves. x86 without AVX2 (before 2013) takes the portable set: each one costs a fifth of the time
-// of compiling.
+// Chooses the instruction sets for which the kernels here are compiled. Results are folded over a
+// fixed number of lanes, so the size of a vector must be known when compiling. Where vectors are
+// scalable (SVE, RVV), a fixed set of the same processor serves. x86 without AVX2 (before 2013)
+// takes the portable set, because each set costs a fifth of the time of compiling. Included before
+// <hwy/foreach_target.h>.
 #pragma once
 
 #include <hwy/detect_targets.h>

@@ -20,7 +20,10 @@ namespace {
 constexpr hn::Rebind<std::int8_t, decltype(kFloats)> kSignedCodes;
 constexpr hn::Rebind<std::uint8_t, decltype(kFloats)> kUnsignedCodes;
 
-/// The whole number below t, or with `random` the one above; both exact, as t - floor(t) is.
+/// The whole number below t, or the one above it. Both are exact, and so is t - floor(t).
+/// Stochastic: above with the probability of the fraction. Example: t = 2.25 becomes 3 if a uniform
+/// number of [0, 1) is below .25, else 2, so the mean is 2.25. The uniform number has 24 bits, as
+/// many as f32 can hold.
 template <bool stochastic>
 HWY_INLINE Floats round(Floats t, [[maybe_unused]] RoundingBits& bits) {
   const Floats floor = hn::Floor(t);
@@ -37,6 +40,9 @@ HWY_INLINE Floats round(Floats t, [[maybe_unused]] RoundingBits& bits) {
 }
 
 template <bool is_signed, bool stochastic>
+/// Turns values into codes. The distance from the base and its product with 1 / unit are in f64. In
+/// f32 the distance from -3e38 to 3e38 would be infinite. The level is cut at `top` before and
+/// after rounding, because a product may be rounded above it.
 class ToCodes {
  public:
   ToCodes(int top, const Rounding& rounding)
@@ -101,6 +107,7 @@ void codes_of(const float* v, std::size_t n, const Grids& grids, const Rounding&
 }
 
 template <bool is_signed, bool adds>
+/// Adds or subtracts the points of codes, base + code * unit, in f64 and rounded once.
 class FromCodes {
  public:
   explicit FromCodes(const Grid& grid) : base_(wide(grid.base)), unit_(wide(grid.unit)) {}

@@ -19,9 +19,10 @@ struct Grids {
   bool is_signed;  // base is 0
 };
 
-/// How a value between two points goes to one. Nearest: halves go up. Stochastic: up with the
-/// probability of its distance from the lower one, by the stream `key` (rounding_bits.hpp), whose
-/// number `first` is v[0]'s; v may not go beyond a block of it.
+/// How a value between two points goes to one of them. Nearest: halves go up. Stochastic: up with
+/// the probability of its distance from the lower point. The random number is from the stream `key`
+/// (rounding_bits.hpp), and `first` is v[0]'s number in it. v must not go beyond a block of the
+/// stream.
 struct Rounding {
   bool is_stochastic = false;
   std::uint64_t key = 0;

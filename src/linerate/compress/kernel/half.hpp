@@ -19,8 +19,8 @@ struct HalfScale {
   float back;   // 1 / share
   float limit;  // where v is cut off
 };
-/// With error feedback, in one pass: v = gradient + residual, cut off at +-limit; what is left of v
-/// stays in residual: v - up(out) * back. Returns the largest magnitude of v.
+/// With error feedback, in one pass: v = gradient + residual is cut off at +-limit and sent. The
+/// rest, v - up(out) * back, stays in `residual`. Returns the largest magnitude of v.
 float narrow_scaled(std::span<const float> gradient, std::span<float> residual,
                     const HalfScale& scale, DType half, std::byte* out);
 

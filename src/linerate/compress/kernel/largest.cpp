@@ -1,3 +1,13 @@
+// Finds the k largest magnitudes of a tensor exactly, in little more than one pass.
+//
+// 1. A sample of 16,384 elements gives a bound that somewhat more than k magnitudes should reach.
+// 2. One pass adds the residual and picks all that reach the bound. 3. Histograms over these
+// candidates give the k-th largest, and the rest is dropped.
+//
+// Example: k = 1,000 of 1,000,000. The sample has some 16 of the 1,000 largest. Its 36th largest is
+// taken as the bound, so that bad luck of four standard deviations still leaves 1,000 above it.
+// About 2,200 candidates reach it. If fewer than k or far too many do, the histograms are made of
+// the whole tensor instead. So the sample changes the time, never the answer.
 #include "linerate/compress/kernel/largest.hpp"
 
 #include <algorithm>
@@ -13,16 +23,18 @@
 namespace linerate::compress {
 namespace {
 
-/// Walks down a histogram from its highest bin until `k` elements are passed; k then counts within
-/// the bin that is returned.
+/// Walks down a histogram from its highest bin until `k` elements are passed. k is then the rank
+/// within the bin that is returned. Example: bins of 5, 2 and 1 elements, and k = 3. Bin 2 has one
+/// element, so k becomes 2. Bin 1 has two, so the answer is bin 1 and k = 2.
 std::uint32_t bin_of_kth(std::span<const std::uint32_t> bins, std::size_t& k) {
   std::uint32_t bin = static_cast<std::uint32_t>(bins.size()) - 1;
   for (; bins[bin] < k; --bin) k -= bins[bin];
   return bin;
 }
 
-/// Bits 20 and up of every magnitude: exponent and three bits more. Four histograms, as neighbours
-/// mostly share a bin and one counter would wait for itself.
+/// A histogram of bits 20 and up of every magnitude, which are the exponent and three bits more.
+/// There are four histograms, because neighbours mostly share a bin, and one counter would wait for
+/// itself.
 std::uint32_t upper_bits(std::span<const float> values, std::size_t& k) {
   constexpr std::size_t kBins = 2048, kTables = 4;
   std::array<std::uint32_t, kBins * kTables> tables{};
@@ -52,9 +64,9 @@ constexpr std::size_t kSampled = 16384;
 /// Below this many there is no sample: all are candidates.
 constexpr std::size_t kSelectedBySampleFrom = 4 * kSampled;
 
-/// Bits that about k (1 + a margin) magnitudes of v reach: the r-th largest of a sample, r four
-/// standard deviations beyond its share of k. One element of every stretch, at a hashed place, as
-/// rows and channels give a tensor periods.
+/// Bits that somewhat more than k magnitudes of v reach: the r-th largest of a sample. r is four
+/// standard deviations above the sample's share of k. The sample has one element of every stretch,
+/// at a hashed place. Regular places would meet the periods that rows and channels give a tensor.
 template <class At>
 std::uint32_t sampled_bound(std::size_t n, std::size_t k, At at) {
   const double share = static_cast<double>(k) * kSampled / static_cast<double>(n);

@@ -1,6 +1,17 @@
 // Tall and thin matrix products. Compiled once per instruction set, picked at run time. Products
-// and sums stay two operations each: not every instruction set has a fused one, and all are to give
+// and sums stay two operations each: not every instruction set has a fused one, and all must give
 // the same bits. The matrix is read once from memory, and that decides the time.
+//
+// Right product, P = M Q: each element is a dot product of a row with one of q's vectors. A dot
+// product has 16 partial sums in f32 over 2,048 columns, so 128 terms each. Their fold is added to
+// a double. Two rows and four vectors are worked on together, so that a loaded number is used
+// several times.
+//
+// Left product, Q = M^T P: each row of M times its element of p is added to a row of sums. The sums
+// of 1,024 columns stay in the cache, in f32, for 256 rows. They are then added to doubles.
+//
+// So an f32 sum never has more than a few hundred terms, and the error does not grow with the
+// matrix.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/low_rank.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
@@ -66,6 +77,8 @@ void add_dots(const float* row0, const float* row1, const float* q, std::size_t 
   }
 }
 
+/// The sum of the 16 lanes, in one order. Lanes i and i + 8 are added, then i and i + 4, then the
+/// four that are left.
 inline float folded(std::array<float, kLanes> lanes) {
   for (std::size_t l = 0; l < 8; ++l) lanes[l] += lanes[l + 8];
   for (std::size_t l = 0; l < 4; ++l) lanes[l] += lanes[l + 4];
@@ -108,6 +121,7 @@ void right_product_of(const float* m, std::size_t rows, std::size_t columns, con
   }
 }
 
+/// Four vectors at a time, then those that are left.
 void right_product_ranks(const float* m, std::size_t rows, std::size_t columns, const float* q,
                          std::size_t q_stride, std::size_t ranks, float* p, std::size_t p_stride) {
   for (; ranks >= 4; ranks -= 4, q += 4 * q_stride, p += 4 * p_stride)
@@ -140,6 +154,8 @@ std::size_t add_rows(D d, const std::array<const float*, kRowsAtOnce>& rows,
 }
 
 template <std::size_t kRanks>
+/// Four rows at a time. In place of rows after the last, any row times zero is added, so that one
+/// loop serves all.
 void left_product_strip(const float* m, std::size_t rows, std::size_t row_stride,
                         std::size_t columns, const float* p, std::size_t p_stride, float* sums) {
   for (std::size_t i = 0; i < rows; i += kRowsAtOnce) {

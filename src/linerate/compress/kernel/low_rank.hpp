@@ -1,7 +1,7 @@
 // Products of a matrix with few vectors, as low-rank methods need them. M is [rows][columns] of
-// f32, row-major; factors lie transposed, [rank][rows] and [rank][columns], so that each of their
+// f32, row-major. Factors lie transposed, [rank][rows] and [rank][columns], so that each of their
 // vectors is contiguous. Sums have one order whatever the processor's vectors: f32 within blocks,
-// double over blocks; errors are those of a few dozen f32 additions, whatever the size.
+// double over blocks. Errors are those of a few dozen f32 additions, whatever the size.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ using BeforeElements = std::function<void(std::size_t first, std::size_t count)>
 void left_product(const MatrixView& m, std::span<const float> p, std::span<float> q,
                   const BeforeElements& before = {});
 
-/// out[i][c] = sum over j of p[j][i] q[j][c], j ascending; what is beyond the range of f32, as the
-/// projection of a matrix near its end may be, becomes the largest number there is.
+/// out[i][c] = sum over j of p[j][i] q[j][c], j ascending. A result beyond the range of f32 becomes
+/// the largest number there is. The projection of a matrix near that end may have one.
 void write_product(std::span<const float> p, std::span<const float> q, std::size_t rows,
                    std::size_t columns, float* out);
 /// m[i][c] -= the same, to the bit; of a strip of `rows` rows, whose p begins at p[j * p_stride].

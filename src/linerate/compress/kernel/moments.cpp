@@ -25,9 +25,10 @@ using Floats = hn::Rebind<float, Doubles>;
 using Integers = hn::RebindToSigned<Floats>;
 using Words = hn::RebindToUnsigned<Doubles>;
 
-/// The four vectors that 32 lanes are at least, as many chains of additions as hide their latency.
-/// Narrow vectors pass over the elements several times, for the lanes that are theirs.
-/// take(address, sum, squares) adds the elements of a vector.
+/// Goes over n elements with the sums of four vectors of lanes in registers. Four chains of
+/// additions hide the latency of one. Eight doubles a vector, as AVX-512 has, cover all 32 lanes in
+/// one pass. Narrower vectors pass over the elements several times, each time for the lanes that
+/// are theirs. take(address, sum, squares) adds the elements of a vector.
 template <class Take>
 void over_lanes(const float* v, std::size_t n, Moments::Lanes& lanes, Take take) {
   const Doubles dd;
@@ -79,8 +80,9 @@ std::uint64_t moments_of(const float* v, std::size_t n, Moments::Lanes& lanes, d
   return hn::GetLane(hn::MinOfLanes(dd, smallest)) > 0 ? n : n - zeros_of(v, n);
 }
 
-/// Counts magnitudes whose bits are at least `least`. What is not counted becomes the origin, whose
-/// excess is 0.
+/// Counts magnitudes whose bits are at least `least`, and sums their excess over it. Example:
+/// `least` is 2 and the magnitudes are 5, 1 and 3. The excess is 3, 0 and 1, and the count is 2. A
+/// magnitude below becomes `least` itself, so its excess of 0 changes no sum.
 TailMoments::Extremes tail_moments_of(const float* v, std::size_t n, std::uint32_t least,
                                       Moments::Lanes& lanes) {
   const Doubles dd;
@@ -107,8 +109,8 @@ TailMoments::Extremes tail_moments_of(const float* v, std::size_t n, std::uint32
           static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)))};
 }
 
-/// Products of mantissas and sums of biased exponents of n elements, a multiple of 32. Zero counts
-/// as 1. In double no float is denormal, so that every mantissa is in [1, 2).
+/// Multiplies the mantissas of n elements, a multiple of 32, and adds their biased exponents. Zero
+/// counts as 1. In double no float is denormal, so every mantissa is in [1, 2).
 void logs_of(const float* v, std::size_t n, LogSum::Lanes& lanes) {
   const Doubles dd;
   const Floats d;
@@ -149,8 +151,8 @@ HWY_EXPORT(logs_of);
 
 namespace {
 
-/// Calls kernel(data, elements) with whole steps of all lanes; the last one filled up with zeros,
-/// which no statistic counts.
+/// Calls kernel(data, elements) with whole steps of all lanes. The last step is filled up with
+/// zeros, which no statistic counts.
 template <class Kernel>
 void in_whole_steps(std::span<const float> part, Kernel kernel) {
   constexpr std::size_t kPart = 128 * kMomentLanes;  // what a kernel reads twice is in the cache
@@ -162,7 +164,7 @@ void in_whole_steps(std::span<const float> part, Kernel kernel) {
   kernel(rest.data(), kMomentLanes);
 }
 
-/// Lanes in pairs, pairs of pairs ...: one order for all.
+/// Adds the lanes in pairs, then pairs of pairs, and so on: one order for all machines.
 double folded(std::array<double, kMomentLanes> lanes) {
   for (std::size_t width = kMomentLanes / 2; width > 0; width /= 2)
     for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];

@@ -1,6 +1,6 @@
-// Count, mean, variance and mean logarithm of a tensor's magnitudes, in double and in one order:
-// sums are kept in 32 lanes (element i adds to lane i mod 32) whatever the width of the processor's
-// vectors, so that every machine gets the same bits.
+// Count, mean, variance and mean logarithm of a tensor's magnitudes, in double. Sums are kept in 32
+// lanes: element i adds to lane i mod 32. This order does not depend on the width of the
+// processor's vectors, so every machine gets the same bits.
 #pragma once
 
 #include <array>
@@ -38,7 +38,8 @@ class Moments {
 };
 
 /// Moments of the magnitudes whose bits (kernel/magnitude.hpp) are at least `least` >= 1, as their
-/// excess y over that magnitude: what is summed is then as small as what varies.
+/// excess y over that magnitude. In a tail that begins far from zero, sums of the excess lose fewer
+/// digits than sums of x would.
 class TailMoments {
  public:
   explicit TailMoments(std::uint32_t least);
@@ -65,8 +66,10 @@ class TailMoments {
   std::uint32_t smallest_ = 0x7fffffff, largest_ = 0;
 };
 
-/// Sum of ln x over x = |v| > 0: of exponents as integers, and of the mantissas the logarithm of
-/// their product, a lane each. Exact but for a rounding a factor; no logarithm an element.
+/// The sum of ln x over x = |v| > 0, without a logarithm for each element. Exponents are added as
+/// integers. Mantissas are multiplied, and one logarithm of the product is taken for each lane.
+/// Example: 6, 0.5 and 5 are 1.5 * 4, 1 / 2 and 1.25 * 4. The mantissas' product is 1.875 and the
+/// exponents' sum 3. So the answer is ln 1.875 + 3 ln 2 = ln 15.
 class LogSum {
  public:
   /// As Moments::add().
@@ -83,7 +86,7 @@ class LogSum {
   void normalise();
 
   Lanes lanes_;
-  std::uint64_t steps_ = 0;  // of a lane
+  std::uint64_t steps_ = 0;  // of a lane: each added a bias of 1023 to its exponent
 };
 
 }  // namespace linerate::compress

@@ -6,8 +6,10 @@
 namespace linerate::compress {
 namespace {
 
-/// Eight codes in the bytes of a word to the lowest 8 * bits: neighbours move together in pairs,
-/// then pairs of pairs, then these.
+/// Moves eight codes from the bytes of a word to its lowest 8 * bits. Neighbours move together in
+/// pairs, then pairs of pairs, then the two fours. Example with 2 bits: code 1 begins at bit 8 and
+/// moves down by 6, next to code 0. Codes 2 and 3 then have bits 16 to 19, and move down by 12.
+/// Codes 4 to 7 are at bits 32 to 39 then, and move down by 24. Three steps replace seven.
 template <int bits>
 std::uint64_t fold(std::uint64_t word) {
   constexpr std::uint64_t code = (1u << bits) - 1;
@@ -36,6 +38,8 @@ void pack(const std::int8_t* codes, std::size_t n, std::byte* out) {
 }
 
 template <int bits, bool is_signed>
+/// The code at `place` of a byte. It is shifted to the top, then back down. An arithmetic shift
+/// fills it up with its own sign.
 std::int8_t code_of(std::byte in, int place) {
   const auto top =
       static_cast<std::uint8_t>(std::to_integer<unsigned>(in) << (8 - bits - bits * place));

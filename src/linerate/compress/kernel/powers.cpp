@@ -25,15 +25,21 @@ HWY_INLINE Floats power(Words exponent, Words sign) {
   return hn::BitCast(kFloats, hn::Or(hn::ShiftLeft<23>(exponent), sign));
 }
 
-/// Exponents, rounded at random. A magnitude's lower 23 bits are the probability of the next
-/// exponent: adding as many random bits carries with just that. Denormals are in order with it:
-/// 0 or 2^-126. At the top there is no next one.
+/// Exponents, rounded at random to a neighbour, so that the mean is the value. The lower 23 bits of
+/// a magnitude are its distance from its power of two, as a part of that power. So they are the
+/// probability of the next exponent. Adding 23 random bits carries into the exponent with just this
+/// probability.
+///
+/// Example: 1.25 has exponent 127 and lower bits of 1/4. The sum carries for a quarter of the
+/// random numbers. So 2 is sent in 1 of 4 cases and 1 in 3 of 4, and the mean is 1.25. Denormals
+/// need no case of their own: they become 0 or 2^-126. At the top there is no next exponent.
 HWY_INLINE Words round_up_at_random(Words magnitude, Words random) {
   return hn::Min(hn::ShiftRight<23>(hn::Add(magnitude, random)), word(254));
 }
 
-/// What is below 2^(least - 127) goes to that or to `least` - 1, which stands for zero. The
-/// mantissa with its leading 1, shifted down to the same scale, is the probability.
+/// Rounds a magnitude below 2^(least - 127) at random. It goes to that power or to `least` - 1,
+/// which stands for zero. The mantissa with its leading 1, shifted down to the same scale, is the
+/// probability. Example: a value of 3/8 of the least power goes to that power in 3 of 8 cases.
 HWY_INLINE Words round_at_the_bottom(Words magnitude, Words random, Words least) {
   const Words exponent = hn::ShiftRight<23>(magnitude);
   const Words mantissa = hn::And(magnitude, word(0x7fffff));
@@ -123,7 +129,8 @@ bool add_all_powers(const std::byte* in, float* out, std::size_t n) {
   return hn::AllFalse(kWords, hn::Eq(largest, word(255)));
 }
 
-/// Exponents of codes: the least that is sent, and what is added to a code.
+/// Codes of 7 bits for the exponents below `top`: the least exponent that is sent, and the
+/// difference between a code and its exponent.
 struct Short {
   explicit Short(std::uint32_t top)
       : top_exponent(word(top)), least(word(top > 126 ? top - 126 : 1)), offset(word(127 - top)) {}

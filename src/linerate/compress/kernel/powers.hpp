@@ -1,5 +1,6 @@
-// Floats to neighbouring powers of two, at random so that the mean is the float, and back. Of
-// integers alone: a float's bits are ordered as its magnitudes, and its exponent is a shift.
+// Turns floats into neighbouring powers of two, at random so that the mean is the float, and back.
+// Only integers are used: a float's bits are ordered as its magnitudes, and its exponent is a
+// shift.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,9 @@
 
 namespace linerate::compress {
 
-/// The wire of 9 bits: groups of 32 elements, 4 bytes of signs and 32 of exponents, as f32 has them
-/// (0: zero; 1..254: 2^(e - 127)). A last group of m: ceil(m / 8) bytes and m.
+/// The wire of 9 bits: groups of 32 elements, with 4 bytes of signs and 32 of exponents. Exponents
+/// are as f32 has them: 0 is zero, and e from 1 to 254 is 2^(e - 127). A last group of m elements
+/// has ceil(m / 8) bytes of signs and m of exponents.
 constexpr std::size_t power_bytes(std::size_t n) { return n + (n + 7) / 8; }
 
 /// v = gradient, or with a residual gradient + residual, and v - sent stays there. The number of
@@ -19,9 +21,9 @@ void to_powers(std::span<const float> gradient, std::span<float> residual, std::
 /// out[n] += the powers of `in`. False if one is none: e = 255.
 bool add_powers(const std::byte* in, std::span<float> out);
 
-/// The wire of 8 bits: the sign, and 7 bits c below `top`: 0 for zero, c for 2^(top - 127 - 127 +
-/// c). `top` (1..254) is that of c = 127 as f32 has it; what is below the least power goes to it or
-/// 0.
+/// The wire of 8 bits: the sign, and 7 bits c. 0 is zero, and c stands for 2^(top - 127 - 127 + c).
+/// So `top` (1..254) is the exponent of c = 127, as f32 has it. A magnitude below the least power
+/// goes to that power or to 0.
 void to_short_powers(std::span<const float> v, std::uint32_t top, std::uint64_t key,
                      std::uint64_t first, std::byte* out);
 /// The same, and v -= what is sent.

@@ -36,9 +36,14 @@ std::size_t select_rest(const float* gradient, float* sums, const float* v, std:
   return count;
 }
 
-/// Compressed in registers and stored whole, at the price of room after the end: a compress to
-/// memory is microcoded on Zen 4, a third as fast. No branch: at 1 % one would be guessed wrong in
-/// every seventh vector.
+/// Picks from vectors. The picked lanes are moved together in a register, and the whole vector is
+/// stored at the end of the list. The next store begins after the picked ones and overwrites the
+/// rest. So the list needs room for one more vector. Example with four lanes: of 7, 1, 9 and 2 two
+/// reach a threshold of 5. 7, 9 and two leftovers are stored, and the list grows by 2.
+///
+/// A compress to memory would need no room, but it is microcoded on Zen 4 and three times as slow.
+/// There is no branch for a vector without picks: at 1 % it would be guessed wrong in every seventh
+/// vector.
 template <bool kAdd>
 std::size_t select_all(const float* gradient, float* sums, const float* v, std::size_t n,
                        std::uint32_t least, std::uint32_t first, float* values,
@@ -94,7 +99,8 @@ std::size_t count_vectors(const float* v, std::size_t n, std::uint32_t least) {
   return count;
 }
 
-/// In place: what is stored after the picked ones has been read already.
+/// As select_all(), from a list to itself. A store never overtakes the reads, because the list only
+/// shrinks.
 std::size_t filter_of(float* values, std::uint32_t* indices, std::size_t n, std::uint32_t least) {
   const Floats d;
   const Integers di;
@@ -142,6 +148,8 @@ void select(std::span<const float> v, std::uint32_t least, std::size_t first, Se
   }
 }
 
+/// Goes on adding the residual when the limit is passed, because the caller then chooses in another
+/// way, from all of v.
 bool add_and_select(const Input& input, std::uint32_t least, std::size_t limit, Selection& out) {
   const std::size_t n = input.gradient.size();
   for (std::size_t i = 0; i < n; i += kChunk) {

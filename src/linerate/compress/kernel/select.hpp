@@ -1,5 +1,5 @@
-// Picks the elements of a tensor whose magnitude reaches a threshold, at the speed of memory; adds
-// the residual on the way if that is still to be done.
+// Picks the elements of a tensor whose magnitude reaches a threshold, at the speed of memory. On
+// the way it adds the residual, if that is still to be done.
 #pragma once
 
 #include <cstddef>

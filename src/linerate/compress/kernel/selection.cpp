@@ -36,7 +36,10 @@ void Selection::keep_run(std::size_t first, std::size_t count) {
   size_ = count;
 }
 
-// No branch an element: which ones pass is as good as random.
+// No branch for an element, because a processor could not guess it. Each element is written to the
+// end of the list, and the end moves if the element passes. Example: a cut of magnitude 3 with one
+// tie, and the values 5, 3, -4 and 3. 5 passes, the first 3 uses the tie, -4 passes, and the last 3
+// does not.
 void Selection::keep(Cut cut) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < size_; ++i) {

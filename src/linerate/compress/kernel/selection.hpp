@@ -29,7 +29,7 @@ class Selection {
   void append(float value, std::uint32_t index);
   /// Keeps [first, first + count) of what is picked.
   void keep_run(std::size_t first, std::size_t count);
-  /// Keeps what the cut lets pass: larger magnitudes, and the first `ties` equal to it.
+  /// Keeps the values that the cut lets pass: larger magnitudes, and the first `ties` equal to it.
   void keep(Cut cut);
   /// Keeps magnitudes whose bits are at least `least`.
   void keep_at_least(std::uint32_t least);

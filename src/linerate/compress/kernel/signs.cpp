@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kVectorsOf16 = 16 / kLanes;
 
 template <SignSum kind>
+/// The sums that levels need, of the kind that is asked for. The others are not computed.
 class Sums {
  public:
   HWY_INLINE void add(std::size_t at, Floats v) {
@@ -41,7 +42,7 @@ class Sums {
   std::int64_t negatives_ = 0;
 };
 
-/// 32 elements: their word. With a residual, v is left there.
+/// The word of 32 elements. With a residual, v is left there.
 template <SignSum kind, bool adds>
 HWY_INLINE std::uint32_t pack_word(const float* gradient, float* residual, Sums<kind>& sums) {
   std::uint32_t word = 0;
@@ -100,6 +101,7 @@ SignSums pack_words(const float* gradient, float* residual, std::size_t n, SignS
 enum class Unpack : std::uint8_t { set, add, subtract };
 
 template <Unpack how>
+/// The levels of a word's 32 elements: a mask of bits chooses between two constants.
 HWY_INLINE void unpack_word(std::uint32_t word, SignLevels levels, float* out) {
   const Floats positive = hn::Set(kFloats, levels.positive);
   const Floats negative = hn::Set(kFloats, levels.negative);

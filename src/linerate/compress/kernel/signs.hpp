@@ -1,5 +1,5 @@
-// Floats to one bit each and back. words[ceil(n / 32)]: bit j of word w is 1 if element 32 w + j is
-// below zero, which -0.0 is not; bits after the last element are 0.
+// Floats to one bit each and back, in words[ceil(n / 32)]. Bit j of word w is 1 if element 32 w + j
+// is below zero, which -0.0 is not. Bits after the last element are 0.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace linerate::compress {
 
 constexpr std::size_t sign_bytes(std::size_t n) { return (n + 31) / 32 * 4; }
 
-/// What the levels of a sign are made of.
+/// The sums that the levels of signs are made of.
 enum class SignSum : std::uint8_t {
   none,
   magnitudes,  // first = sum of |v|

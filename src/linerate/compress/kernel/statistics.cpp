@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
 namespace {
 
-/// take(at, vector) for vector number `at` of every 16 elements; the last ones are filled up with
-/// `fill`.
+/// Calls take(at, vector) for vector number `at` of every 16 elements. The last step is filled up
+/// with `fill`, a value that changes no answer: zero for sums, the first value for a range.
 template <class Take>
 HWY_INLINE void for_16(const float* v, std::size_t n, float fill, Take&& take) {
   std::size_t i = 0;

@@ -19,7 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Bit j of the lower half goes to bit 2 j.
+/// Bit j of the lower half goes to bit 2 j. The halves of each part are moved apart: 8 bits, then
+/// 4, 2 and 1. Example of the last two steps: 1011 becomes 10 00 11, which has two zeros between
+/// the pairs. That becomes 01 00 01 01.
 inline std::uint32_t spread(std::uint32_t x) {
   x = (x | x << 8) & 0x00ff00ffu;
   x = (x | x << 4) & 0x0f0f0f0fu;
@@ -34,7 +36,9 @@ std::uint32_t bits_of(D d, M mask) {
   return static_cast<std::uint32_t>(bytes[0]) | static_cast<std::uint32_t>(bytes[1]) << 8;
 }
 
-/// The word of 16 elements.
+/// The word of 16 elements, and their residuals. The masks "at or above tau" and "at or below -tau"
+/// have a bit an element. The high bit of a code is the first mask's. The low bit is set if neither
+/// mask has the element.
 std::uint32_t word_of(const float* gradient, float* residual, float tau) {
   const hn::CappedTag<float, kCodesPerWord> d;
   const std::size_t lanes = hn::Lanes(d);
@@ -95,6 +99,7 @@ bool is_two_bit(std::span<const std::byte> words, std::size_t elements) {
   return wrong == 0;
 }
 
+/// A table has the four values of each byte, so that a byte is decoded by one look-up.
 void add_two_bit(std::span<const std::byte> words, float tau, std::span<float> out) {
   const std::array<float, 4> levels = {-tau, 0, tau, 0};
   std::array<std::array<float, 4>, 256> table;

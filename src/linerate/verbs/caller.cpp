@@ -17,11 +17,14 @@ constexpr std::array<std::string_view, 6> kKinds = {"Workload", "Cluster",     "
 
 }  // namespace
 
+// A document is there, but of another kind: "<workload>: expected a Workload or a file, found a
+// Cluster".
 void Documents::refuse(const std::string& name, std::size_t found, std::size_t expected) {
   throw UsageError(fmt::format("{}: expected a {} or a file, found a {}", name, kKinds.at(expected),
                                kKinds.at(found)));
 }
 
+// A document in memory is shared, not copied: verbs read it alone.
 std::shared_ptr<const doc::Cluster> cluster_of(const std::string& name, const Caller& caller) {
   if (auto held = caller.documents.find<doc::Cluster>(name)) return held;
   return std::make_shared<doc::Cluster>(doc::load_cluster(name));

@@ -1,5 +1,6 @@
 // What a verb gets from its caller besides options: documents in memory, and where its progress
-// goes.
+// goes. The command line has neither documents nor Python's callbacks; Python has both. A verb is
+// the same function for the two.
 #pragma once
 
 #include <functional>
@@ -19,8 +20,11 @@
 namespace linerate::verbs {
 
 /// Documents that a caller in the same process holds. An option names one as it would name a file.
+/// An example: Python's whatif(workload=w) holds w as "<workload>", and gives that name as
+/// --workload. The verb asks here first.
 class Documents {
  public:
+  /// A later document of the same name takes its place.
   template <typename Document>
   void hold(const std::string& name, std::shared_ptr<const Document> document) {
     held_[name] = std::move(document);
@@ -33,7 +37,9 @@ class Documents {
     if (const auto* held = std::get_if<std::shared_ptr<const Document>>(&at->second)) return *held;
     refuse(name, at->second.index(), Held(std::shared_ptr<const Document>()).index());
   }
+  /// Of any kind.
   bool holds(const std::string& name) const { return held_.contains(name); }
+  /// Whether the name is that of a document of this kind.
   template <typename Document>
   bool is(const std::string& name) const {
     const auto at = held_.find(name);
@@ -54,10 +60,12 @@ class Documents {
 /// A line of text: how far the work is.
 using Progress = std::function<void(const std::string&)>;
 
+/// The command line's is almost empty: no documents, and a line of progress on a terminal.
 struct Caller {
   Documents documents = {};
   Progress progress = {};
 
+  /// Progress, if anybody wants it.
   void show(const std::string& text) const {
     if (progress) progress(text);
   }

@@ -1,3 +1,6 @@
+// Each check parses with linerate's own parsers, so a check and the verb agree on what a number is.
+// A text that is no number and a number out of bounds get the same message: what was expected and
+// what was found.
 #include "linerate/verbs/option_checks.hpp"
 
 #include <fmt/format.h>
@@ -24,7 +27,8 @@ std::string complaint(const std::string& text, std::string_view expected,
   return fmt::format("expected {}, found {}", expected, text);
 }
 
-/// Of a finite number.
+/// Of a finite number: "inf" and "nan" parse, and no option means them. `shown` is what --help
+/// prints.
 template <typename Good>
 CLI::Validator number_check(const std::string& expected, Good good, std::string shown) {
   return {[=](const std::string& text) {

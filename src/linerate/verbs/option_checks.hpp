@@ -17,7 +17,8 @@ CLI::Validator between(double least, double most);
 /// "expected fp16 or bf16, found fp61; did you mean fp16?"
 CLI::Validator one_of(const std::vector<std::string>& words);
 
-/// Of steps, samples, ranks: no product of two of them leaves 64 bits.
+/// Of steps, samples, ranks: no product of two of them leaves 64 bits. The product of two such
+/// numbers is 10^18, and 64 bits hold 9 times that.
 inline constexpr std::int64_t kMostCounted = 1'000'000'000;
 /// More are no machine's, and LibTorch dies of starting them.
 inline constexpr std::int64_t kMostThreads = 4096;

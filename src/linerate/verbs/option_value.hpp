@@ -19,10 +19,11 @@
 namespace linerate::verbs {
 
 /// What --help calls values with a unit. A caller that has numbers gives them in seconds, bytes and
-/// bytes per second.
+/// bytes per second, as Python does.
 inline constexpr const char *kTime = "TIME", *kSize = "SIZE", *kRate = "RATE";
 
-/// parse(text); its UsageError gets the prefix "--option: ".
+/// parse(text); its UsageError gets the prefix "--option: ". Parsers know nothing of options: the
+/// same ones read files.
 template <typename Parse>
 auto parse_option(const std::string& option, const std::string& text, Parse parse) {
   try {
@@ -32,7 +33,8 @@ auto parse_option(const std::string& option, const std::string& text, Parse pars
   }
 }
 
-/// The values between commas outside parentheses; none of an empty text.
+/// The values between commas outside parentheses; none of an empty text. An example:
+/// "topk(density=0.01),fp16" has two values, and "codec(ratio=8, encode=10GB/s)" one.
 template <typename Parse>
 auto parse_option_list(const std::string& option, const std::string& text, Parse parse) {
   std::vector<decltype(parse(text))> values;
@@ -42,7 +44,8 @@ auto parse_option_list(const std::string& option, const std::string& text, Parse
   return values;
 }
 
-/// Throws UsageError if writing `output` would destroy one of the files it is made from.
+/// Throws UsageError if writing `output` would destroy one of the files it is made from. Files are
+/// compared, not names: links and other spellings of a path are seen.
 inline void refuse_input_as_output(const std::string& option, const std::string& output,
                                    const std::vector<std::string>& inputs) {
   std::error_code absent;  // what does not exist is equivalent to nothing
@@ -52,7 +55,8 @@ inline void refuse_input_as_output(const std::string& option, const std::string&
           fmt::format("{}: {} is one of the files read; name another", option, output));
 }
 
-/// For which a silent rank is waited.
+/// For which a silent rank is waited. A time below a millisecond would end any run, one beyond 1e9
+/// s overflows clocks.
 inline Duration parse_timeout(const std::string& text) {
   constexpr double kLeast_s = 1e-3, kMost_s = 1e9;  // as a Communicator takes them
   const double seconds = parse_time(text).value;
@@ -61,6 +65,7 @@ inline Duration parse_timeout(const std::string& text) {
   return to_duration({seconds});
 }
 
+/// A number of ranks that a Plan can have.
 inline int parse_ranks(const std::string& text) {
   const std::int64_t ranks = parse_integer(text);
   if (ranks < 1 || ranks > kMostRanks)
@@ -68,7 +73,7 @@ inline int parse_ranks(const std::string& text) {
   return static_cast<int>(ranks);
 }
 
-/// As a CostModel takes it.
+/// As a CostModel takes it. Slower is a mistake of units, and times would overflow.
 inline BytesPerSecond parse_bandwidth(const std::string& text) {
   const BytesPerSecond rate = parse_rate(text);
   if (!(rate.value >= cost::kLeastBandwidth.value))

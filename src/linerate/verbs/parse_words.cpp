@@ -1,3 +1,8 @@
+// CLI11 reads the words and knows the options; its messages name neither what was expected nor
+// where. So its error is looked at once more with the words that were read, and linerate's own
+// message is made of what they show. An example: "linerate whatif --bandwith 10Gbit/s" leaves two
+// words that whatif does not know. The message is about the first: the second is its value. It ends
+// with "did you mean --bandwidth?".
 #include "linerate/verbs/parse_words.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +17,8 @@
 namespace linerate::verbs {
 namespace {
 
-// From the program down to the verb, or its sub-verb, that was named.
+// From the program down to the verb, or its sub-verb, that was named: linerate, whatif, all-reduce.
+// CLI11 lists the sub-verbs that were given unless a filter asks for all.
 std::vector<const CLI::App*> named_verbs(const CLI::App& app) {
   std::vector<const CLI::App*> verbs = {&app};
   while (!verbs.back()->get_subcommands().empty())
@@ -20,6 +26,7 @@ std::vector<const CLI::App*> named_verbs(const CLI::App& app) {
   return verbs;
 }
 
+// "linerate whatif all-reduce", as one would type it.
 std::string full_name(const CLI::App& verb) {
   const CLI::App* parent = verb.get_parent();
   return parent ? full_name(*parent) + " " + verb.get_name() : verb.get_name();
@@ -32,6 +39,7 @@ std::vector<std::string> names_of_subverbs(const CLI::App& verb) {
   return names;
 }
 
+// A positional has a name for the help alone: nobody can mistype it.
 std::vector<std::string> names_of_options(const CLI::App& verb) {
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options())
@@ -39,17 +47,19 @@ std::vector<std::string> names_of_options(const CLI::App& verb) {
   return names;
 }
 
+// A single dash is a value: standard input by custom.
 bool looks_like_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
 
+// It takes no value.
 bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
 
-// "; did you mean --bandwidth?"
+// "; did you mean --bandwidth?", or nothing if no known word is near enough.
 std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
   const std::string near = nearest(word, known);
   return near.empty() ? "" : fmt::format("; did you mean {}?", near);
 }
 
-// What the words after `verb` may be.
+// What the words after `verb` may be. Only `whatif` has sub-verbs that may be left out.
 std::string expected_word(const CLI::App& verb, const std::vector<std::string>& subverbs) {
   if (subverbs.empty()) return "no further word";
   const std::string one_of = "one of " + join(subverbs, ", ");
@@ -63,7 +73,8 @@ std::vector<std::string> unknown_to(const CLI::App& verb) {
   return unknown;
 }
 
-// About the first option that `verb` does not know; empty if it knows all.
+// About the first option that `verb` does not know; empty if it knows all. Of "--bandwith=10Gbit/s"
+// the name alone is compared.
 std::string unknown_option(const CLI::App& verb) {
   const std::vector<std::string> unknown = unknown_to(verb);
   const auto at = std::find_if(unknown.begin(), unknown.end(), looks_like_option);
@@ -90,7 +101,8 @@ std::string how_to_give(const CLI::Option& option) {
 
 bool is_extra(const CLI::ParseError& e) { return e.get_name() == "ExtrasError"; }
 
-// CLI11's errors hold no option, but their text names one; a flag without its dashes.
+// CLI11's errors hold no option, but their text names one; a flag without its dashes. The text is
+// cut at blanks and colons, and each word is tried as a name, as it is and with dashes.
 const CLI::Option* option_named_in(const CLI::App& verb, const std::string& text) {
   for (std::size_t end, at = 0; at < text.size(); at = end + 1) {
     end = std::min(text.find_first_of(" :", at), text.size());
@@ -101,6 +113,7 @@ const CLI::Option* option_named_in(const CLI::App& verb, const std::string& text
   return nullptr;
 }
 
+// Too many values or too few. An option that was given twice is shown with both of its values.
 std::string about_count(const CLI::Option& option) {
   const std::size_t found = option.count();
   if (is_flag(option)) return "expected no value, found one; leave out what follows its name";
@@ -109,13 +122,16 @@ std::string about_count(const CLI::Option& option) {
                      join(option.results(), "\", \""), how_to_give(option));
 }
 
+// CLI11 names types INT, UINT and FLOAT: whole numbers hold "INT".
 std::string about_type(const CLI::Option& option) {
   const bool whole = option.get_type_name().find("INT") != std::string::npos;
   return fmt::format("expected {}, found {}", whole ? "a whole number" : "a number",
                      join(option.results(), ", "));
 }
 
-// About an option: what CLI11 refuses, with place, expected and found.
+// About an option: what CLI11 refuses, with place, expected and found. Checks of linerate's own
+// (option_checks.hpp) say what they expect already; CLI11 puts the option's name before that, but
+// not for positionals.
 std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::ParseError& e) {
   const std::string name = full_name(verb);
   if (e.get_name() == "RequiredError")
@@ -127,6 +143,9 @@ std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::
   return option.get_positional() ? fmt::format("{}: {}", place, e.what()) : e.what();
 }
 
+// What explains most comes first: an option that no verb knows, from the program down. Then an
+// option that CLI11 names, with its value. Then a word too many. What is left is a verb that was
+// not given. In this order the value of a mistyped option is never taken for a word too many.
 std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
   const std::vector<const CLI::App*> verbs = named_verbs(app);
   const CLI::App& last = *verbs.back();
@@ -145,7 +164,8 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
 }
 
 // Flags take no value, and others one that is there: CLI11 takes whatever follows an option, the
-// next option too.
+// next option too. An example: "--output --json" would write a file named "--json". A value may
+// still begin with one dash, as -1 does.
 void require_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (is_flag(*option)) {
@@ -164,7 +184,8 @@ void require_values(CLI::App& app) {
 }
 
 // "--name=" and "-n=value" as two words: CLI11 takes the next word for the value of the one, and
-// "=value" for that of the other.
+// "=value" for that of the other. An example: "--ranks= -n=4 --size=1" becomes "--ranks", "", "-n",
+// "4" and "--size=1". What follows "--" is left as it is.
 std::vector<std::string> with_values_apart(const std::vector<std::string>& words) {
   std::vector<std::string> apart;
   const auto options_end = std::find(words.begin(), words.end(), "--");

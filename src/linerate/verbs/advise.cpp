@@ -16,6 +16,7 @@
 namespace linerate::verbs {
 namespace {
 
+// From words to values. What was not given stays absent, and the library decides.
 advise::AdviseOptions library_options(const AdviseOptions& a) {
   advise::AdviseOptions o;
   o.ranks = a.ranks;
@@ -69,6 +70,9 @@ void add_options(CLI::App& verb, AdviseOptions& a) {
       ->capture_default_str();
 }
 
+// The strategy in use is what the options say, else what the Workload says, else ddp. Only the
+// first two count as known: a prediction of an assumed strategy that misses the measured step says
+// nothing against predictions.
 doc::Advice advise(const AdviseOptions& a, const Caller& caller) {
   advise::AdviseOptions options = library_options(a);
   const auto network = read_network(a.network, !a.bandwidth.empty(), caller);

@@ -1,3 +1,6 @@
+// A Cluster has three sources: logs that people have, probes of the ranks of this launch, or a
+// Cluster that is there. To any of them what compressors and K-FAC cost here may be added. Some of
+// these parts need ranks, some LibTorch. calibrate() starts no more than the options need.
 #include "linerate/verbs/calibrate.hpp"
 
 #include <fmt/format.h>
@@ -22,17 +25,19 @@
 namespace linerate::verbs {
 namespace {
 
-/// On processors, or on a device.
+/// On processors, or on a device. "--codecs" alone means all.
 std::vector<doc::Component> codecs_of(const CalibrateOptions& o) {
   if (!o.codecs) return {};
   if (o.codecs->empty()) return calibrate::all_compressors();
   return parse_option_list("--codecs", *o.codecs, calibrate::parse_compressor);
 }
 
+/// With a device none: all that --codecs names is measured there.
 std::vector<doc::Component> codecs_of_processors(const CalibrateOptions& o) {
   return o.device.empty() ? codecs_of(o) : std::vector<doc::Component>();
 }
 
+/// One rank sends nothing, and a fit of it would be a fit of noise.
 int parse_rank_count(const std::string& text) {
   const std::int64_t ranks = parse_integer(text);
   if (ranks < 2 || ranks > kMostRanks)
@@ -40,7 +45,8 @@ int parse_rank_count(const std::string& text) {
   return static_cast<int>(ranks);
 }
 
-/// One count for all logs, or one for each.
+/// One count for all logs, or one for each. An example: "--from a.txt b.txt --ranks 2,4" says that
+/// b.txt is of 4 ranks.
 std::vector<int> ranks_of(const CalibrateOptions& o) {
   if (o.ranks.empty()) return {};
   std::vector<int> ranks = parse_option_list("--ranks", o.ranks, parse_rank_count);
@@ -51,6 +57,7 @@ std::vector<int> ranks_of(const CalibrateOptions& o) {
   return ranks;
 }
 
+/// Logs are fitted together: sizes of one collective on one rank count may be in several files.
 doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::string>& notes) {
   bench_logs::CollectiveLogOptions reading;
   if (!o.collective.empty())
@@ -70,10 +77,13 @@ doc::Cluster calibrate_from_logs(const CalibrateOptions& o, std::vector<std::str
   return cluster;
 }
 
+/// As many as a training would use on these ranks.
 int threads_of(const CalibrateOptions& o, const comm::Communicator& communicator) {
   return o.threads.value_or(calibrate::threads_per_rank(communicator.size()));
 }
 
+/// Compute threads run while collectives are timed, as they do in training: both slow each other
+/// down.
 doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& communicator,
                            const Caller& caller) {
   calibrate::ProbeOptions probing;
@@ -88,12 +98,14 @@ doc::Cluster probe_network(const CalibrateOptions& o, comm::Communicator& commun
   return calibrate::probe_cluster(communicator, load, probing);
 }
 
+/// A copy: the Cluster that was named stays as it is.
 doc::Cluster added_to(const CalibrateOptions& o, const Caller& caller) {
   doc::Cluster cluster = *cluster_of(o.cluster, caller);
   calibrate::add_codecs(cluster, codecs_of_processors(o));
   return cluster;
 }
 
+/// --ranks of a probe is what is expected of the launcher; of logs it says what they lack.
 std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
   set_link(o.link);
   comm::WorldOptions world;
@@ -102,7 +114,9 @@ std::unique_ptr<comm::Communicator> world_of(const CalibrateOptions& o) {
   return comm::make_world(world);
 }
 
-/// On every rank; null: there are none. What may be refused comes before what takes its time.
+/// On every rank; null: there are none. What may be refused comes before what takes its time. An
+/// example: the device is measured before the network. One that is missing is found at once, not
+/// after seconds of probes.
 Calibrated calibrated(const CalibrateOptions& o, comm::Communicator* ranks, const Caller& caller,
                       const TorchProbes& probes) {
   Calibrated all;
@@ -133,7 +147,8 @@ Calibrated calibrated(const CalibrateOptions& o, comm::Communicator* ranks, cons
   return all;
 }
 
-/// A rank that no launcher started needs no MPI, unless its network is asked for.
+/// A rank that no launcher started needs no MPI, unless its network is asked for. So
+/// "--second-order --cluster c.json" runs without mpirun.
 Calibrated calibrated_alone(const CalibrateOptions& o, const Caller& caller,
                             const TorchProbes& probes) {
   Calibrated found;
@@ -142,7 +157,8 @@ Calibrated calibrated_alone(const CalibrateOptions& o, const Caller& caller,
   return found;
 }
 
-// Options that only logs, or only probes, read are refused elsewhere.
+// Options that only logs, or only probes, read are refused elsewhere. An option that is read by
+// nothing would look as if it had had an effect.
 void check_options(const CalibrateOptions& o) {
   if (!o.logs.empty() && !o.cluster.empty())
     throw UsageError("--from, --cluster: a Cluster of logs, or one that is there; leave one out");
@@ -164,12 +180,15 @@ void check_options(const CalibrateOptions& o) {
 
 }  // namespace
 
+// Logs, the Cluster and the table; empty names are no files.
 std::vector<std::string> CalibrateOptions::inputs() const {
   std::vector<std::string> all = logs;
   all.insert(all.end(), {cluster, second_order.value_or("")});
   return all;
 }
 
+// No ranks for logs alone, one rank for what LibTorch measures without a launcher, and MPI's ranks
+// for the rest.
 Calibrated calibrate(const CalibrateOptions& o, const Caller& caller, const TorchProbes& probes) {
   check_options(o);
   if (!o.device.empty() && !probes.on_device)

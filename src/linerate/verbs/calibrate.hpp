@@ -27,8 +27,11 @@ struct CalibrateOptions {
   std::string collective, line_rate, budget, largest, ranks, link;
   std::optional<int> threads, ranks_per_node, cores;
 
+  /// Nothing else gives a network.
   bool probes_network() const { return logs.empty() && cluster.empty(); }
+  /// On these ranks, rather than read from a table.
   bool probes_second_order() const { return second_order && second_order->empty(); }
+  /// Compressors have code for processors of their own; K-FAC and devices are LibTorch's.
   bool needs_torch() const { return probes_second_order() || !device.empty(); }
   /// The files it names, for refuse_input_as_output().
   std::vector<std::string> inputs() const;

@@ -5,6 +5,8 @@
 namespace linerate::verbs {
 namespace {
 
+// In quotes if a shell would split or change it. "dear+codec(ratio=8)" needs them for its
+// parentheses.
 std::string quoted(const std::string& text) {
   const bool plain = text.find_first_of(" ()[]$&;|<>*?'\"\\") == std::string::npos && !text.empty();
   return plain ? text : "\"" + text + "\"";
@@ -12,6 +14,8 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
+// Only what was given is named: defaults may differ in a later version, and the page says which
+// version made it.
 std::string command_line(const CLI::App& verb) {
   std::string line = "linerate " + verb.get_name();
   for (const CLI::Option* option : verb.get_options()) {

@@ -16,6 +16,7 @@
 namespace linerate::verbs {
 namespace {
 
+// A Timeline in memory or on disk is a job by itself. Traces are joined: each rank wrote its own.
 trace::Job job_of(const ExplainOptions& o, const Caller& caller) {
   for (const std::string& file : o.files)
     if (const auto timeline = caller.documents.find<doc::Timeline>(file)) {
@@ -55,6 +56,7 @@ void add_options(CLI::App& verb, ExplainOptions& o) {
       ->capture_default_str();
 }
 
+// Python's Ctrl-C is looked for between the parts that take time.
 Explained explain(const ExplainOptions& o, const Caller& caller) {
   Explained explained{o.files.front(), job_of(o, caller), {}};
   const auto alone = trace::load_alone({o.alone.begin(), o.alone.end()});

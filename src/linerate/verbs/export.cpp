@@ -12,6 +12,7 @@ void add_options(CLI::App& verb, ExportOptions& o) {
       ->required();
 }
 
+// One name may be a document in memory; several are traces of one job.
 std::shared_ptr<const doc::Timeline> export_timeline(const ExportOptions& o, const Caller& caller) {
   if (o.files.size() == 1) return timeline_of(o.files.front(), caller);
   return std::make_shared<doc::Timeline>(trace::load_timeline({o.files.begin(), o.files.end()}));

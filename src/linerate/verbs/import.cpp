@@ -35,6 +35,7 @@ void add_options(CLI::App& verb, ImportOptions& o) {
   verb.add_flag("--timeline", o.timeline, "Write the Timeline of the trace instead of a Workload.");
 }
 
+// From words to values. What was not given stays absent.
 trace::Imported import_files(const ImportOptions& o) {
   trace::ImportOptions options;
   options.timeline = o.timeline;

@@ -15,6 +15,7 @@ void add_link_option(CLI::App& verb, std::string& link) {
       ->type_name(kRate);
 }
 
+// Nothing given ends what an earlier call of the same process set.
 void set_link(const std::string& link) {
   std::optional<BytesPerSecond> rate;
   if (!link.empty()) rate = parse_option("--link", link, parse_bandwidth);

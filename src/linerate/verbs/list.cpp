@@ -1,3 +1,5 @@
+// Registries hold what is printed and what is written here, so a new line of theirs is in both at
+// once.
 #include "linerate/verbs/list.hpp"
 
 #include <utility>
@@ -13,6 +15,7 @@ namespace linerate::verbs {
 namespace {
 
 template <typename Maker>
+// Most registries say no more than this of a line.
 doc::Json json_of(const Registry<Maker>& registry) {
   doc::Json list = doc::Json::array();
   for (const auto& line : registry.lines())
@@ -21,6 +24,7 @@ doc::Json json_of(const Registry<Maker>& registry) {
 }
 
 template <typename Entry>
+// Traits say what a strategy asks for; programs can choose by them without knowing names.
 void add_strategies(doc::Json& list, const Registry<Entry>& registry, const char* kind) {
   for (const auto& line : registry.lines()) {
     const plan::Traits& t = line.make.traits;
@@ -51,6 +55,7 @@ std::string strategies_json() {
   return text_of("strategies", std::move(list));
 }
 
+// Properties are asked of a compressor made with its defaults.
 std::string compressors_json() {
   doc::Json list = doc::Json::array();
   for (const auto& line : compress::compressors().lines()) {

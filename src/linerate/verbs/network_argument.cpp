@@ -15,6 +15,8 @@ void add_network_options(CLI::App& verb, NetworkArgument& a) {
                   "list networks).");
 }
 
+// A bandwidth alone is enough: then costs are those of a network of any kind, and intervals reach
+// as far.
 std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& a, bool has_bandwidth,
                                                  const Caller& caller) {
   if (!a.cluster.empty() && !a.kind.empty())

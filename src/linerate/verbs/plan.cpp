@@ -4,6 +4,7 @@
 
 namespace linerate::verbs {
 
+// The options of a question, with the words of a single one: a Plan is of one combination.
 void add_options(CLI::App& verb, PlanOptions& o) {
   add_question_options(verb, o.question);
   const auto describe = [&verb](const char* option, const char* text) {
@@ -18,6 +19,7 @@ void add_options(CLI::App& verb, PlanOptions& o) {
                 "What linerate train runs: with scaling, flags of used parameters, buffers.");
 }
 
+// The order is that of whatif: options, Workload, Cluster.
 whatif::Planned plan(const PlanOptions& o, const Caller& caller) {
   const whatif::Question question = question_of(o.question);
   const doc::Workload workload = read_workload(o.question.workload, caller);

@@ -1,3 +1,5 @@
+// Lists are taken apart here; what their combinations mean is whatif::ask()'s. An example: "--ranks
+// 16,32 --bandwidth 10Gbit/s,100Gbit/s" with two strategies asks for 2 * 2 * 2 = 8 predictions.
 #include "linerate/verbs/question_argument.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 namespace linerate::verbs {
 namespace {
 
+// Below 1 a payload would grow.
 double parse_ratio(const std::string& text) {
   const double ratio = parse_number(text);
   if (!(ratio >= 1)) throw UsageError(fmt::format("expected at least 1, found {}", text));
@@ -48,6 +51,8 @@ void add_question_options(CLI::App& verb, QuestionArgument& a) {
       ->check(one_of({doc::kCodecsOfNames.begin(), doc::kCodecsOfNames.end()}));
 }
 
+// Options stay empty where nothing is given, so that the library's defaults hold for the command
+// line and Python alike.
 whatif::Question question_of(const QuestionArgument& a) {
   whatif::Question q;
   if (a.preset == "zhang2020") q.preset = whatif::Preset::zhang2020;
@@ -67,6 +72,7 @@ whatif::Question question_of(const QuestionArgument& a) {
   return q;
 }
 
+// --device-speed concerns what the Cluster knows of devices, such as codecs, besides the Workload.
 std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& a,
                                                  const whatif::Question& question,
                                                  const Caller& caller) {

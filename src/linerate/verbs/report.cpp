@@ -5,7 +5,8 @@
 namespace linerate::verbs {
 namespace {
 
-/// Whether it is a document in memory, which is then among `inputs`.
+/// Whether it is a document in memory, which is then among `inputs`. Kinds that a page cannot show
+/// are refused by find().
 bool add_held(report::Inputs& inputs, const std::string& name, const Documents& documents) {
   if (!documents.holds(name)) return false;
   if (documents.is<doc::Predictions>(name))
@@ -28,6 +29,7 @@ void add_options(CLI::App& verb, ReportOptions& o) {
       ->required();
 }
 
+// Names of files keep their order, as traces of one job are joined in it.
 report::Inputs report(const ReportOptions& o, const Caller& caller) {
   report::Inputs inputs;
   std::vector<std::string> files;

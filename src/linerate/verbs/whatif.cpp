@@ -27,6 +27,7 @@ whatif::Question question_of(const WhatifOptions& o) {
   return q;
 }
 
+// The Question first: a mistake in an option is found before a file is read.
 Asked whatif(const WhatifOptions& o, const Caller& caller) {
   Asked asked;
   asked.question = question_of(o);
@@ -36,6 +37,8 @@ Asked whatif(const WhatifOptions& o, const Caller& caller) {
   return asked;
 }
 
+// One prediction's combination is planned anew: an answer of hundreds of combinations would
+// otherwise keep as many Plans.
 whatif::Planned plan_of(const Asked& asked, std::size_t prediction) {
   if (!asked.workload)
     throw UsageError(
@@ -49,6 +52,8 @@ doc::Timeline timeline_of(const Asked& asked, std::size_t prediction) {
   return whatif::timeline_of(plan_of(asked, prediction), *asked.workload);
 }
 
+// Timelines of all combinations would make a page of many megabytes; the first shows what a step
+// looks like.
 report::Inputs page_of(const Asked& asked) {
   report::Inputs inputs;
   inputs.title = "What if";

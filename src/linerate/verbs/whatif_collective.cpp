@@ -24,6 +24,8 @@ void add_options(CLI::App& verb, CollectiveOptions& o) {
       ->type_name(kTime);
 }
 
+// Lists of sizes and rank counts give a time for each pair. A barrier has no size, and one time for
+// each rank count.
 cost::CollectiveTimes whatif_collective(const CollectiveOptions& o, const Caller& caller) {
   cost::CostOptions options;
   if (!o.bandwidth.empty())

@@ -1,3 +1,7 @@
+// The Workload is changed in the order of the options' meaning: first its step as its source
+// measured it, then its scale, then the device. An example: "--step-time 100ms --scale 0.5
+// --device-speed 2x", and a fifth of the step is the host's. Scaled it is 50 ms, 10 ms of them the
+// host's. On the faster device it is 40 / 2 + 10 = 30 ms.
 #include "linerate/verbs/workload_argument.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +21,7 @@ namespace {
 
 constexpr int kMostCount = 100'000'000;  // of classes, of samples in a batch: beyond is a typo
 
-/// 2x, or 2.
+/// 2x, or 2. The message says what the number means, as "expected a number" would not.
 double parse_speed(const std::string& text) {
   std::string_view number = trim(text);
   if (number.ends_with('x')) number.remove_suffix(1);
@@ -58,6 +62,7 @@ void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
       ->check(one_of({"step", "forward_backward"}));
 }
 
+// A held Workload is copied, as it is changed here.
 doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
   if (a.step_time.empty() && a.covers)
     throw UsageError("--step-time-covers says what --step-time covers: give --step-time, too");
@@ -73,6 +78,7 @@ doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
   return a.device_speed.empty() ? w : at_speed(std::move(w), a.device_speed);
 }
 
+// Shared as it is unless a speed is given.
 std::shared_ptr<const doc::Cluster> at_device_speed(std::shared_ptr<const doc::Cluster> cluster,
                                                     const WorkloadArgument& a) {
   if (a.device_speed.empty()) return cluster;

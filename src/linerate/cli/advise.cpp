@@ -23,6 +23,7 @@ struct AdviseArguments {
   bool all = false, json = false;
 };
 
+// The page says which Workload and Cluster it was made from.
 void save_page(const AdviseArguments& a, const doc::Advice& advice, const std::string& command) {
   report::Inputs inputs;
   inputs.files = {a.options.workload.source.reference};
@@ -32,6 +33,7 @@ void save_page(const AdviseArguments& a, const doc::Advice& advice, const std::s
   report::save_page(inputs, command, std::string(kVersion), a.html);
 }
 
+// Where the page goes is checked first: advice may take a while.
 void run_advise(const AdviseArguments& a, const std::string& command) {
   verbs::refuse_input_as_output("--html", a.html,
                                 {a.options.workload.source.reference, a.options.network.cluster});

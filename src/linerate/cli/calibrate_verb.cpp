@@ -12,6 +12,7 @@
 
 namespace linerate::cli {
 
+// Under mpirun all ranks measure. The first writes and prints.
 void run_calibrate(const CalibrateArguments& a, const verbs::TorchProbes& probes) {
   verbs::refuse_input_as_output("--output", a.output, a.options.inputs());
   ProgressLine progress;

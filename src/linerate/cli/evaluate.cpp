@@ -17,6 +17,7 @@
 namespace linerate::cli {
 namespace {
 
+// A model of the zoo needs a batch. Of a file the batch is its own.
 verbs::WorkloadArgument workload_of(const EvaluateArguments& a) {
   verbs::WorkloadArgument w;
   w.source.reference = a.workload;
@@ -28,6 +29,7 @@ verbs::WorkloadArgument workload_of(const EvaluateArguments& a) {
   return w;
 }
 
+// What may be refused is read before the ranks come together.
 void evaluate_rehearsed(const EvaluateArguments& a) {
   const evaluate::ContestOptions contest = contest_of(a);
   const doc::Workload workload = verbs::read_workload(workload_of(a));

@@ -1,3 +1,5 @@
+// The options are one list for both programs: `linerate evaluate` reads them and, unless it
+// rehearses, starts `linerate-torch`, which reads the same words again.
 #include "linerate/cli/evaluate_arguments.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 namespace linerate::cli {
 namespace {
 
+// What is trained. Descriptions that train has, too, are changed to what they mean here.
 void add_model_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--models", a.models, "Networks (`linerate list models`), with commas.");
   verb.add_option("--batch", a.batches, "Samples per rank and step; several with commas.")
@@ -35,6 +38,7 @@ void add_model_options(CLI::App& verb, EvaluateArguments& a) {
       ->check(verbs::count());
 }
 
+// What is compared, and how often.
 void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--compressors", a.compressors,
                   "Candidates with commas: compressors, \"fp16,topk(density=0.01)\", or whole "
@@ -63,6 +67,7 @@ void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_flag("--no-equal-time", a.no_equal_time, "Leave out trainings within fp32's time.");
 }
 
+// On which network, and where results go.
 void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--bandwidth", a.bandwidth,
                   "Line rate of this launch's network: 1Gbit/s. A label; rehearsed plans are made "
@@ -86,7 +91,9 @@ void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_flag("--json", a.json, "Print the results as JSON.");
 }
 
-/// A setup's network: by the name given, else by its line rate, else "host".
+/// A setup's network: by the name given, else by its line rate, else "host". An example: "--link
+/// 1Gbit/s" makes "1 Gbit/s", with "--label cloud" it is "cloud". The name is what sets of results
+/// are told apart by.
 doc::Setup network_of(const EvaluateArguments& a) {
   doc::Setup setup;
   setup.network = "host";
@@ -112,6 +119,8 @@ void add_evaluate_options(CLI::App& verb, EvaluateArguments& a) {
       "fashion-mnist --compressors \"fp16,powersgd(rank=4)\" -o results.json");
 }
 
+// A rehearsal takes a Workload's times, a training makes its own: what belongs to the other one is
+// refused.
 void check_together(const EvaluateArguments& a) {
   if (a.rehearse && (a.workload.empty() || a.cluster.empty()))
     throw UsageError("--rehearse: expected -w workload.json and -c cluster.json");
@@ -131,6 +140,7 @@ void check_together(const EvaluateArguments& a) {
   verbs::refuse_input_as_output("--output", a.output, {a.workload, a.cluster});
 }
 
+// Candidates are cut at commas outside parentheses, as options of a compressor have commas too.
 evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
   evaluate::ContestOptions contest = a.contest;
   if (!a.compressors.empty()) contest.candidates = split_outside_parentheses(a.compressors, ',');
@@ -138,6 +148,8 @@ evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
   return contest;
 }
 
+// Setups are made after the ranks have come together, as they need their number. Rank 0 alone
+// prints; all ranks fail alike.
 void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
   verbs::set_link(a.link);
   comm::WorldOptions world;

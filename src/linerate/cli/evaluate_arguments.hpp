@@ -19,7 +19,10 @@ class App;
 
 namespace linerate::cli {
 
+/// As typed; the library's types follow in contest_of() and in what makes setups.
 struct EvaluateArguments {
+  /// Contests compare equal steps, and a falling rate would decide by itself when a target is
+  /// reached.
   EvaluateArguments() { train.schedule = "constant"; }
 
   // What is trained.
@@ -41,10 +44,12 @@ struct EvaluateArguments {
   bool append = false, json = false;
 };
 
+/// With help for `linerate evaluate --help`, in either program.
 void add_evaluate_options(CLI::App& verb, EvaluateArguments& arguments);
 /// Throws UsageError for what does not go together.
 void check_together(const EvaluateArguments& arguments);
 
+/// Checked. Throws UsageError.
 evaluate::ContestOptions contest_of(const EvaluateArguments& arguments);
 
 /// Setups on these ranks and the network of `place`.

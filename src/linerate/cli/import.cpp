@@ -20,6 +20,7 @@ struct ImportArguments {
   std::string output;
 };
 
+// Notes come first: they say what was not known.
 void run_import(const ImportArguments& a) {
   verbs::refuse_input_as_output("--output", a.output, a.options.inputs());
   const trace::Imported imported = verbs::import_files(a.options);

@@ -19,6 +19,7 @@ namespace linerate::cli {
 namespace {
 
 template <typename Maker>
+// The longest name, so that lines align.
 std::size_t width_of(const Registry<Maker>& registry) {
   std::size_t width = 0;
   for (const auto& line : registry.lines()) width = std::max(width, line.name.size());
@@ -31,7 +32,8 @@ void print_lines(const Registry<Maker>& registry) {
     fmt::print("{:<{}}  {} ({})\n", line.name, width_of(registry), line.line, line.source);
 }
 
-// What a strategy asks for and what it does, under its line.
+// What a strategy asks for and what it does, under its line: "plans by cost; changes convergence;
+// simulate, rehearse".
 std::string text_of(const plan::Traits& t) {
   std::string text = fmt::format("plans by {}", name_of(t.plans_by));
   if (t.changes_convergence) text += "; changes convergence";
@@ -48,6 +50,7 @@ void print_strategies(const Registry<Entry>& registry, std::size_t width) {
                text_of(line.make.traits));
 }
 
+// Exchanges and extras share a column, as "+" joins them.
 void list_strategies(bool json) {
   if (json) return fmt::print("{}", verbs::strategies_json());
   const std::size_t width = std::max(width_of(plan::exchanges()), width_of(plan::extras()));
@@ -55,6 +58,7 @@ void list_strategies(bool json) {
   print_strategies(plan::extras(), width);
 }
 
+// How payloads of ranks become one result, and what happens to what is cut off.
 std::string text_of(const compress::Compressor& c) {
   return fmt::format("payloads are {}; error feedback: {}{}",
                      compress::is_summable(c) ? "summed" : "gathered", name_of(c.residual()),
@@ -78,6 +82,7 @@ void list_models(bool json) {
   json ? fmt::print("{}", verbs::models_json()) : print_lines(models::catalogue());
 }
 
+// A spread of 1.5 is a factor either way: "x 1/1.5 .. 1.5".
 std::string times_of(double spread) {
   return spread > 1 ? fmt::format("x 1/{0:.3g} .. {0:.3g}", spread) : "-";
 }
@@ -92,12 +97,14 @@ std::string share_of(const cost::NetworkKind& k) {
   return text;
 }
 
+// Three rank counts, as start-ups of some kinds grow with the ranks, and those of others do not.
 std::string start_up_of(const cost::NetworkKind& k) {
   if (!(k.start_up_s(2) > 0)) return "-";
   return fmt::format("{}, {}, {}", format_time(k.start_up_s(2)), format_time(k.start_up_s(8)),
                      format_time(k.start_up_s(32)));
 }
 
+// A law says how the ranks of a node share its links; between nodes it means nothing.
 void list_networks(bool json) {
   if (json) return fmt::print("{}", verbs::networks_json());
   std::vector<std::vector<std::string>> rows;

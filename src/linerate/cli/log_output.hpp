@@ -12,6 +12,8 @@
 
 namespace linerate::cli {
 
+/// Of the library, from here on. Warnings concern the answer and are shown whoever reads them. The
+/// rest says what was done, such as which file was written.
 inline void print_log_records() {
   log::set_sink([](log::Level level, const std::string& message) {
     if (level == log::Level::warning)
@@ -21,6 +23,7 @@ inline void print_log_records() {
   });
 }
 
+/// On standard error, as standard output holds JSON or CSV that a program reads.
 inline void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
 }

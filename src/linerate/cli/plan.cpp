@@ -24,6 +24,7 @@ struct PlanArguments {
   bool json = false, dot = false;
 };
 
+// A Plan holds no times of collectives; the Cluster's price stands in the table.
 void print_text(const whatif::Planned& planned) {
   fmt::print("{}", report::text_of(planned.plan, [&](const doc::Task& task) {
                return whatif::seconds_of(planned, task);

@@ -17,6 +17,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
+  /// In place of the text before.
   void show(const std::string& text);
   /// For a verb whose progress this line shows; it outlives the call.
   verbs::Caller caller() {

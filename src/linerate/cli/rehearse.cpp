@@ -29,6 +29,7 @@
 namespace linerate::cli {
 namespace {
 
+// A Plan, or what one is made from.
 struct RehearseOptions {
   verbs::WorkloadArgument workload;
   verbs::NetworkArgument network;
@@ -39,6 +40,8 @@ struct RehearseOptions {
   bool json = false;
 };
 
+// Refused before ranks come together: rehearsing one strategy for minutes and then refusing the
+// next helps nobody.
 std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
   std::vector<doc::Strategy> all;
   for (const std::string& text : o.strategies)
@@ -50,6 +53,8 @@ std::vector<doc::Strategy> strategies_of(const RehearseOptions& o) {
   return all;
 }
 
+// A Plan from a file says workload, strategy, ranks and times. An option that would say them again
+// might contradict it.
 void check_options(const RehearseOptions& o, std::size_t strategies) {
   const bool given = !o.plan.empty();
   if (given &&
@@ -74,6 +79,7 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
   verbs::refuse_input_as_output("--predicted", o.predicted, inputs);
 }
 
+// A Cluster of these ranks and this moment. It has no codecs of its own.
 doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptions& o) {
   calibrate::CollectiveProbeOptions probing;
   if (!o.budget.empty())
@@ -85,6 +91,7 @@ doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptio
   return rehearse::probe_network(communicator, probing);
 }
 
+// With --real codecs run; without, they wait as computation does.
 rehearse::Rehearsed rehearse_one(comm::Communicator& communicator, const RehearseOptions& o,
                                  const rehearse::PricedPlan& priced) {
   exec::RehearsalOptions options = o.rehearsal;
@@ -96,7 +103,7 @@ rehearse::Rehearsed rehearse_one(comm::Communicator& communicator, const Rehears
   return rehearse::rehearse(communicator, priced, options);
 }
 
-/// Each note once, however many strategies have it.
+/// Each note once, however many strategies have it. They say which prices were extrapolated.
 void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
   std::set<std::string> said;
   for (const rehearse::Rehearsed& r : all)
@@ -104,6 +111,8 @@ void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
       if (said.insert(note).second) print_notes({note});
 }
 
+// The error is that of the prediction against the rehearsal. What a rehearsal cannot show, the
+// contention of real computation, is said in the last line.
 void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOptions& o) {
   const auto time = [](const std::optional<double>& s) { return s ? format_time(*s) : "-"; };
   std::vector<std::vector<std::string>> rows;
@@ -128,6 +137,7 @@ void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOpti
       !o.real.empty() ? "; encoding and decoding are real" : "");
 }
 
+// Numbers that are not known are null.
 void print_json(const std::vector<rehearse::Rehearsed>& all) {
   doc::Json json = doc::Json::array();
   for (const rehearse::Rehearsed& r : all)
@@ -145,6 +155,8 @@ void print_json(const std::vector<rehearse::Rehearsed>& all) {
   fmt::print("{}\n", json.dump(2));
 }
 
+// Order: options, files, ranks. Each is refused at the least cost. All ranks plan and run; rank 0
+// writes and prints.
 void run_rehearse(const RehearseOptions& o) {
   const std::vector<doc::Strategy> strategies = strategies_of(o);
   check_options(o, strategies.size());

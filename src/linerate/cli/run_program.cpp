@@ -1,3 +1,6 @@
+// Exit codes and what stands on standard error. Under mpirun every rank reads the same command
+// line, so every rank finds the same mistake. Without care a user would read it as often as the job
+// has ranks.
 #include "linerate/cli/run_program.hpp"
 
 #include <fmt/format.h>
@@ -22,11 +25,13 @@
 namespace linerate::cli {
 namespace {
 
-/// Before MPI is in use ranks know nothing of each other, but they read the same command line: rank
+/// Before MPI is in use ranks know nothing of each other, but they read the same command line. Rank
 /// 0 fails alike, and its exit makes the launcher end this rank. Only if that does not happen does
-/// this rank report.
+/// this rank report. An example: a file that is missing on one machine alone. Rank 3 reads it
+/// there, waits its two seconds, and says "rank 3: ...".
 void wait_for_the_launcher() { std::this_thread::sleep_for(std::chrono::seconds(2)); }
 
+// An error that names its rank already is not prefixed again.
 void say(std::string message) {
   const int rank = comm::launcher_rank().value_or(0);
   if (rank > 0 && !comm::mpi_in_use()) wait_for_the_launcher();
@@ -35,6 +40,7 @@ void say(std::string message) {
   fmt::print(stderr, "error: {}\n", message);
 }
 
+// What all ranks found together is said by rank 0 alone; what one found, by that one.
 int fail(const Error& error) {
   if (!error.on_every_rank() || comm::launcher_rank().value_or(0) == 0) say(error.what());
   return error.exit_code();
@@ -53,13 +59,14 @@ std::string no_room(int error) {
                      std::strerror(error));
 }
 
-/// Success, if what was printed is there.
+/// Success, if what was printed is there. A full disk shows only when the stream is flushed, and a
+/// script that read half an answer must not see exit code 0.
 int succeed() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
   return fail(InputError(no_room(errno)));
 }
 
-/// --help and --version.
+/// --help and --version. Once, not per rank.
 int answer(const CLI::App& app, const CLI::Success& question) {
   if (comm::launcher_rank().value_or(0) == 0) app.exit(question);
   return succeed();
@@ -67,6 +74,8 @@ int answer(const CLI::App& app, const CLI::Success& question) {
 
 }  // namespace
 
+// Order matters: CLI::Success is not an error, and linerate's own errors have codes of their own.
+// What is left is a defect: 70.
 int run_program(CLI::App& app, int argc, char** argv) {
   try {
     verbs::parse_words(app, {argv + 1, argv + argc});

@@ -1,3 +1,5 @@
+// exec, not fork: the new program has this one's process number, signals and streams. So mpirun, a
+// batch system or a debugger that started `linerate` has `linerate-torch` in its hands.
 #include "linerate/cli/start_beside.hpp"
 
 #include <unistd.h>
@@ -12,6 +14,9 @@
 
 namespace linerate::cli {
 
+// The arguments are read back from the kernel, as CLI11 has taken them apart by now. The path is
+// that of the running file: a symbolic link to `linerate` elsewhere finds its neighbour all the
+// same.
 [[noreturn]] void start_beside(const std::string& program) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   std::string path = (self.parent_path() / program).string();

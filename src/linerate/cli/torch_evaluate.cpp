@@ -10,7 +10,8 @@
 namespace linerate::cli {
 namespace {
 
-/// "topk(density=0.01)=0.1": the last sign is the one before the rate.
+/// "topk(density=0.01)=0.1": the last sign is the one before the rate. The others belong to the
+/// candidate's own options.
 std::pair<std::string, double> rate_of(const std::string& text) {
   const std::size_t sign = text.rfind('=');
   if (sign == std::string::npos) throw UsageError("expected CANDIDATE=RATE, found " + text);
@@ -19,6 +20,7 @@ std::pair<std::string, double> rate_of(const std::string& text) {
   return {std::string(trim(text.substr(0, sign))), rate};
 }
 
+// All but model and batch, which differ from setup to setup.
 zoo::TrainedSetupOptions options_of(const EvaluateArguments& a) {
   zoo::TrainedSetupOptions o;
   o.contest = contest_of(a);
@@ -31,7 +33,8 @@ zoo::TrainedSetupOptions options_of(const EvaluateArguments& a) {
   return o;
 }
 
-/// One setup a model and batch.
+/// One setup a model and batch. An example: "--models lenet,resnet20 --batch 32,64" makes four,
+/// model by model.
 std::vector<zoo::TrainedSetupOptions> setups_of(const EvaluateArguments& a) {
   const auto same = [](const std::string& text) { return text; };
   std::vector<zoo::TrainedSetupOptions> all;
@@ -45,6 +48,7 @@ std::vector<zoo::TrainedSetupOptions> setups_of(const EvaluateArguments& a) {
   return all;
 }
 
+// All setups are read before the first is trained: a mistake in the last would show after hours.
 void evaluate_trained(const EvaluateArguments& a) {
   const std::vector<zoo::TrainedSetupOptions> all = setups_of(a);
   run_evaluation(a, [&](comm::Communicator& communicator, doc::Setup place,

@@ -29,6 +29,7 @@
 namespace linerate::cli {
 namespace {
 
+// What this verb has besides the training itself.
 struct Options {
   zoo::TrainOptions train;
   std::string input, link, timeout = "60s";
@@ -44,6 +45,7 @@ struct EndingSignal {
 constexpr std::array<EndingSignal, 4> kEndingSignals = {
     {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "SIGHUP"}, {SIGXCPU, "SIGXCPU"}}};
 
+// By its name, as a user knows it from kill.
 std::string name_of_signal(int number) {
   for (const EndingSignal& s : kEndingSignals)
     if (s.number == number) return s.name;
@@ -52,7 +54,9 @@ std::string name_of_signal(int number) {
 
 volatile std::sig_atomic_t g_asked_by = 0;
 
-/// The first signal asks, the second ends the process.
+/// The first signal asks, the second ends the process. An example: a batch system sends SIGTERM.
+/// The run ends after the step that all ranks are in, and its record and losses are kept. Whoever
+/// does not want to wait presses Ctrl-C twice.
 extern "C" void ask_to_end(int signal) {
   if (g_asked_by != 0) {
     std::signal(signal, SIG_DFL);
@@ -74,10 +78,12 @@ void catch_ending_signals() {
   }
 }
 
+// A run that leaves nothing ends at once: asking would delay what was wanted.
 bool keeps_something(const zoo::TrainOptions& o) {
   return !o.record.empty() || !o.losses.empty() || !o.checkpoint.empty();
 }
 
+// Times that were not measured are null, not 0.
 doc::Json json_of(const zoo::TrainReport& r, const Options& o,
                   const comm::Communicator& communicator) {
   doc::Json epochs = doc::Json::array();
@@ -107,6 +113,7 @@ doc::Json json_of(const zoo::TrainReport& r, const Options& o,
           {"notes", r.notes}};
 }
 
+// T_1 is known of recorded steps alone.
 void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
   if (!r.losses.empty())
     fmt::print("{} steps, median {} ({:.0f} samples/s over {} rank{}), weights {:016x}\n",
@@ -120,7 +127,8 @@ void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
              std::filesystem::path(o.train.record).replace_extension(".workload.json").string());
 }
 
-/// The exit code is a shell's for that signal.
+/// The exit code is a shell's for that signal: 128 and its number, 143 for SIGTERM. The message
+/// says what is left of the run, and how to go on.
 Error ended_by(const zoo::TrainReport& r, const Options& o) {
   constexpr int kOfSignals = 128;
   std::vector<std::string> kept;
@@ -152,6 +160,7 @@ void print_registration(const Options& o) {
   fmt::print("{}\n", json.dump(2));
 }
 
+// Progress and epochs are printed by whoever the trainer calls; it calls rank 0's observer alone.
 void run_rank(const Options& o, comm::Communicator& communicator) {
   comm::require_ranks(communicator.size(), o.ranks);
   const auto progress = std::make_shared<ProgressLine>();

@@ -6,6 +6,7 @@
 
 namespace linerate::cli {
 
+// Bounds are checked here, and what fits together by the trainer.
 void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& input) {
   const CLI::Validator positive = verbs::above_zero(), count = verbs::count();
   verb.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")

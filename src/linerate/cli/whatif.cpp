@@ -27,6 +27,7 @@ struct WhatifArguments {
   bool csv = false, json = false, plot = false;
 };
 
+// Plan and Timeline are of one combination; with more the library refuses.
 void save_documents(const WhatifArguments& a, const verbs::Asked& asked) {
   if (a.timeline.empty() && a.plan.empty()) return;
   const whatif::Planned planned = whatif::plan_one(*asked.workload, *asked.cluster, asked.question);
@@ -34,6 +35,7 @@ void save_documents(const WhatifArguments& a, const verbs::Asked& asked) {
   if (!a.timeline.empty()) doc::save(whatif::timeline_of(planned, *asked.workload), a.timeline);
 }
 
+// The foot of the page names the files that were read.
 void save_page(const WhatifArguments& a, const verbs::Asked& asked, const std::string& command) {
   report::Inputs inputs = verbs::page_of(asked);
   for (const std::string& file : a.options.question.inputs())
@@ -42,13 +44,15 @@ void save_page(const WhatifArguments& a, const verbs::Asked& asked, const std::s
 #include "linerate/version.hpp"
 }
 
-// POSIX: the first of these that is set and not empty decides.
+// POSIX: the first of these that is set and not empty decides. It says whether the terminal shows
+// braille.
 std::string locale_name() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"})
     if (const char* value = std::getenv(name); value && *value) return value;
   return "";
 }
 
+// Files are written before anything is printed: an error of theirs comes in place of the answer.
 void run_whatif(const WhatifArguments& a, const std::string& command) {
   if (a.csv + a.json + a.plot > 1)
     throw UsageError("--csv, --json and --plot exclude each other; give one of them");

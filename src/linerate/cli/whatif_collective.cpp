@@ -24,7 +24,8 @@ void run_whatif_collective(const WhatifCollectiveArguments& a) {
   fmt::print("{}", a.json ? report::to_json(times) : report::to_text(times));
 }
 
-// `whatif --ranks 4 all-reduce`: the option would belong to the other question and be lost.
+// `whatif --ranks 4 all-reduce`: the option would belong to the other question and be lost. The
+// message shows the line as it should be.
 void refuse_options_before(const CLI::App& verb, const CLI::App& whatif) {
   for (const CLI::Option* option : whatif.get_options())
     if (option->count() > 0)

@@ -1,5 +1,11 @@
-// One compressor of the literature: what it sends for a tensor, and what a rank keeps for it from
-// step to step. Knows numbers; of ranks only how many there are.
+// A compressor of the literature: what it sends for a tensor, and what a rank keeps for that tensor
+// from step to step. It works on numbers only, and of the other ranks it gets only their number.
+//
+// The exchange is the caller's. A step of one gathered round on three ranks begins with encode(0)
+// on each rank. It writes a payload of gradient plus residual, and leaves the rest in the residual.
+// The caller brings all three payloads to each rank. decode(0) reads the three in the order of
+// ranks and writes the mean, the same bits everywhere. Then keep() ends the step.
+//
 // Thread safety: values.
 #pragma once
 
@@ -33,8 +39,8 @@ enum class Combine : std::uint8_t {
   gather,  // every rank reads every payload: all-gather, or the two-phase exchange
 };
 
-/// One exchange of an encoded tensor. A method with several sends them one after the other, each
-/// made of what the one before brought.
+/// One exchange of an encoded tensor. A method with several rounds sends them one after the other.
+/// Each payload is made of the result of the round before.
 struct Round {
   Combine combine = Combine::gather;  // of the ranks' payloads
   DType dtype = DType::u8;            // of the payload's elements: u8 if it is gathered
@@ -49,9 +55,9 @@ struct Phase {
   std::int64_t steps = 1;  // of a warm-up; in a cycle each phase is one step
 };
 
-/// What changes from step to step, by the number of the step alone. Phases of the warm-up last
-/// `steps` steps each; then single steps take the cycle's phases in turn. They are numbered warm-up
-/// first.
+/// The part of a method that changes from step to step, by the step's number alone. Each phase of
+/// the warm-up lasts its `steps` steps. Then single steps take the cycle's phases in turn. Phases
+/// are numbered from 0, the warm-up's first.
 struct Phases {
   std::vector<Phase> warm_up;               // each once, in this order
   std::vector<Phase> cycle{{"steady", 1}};  // in turn, for ever
@@ -64,16 +70,17 @@ struct Phases {
   const std::string& name(int phase) const;
 };
 
-/// The keys of random numbers: a counter-based stream each (core/rng.hpp), of (seed, step,
-/// parameter), the same on all ranks, or with the rank as well. Never from call order or a clock.
+/// The keys of random numbers: a counter-based stream each (core/rng.hpp). `shared` depends on
+/// (seed, step, parameter), so all ranks draw alike. `own` depends on the rank as well. Neither
+/// depends on the order of calls or on a clock.
 struct Keys {
   std::uint64_t shared = 0;  // the same on all ranks
   std::uint64_t own = 0;     // another one on each rank
 };
 
-/// What a rank compresses in a step. It sends of v = gradient + residual; encoding the last round
-/// leaves v - (what this rank's payload decodes to) in `residual`: the local rule, never the mean
-/// of the ranks (reference: Karimireddy et al. 2019, arXiv 1901.09847).
+/// The input of a step on one rank. With v = gradient + residual, encoding the last round leaves v
+/// - (the decoded payload of this rank) in `residual`. This is the local rule, never the mean of
+/// the ranks (reference: Karimireddy et al. 2019, arXiv 1901.09847).
 struct Input {
   std::span<const float> gradient;  // [elements], finite, not divided by the ranks
   std::span<float> residual;        // [elements]; empty: v = gradient, and nothing is kept
@@ -81,22 +88,22 @@ struct Input {
   int ranks = 1;                    // of the job
   /// Of Compressor::phases(). -1: the caller knows none and sends rounds(shape) in every step.
   int phase = -1;
-  /// What the loss is multiplied by, so that gradients suit a type of a narrow range: `gradient`
-  /// was divided by it, so a payload of such a type holds v times this. Absent: nobody scales, and
-  /// nobody looks for infinities.
+  /// The factor of the loss under loss scaling, with which gradients suit a type of a narrow range.
+  /// `gradient` was divided by it, so a payload of such a type holds v times this factor. Absent:
+  /// the loss is not scaled, and infinities are not looked for.
   std::optional<float> loss_scale = {};
 };
 
-/// What arrived of a round. Sums: one payload, the sum over ranks. Gathered: one a rank, in the
-/// order of ranks, each of the size its sender said.
+/// The payloads that arrived in a round. Sums: one payload, the sum over ranks. Gathered: one from
+/// each rank, in the order of ranks, each of the size that its sender stated.
 struct Arrived {
   std::span<const std::span<const std::byte>> payloads;  // [1] or [ranks]
   int ranks = 1;                                         // that gave one
 };
 
-/// A compressor at work on one tensor on one rank; calls of a step come in the order encode(0),
-/// decode(0), encode(1), decode(1) ..., then keep() or drop(). A step that is given up after an
-/// encode() leaves the residual of no use: the caller has another (CodedTensor).
+/// A compressor at work on one tensor on one rank. The calls of a step come in the order encode(0),
+/// decode(0), encode(1), decode(1) ..., then keep() or drop(). If a step is given up after an
+/// encode(), the residual has no meaning any more. The caller has a copy of it (CodedTensor).
 /// Thread safety: one thread at a time; another codec at the same time.
 class Codec {
  public:
@@ -104,22 +111,23 @@ class Codec {
 
   /// Writes this rank's payload of `round` and returns its bytes; those of the phase's
   /// rounds()[round], or fewer if that is a bound. The same input gives the same bytes with every
-  /// instruction set, and on every machine with the same C library: sidco and dgc take its
-  /// logarithms and powers.
+  /// instruction set. It does so on every machine with the same C library, because sidco and dgc
+  /// take its logarithms and powers.
   virtual std::size_t encode(int round, const Input& input, std::span<std::byte> payload) = 0;
-  /// Takes in what arrived. In the last round it writes mean[elements]: what the optimizer sees,
-  /// the same bits on every rank; before that `mean` is empty. Throws InputError for a payload that
-  /// is cut or damaged: nothing outside payload and mean is read or written.
+  /// Reads the payloads that arrived. In the last round it writes mean[elements] for the optimizer,
+  /// the same bits on every rank. Before that `mean` is empty. Throws InputError for a payload that
+  /// is cut or damaged. Nothing outside payload and mean is read or written.
   virtual void decode(int round, const Arrived& arrived, std::span<float> mean) = 0;
 
   /// After encode() under a `loss_scale`: v was beyond what the payload can hold. Then the step
   /// does not count on any rank.
   virtual bool overflowed() const { return false; }
 
-  /// All that it keeps between steps besides the residual: warm-started factors, momentum, counters
-  /// of stages. The same fields at all times.
+  /// All that the codec keeps between steps besides the residual: warm-started factors, momentum,
+  /// counters of stages. The same fields at all times.
   virtual std::vector<StateField> state() { return {}; }
-  /// Whether steps can have left what was loaded: asked of numbers read from a file.
+  /// Whether a step can have left the state that was loaded. load() asks this of numbers from a
+  /// file.
   virtual bool is_sane() const { return true; }
 
   /// Ends each step: it counts, or state is as it was before it.
@@ -141,7 +149,7 @@ inline constexpr std::array<std::string_view, 4> kResidualNames = {"none", "opti
   return kResidualNames[static_cast<std::size_t>(r)];
 }
 
-/// What a method asks of the optimizer.
+/// The demand of a method on the optimizer.
 enum class Momentum : std::uint8_t {
   optimizers,  // nothing: it sends gradients
   own,         // none: it has momentum of its own, so the optimizer must be SGD without; what the
@@ -156,13 +164,13 @@ class Compressor {
   virtual ~Compressor() = default;
   /// How its steps differ: one phase for most methods.
   virtual Phases phases() const { return {}; }
-  /// The exchanges of one tensor, by the formulas of the method. Empty if the tensor should travel
-  /// dense: decided by its shape alone, so that all ranks agree. It then is dense in all phases.
-  /// Those of a steady step: of the cycle's first phase; if the cycle's differ, what a caller that
-  /// knows no phases may use in every step.
+  /// The rounds of one tensor, by the formulas of the method. Empty if the tensor should travel
+  /// dense. This is decided by its shape alone, so all ranks agree, and the tensor is then dense in
+  /// all phases. The rounds are those of a steady step, in the cycle's first phase. If the cycle's
+  /// phases differ, they are rounds that a caller without phases may use in every step.
   virtual std::vector<Round> rounds(const Shape& shape) const = 0;
-  /// The exchanges in one phase. Empty: the tensor travels dense in it, and its codec, which lives
-  /// through all phases, is not called.
+  /// The rounds in one phase. Empty: the tensor travels dense in this phase. Its codec lives
+  /// through all phases, but is not called in this one.
   virtual std::vector<Round> rounds(const Shape& shape, int phase) const;
   /// For a tensor whose rounds() are not empty.
   [[nodiscard]] virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
@@ -175,18 +183,19 @@ class Compressor {
   [[nodiscard]] virtual std::unique_ptr<Codec> of_dense(const Shape&) const { return nullptr; }
   /// Gathered payloads take the two-phase exchange unless another is asked for.
   virtual bool is_two_phase() const { return false; }
-  /// What encodes means of decoded payloads for a second trip (two-phase exchange), if that is not
-  /// this compressor itself: one with momentum must not average twice.
+  /// The compressor that encodes means at the owners of the two-phase exchange, if it is not this
+  /// one. A compressor with momentum must not average twice.
   [[nodiscard]] virtual std::unique_ptr<const Compressor> of_means() const { return nullptr; }
   /// Bytes of the arrays in state() of a tensor's codec: factors, momentum. Asked for whole models,
   /// so by the shape alone.
   virtual std::int64_t remembered_bytes(const Shape&) const { return 0; }
-  /// Floating point operations of the products of matrices that coding this tensor takes: encode,
+  /// The floating point operations of the products of matrices in coding this tensor: encode,
   /// decode and residual.
   virtual double products(const Shape&) const { return 0; }
-  /// The expectation of what decode() writes is the mean of what was encoded.
+  /// Whether the expectation of decode()'s mean is the mean of the encoded values.
   virtual bool is_unbiased() const { return false; }
-  /// What codes chunks of tensors (two-phase exchange), which are coded however small they are.
+  /// The compressor that codes chunks of tensors in the two-phase exchange. It codes them however
+  /// small they are.
   virtual const Compressor& of_chunks() const { return *this; }
 };
 
@@ -196,9 +205,9 @@ class Compressor {
   return kind == Residual::needed || kind == Residual::optional;
 }
 
-/// What a rank keeps of a tensor from step to step, besides its gradient: residual and what its
-/// codec remembers, each as the last step left it and as this one does, so that a step can be
-/// undone. Zero if the tensor travels dense.
+/// The bytes that a rank keeps for a tensor from step to step, besides its gradient: the residual
+/// and the codec's fields. Both exist twice, as the last step left them and as this one writes
+/// them, so that a step can be undone. Zero if the tensor travels dense.
 [[nodiscard]] std::int64_t kept_bytes(const Compressor& compressor, const Shape& shape);
 
 /// Whether no element is infinite or a NaN: asked before encode(), agreed by all ranks.

@@ -1,5 +1,10 @@
-// What codecs keep between steps, field by field. A step reads what the last one that counted left
-// and writes next to it: to undo a step is to forget that, to accept it is a swap.
+// The fields that codecs keep between steps. A step reads the numbers of the last step that
+// counted, and writes its own to a second copy. To undo the step is to forget the second copy. To
+// accept it is to swap both.
+//
+// Example: steps 1, 2 and 3 each add 1 to a field, and step 2 is dropped, because a rank met an
+// infinity. The field is 0, then 1 after step 1. Step 2 writes 2 to the copy, which is forgotten.
+// Step 3 reads 1 and writes 2, and 2 is what a checkpoint then has.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +17,7 @@
 
 namespace linerate::compress {
 
-/// How another number of ranks goes on with a field.
+/// How a field goes on when a checkpoint is loaded by another number of ranks.
 enum class Passing : std::uint8_t {
   mean,  // every rank gets the mean over ranks
   same,  // alike on all ranks
@@ -45,12 +50,12 @@ class Kept : public KeptField {
 
   /// As the last step that counted left it.
   const T& now() const { return now_; }
-  /// Written wholly by this step.
+  /// The copy that this step writes, all of it.
   T& next() {
     is_written_ = true;
     return next_;
   }
-  /// Begins with what there is.
+  /// The copy that this step changes: it begins with now()'s numbers.
   T& changed() {
     if (!is_written_) next_ = now_;
     return next();

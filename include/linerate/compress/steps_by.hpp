@@ -1,5 +1,5 @@
-// What optimizers make of the gradients that they get. Compressors may make that of them already:
-// Compressor::momentum().
+// The kinds of optimizers, by their use of past gradients. A compressor may do that part itself
+// already (Compressor::momentum()), and then the optimizer must be of a kind that fits.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
 // Factors on the host, for powersgd and acpsgd. A matrix is read once for each factor that is sent.
-// When P is sent, the residual M - P^T Q is computed in the same pass, because a row of it needs
-// only that row of P. When Q is sent, the residual takes another pass, because each row of it needs
-// all of Q.
+// When P is sent, the residual M - P^T Q is computed in the same pass. A row of it needs only that
+// row of P. When Q is sent, the residual takes another pass, because each row needs all of Q.
 #include <cmath>
 #include <cstring>
 

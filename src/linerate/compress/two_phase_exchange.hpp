@@ -40,7 +40,7 @@ struct ChunkCall {
   bool has_sizes = false;  // a payload follows its bytes (u32)
 };
 
-/// `Ops` has the types Bytes and Arrays (values and residuals of a bucket), and these functions:
+/// `Ops` has the types Bytes and Arrays (values and residuals of a bucket), and these functions.
 /// - send_chunks(call, arrays, rooms) writes each item's payload to its room. It leaves the part
 ///   that was not sent in the residuals.
 /// - average_chunks(call, arrived, arrays) writes the mean of an item's payloads to the values.

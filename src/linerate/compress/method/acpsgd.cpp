@@ -5,8 +5,11 @@
 //   even steps: Q <- orthonormal Q; P = M Q    [rank][rows] f32, summed;    E = M - P_own Q^T
 //   odd steps:  P <- orthonormal P; Q = M^T P  [rank][columns] f32, summed; E = M - P Q_own^T
 //   mean = P Q^T / ranks
+// One step computes P of a fixed Q, and the next one Q of that P. Over two steps this is the
+// subspace iteration of powersgd, at half its traffic a step.
+//
 // The payload's size alternates by the step's number alone, so it is the same on all ranks. The
-// first `warmup` steps are dense: factors of the first gradients are the worst.
+// first `warmup` steps are dense, because factors of the first gradients are the worst.
 #include <algorithm>
 
 #include "linerate/compress/factors.hpp"
@@ -21,7 +24,8 @@ class AcpSgd : public BuiltIn {
  public:
   AcpSgd(std::int64_t rank, std::int64_t warm_up) : rank_(rank), warm_up_(warm_up) {}
   Phases phases() const override { return {dense_warm_up(warm_up_), {{"left", 1}, {"right", 1}}}; }
-  /// A bound, and yet a sum: the size is one of two, the same on all ranks of a step.
+  /// The size is a bound, although the payload is a sum. It is one of two sizes, and in each step
+  /// all ranks have the same.
   std::vector<Round> rounds(const Shape& shape) const override {
     if (!is_worth_factors(rank_, shape)) return {};
     const std::int64_t longer = std::max(shape.rows, shape.columns());
@@ -40,7 +44,7 @@ class AcpSgd : public BuiltIn {
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return 4 * rank_of(rank_, shape) * (shape.rows + shape.columns());
   }
-  /// One factor and the mean.
+  /// The products for one factor and for the mean.
   double products(const Shape& shape) const override {
     return flops_of_factors(rank_, shape, 2, std::max(shape.rows, shape.columns()));
   }

@@ -1,4 +1,4 @@
-// What codecs over a back end say of a call, which has all tensors of a bucket.
+// Helps codecs that are written over a back end with a call that has all tensors of a bucket.
 #pragma once
 
 #include <vector>

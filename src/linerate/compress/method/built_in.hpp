@@ -1,5 +1,10 @@
-// The compressors that linerate has. Each says which codec it has of a tensor, and every back end
-// makes that codec.
+// The compressors that linerate has. Each chooses a codec for a tensor as data (CodecChoice), and
+// every back end makes that codec of the choice (make_codec.hpp). So a method's file names neither
+// the host nor a device.
+//
+// Example: topk chooses CodecWith<TopKCodec, double>{{0.01}} for a tensor. The host makes
+// TopKCodec<HostOps> of it, with 0.01 as the density. torch_codecs makes the same template over its
+// tensor operations.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +59,7 @@ class DgcDenseCodec;
 template <class Ops>
 class RandomKCodec;
 
-/// A codec, and what it is made with besides the tensor's shape.
+/// A template of a codec, and the settings that it is made with besides the tensor's shape.
 template <template <class Ops> class Of, class... Settings>
 struct CodecWith {
   std::tuple<Settings...> settings;

@@ -1,11 +1,18 @@
-// dgc: Lin et al. 2018, Deep Gradient Compression (ICLR, arXiv 1712.01887). What is not sent is
-// kept as momentum u and its accumulation r, in place of a residual; the optimizer applies the
+// dgc: Lin et al. 2018, Deep Gradient Compression (ICLR, arXiv 1712.01887). In place of a residual
+// a rank keeps a momentum u and its sum r of all that was not sent. The optimizer applies the
 // decoded mean without momentum of its own.
 //   u <- m u + g, r <- r + u           (Nesterov: u <- m (u + g), r <- r + u + g)
-// r[n] f32 -> u32 count, f32 values, u32 indices: |r| above a threshold from a sample, at
-//   most K = ceil(density n); then u and r of what is sent become 0 (momentum factor masking).
+//   r[n] f32 -> u32 count, f32 values, u32 indices: |r| above a threshold from a sample, at
+//     most K = ceil(density n); then u and r of what is sent become 0 (momentum factor masking)
+// So an element that waits for ten steps gathers the momentum that it would have had. Without the
+// masking, u would go on pushing in a direction that was sent long ago.
+//
 // Warm-up: densities of 25, 6.25, 1.5625, 0.4 and 0.1 %, those above `density`, an equal part of
-// `warmup` steps each. Matrices alone: vectors travel dense.
+// `warmup` steps each. Only matrices are coded: vectors travel dense.
+//
+// Example: m = .9, and the gradients of an element are 1, 1 and 1. u is 1, 1.9 and 2.71, and r is
+// 1, 2.9 and 5.61. If the element is sent in the third step, its payload has 5.61, and u and r
+// begin again at 0.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +42,9 @@ namespace {
 
 constexpr std::array kWarmUpDensities = {0.25, 0.0625, 0.015625, 0.004, 0.001};
 
-/// Densities of the phases, the steady one last, and the steps that the warm-up's take.
+/// The densities of the phases, the steady one last, and the steps of those of the warm-up.
+/// Example: density=0.01 and warmup=90. Three of the paper's densities are above .01, so each of
+/// 25, 6.25 and 1.5625 % takes 30 steps.
 struct Schedule {
   std::vector<double> densities;
   std::vector<std::int64_t> steps;
@@ -55,6 +64,8 @@ Schedule schedule_of(const DgcSettings& options) {
   return schedule;
 }
 
+/// `clip` is a norm of the sum over ranks. A rank sees only its own gradient, which has about 1 /
+/// sqrt(ranks) of that norm if ranks' gradients are independent.
 float clip_scale(const Input& input, const std::optional<double>& clip) {
   if (!clip) return 1;
   Moments moments;
@@ -64,8 +75,9 @@ float clip_scale(const Input& input, const std::optional<double>& clip) {
   return norm > most ? static_cast<float>(most / norm) : 1.0f;
 }
 
-/// Samples |r|, one of every stride from a random start: the magnitude that the density's share of
-/// them reaches.
+/// A threshold from a sample of |r|, one of every `stride` elements from a random start. It is the
+/// magnitude that the density's share of the sample reaches. Example: density=0.001 and 1,000,000
+/// elements. The sample has 10,000 of them, and the answer is the tenth largest.
 float sampled_threshold(std::span<const float> r, double density, std::uint64_t key,
                         std::vector<float>& sample) {
   const auto stride = to_index(dgc_stride(density, static_cast<std::int64_t>(r.size())));
@@ -76,8 +88,9 @@ float sampled_threshold(std::span<const float> r, double density, std::uint64_t 
   return std::bit_cast<float>(cut_of_largest(sample, k).bits);
 }
 
-/// All that reach the threshold; lowered while that is much less than the target. Zeros are not
-/// worth sending.
+/// Picks all that reach the threshold, which is lowered while it lets much less than the target
+/// pass. Example: the target is 1,000 and 700 pass. The threshold is multiplied by .8, then 950
+/// pass, and that is enough. Zeros are not worth sending.
 void select_about(std::span<const float> r, std::size_t target, float threshold, Selection& sent) {
   for (int pass = 0; pass < kDgcMostPasses; ++pass) {
     const std::uint32_t least = std::max(1u, magnitude_bits(threshold));
@@ -102,8 +115,8 @@ class Dgc : public BuiltIn {
   std::vector<Round> rounds(const Shape& shape) const override {
     return rounds_at(shape, options_.density);
   }
-  /// A matrix that pays in steady steps pays in the warm-up's: 4 + 8 ceil(n / 4) < 4 n from 4
-  /// elements on, so that its momentum is not left out of any.
+  /// A matrix that pays in steady steps pays in the warm-up's too: 4 + 8 ceil(n / 4) < 4 n from 4
+  /// elements on. So its momentum is not left out in any step.
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
     if (rounds(shape).empty()) return {};
     return rounds_at(shape, schedule_.densities.at(to_index(phase)));

@@ -1,5 +1,5 @@
-// The codecs that send some elements of a tensor, over either back end. A codec says which elements
-// it sends; how they are found and written is the back end's.
+// The codecs that send some elements of a tensor, over either back end. A codec decides which
+// elements it sends. The back end finds and writes them.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,8 @@
 
 namespace linerate::compress {
 
-/// All but how entries are chosen. What is sent leaves the residual.
+/// The base of these codecs: all but the choice of entries. Entries that are sent leave the
+/// residual.
 template <class Ops>
 class EntryCodec : public Ops::Codec {
  public:
@@ -159,7 +160,7 @@ class DgcCodec final : public EntryCodec<Ops> {
   }
 
  private:
-  /// What is sent leaves the momentum too.
+  /// Entries that are sent leave both the accumulation and the momentum.
   typename Ops::Chosen chosen(const typename Ops::Sending& tensors) override {
     const int phase = tensors.phase_of_step();
     this->format().density = phase < 0 ? settings_.density : densities_.at(to_index(phase));
@@ -177,7 +178,8 @@ class DgcCodec final : public EntryCodec<Ops> {
   typename Ops::KeptValues momentum_, accumulated_;  // u and r, in gradient units
 };
 
-/// A vector's momentum, of the mean instead of a rank's own: that is alike on all ranks.
+/// The momentum of a tensor that travels dense. It is that of the mean, not of a rank's own
+/// gradient, so it is alike on all ranks.
 template <class Ops>
 class DgcDenseCodec final : public Ops::Codec {
  public:
@@ -201,7 +203,8 @@ class DgcDenseCodec final : public Ops::Codec {
   typename Ops::KeptValues momentum_;
 };
 
-/// Places follow from the step's key alone, so that values travel without them and add up.
+/// Places follow from the step's key alone. So ranks send values without their places, and the
+/// values add up.
 template <class Ops>
 class RandomKCodec final : public Ops::Codec {
  public:

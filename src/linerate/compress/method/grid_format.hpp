@@ -1,5 +1,5 @@
-// Values on an even grid a bucket. Methods differ in how a bucket's grid is chosen, and what is
-// sent of it.
+// Values on an even grid for each bucket. Methods differ in the choice of a bucket's grid, and in
+// the numbers that describe it in the payload.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct GridFormat {
   Residual residual = Residual::none;
   /// What is sent of each bucket of v, one after the other.
   void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
-  /// The grid that it says; for numbers that no bucket has, one whose unit is not finite or below
-  /// zero.
+  /// The grid that a head describes. For numbers that no bucket has, its unit is below zero or not
+  /// finite.
   Grid (*grid_of)(const BucketHead&, const GridFormat&) = nullptr;
   double clip = 0;  // in standard deviations
 };
@@ -48,7 +48,7 @@ std::int64_t heads_bytes(const GridFormat& format, std::int64_t n);
 /// All of its payload.
 std::int64_t bytes_of(const GridFormat& format, std::int64_t n);
 
-/// The f32 at or above `value`, at most the largest: a unit that is rounded down would leave the
+/// The f32 at or above `value`, at most the largest. A unit that is rounded down would leave the
 /// largest value of a bucket beyond the last point of its grid.
 float round_up(double value);
 

@@ -8,15 +8,17 @@
 
 namespace linerate::compress {
 
-/// Payload: a 16-bit float an element, 2n bytes, of v / ranks: divided before the cast, as a cast
-/// gradient times the ranks would overflow. Ranks add them (all-reduce), and the sum is the mean.
-/// Without a residual v beyond the range of the type becomes an infinity, which the mean shows.
-/// With one v is cut off at half_limit(): the rest is sent in later steps, or, under a loss scale,
-/// the codec says that it overflowed.
+/// Payload: a 16-bit float an element, 2n bytes, of v / ranks. v is divided before the cast,
+/// because a sum of undivided gradients would overflow. Ranks add the payloads (all-reduce), and
+/// the sum is the mean. Without a residual, v beyond the range of the type becomes an infinity,
+/// which the mean shows. With a residual v is cut off at half_limit(), and the rest is sent in
+/// later steps. Under a loss scale the codec then says that it overflowed.
 std::unique_ptr<const Compressor> half_precision(DType half);
 
-/// The largest v of so many ranks that the type holds. v / ranks, each partial sum of up to `ranks`
-/// of them and the mean are rounded by 2^-11 at most; of two ranks none reaches the infinity.
+/// The largest v, on so many ranks, that the type holds. v / ranks, each partial sum of up to
+/// `ranks` of them and the mean are rounded by 2^-11 at most. With two ranks none reaches infinity.
+/// Example: 8 ranks in f16 may add 8 * 2^-11 of rounding, so the limit is 65,504 less .4 %, about
+/// 65,248.
 constexpr float half_limit(DType half, int ranks) {
   if (half != DType::f16) return 0x1p127f;
   const float rounded = ranks <= 2 ? 0 : static_cast<float>(ranks) * 0x1p-11f;

@@ -1,5 +1,6 @@
-// The codecs that send a matrix as a product of two thin ones, over either back end. How factors
-// are multiplied and made orthonormal is the back end's.
+// The codecs that send a matrix as a product of two thin ones, over either back end. The back end
+// multiplies factors and makes them orthonormal. The formulas are at the heads of powersgd.cpp and
+// acpsgd.cpp.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 namespace linerate::compress {
 
 template <class Ops>
+/// Round 0 sends P of the last step's Q. Round 1 sends Q of the orthonormal P. The sum of P is not
+/// divided by the ranks, because only its directions matter.
 class PowerSgdCodec final : public Ops::Codec {
  public:
   PowerSgdCodec(const typename Ops::Making& making, std::int64_t rank)
@@ -50,6 +53,8 @@ class PowerSgdCodec final : public Ops::Codec {
 };
 
 template <class Ops>
+/// Each step sends one factor, of the other one made orthonormal. Both sent factors are kept for
+/// the next step, as means over ranks.
 class AcpSgdCodec final : public Ops::Codec {
  public:
   /// `left`: the phase that sends P; the next one sends Q.

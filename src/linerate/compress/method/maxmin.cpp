@@ -9,7 +9,8 @@
 namespace linerate::compress {
 namespace {
 
-/// The difference in f64: in f32 that of +-3e38 is infinite. (1 bit: such a unit is cut.)
+/// The difference is taken in f64, because in f32 that of -3e38 and 3e38 is infinite. With 1 bit
+/// such a unit is cut to the largest f32.
 void ends_of(std::span<const float> v, const GridFormat& format, BucketHead* heads) {
   std::array<Range, 4096 / 32> ranges;
   ranges_of(v, format.bucket, ranges.data());
@@ -30,8 +31,8 @@ GridFormat maxmin_format(doc::OptionReader& options) {
   format.head_size = 2;
   format.heads_of = ends_of;
   format.grid_of = grid_of_ends;
-  // What is kept spans at most 1 / top of what was to be sent, twice that if rounding is
-  // stochastic: error feedback needs it to shrink.
+  // The kept residual spans at most 1 / top of the values to be sent, or twice that if rounding is
+  // stochastic. Error feedback needs the residual to shrink, so this must be below 1.
   format.residual =
       format.top > (format.is_stochastic ? 2 : 1) ? Residual::optional : Residual::none;
   return format;

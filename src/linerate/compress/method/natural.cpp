@@ -1,7 +1,7 @@
-// natural: Horvath et al. 2019 (arXiv 1905.10988): each element becomes a neighbouring power of
-// two, at random so that its mean is the element; the variance is at most 1/8 of its square. 9 bits
+// natural: Horvath et al. 2019 (arXiv 1905.10988). Each element becomes a neighbouring power of
+// two, at random so that its mean is the element. The variance is at most 1/8 of its square. 9 bits
 // by default: sign and exponent as they are, in one pass and without a limit of magnitudes. 8 bits
-// reach 2^126 below the largest element, which a pass before finds; what is smaller becomes 0 or
+// reach 2^126 below the largest element, which a pass before finds. A smaller element becomes 0 or
 // the least power. Biased in one place: above 2^127 there is no power, and values are rounded down.
 #include "linerate/compress/method/bucket_options.hpp"
 #include "linerate/compress/method/built_in.hpp"

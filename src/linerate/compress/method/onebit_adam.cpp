@@ -1,10 +1,17 @@
-// onebit-adam: Tang et al. 2021 (arXiv 2102.02888): momentum instead of gradients, a bit an element
-// at its root mean square. What the optimizer sees is the momentum m, alike on all ranks: it steps
-// by m / (sqrt(v) + eps) with a second moment v that it has frozen. In the phase before, of
-// `freeze_step` steps, gradients are summed as they are and the mean is theirs, so that m is there
-// when signs begin. A sign has no zero: parameters whose gradient is
-// always zero need a mask of the optimizer's. This is the worker's half and, with beta=0, the
-// server's of the two-phase exchange (two_phase.hpp).
+// onebit-adam: Tang et al. 2021 (arXiv 2102.02888). Ranks send momentum instead of gradients, a bit
+// an element at its root mean square. The optimizer sees the momentum m, alike on all ranks. It
+// steps by m / (sqrt(v) + eps) with a second moment v that it has frozen.
+//
+// The first `freeze_step` steps are a phase of their own. Gradients are then summed as they are,
+// and the optimizer gets their mean. Each rank meanwhile computes m, so that m is there when signs
+// begin.
+//
+// Example with freeze_step=100: at step 100 all ranks have the same m. Each rank makes its own beta
+// m + (1 - beta) g, and sends its signs. The mean of the decoded signs is the new m of all ranks.
+//
+// A sign has no zero. So parameters whose gradient is always zero need a mask of the optimizer's.
+// This is the worker's half and, with beta=0, the server's of the two-phase exchange
+// (two_phase.hpp).
 #include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/momentum.hpp"
 #include "linerate/compress/method/scaled_signs.hpp"
@@ -26,7 +33,8 @@ class OneBitAdam : public BuiltIn {
     return one_round_if_smaller(
         shape, {.combine = Combine::gather, .bytes = bytes_of(onebit_adam_format(), shape)});
   }
-  /// Dense, yet a round of the codec's: it follows the momentum of the mean.
+  /// In the dense phase there is a round too, because the codec must see the mean to follow the
+  /// momentum.
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
     std::vector<Round> steady = rounds(shape);
     if (steady.empty() || phase + 1 >= phases().count()) return steady;

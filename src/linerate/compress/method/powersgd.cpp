@@ -4,9 +4,14 @@
 //   round 0: P = M Q        [rank][rows] f32, summed by ranks;  P^ = its orthonormal vectors
 //   round 1: Q = M^T P^     [rank][columns] f32, summed by ranks; E = M - P^ Q_own^T
 //   mean = P^ (Q / ranks)^T
-// The first `warmup` steps are dense: factors of the first gradients are the worst.
-// The mean depends on what P spans alone. So Q's vectors are scaled to length 1 first: a small
-// direction then is not lost next to a large one, and no product overflows that need not.
+// The first `warmup` steps are dense, because factors of the first gradients are the worst.
+//
+// Why it works: P^ spans a space to which M moves the last step's Q. M changes slowly from step to
+// step. So each step is one more iteration towards the largest singular directions.
+//
+// The mean depends only on the space that P spans. So Q's vectors may be scaled to length 1 first.
+// Else a small direction would be lost next to a large one. With vectors of lengths 1e4 and 1e-4
+// the second one of P would be 1e-8 of the whole, and count as vanished.
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/warm_up.hpp"
@@ -35,7 +40,7 @@ class PowerSgd : public BuiltIn {
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return 4 * rank_of(rank_, shape) * shape.columns();
   }
-  /// P, Q and the mean; both factors are scaled or made orthonormal.
+  /// The products for P, for Q and for the mean. Both factors are scaled or made orthonormal.
   double products(const Shape& shape) const override {
     return flops_of_factors(rank_, shape, 3, shape.rows + shape.columns());
   }

@@ -1,8 +1,11 @@
 // randomk: k elements at places that all ranks draw alike, so that values alone travel and add up.
-// Stich et al. 2018 (arXiv 1809.07599); unbiased by n/k (Wangni et al. 2018, arXiv 1710.09854) if
-// no residual is kept. Scaled with a residual it would diverge: a sent entry's residual would be
-// -(n/k - 1) v.
-// v[n] f32 -> payload of k f32, summed by ranks; k = max(1, floor(density n)).
+// Stich et al. 2018 (arXiv 1809.07599).
+//   v[n] f32 -> payload of k f32, summed by ranks; k = max(1, floor(density n)).
+//
+// Without a residual values are multiplied by n/k, which makes them unbiased (Wangni et al. 2018,
+// arXiv 1710.09854). Example: of 300 elements 3 are sent, each multiplied by 100, because each
+// element is sent in one step of 100. With a residual values are not scaled. Else it would diverge,
+// because a sent entry would leave -(n/k - 1) v.
 #include <algorithm>
 
 #include "linerate/compress/distinct_indices.hpp"
@@ -20,6 +23,8 @@
 namespace linerate::compress {
 namespace {
 
+/// The places of a step, the same on all ranks. They are scattered, or they are a run from a random
+/// start, which begins again at 0 after the last element.
 void draw(std::uint64_t key, std::uint64_t elements, Places places, HostOps::Drawn& indices) {
   const DistinctIndices scattered(key, elements);
   const std::uint64_t start = random_below(key, 0, elements);

@@ -1,6 +1,6 @@
-// What the options of methods say, read in one place for every implementation of them: the kernels
-// here, and the tensor operations of torch_codecs. Each is defined in its method's file. Formats
-// that methods share are in grid_format.hpp, power_format.hpp and sign_format.hpp.
+// The options of methods, read in one place for every implementation: the kernels here, and the
+// tensor operations of torch_codecs. Each read function is in its method's file. Formats that
+// methods share are in grid_format.hpp, power_format.hpp and sign_format.hpp.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,13 @@ struct ThresholdSettings {
   std::optional<float> tau = std::nullopt;  // absent: the density's
   double density = 0.01;
 };
-/// In place of threshold's count: all values follow, as no tensor has so many entries.
+/// In threshold's payload, in place of the count: all values follow. No tensor has so many entries.
 inline constexpr std::uint32_t kAllValues = 0xffffffff;
-/// Its tau <- tau (selected / k)^this: on the tail of a Gaussian about the whole way to k, on
-/// heavier ones part of it.
+/// The exponent of threshold's rule tau <- tau (selected / k)^this. On the tail of a Gaussian one
+/// step goes about the whole way to k, on heavier tails part of it. Example: k = 1,000 and 1,500
+/// were selected, so tau grows by 4 %.
 inline constexpr double kTauFollows = 0.1;
-/// Its most entries that are smaller than the dense tensor with its flag.
+/// The most entries with which threshold's payload is smaller than the dense tensor with its flag.
 constexpr std::int64_t threshold_most_entries(std::int64_t elements) {
   return elements > 0 ? (elements - 1) / 2 : 0;
 }
@@ -45,7 +46,7 @@ constexpr std::int64_t threshold_most_entries(std::int64_t elements) {
 struct SidcoSettings {
   double density = 0.01;
   TailDistribution fit = TailDistribution::exponential;
-  int stages = 0;  // 0: as what they achieve says
+  int stages = 0;  // 0: adjusted by their results (StageControl)
 };
 
 struct DgcSettings {
@@ -56,14 +57,15 @@ struct DgcSettings {
   std::optional<double> clip = std::nullopt;
   std::int64_t warm_up = 0;  // steps
 };
-/// Of its phases, the steady one last.
+/// The densities of dgc's phases, the steady one last.
 std::vector<double> dgc_densities(const DgcSettings& settings);
-/// Its K = ceil(density n).
+/// dgc's K = ceil(density n).
 std::int64_t dgc_most_entries(double density, std::int64_t elements);
-/// Its sample of n magnitudes: one of every so many elements.
+/// The stride of dgc's sample: it takes one of every so many elements. The sample has at least 1 %
+/// of them, and at least 2 / density, so that two of it are among the largest.
 std::int64_t dgc_stride(double density, std::int64_t elements);
-/// A threshold that lets less than kDgcEnough of K pass is lowered by kDgcLowered, at most this
-/// many passes in all.
+/// If dgc's threshold lets less than four fifths of K pass, it is lowered by kDgcLowered. There are
+/// at most kDgcMostPasses passes in all.
 inline constexpr int kDgcMostPasses = 10;
 inline constexpr float kDgcLowered = 0.8f;
 constexpr bool is_enough_for_dgc(std::int64_t selected, std::int64_t target) {

@@ -1,11 +1,13 @@
-// sidco: magnitudes above a threshold that is fitted to their distribution, in stages; no sort.
-// Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
-// v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them, k = max(1,
-// floor(density n)). If more pass the threshold, the largest ones are sent: cutting by index would
-// starve the tensor's end; if less than half of k does and stages= is not given, the k largest.
+// sidco: magnitudes above a threshold that is fitted to their distribution, in stages
+// (sidco_fit.hpp); no sort. Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
+//   v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them,
+//     k = max(1, floor(density n))
+// If more pass the threshold, the largest of them are sent, because cutting by index would starve
+// the tensor's end. If less than half of k passes and stages= is not given, the k largest are sent.
+//
 // The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
-// formed and picked in one pass: with 2^17 or more elements the mean is off by some 0.3 %, while
-// the control of stages lets 20 % pass.
+// formed and picked in one pass. With 2^17 or more elements the mean is off by some 0.3 %, while
+// the control of stages tolerates 20 %.
 #include "linerate/compress/host_ops.hpp"
 #include "linerate/compress/kernel/largest.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
@@ -26,7 +28,9 @@
 namespace linerate::compress {
 namespace {
 
-/// One tensor's selection.
+/// One tensor's selection. Moments give a threshold (SidcoSearch), the threshold picks entries, and
+/// their number adjusts the stages of later steps (StageControl). A large tensor is first tried
+/// with a sample. If the sample fits no distribution, the whole tensor is used.
 class FittedSelection {
  public:
   FittedSelection(const Input& input, const SidcoSettings& settings, HostOps::Picking& room,
@@ -94,9 +98,10 @@ class FittedSelection {
     observe_and_mend(v, std::min<std::size_t>(k_, positive_));
   }
 
-  /// Cuts off what is too many; takes the `wanted` largest if the fit let less than half of them
-  /// pass, as it does when gradients become much smaller than the residual; not where the caller
-  /// set the stages, who asks for that fit.
+  /// Judges and mends the selection. The largest stay if too many passed. The `wanted` largest are
+  /// taken if less than half of them passed, as happens when gradients become much smaller than the
+  /// residual. A caller who set the stages asked for that fit, so its few entries are then sent as
+  /// they are.
   void observe_and_mend(std::span<const float> v, std::size_t wanted) {
     StageControl control(sidco_most_stages(settings_.density));
     control.restore(control_.now());
@@ -136,14 +141,15 @@ class FittedSelection {
     return search.least();
   }
 
-  /// The second stage's tail is large: its moments are taken in place. Those of later stages are
-  /// picked out first, and stay so: a few percent of v.
+  /// The values of a tail. The second stage's tail is large, so its moments are taken in place. The
+  /// tails of later stages are a few percent of v. They are picked out first, and stay picked.
   std::span<const float> picked_tail(std::span<const float> v, std::uint32_t least) {
     pick(v, least);
     return sent_.values();
   }
 
-  /// Makes sent_ what reaches `least`; from what is picked, if that is all there.
+  /// Fills sent_ with all that reach `least`. If sent_ already has these and more, it is only
+  /// filtered.
   void pick(std::span<const float> v, std::uint32_t least) {
     if (picked_from_ <= least) {
       sent_.keep_at_least(least);

@@ -1,5 +1,5 @@
-// How sidco comes from the moments of magnitudes to its threshold; who takes them is another's
-// affair.
+// How sidco gets from the moments of magnitudes to its threshold. The moments are taken by the
+// caller, on the host or on a device.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,12 @@ namespace linerate::compress {
 inline constexpr std::uint64_t kLeastForFit = 64;
 /// The share that the first of several stages is fitted for (the paper's delta_1).
 inline constexpr double kFirstRatio = 0.25;
-/// From so many elements on thresholds are fitted to a sample: one block of every stretch, whole
-/// cache lines, at a hashed place, as rows and channels give a tensor periods.
+/// From so many elements on, thresholds are fitted to a sample. It has one block of every stretch,
+/// whole cache lines, at a hashed place. Regular places would meet the periods that rows and
+/// channels give a tensor.
 inline constexpr std::size_t kSampledFrom = 1 << 20, kStretch = 512, kSampledRun = 64;
-/// More than this part of a tensor above a sample's threshold, and the sample was none.
+/// If more than this part of a tensor is above a sample's threshold, the sample was not like the
+/// tensor.
 inline constexpr std::size_t kMostPicked = 8;  // 1 / kMostPicked
 
 /// Most entries that are sent for k wanted.
@@ -30,23 +32,28 @@ inline int sidco_most_stages(double density) {
   return static_cast<int>(std::ceil(std::log(density) / std::log(0.5)));
 }
 
-/// Of magnitudes that reach a threshold, as their excess over the smallest of them.
+/// The moments of the magnitudes that reach a threshold, as their excess over the smallest of them.
 struct TailFit {
   std::uint64_t count = 0;
   std::uint32_t smallest = 0, largest = 0;  // bits
   double mean_excess = 0, variance = 0;
 };
 
-/// Bits of what exceeds a threshold, rounded to f32 first, so that the last bit of a machine's
-/// logarithm hardly ever shows.
+/// The bits of the least magnitude above a threshold. The threshold is rounded to f32 first, so
+/// that the last bit of a machine's logarithm hardly ever shows.
 inline std::uint32_t sidco_bits_of(double threshold) {
   if (!std::isfinite(threshold)) return kNoMagnitude;
   return std::max(1u, bits_above(static_cast<float>(threshold)));
 }
 
-/// From the moments of magnitudes to the least one to send, stage by stage. From the second stage
-/// on a stage fits the tail of the one before, so whoever takes moments can take those of several
-/// tensors at once.
+/// Finds the least magnitude to send, stage by stage. One fit over all magnitudes is bad far out in
+/// the tail. So the first stage looks for the threshold of a quarter, and each later stage fits
+/// only the tail of the one before. Several tensors can be searched at once, because the caller
+/// takes the moments.
+///
+/// Example: a density of .01 in three stages. The first threshold is exceeded by .25 of the
+/// magnitudes. The other two stages share the rest evenly: .2 of the tail each, and .25 * .2 * .2 =
+/// .01.
 class SidcoSearch {
  public:
   /// `positive` of n magnitudes are above 0 and have the moments x. A share `density` of the n is

@@ -1,5 +1,5 @@
-// The codecs that send a bit an element, over either back end: what signsgd, efsignsgd, onebit and
-// onebit-adam do with their formats. How bits are packed and levels found is the back end's.
+// The codecs that send a bit an element, over either back end, for signsgd, efsignsgd, onebit and
+// onebit-adam. The back end packs bits and finds levels.
 #pragma once
 
 #include <vector>
@@ -90,7 +90,7 @@ class OneBitAdamCodec final : public Ops::Codec {
         format_(onebit_adam_format()),
         momentum_(Ops::kept_zeros(making, making.shape.elements)) {}
 
-  /// In the dense phase: with all that another method may have left.
+  /// In the dense phase the residual that another method may have left is sent as well.
   void encode_all(int, const typename Ops::Sending& tensors) override {
     is_dense_ = settings_.freeze_step > 0 && tensors.phase_of_step() == 0;
     if (is_dense_) return Ops::send_values(tensors);
@@ -107,7 +107,7 @@ class OneBitAdamCodec final : public Ops::Codec {
       Ops::keep(kept(tensors), Ops::means(tensors));
     }
   }
-  /// As decoded, so alike on all ranks.
+  /// The momentum is kept as decoded, so it is alike on all ranks.
   std::vector<StateField> state() override {
     return {Ops::field("momentum", Passing::same, momentum_)};
   }

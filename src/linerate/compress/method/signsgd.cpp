@@ -1,6 +1,9 @@
 // signsgd: Bernstein et al. 2019 (arXiv 1810.05291), majority vote: a bit an element, and the mean
 // is the sign that most ranks sent. Sign of 0 and a tie of the vote are +1 on every wire.
 // With momentum=b (Signum, the same paper) each rank votes on m <- b m + (1 - b) g.
+//
+// Example: three ranks have the gradients -.1, -.2 and 5 of an element. Two of three are negative,
+// so the mean is -1, whatever their sizes.
 #include "linerate/compress/kernel/signs.hpp"
 #include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/momentum.hpp"

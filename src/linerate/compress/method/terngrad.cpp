@@ -1,5 +1,7 @@
-// terngrad: Wen et al. 2017 (arXiv 1705.07878): -s, 0 or +s, at random so that the mean is the
-// gradient clipped to 2.5 of its standard deviations; s is its largest magnitude then.
+// terngrad: Wen et al. 2017 (arXiv 1705.07878). Each element becomes -s, 0 or +s, at random so that
+// the mean is the element. Gradients are first clipped to 2.5 of their standard deviations, and s
+// is then the largest magnitude. Example: the deviation is 1 and the largest magnitude 4. So s is
+// 2.5, and an element 1 becomes 2.5 in 4 of 10 cases, else 0.
 #include <algorithm>
 #include <cmath>
 

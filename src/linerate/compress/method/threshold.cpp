@@ -1,11 +1,16 @@
-// threshold: every element of magnitude tau or more. Strom 2015 (Interspeech): its own wire form
-// has two bits an element; the value form sends what is left whole.
+// threshold: every element of magnitude tau or more. Strom 2015 (Interspeech): the paper's own wire
+// form has two bits an element. The form `value` sends each such element whole.
 //   value:   v[n] f32 -> u32 count, f32 values, u32 indices; where that is not smaller than the
-//            dense tensor, u32 kDense and v itself
+//            dense tensor, u32 kAllValues and v itself
 //   two-bit: v[n] f32 -> pad4(ceil(n / 4)) bytes of codes; a large value leaves in several steps
-// tau is an option, or else the density's: the exact k-th magnitude, k = density n, taken anew only
-// if the last one selects fewer than k / 2 or more than 2 k, as it costs more than selecting by it
-// (DCT, Gupta et al. 2020, arXiv 2010.08899); in between tau follows what it selects.
+// tau is an option. If it is absent, tau is that of the density: the exact k-th magnitude, k =
+// density n. To find it costs more than to select by it (DCT, Gupta et al. 2020, arXiv 2010.08899).
+// So it is taken anew only if the last one selects fewer than k / 2 or more than 2 k. In between
+// tau follows the number that it selects.
+//
+// Example: k = 1,000. Step 1 has no tau and takes the exact one. In step 2 gradients have grown and
+// 1,500 are selected, so tau grows by 4 %. In step 3 it selects 2,600, so the exact one is taken
+// again.
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -26,7 +31,8 @@
 namespace linerate::compress {
 namespace {
 
-/// By the magnitude of the k-th element of v; nothing if all of v is zero.
+/// Selects all that reach the k-th largest magnitude of v, and keeps it as tau. Ties are selected
+/// too, so there may be more than k. Nothing is selected if all of v is zero.
 void select_exactly(std::span<const float> v, std::size_t k, Selection& sent,
                     HostOps::KeptNumber& tau) {
   sent.clear();
@@ -39,7 +45,9 @@ void select_exactly(std::span<const float> v, std::size_t k, Selection& sent,
   select(v, least, 0, sent);
 }
 
-/// Forms v and selects by the last tau, or by the exact one if that is off. False: too many.
+/// Forms v and selects by the last tau, if that gives k / 2 to 2 k entries. tau is then moved
+/// towards k. Else tau is taken anew, from the exact k-th magnitude. False: too many to send as
+/// entries.
 bool select_by_density(const Input& input, std::size_t most, std::size_t k, Selection& sent,
                        HostOps::KeptNumber& kept) {
   const float tau = kept.now();

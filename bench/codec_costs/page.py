@@ -61,9 +61,9 @@ def main():
                        "fp16's hook, predicted": cells(found, "fp16")}.items():
         text = re.sub(rf"\| {re.escape(label)} \|[^\n]*", f"| {label} | | {row} |", text)
     small, middle, large = batches[10]
-    text = re.sub(r"of the\s+\d+\s+setups, \d+ have the smallest of three batches, \d+ the middle "
+    text = re.sub(r"Of the\s+\d+\s+setups, \d+ have the smallest of three batches, \d+ the middle "
                   r"and \d+ the largest",
-                  f"of the {small + middle + large}\nsetups, {small} have the smallest of three "
+                  f"Of the {small + middle + large}\nsetups, {small} have the smallest of three "
                   f"batches, {middle} the middle and {large} the largest", text)
     PAGE.write_text(text)
 

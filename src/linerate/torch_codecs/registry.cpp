@@ -1,3 +1,9 @@
+// Makes codecs over tensors by a compressor's name and options. The compressor itself is that of
+// linerate/compress: rounds, phases and settings stand there once. Only codec() differs: it makes
+// the same codec template with TensorOps in place of HostOps.
+//
+// A program's own compressor has a codec for memory of the host only. So it is refused here, with
+// the list of those that have one over tensors.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -12,7 +18,7 @@
 namespace linerate::torch_codecs {
 namespace {
 
-/// Null: a program's own compressor, whose codec works on memory of the host.
+/// Null for a program's own compressor, whose codec works on memory of the host.
 const compress::BuiltIn* find_built_in(const compress::Compressor& compressor) {
   return dynamic_cast<const compress::BuiltIn*>(&compressor.of_chunks());
 }
@@ -30,7 +36,9 @@ Making making_of(const doc::Component& compressor, const compress::Shape& shape,
   return {compress::make_compressor(compressor), shape, device};
 }
 
-/// Its codecs are those over tensors; all else is the compressor's.
+/// A compressor whose codecs are those over tensors. All else is asked of the compressor of
+/// linerate/compress. With dense_below= chunks have a compressor of their own, without that option,
+/// because chunks are coded however small they are.
 class OverTensors : public compress::Compressor {
  public:
   OverTensors(const doc::Component& component, at::Device device)
@@ -58,7 +66,8 @@ class OverTensors : public compress::Compressor {
     return make_dense_tensor_codec(component_, shape, device_);
   }
   bool is_two_phase() const override { return inner_->is_two_phase(); }
-  /// Without the options that an owner of means does not have: onebit-adam's momentum.
+  /// Made without the options that an owner of means does not have, which are onebit-adam's. beta=0
+  /// leaves no momentum.
   std::unique_ptr<const compress::Compressor> of_means() const override {
     if (!inner_->of_means()) return nullptr;
     return std::make_unique<OverTensors>(doc::Component{component_.name, {{"beta", "0"}}}, device_);

@@ -1,6 +1,15 @@
-// Grids where tensors lie (compress/method/grid_format.hpp, kernel/grid.hpp). A bucket's tensors
-// are one array, in which each is filled up to whole blocks of random numbers, and so to whole
-// grids.
+// Codes on grids, for tensors where they lie (compress/method/grid_format.hpp, kernel/grid.hpp).
+// The payloads are the host's to the bit, except for terngrad's deviation, a sum whose order is the
+// device's.
+//
+// A launch costs some microseconds however small a tensor is. So the tensors of a bucket are one
+// array, and each operator takes all of them. Each tensor is filled up with zeros to whole rows of
+// 4,096 elements. A row is a block of random numbers, and also a whole number of grids.
+//
+// Example: qsgd with grids of 128 elements, and three tensors of 300, 5,000 and 10 elements. They
+// begin at the rows 0, 1 and 3 of an array of four rows, which has 128 grids. One operator finds
+// all 128 norms. The first tensor sends the first 3 of them, the second 40 from number 32 on, and
+// the third the one at number 96.
 #include <algorithm>
 #include <limits>
 
@@ -24,7 +33,8 @@ at::Tensor rounded_up(const at::Tensor& value) {
   return at::where(nearest.to(at::kDouble) < cut, above, nearest);
 }
 
-/// f64[tensors]: of each row, then of each tensor's rows, filled up to as many zeros.
+/// f64[tensors]: the sum of each tensor. Rows are summed first, then the rows of a tensor. For that
+/// each tensor is filled up to as many rows as the largest has.
 at::Tensor sums_of(const Padded& rows, const at::Tensor& x) {
   const at::Tensor of_rows = x.view({-1, kRow}).sum(1);
   std::int64_t most = 0;
@@ -39,8 +49,8 @@ at::Tensor sums_of(const Padded& rows, const at::Tensor& x) {
   return at::cat(all).view({-1, most}).sum(1);
 }
 
-/// What is sent of each tensor, f32[tensors]: its largest magnitude, clipped at so many standard
-/// deviations. Sums in f64, whose order is the device's.
+/// terngrad's heads, f32[tensors]: the largest magnitude, clipped at so many standard deviations.
+/// Sums are in f64, and their order is the device's.
 at::Tensor deviations_of(const Padded& rows, const at::Tensor& x, double clip) {
   const at::Tensor largest =
       at::stack(at::_foreach_norm(rows.parts_of(x), std::numeric_limits<double>::infinity()));
@@ -66,7 +76,7 @@ class TensorGrids {
   TensorGrids(const GridFormat& format, const Tensors& tensors, const at::TensorOptions& options)
       : format_(format), rows_(Padded::of(tensors, kRow)), filled_(rows_.is_filled(options)) {}
 
-  /// Of each grid, f64[grids][1].
+  /// The numbers of each grid, f64[grids][1].
   struct Grids {
     at::Tensor base, unit;
   };
@@ -79,7 +89,9 @@ class TensorGrids {
     return compress::bytes_of(format_, rows_.places[t].elements);
   }
 
-  /// What is sent of each grid, f32[grids][head_size], or of each tensor.
+  /// The heads of each grid, f32[grids][head_size], or of each tensor. The elements that fill up
+  /// must not count. They are zeros, which change no norm. For the ends of a range they are
+  /// replaced by infinities.
   at::Tensor heads_of(const at::Tensor& x) const {
     if (format_.rule == HeadRule::deviation)
       return deviations_of(rows_, x, format_.clip).unsqueeze(1);
@@ -96,6 +108,8 @@ class TensorGrids {
     return at::stack({least, rounded_up(width / top)}, 1);
   }
 
+  /// The grids that the heads describe. A tensor with one grid for all has one unit, which is given
+  /// to each of its rows.
   Grids grids_of(const at::Tensor& heads) const {
     const at::Tensor first = heads.select(1, 0).to(at::kDouble);
     if (format_.rule == HeadRule::ends)
@@ -105,7 +119,7 @@ class TensorGrids {
     return {zero, first.unsqueeze(1) / at::full({}, double(format_.top), first.options())};
   }
 
-  /// u8 of the format's bits.
+  /// u8[elements]: codes in the lowest bits of the format.
   at::Tensor codes_of(const at::Tensor& x, const Grids& grids, const at::Tensor& random) const {
     const at::Tensor one = at::ones({}, grids.unit.options());
     const at::Tensor inverse = at::where(grids.unit > 0, one / grids.unit, 0);
@@ -132,7 +146,7 @@ class TensorGrids {
     return unpack_codes(format_.ternary ? swap_ternary(packed) : packed, rows_.elements,
                         format_.bits);
   }
-  /// Codes that stand for nothing, or follow the last element.
+  /// Whether there are codes that stand for no point, or any after a tensor's last element.
   at::Tensor has_other_codes(const at::Tensor& codes) const {
     const at::Tensor behind = filled_.view({-1}) < codes.to(at::kBool);
     if (!format_.is_signed) return behind.any();
@@ -146,7 +160,7 @@ class TensorGrids {
     return is_sane.all().logical_not_();
   }
 
-  /// Views of what is sent of each tensor: heads of all, and codes.
+  /// Views of each tensor's heads, and of each tensor's codes.
   std::vector<at::Tensor> heads_in(const at::Tensor& heads) const {
     const at::Tensor bytes = bytes_of(heads);
     const std::int64_t a_grid = 4 * static_cast<std::int64_t>(format_.head_size);
@@ -175,7 +189,7 @@ class TensorGrids {
   }
 
  private:
-  /// Elements of a grid; of a tensor's that is one grid, those of a row.
+  /// The elements of a grid. A tensor that is one grid is worked on row by row.
   std::int64_t grid() const {
     return format_.bucket ? static_cast<std::int64_t>(format_.bucket) : kRow;
   }
@@ -188,6 +202,7 @@ class TensorGrids {
     return floor + (bits.to(at::kFloat) * 0x1p-24f < fraction).to(at::kFloat);
   }
 
+  /// Two's complement of few bits to i32: with 4 bits, code 15 becomes (15 xor 8) - 8 = -1.
   at::Tensor with_sign(const at::Tensor& codes) const {
     if (!format_.is_signed) return codes;
     const std::int64_t half = std::int64_t{1} << (format_.bits - 1);
@@ -211,6 +226,8 @@ std::vector<at::Tensor> sections(const std::vector<at::Tensor>& payloads,
 
 }  // namespace
 
+/// The steps of the host's GridCoder, each for the whole bucket: correct, heads, grids, codes,
+/// pack, copy to the payloads, subtract from the residual.
 void TensorOps::send_grid_codes(const Sending& tensors, const GridFormat& format) {
   const Values v = corrected(tensors);
   const TensorGrids coder(format, v, tensors.values.options());

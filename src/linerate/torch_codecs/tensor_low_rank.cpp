@@ -1,6 +1,13 @@
-// Factors where tensors lie. Those of all matrices are one array, f32[tensors][rank][longest].
-// Vectors are filled up with zeros, which change no product of vectors. Matrices of one shape
-// lie one after the other, and are multiplied by one operator.
+// Factors for powersgd and acpsgd, for tensors where they lie. The factors of all matrices are one
+// array, f32[tensors][rank][longest]. Vectors are filled up with zeros, which change no product of
+// vectors. So one operator makes all factors of a bucket orthonormal. The matrices themselves have
+// different shapes. Those of one shape lie one after the other in `order_`, and one operator
+// multiplies a group of them.
+//
+// Example: a bucket with matrices of 64 x 32, 10 x 64 and 64 x 32 elements. `order_` is 1, 0, 2,
+// because shapes ascend. There are two groups: 10 x 64 from place 0, and twice 64 x 32 from place
+// 1. A product takes two operators instead of three. To make the factors orthonormal takes as many
+// operators as for one matrix.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -24,7 +31,7 @@ std::int64_t length_of(const FactorSize& size, Side side) {
   return side == Side::left ? size.rows : size.columns;
 }
 
-/// What is beyond the range of f32 becomes the largest number there is.
+/// Makes numbers beyond the range of f32 the largest number there is.
 void saturate(const std::vector<at::Tensor>& values) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   at::_foreach_clamp_min_(values, -kLargest);
@@ -40,10 +47,10 @@ at::Tensor number(double value, const at::Tensor& like) {
   return at::full({}, value, like.options());
 }
 
-/// Frees a vector of those before it, twice, in f64; then scales it to length 1, or to zero if no
-/// more than `least` is left of it. (Neither NaNs nor infinities are: `least` is one then.)
-/// Classical Gram-Schmidt, in place of compress's modified one: as many products as there are
-/// vectors, not their square.
+/// Subtracts from a vector its parts along those before it, twice, in f64. Then scales it to length
+/// 1. If no more than `least` is left of it, it becomes zero, also if `least` is a NaN or an
+/// infinity. This is classical Gram-Schmidt, in place of the modified one on the host. It takes as
+/// many products as there are vectors, not their square.
 struct Freed {
   at::Tensor vector, is_there;  // f64[tensors][1][n], bool[tensors][1][1]
 };
@@ -56,9 +63,9 @@ Freed freed(at::Tensor vector, const at::Tensor& before, const at::Tensor& least
   return {at::where(is_there, vector / norm, zero), is_there};
 }
 
-/// compress::orthonormalise() of f32[tensors][rank][n], and what vanished; of
-/// orthonormalise_fresh()'s eight trials for a vector that vanished the first is made, if `fresh`
-/// has it: a random one is almost never among the others.
+/// compress::orthonormalise() of f32[tensors][rank][n], with which vectors vanished. If `fresh` is
+/// given, such a vector is replaced by its random one. orthonormalise_fresh() on the host makes up
+/// to eight trials. Here there is one, because a random vector is almost never among the others.
 std::pair<at::Tensor, at::Tensor> orthonormal(const at::Tensor& factors, const at::Tensor& fresh) {
   std::vector<at::Tensor> there;
   const at::Tensor vectors = factors.to(at::kDouble), zero = number(0, vectors);
@@ -79,7 +86,7 @@ std::pair<at::Tensor, at::Tensor> orthonormal(const at::Tensor& factors, const a
 
 }  // namespace
 
-/// By tensor, flat.
+/// The tensors of all groups, one by one, flat.
 std::vector<at::Tensor> TensorOps::LowRank::each_of(const std::vector<at::Tensor>& by_group) {
   std::vector<at::Tensor> all;
   for (const at::Tensor& group : by_group)
@@ -87,6 +94,8 @@ std::vector<at::Tensor> TensorOps::LowRank::each_of(const std::vector<at::Tensor
   return all;
 }
 
+/// Sorts the matrices by shape. The sort is stable, so equal buckets have equal orders on all
+/// ranks.
 void TensorOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
   const auto shape_of = [&](std::size_t t) {
     return std::tuple(sizes[t]->rows, sizes[t]->columns);
@@ -103,13 +112,15 @@ void TensorOps::LowRank::begin(const std::vector<FactorSize*>& sizes) {
   }
 }
 
+/// The last group that begins at k or before it.
 const TensorOps::LowRank::Group& TensorOps::LowRank::group_of(std::int64_t k) const {
   const auto behind = std::find_if(groups_.begin(), groups_.end(),
                                    [&](const Group& group) { return k < group.first; });
   return *(behind - 1);
 }
 
-/// Of vectors of each tensor, [rank][length] or flat, in the order of the groups.
+/// The array of all factors of one side. `factors` has each tensor's vectors, [rank][length] or
+/// flat, in the order of the groups.
 at::Tensor TensorOps::LowRank::joined(Side side, const std::vector<at::Tensor>& factors) const {
   std::int64_t longest = 0;
   for (const Group& group : groups_) longest = std::max(longest, length_of(group.size, side));
@@ -144,7 +155,8 @@ void TensorOps::LowRank::leave(Side side, const std::vector<KeptValues*>& kept) 
   }
 }
 
-/// fill_random() of each tensor's stream, f64.
+/// fill_random() of each tensor's stream, f64[tensors][vectors][longest]. Elements after a vector's
+/// own length are zeros.
 at::Tensor TensorOps::LowRank::drawn(Side side, const Sending& tensors,
                                      std::int64_t vectors) const {
   std::vector<at::Scalar> streams, lengths;
@@ -161,6 +173,8 @@ at::Tensor TensorOps::LowRank::drawn(Side side, const Sending& tensors,
   return at::where(element < listed(lengths, whole).view({-1, 1, 1}), values, number(0, values));
 }
 
+/// Draws twice the vectors in one go. The first half stands in for vectors without a length. The
+/// second half is for redraw_vanished().
 void TensorOps::LowRank::make_unit(Side side, const Sending& tensors) {
   at::Tensor wide = factor(side).to(at::kDouble);
   const at::Tensor norm = norm_of(wide), all = drawn(side, tensors, 2 * rank());
@@ -179,6 +193,7 @@ void TensorOps::LowRank::redraw_vanished(Side side) {
   factor(side) = at::where(vanished_, fresh_, factor(side));
 }
 
+/// The matrices of a group as one tensor. A group of one is a view, others are copied together.
 void TensorOps::LowRank::make_matrices(const Sending& tensors) {
   const Values parts = corrected(tensors);
   for (Group& group : groups_) {
@@ -190,6 +205,8 @@ void TensorOps::LowRank::make_matrices(const Sending& tensors) {
   }
 }
 
+/// As HostOps::LowRank::send(). The fixed factor is scaled down for the product and up for all
+/// later ones.
 void TensorOps::LowRank::send(const Sending& tensors, const compress::FactorPass& pass) {
   if (pass.adds_residual) make_matrices(tensors);
   at::Tensor& fixed = factor(other(pass.sent));
@@ -217,6 +234,7 @@ void TensorOps::LowRank::send(const Sending& tensors, const compress::FactorPass
   if (pass.keeps_rest) keep_rest(tensors, pass.sent, sent);
 }
 
+/// The residual, matrix - left^T right, in the step's own copy.
 void TensorOps::LowRank::keep_rest(const Sending& tensors, Side side, const Values& factors) {
   Values rests;
   for (std::size_t g = 0; g < groups_.size(); ++g) {

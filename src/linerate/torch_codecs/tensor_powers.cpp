@@ -1,5 +1,6 @@
-// Powers of two where tensors lie: integers alone, so the same bits (kernel/powers.hpp). A bucket's
-// tensors are one array, in which each is filled up to whole blocks of random numbers.
+// Powers of two, for tensors where they lie. Only integers are used, so the bits are the host's
+// (kernel/powers.hpp, which tells how rounding at random works). The tensors of a bucket are one
+// array, and each is filled up to whole rows, which are blocks of random numbers.
 #include "linerate/compress/kernel/powers.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
@@ -19,7 +20,8 @@ at::Tensor power_of(const at::Tensor& exponent, const at::Tensor& negative) {
   const at::Tensor bits = at::bitwise_left_shift(exponent, 23);
   return floats_of(at::where(negative, at::bitwise_or(bits, std::int64_t{-0x80000000LL}), bits));
 }
-/// The number's lower 23 bits are the probability of the next exponent.
+/// The exponent, rounded at random. The lower 23 bits of the magnitude are the probability of the
+/// next exponent.
 at::Tensor rounded_exponent(const at::Tensor& magnitude, const at::Tensor& random) {
   return at::bitwise_right_shift(magnitude + random, 23).clamp_max(kMostExponent);
 }
@@ -38,8 +40,14 @@ struct Powers {
   at::Tensor exponent, negative;  // i32, bool: [rows][kRow]
 };
 
-/// Pieces of what nine bits send: whole groups of an array [groups][kGroupBytes]; of the last group
-/// of a tensor its signs, then its exponents. What follows is zeros.
+/// Pieces of arrays and payloads that are copied to each other. The array has groups of 36 bytes
+/// for all tensors, [groups][kGroupBytes]. A tensor's whole groups lie in its payload as they do in
+/// the array. A last group of m elements is shorter in the payload: its signs take ceil(m / 8)
+/// bytes, and its exponents follow them at once.
+///
+/// Example: a tensor of 70 elements has 2 whole groups, so 72 bytes are one piece. 6 elements are
+/// left: 1 byte of signs is a piece, and 6 exponents are another. That makes 79 bytes, and the
+/// payload's last byte is zero.
 struct NineBitPieces {
   std::vector<at::Tensor> in_groups, in_payloads, behind;
 
@@ -91,13 +99,14 @@ Powers read_nine_bits(const std::vector<at::Tensor>& payloads, const Padded& row
   return {exponent.to(at::kInt).view({-1, kRow}), signs.to(at::kBool).view({-1, kRow})};
 }
 
-/// Of each tensor, i32[tensors]: the exponent of code 127.
+/// i32[tensors]: for each tensor the exponent of code 127.
 at::Tensor tops_of(const TensorOps::Values& v) {
   const at::Tensor largest =
       at::stack(at::_foreach_norm(v, std::numeric_limits<double>::infinity()));
   return (at::bitwise_right_shift(magnitude_bits(largest), 23) + 1).clamp_max(kMostExponent);
 }
 
+/// As to_short_vector() of kernel/powers.cpp.
 Powers short_powers(const at::Tensor& x, const at::Tensor& random, const at::Tensor& top) {
   const at::Tensor magnitude = magnitude_bits(x), least = (top - 126).clamp_min(1);
   const at::Tensor is_below = at::bitwise_right_shift(magnitude, 23) < least;
@@ -107,13 +116,14 @@ Powers short_powers(const at::Tensor& x, const at::Tensor& random, const at::Ten
   return {at::where(is_there, exponent, 0), at::bitwise_and(is_there, bits_of(x) < 0)};
 }
 
-/// Of an array of codes the bytes of each tensor, filled up as its payload is.
+/// Views of each tensor's codes in an array, filled up as its payload is.
 std::vector<at::Tensor> codes_of_each(const Padded& rows, const at::Tensor& codes) {
   std::vector<at::Tensor> all;
   for (const TensorOps::Place& place : rows.places)
     all.push_back(codes.narrow(0, place.first, compress::pad4(place.elements)));
   return all;
 }
+/// Views of the payloads after their first number.
 std::vector<at::Tensor> behind_tops(const std::vector<at::Tensor>& payloads) {
   std::vector<at::Tensor> all;
   for (const at::Tensor& payload : payloads)
@@ -136,6 +146,8 @@ void send_eight_bits(const TensorOps::Sending& tensors, const Padded& rows, cons
   at::_foreach_copy_(behind_tops(tensors.payloads), codes_of_each(rows, bytes));
 }
 
+/// Damaged are a top out of range, a code after the last element, and a code whose exponent f32
+/// does not have.
 Powers read_eight_bits(const std::vector<at::Tensor>& payloads, const Padded& rows,
                        TensorOps::Damage& damage) {
   const at::Tensor tops = at::cat(tops_in(payloads));

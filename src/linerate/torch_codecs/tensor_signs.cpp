@@ -1,5 +1,13 @@
-// Signs where tensors lie. Those of a bucket are one array of bits in which each tensor is filled
-// up to whole words, as in its payload.
+// Signs and their levels, for tensors where they lie. The signs of a bucket are one array of bits,
+// in which each tensor is filled up to whole words, as in its payload. So one operator packs all
+// bits, and copies move each tensor's words.
+//
+// Levels are sums in f64, whose order is the device's. So they may differ from the host's in the
+// last bit. All ranks decode the same payloads, so their means agree nevertheless.
+//
+// Example: three ranks vote on two tensors of 40 and 10 elements. These have 2 words and 1, so 96
+// bits. read_signs() makes u8[3][96] of the payloads. The sum over the ranks is compared with 1,
+// and bits 40 to 63 and 74 to 95 must be zero on each rank.
 #include <cmath>
 
 #include "linerate/compress/payload.hpp"
@@ -30,7 +38,7 @@ void put_words(const TensorOps::Sending& tensors, const Padded& bits, const at::
   at::_foreach_copy_(to, from);
 }
 
-/// What the payloads of all ranks say of all tensors, a row a rank.
+/// The sections of all ranks' payloads, for all tensors: u8[ranks][bytes].
 at::Tensor gathered(const TensorOps::Arriving& tensors, const std::vector<std::int64_t>& at,
                     const std::vector<std::int64_t>& bytes) {
   const std::size_t ranks = tensors.arrived.front().payloads.size();
@@ -65,7 +73,9 @@ at::Tensor mean_of(const at::Tensor& sum, const at::Tensor& count) {
   return at::where(count > 0, sum / count.clamp_min(1), 0).to(at::kFloat);
 }
 
-/// Each tensor is one block: f32[tensors][levels]. Sums in f64, whose order is the device's.
+/// f32[tensors][levels]: the levels of tensors that are one block each. Only norms are used,
+/// because one operator takes the norms of all tensors. The sum of the positive elements is the
+/// 1-norm of max(v, 0). The number of negative ones is the 1-norm of sign(min(v, 0)).
 at::Tensor levels_of_tensors(const TensorOps::Values& v, LevelRule rule) {
   std::vector<at::Scalar> counts;
   for (const at::Tensor& one : v)
@@ -96,7 +106,8 @@ at::Tensor in_blocks(const at::Tensor& x, std::int64_t block) {
   return at::constant_pad_nd(x, {0, blocks * block - x.numel()}).view({blocks, block});
 }
 
-/// Of the means of both classes, the only rule that has blocks.
+/// f32[blocks][2]: the levels of one tensor's blocks: the means of both classes. No other rule has
+/// blocks.
 at::Tensor levels_of_blocks(const at::Tensor& v, std::int64_t block) {
   const at::Tensor values = in_blocks(v, block);
   const at::Tensor negatives = (values < 0).sum(1).to(at::kDouble);
@@ -106,7 +117,7 @@ at::Tensor levels_of_blocks(const at::Tensor& v, std::int64_t block) {
                    1);
 }
 
-/// What is known of payloads by their sizes: levels, then words.
+/// The places in payloads that follow from sizes alone: levels first, then words.
 struct Layout {
   std::vector<std::int64_t> begin, level_bytes, blocks;
 
@@ -120,7 +131,7 @@ struct Layout {
   }
 };
 
-/// f32[bits]: what a column of levels says of each bit.
+/// f32[bits]: a column of levels, each level repeated for the bits of its block.
 at::Tensor of_each_bit(const SignFormat& format, const Layout& layout, const Padded& bits,
                        const at::Tensor& column) {
   std::vector<std::int64_t> sizes;
@@ -136,7 +147,7 @@ at::Tensor of_each_bit(const SignFormat& format, const Layout& layout, const Pad
   return spread(column, sizes);
 }
 
-/// f32[bits] of bits of any shape.
+/// f32[bits]: the values that bits and levels stand for.
 at::Tensor values_of(const SignFormat& format, const Layout& layout, const Padded& bits,
                      const at::Tensor& levels, const at::Tensor& negative) {
   const at::Tensor positive = of_each_bit(format, layout, bits, levels.select(1, 0));

@@ -11,7 +11,7 @@ namespace {
 at::Scalar word64(std::uint64_t bits) { return static_cast<std::int64_t>(bits); }
 at::Scalar word32(std::uint32_t bits) { return std::int64_t{static_cast<std::int32_t>(bits)}; }
 
-/// Of their sizes alone.
+/// Calls a check of the host with payloads that have sizes and no memory.
 template <class Check>
 void check_sizes(const TensorArrived& arrived, Check check) {
   std::vector<std::span<const std::byte>> sizes;
@@ -39,6 +39,8 @@ at::Tensor magnitude_bits(const at::Tensor& floats) {
 
 at::Tensor bytes_of(const at::Tensor& x) { return x.contiguous().view({-1}).view(at::kByte); }
 
+/// Each code is shifted to its place in the byte, and the codes of a byte are added. Their bits do
+/// not overlap. Example with 2 bits: the codes 1, 2, 3 and 0 make 1 + 8 + 48 + 0 = 57.
 at::Tensor pack_codes(const at::Tensor& codes, int bits) {
   const std::int64_t each = 8 / bits, n = codes.numel();
   if (each == 1) return codes;
@@ -55,6 +57,7 @@ at::Tensor unpack_codes(const at::Tensor& bytes, std::int64_t n, int bits) {
       .narrow(0, 0, n);
 }
 
+/// SplitMix64's finaliser (core/rng.hpp) in wrapping i64.
 at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter) {
   at::Tensor z = key + (counter + 1) * word64(0x9e3779b97f4a7c15ull);
   z = at::bitwise_xor(z, shifted_right(z, 30)) * word64(0xbf58476d1ce4e5b9ull);
@@ -86,6 +89,8 @@ void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_vie
   });
 }
 
+/// Additions in the order of Sums16: steps of 16 one after the other, then lanes i and i + 8, and
+/// so on.
 at::Tensor sums_of_16_lanes(const at::Tensor& x) {
   constexpr std::int64_t kLanes = 16;
   const at::Tensor steps = x.view({x.size(0), x.size(1) / kLanes, kLanes});

@@ -1,5 +1,7 @@
-// Payloads as tensors of integers: bits of floats, packed codes, and the counter-based random
-// numbers of compress (core/rng.hpp, compress/rounding_bits.hpp), to the bit.
+// The integer arithmetic of payloads with operators of tensors. It has bits of floats, packed
+// codes, and compress's random numbers (core/rng.hpp, compress/rounding_bits.hpp), to the bit.
+// Tensors have signed integers only. Products and sums wrap around alike, and only shifts to the
+// right and conversions to wider types need care.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,12 +13,12 @@
 
 namespace linerate::torch_codecs {
 
-/// Shifted to the right without its sign, of i32 or i64.
+/// Shifts i32 or i64 to the right as unsigned numbers. Example for i32: -1 by 28 is 15.
 at::Tensor shifted_right(const at::Tensor& x, int by);
 /// Floats' bits as i32, and back.
 at::Tensor bits_of(const at::Tensor& floats);
 at::Tensor floats_of(const at::Tensor& bits);
-/// u32 in i32 memory, as i64.
+/// The unsigned values of u32 in i32 memory, as i64.
 at::Tensor unsigned_of(const at::Tensor& words);
 /// kernel/magnitude.hpp's, i32.
 at::Tensor magnitude_bits(const at::Tensor& floats);
@@ -31,14 +33,15 @@ at::Tensor unpack_codes(const at::Tensor& bytes, std::int64_t n, int bits);
 /// random_bits() and random_unit() of keys and counters that are broadcast, i64 and f64.
 at::Tensor random_bits(const at::Tensor& key, const at::Tensor& counter);
 at::Tensor random_unit(const at::Tensor& key, const at::Tensor& counter);
-/// Those of blocks of kRoundingBlock, by random_bits(key, block) of each: i32[blocks][block].
+/// The rounding bits of whole blocks: i32[blocks][kRoundingBlock]. `keys` has random_bits(key,
+/// block) of each block.
 at::Tensor rounding_blocks(const at::Tensor& keys);
 
-/// compress/payload.hpp's checks of what the host knows: sizes.
+/// compress/payload.hpp's checks of sizes, which the host has without waiting for the device.
 void check_gathered(const TensorArrived& arrived, std::int64_t bytes, std::string_view method);
 void check_sum(const TensorArrived& arrived, std::int64_t bytes, std::string_view method);
 
-/// Lanes as kernel/lanes-inl.hpp has them: f64[rows][columns] to the same sums[rows], to the bit;
+/// f64[rows][columns] to sums[rows], with the 16 lanes of kernel/lanes-inl.hpp and so to the bit.
 /// columns are a multiple of 16.
 at::Tensor sums_of_16_lanes(const at::Tensor& x);
 

@@ -1,3 +1,6 @@
+// One strategy at one bandwidth: planned, simulated, and if it is asked for completed with
+// intervals. A search asks for hundreds of values and completes only what it shows, as an interval
+// takes more simulations.
 #include "linerate/advise/evaluator.hpp"
 
 #include <algorithm>
@@ -50,10 +53,13 @@ Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster,
       simulators_(workers_for(workload)),
       progress_(std::move(on_progress)) {}
 
+// Without a bandwidth the Cluster's own network, whose curves are kept.
 cost::CostModel Evaluator::model_at(std::optional<BytesPerSecond> bandwidth) const {
   return bandwidth ? model_.with(options_of(bandwidth, latency_)) : model_;
 }
 
+// Plans have no first step: advice is on the steps that repeat. A worker has its own simulator,
+// whose memory it reuses.
 Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSecond> bandwidth,
                        std::size_t worker, Detail detail) {
   const CountedRun counted(progress_);
@@ -72,6 +78,8 @@ Outcome Evaluator::run(const doc::Strategy& strategy, std::optional<BytesPerSeco
   return outcome;
 }
 
+// The interval holds what is not known of collectives, of T_1 and of coding. Coding takes further
+// simulations.
 void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwidth,
                          std::size_t worker) {
   const cost::CostModel model = model_at(bandwidth);
@@ -83,6 +91,7 @@ void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwid
   outcome.communication_s = result.communication_s;
 }
 
+// Communication next to which nothing computes, in the steps that repeat.
 double Evaluator::exposed_communication_s(const Outcome& outcome,
                                           std::optional<BytesPerSecond> bandwidth) const {
   return sim::exposed_communication_s(outcome.plan, model_at(bandwidth));

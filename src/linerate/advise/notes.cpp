@@ -1,3 +1,5 @@
+// What an advice does not know, and what that means for it. A note is a sentence that concerns this
+// job: one that would be true of every job is no note.
 #include "linerate/advise/notes.hpp"
 
 #include <fmt/format.h>
@@ -31,6 +33,8 @@ bool compresses(const doc::Strategy& s) {
                      [](const doc::Component& c) { return !plan::is(c, plan::Extra::curvature); });
 }
 
+// Compressors whose steps to the target are not known. Each is named once, whatever exchanges it
+// was tried with.
 std::string unranked_names(const std::vector<Judged>& judged, const AdviseOptions& options) {
   std::vector<std::string> names;
   for (const Judged& j : judged)
@@ -74,6 +78,7 @@ void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
 
 }  // namespace
 
+// By this text ways of compressing are told apart: "powersgd(rank=4)", "wire=fp16".
 std::string compression_of(const doc::Strategy& s) {
   if (!s.extras.empty()) return doc::to_text(s.extras.front());
   const std::string* wire = s.exchange.find("wire");
@@ -86,7 +91,6 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
                                            const doc::Candidate& dense,
                                            std::optional<double> full_use,
                                            const AdviseOptions& options) {
-  // The shortest step of each, whatever the exchange.
   std::map<std::string, const Judged*> best;
   for (const Judged& j : judged) {
     if (!j.changes_convergence() || !compresses(j.strategy)) continue;
@@ -136,6 +140,8 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
   return notes;
 }
 
+// The order is that of weight: what makes differences meaningless first, then what is left out,
+// then where prices come from.
 void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOptions& options,
                const Evaluator& evaluator) {
   if (!a.candidates.front().step_s->low)

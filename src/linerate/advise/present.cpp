@@ -1,3 +1,5 @@
+// The strategy in use, where a step of it was measured. A prediction that misses the job's own step
+// is worth little for other strategies, so the advice says so before anything else.
 #include "linerate/advise/present.hpp"
 
 #include <fmt/format.h>
@@ -21,6 +23,8 @@ bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& f
   return std::abs(measured_s - step.value) > std::max(0.0, gain_s);
 }
 
+// "Present strategy ddp: measured 106 ms, predicted 100 ms (95 .. 104).", and what follows if the
+// prediction misses.
 std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_known) {
   std::string predicted = format_time(step.value);
   if (step.has_interval())
@@ -42,6 +46,7 @@ std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_kno
 
 }  // namespace
 
+// Only of the network and the ranks that the job ran on. Of another bandwidth nothing was measured.
 const doc::RecordedStep* measured_step(const Evaluator& evaluator, const AdviseOptions& options) {
   const auto& recorded = evaluator.workload().recorded;
   const bool so =
@@ -60,12 +65,13 @@ std::optional<double> unmeasured_messages_s(const doc::Candidate& c, const Evalu
   if (!recorded || !recorded->on_cpu || (contention && contention->message_s > 0) ||
       !c.communication_s)
     return std::nullopt;
-  // Waiting for late ranks is exposed, too, and hides none.
   const double one_after_the_other_s = slowest_rank_s(evaluator).value + *c.communication_s;
   return std::max({0.0, *c.communication_s - c.exposed_communication_s.value_or(0),
                    one_after_the_other_s - c.step_s->value});
 }
 
+// A candidate without a prediction: the job's own exchange, which is none of linerate's. Others are
+// compared with its measured step.
 std::optional<doc::Candidate> as_recorded(const Evaluator& evaluator,
                                           const AdviseOptions& options) {
   const doc::RecordedStep* measured = measured_step(evaluator, options);

@@ -1,3 +1,7 @@
+// Ranks that are slower than the others, and what the step would be without their lateness. They
+// are taken out one after the other, the slowest first. An example: rank 3 is 20 ms late and rank 1
+// is 15 ms. Alone, rank 3 at full speed saves 5 ms, as rank 1 holds the step up then. Both together
+// save 20 ms. So the list says what each gains with those above it.
 #include "linerate/advise/stragglers.hpp"
 
 #include <fmt/format.h>
@@ -12,6 +16,8 @@ namespace {
 
 constexpr std::size_t kMostNamed = 4;
 
+// Late by computing slower or by a fixed delay. The slowest four: a longer list is a job that is
+// slow everywhere.
 std::vector<doc::Straggler> slow_ranks(const Evaluator& evaluator) {
   const double alone = evaluator.workload().one_rank_step_s();
   std::vector<doc::Straggler> slow;
@@ -52,6 +58,7 @@ std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& curr
   return slow;
 }
 
+// If mending ranks gains more than any strategy, that is the first sentence of the advice.
 void lead_with_stragglers(doc::Advice& a, const doc::Candidate& current, double least_gain) {
   if (a.stragglers.empty() || !current.target_s) return;
   const double now = current.step_s->value;

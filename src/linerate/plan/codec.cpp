@@ -1,3 +1,5 @@
+// codec(...) is a compressor by its numbers, for questions about one that nobody has written yet.
+// It has a ratio, rates of coding and a way to combine payloads, and no code to run.
 #include "linerate/plan/codec.hpp"
 
 #include <fmt/format.h>
@@ -23,6 +25,7 @@ const doc::CodecCost& calibrated(const doc::Cluster& cluster, const std::string&
 
 }  // namespace
 
+// A calibrated codec's cost is the base, and rates that are given take the place of its own.
 CodecModel CodecModel::parse(const doc::Component& component, const doc::Cluster& cluster) {
   doc::OptionReader options(component);
   CodecModel codec;
@@ -41,6 +44,7 @@ CodecModel CodecModel::parse(const doc::Component& component, const doc::Cluster
   return codec;
 }
 
+// A cast to a narrower wire is priced as the compressor of that name: fp16 or bf16.
 CodecModel CodecModel::cast(DType wire, const doc::Cluster& cluster) {
   CodecModel codec;
   codec.is_cast = true;
@@ -56,6 +60,7 @@ std::string_view CodecModel::cast_name(DType wire) {
   return wire == DType::f16 ? "fp16" : name_of(wire);
 }
 
+// The operation in the Plan says what the codec does to sizes. Costs are no part of it.
 void CodecModel::set_ratio(double dense_over_payload) {
   ratio = dense_over_payload;
   operation = {kOperation, {{"ratio", fmt::format("{:g}", ratio)}}};

@@ -1,3 +1,5 @@
+// Exchanges are files of their own; extras stand here, as a compressor is a line of
+// compress/registry.cpp and brings its own text.
 #include "linerate/plan/registry.hpp"
 
 #include <algorithm>
@@ -30,6 +32,7 @@ const Registry<ExchangeEntry>& exchanges() {
 
 namespace {
 
+// What every extra says of itself; a compressor's line and source are those of its own registry.
 std::vector<RegistryLine<ExtraEntry>> all_extras() {
   std::vector<RegistryLine<ExtraEntry>> lines = {
       {std::string(kKfac),
@@ -62,6 +65,7 @@ const Registry<ExtraEntry>& extras() {
   return registry;
 }
 
+// By name alone: options do not change what an extra is.
 bool is(const doc::Component& component, Extra extra) {
   const auto& lines = extras().lines();
   return std::any_of(lines.begin(), lines.end(), [&](const auto& line) {

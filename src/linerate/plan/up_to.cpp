@@ -1,3 +1,10 @@
+// A K-FAC step is said by exclusion: it is simulated with its first parts alone, then with one part
+// more, and so on. A part's time is the difference. An example: a step takes 100 ms with forward
+// and backward alone, 112 ms with gradients and 115 ms with factors too. The factors cost 3 ms
+// exposed, however long they take by themselves.
+//
+// This file makes the Plans of those shorter steps. Tasks of later parts leave the graph, and what
+// waited for them waits for what they waited for. whatif/step_parts.cpp calls it, once a part.
 #include "linerate/plan/up_to.hpp"
 
 #include <algorithm>
@@ -24,7 +31,8 @@ std::optional<Content> content_of(const doc::TaskGraph& graph, const doc::Task& 
   return payload->content;
 }
 
-/// The part of collectives, and of the copies and codings around them.
+/// The part of collectives, and of the copies and codings around them. Copies of factors are
+/// computation of factors; all around inverses and directions is their communication.
 StepPart part_of_exchange(std::optional<Content> content, bool communicates) {
   if (content == Content::factors)
     return communicates ? StepPart::factor_communication : StepPart::factor_computation;
@@ -64,6 +72,7 @@ class Thinned {
     std::vector<std::uint32_t> instead;
   };
 
+  /// What the task waits for after the cut: the new indices of all predecessors, each once.
   void collect(std::size_t i) {
     std::vector<std::uint32_t>& all = waits_[i].instead;
     for (const std::uint32_t p : graph_.predecessors(i)) {
@@ -74,6 +83,7 @@ class Thinned {
     all.erase(std::unique(all.begin(), all.end()), all.end());
   }
 
+  /// Now a task that waits for this one waits for its new index alone.
   void keep(std::size_t i) {
     const std::uint32_t now = out_.add(graph_.tasks[i]);
     for (const std::uint32_t p : waits_[i].instead) out_.add_predecessor_to_last(p);
@@ -85,7 +95,8 @@ class Thinned {
   std::vector<Waits> waits_;  // by task of the whole graph
 };
 
-/// Edges into the next step; one into a task that is gone is gone with it.
+/// Edges into the next step; one into a task that is gone is gone with it. One from a task that is
+/// gone becomes an edge from each task that it waited for.
 std::vector<doc::NextStepEdge> edges_of(const doc::TaskGraph& graph, const Thinned& from,
                                         const std::vector<Thinned>& all) {
   std::vector<doc::NextStepEdge> edges;
@@ -100,6 +111,7 @@ std::vector<doc::NextStepEdge> edges_of(const doc::TaskGraph& graph, const Thinn
 
 }  // namespace
 
+// A timer holds a gradient's exchange back, so it belongs to that.
 StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task) {
   if (doc::is_communication(task.kind)) return part_of_exchange(content_of(graph, task), true);
   switch (task.kind) {
@@ -120,6 +132,7 @@ StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::
   }
 }
 
+// All graphs first, then the edges between them: an edge may lead into any other variant.
 doc::Plan up_to(const doc::Plan& plan, StepPart last) {
   doc::Plan out = plan;
   std::vector<Thinned> thinned;

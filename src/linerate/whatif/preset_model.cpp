@@ -1,3 +1,7 @@
+// The networks of two papers. zhang2020 has a ring without latency, with a table of what adding
+// takes. agarwal2021 has a closed formula. Both know one link between all ranks, and nothing of
+// nodes, contention or late ranks. What a Cluster says of those is left out, and a note says so for
+// each.
 #include "linerate/whatif/preset_model.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +26,7 @@ doc::Cluster with_codecs(const doc::Cluster& cluster, const Question& question, 
 
 }  // namespace
 
+// What the paper compares with; else what the job uses.
 doc::Strategy default_strategy(Preset preset, const doc::Workload& workload) {
   if (preset == Preset::none && !workload.current.empty())
     return doc::parse_strategy(workload.current);
@@ -39,8 +44,6 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
   doc::Cluster whole = with_codecs(cluster, question, costs);
   if (question.preset == Preset::none) return cost::CostModel(std::move(whole), std::move(options));
-  // The papers' models know one flat ring: of the Cluster only its link and the costs of coding and
-  // K-FAC count.
   doc::Cluster flat;
   flat.name = cluster.name;
   flat.ranks = cluster.ranks;
@@ -69,6 +72,7 @@ std::string_view name_of(Preset preset) {
   return "";
 }
 
+// One note for each thing that the Cluster has and the model ignores.
 std::vector<std::string> left_out(const doc::Workload& workload, const doc::Cluster& cluster,
                                   Preset preset) {
   std::vector<std::string> notes;

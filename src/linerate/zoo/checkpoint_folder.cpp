@@ -1,3 +1,5 @@
+// One run keeps its checkpoints in a folder, and no other may: two runs would replace each other's.
+// The lock says so before the first step.
 #include "linerate/zoo/checkpoint_folder.hpp"
 
 #include <fcntl.h>
@@ -39,6 +41,7 @@ std::string what_is_in(const std::filesystem::path& file) {
 
 }  // namespace
 
+// Made and tried at once: a run must not find after an hour that it cannot write here.
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
   make_and_try_folder(folder_);
   lock();
@@ -68,6 +71,7 @@ void CheckpointFolder::lock() {
   lock_ = std::move(file);
 }
 
+// For a run that starts anew: it would replace what is there at its first checkpoint.
 void CheckpointFolder::require_none() const {
   if (!std::filesystem::exists(file())) return;
   throw UsageError("--checkpoint " + folder_.string() + ": found " + what_is_in(file()) +
@@ -75,6 +79,7 @@ void CheckpointFolder::require_none() const {
                    "--overwrite");
 }
 
+// A new file takes the old one's place in one step, so whatever happens one of them is whole.
 void CheckpointFolder::write(const Checkpoint& checkpoint) {
   try {
     write_file_atomically(file(), encode(checkpoint));

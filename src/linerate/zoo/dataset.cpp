@@ -1,3 +1,5 @@
+// Data sets by name, and what is done to them before training. They are cut to the first samples,
+// and images that are smaller than the network's input get a rim of zeros.
 #include "linerate/zoo/dataset.hpp"
 
 #include <algorithm>
@@ -24,6 +26,7 @@ const Registry<DataSource>& data_sources() {
   return sources;
 }
 
+// Nothing for generated samples: they have the network's shape.
 models::Shape sample_shape(const std::string& source) {
   if (source == "synthetic") return {};
   if (source == "cifar10") return {3, 32, 32};

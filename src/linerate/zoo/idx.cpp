@@ -1,3 +1,6 @@
+// The format of MNIST: a magic number with element type and number of dimensions, the sizes, then
+// the values, all big-endian. An example: 00 00 08 03, then 60000, 28 and 28, are 60,000 images of
+// 28 x 28 bytes.
 #include "linerate/zoo/idx.hpp"
 
 #include <zlib.h>
@@ -26,6 +29,7 @@ class GzReader {
   GzReader(const GzReader&) = delete;
   GzReader& operator=(const GzReader&) = delete;
 
+  // In pieces, as zlib counts in 32 bits.
   void read(void* into, std::size_t bytes, const char* what) {
     auto* at = static_cast<std::uint8_t*>(into);
     for (std::size_t left = bytes; left > 0;) {
@@ -42,6 +46,7 @@ class GzReader {
     read(b, 4, what);
     return std::uint32_t{b[0]} << 24 | std::uint32_t{b[1]} << 16 | std::uint32_t{b[2]} << 8 | b[3];
   }
+  // Reads on: a file of an honest size ends here.
   bool at_end() {
     std::uint8_t byte;
     return gzread(file_, &byte, 1) <= 0;
@@ -65,6 +70,7 @@ class GzReader {
   std::size_t position_ = 0;
 };
 
+// The file as it is named, or packed next to that name, as it is downloaded.
 std::filesystem::path existing(const std::filesystem::path& path) {
   const std::filesystem::path packed = path.string() + ".gz";
   return !std::filesystem::exists(path) && std::filesystem::exists(packed) ? packed : path;

@@ -1,3 +1,5 @@
+// Between LibTorch's tensors and the arrays of a checkpoint, and between rank 0's files and all
+// ranks. Rank 0 alone reads and writes: other ranks may be on machines that do not have the folder.
 #include "linerate/zoo/tensor_arrays.hpp"
 
 #include <ATen/ops/empty.h>
@@ -30,6 +32,8 @@ void broadcast(comm::Communicator& communicator, std::string& text) {
 
 }  // namespace
 
+// The array points into the tensor's memory; the keeper holds the tensor until the checkpoint is
+// written.
 Array ArrayKeeper::array(const std::string& name, const at::Tensor& tensor) {
   const at::Tensor& flat = kept_.emplace_back(tensor.detach().contiguous());
   return {name,

@@ -73,7 +73,6 @@ std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& commun
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   keep_freed_memory();
   at::set_num_threads(o.threads > 0 ? o.threads : std::max(1, cores / communicator.size()));
-  // Ranks that are threads of one process share LibTorch's generator.
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   at::manual_seed(o.seed);
@@ -151,7 +150,6 @@ double learning_rate(const TrainOptions& o) {
 Trainer::Trainer(const TrainOptions& options, comm::Communicator& communicator,
                  const TrainObserver& observer, const Shared& shared)
     : options_(options), communicator_(communicator), observer_(observer) {
-  // Wrong input is reported once, whichever ranks it concerns.
   comm::require_success(communicator_, "setting up",
                         [this] { speak_plainly([this] { set_up(); }); });
   comm::require_same(communicator_, "training", lines_of(settings_));

@@ -1,3 +1,6 @@
+// When gradients need the network during backward, for fusion of factors: sums of factors travel in
+// the gaps that gradients leave. Times come from adding up the compute lane, not from a simulation,
+// as the Plan is not whole yet.
 #include "linerate/plan/pass/factor_traffic.hpp"
 
 #include <algorithm>
@@ -44,12 +47,15 @@ double FactorTraffic::end_of(Handle h) const {
   return index < end_s_.size() && end_s_[index] >= 0 ? end_s_[index] : backward_end_s_;
 }
 
+// An exchange may hold a bucket back. Its seconds count from the start of backward, which is the
+// end of forward.
 double FactorTraffic::ready_s_of(std::size_t bucket) const {
   const double ready = end_of(step_.exchanges[bucket].ready);
   if (step_.not_before.empty() || input_.first_step) return ready;
   return std::max(ready, end_of(step_.forward.back()) + step_.not_before[bucket]);
 }
 
+// f(elements, tensors): a sum's message, and what each tensor adds to it.
 std::function<double(std::int64_t, std::int64_t)> FactorTraffic::seconds_of_sums() const {
   return [curve = cost::cost_curve(input_.cost, Collective::all_reduce, input_.ranks),
           each_s = tensor_s(),
@@ -58,6 +64,7 @@ std::function<double(std::int64_t, std::int64_t)> FactorTraffic::seconds_of_sums
   };
 }
 
+// After backward nothing computes next to the network, so messages are not slowed any more.
 Channel FactorTraffic::channel() const {
   const auto& contention = input_.cost.cluster().contention;
   return {backward_end_s_, contention ? contention->communication_slowdown : 1};

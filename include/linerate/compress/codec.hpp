@@ -176,7 +176,7 @@ class Compressor {
   [[nodiscard]] virtual std::unique_ptr<Codec> codec(const Shape& shape) const = 0;
   /// Whether encode() is to get a residual.
   virtual Residual residual() const = 0;
-  /// What it asks of the optimizer.
+  /// The method's demand on the optimizer.
   virtual Momentum momentum() const { return Momentum::optimizers; }
   /// Of a tensor that travels dense: decode(0, {}, mean) makes of the mean what the optimizer gets.
   /// Null: that is the mean.

@@ -12,7 +12,8 @@ namespace linerate::compress {
 
 /// Made from its options; the caller refuses what was not read.
 using MakeCompressor = std::unique_ptr<const Compressor> (*)(doc::OptionReader& options);
-/// What a compressor's file in method/ ends with, `CompressorLine compressor_<file>()`.
+/// A line of the registry. A compressor's file in method/ ends with one, `CompressorLine
+/// compressor_<file>()`.
 using CompressorLine = RegistryLine<MakeCompressor>;
 
 /// The built-in ones, in the order of registry.cpp, then the user's own.

@@ -6,7 +6,7 @@
 
 namespace linerate::compress {
 
-/// What an optimizer's steps follow.
+/// The quantity that an optimizer's steps follow.
 enum class StepsBy : std::uint8_t {
   gradients,  // each by itself: SGD without momentum, Adagrad, LBFGS
   sum,        // a sum of past ones: SGD's momentum

@@ -13,7 +13,8 @@ namespace linerate::compress {
 struct BucketPart {
   Shape shape;
   std::int64_t value = 0;  // its first element in the bucket
-  /// The latest offset of each round's bytes in one rank's payload; empty: it travels dense.
+  /// The offset of each round's bytes in one rank's payload, at the latest: parts before it may
+  /// take less than their bound. Empty: it travels dense.
   std::vector<std::int64_t> offset, bytes;
   std::int64_t dense = -1;  // its first element among those that travel dense, -1: it does not
 
@@ -27,8 +28,8 @@ struct BucketRound {
   std::int64_t elements = 0;  // of `dtype`, of one rank, with the dense ones that follow
   bool is_bound = false;      // each part is its size (u32) and that many bytes, of at most `bytes`
   std::int64_t expected = 0;  // of a bound: elements as a rule
-  /// Of a bound: ranks tell each other how much they send, and send no more. Else all send as much
-  /// as the bound, which is little more than what they send as a rule.
+  /// With a bound: ranks tell each other how much they send, and send no more. Else all ranks send
+  /// as much as the bound, which is then little more than the usual size.
   bool tells_sizes = false;
 };
 

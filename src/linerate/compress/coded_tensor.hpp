@@ -63,13 +63,13 @@ class CodedTensor {
   std::size_t encode(int round, std::span<const float> gradient, int ranks, int phase,
                      std::span<std::byte> payload);
   void decode(int round, const Arrived& arrived, std::span<float> mean);
-  /// What a TwoPhaseExchange of its bucket needs of it, after begin_step(): the residual is as the
-  /// step leaves it, and empty without error feedback.
+  /// The parts that a TwoPhaseExchange of its bucket uses, after begin_step(). The residual is the
+  /// copy that this step writes, and empty without error feedback.
   TwoPhase& two_phase() const { return *two_phase_; }
   const Keys& keys() const { return keys_; }
   std::span<float> next_residual() { return keeps_ ? std::span(next_) : std::span<float>(); }
 
-  /// What encode() returned last.
+  /// The bytes that encode() returned last.
   std::size_t sent_bytes() const { return sent_; }
   /// As Codec's.
   bool overflowed() const { return codec_ && codec_->overflowed(); }

@@ -1,4 +1,5 @@
-// What an encode or decode task of a Plan does, as its operation says: "powersgd(rank=4, round=1)".
+// The work of an encode or decode task of a Plan, as its operation tells it: "powersgd(rank=4,
+// round=1)".
 #pragma once
 
 #include "linerate/doc/strategy.hpp"

@@ -40,7 +40,7 @@ struct HostOps {
   using KeptValues = Kept<std::vector<float>>;         // of one tensor, from step to step
   using KeptNumber = Kept<float>;                      // the same, one number
 
-  /// What a codec is made of.
+  /// The arguments that a codec is made with.
   struct Making {
     Shape shape;
   };

@@ -1,4 +1,4 @@
-// What the payloads of all compressors have in common: sizes, checks, and the mean of several.
+// Shared by the payloads of all compressors: sizes, checks, and the mean of several payloads.
 #pragma once
 
 #include <algorithm>
@@ -31,12 +31,13 @@ void check_sum(const Arrived& arrived, std::size_t bytes, std::string_view metho
 [[noreturn]] void refuse_payload(std::string_view method, std::size_t payload,
                                  std::string_view why);
 
-/// What follows the `used` bytes of a payload: zeros, so that equal tensors have equal payloads.
+/// Fills a payload after its `used` bytes with zeros, so that equal tensors have equal payloads.
+/// check_zero_from() refuses a payload that has others there.
 void zero_from(std::span<std::byte> payload, std::size_t used);
 void check_zero_from(std::span<const std::byte> payload, std::size_t used, std::string_view method,
                      std::size_t rank);
 
-/// A sum of f32 over the ranks, as their mean. Throws InputError for another size.
+/// Reads a sum of f32 over the ranks as their mean. Throws InputError for another size.
 void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view method);
 
 /// A number of a payload, at any address.
@@ -57,6 +58,10 @@ inline constexpr std::size_t kDecodeBlock = 4096;
 /// mean[i] = (sum over payloads in the order of ranks, in f32) * (1 / ranks). `add(payload, first,
 /// out)` adds what payload number `payload` says of elements [first, first + out.size()) to out.
 /// A block of elements at a time, so that sums stay in the cache while payloads stream by.
+///
+/// Example with three ranks: block 0 is set to zeros, and ranks 0, 1 and 2 add to it in this order.
+/// It is multiplied by f32(1/3). Then comes block 1. Each rank does this in the same order, so all
+/// have the same bits.
 template <class Add>
 void average(const Arrived& arrived, std::span<float> mean, Add&& add) {
   const float share = 1.0f / static_cast<float>(arrived.ranks);
@@ -69,8 +74,9 @@ void average(const Arrived& arrived, std::span<float> mean, Add&& add) {
   }
 }
 
-/// Before a part whose size depends on the values: its bytes (u32). Such parts follow one another,
-/// so where one begins is known when those before it are.
+/// A part whose size depends on the values begins with its bytes (u32). Such parts follow one
+/// another without gaps. So a part's place is known only when the sizes of those before it are
+/// read.
 inline constexpr std::int64_t kPartSizeBytes = 4;
 
 constexpr bool has_size(const Round& round) {
@@ -98,7 +104,7 @@ std::size_t put_part(std::span<std::byte> block, std::size_t at, bool has_size,
 std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
                                     bool has_size, std::size_t bytes, std::string_view tensor);
 
-/// Whose payload it is.
+/// The sender of a payload, for messages.
 struct Sender {
   std::string_view method, tensor;
   int round = 0;

@@ -1,3 +1,11 @@
+// Gives a checkpoint's state to another number of ranks than saved it. The rule: the optimizer must
+// get in the end what it would have got. A rank's residual reaches the optimizer divided by the
+// number of ranks. So each of the new ranks gets the mean of the old residuals, and the new mean
+// over ranks is the old one.
+//
+// Example: three ranks saved the residuals 3, 0 and 6 of an element, so 9 / 3 = 3 is owed to its
+// mean. On two ranks each gets 3, and (3 + 3) / 2 = 3 is owed still. On four ranks each gets 3 as
+// well.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -23,7 +31,7 @@ std::vector<std::byte> bytes_of(std::span<const float> values) {
 
 bool is_mean(Passing passing) { return passing == Passing::mean || passing == Passing::owed; }
 
-/// Summed in f64. Of a rank that has fewer, the others are zero.
+/// The mean over ranks, summed in f64. A rank that has fewer elements counts as zeros for the rest.
 Floats mean_of(const std::vector<Floats>& ranks, std::size_t size) {
   Floats mean(size);
   for (std::size_t i = 0; i < mean.size(); ++i) {
@@ -35,11 +43,12 @@ Floats mean_of(const std::vector<Floats>& ranks, std::size_t size) {
   return mean;
 }
 
-/// A tensor's states, in the order of the ranks that saved. One that knows nothing of it owes
-/// nothing.
+/// A tensor's states, in the order of the ranks that saved. A rank that does not know the tensor
+/// has an empty state, which owes nothing.
 using Ranks = std::vector<const CompressedTensorState*>;
 
-/// Another number of ranks than saved it.
+/// The state of one tensor on one of the new ranks. Fields that are a rank's own are taken from the
+/// saved ranks in turn. With 3 saved ranks the new rank 4 takes those of rank 1.
 class Redistribution {
  public:
   /// `any`: of a rank that knows the tensor.
@@ -68,7 +77,9 @@ class Redistribution {
     return owes ? mean_of(ranks, to_index(own_.elements)) : Floats();
   }
 
-  /// A field of one number set or array that the ranks have whole; `of` finds it on a rank.
+  /// A field of the codec of a whole tensor, for this rank; `of` finds it in a saved rank's state.
+  /// A momentum is the mean over the ranks that have it. For a field that is owed, the ranks that
+  /// lack it count as zeros, because they owe nothing.
   SavedField passed(
       const SavedField& own,
       const std::function<const SavedField*(const CompressedTensorState&)>& of) const {
@@ -95,8 +106,10 @@ class Redistribution {
     return fields;
   }
 
-  /// Whole arrays from the chunks of all owners of a rank, the mean over ranks if it is one, cut
-  /// anew; numbers of the chunk that was at about the same place.
+  /// The fields of the new chunks' codecs. A saved rank's chunks are joined to a whole array. If
+  /// the field passes as a mean, the mean over ranks is taken. Then the array is cut into the new
+  /// chunks. A single number is taken from the old chunk with the same number, or from the last
+  /// one.
   std::vector<SavedState> workers() const {
     const std::vector<Chunk> chunks = cut_into_chunks(own_.elements, ranks_);
     std::vector<SavedState> workers;
@@ -113,7 +126,8 @@ class Redistribution {
     return workers;
   }
 
-  /// The owners' arrays, one after the other, are whole tensors.
+  /// The fields of the owner of the new chunk. Each saved rank owned one chunk, so their arrays one
+  /// after the other are the whole tensor's. They are in units of the mean, so no factor is needed.
   SavedState server() const {
     const Chunk chunk = cut_into_chunks(own_.elements, ranks_)[to_index(rank_)];
     SavedState fields;

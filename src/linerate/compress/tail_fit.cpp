@@ -1,3 +1,9 @@
+// Thresholds from fitted distributions, for sidco. Each is the magnitude x for which the share of
+// larger magnitudes is `ratio`.
+//
+// Example: magnitudes of mean 1 that are exponential. The share above x is e^-x, so a share of .01
+// has x = -ln .01 = 4.6. With a variance of 3 instead of 1 the Pareto fit has kappa = -1/3 and
+// alpha = 2/3. Its x is 2 (.01^(-1/3) - 1) = 7.3: a heavier tail needs a higher threshold.
 #include "linerate/compress/tail_fit.hpp"
 
 #include <cmath>
@@ -8,7 +14,9 @@ namespace {
 
 double exponential_threshold(double mean, double ratio) { return -mean * std::log(ratio); }
 
-/// Generalised Pareto by moments: kappa = (mean^2 / variance - 1) / 2.
+/// Generalised Pareto by moments: kappa = (mean^2 / variance - 1) / 2 and alpha = mean (1 + kappa).
+/// The share above x is (1 - kappa x / alpha)^(1 / kappa). Near kappa = 0 that is the exponential,
+/// and the formula for x would divide 0 by 0.
 double pareto_threshold(const FitMoments& x, double ratio) {
   const double shape = x.mean * x.mean / x.variance;
   const double kappa = (shape - 1) / 2;
@@ -17,7 +25,8 @@ double pareto_threshold(const FitMoments& x, double ratio) {
   return -alpha * std::expm1(kappa * std::log(ratio)) / kappa;
 }
 
-/// Gamma by the closed form near maximum likelihood, from s = ln mean - mean ln x (Minka 2002).
+/// Gamma by the closed form near maximum likelihood, from s = ln mean - mean ln x (Minka 2002). By
+/// Jensen s > 0, unless all magnitudes are equal, and then no Gamma fits.
 double gamma_threshold(const FitMoments& x, double ratio) {
   const double s = std::log(x.mean) - x.mean_log;
   if (!(s > 0)) return std::numeric_limits<double>::quiet_NaN();
@@ -53,6 +62,8 @@ double upper_gamma(double a, double x) {
 
 }  // namespace
 
+/// Q falls from 1 to 0 as x grows. So `high` is doubled until Q is below q, and then the interval
+/// is halved.
 double inverse_upper_gamma(double a, double q) {
   double low = 0, high = a + 1;
   while (upper_gamma(a, high) > q) {

@@ -17,8 +17,9 @@ struct FitMoments {
 /// The magnitude that a share `ratio` of the fitted distribution exceeds, 0 < ratio <= 1. Not
 /// finite if the moments fit none.
 double fitted_threshold(TailDistribution fit, const FitMoments& x, double ratio);
-/// The same of y = x - m, the excess of a tail over its smallest member: what is beyond a threshold
-/// follows a generalised Pareto law in the limit, so the Gamma fit goes on with that.
+/// As fitted_threshold(), for the excess y = x - m of a tail over its smallest member m. Magnitudes
+/// beyond a threshold follow a generalised Pareto law in the limit. So the Gamma fit takes that law
+/// here.
 double fitted_excess(TailDistribution fit, const FitMoments& y, double ratio);
 
 /// x with Q(a, x) = q, Q the regularised upper incomplete gamma function; a > 0, 0 < q <= 1. To

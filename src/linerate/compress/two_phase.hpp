@@ -76,7 +76,7 @@ class TwoPhase {
     bool is_bound = false;   // it may have fewer
     bool is_dense = false;   // compression does not pay: its payload is f32
   };
-  /// What a back end makes: the codec of a chunk that travels dense, and an array that is kept.
+  /// Made by a back end: the codec of a chunk that travels dense, and an array that is kept.
   struct Making {
     std::function<std::unique_ptr<Codec>(const Shape&)> dense_codec;
     std::function<std::unique_ptr<KeptField>(std::int64_t elements)> zeros;
@@ -93,10 +93,10 @@ class TwoPhase {
   Coder& worker(std::size_t chunk) { return workers_[chunk]; }
   /// Of means of the rank's own chunk.
   Coder& owner() { return owner_; }
-  /// What this owner has not sent of its chunk, f32 in units of the mean, as Making::zeros() made
-  /// it; of no elements without error feedback.
+  /// The part of its chunk's mean that this owner has not sent: f32 in units of the mean, as
+  /// Making::zeros() made it. It has no elements without error feedback.
   KeptField& owed() { return *owed_; }
-  /// Where a host has the means of its own chunk.
+  /// The memory for the means of the rank's own chunk, on a host.
   std::vector<float>& room() { return room_; }
 
   /// All that it keeps.
@@ -106,7 +106,7 @@ class TwoPhase {
   void drop();
   TwoPhaseState save();
   void load(const TwoPhaseState& saved);
-  /// What the workers' codecs go on with; the owner's begins anew.
+  /// Loads the workers' codecs alone; the owner's begins anew.
   void load_workers(const std::vector<SavedState>& saved);
 
  private:

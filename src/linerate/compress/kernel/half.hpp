@@ -13,7 +13,7 @@ namespace linerate::compress {
 /// element.
 void narrow_scaled(std::span<const float> gradient, float share, DType half, std::byte* out);
 
-/// How v is sent in 16 bits.
+/// The numbers with which v is sent in 16 bits.
 struct HalfScale {
   float share;  // v is multiplied by it before the cast
   float back;   // 1 / share

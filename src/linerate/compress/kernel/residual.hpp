@@ -1,4 +1,4 @@
-// What error feedback begins with: v = gradient + residual, in the residual's memory.
+// The first step of error feedback: v = gradient + residual, in the residual's memory.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ SignSums pack_signs(std::span<const float> v, SignSum kind, std::byte* words);
 SignSums add_and_pack_signs(std::span<const float> gradient, std::span<float> residual,
                             SignSum kind, std::byte* words);
 
-/// What a sign stands for.
+/// The two values that signs stand for.
 struct SignLevels {
   float positive, negative;
 };

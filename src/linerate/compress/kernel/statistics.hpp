@@ -1,5 +1,5 @@
-// What quantisers ask of values before they know their grid. Sums in f64 over 16 fixed lanes: the
-// same bits on every machine.
+// Statistics of values, which quantisers take before they choose a grid. Sums are in f64 over 16
+// fixed lanes: the same bits on every machine.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@
 
 namespace linerate::compress {
 
-/// What is sent of a bucket before the codes: one number, or two.
+/// The numbers of a bucket that are sent before the codes: one, or two.
 using BucketHead = std::array<float, 2>;
 enum class HeadRule : std::uint8_t {
   norm,       // the 2-norm, top times the unit
@@ -35,7 +35,7 @@ struct GridFormat {
   std::size_t bucket = 0;  // a power of two, 32 to 4096; 0: the whole tensor
   bool unbiased = false;
   Residual residual = Residual::none;
-  /// What is sent of each bucket of v, one after the other.
+  /// Writes the head of each bucket of v, one after the other.
   void (*heads_of)(std::span<const float> v, const GridFormat&, BucketHead* heads) = nullptr;
   /// The grid that a head describes. For numbers that no bucket has, its unit is below zero or not
   /// finite.

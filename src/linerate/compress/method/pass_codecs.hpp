@@ -1,5 +1,5 @@
-// Codecs that are one pass each way and keep nothing but the residual, over either back end: on
-// grids, on powers of two, and f32 as they are.
+// Codecs of one pass each way, over either back end, that keep nothing but the residual. They send
+// codes on grids, powers of two, or f32 as they are.
 #pragma once
 
 #include "linerate/compress/method/grid_format.hpp"
@@ -41,7 +41,7 @@ class PowerCodec final : public Ops::Codec {
   PowerFormat format_;
 };
 
-/// In place of another codec if compression does not pay; payloads are gathered or summed.
+/// Used in place of another codec if compression does not pay. Payloads are gathered or summed.
 template <class Ops>
 class DenseCodec final : public Ops::Codec {
  public:

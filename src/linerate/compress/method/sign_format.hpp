@@ -9,7 +9,7 @@
 
 namespace linerate::compress {
 
-/// What the two signs of a block decode to, of its v[n].
+/// The rule for the two values of a block v[n], which its signs decode to.
 enum class LevelRule : std::uint8_t {
   mean_magnitude,    // +-(sum |v|) / n: one level sent
   root_mean_square,  // +-sqrt(sum v^2 / n): one level sent

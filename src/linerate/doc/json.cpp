@@ -64,6 +64,7 @@ const Json* JsonReader::find(std::string_view key) const {
   return nullptr;
 }
 
+// null counts as absent: writers of other languages write it for what they do not know.
 bool JsonReader::has(std::string_view key) const {
   // If every key is optional, something else in place of the object would be ignored.
   if (!value_->is_object() && value_ != document_) refuse("an object");
@@ -71,6 +72,7 @@ bool JsonReader::has(std::string_view key) const {
   return found && !found->is_null();
 }
 
+// Names the key that was probably meant, such as "ready" in place of "ready_s", or all keys.
 JsonReader JsonReader::at(std::string_view key) const {
   if (!value_->is_object()) refuse(fmt::format("an object with key \"{}\"", key));
   if (const Json* found = find(key)) return below(*found);
@@ -81,6 +83,8 @@ JsonReader JsonReader::at(std::string_view key) const {
                    near.empty() ? "keys: " + join(keys, ", ") : "\"" + near + "\""));
 }
 
+// A mistyped optional key would be ignored without a word. Keys that begin with "_" and "comment"
+// are people's own.
 void JsonReader::require_known_keys(std::span<const std::string_view> known) const {
   for (const auto& [key, value] : value_->get_ref<const Json::object_t&>()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -107,6 +111,7 @@ std::vector<JsonReader> JsonReader::items() const {
   return all;
 }
 
+// NaN fails the comparison too.
 double JsonReader::number() const {
   if (!value_->is_number()) refuse("a number");
   const double value = value_->get<double>();
@@ -265,6 +270,7 @@ void expect_document(const JsonReader& reader, const DocumentKind& kind) {
                               : kind.older));
 }
 
+// The first two keys of every document.
 Json new_document(const DocumentKind& kind) {
   Json json;
   json["document"] = kind.name;

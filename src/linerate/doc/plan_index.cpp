@@ -41,6 +41,7 @@ std::string range(const std::string& first, const std::string& last) {
   return first == last ? first : fmt::format("{} to {}", first, last);
 }
 
+// "conv1" if both factors of one layer are meant, else "conv1.A to conv3.G".
 std::string factors_name(const Plan& plan, std::int32_t first, std::int32_t last) {
   const std::int32_t block = block_of_factor(first);
   return first != last && block == block_of_factor(last)
@@ -48,6 +49,7 @@ std::string factors_name(const Plan& plan, std::int32_t first, std::int32_t last
              : range(factor_name(plan, first), factor_name(plan, last));
 }
 
+// A bucket is named by its index among the payloads, also when the task sends its encoded form.
 std::string payload_name(const Plan& plan, const TaskGraph& graph, std::int32_t payload) {
   const Payload& p = dense(graph, payload);
   const auto member = [&](std::int32_t i) { return graph.members[to_index(i)]; };
@@ -98,6 +100,8 @@ VariantIndex::VariantIndex(const Plan& plan, const TaskGraph& graph, std::int32_
       if (has[i] && has[p]) successors[next[p]++] = i;
 }
 
+// The gradients that a task is about, ascending. Comparisons join tasks of two Timelines by them,
+// as two Plans may cut buckets alike and number them differently.
 std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
   std::vector<std::int32_t> positions;
   if (is_copy_of_flags(graph, task)) return positions;
@@ -130,6 +134,7 @@ std::vector<std::int32_t> gradients_of(const Plan& plan, const TaskGraph& graph,
   return positions;
 }
 
+// One thing by its name, several by their numbers: "conv1.weight", "gradients 3-7".
 std::string subject_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
   if (task.last < task.first) return "";
   if (is_copy_of_flags(graph, task)) return std::string(name_of(Content::flags));
@@ -157,6 +162,8 @@ std::string title_of(const Plan& plan, const TaskGraph& graph, const Task& task)
                          : fmt::format("{} {}", name_of(task.kind), subject);
 }
 
+// Tasks that are observed are LibTorch's: they bear the layer's name, as a trace shows it. An
+// update or a pass over many gradients has none.
 std::string event_name_of(const Plan& plan, const TaskGraph& graph, const Task& task) {
   if (task.origin == Origin::executed || task.kind == TaskKind::precondition)
     return title_of(plan, graph, task);

@@ -33,6 +33,7 @@ void check_rows(const JsonReader& r, const Gradient& g) {
         fmt::format("expected a divisor of {} elements, found {}", g.elements, *g.rows));
 }
 
+// A gradient's layer must be one that the document lists, or unknown.
 struct LayerIndex {
   const Workload& workload;
   std::int64_t read(const JsonReader& r) const {
@@ -108,6 +109,7 @@ void check_other_group(const JsonReader& r, const OtherCollective& o) {
   if (o.group == 1) r.at("group").refuse("0 for all ranks, or 2 or more that do it together");
 }
 
+// After the update a moment means nothing; in backward it must lie within it.
 void check_other_place(const JsonReader& r, const OtherCollective& o, const Workload& w) {
   if (o.place == StepPlace::update && o.at_s != 0)
     r.at("at_s").refuse("none, as it runs after the update");
@@ -151,6 +153,7 @@ void fields(auto& v, Is<Layer> auto& layer) {
   v.optional("flops", layer.flops, at_least_zero);
 }
 
+// A gradient's registration is its place in the file unless it says another one.
 void fields(auto& v, Is<Gradient> auto& g, const Workload& w) {
   v.required("name", g.name);
   v.required("elements", g.elements, Range{0, kMostElements});
@@ -248,6 +251,7 @@ bool Workload::knows_shapes() const {
                      [](const Gradient& g) { return g.rows.has_value(); });
 }
 
+// T_1 as it was measured, else the sum of the parts that are known.
 double Workload::one_rank_step_s() const {
   return step_s ? *step_s
                 : backward_s + forward_s.value_or(0) + update_s.value_or(0) + tail_s.value_or(0);

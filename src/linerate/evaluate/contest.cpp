@@ -50,6 +50,7 @@ doc::Strategy with_option(doc::Strategy s, const char* key, const std::string& v
   return s;
 }
 
+// Bucket sizes are not an option of every exchange.
 bool can_be_planned(const doc::Strategy& s) {
   try {
     static_cast<void>(plan::traits_of(s));
@@ -99,10 +100,12 @@ void add_round(Entry& entry, const Round& round) {
   entry.columns.sent_bytes.push_back(round.sent_bytes);
 }
 
+// A strategy that encodes nothing has no such steps.
 double median_or_zero(const std::vector<double>& values) {
   return values.empty() ? 0 : median(values);
 }
 
+// Medians over all steps of all rounds; the step's own time is by round.
 void finish(Entry& entry) {
   entry.run.encode_s = median_or_zero(entry.columns.encode_s);
   entry.run.communication_s = median_or_zero(entry.columns.communication_s);
@@ -136,6 +139,7 @@ class Contest {
   }
 
  private:
+  // Prepares it at once, as trainings of all strategies stay in memory and take turns.
   void add(std::vector<Entry>& to, const std::string& strategy, doc::Role role) {
     if (progress_) progress_("preparing " + strategy);
     Entry& entry = to.emplace_back();
@@ -197,6 +201,7 @@ class Contest {
 
 }  // namespace
 
+// A compressor alone comes after the tuned exchange: "fp16" is "ddp(bucket=25MiB)+fp16".
 std::string strategy_of(const std::string& candidate, const std::string& exchange) {
   doc::Strategy strategy = doc::parse_strategy(candidate);
   if (is_extra(strategy.exchange.name)) {
@@ -210,6 +215,7 @@ std::string strategy_of(const std::string& candidate, const std::string& exchang
   return doc::to_text(strategy);
 }
 
+// Before any rank measures: a contest takes minutes.
 void check(const ContestOptions& options) {
   const doc::Strategy base = doc::parse_strategy(options.exchange);
   if (!base.extras.empty() || plan::traits_of(base).changes_convergence)

@@ -52,6 +52,7 @@ std::string page_of(const Held<doc::Timeline>& held) {
 
 }  // namespace
 
+// Words are Python's: a note that names an option says its keyword.
 std::string html_of(const report::Inputs& inputs) {
   report::Page page = report::page_of(inputs, "", std::string(kVersion));
   report::for_each_text(page, [](std::string& text) { text = in_python(text); });

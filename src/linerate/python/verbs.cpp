@@ -148,6 +148,7 @@ void bind_import(nb::module_& module) {
       nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
 }
 
+// Without probes of LibTorch: those need its own program.
 void bind_calibrate(nb::module_& module) {
   bind_verb<verbs::CalibrateOptions>(
       module, "calibrate", [](const auto& options, const auto& caller) {
@@ -180,6 +181,8 @@ Answered answered_of(const PredictionsState& state) {
   return read;
 }
 
+// Predictions know their question, so a Timeline or Plan of one of them can be made later. Those
+// read from JSON do not.
 void bind_whatif(nb::module_& module) {
   nb::class_<Predictions>(module, "Predictions")
       .def(
@@ -258,6 +261,7 @@ void bind_whatif(nb::module_& module) {
   module.def("collectives", [] { return Words(kCollectiveNames.begin(), kCollectiveNames.end()); });
 }
 
+// A Plan shares its memory with the Planned that it came from.
 void bind_plan(nb::module_& module) {
   nb::class_<Planned>(module, "Planned")
       .def(

@@ -95,6 +95,8 @@ class Asking {
     if (ratios_.empty()) ratios_.emplace_back();
   }
 
+  // Notes on the whole question come first, then those of strategies, rank counts and networks, in
+  // the grid's order.
   doc::Predictions run() {
     describe();
     note_cost_model();
@@ -133,6 +135,7 @@ class Asking {
     return std::move(answer_);
   }
 
+  // What the answer is about: a saved answer has to say it without its documents.
   void describe() {
     answer_.workload = workload_.name;
     answer_.gradients = static_cast<std::int64_t>(workload_.gradients.size());
@@ -163,6 +166,9 @@ class Asking {
     return one;
   }
 
+  // The Plan of the only combination. For training it has all that training does, and costs are the
+  // Cluster's own. A cost known from elsewhere would choose what ranks exchange by another
+  // machine's numbers.
   Planned plan_one(bool training) {
     if (strategies_.size() * ranks_.size() * bandwidths_.size() * ratios_.size() != 1)
       throw UsageError(
@@ -326,6 +332,7 @@ class Asking {
     return base_.with(std::move(options));
   }
 
+  // One point of the grid. A closed formula fills in its own columns; the rest is simulated.
   void predict(Planning& planning, int ranks, const cost::CostModel& model, Worker& worker,
                Answers& answers) const {
     const plan::Planner& planner = planning.planner;
@@ -444,6 +451,7 @@ class Asking {
           "agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
   }
 
+  // Each sentence once: many combinations have the same thing to say.
   void note(std::string text) {
     auto& notes = answer_.notes;
     if (std::find(notes.begin(), notes.end(), text) == notes.end())

@@ -1,6 +1,10 @@
 // A checkpoint is one file, written whole and renamed into its place. The hash at its end covers
 // everything before it. So a file that is cut off or changed anywhere is refused before any of it
 // is used.
+//
+// The format: a magic line, eight bytes with the length of the head, the head as JSON, the arrays'
+// bytes, and eight bytes of hash. The head lists the arrays' names, types and shapes, in the order
+// of their bytes.
 #include "linerate/zoo/checkpoint.hpp"
 
 #include "linerate/core/error.hpp"
@@ -33,6 +37,7 @@ std::int64_t bytes_of(const Array& array) {
   return bytes;
 }
 
+// Settings are texts: what they mean is the trainer's.
 doc::Json head_of(const Checkpoint& c) {
   doc::Json head = doc::new_document(kCheckpointHead);
   head["settings"] = doc::Json::object();

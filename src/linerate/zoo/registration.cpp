@@ -63,6 +63,7 @@ std::vector<Alike> by_line(const std::vector<RegisteredLayer>& layers) {
 
 bool is_norm(const RegisteredLayer& layer) { return layer.a == 0; }
 
+// A norm layer has no pair of factors, but a matrix of 2 x 2 for each unit: scale and shift.
 std::string factor_a(const RegisteredLayer& layer) {
   if (is_norm(layer)) return "";
   return layer.kind == "embedding" ? fmt::format("diagonal of {}", layer.a)
@@ -90,6 +91,8 @@ std::vector<std::string> row_of(const Alike& line) {
 
 }  // namespace
 
+// The network and the preconditioner are made as for training, and asked. So this report cannot
+// differ from what a run does.
 RegistrationReport registration_report(const TrainOptions& options) {
   const doc::Strategy strategy = doc::parse_strategy(options.strategy);
   const plan::Planner planner(strategy, {});  // throws if no Plan could be made by it

@@ -51,6 +51,7 @@ struct TimedTraining::Impl {
         recorder(c, exec::agree_origin(c), "trained"),
         trainer(plain(options), c, observer, {&recorder, std::move(name)}) {}
 
+  // They are recorded, as the recorder counts steps, and left out afterwards.
   void take_uncounted(std::int64_t steps) {
     for (std::int64_t i = 0; i < steps; ++i) {
       recorder.begin_step(next++);
@@ -59,6 +60,8 @@ struct TimedTraining::Impl {
     trainer.settle();
   }
 
+  // The recorder sees the exchange by itself. Forward and backward are LibTorch's, so their spans
+  // are added here.
   void take_recorded_step() {
     recorder.begin_step(next);
     const StepProbe probe = trainer.take_step();

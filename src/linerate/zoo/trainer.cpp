@@ -79,6 +79,8 @@ std::shared_ptr<Network> build(const TrainOptions& o, comm::Communicator& commun
   return std::make_shared<Network>(describe(o));
 }
 
+// A line a step, counted from the start of the training, so that files of a resumed run follow each
+// other.
 std::string csv_of(const TrainReport& r) {
   std::string csv = "step,loss\n";
   for (std::size_t i = 0; i < r.losses.size(); ++i)
@@ -225,6 +227,9 @@ void Trainer::note(const std::string& text) {
   if (communicator_.rank() == 0 && observer_.on_note) observer_.on_note(text);
 }
 
+// After the loop: first what is under way is settled, then ranks compare their weights, then files
+// are written. If the run was asked to end, its checkpoint is written at this step and not at an
+// epoch's end.
 TrainReport Trainer::run() {
   TrainReport report;
   report.parameters = network_->description().parameter_elements();
@@ -278,6 +283,7 @@ TrainReport Trainer::run() {
   return report;
 }
 
+// Rank 0 writes, and says that it is busy: ranks that wait for it must not take it for lost.
 void Trainer::write_losses(const TrainReport& report) {
   comm::require_success(communicator_, "losses", [&] {
     if (communicator_.rank() != 0 || options_.losses.empty()) return;
@@ -286,6 +292,8 @@ void Trainer::write_losses(const TrainReport& report) {
   });
 }
 
+// May be written before the run's end, and again: a run that is killed leaves what it recorded so
+// far.
 void Trainer::write_recorded(bool last) {
   if (recorded_) return;
   recorded_ = last;
@@ -327,11 +335,15 @@ bool Trainer::is_to_end() {
   return false;
 }
 
+// The order is computed anew from the epoch's number, also in the middle of an epoch after a
+// resume.
 void Trainer::visit_epoch() {
   order_ = epoch_order(options_.seed, epoch_, data_.train.size());
   network_->train(true);
 }
 
+// Takes the steps that are left of this epoch. An example: a checkpoint of step 130 and epochs of
+// 100 steps. The epoch goes on at its step 30. False: it did not reach its end.
 bool Trainer::run_epoch(EpochReport& report) {
   visit_epoch();
   const std::int64_t steps = plan_.steps();
@@ -371,6 +383,7 @@ bool Trainer::run_epoch(EpochReport& report) {
   return step_in_epoch_ == steps;
 }
 
+// In a contest of strategies a loss that is no number is a result. Elsewhere it ends the run.
 bool Trainer::run_epoch_or_diverge(EpochReport& epoch) {
   try {
     return run_epoch(epoch);
@@ -391,6 +404,8 @@ StepProbe Trainer::take_step() {
   return probe;
 }
 
+// `loss` is this rank's part of the mean over the batch. Parts are about equal, so times the ranks
+// it is shown as the whole.
 void Trainer::watch_steps(double seconds, double loss) {
   seconds_.push_back(seconds);
   losses_.push_back(loss);

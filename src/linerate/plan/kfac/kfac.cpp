@@ -1,3 +1,6 @@
+// Reads kfac(...): which of the published methods, and what differs from it. The sharing is the
+// value without a key, and it decides what the other options may be. An example: kfac(d) inverts
+// everything everywhere, so a placement makes no sense there and is refused, not ignored.
 #include "linerate/plan/kfac/kfac.hpp"
 
 #include <fmt/format.h>
@@ -38,6 +41,7 @@ Sharing sharing_of(const doc::Component& component) {
   return static_cast<Sharing>(found - kSharings.begin());
 }
 
+// Defaults are those of the method's paper; SPD-KFAC is the one that fuses and places by cost.
 FactorFusion default_fusion(Sharing sharing) {
   return sharing == Sharing::spd ? FactorFusion::optimal : FactorFusion::bulk;
 }
@@ -86,6 +90,8 @@ bool is_on(doc::OptionReader& options, const char* key, bool otherwise) {
   return options.choice(key, {"on", "off"}, otherwise ? 0 : 1) == 0;
 }
 
+// Inverses are made of averages. A step that inverts but averages nothing new would invert the same
+// once more, so one interval divides the other.
 void read_intervals(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
   const auto factors = counted(options, component, "factors", "steps");
   const Intervals all = intervals_of(factors, counted(options, component, "inverses", "steps"));
@@ -113,6 +119,8 @@ void read_special(doc::OptionReader& options, const doc::Component& component, K
     options.fail("broadcasts", "kfac(d) sends neither inverses nor directions; leave it out");
 }
 
+// What linerate lacks is refused by its name, with what there is in its place: other
+// implementations have such options.
 void read_numbers(doc::OptionReader& options, const doc::Component& component, Kfac& kfac) {
   if (component.find("lm"))
     options.fail("lm",
@@ -142,6 +150,8 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
 
 }  // namespace
 
+// factors=10 alone means both every 10 steps. inverses=100 alone means factors in every step, and
+// inverses every 100.
 Intervals intervals_of(std::optional<std::int64_t> factors, std::optional<std::int64_t> inverses) {
   if (factors) return {*factors, inverses.value_or(*factors)};
   if (inverses) return {1, *inverses};
@@ -191,7 +201,8 @@ bool Kfac::finds_too_large(const doc::Block& block) const {
 }
 
 // With `mem` and `dp` one rank holds a layer's inverses, and with `hybrid` a share of the ranks.
-// Otherwise every rank gets all inverses.
+// Otherwise every rank gets all inverses. An example: 8 ranks with fraction=0.25 have 2 rows and 4
+// columns. fraction=0.4 would be 3 rows, which do not divide 8: it is refused.
 int Kfac::rows_of_grid(int ranks) const {
   switch (sharing) {
     case Sharing::mem:
@@ -211,6 +222,8 @@ int Kfac::rows_of_grid(int ranks) const {
   return rows;
 }
 
+// The kinds of steps. An example: factors=10, inverses=100. Step 0 does both, steps 10 to 90
+// average factors alone, and all others use inverses as they are.
 std::vector<CurvatureUpdate> Kfac::updates() const {
   std::vector<CurvatureUpdate> all = {{true, true}};
   if (inverse_interval > factor_interval) all.push_back({true, false});
@@ -224,12 +237,14 @@ std::string_view name_of(const CurvatureUpdate& update) {
   return update.inverses ? "" : update.factors ? doc::kFactorsOnly : doc::kStale;
 }
 
+// The first one counts: a strategy has one preconditioner.
 std::optional<Kfac> kfac_of(const doc::Strategy& strategy) {
   for (const doc::Component& extra : with_exchange(strategy).extras)
     if (is(extra, Extra::curvature)) return Kfac::parse(extra);
   return std::nullopt;
 }
 
+// kfac(spd) alone is ddp+kfac(spd): gradients are exchanged in any case.
 doc::Strategy with_exchange(doc::Strategy strategy) {
   if (!is(strategy.exchange, Extra::curvature)) return strategy;
   strategy.extras.insert(strategy.extras.begin(), std::move(strategy.exchange));

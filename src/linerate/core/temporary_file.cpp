@@ -28,7 +28,7 @@ std::string prefix_of(const fs::path& target) {
          std::string(kMark);
 }
 
-bool is_name(std::string_view name, std::string_view prefix) {
+bool is_temporary_name(std::string_view name, std::string_view prefix) {
   return name.size() == prefix.size() + kDigits && name.starts_with(prefix) &&
          name.find_first_not_of("0123456789abcdef", prefix.size()) == name.npos;
 }
@@ -121,7 +121,7 @@ void TemporaryFile::sweep(const fs::path& target) {
   fs::directory_iterator entry(folder_of(target), ignored);
   for (; !ignored && entry != fs::directory_iterator(); entry.increment(ignored)) {
     const fs::path path = entry->path();
-    if (!is_name(path.filename().string(), prefix)) continue;
+    if (!is_temporary_name(path.filename().string(), prefix)) continue;
     const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (file.open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
   }

@@ -1,3 +1,7 @@
+// The patches of a convolution as a matrix [channels * taps][samples * positions], for
+// add_symmetric_product(). Row (c, k) has the inputs of channel c that tap k sees, for each sample
+// and position of the output. In the padding it has 0. On a host each row is written by one task,
+// plane by plane.
 #include "linerate/torch_adapter/kfac/conv_patches.hpp"
 
 #include <ATen/Dispatch.h>
@@ -25,6 +29,8 @@ struct PatchAxis {
 };
 
 template <typename T>
+/// Example: 5 inputs, a padding of 1, stride 2, and tap 0. Its outputs 0, 1 and 2 see the inputs
+/// -1, 1 and 3. So low is 1 and high is 3, and the line is 0, x[1], x[3].
 void fill_line(const T* input, const PatchAxis& x, T* line) {
   const std::int64_t low = std::min(x.low(), x.high()), high = std::max(x.high(), low);
   std::fill(line, line + low, T(0));

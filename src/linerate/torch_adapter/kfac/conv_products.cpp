@@ -1,3 +1,17 @@
+// The factor A of a convolution with stride 1, without its patches. Entry (c, k; c', k') of A is a
+// sum over positions of channel c at tap k times channel c' at tap k'. For a pair of taps only
+// their distance matters, not the place: it is the product of the image with itself, shifted by
+// that distance. Pairs with the same distance differ only at the image's border. So each product is
+// computed once for each distance and each strip of the image, and added to all pairs that see the
+// strip.
+//
+// Example in one dimension: three taps, and a padding of 1 on 10 inputs. The pairs (0, 1) and (1,
+// 2) have distance 1. The pair (0, 1) sees inputs u = 0 to 8 with u + 1, and the pair (1, 2) sees
+// the same u. So one matrix product serves both. For distance 0 the tap 0 sees inputs 0 to 8, tap 1
+// sees 0 to 9, and tap 2 sees 1 to 9. The cuts are at 0, 1, 9 and 10, which makes three strips. The
+// first is added to taps 0 and 1, the second to all three, the third to taps 1 and 2.
+//
+// For 3 x 3 taps there are 45 pairs and 13 distances, so less than a third of the products is left.
 #include "linerate/torch_adapter/kfac/conv_products.hpp"
 
 #include <ATen/Dispatch.h>

@@ -1,3 +1,6 @@
+// Measures the cost of K-FAC's work on this machine in four short runs. They are a small and a
+// large inverse, a product for a factor, and one for a direction. Planners price factors, inverses
+// and directions by these. All ranks use the mean over ranks, so that they make the same plan.
 #include "linerate/torch_adapter/kfac/cost_probe.hpp"
 
 #include <ATen/TensorOperators.h>

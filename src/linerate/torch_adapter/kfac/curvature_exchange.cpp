@@ -1,3 +1,14 @@
+// The operations of a Plan's K-FAC tasks on one rank. Each task packs or unpacks parts of payloads
+// (CurvaturePlan), and calls the Preconditioner between.
+//
+// On a device a launch costs some microseconds, however small a factor is. So tasks of inverses and
+// directions only note their members, and the work waits until somebody needs it. Then factors of
+// one size are inverted in one call. Example: one payload carries the inverses of factors 0, 1 and
+// 2 of this rank. The tasks of 0 and 1 note them. The task of 2 completes the payload, so all three
+// are inverted and packed. On the host each task does its work at once.
+//
+// All ranks must use the same bits of an inverse or direction. So the owner takes back what it has
+// packed, which has the rounding of the payload, as the other ranks do.
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -191,6 +202,8 @@ at::Tensor CurvatureExchange::status_of(const CurvaturePlan::Part& part) const {
   return values.select(0, values.numel() - part.status);
 }
 
+/// Members that travel in no payload wait for the first task that needs them. Others wait until all
+/// members of their payload are there.
 bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
                               std::span<const std::int32_t> waiting,
                               const std::vector<CurvaturePlan::Part>& parts) const {
@@ -203,6 +216,8 @@ bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
 
 // ---- factors ----
 
+/// Writes this rank's sums of a batch, with their counts, to the payload. The all-reduce adds those
+/// of the other ranks.
 void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
   std::vector<CurvatureBlock::Packed> sums;
   for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
@@ -335,6 +350,9 @@ void CurvatureExchange::precondition_waiting() {
   });
 }
 
+/// A layer without a gradient is marked by kNoDirection in its first element, and one whose
+/// direction is not finite by NaNs. So the ranks that receive the payload treat it as the owner
+/// does.
 void CurvatureExchange::send_direction(std::int32_t block, const CurvaturePlan::Part& part) {
   const at::Tensor values = values_of(part);
   const CurvatureBlock::Directions found = pre_.direction(block);

@@ -1,3 +1,9 @@
+// Reads a Plan once for CurvatureExchange: which ranks average and precondition each layer, and
+// where each factor, inverse or direction lies in the payloads.
+//
+// Example: a payload of the inverses of factors 4, 5 and 7 with 10, 20 and 30 elements. They begin
+// at 0, 10 and 30. Three statuses follow, so the payload has 63 elements, and factor 5's status is
+// the second from the end.
 #include "linerate/torch_adapter/kfac/curvature_plan.hpp"
 
 #include <string_view>

@@ -1,3 +1,9 @@
+// Takes the times of a measured step apart: the forward pass of each layer, each factor, and each
+// inverse. A layer's forward time is from its input to the next layer's input, or to the first
+// gradient, less the time of its factor A.
+//
+// Example in ms: the inputs of layers 0, 1 and 2 are seen at 0, 4 and 9, and each factor A takes 1.
+// The first gradient comes at 12. So the forward passes take 3, 4 and 2.
 #include "linerate/torch_adapter/kfac/curvature_times.hpp"
 
 #include <algorithm>

@@ -1,3 +1,6 @@
+// The block of embeddings. An input is a word's one-hot vector, so A is diagonal: how often each
+// word was used. Only its diagonal is kept, [words], and dividing by it takes the place of an
+// inverse. G is dense, as that of a linear layer. Padding words count for neither.
 #include "linerate/torch_adapter/kfac/embedding_block.hpp"
 
 #include <ATen/TensorOperators.h>

@@ -1,3 +1,6 @@
+// Inverses and eigendecompositions of factors, on a host matrix by matrix, on a device all of one
+// size in a call. Success is a tensor of bools, because a device's host must not wait for it. A
+// factor that fails keeps its old inverse (CurvatureBlock::take_inverses()).
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 
 #include <ATen/Dispatch.h>

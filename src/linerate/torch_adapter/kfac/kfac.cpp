@@ -1,3 +1,6 @@
+// The public class KFAC: it registers the layers, passes views of the loss to the collector, and
+// makes a step. In DataParallel the step is a shared one, which KfacInside::share() puts in place
+// of the step of one rank.
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 
 #include <c10/core/GradMode.h>

@@ -1,3 +1,7 @@
+// The part of K-FAC that follows from options and the number of the step: whether factors and
+// inverses are due, the damping, the learning rate. An option that the program set wins over the
+// strategy's, and that over the default. So the options as set (`said_`) are kept, and adopt()
+// begins from them again for each Plan.
 #include "linerate/torch_adapter/kfac/kfac_schedule.hpp"
 
 #include <fmt/format.h>
@@ -33,6 +37,7 @@ void check_options(const KfacOptions& o) {
                     *o.accumulate->constant()));
 }
 
+/// Example: an interval of 10 is due in steps 0, 10 and 20.
 bool is_due(const ScheduledValue& interval, std::int64_t step) {
   const auto steps = static_cast<std::int64_t>(interval.at(step));
   if (steps < 1)
@@ -68,6 +73,9 @@ bool KfacSchedule::inverses_due() const {
   return schedule_ ? schedule_(step_).inverses : is_due(*options_.inverse_interval, step_);
 }
 
+/// Factors are means over the passes of a step, if each loss was divided by their number. A program
+/// that accumulates without saying so gets factors of another scale. It is warned once, but not if
+/// the options show that the scale is right.
 void KfacSchedule::warn_of_passes(int passes) {
   const double expected = accumulated();
   if (passes == 0 || passes == expected || warned_passes_) return;
@@ -94,6 +102,9 @@ double KfacSchedule::rate() const {
   return options_.learning_rate ? options_.learning_rate(step_) : rate_of(*optimizer_);
 }
 
+/// The KL clip bounds one step's direction by the rate of that step. A momentum of earlier
+/// directions is multiplied by the rate of now. If the rate rises, the bound would not hold for it.
+/// So momentum is scaled down, or the program is warned if the optimizer is not known.
 void KfacSchedule::bound_update(const Blocks& blocks) {
   if (!(optimizer_ || options_.learning_rate)) return;
   const double now = rate(), before = std::exchange(last_rate_, now);

@@ -1,3 +1,6 @@
+// K-FAC's state as a list of named tensors, for a checkpoint, and back. A layer's factor has up to
+// three tensors: "conv1.A" with three numbers about it, "conv1.A.average", and "conv1.A.inverted".
+// A name of a layer may contain dots, so names are read from their ends.
 #include "linerate/torch_adapter/kfac/kfac_state.hpp"
 
 #include <ATen/ops/full.h>

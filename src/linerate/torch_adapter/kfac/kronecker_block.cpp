@@ -1,3 +1,14 @@
+// The blocks of linear layers and convolutions. They have two factors: A = sum of a aᵀ over inputs,
+// and G = sum of g gᵀ over gradients of outputs. The collector calls add_input() and add_gradient()
+// in the passes. The base class (curvature_block.cpp) averages, inverts and writes.
+//
+// A bias is one more input that is always 1. So A has one more row and column, with the inputs'
+// sums and the number of positions. A layer in groups has a pair of factors for each group,
+// [groups][d][d].
+//
+// A convolution is a linear layer on patches, one for each position of the output. The patches of a
+// batch would take kernel-size times the memory of the images. So either products are shared
+// between positions (conv_products.cpp), or patches are made in parts (conv_patches.cpp).
 #include "linerate/torch_adapter/kfac/kronecker_block.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -170,6 +181,7 @@ void KroneckerBlock::add_output_columns(const at::Tensor& images, double weight)
   }
 }
 
+/// The layers' gradients as matrices, [n][groups][outputs][inputs], the bias as the last column.
 at::Tensor KroneckerBlock::gradients(Alike blocks) const {
   const std::int64_t groups = shape().groups, g = shape().g, d = inputs();
   const bool has_bias = layer().bias.defined();

@@ -1,3 +1,10 @@
+// Gradients of losses with respect to a model's outputs, for labels that are given or drawn from
+// the model's own distribution. sample_fisher() starts a backward pass from them. The drawn labels
+// depend on (seed, step, sample) alone. So a batch that is split over three ranks draws the labels
+// that one rank would draw for the whole.
+//
+// Also the number of terms by which a loss divides its sum, from LossAverage and the shape of the
+// output. Example: outputs [32, 10, 7, 7] of a mean over samples and positions have 32 * 49 terms.
 #include "linerate/torch_adapter/kfac/loss_curvature.hpp"
 
 #include <ATen/TensorOperators.h>

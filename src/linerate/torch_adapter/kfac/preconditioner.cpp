@@ -1,3 +1,16 @@
+// One rank's K-FAC: the blocks of all layers, with what a step does to them. KFAC::step() calls
+// take(), which does a whole step on one rank. In a job of several ranks CurvatureExchange calls
+// the parts, in the order of a Plan's tasks.
+//
+// A step goes through phases. `open`: factors are folded and inverted, and gradients become
+// directions. clip() then finds nu, and the phase is `found`. write() puts nu times the directions
+// into the .grads, and ends the step. keep() makes it `skipped` if nu is 0, as it is for gradients
+// that are not finite. `arriving` is for plans whose means come under the next forward pass.
+//
+// A step may be given up until keep(). So remember() keeps the tensors of averages and inverses
+// from before, and undo() brings them back. Example of three steps: step 1 counts. In step 2 a
+// gradient is infinite, so averages and inverses are those of step 1 again. Step 3 goes on from
+// these, and its number is still 2 to K-FAC, because a skipped step does not count.
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -134,6 +147,8 @@ void Preconditioner::begin() {
   phase_ = Phase::open;
 }
 
+/// For layers whose batch has been seen on both sides. A layer that was not used in this step has
+/// no batch, and its averages stay.
 void Preconditioner::fold_batches(std::int32_t first_block, std::int32_t last_block) {
   std::vector<std::int32_t> factors;
   std::vector<at::Tensor> sums;
@@ -231,6 +246,8 @@ CurvatureBlock::Directions Preconditioner::direction(std::int32_t b) const {
   return CurvatureBlock::directions({&block, 1}, damping_there());
 }
 
+/// Directions of other ranks' layers, in the sets in which own ones are made, so that
+/// write_directions() treats them alike.
 void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
                                      const std::vector<at::Tensor>& values,
                                      const at::Tensor& exist) {
@@ -347,6 +364,8 @@ void Preconditioner::end_arriving() {
   end_step();
 }
 
+/// A direction that is not finite becomes zeros, in place of a step that is skipped: other layers'
+/// weights have moved already.
 at::Tensor Preconditioner::update_late(std::int32_t b, const at::Tensor& damping) const {
   const c10::NoGradGuard no_grad;
   CurvatureBlock* const block = blocks_[to_index(b)].get();

@@ -1,3 +1,11 @@
+// Finds the layers of a model that K-FAC preconditions. Each module with parameters of its own
+// becomes a candidate. It is taken, skipped by a name's pattern, or left to the optimizer for a
+// reason, and the report has a line for each. KFAC's constructors call this once.
+//
+// Example: an embedding and the last linear layer share a weight, as language models do. The weight
+// has one gradient from two kinds of layers, so both lines of the report get the reason, and
+// neither layer is taken. Two uses of one linear module's weight are one layer, whose factors count
+// both uses.
 #include "linerate/torch_adapter/kfac/registration.hpp"
 
 #include <fmt/format.h>
@@ -192,6 +200,7 @@ bool has_parameters(const torch::nn::Module& module) {
 
 }  // namespace
 
+/// `*` stands for any characters, `?` for one. Example: "layer*.norm" matches "layer12.norm".
 bool matches_pattern(std::string_view name, std::string_view pattern) {
   if (pattern.empty()) return name.empty();
   if (pattern.front() == '*')

@@ -1,3 +1,6 @@
+// The block of norm layers. Each unit has a scale and a shift, so its part of the Fisher matrix is
+// 2 x 2. No other unit matters to it. Let s be the sample's gradient of the scale, and b that of
+// the shift. The three sums are those of s s, s b and b b: [3][units].
 #include "linerate/torch_adapter/kfac/unit_wise_block.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -46,6 +49,8 @@ at::Tensor inverses_of(const at::Tensor& f, const at::Tensor& damping) {
 UnitWiseBlock::UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options)
     : CurvatureBlock(layer, block_shape(layer), options) {}
 
+/// The gradient of a unit's scale is the output's gradient times the normalized input, summed over
+/// the sample's positions. That of its shift is the output's gradient, summed likewise.
 void UnitWiseBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
                                  double scale) {
   const at::Tensor g = to_dtype(gradient);

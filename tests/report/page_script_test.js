@@ -1,5 +1,7 @@
-// What the page's script draws, in a document that is a stand-in of a few lines: node page_script_test.js PAGE.html
-// Takes the script from the page and gives it charts; then draws the page's own figures. No browser, no package.
+// What the page's script draws, in a document that is a stand-in of a few lines:
+//   node page_script_test.js PAGE.html
+// Takes the script from the page and gives it charts; then draws the page's own figures. It needs
+// no browser and no package.
 'use strict';
 const assert = require('node:assert');
 const {readFileSync} = require('node:fs');
@@ -9,14 +11,17 @@ const page = readFileSync(process.argv[2], 'utf8');
 const script = page.match(/<script>([^]*?)<\/script>/)[1];
 
 class Element {
-  constructor(tag) { Object.assign(this, {tag, attributes: {}, children: [], namespaceURI: 'svg', own: ''}); }
+  constructor(tag) {
+    Object.assign(this, {tag, attributes: {}, children: [], namespaceURI: 'svg', own: ''});
+  }
   get textContent() { return this.own + this.children.map((child) => child.textContent).join(''); }
   set textContent(words) { this.own = words; this.children = []; }
   get innerHTML() { throw new Error('markup'); }
   set innerHTML(_) { throw new Error('markup'); }
   setAttribute(key, value) { this.attributes[key] = String(value); }
   appendChild(child) {
-    if (child.parentNode) child.parentNode.children.splice(child.parentNode.children.indexOf(child), 1);
+    if (child.parentNode)
+      child.parentNode.children.splice(child.parentNode.children.indexOf(child), 1);
     child.parentNode = this;
     this.children.push(child);
     return child;
@@ -24,11 +29,15 @@ class Element {
   insertBefore(child) { return this.appendChild(child); }
   replaceChildren() { this.children = []; }
   querySelector(tag) { return this.children.find((child) => child.tag === tag); }
-  all(tag) { return this.children.flatMap((child) => [...(child.tag === tag ? [child] : []), ...child.all(tag)]); }
+  all(tag) {
+    return this.children.flatMap(
+        (child) => [...(child.tag === tag ? [child] : []), ...child.all(tag)]);
+  }
 }
 
 // A letter is 7 pixels wide, a kanji 12.
-const measureText = (words) => ({width: Array.from(words).reduce((sum, c) => sum + (c > '\u2e80' ? 12 : 7), 0)});
+const measureText = (words) =>
+    ({width: Array.from(words).reduce((sum, c) => sum + (c > '\u2e80' ? 12 : 7), 0)});
 
 // Draws charts given as JSON texts; `resize` changes the width.
 function run(charts, width) {
@@ -43,10 +52,16 @@ function run(charts, width) {
   vm.runInNewContext(script, {
     document: {
       createElementNS: (_, tag) => new Element(tag),
-      createElement: (tag) => tag === 'canvas' ? {getContext: () => ({measureText})} : new Element(tag),
-      querySelectorAll: (what) => what === 'details' ? [fold] : figures.map((figure) => figure.querySelector('script'))},
+      createElement: (tag) =>
+          tag === 'canvas' ? {getContext: () => ({measureText})} : new Element(tag),
+      querySelectorAll: (what) =>
+          what === 'details' ? [fold] : figures.map((figure) => figure.querySelector('script'))
+    },
     getComputedStyle: () => ({fontFamily: 'sans-serif'}),
-    addEventListener: (event, handler) => { handlers[event] = handler; }});
+    addEventListener: (event, handler) => {
+      handlers[event] = handler;
+    }
+  });
   return {figures, handlers, fold};
 }
 
@@ -55,9 +70,11 @@ function draw(chart, width = 840) {
   const svg = figure.querySelector('svg'), legend = figure.querySelector('ul');
   const titled = svg.all('title').map((title) => title.textContent);
   const texts = svg.all('text').map((text) => text.textContent);
-  const classes = [...svg.all('path'), ...svg.all('line'), ...svg.all('rect')].map((mark) => mark.attributes.class);
+  const classes = [...svg.all('path'), ...svg.all('line'), ...svg.all('rect')].map(
+      (mark) => mark.attributes.class);
   for (const element of ['line', 'rect', 'path', 'text'].flatMap((tag) => svg.all(tag)))
-    for (const value of Object.values(element.attributes)) assert(!/NaN|Infinity|undefined/.test(value), value);
+    for (const value of Object.values(element.attributes))
+      assert(!/NaN|Infinity|undefined/.test(value), value);
   return {svg, titled, texts, classes, count: (style) => classes.filter((c) => c === style).length,
           legend: legend ? legend.children.map((item) => item.textContent) : []};
 }
@@ -65,12 +82,15 @@ function draw(chart, width = 840) {
 // No two texts on one line of the picture share a place.
 function checkTextsAreApart(svg) {
   const ends = svg.all('text').map(({attributes: a, textContent}) => {
-    const {width} = measureText(textContent), from = +a.x - width * {start: 0, middle: 0.5, end: 1}[a['text-anchor']];
+    const {width} = measureText(textContent),
+          from = +a.x - width * {start: 0, middle: 0.5, end: 1}[a['text-anchor']];
     return {y: a.y, from, to: from + width, textContent};
   });
   for (const a of ends)
     for (const b of ends)
-      assert(a === b || a.y !== b.y || a.to <= b.from || b.to <= a.from, `${a.textContent} / ${b.textContent}`);
+      assert(
+          a === b || a.y !== b.y || a.to <= b.from || b.to <= a.from,
+          `${a.textContent} / ${b.textContent}`);
 }
 
 const lines = (series, more = {}) => (
@@ -114,7 +134,8 @@ const TESTS = {
   'a logarithmic axis has the geometric mean in the middle and round ticks, few enough'() {
     const chart = lines([[[1, 0], [10, 0.5], [100, 1]]]), wide = draw(chart), [a, b, c] = xs(wide);
     assert(Math.abs(b - (a + c) / 2) < 0.2);
-    for (const tick of ['1', '2', '5', '10', '20', '50', '100']) assert(wide.texts.includes(tick), tick);
+    for (const tick of ['1', '2', '5', '10', '20', '50', '100'])
+      assert(wide.texts.includes(tick), tick);
     for (const tick of ['0', '0.2', '0.4', '0.6', '0.8']) assert(wide.texts.includes(tick), tick);
     assert(!wide.texts.includes('-0'));
     const narrow = draw(chart, 358);
@@ -125,7 +146,8 @@ const TESTS = {
     assert(drawn.svg.all('line').filter((l) => l.attributes.x1 === l.attributes.x2).length <= 6);
   },
   'numbers of an axis stand apart'() {
-    const {svg} = draw(lines([Array.from({length: 10}, (_, i) => [123456 + i, 1e5 * i])], {log_x: false}), 200);
+    const {svg} = draw(
+        lines([Array.from({length: 10}, (_, i) => [123456 + i, 1e5 * i])], {log_x: false}), 200);
     checkTextsAreApart(svg);
   },
   'a line without slope has an axis all the same'() {
@@ -136,33 +158,74 @@ const TESTS = {
     assert(drawn.texts.includes('0') && drawn.texts.includes('1'));
   },
   'dots have intervals, and the emphasised one another shape, colour and weight'() {
-    const row = {name: 'a', value_s: 0.1, text: '100 ms', emphasised: false, parts_s: [], low_s: 0.09, high_s: 0.2};
-    const drawn = draw({kind: 'rows', label: 'Step', parts: [], rows: [row, {...row, name: 'b', emphasised: true}]});
-    for (const style of ['c0 mark', 'c5 mark', 'c0 whisker', 'c5 whisker']) assert.equal(drawn.count(style), 1, style);
-    assert(drawn.texts.includes('Step, ms') && drawn.texts.includes('200') && drawn.texts.includes('100 ms'));
+    const row = {
+      name: 'a',
+      value_s: 0.1,
+      text: '100 ms',
+      emphasised: false,
+      parts_s: [],
+      low_s: 0.09,
+      high_s: 0.2
+    };
+    const drawn = draw({
+      kind: 'rows',
+      label: 'Step',
+      parts: [],
+      rows: [row, {...row, name: 'b', emphasised: true}]
+    });
+    for (const style of ['c0 mark', 'c5 mark', 'c0 whisker', 'c5 whisker'])
+      assert.equal(drawn.count(style), 1, style);
+    assert(
+        drawn.texts.includes('Step, ms') && drawn.texts.includes('200') &&
+        drawn.texts.includes('100 ms'));
     assert.deepEqual(drawn.titled, ['a: 100 ms', 'b: 100 ms']);
-    assert.equal(drawn.svg.all('text').find((t) => t.textContent === 'b').attributes.class, 'strong');
+    assert.equal(
+        drawn.svg.all('text').find((t) => t.textContent === 'b').attributes.class, 'strong');
     assert.deepEqual(drawn.legend, []);
     const outlines = drawn.svg.all('path').map((p) => p.attributes.d.replace(/^M\S+ [\d.]+/, ''));
     assert.notEqual(outlines[0], outlines[1]);
   },
   'an interval that reaches below zero begins there'() {
-    const row = {name: 'a', value_s: 0.1, text: '', emphasised: false, parts_s: [], low_s: -0.1, high_s: 0.2};
+    const row = {
+      name: 'a',
+      value_s: 0.1,
+      text: '',
+      emphasised: false,
+      parts_s: [],
+      low_s: -0.1,
+      high_s: 0.2
+    };
     const {svg} = draw({kind: 'rows', label: 'Step', parts: [], rows: [row]});
     const zero = svg.all('line').find((l) => l.attributes.class === 'grid').attributes.x1;
-    assert.equal(svg.all('line').find((l) => l.attributes.class.endsWith('whisker')).attributes.x1, zero);
+    assert.equal(
+        svg.all('line').find((l) => l.attributes.class.endsWith('whisker')).attributes.x1, zero);
   },
   'parts stand one after the other; what takes no time has no bar and no entry in the legend'() {
-    const rows = [{name: 'kfac', value_s: 2, text: '2.00 s', emphasised: false, parts_s: [0.8, -0.1, 0.4, 0]}];
-    const drawn = draw({kind: 'rows', label: 'Step', parts: ['forward', 'gradients', 'inverses', 'broadcasts'], rows});
+    const rows = [
+      {name: 'kfac', value_s: 2, text: '2.00 s', emphasised: false, parts_s: [0.8, -0.1, 0.4, 0]}
+    ];
+    const drawn = draw({
+      kind: 'rows',
+      label: 'Step',
+      parts: ['forward', 'gradients', 'inverses', 'broadcasts'],
+      rows
+    });
     assert.deepEqual(drawn.titled, ['kfac, forward: 0.8 s', 'kfac, inverses: 0.4 s']);
     assert.deepEqual(drawn.legend, ['forward', 'inverses']);
     const [first, second] = drawn.svg.all('rect').map(({attributes: a}) => [+a.x, +a.width]);
-    assert(Math.abs(first[0] + first[1] - second[0]) < 0.02 && Math.abs(first[1] / second[1] - 2) < 0.01);
+    assert(
+        Math.abs(first[0] + first[1] - second[0]) < 0.02 &&
+        Math.abs(first[1] / second[1] - 2) < 0.01);
   },
   'a name is cut between letters of several bytes, and only if three fit'() {
     const cut = (name, width) => draw(
-        {kind: 'rows', label: 'l', parts: [], rows: [{name, value_s: 1, text: '', emphasised: false, parts_s: []}]}, width + 8);
+        {
+          kind: 'rows',
+          label: 'l',
+          parts: [],
+          rows: [{name, value_s: 1, text: '', emphasised: false, parts_s: []}]
+        },
+        width + 8);
     assert(cut('線速線速線速', 60).texts.includes('線速線速…'));
     assert(cut('abc', 60).texts.includes('abc'));
     assert(cut('😀😀😀😀😀😀😀😀😀', 60).texts.includes('😀😀😀😀…'));
@@ -170,77 +233,158 @@ const TESTS = {
   },
   'every cell of a map is readable without colour'() {
     const long = 'a strategy with a name that is longer than any cell of a phone';
-    const drawn = draw({kind: 'map', column_label: 'bandwidth', row_label: 'ranks', columns: ['1', '10'], rows: ['16'],
-                        choices: ['ddp', long, 'never'], cells: [[0, false, '5 ms'], [1, true, '4 ms']]}, 358);
-    assert(drawn.texts.includes('A ddp') && drawn.texts.includes('≈ B') && drawn.texts.includes('4 ms'));
-    assert.deepEqual(drawn.legend, ['A ddp', `B ${long}`, '≈ not told apart from the next best: their intervals overlap']);
+    const drawn = draw(
+        {
+          kind: 'map',
+          column_label: 'bandwidth',
+          row_label: 'ranks',
+          columns: ['1', '10'],
+          rows: ['16'],
+          choices: ['ddp', long, 'never'],
+          cells: [[0, false, '5 ms'], [1, true, '4 ms']]
+        },
+        358);
+    assert(
+        drawn.texts.includes('A ddp') && drawn.texts.includes('≈ B') &&
+        drawn.texts.includes('4 ms'));
+    assert.deepEqual(
+        drawn.legend,
+        ['A ddp', `B ${long}`, '≈ not told apart from the next best: their intervals overlap']);
     assert(drawn.texts.includes('Down: bandwidth. Across: ranks.'));  // turned: wider cells
-    assert.deepEqual(drawn.titled, ['16, 1: ddp, 5 ms', `16, 10: ${long} (not told apart from others), 4 ms`]);
+    assert.deepEqual(
+        drawn.titled, ['16, 1: ddp, 5 ms', `16, 10: ${long} (not told apart from others), 4 ms`]);
   },
   'what does not fit a map is left out'() {
-    const drawn = draw({kind: 'map', column_label: 'c', row_label: 'r', rows: ['1', '2', '3', '4', '5', '6'], choices: ['x'],
-                        columns: Array.from({length: 6}, (_, i) => `1234567.${i}`),
-                        cells: Array.from({length: 36}, () => [0, false, '12.345678 ms'])}, 320);
+    const drawn = draw(
+        {
+          kind: 'map',
+          column_label: 'c',
+          row_label: 'r',
+          rows: ['1', '2', '3', '4', '5', '6'],
+          choices: ['x'],
+          columns: Array.from({length: 6}, (_, i) => `1234567.${i}`),
+          cells: Array.from({length: 36}, () => [0, false, '12.345678 ms'])
+        },
+        320);
     assert(!drawn.texts.includes('12.345678 ms'));
     assert(drawn.texts.includes('1234567.0') && !drawn.texts.includes('1234567.1'));
     checkTextsAreApart(drawn.svg);
   },
   'a cell keeps its place in a map that is turned'() {
-    const map = {kind: 'map', column_label: 'c', row_label: 'r', columns: ['1', '2', '3'], rows: ['8', '9'], choices: ['x'],
-                 cells: ['a', 'b', 'c', 'd', 'e', 'f'].map((value) => [0, false, value])};
+    const map = {
+      kind: 'map',
+      column_label: 'c',
+      row_label: 'r',
+      columns: ['1', '2', '3'],
+      rows: ['8', '9'],
+      choices: ['x'],
+      cells: ['a', 'b', 'c', 'd', 'e', 'f'].map((value) => [0, false, value])
+    };
     assert.deepEqual(draw(map).titled.map((t) => t.replace(': x', '')),
                      ['1, 8, a', '2, 8, b', '3, 8, c', '1, 9, d', '2, 9, e', '3, 9, f']);
     assert.deepEqual(draw(map, 358).titled.map((t) => t.replace(': x', '')),
                      ['8, 1, a', '9, 1, d', '8, 2, b', '9, 2, e', '8, 3, c', '9, 3, f']);
   },
   'an undefined cell is a dash'() {
-    const drawn = draw({kind: 'map', column_label: 'c', row_label: 'r', columns: ['1'], rows: ['16'], choices: ['ddp'],
-                        cells: [[-1, false, '']]});
+    const drawn = draw({
+      kind: 'map',
+      column_label: 'c',
+      row_label: 'r',
+      columns: ['1'],
+      rows: ['16'],
+      choices: ['ddp'],
+      cells: [[-1, false, '']]
+    });
     assert(drawn.texts.includes('–'));
     assert.deepEqual(drawn.legend, []);
   },
   'a name stands in a bar that is wide enough, else its kind, else the tooltip alone says it'() {
     const long = 'a name that is far too long for its bar';
     const kinds = ['forward', 'backward', 'update'].map((name, i) => ({name, colour: `c${i}`}));
-    const drawn = draw({kind: 'timeline', kinds, groups: [{title: 'trained: 100 ms', length_s: 0.1, rows: [
-      {rank: 0, resource: 'compute', lanes: [[[0, 0, 0.05, '<fc>', 1], [1, 0.05, 0.07, long, 1], [2, 0.095, 0.1, '', 7]]]}]}]});
-    assert(drawn.texts.includes('<fc>') && drawn.texts.includes('backward') && !drawn.texts.includes(long));
+    const drawn = draw({
+      kind: 'timeline',
+      kinds,
+      groups: [{
+        title: 'trained: 100 ms',
+        length_s: 0.1,
+        rows: [{
+          rank: 0,
+          resource: 'compute',
+          lanes: [[[0, 0, 0.05, '<fc>', 1], [1, 0.05, 0.07, long, 1], [2, 0.095, 0.1, '', 7]]]
+        }]
+      }]
+    });
+    assert(
+        drawn.texts.includes('<fc>') && drawn.texts.includes('backward') &&
+        !drawn.texts.includes(long));
     assert(!drawn.texts.includes('update'));
-    assert.deepEqual(drawn.titled, ['<fc> (forward): 50 ms from 0 ms', `${long} (backward): 20 ms from 50 ms`,
-                                    '7 events of kind update: 5 ms from 95 ms']);
-    assert(drawn.texts.includes('Time since the start of the step, ms') && drawn.texts.includes('compute'));
+    assert.deepEqual(drawn.titled, [
+      '<fc> (forward): 50 ms from 0 ms', `${long} (backward): 20 ms from 50 ms`,
+      '7 events of kind update: 5 ms from 95 ms'
+    ]);
+    assert(
+        drawn.texts.includes('Time since the start of the step, ms') &&
+        drawn.texts.includes('compute'));
     assert.deepEqual(drawn.legend, ['forward', 'backward', 'update']);
     assert.equal(drawn.count('c0 bar edged'), 1);
   },
   'neighbours of one kind whose names do not fit bear the kind once'() {
-    const bars = Array.from({length: 20}, (_, i) => [0, i / 20, (i + 1) / 20, 'a name longer than its bar', 1]);
+    const bars = Array.from(
+        {length: 20}, (_, i) => [0, i / 20, (i + 1) / 20, 'a name longer than its bar', 1]);
     const drawn = draw({kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
       {title: 't', length_s: 1, rows: [{rank: 0, resource: 'compute', lanes: [bars]}]}]});
     assert.equal(drawn.texts.filter((words) => words === 'forward').length, 1);
   },
   'a run of unnamed bars ends with its kind and before a bar that bears its name'() {
-    const kinds = ['forward', 'backward'].map((name, i) => ({name, colour: `c${i}`})), long = 'x'.repeat(50);
-    const drawn = draw({kind: 'timeline', kinds, groups: [{title: 't', length_s: 1, rows: [{rank: 0, resource: 'compute', lanes: [
-      [[0, 0, 0.2, long, 1], [1, 0.2, 0.4, long, 1], [1, 0.4, 0.6, 'fc', 1], [1, 0.6, 0.8, long, 1]]]}]}]});
+    const kinds = ['forward', 'backward'].map((name, i) => ({name, colour: `c${i}`})),
+          long = 'x'.repeat(50);
+    const drawn = draw({
+      kind: 'timeline',
+      kinds,
+      groups: [{
+        title: 't',
+        length_s: 1,
+        rows: [{
+          rank: 0,
+          resource: 'compute',
+          lanes: [[
+            [0, 0, 0.2, long, 1], [1, 0.2, 0.4, long, 1], [1, 0.4, 0.6, 'fc', 1],
+            [1, 0.6, 0.8, long, 1]
+          ]]
+        }]
+      }]
+    });
     assert.deepEqual(drawn.texts.filter((words) => ['forward', 'backward', 'fc'].includes(words)),
                      ['forward', 'backward', 'fc', 'backward']);
   },
   'a bar of no length is seen, lanes lie below each other, ranks further apart than resources'() {
-    const bar = [0, 0.5, 0.5, 'x', 1], row = (rank, resource) => ({rank, resource, lanes: [[bar], [bar]]});
+    const bar = [0, 0.5, 0.5, 'x', 1],
+          row = (rank, resource) => ({rank, resource, lanes: [[bar], [bar]]});
     const {svg} = draw({kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
       {title: 't', length_s: 1, rows: [row(0, 'compute'), row(0, 'network'), row(1, 'compute')]}]});
-    const bars = svg.all('rect').filter((r) => r.attributes.class.includes('bar')).map((r) => r.attributes);
+    const bars =
+        svg.all('rect').filter((r) => r.attributes.class.includes('bar')).map((r) => r.attributes);
     for (const {width} of bars) assert(+width >= 0.4);
     const steps = bars.slice(1).map((b, i) => b.y - bars[i].y);
-    assert(steps.every((step) => step >= 18) && steps[3] > steps[1] && steps[1] > steps[0], String(steps));
+    assert(
+        steps.every((step) => step >= 18) && steps[3] > steps[1] && steps[1] > steps[0],
+        String(steps));
   },
   'rows bear their rank where there are several, below each group its own title'() {
     const row = (rank) => ({rank, resource: 'compute', lanes: [[[0, 0, 1, 'x', 1]]]});
-    const chart = {kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
-      {title: 'predicted', length_s: 1, rows: [row(0), row(1)]}, {title: 'trained', length_s: 2, rows: [row(0)]}]};
+    const chart = {
+      kind: 'timeline',
+      kinds: [{name: 'forward', colour: 'c0'}],
+      groups: [
+        {title: 'predicted', length_s: 1, rows: [row(0), row(1)]},
+        {title: 'trained', length_s: 2, rows: [row(0)]}
+      ]
+    };
     const {texts, count} = draw(chart);
     assert(texts.indexOf('predicted') < texts.indexOf('rank 0 compute'));
-    assert(texts.indexOf('rank 1 compute') < texts.indexOf('trained') && texts.indexOf('trained') < texts.indexOf('compute'));
+    assert(
+        texts.indexOf('rank 1 compute') < texts.indexOf('trained') &&
+        texts.indexOf('trained') < texts.indexOf('compute'));
     assert.equal(count('end'), 2);
     assert(draw(chart, 358).texts.includes('1 compute'));
   },
@@ -261,7 +405,8 @@ const TESTS = {
     assert(fold.open);
   },
   'the figures of the page are drawn at every width'() {
-    const charts = [...page.matchAll(/<script type="application\/json">([^]*?)<\/script>/g)].map((found) => found[1]);
+    const charts = [...page.matchAll(/<script type="application\/json">([^]*?)<\/script>/g)].map(
+        (found) => found[1]);
     assert.equal(charts.length, (page.match(/<svg role="img"/g) || []).length);
     assert(charts.length > 8);
     for (const width of [320, 358, 559, 560, 840])
@@ -272,7 +417,9 @@ const TESTS = {
       }
   },
   'the script reaches nothing outside the page'() {
-    assert(!/\bfetch\b|XMLHttpRequest|\bimport\b|\bWebSocket\b|innerHTML|\beval\b|\bsrc\b|http/.test(script));
+    assert(
+        !/\bfetch\b|XMLHttpRequest|\bimport\b|\bWebSocket\b|innerHTML|\beval\b|\bsrc\b|http/.test(
+            script));
   },
 };
 

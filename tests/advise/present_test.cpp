@@ -21,7 +21,7 @@ doc::Workload recorded(double step_s, int ranks = 4) {
 
 // Whatever strategy was measured, on networks with and without a known error: a step as predicted
 // changes no advice, a step beyond the interval makes none certain.
-TEST(Present, AStepOutsideItsPredictionLowersTheVoice) {
+TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
   int changes = 0;
   for (const auto& line : plan::exchanges().lines())
     for (const doc::Cluster& c : {measured(1, 0.1), measured(10, 0.1), cluster(10)}) {
@@ -111,7 +111,7 @@ TEST(Present, HasTheCeilingOfItsRecording) {
 
 // Processors carry messages while they compute: of a change only what it gains beyond all that may
 // take is certain, whatever strategy and network.
-TEST(Present, UnmeasuredMessagesOfProcessorsLowerTheVoice) {
+TEST(Present, UnmeasuredMessagesOfProcessorsLowerTheConfidence) {
   int lowered = 0;
   for (const auto& line : plan::exchanges().lines())
     for (const double gbit : {1.0, 10.0}) {

@@ -111,7 +111,7 @@ TEST(SideBySide, CandidatesAreJudgedAsTheyAreAlone) {
 }
 
 /// winner() simulates the interval of few; it names what all of them would.
-TEST(Winner, IsThatOfAllIntervals) {
+TEST(Winner, IsTheSameAsIfAllIntervalsWereSimulated) {
   const doc::Workload w = workload(200);
   doc::Cluster measured = cluster();
   measured.cores = 2;

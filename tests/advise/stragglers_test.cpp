@@ -17,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-TEST(Stragglers, TheirTimeIsInEveryCandidateAndTheirGoingComesFirst) {
+TEST(Stragglers, AreInEveryCandidateAndMendingThemIsAdvisedFirst) {
   doc::Cluster slow = cluster(100);
   slow.rank_speeds = {{.rank = 1, .delay_s = 0.010}, {.rank = 2, .compute_factor = 2}};
   const doc::Advice a = advise(workload(), slow, {});

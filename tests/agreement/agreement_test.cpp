@@ -132,7 +132,7 @@ std::multiset<std::string> recorded_events(const doc::Plan& plan, const cost::Co
   return lines;
 }
 
-TEST(Agreement, OverTheRegistry) {
+TEST(Agreement, EveryStrategyIsSimulatedRunAndRehearsedAlike) {
   int agree = 0;
   std::set<std::string> met;
   for (const auto& [setting, strategy] : support::cases()) {

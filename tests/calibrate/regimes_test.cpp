@@ -42,7 +42,7 @@ TEST(RelativeLine, KeepsBothCoefficientsNonNegative) {
   EXPECT_EQ(RelativeLines(steep).fit(0, 3).alpha_s, 0);
 }
 
-TEST(Regimes, OneLineIsOneRun) {
+TEST(Regimes, AStraightLineIsOneRegime) {
   const Samples samples = powers_of_two(10, 30, [](double s) { return 30e-6 + s / 10e9; });
   const Curve curve(samples);
   EXPECT_EQ(curve.runs.size(), 1u);

@@ -109,7 +109,7 @@ std::function<void(Job&)> is_busy(int rank, std::optional<Clock::duration> left 
 
 class Verdict : public ::testing::TestWithParam<VerdictCase> {};
 
-TEST_P(Verdict, Is) {
+TEST_P(Verdict, IsTheExpectedOneInEachSituation) {
   const VerdictCase& c = GetParam();
   Job job;
   c.act(job);

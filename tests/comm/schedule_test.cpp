@@ -49,7 +49,7 @@ void on_channels(Setup setup, const std::function<void(Channel&, ChunkPool&)>& f
 
 class Schedule : public ::testing::TestWithParam<Setup> {};
 
-TEST_P(Schedule, AllReduce) {
+TEST_P(Schedule, AllReduceSumsOnEveryRank) {
   for (const std::int64_t count : {1, 2, 5, 16, 17, 333, 1024, 4099}) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
       Array x = suite::filled(DType::f32, count, channel.rank());
@@ -75,7 +75,7 @@ TEST_P(Schedule, ReduceScatter) {
 }
 
 /// Ranks cut at places of their own, and none need read: the same bits as of one written array.
-TEST_P(Schedule, SumsOfPieces) {
+TEST_P(Schedule, SumsOfPiecesHaveTheBitsOfOneArray) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     for (const std::int64_t count : {1, 16, 333, 4099}) {
       std::vector<std::uint64_t> hashes(2);

@@ -62,7 +62,7 @@ TEST_F(FailedSender, ItsSmallMessagesArrive) {
 }
 
 /// Their bytes are in memory that is the sender's again.
-TEST_F(FailedSender, ItsLargeMessagesDoNot) {
+TEST_F(FailedSender, ItsLargeMessagesDoNotArrive) {
   send_and_fail(std::vector<int>(100'000, 5));
   std::vector<int> received(100'000, 3);
   Transfer transfer;

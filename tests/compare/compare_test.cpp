@@ -145,7 +145,7 @@ TEST(Compare, AStepThatACycleHasOnceCounts) {
   }
 }
 
-TEST(Compare, ARunBesideItselfHasNoError) {
+TEST(Compare, ARunComparedWithItselfHasNoError) {
   // Two slow steps first: dropped on one side alone they would show as an error.
   doc::Timeline run = empty_timeline("trained");
   for (int s = 0; s < 6; ++s) add_step(run, s, s < 2 ? 90 : 20);

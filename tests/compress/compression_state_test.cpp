@@ -156,7 +156,7 @@ class Ranks {
 };
 
 /// What owners and ranks owe each element stays what it was, whatever the chunks are now.
-TEST(CompressionState, OwnersOfAnotherNumberOfRanksOweTheSame) {
+TEST(CompressionState, ResidualsOfOwnersSurviveAnotherNumberOfRanks) {
   const Shape shape{30'000, 1};
   for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
     const auto compressor = made(text);
@@ -176,7 +176,7 @@ TEST(CompressionState, OwnersOfAnotherNumberOfRanksOweTheSame) {
 }
 
 /// Nor does it matter that there are no owners any more: a parameter's buckets may be gathered now.
-TEST(CompressionState, WithoutOwnersRanksOweTheSame) {
+TEST(CompressionState, ResidualsOfOwnersSurviveAnExchangeWithoutOwners) {
   const Shape shape{30'000, 1};
   for (const char* text : {"efsignsgd", "topk(density=0.01)", "onebit"}) {
     const auto compressor = made(text);
@@ -212,7 +212,7 @@ CodedTensor after_steps(const Compressor& compressor, const std::string& label,
 
 /// dgc keeps what it owes in a field of its own: by other options it goes on with it, another
 /// compressor has it as its residual.
-TEST(CompressionState, WhatACodecHasNotSentStaysOwed) {
+TEST(CompressionState, UnsentValuesSurviveOtherOptionsAndAnotherCompressor) {
   const Shape shape{600, 20};
   const auto dgc = made("dgc(density=0.1)"), sparser = made("dgc(density=0.05)"),
              topk = made("topk(density=0.1)");

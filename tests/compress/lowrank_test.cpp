@@ -55,7 +55,7 @@ std::vector<float> of_rank(std::size_t rank, std::size_t rows, std::size_t colum
 
 /// Sizes around vectors, blocks (2048 columns) and strips (256 rows), ranks around the four at
 /// once.
-TEST(LowRankKernels, AreTheTwinsProducts) {
+TEST(LowRankKernels, EqualASecondImplementation) {
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{1, 1},
                                       {5, 17},
                                       {33, 64},
@@ -125,7 +125,7 @@ TEST(Orthonormalise, IsOrthonormalAndSpansTheSame) {
   }
 }
 
-TEST(Orthonormalise, DependentVectorsVanishOrAreDrawnAnew) {
+TEST(Orthonormalise, DependentVectorsBecomeZeroOrAreDrawnAnew) {
   const std::size_t n = 100;
   std::vector<float> factor(3 * n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -148,7 +148,7 @@ TEST(Orthonormalise, DependentVectorsVanishOrAreDrawnAnew) {
 /// The mean is the projection of the ranks' mean onto what P spans: P^ P^T mean(M), a Householder
 /// basis of it here. Bound: f32 products with errors of some 30 roundings, in a P whose vectors are
 /// as independent as those of noise.
-TEST(PowerSgd, FirstStepIsTheTwins) {
+TEST(PowerSgd, FirstStepEqualsASecondImplementation) {
   const std::size_t rows = 60, columns = 150, rank = 4;
   const Shape shape{rows * columns, rows};
   for (const int ranks : {1, 3}) {
@@ -200,7 +200,7 @@ TEST(LowRank, MatricesOfTheRankAreRecovered) {
 
 /// A layer whose gradient is zero when compression begins: PyTorch's hook gives NaN or zero for
 /// ever.
-TEST(LowRank, ZeroFirstThenRecovers) {
+TEST(LowRank, AGradientThatIsZeroAtFirstIsRecovered) {
   const std::size_t rows = 40, columns = 90;
   const Shape shape{rows * columns, rows};
   const std::vector<float> zero(rows * columns), m = of_rank(1, rows, columns, 3);
@@ -226,7 +226,7 @@ TEST(PowerSgd, VanishedDirectionsComeBack) {
   EXPECT_LE(norm(group.residual(0)), 1e-4 * norm(two));
 }
 
-TEST(LowRank, GoldenPayloadSizes) {
+TEST(LowRank, PayloadsHaveTheGoldenSizes) {
   const Shape shape{512 * 4608, 512};
   const auto rounds = made("powersgd(rank=4)")->rounds(shape);
   ASSERT_EQ(rounds.size(), 2u);

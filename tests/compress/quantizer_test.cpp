@@ -33,7 +33,7 @@ double largest_of(const std::vector<float>& v) {
 }
 
 /// Levels are means in f64, rounded once: half a unit of f32, and its denormals' unit.
-TEST(Quantizers, SignsAreThoseOfTheTwins) {
+TEST(Quantizers, SignCodecsEqualASecondImplementation) {
   const std::vector<std::pair<std::string, SignOracle (*)(const std::vector<float>&)>> twins = {
       {"efsignsgd", mean_magnitude_oracle},
       {"onebit", mean_of_class_oracle},
@@ -102,7 +102,7 @@ void expect_on_grid(
   });
 }
 
-TEST(Quantizers, QsgdIsThatOfTheTwin) {
+TEST(Quantizers, QsgdEqualsASecondImplementation) {
   for (const int bits : {2, 4, 8})
     expect_on_grid(
         "qsgd(bits=" + std::to_string(bits) + ")",
@@ -112,7 +112,7 @@ TEST(Quantizers, QsgdIsThatOfTheTwin) {
         std::sqrt(128));
 }
 
-TEST(Quantizers, MaxMinIsThatOfTheTwin) {
+TEST(Quantizers, MaxMinEqualsASecondImplementation) {
   for (const int bits : {1, 2, 4, 8})
     for (const bool stochastic : {false, true})
       expect_on_grid("maxmin(bits=" + std::to_string(bits) +
@@ -132,7 +132,7 @@ TEST(Quantizers, MaxMinSendsConstantBucketsExactly) {
     }
 }
 
-TEST(Quantizers, TernGradIsThatOfTheTwin) {
+TEST(Quantizers, TernGradEqualsASecondImplementation) {
   expect_on_grid("terngrad", [](const std::vector<float>& v, std::size_t i, std::uint64_t key) {
     // Equal elements have no deviation but that of rounding: no twin.
     const bool equal = std::all_of(v.begin(), v.end(), [&](float x) { return x == v[0]; });
@@ -141,7 +141,7 @@ TEST(Quantizers, TernGradIsThatOfTheTwin) {
   });
 }
 
-TEST(Quantizers, NaturalIsThatOfTheTwinExactly) {
+TEST(Quantizers, NaturalEqualsASecondImplementationExactly) {
   const std::uint64_t key = keys_of(0, 0).own;
   for (const bool is_short : {false, true})
     for_inputs(is_short ? "natural(bits=8)" : "natural",
@@ -176,7 +176,7 @@ TEST(Quantizers, PayloadsHaveTheGoldenSizes) {
 
 /// What is decoded of 2000 keys, for each element, is v in the mean: within 6 standard errors, of
 /// 400 elements; and the variance within its bound.
-TEST(Quantizers, UnbiasedOnesAre) {
+TEST(Quantizers, UnbiasedCodecsHaveTheMeanAndVarianceOfTheirFormulas) {
   constexpr std::size_t kElements = 400;
   constexpr int kDraws = 2000;
   std::vector<float> v = noise(kElements, 1);
@@ -291,7 +291,7 @@ TEST(Quantizers, OptionsOutOfRangeAreRefused) {
 }
 
 /// A vote, ternary codes and coarse norms are no contraction: error feedback would not converge.
-TEST(Quantizers, ResidualsAreForThoseThatContract) {
+TEST(Quantizers, OnlyContractionsMayKeepAResidual) {
   EXPECT_EQ(made("qsgd")->residual(), Residual::optional);
   EXPECT_EQ(made("qsgd(bits=2)")->residual(), Residual::none);
   EXPECT_EQ(made("maxmin(bits=1)")->residual(), Residual::none);

@@ -49,7 +49,7 @@ std::int64_t bytes_of(const std::string& strategy, const Shape& shape) {
   return sum;
 }
 
-TEST(Sparse, GoldenPayloadSizes) {
+TEST(Sparse, PayloadsHaveTheGoldenSizes) {
   const Shape million{1000003, 1};
   EXPECT_EQ(bytes_of("topk(density=0.01)", million), 80000);
   EXPECT_EQ(bytes_of("mstopk(density=0.01)", million), 80000);
@@ -169,7 +169,7 @@ TEST(Threshold, SendsWhatReachesIt) {
   }
 }
 
-TEST(Threshold, OfADensityIsThatMagnitude) {
+TEST(Threshold, OfADensitySendsTheLargestMagnitudes) {
   const std::vector<float> v = noise(10000, 9);
   EXPECT_EQ(sent_indices(payload_of(*made("threshold(density=0.02)"), v), true),
             oracle::largest(v, 200));
@@ -248,7 +248,7 @@ void expect_cut_at(const std::vector<float>& v, double tau, const std::vector<st
   EXPECT_THAT(oracle::at_least(v, tau * (1 + 1e-6)), testing::IsSubsetOf(sent_indices(sent, true)));
 }
 
-TEST(Sidco, ThresholdIsTheTwins) {
+TEST(Sidco, ThresholdEqualsASecondImplementation) {
   const auto gamma = [](const oracle::Fitted& f, double ratio) {
     const double s = std::log(f.mean) - f.mean_log;
     const double a = (3 - s + std::sqrt((s - 3) * (s - 3) + 24 * s)) / (12 * s);
@@ -314,7 +314,7 @@ struct DensityRow {
   std::vector<double> achieved;
   double tolerance = 0.05;
 };
-TEST(Sidco, AchievedDensityIsTheTables) {
+TEST(Sidco, AchievesTheDensitiesOfTheTable) {
   const auto normal_half = quantiles(half_normal);
   const auto exponential = quantiles([](double u, double) { return -std::log1p(-u); });
   std::vector<float> gamma_half = normal_half;

@@ -31,7 +31,7 @@ TEST(CodecCosts, EveryRowHasASourceAndIsOfACompressorThatIsThere) {
   }
 }
 
-TEST(CodecCosts, NoCompressorIsFreeNorCastEither) {
+TEST(CodecCosts, NoCompressorIsFree) {
   for (const std::string& name : compress::compressors().names())
     EXPECT_GT(known(name.c_str())->cost.encode_s({1'000'000}), 0) << name;
 }
@@ -50,7 +50,7 @@ TEST(CodecCosts, TheNearestSettingStandsForOthersAndSaysSo) {
               HasSubstr("counts as that of topk(density=0.005) (published: 240 ms"));
 }
 
-TEST(CodecCosts, OfWhatNobodyMeasuredLineratesOwnCodecCountsByItsLaunches) {
+TEST(CodecCosts, OfUnmeasuredCodecsComeFromTheirLaunches) {
   const auto price = known("terngrad");
   EXPECT_GT(price->cost.encode_fixed_s, 10 * known("fp16")->cost.encode_fixed_s);
   EXPECT_EQ(price->cost.on, doc::CodingPlace::compute);
@@ -118,7 +118,7 @@ TEST(CodecCosts, ABoundSaysThatItIsOne) {
     EXPECT_FALSE(is_bound_from_below(known(name.c_str())->cost)) << name;
 }
 
-TEST(CodecCosts, OfACalibratedPowerSgdHalfCountsAndTheNoteSaysSo) {
+TEST(CodecCosts, OfAcpSgdAreHalfOfACalibratedPowerSgd) {
   doc::Cluster cluster;
   cluster.codecs = {{"powersgd(rank=4)", 0, 1e9, 0, 2e9}};
   const auto price = price_of(component("acpsgd(rank=4)"), with_known_codecs(cluster).codecs);

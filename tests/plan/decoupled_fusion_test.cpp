@@ -111,7 +111,7 @@ double step_s_of(const Case& c, const std::vector<std::int32_t>& ends) {
   return std::max(times.scattered_s + times.gathered_s, c.backward_s + c.forward_s());
 }
 
-TEST(DecoupledFusion, WhatItDoesNotLookAtIsNoBetter) {
+TEST(DecoupledFusion, FindsTheBestOfAllFusions) {
   int compared = 0, several = 0, network_bound = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     const Case c = random_case(seed);

@@ -27,7 +27,7 @@ std::vector<std::int64_t> order_of(Draft& draft) {
   return names;
 }
 
-TEST(Draft, InsertedTasksStandBesideTheirNeighbour) {
+TEST(Draft, InsertedTasksComeRightBeforeOrAfterTheGivenOne) {
   Draft draft;
   const Handle a = draft.append(compute(1));
   draft.append(compute(2));
@@ -36,7 +36,7 @@ TEST(Draft, InsertedTasksStandBesideTheirNeighbour) {
   EXPECT_THAT(order_of(draft), ElementsAre(4, 1, 3, 2));
 }
 
-TEST(Draft, BehindTheLastTaskIsTheEndOfTheLane) {
+TEST(Draft, InsertingAfterTheLastTaskMovesTheEndOfTheLane) {
   Draft draft;
   const Handle a = draft.append(compute(1));
   const Handle b = draft.insert_after(a, compute(2));
@@ -44,7 +44,7 @@ TEST(Draft, BehindTheLastTaskIsTheEndOfTheLane) {
   EXPECT_EQ(draft.last(doc::Resource::network), kNoTask);
 }
 
-TEST(Draft, RemovedTasksLeaveTheirNeighboursTogether) {
+TEST(Draft, RemovingATaskKeepsTheOrderOfTheOthers) {
   Draft draft;
   const Handle a = draft.append(compute(1));
   const Handle b = draft.append(compute(2));

@@ -112,7 +112,7 @@ const doc::Payload& payload_of(const doc::TaskGraph& g, const doc::Task& t) {
 
 // ---- the strategy ----
 
-TEST(Kfac, AloneItIsBehindDdp) {
+TEST(Kfac, WithoutAnExchangeItRunsAfterDdp) {
   const auto text = [](const char* strategy) {
     return make_plan(workload(), cluster(), doc::parse_strategy(strategy), 4, {}).strategy;
   };

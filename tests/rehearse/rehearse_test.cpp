@@ -33,7 +33,7 @@ Rehearsed rehearsed(const doc::Cluster& c) {
   });
 }
 
-TEST(Rehearse, StandsBesideWhatIsPredicted) {
+TEST(Rehearse, ComesWithItsPrediction) {
   const Rehearsed r = rehearsed(cluster());
   EXPECT_EQ(r.plan->strategy, "bulk");
   EXPECT_EQ(r.plan->ranks, 2);

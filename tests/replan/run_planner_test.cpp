@@ -296,7 +296,7 @@ TEST(Trial, KeepsWireFormatAndExtras) {
   });
 }
 
-TEST(Trial, OnlyOfWhatPlansByCostAndOnlyWhereItIsAskedFor) {
+TEST(Trial, IsOnlyOfStrategiesThatPlanByCost) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     for (const std::string strategy : {"bulk", "ddp", "wfbp"}) {
       Tried run(c, strategy, 0.01);
@@ -316,7 +316,7 @@ TEST(Trial, OnlyOfWhatPlansByCostAndOnlyWhereItIsAskedFor) {
   });
 }
 
-TEST(Trial, ThatTheLinksAreProbedForBothAndRefusedStrategiesAreRefusedAtOnce) {
+TEST(Trial, ProbesForBothAndRefusesWrongStrategiesAtOnce) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     RunPlanner planner(
         c, four(),

@@ -40,14 +40,14 @@ TEST(Order, FindsEachKindOfMissingWait) {
   EXPECT_THAT(found_by(false, false, false), IsEmpty()) << "two reads";
 }
 
-TEST(Order, IsOfBytes) {
+TEST(Order, IsKeptForEachByte) {
   EXPECT_THAT(found_by(true, true, false, {8, 16}), IsEmpty());
   const auto found = found_by(true, true, false, {7, 16});
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0].byte, 7u);
 }
 
-TEST(Order, IsLearntByWayOfOthersAndOfTheHost) {
+TEST(Order, PassesThroughOtherStreamsAndTheHost) {
   Order order;
   order.work(1, "write", "", {}, {{0, 8}});
   order.stream_learns(2, order.event(1));
@@ -59,7 +59,7 @@ TEST(Order, IsLearntByWayOfOthersAndOfTheHost) {
 }
 
 /// An event stands for what was enqueued before it.
-TEST(Order, OfAnEventIsThatOfItsRecord) {
+TEST(Order, AnEventStandsForWhatWasEnqueuedBeforeIt) {
   Order order;
   const Clock early = order.event(1);
   order.work(1, "write", "", {}, {{0, 8}});
@@ -67,7 +67,7 @@ TEST(Order, OfAnEventIsThatOfItsRecord) {
   EXPECT_THAT(order.work(2, "read", "", {{0, 8}}, {}), SizeIs(1));
 }
 
-TEST(Order, OfAWriteComesAfterEveryRead) {
+TEST(Order, AWriteWaitsForEveryRead) {
   Order order;
   for (const int stream : {1, 2, 3}) order.work(stream, "read", "", {{0, 8}}, {});
   order.stream_learns(4, order.event(2));

@@ -290,7 +290,7 @@ TEST(MomentumBound, HoldsWhereStepsAreCalledOneByOne) {
   });
 }
 
-TEST(MomentumBound, IsMissedAloudWhereNobodyNamesTheOptimizer) {
+TEST(MomentumBound, WarnsWhereNobodyNamesTheOptimizer) {
   const Warnings warnings;
   alone_and_on_ranks([](comm::Communicator* c) {
     for (const auto& [names, kappa] : {std::pair{false, 1e-2}, {true, 1e-2}, {false, 0.0}}) {

@@ -80,7 +80,7 @@ std::vector<torch::Tensor> shared(Communicator& c, const Data& whole, const Shar
 
 class CurvatureBehind : public ::testing::TestWithParam<int> {};
 
-TEST_P(CurvatureBehind, DdpWithoutItsClip) {
+TEST_P(CurvatureBehind, UnderDdpWithoutClipTakesTheStepsOfOneRank) {
   const Data data = Data::whole();
   const auto expected = one_rank_weights(data, without_clip());
   for (const char* strategy : {"ddp+kfac(spd, clip=off, factors=2, inverses=4)",
@@ -90,7 +90,7 @@ TEST_P(CurvatureBehind, DdpWithoutItsClip) {
 }
 
 /// Directions and updates wait for the first operator that reads a weight.
-TEST_P(CurvatureBehind, Dear) {
+TEST_P(CurvatureBehind, UnderDearTakesTheStepsOfOneRank) {
   const Data data = Data::whole();
   for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
     const auto expected = one_rank_weights(data, without_clip(method));
@@ -109,7 +109,7 @@ TEST_P(CurvatureBehind, Dear) {
   }
 }
 
-TEST_P(CurvatureBehind, DearWithEmbeddingsAndNorms) {
+TEST_P(CurvatureBehind, UnderDearWithEmbeddingsAndNormsTakesTheStepsOfOneRank) {
   const Data data = Data::of_tokens();
   const auto expected = one_rank_weights<TokenNet>(data, without_clip());
   const std::string strategy = "dear(bucket=64B)+kfac(spd, clip=off, factors=2, inverses=4)";
@@ -119,7 +119,7 @@ TEST_P(CurvatureBehind, DearWithEmbeddingsAndNorms) {
 }
 
 /// Codes every gradient and loses nothing: what arrives is decoded before it is preconditioned.
-TEST_P(CurvatureBehind, ACompressorThatLosesNothing) {
+TEST_P(CurvatureBehind, UnderALosslessCompressorEndsAtDenseWeights) {
   const Data data = Data::whole().in(torch::kFloat);
   for (const char* kfac : {"d", "mem", "spd"}) {
     const std::string behind = std::string("+kfac(") + kfac + ", kl=0, factors=2, inverses=4)";
@@ -131,7 +131,7 @@ TEST_P(CurvatureBehind, ACompressorThatLosesNothing) {
   }
 }
 
-TEST_P(CurvatureBehind, EveryCompressorOfTheRegistry) {
+TEST_P(CurvatureBehind, UnderEveryCompressorRanksEndAtTheSameWeights) {
   const Data data = Data::whole().in(torch::kFloat);
   for (const std::string& name : compress::compressors().names())
     comm::run_ranks(GetParam(), [&](Communicator& c) {
@@ -145,7 +145,7 @@ TEST_P(CurvatureBehind, EveryCompressorOfTheRegistry) {
 }
 
 /// finish() has waited for all gradients: the step is skipped as behind other exchanges.
-TEST_P(CurvatureBehind, DearLeavesNoTraceOfABatchThatIsNotFinite) {
+TEST_P(CurvatureBehind, UnderDearABatchThatIsNotFiniteIsSkipped) {
   const Data data = Data::whole();
   for (const char* kfac : {"d", "mpd", "spd"}) {
     const std::string strategy =
@@ -176,7 +176,7 @@ TEST_P(CurvatureBehind, DearLeavesNoTraceOfABatchThatIsNotFinite) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureBehind, ::testing::Values(2, 4));
 
-TEST(CurvatureBehindDear, NeedsDirectionsThatDoNotTravelAndNoClip) {
+TEST(CurvatureBehindDear, RefusesBroadcastDirectionsAndAClip) {
   comm::run_ranks(2, [](Communicator& c) {
     Net net;
     KFAC pre(*net, without_clip()), clipped(*net, kfac_options());

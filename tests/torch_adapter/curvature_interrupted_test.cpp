@@ -367,7 +367,7 @@ class ExchangedTwice : public ::testing::TestWithParam<std::int64_t> {
   }
 };
 
-TEST_P(ExchangedTwice, IsThatOfBothPasses) {
+TEST_P(ExchangedTwice, HasTheCurvatureOfBothBackwardPasses) {
   const std::vector<torch::Tensor> expected = alone();
   for (const std::string& kfac : strategies())
     comm::run_ranks(2, [&](Communicator& c) {

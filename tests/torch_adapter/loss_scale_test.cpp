@@ -187,7 +187,7 @@ TEST_P(LossScale, MakesInfinitiesOfWhatF16CannotHold) {
 }
 
 /// The bound on usable gradients, 2^64, is one of the loss, for what is encoded and what is not.
-TEST_P(LossScale, MovesNoBound) {
+TEST_P(LossScale, DoesNotMoveTheBoundOnUsableGradients) {
   on_ranks([](Communicator& communicator, const std::string& group) {
     for (const char* strategy : {"bulk+topk(density=0.1)", "bulk+powersgd(rank=1, warmup=3)"}) {
       OneVector job{communicator, strategy, group};

@@ -64,7 +64,7 @@ std::string by_exchange(std::string name, const std::string& now, const std::str
   return at == std::string::npos ? "" : name.replace(at, 9 + now.size(), "exchange=" + other);
 }
 
-TEST(OwedAfterResume, OnAnotherNumberOfRanks) {
+TEST(OwedAfterResume, NothingIsLostOnAnotherNumberOfRanks) {
   for (const std::string& name : with_feedback()) {
     expect_balanced({{2, name}, {3, name}, {1, name}});
     expect_balanced({{3, name}, {2, name}, {4, name}});
@@ -72,7 +72,7 @@ TEST(OwedAfterResume, OnAnotherNumberOfRanks) {
 }
 
 /// What owners owed goes on as their own residual, momentum in the other form.
-TEST(OwedAfterResume, ByTheOtherExchange) {
+TEST(OwedAfterResume, NothingIsLostUnderTheOtherExchange) {
   for (const std::string& name : with_feedback())
     for (const auto& [now, other] : {std::pair("gather", "two-phase"), {"two-phase", "gather"}})
       if (const std::string then = by_exchange(name, now, other); !then.empty()) {
@@ -81,14 +81,14 @@ TEST(OwedAfterResume, ByTheOtherExchange) {
       }
 }
 
-TEST(OwedAfterResume, ByAnotherCompressor) {
+TEST(OwedAfterResume, NothingIsLostUnderAnotherCompressor) {
   for (const std::string& name : with_feedback())
     expect_balanced(
         {{2, name}, {2, "topk(density=0.2, exchange=gather)"}, {3, "efsignsgd(exchange=gather)"}});
 }
 
 /// Of every strategy by every other, those that send tensors as they are among them.
-TEST(OwedAfterResume, ByEveryPairOfStrategies) {
+TEST(OwedAfterResume, NothingIsLostBetweenEveryPairOfStrategies) {
   const Warnings quiet;
   for (const int n : {1, 2, 3})
     comm::run_ranks(n, [](Communicator& communicator) {
@@ -122,7 +122,7 @@ TEST(OwedAfterResume, IsNotTakenAlongByAStepThatOverflows) {
 }
 
 /// A parameter that gets another type is no longer coded, in the run that owes to it.
-TEST(OwedAfterResume, InTheSameRunIfAParameterTravelsDenseFromThenOn) {
+TEST(OwedAfterResume, NothingIsLostWhenAParameterBecomesDense) {
   const Warnings quiet;
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble})
     comm::run_ranks(2, [&](Communicator& communicator) {
@@ -144,7 +144,7 @@ TEST(OwedAfterResume, InTheSameRunIfAParameterTravelsDenseFromThenOn) {
     });
 }
 
-TEST(OwedAfterResume, ByOtherOptions) {
+TEST(OwedAfterResume, NothingIsLostUnderOtherOptions) {
   expect_balanced({{2, "dgc(density=0.1)"}, {2, "dgc(density=0.05, warmup=40)"}});
   expect_balanced({{2, "topk(density=0.1)"}, {3, "topk(density=0.02)"}});
   expect_balanced({{2, "powersgd(rank=1)"}, {2, "powersgd(rank=2)"}, {3, "acpsgd(rank=1)"}});

@@ -19,7 +19,7 @@ using comm::Communicator;
 
 class Owed : public testing::TestWithParam<int> {};
 
-TEST_P(Owed, AndSentIsWhatWasGivenWhoeverUsesAParameter) {
+TEST_P(Owed, ResidualsAndSentValuesSumToTheGradients) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : with_feedback())
       for (const char* exchange : {"bulk+", "ddp(first=64B,bucket=2KiB)+"}) {
@@ -34,7 +34,7 @@ TEST_P(Owed, AndSentIsWhatWasGivenWhoeverUsesAParameter) {
 }
 
 /// Steps that no rank counts give and send nothing.
-TEST_P(Owed, IsNeitherLostNorAddedToByStepsThatDoNotCountOrByChangesOfScale) {
+TEST_P(Owed, SkippedStepsAndLossScalesLoseNothing) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : with_feedback()) expect_books_balance(communicator, name);

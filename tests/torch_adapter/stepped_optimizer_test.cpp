@@ -92,7 +92,7 @@ TEST(SteppedOptimizer, IsRefusedWithMomentumWhereTheCompressorHasItsOwn) {
   });
 }
 
-TEST(SteppedOptimizer, WithAFirstMomentIsDoubtedOnce) {
+TEST(SteppedOptimizer, WithAFirstMomentIsWarnedOfOnce) {
   Warnings warnings;
   ranks(2, [&](Communicator& c) {
     Mlp model;
@@ -242,7 +242,7 @@ TEST(SteppedOptimizer, TheSecondOfTwoIsRefusedUntilGradientsCome) {
     });
 }
 
-TEST(SteppedOptimizer, WhoseParametersAreNotAllIsSaidOnce) {
+TEST(SteppedOptimizer, OfSomeParametersIsSaidOnce) {
   Warnings warnings;
   ranks(2, [](Communicator& c) {
     TwoOptimizers two(c, "ddp");

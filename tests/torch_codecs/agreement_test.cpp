@@ -288,7 +288,7 @@ class Waits {
   at::CallbackHandle handle_;
 };
 
-TEST(Waits, AreCounted) {
+TEST(Waits, OfTheHostForValuesAreCounted) {
   const Waits waits;
   const at::Tensor x = at::ones({3});
   EXPECT_EQ(waits.count(), 0);

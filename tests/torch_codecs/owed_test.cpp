@@ -50,7 +50,7 @@ class OwedOverTensors : public testing::TestWithParam<int> {
   }
 };
 
-TEST_P(OwedOverTensors, IsNeitherLostNorAddedTo) {
+TEST_P(OwedOverTensors, SkippedStepsAndLossScalesLoseNothing) {
   const Warnings quiet;
   ranks(GetParam(), [](comm::Communicator& communicator) {
     for (const std::string& plain : feedback())

@@ -138,7 +138,7 @@ TEST(OneRankStep, AnUnknownSlowdownWidensTheInterval) {
   EXPECT_LE(*found.time->step_s.low, r.alone() * 1e-6 + 2e-6);
 }
 
-TEST(OneRankStep, AHostThatKeepsUpIsNotWhatTheDeviceWaitsForAlone) {
+TEST(OneRankStep, WaitsForTheHostWidenTheIntervalOfT1) {
   Recording r;
   r.host_wait = 600;
   const AloneSteps found = alone_steps(r.job());

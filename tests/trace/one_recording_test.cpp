@@ -134,7 +134,7 @@ TEST(OneRecording, HasOneCeilingInEveryVerb) {
   for (const char* folder : {"../shared/gpu", "../shared/wild"}) expect_one_ceiling_below(folder);
 }
 
-TEST(OneRecording, RecordingsOfOthersToo) {
+TEST(OneRecording, OfOthersSaysTheSameAsItsTraces) {
   int compared = 0;
   for (const char* folder : {"../shared/gpu", "../shared/wild", "../shared/data/kineto"})
     compared += expect_same_below(folder);
@@ -142,7 +142,7 @@ TEST(OneRecording, RecordingsOfOthersToo) {
 }
 
 // Of every format: what the importers find is kept, whatever it is.
-TEST(OneRecording, OfEveryFormat) {
+TEST(OneRecording, OfEveryFormatSaysTheSameAsItsTraces) {
   int compared = 0;
   for (const std::string& seed : format_seeds()) {
     SCOPED_TRACE(seed.substr(0, 200));

@@ -27,7 +27,7 @@ Question question(const char* strategy) {
   return q;
 }
 
-TEST(PlanOne, ForTrainingHoldsWhatTrainingDoesBeside) {
+TEST(PlanOne, ForTrainingHasTheVariantsOfTraining) {
   const Planned simulated = plan_one(workload(), cluster(10), question("ddp"));
   const Planned trained = plan_one(workload(), cluster(10), question("ddp"), true);
   EXPECT_EQ(simulated.plan.variants.size(), 2u);

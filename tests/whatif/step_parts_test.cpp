@@ -71,7 +71,7 @@ TEST(StepParts, AreExposedTimesThatSumToTheStep) {
   EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), 0.0), step_s);
 }
 
-TEST(UpTo, BridgesWhatIsGone) {
+TEST(UpTo, LinksTasksAcrossThoseThatAreLeftOut) {
   const doc::Plan thin = plan::up_to(second_order_step(), StepPart::gradient_communication);
   const doc::TaskGraph& g = thin.variants.front();
   std::vector<TaskKind> kinds;
@@ -101,7 +101,7 @@ TEST(UpTo, KeepsEdgesIntoTheNextStep) {
   EXPECT_EQ(without.variants.front().next_step[0].from, 1u);
 }
 
-TEST(UpTo, WithTheLastPartNothingIsGone) {
+TEST(UpTo, WithTheLastPartKeepsEveryTask) {
   const doc::Plan plan = second_order_step();
   const doc::Plan same = plan::up_to(plan, StepPart::inverse_communication);
   EXPECT_EQ(same.hash(), plan.hash());

@@ -379,7 +379,7 @@ class LyingCommunicator : public torch_adapter::NotingCommunicator {
 };
 
 // 100 samples, 32 a step: an epoch has four steps.
-TEST_F(Training, RanksThatPartAreToldSoAtTheNextCheckpointEpochOrEnd) {
+TEST_F(Training, RanksThatDivergeStopAtTheNextCheckpointEpochOrEnd) {
   struct Case {
     std::optional<std::int64_t> checkpoint_every, steps;
     int noticed;

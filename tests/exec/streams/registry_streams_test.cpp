@@ -66,7 +66,7 @@ TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {
 }
 
 /// All waits of a rank where there are few of them, else as many, spread over the steps.
-TEST(RegistryStreams, WithoutAnyOneWaitATaskBeginsTooEarly) {
+TEST(RegistryStreams, EveryWaitIsNeeded) {
   constexpr std::size_t kMost = 20;
   const Setting setting = zoo_setting("lenet");
   int cases = 0, left_out = 0;

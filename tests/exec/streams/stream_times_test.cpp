@@ -63,7 +63,7 @@ struct Times {
   std::int64_t at(std::int64_t moment) { return times.read()[to_index(moment)] - clock->kBegan; }
 };
 
-TEST(StreamTimes, AreTheHosts) {
+TEST(StreamTimes, AreConvertedToTheHostsClock) {
   Times t;
   t.clock->host += 1000;
   const std::int64_t a = t.times.now();
@@ -73,7 +73,7 @@ TEST(StreamTimes, AreTheHosts) {
   EXPECT_EQ(t.at(b), 1500);
 }
 
-TEST(StreamTimes, OfAClockThatRunsFasterAreTheHosts) {
+TEST(StreamTimes, OfAFasterDeviceClockAreConvertedToTheHosts) {
   Times t;
   t.clock->rate = 1.001;  // since the comparison when it was made
   std::vector<std::int64_t> moments;
@@ -114,7 +114,7 @@ TEST(StreamTimes, AnHourIsMeasuredStepByStep) {
         << step;
 }
 
-TEST(StreamTimes, TheLatestOfSomeIsAMomentToo) {
+TEST(StreamTimes, TheLatestOfSeveralMarksHasATime) {
   Times t;
   const std::int64_t anchor = t.times.begin_step();
   t.clock->host += 10;
@@ -146,7 +146,7 @@ TEST(StreamTimes, AStepReadsWhatIsOverAndWaitsForNothing) {
 }
 
 /// A comparison that somebody else's work disturbs is not taken.
-TEST(StreamTimes, OfThreeTriesTheClosestCounts) {
+TEST(StreamTimes, OfThreeComparisonsTheClosestCounts) {
   class Disturbed final : public StreamClock {
    public:
     void set(MarkId mark, StreamId) override { set_ns[mark] = host; }
@@ -172,7 +172,7 @@ TEST(StreamTimes, OfThreeTriesTheClosestCounts) {
   EXPECT_NEAR(static_cast<double>(times.read()[to_index(moment)]), static_cast<double>(at_ns), 101);
 }
 
-TEST(StreamTimes, MarksAreSetAgain) {
+TEST(StreamTimes, MarksAreReused) {
   Times t;
   for (int step = 0; step < 100; ++step) {
     t.times.begin_step();

@@ -1,3 +1,10 @@
+// Compares the collectives that ranks are about to run, and words the differences. In checked mode
+// ranks exchange fingerprints before each collective (progress_queue.cpp). Without it, beats carry
+// the last ones, and Liveness words a difference when a rank is stuck.
+//
+// Fields are compared in the order in which they explain most. A rank that runs another operation
+// mostly differs in name and count as well, and only the operation is then named. With three ranks,
+// ranks 1 and 2 are compared with rank 0, and the first difference is the message on all of them.
 #include "linerate/comm/fingerprint.hpp"
 
 #include <fmt/format.h>
@@ -58,6 +65,8 @@ std::string_view difference(const Fingerprint& a, const Fingerprint& b) {
 
 }  // namespace
 
+/// A hash of the fields that must agree for the collective to work, without the name and the
+/// number. Two calls of one kind can be taken for each other.
 std::uint64_t Fingerprint::kind() const {
   const bool listed = call == CollectiveCall::all_gather_v;
   const std::uint64_t small = static_cast<std::uint64_t>(call) << 16 |

@@ -1,3 +1,7 @@
+// Finds out from environment variables whether a launcher started this process as one of many, and
+// looks at the job's other processes on this host. MPI itself may see only one rank, if the
+// launcher and the MPI library do not fit together. lonely_rank_problem() tells the user.
+// look_at_ranks() adds to a message about silent ranks which of them have ended or are stopped.
 #include "linerate/comm/launcher.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,10 @@
+// A simulated slow link: says when a message may leave. The transport then waits until that time
+// before it hands the message on. All communicators of a process share one link, as they would
+// share a network card. For ranks that are threads each thread has its own.
+//
+// Example at 10 Gbit/s: three messages of 1.25 MB are sent at 0 ms on an idle link. Each takes 1.05
+// ms with the headers of its frames, and 0.5 ms of idle time are saved. So they have left at 0.55,
+// 1.59 and 2.64 ms.
 #include "linerate/comm/pacer.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// The checks of payloads and of the parts in them. A rank's payload comes from another process,
+// which may be of another version or damaged. So sizes are checked before a byte is read, and the
+// message names method, payload and tensor.
 #include "linerate/compress/payload.hpp"
 
 #include <fmt/format.h>
@@ -65,6 +68,7 @@ void read_mean(const Arrived& arrived, std::span<float> mean, std::string_view m
   for (float& element : mean) element *= share;
 }
 
+/// The comparisons are written so that no sum can wrap around for a damaged size.
 std::span<const std::byte> get_part(std::span<const std::byte> block, std::size_t& at,
                                     bool has_size, std::size_t bytes, std::string_view tensor) {
   const auto fail = [&](std::uint64_t found) {

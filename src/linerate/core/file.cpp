@@ -1,3 +1,7 @@
+// Reads files, and writes them so that a reader never sees half of one. The content goes to a
+// temporary file in the same folder, which is then renamed over the target (temporary_file.hpp).
+// Links are followed first, because a rename would replace the link. Pipes and terminals cannot be
+// renamed over, so they are written into.
 #include "linerate/core/file.hpp"
 
 #include <fcntl.h>

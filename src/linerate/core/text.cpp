@@ -1,3 +1,6 @@
+// Reads and writes numbers with units, and the small functions of texts that many parts share. A
+// number without a unit is refused, and the message names the likely ones. A guess could be wrong
+// by much: a rate of "10" may be Gbit/s or GB/s.
 #include "linerate/core/text.hpp"
 
 #include <fmt/format.h>
@@ -67,6 +70,8 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, const
       example, unit, text, what, join(names, " ")));
 }
 
+/// Three digits: 9.99, 99.9 and 999. The limits are the numbers that would round up to the next
+/// digit: 99.95 would become "100.0".
 std::string format_scaled(double value, std::span<const Unit> ascending) {
   if (!std::isfinite(value)) return "n/a";
   Unit chosen = ascending.front();
@@ -141,6 +146,7 @@ std::string format_bit_rate(double bytes_per_second) {
   return format_scaled(bytes_per_second * kBitsPerByte, units);
 }
 
+/// Example: "ddp, dear+topk(density=0.01, warmup=3)" at commas has two parts, not three.
 std::vector<std::string> split_outside_parentheses(std::string_view text, char separator) {
   std::vector<std::string> parts;
   int depth = 0;

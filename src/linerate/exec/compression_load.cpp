@@ -1,3 +1,10 @@
+// Runs encode and decode tasks in a rehearsal, so that they take their time. A rehearsal has no
+// gradients and sends no payloads. Gradients are noise. A decode reads payloads of all ranks, so
+// after each encode the own payload stands in for those of the others.
+//
+// Example with three ranks, seen from rank 1: encode writes block 1 of a gathered payload. It is
+// copied to blocks 0 and 2, and decode reads three payloads of the right form. With the two-phase
+// exchange each owner's block is copied in the same way.
 #include "linerate/exec/compression_load.hpp"
 
 #include <algorithm>
@@ -85,7 +92,8 @@ void CompressionLoad::repeat_own_block(const TaskGraph& graph, std::int32_t from
       std::memcpy(there, block_begin, block);
 }
 
-/// Parts stand one after the other.
+/// In a payload whose sizes are told, parts stand one after the other without gaps. So the own part
+/// is moved to the front and repeated, and all sizes become its own.
 void CompressionLoad::repeat_own_part(const TaskGraph& graph, std::int32_t payload,
                                       std::int32_t counts) {
   const comm::Buffer room = memory_.buffer(graph, payload), sizes = memory_.buffer(graph, counts);

@@ -1,3 +1,6 @@
+// One memory for all payloads of a rehearsal. A rehearsal's values do not matter, so all payloads
+// begin at the same place, and the memory is as large as the largest one. Only an all-to-all needs
+// two places, because it must not write to the memory that it reads. Its target is the second one.
 #include "linerate/exec/payload_arena.hpp"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Tells listeners when a parameter's gradient is accumulated. LibTorch keeps one such hook for each
+// tensor, but several listeners may want it. So one hook of this class calls all listeners in turn,
+// after a hook of other code that was there before. renew() puts it back if other code has replaced
+// it.
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 
 #include <torch/csrc/autograd/function_hook.h>

@@ -1,3 +1,8 @@
+// Times collectives of a process group on device memory, for the probe of calibrate. Barriers and
+// calls are enqueued in one stream with a mark after each, so the host does not wait between them.
+//
+// Example with three marks after meet(). Mark 1 follows a barrier, mark 2 an all-reduce of 1 MB,
+// and mark 3 one of 4 MB. ends_ns() gives 20, 120 and 420 us. So the calls took 100 and 300 us.
 #include "linerate/torch_adapter/group_call_train.hpp"
 
 #include <ATen/ops/zeros.h>

@@ -1,3 +1,6 @@
+// Turns the moments of one measured step into the times that replan works with. resolve() replaces
+// the numbers of marks by times, once the device has passed them. times_of() takes out of the times
+// all that another plan would place elsewhere.
 #include "linerate/torch_adapter/measured_step.hpp"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Notices what a program does to a model between steps. A moved tensor has other memory: its
+// gradients may be views that have to be made anew. A reshaped one has another type, device or
+// size, or begins to be trained, and the Plan no longer fits. Frozen parameters are no change,
+// because their gradients only stay away.
 #include "linerate/torch_adapter/model_watch.hpp"
 
 #include <torch/nn/module.h>

@@ -1,3 +1,7 @@
+// Lists a model's parameters and buffers, and finds what cannot be exchanged, with the way out in
+// the message. DataParallel asks at its construction and whenever the model has changed. Tensors
+// that modules share are listed once. Ranks compare the lines of describe() before the first
+// exchange, so names, types, sizes and strides must agree.
 #include "linerate/torch_adapter/parameters.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// Times work on a model's device, as the mean over ranks, for the probes of codecs and of K-FAC's
+// work. QueueTimer does the timing. While it enqueues the timed work, the device multiplies
+// matrices (filler()), so that the host's launches do not count.
 #include "linerate/torch_adapter/timed_queue.hpp"
 
 #include <ATen/core/Tensor.h>

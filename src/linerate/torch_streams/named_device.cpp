@@ -1,3 +1,5 @@
+// Devices by name, as PyTorch writes them. A device without an index is chosen by the rank's turn
+// on its host. Example: three ranks on a host with two devices take cuda:0, cuda:1 and cuda:0.
 #include "linerate/torch_streams/named_device.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -1,3 +1,6 @@
+// A StreamDevice over PyTorch's streams and events, for every type of device that has them. Stream
+// 0 is the stream that was current when this object was made. The others come from PyTorch's pool.
+// Nothing here waits on the host but host_wait().
 #include "linerate/torch_streams/torch_stream_device.hpp"
 
 #include <c10/core/StreamGuard.h>

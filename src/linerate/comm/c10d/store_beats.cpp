@@ -1,3 +1,12 @@
+// Each rank of a world has a thread that writes the rank's beat to the process group's store once a
+// period. If a rank's own collective is stuck, its thread reads the others' beats, and Liveness
+// judges them. The first rank that finds a reason writes it under the key "end". The store keeps
+// the first one, so all ranks end with the same message.
+//
+// Example of three ranks with a period of 1 s: rank 2 is killed at 10 s, while all three are in an
+// all-reduce. At 11 s ranks 0 and 1 see that they are stuck, and look at the beats. Rank 2's beat
+// does not change any more. When it has been silent for as long as Liveness allows, rank 0 writes
+// the reason. Rank 1 finds that at its next look.
 #include "linerate/comm/c10d/store_beats.hpp"
 
 #include <fmt/format.h>

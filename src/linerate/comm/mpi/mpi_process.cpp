@@ -1,3 +1,10 @@
+// MPI in this process: how it starts, and above all how it ends. MPI can be started once only, and
+// MPI_Finalize waits for all ranks. So exits are hooked twice: on_exit() for a program that just
+// returns, and an attribute of MPI_COMM_SELF for one that calls MPI_Finalize itself.
+//
+// Example: of three ranks rank 1 fails and exits with status 4. Ranks 0 and 2 return from main()
+// and come to at_exit(). They meet by beats, hear that rank 1 failed, and leave by _exit(4). In
+// MPI_Finalize they would wait for rank 1 for ever.
 #include "linerate/comm/mpi/mpi_process.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,6 @@
+// Broadcast and barrier. A short broadcast takes a tree, in which few messages follow each other. A
+// long one takes a chain, in which all links work at once. A message of one chunk is the border
+// between them.
 #include <deque>
 
 #include "linerate/comm/schedule/collectives.hpp"

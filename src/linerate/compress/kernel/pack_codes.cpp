@@ -1,3 +1,5 @@
+// Packs codes of few bits without vector instructions: eight codes at a time are one word of 64
+// bits.
 #include "linerate/compress/kernel/pack_codes.hpp"
 
 #include <algorithm>

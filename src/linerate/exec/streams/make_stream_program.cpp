@@ -1,3 +1,7 @@
+// Prepares a Plan for a rank's streams. Each event costs the host some time, so only tasks that
+// something waits for get one. Which these are depends on the order of steps, too. So the runner
+// itself is run on a device that does nothing, over steps of each variant. The events that it
+// waited for are the ones to record.
 #include "linerate/exec/streams/make_stream_program.hpp"
 
 #include <algorithm>

@@ -1,3 +1,10 @@
+// Finds which arrays each task of a Plan reads and writes. StreamRunner needs this, because streams
+// run side by side. A task must wait until earlier steps are through with its arrays, also if their
+// variant was another one.
+//
+// Example of one bucket: task 0 copies gradients into array 0, task 1 all-reduces it, and task 2
+// reads it into the .grads. In the next step task 0 must wait for task 2 of this one, because both
+// use array 0 and task 0 writes it. The Plan's edges within a step do not say that.
 #include "linerate/exec/streams/payload_uses.hpp"
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// Records the tasks of a step that runs in streams. Each task has a mark before and after it in its
+// stream. Times are numbers of moments until StreamTimes has read them. A task's ready time is the
+// latest of its predecessors' ends, which the host does not know either. So it is a moment of its
+// own, the latest of others.
 #include "linerate/exec/streams/step_recording.hpp"
 
 #include <algorithm>

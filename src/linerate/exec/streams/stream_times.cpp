@@ -1,3 +1,12 @@
+// Times of moments in a device's streams, on the host's clock. A moment is a mark that is enqueued
+// and read later, when the device has passed it, so that taking a time costs no wait. Devices
+// measure only from one mark to another. So each step has an anchor, and moments count from the
+// last anchor. Long times are thus sums of short ones.
+//
+// The device's clock may run at another rate than the host's. compare() finds moments whose times
+// are known on both clocks. Example: the comparisons are at 0 and 1,000 ns of the device, which are
+// 500 and 1,502 ns of the host. A moment at 400 ns of the device is then at 500 + 400 * 1.002 = 901
+// ns of the host.
 #include "linerate/exec/streams/stream_times.hpp"
 
 #include <algorithm>

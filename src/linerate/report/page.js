@@ -1,6 +1,6 @@
-// Draws the figures of a page. A figure holds an empty <svg> and, as JSON, what it shows (drawing.cpp). A picture is drawn
-// for the width that its figure has, anew when that changes, so that text has the same size on a phone and on a desk.
-// Colours are classes of page.css.
+// Draws the figures of a page. A figure holds an empty <svg> and, as JSON, what it shows
+// (drawing.cpp). A picture is drawn for the width that its figure has, anew when that changes, so
+// that text has the same size on a phone and on a desk. Colours are classes of page.css.
 'use strict';
 (() => {
 
@@ -21,8 +21,10 @@ function add(parent, tag, attributes = {}, words = '') {
 
 const line = (svg, x1, y1, x2, y2, style) => add(svg, 'line', {x1, y1, x2, y2, class: style});
 const path = (svg, d, style) => add(svg, 'path', {d, class: style});
-const rect = (svg, x, y, width, height, style) => add(svg, 'rect', {x, y, width, height, class: style});
-const text = (svg, x, y, words, anchor, style = '') => add(svg, 'text', {x, y, 'text-anchor': anchor, class: style}, words);
+const rect = (svg, x, y, width, height, style) =>
+    add(svg, 'rect', {x, y, width, height, class: style});
+const text = (svg, x, y, words, anchor, style = '') =>
+    add(svg, 'text', {x, y, 'text-anchor': anchor, class: style}, words);
 const explain = (element, words) => add(element, 'title', {}, words);
 
 // Six outlines, told apart without colour.
@@ -38,9 +40,11 @@ const marker = (svg, x, y, shape, style) =>
 const ruler = document.createElement('canvas').getContext('2d');
 function widthOf(words, bold = false) {
   ruler.font = `${bold ? 650 : 400} ${FONT}px ${getComputedStyle(document.body).fontFamily}`;
-  return ruler.measureText(words).width * 1.02;  // figures of one width are a little wider than others
+  // Figures of one width are a little wider than others.
+  return ruler.measureText(words).width * 1.02;
 }
-const widest = (all, bold) => all.reduce((width, words) => Math.max(width, widthOf(words, bold)), 0);
+const widest = (all, bold) =>
+    all.reduce((width, words) => Math.max(width, widthOf(words, bold)), 0);
 
 // The longest beginning that fits, with an ellipsis; nothing if that is not even three letters.
 function shortened(words, width) {
@@ -57,7 +61,8 @@ const timeUnit = (seconds) => seconds < 1e-3 ? ['us', 1e-6] : seconds < 1 ? ['ms
 
 function scale(low, high, from, to, logarithmic = false) {
   const of = logarithmic ? Math.log : (value) => value;
-  return (value) => high > low ? from + (of(value) - of(low)) / (of(high) - of(low)) * (to - from) : (from + to) / 2;
+  return (value) => high > low ? from + (of(value) - of(low)) / (of(high) - of(low)) * (to - from) :
+                                 (from + to) / 2;
 }
 
 const SLACK = 1e-9;  // a tick that rounding put just outside still counts
@@ -67,12 +72,13 @@ function linearTicks(low, high, most) {
   if (!(high > low)) return [low];
   const power = 10 ** Math.floor(Math.log10((high - low) / most));
   const count = (step) => Math.floor(high / step + SLACK) - Math.ceil(low / step - SLACK) + 1;
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((s) => count(s) <= most) ?? 10 * power;
+  const step =
+      [1, 2, 5, 10].map((digit) => digit * power).find((s) => count(s) <= most) ?? 10 * power;
   return Array.from({length: count(step)}, (_, i) => (Math.ceil(low / step - SLACK) + i) * step);
 }
 
-// 1, 2 and 5 x 10^k; the powers of ten alone, or every second, third ... of those, if that is too many. A range that holds
-// fewer than two is marked as a linear one.
+// 1, 2 and 5 x 10^k; the powers of ten alone, or every second, third ... of those, if that is too
+// many. A range that holds fewer than two is marked as a linear one.
 function logTicks(low, high, most) {
   const inside = (digits) => {
     const ticks = [];
@@ -87,7 +93,8 @@ function logTicks(low, high, most) {
   return high > low && ticks.length > 1 ? ticks : linearTicks(low, high, most);
 }
 
-// Grid lines and their numbers below a horizontal axis; a number that would touch the one before it is left out.
+// Grid lines and their numbers below a horizontal axis; a number that would touch the one before it
+// is left out.
 function horizontalAxis(svg, x, ticks, top, bottom, left, width, label) {
   let free = 0;
   for (const tick of ticks) {
@@ -115,21 +122,24 @@ function drawLines(svg, chart, width) {
   const height = width < NARROW ? 320 : 400, top = 30, bottom = height - 48, right = width - 12;
   const known = ([, y]) => y !== null, bounded = (point) => point.length === 4 && known(point);
   const points = chart.series.flatMap((s) => s.points).filter(known);
-  const extent = (values) => [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
+  const extent = (values) =>
+      [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
   let [low, high] = extent([...points.flatMap(([, ...y]) => y), ...chart.y_range]);
   if (low === high) low -= 0.5, high += 0.5;
   const yTicks = linearTicks(low, high, 6), left = widest(yTicks.map((t) => number(t))) + 12;
   const [first, last] = extent(points.map(([x]) => x));
   const x = scale(first, last, left + 8, right - 8, chart.log_x), y = scale(low, high, bottom, top);
-  const joined = (corners) => 'M' + corners.map(([a, b]) => `${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join('L');
+  const joined = (corners) =>
+      'M' + corners.map(([a, b]) => `${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join('L');
 
   for (const tick of yTicks) {
     line(svg, left, y(tick), right, y(tick), 'grid');
     text(svg, left - 8, y(tick) + 4, number(tick), 'end', 'tick');
   }
   const most = width < NARROW ? 6 : 10;
-  horizontalAxis(svg, x, (chart.log_x ? logTicks : linearTicks)(first, last, most), bottom, bottom + 4, left, width,
-                 chart.x_label);
+  horizontalAxis(
+      svg, x, (chart.log_x ? logTicks : linearTicks)(first, last, most), bottom, bottom + 4, left,
+      width, chart.x_label);
   line(svg, left, bottom, right, bottom, 'axis');
   text(svg, 0, 14, chart.y_label, 'start', 'label');
 
@@ -163,27 +173,40 @@ const keysOfLines = (chart) => chart.series.map((series, i) => [series.name, (ke
 
 function drawRows(svg, chart, width) {
   const narrow = width < NARROW, height = narrow ? 42 : 26, top = 8, bottom = top + height * chart.rows.length;
-  const highest = chart.rows.reduce((most, row) => Math.max(
-      most, row.value_s, row.high_s ?? 0, row.parts_s.reduce((sum, part) => sum + Math.max(0, part), 0)), 0) || 1;
-  const nameRoom = narrow ? 0 : Math.min(widest(chart.rows.map((row) => row.name), true), width * 0.45);
-  const left = narrow ? 4 : nameRoom + 12, right = width - widest(chart.rows.map((row) => row.text)) - 16;
+  const highest = chart.rows.reduce(
+                      (most, row) => Math.max(
+                          most, row.value_s, row.high_s ?? 0,
+                          row.parts_s.reduce((sum, part) => sum + Math.max(0, part), 0)),
+                      0) ||
+      1;
+  const nameRoom =
+      narrow ? 0 : Math.min(widest(chart.rows.map((row) => row.name), true), width * 0.45);
+  const left = narrow ? 4 : nameRoom + 12,
+        right = width - widest(chart.rows.map((row) => row.text)) - 16;
   const [unit, seconds] = timeUnit(highest), x = scale(0, highest, left, right);
-  horizontalAxis(svg, (tick) => x(tick * seconds), linearTicks(0, highest / seconds, narrow ? 4 : 8), 4, bottom, left, width,
-                 `${chart.label}, ${unit}`);
+  horizontalAxis(
+      svg, (tick) => x(tick * seconds), linearTicks(0, highest / seconds, narrow ? 4 : 8), 4,
+      bottom, left, width, `${chart.label}, ${unit}`);
   chart.rows.forEach((row, i) => {
     const y = top + height * i + (narrow ? 28 : 13), colour = row.emphasised ? 'c5' : 'c0';
     const name = shortened(row.name, narrow ? width - 8 : nameRoom);
-    text(svg, narrow ? 0 : left - 10, narrow ? y - 14 : y + 4, name, narrow ? 'start' : 'end', row.emphasised ? 'strong' : '');
+    text(
+        svg, narrow ? 0 : left - 10, narrow ? y - 14 : y + 4, name, narrow ? 'start' : 'end',
+        row.emphasised ? 'strong' : '');
     text(svg, right + 10, y + 4, row.text, 'start', 'tick');
     if (row.parts_s.length === 0) {
-      if (row.high_s !== undefined) line(svg, x(Math.max(0, row.low_s)), y, x(row.high_s), y, `${colour} whisker`);
-      explain(marker(svg, x(row.value_s), y, row.emphasised ? 3 : 0, `${colour} mark`), `${row.name}: ${row.text}`);
+      if (row.high_s !== undefined)
+        line(svg, x(Math.max(0, row.low_s)), y, x(row.high_s), y, `${colour} whisker`);
+      explain(
+          marker(svg, x(row.value_s), y, row.emphasised ? 3 : 0, `${colour} mark`),
+          `${row.name}: ${row.text}`);
     }
     let begin = 0;
     row.parts_s.forEach((part, p) => {
       if (!(part > 0)) return;
-      explain(rect(svg, x(begin), y - 8, x(begin + part) - x(begin), 16, `c${p % COLOURS} bar edged`),
-              `${row.name}, ${chart.parts[p]}: ${number(part / seconds, 3)} ${unit}`);
+      explain(
+          rect(svg, x(begin), y - 8, x(begin + part) - x(begin), 16, `c${p % COLOURS} bar edged`),
+          `${row.name}, ${chart.parts[p]}: ${number(part / seconds, 3)} ${unit}`);
       begin += part;
     });
   });
@@ -192,13 +215,15 @@ function drawRows(svg, chart, width) {
 
 const swatch = (style) => (key) => rect(key, 1, 1, 26, 10, style);
 
-const keysOfRows = (chart) => chart.parts.map((name, p) => [name, swatch(`c${p % COLOURS} bar edged`), p])
-    .filter(([, , p]) => chart.rows.some((row) => row.parts_s[p] > 0));
+const keysOfRows = (chart) =>
+    chart.parts.map((name, p) => [name, swatch(`c${p % COLOURS} bar edged`), p])
+        .filter(([, , p]) => chart.rows.some((row) => row.parts_s[p] > 0));
 
 // ---- The best choice in each cell of a grid: [choice or -1, tied with another?, its value] ----
 
 const CELL = 46;  // height
-const letter = (choice) => String.fromCharCode(65 + choice % 26) + (choice < 26 ? '' : Math.floor(choice / 26) + 1);
+const letter = (choice) =>
+    String.fromCharCode(65 + choice % 26) + (choice < 26 ? '' : Math.floor(choice / 26) + 1);
 
 function drawCell(svg, map, [choice, tied, value], x, y, width, where) {
   const middle = x + width / 2;
@@ -207,19 +232,30 @@ function drawCell(svg, map, [choice, tied, value], x, y, width, where) {
     text(svg, middle, y + CELL / 2 + 4, '–', 'middle', 'tick');
     return;
   }
-  const colour = `c${choice % COLOURS}`, name = map.choices[choice], short = (tied ? '≈ ' : '') + letter(choice);
+  const colour = `c${choice % COLOURS}`, name = map.choices[choice],
+        short = (tied ? '≈ ' : '') + letter(choice);
   explain(rect(svg, x + 1, y + 1, width - 2, CELL - 2, `${colour} cell`),
           `${where}: ${name}${tied ? ' (not told apart from others)' : ''}, ${value}`);
   rect(svg, x + 1, y + 1, 4, CELL - 2, `${colour} mark`);
   const full = `${short} ${name}`;
-  text(svg, middle + 2, y + 20, widthOf(full, true) <= width - 14 ? full : short, 'middle', 'strong');
+  text(
+      svg, middle + 2, y + 20, widthOf(full, true) <= width - 14 ? full : short, 'middle',
+      'strong');
   if (widthOf(value) <= width - 8) text(svg, middle + 2, y + 36, value, 'middle', 'in');
 }
 
 // A narrow picture swaps rows and columns if that makes wider cells.
 function turned(map) {
-  const cells = map.columns.flatMap((_, c) => map.rows.map((_, r) => map.cells[r * map.columns.length + c]));
-  return {...map, cells, columns: map.rows, rows: map.columns, column_label: map.row_label, row_label: map.column_label};
+  const cells =
+      map.columns.flatMap((_, c) => map.rows.map((_, r) => map.cells[r * map.columns.length + c]));
+  return {
+    ...map,
+    cells,
+    columns: map.rows,
+    rows: map.columns,
+    column_label: map.row_label,
+    row_label: map.column_label
+  };
 }
 
 function drawMap(svg, given, width) {
@@ -235,14 +271,17 @@ function drawMap(svg, given, width) {
   });
   map.rows.forEach((row, r) => {
     text(svg, left - 8, top + CELL * (r + 0.5) + 4, row, 'end', 'tick');
-    map.columns.forEach((column, c) => drawCell(
-        svg, map, map.cells[r * map.columns.length + c], left + cell * c, top + CELL * r, cell, `${column}, ${row}`));
+    map.columns.forEach(
+        (column, c) => drawCell(
+            svg, map, map.cells[r * map.columns.length + c], left + cell * c, top + CELL * r, cell,
+            `${column}, ${row}`));
   });
   return top + CELL * map.rows.length + 6;
 }
 
 function keysOfMap(map) {
-  const winners = map.choices.map((name, i) => [name, i]).filter(([, i]) => map.cells.some(([choice]) => choice === i));
+  const winners = map.choices.map((name, i) => [name, i])
+                      .filter(([, i]) => map.cells.some(([choice]) => choice === i));
   const keys = winners.map(([name, i]) => [name, (key) => {
     rect(key, 1, 0, 26, 12, `c${i % COLOURS} cell`);
     rect(key, 1, 0, 4, 12, `c${i % COLOURS} mark`);
@@ -251,12 +290,14 @@ function keysOfMap(map) {
   return map.cells.some(([, is_tied]) => is_tied) ? [...keys, tied] : keys;
 }
 
-// ---- Steps over time: a row a rank and resource, lanes of bars [kind, start, end, label, events] ----
+// ---- Steps over time: a row a rank and resource, lanes of bars ----
+
+// A bar is [kind, start, end, label, events].
 
 const LANE = 20, TITLE = 26, ROW_GAP = 4, RANK_GAP = 8;
 
-// A name that fits stands in its bar; a run of bars of one kind whose names do not fit carries the kind once. The rest is
-// left to the tooltips: never a cut name.
+// A name that fits stands in its bar; a run of bars of one kind whose names do not fit carries the
+// kind once. The rest is left to the tooltips: never a cut name.
 function labelLane(svg, kinds, placed, baseline) {
   const fits = (words, width) => words && widthOf(words) <= width - 6;
   const write = (from, to, words) => text(svg, (from + to) / 2, baseline, words, 'middle', 'in');
@@ -268,18 +309,23 @@ function labelLane(svg, kinds, placed, baseline) {
       continue;
     }
     let {to} = first;
-    while (i < placed.length && placed[i].kind === first.kind && placed[i].from - to < 3 && !named(placed[i]))
+    while (i < placed.length && placed[i].kind === first.kind && placed[i].from - to < 3 &&
+           !named(placed[i]))
       to = placed[i++].to;
-    if (fits(kinds[first.kind].name, to - first.from)) write(first.from, to, kinds[first.kind].name);
+    if (fits(kinds[first.kind].name, to - first.from))
+      write(first.from, to, kinds[first.kind].name);
   }
 }
 
 function drawTimeline(svg, chart, width) {
-  const narrow = width < NARROW, longest = chart.groups.reduce((most, group) => Math.max(most, group.length_s), 0);
+  const narrow = width < NARROW,
+        longest = chart.groups.reduce((most, group) => Math.max(most, group.length_s), 0);
   const [unit, seconds] = timeUnit(longest), inUnit = (s) => `${number(s / seconds, 4)} ${unit}`;
   const severalRanks = (group) => group.rows.some((row) => row.rank !== group.rows[0].rank);
-  const nameOf = (group, row) => severalRanks(group) ? `${narrow ? '' : 'rank '}${row.rank} ${row.resource}` : row.resource;
-  const left = widest(chart.groups.flatMap((group) => group.rows.map((row) => nameOf(group, row)))) + 8;
+  const nameOf = (group, row) =>
+      severalRanks(group) ? `${narrow ? '' : 'rank '}${row.rank} ${row.resource}` : row.resource;
+  const left =
+      widest(chart.groups.flatMap((group) => group.rows.map((row) => nameOf(group, row)))) + 8;
   const right = width - 10, x = scale(0, longest, left, right);
   const grid = add(svg, 'g');  // below the bars; its height is known after them
   let y = 0;
@@ -293,9 +339,14 @@ function drawTimeline(svg, chart, width) {
       rect(svg, left, y, right - left, LANE * row.lanes.length, 'track');
       for (const lane of row.lanes) {
         const placed = lane.map(([kind, start, end, label, events]) => {
-          const from = x(start), to = Math.max(x(end), from + 0.4), {name, colour} = chart.kinds[kind];
-          explain(rect(svg, from, y + 1, to - from, LANE - 2, `${colour} bar${to - from > 3 ? ' edged' : ''}`),
-                  `${events > 1 ? `${events} events of kind ${name}` : `${label} (${name})`}: ${inUnit(end - start)} from ${inUnit(start)}`);
+          const from = x(start), to = Math.max(x(end), from + 0.4),
+                {name, colour} = chart.kinds[kind];
+          explain(
+              rect(
+                  svg, from, y + 1, to - from, LANE - 2,
+                  `${colour} bar${to - from > 3 ? ' edged' : ''}`),
+              `${events > 1 ? `${events} events of kind ${name}` : `${label} (${name})`}: ${
+                  inUnit(end - start)} from ${inUnit(start)}`);
           return {kind, label, from, to};
         });
         labelLane(svg, chart.kinds, placed, y + LANE / 2 + 4);
@@ -306,33 +357,44 @@ function drawTimeline(svg, chart, width) {
     line(svg, x(group.length_s), top - 4, x(group.length_s), y + 4, 'end');
     y += 12;
   }
-  horizontalAxis(grid, (tick) => x(tick * seconds), linearTicks(0, longest / seconds, narrow ? 5 : 10), 4, y, left, width,
-                 `Time since the start of the step, ${unit}`);
+  horizontalAxis(
+      grid, (tick) => x(tick * seconds), linearTicks(0, longest / seconds, narrow ? 5 : 10), 4, y,
+      left, width, `Time since the start of the step, ${unit}`);
   return y + 44;
 }
 
-const keysOfTimeline = (chart) => chart.kinds.map(({name, colour}) => [name, swatch(`${colour} bar edged`)]);
+const keysOfTimeline = (chart) =>
+    chart.kinds.map(({name, colour}) => [name, swatch(`${colour} bar edged`)]);
 
 // ---- Figures ----
 
 const CHARTS = {
-  lines: [drawLines, keysOfLines], rows: [drawRows, keysOfRows], map: [drawMap, keysOfMap], timeline: [drawTimeline, keysOfTimeline]};
+  lines: [drawLines, keysOfLines],
+  rows: [drawRows, keysOfRows],
+  map: [drawMap, keysOfMap],
+  timeline: [drawTimeline, keysOfTimeline]
+};
 
-// Name and mark of all that a chart tells apart, as a list above it; a bold letter or sign stands before its name.
+// Name and mark of all that a chart tells apart, as a list above it; a bold letter or sign stands
+// before its name.
 function addLegend(figure, svg, keys) {
   if (!keys.length) return;
   const list = figure.insertBefore(document.createElement('ul'), svg);
   list.className = 'legend';
   for (const [name, mark, sign] of keys) {
     const item = list.appendChild(document.createElement('li'));
-    if (mark) mark(item.appendChild(add(svg, 'svg', {class: 'key', viewBox: '0 0 28 12', 'aria-hidden': 'true'})));
-    if (typeof sign === 'string') item.appendChild(document.createElement('b')).textContent = sign + ' ';
+    if (mark)
+      mark(item.appendChild(
+          add(svg, 'svg', {class: 'key', viewBox: '0 0 28 12', 'aria-hidden': 'true'})));
+    if (typeof sign === 'string')
+      item.appendChild(document.createElement('b')).textContent = sign + ' ';
     item.appendChild(document.createElement('span')).textContent = name;
   }
 }
 
 const pictures = [...document.querySelectorAll('figure > script')].map((script) => {
-  const chart = JSON.parse(script.textContent), figure = script.parentNode, svg = figure.querySelector('svg');
+  const chart = JSON.parse(script.textContent), figure = script.parentNode,
+        svg = figure.querySelector('svg');
   const [draw, keys] = CHARTS[chart.kind];
   addLegend(figure, svg, keys(chart));
   let drawn = 0;
@@ -348,6 +410,8 @@ const drawAll = () => pictures.forEach((draw) => draw());
 drawAll();
 addEventListener('resize', drawAll);
 // A reader of paper cannot unfold the numbers.
-addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((d) => { d.open = true; }));
+addEventListener('beforeprint', () => document.querySelectorAll('details').forEach((d) => {
+  d.open = true;
+}));
 
 })();

@@ -1,6 +1,6 @@
-// Grids on the host, for qsgd, maxmin and terngrad. For each block of elements the encoder adds the
-// residual, finds each bucket's head, and turns values into codes of a byte. It subtracts the sent
-// points from the residual, and packs the codes. The block's codes and values stay in the
+// Grids on the host, for qsgd, maxmin and ternary codes. For each block of elements the encoder
+// adds the residual, finds each bucket's head, and turns values into codes of a byte. It subtracts
+// the sent points from the residual, and packs the codes. The block's codes and values stay in the
 // first-level cache all the time. The grids are read back from the payload, so that sender and
 // receivers use the same rounded numbers.
 //
@@ -25,8 +25,8 @@ static_assert(kBlock == kDecodeBlock);
 using Codes = std::array<std::int8_t, kBlock>;
 
 /// Swaps the codes 10 and 11 in a byte of four codes. So 11, which is -1 in two's complement,
-/// becomes terngrad's 10, and the reverse. The low bit of each code is flipped if its high bit is
-/// set.
+/// becomes 10 of ternary codes, and the reverse. The low bit of each code is flipped if its high
+/// bit is set.
 std::byte swap_ternary(std::byte codes) { return codes ^ (codes >> 1 & std::byte{0x55}); }
 
 /// Encodes or decodes one tensor.

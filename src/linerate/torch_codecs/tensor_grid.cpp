@@ -1,6 +1,6 @@
 // Codes on grids, for tensors where they lie (compress/method/grid_format.hpp, kernel/grid.hpp).
-// The payloads are the host's to the bit, except for terngrad's deviation, a sum whose order is the
-// device's.
+// The payloads are the host's to the bit, except for the deviation of ternary codes, a sum whose
+// order is the device's.
 //
 // A launch costs some microseconds however small a tensor is. So the tensors of a bucket are one
 // array, and each operator takes all of them. Each tensor is filled up with zeros to whole rows of
@@ -49,8 +49,8 @@ at::Tensor sums_of(const Padded& rows, const at::Tensor& x) {
   return at::cat(all).view({-1, most}).sum(1);
 }
 
-/// terngrad's heads, f32[tensors]: the largest magnitude, clipped at so many standard deviations.
-/// Sums are in f64, and their order is the device's.
+/// Heads of ternary codes, f32[tensors]: the largest magnitude, clipped at so many standard
+/// deviations. Sums are in f64, and their order is the device's.
 at::Tensor deviations_of(const Padded& rows, const at::Tensor& x, double clip) {
   const at::Tensor largest =
       at::stack(at::_foreach_norm(rows.parts_of(x), std::numeric_limits<double>::infinity()));

@@ -2,6 +2,11 @@
 // other. execute() tells the transport which collective begins, compares fingerprints in checked
 // mode, and runs the schedule for the size. An error becomes the text that every wait() of this
 // Work throws.
+//
+// Example: the main thread submits all-reduces A, B and C at 0, 1 and 2 ms, and each takes 5 ms.
+// The progress thread runs A from 0 to 5 ms, B to 10 and C to 15. wait() of C at 3 ms returns at 15
+// ms. Every rank must submit in this order, because a rank that begins with B would send B's bytes
+// to ranks that wait for A's.
 #include "linerate/comm/progress_queue.hpp"
 
 #include <fmt/format.h>
@@ -122,6 +127,8 @@ void ProgressQueue::join() {
   if (thread_.joinable() && thread_.get_id() != std::this_thread::get_id()) thread_.join();
 }
 
+/// Called when the process exits. If collectives are under way, the run is ended first, because
+/// their peers would wait for this rank until their timeout.
 bool ProgressQueue::stop_at_exit(int status) {
   bool clean = true;
   {
@@ -196,6 +203,8 @@ WorkPtr ProgressQueue::submit(Request request, CollectiveCall call) {
   return work;
 }
 
+/// Waits until the requests of a group are through, before its communicator goes. While an
+/// exception passes, peers may never come, so the run is ended first.
 void ProgressQueue::drain(const QueuedGroup& group, bool unwinding) {
   std::unique_lock lock(mutex_);
   if (unwinding && group.unfinished > 0) {

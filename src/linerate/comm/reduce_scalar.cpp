@@ -15,6 +15,9 @@ namespace linerate::comm {
 namespace {
 
 template <typename T>
+/// A NaN of either side is the result, also of a maximum. Sums of integers wrap around.
+/// reduce_simd.cpp has the same rules, because which elements it leaves depends on the processor,
+/// and ranks must get the same bits.
 T combine(T a, T b, Reduce op) {
   if constexpr (std::is_floating_point_v<T>) {
     if (op == Reduce::sum) return a + b;
@@ -73,6 +76,9 @@ float float_of_f16(std::uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
+/// Rounds to nearest, ties to even, in integers. 13 bits of the mantissa go. Example: 1 + 2^-11
+/// lies in the middle between 1 and 1 + 2^-10, and the even one of them is 1. Adding 0xfff does not
+/// carry then. At 1 + 3 * 2^-11 the bit that stays is 1, is added as well, and carries to 1 + 2^-9.
 std::uint16_t f16_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
@@ -137,6 +143,8 @@ void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, D
   }
 }
 
+/// Both scaled arrays are made in stretches of 4 kB, which stay in the cache, and then added. So
+/// the rounding is that of the separate functions.
 void add_scaled_in_stretches(void* out, const void* a, double scale_a, const void* b,
                              double scale_b, std::size_t elements, DType dtype) {
   const auto size = to_index(size_of(dtype));

@@ -1,6 +1,11 @@
 // Reads from a Plan how each bucket is coded. The encode's operation gives the compressor, the
 // bucket's parameters give the parts, and the graph gives the payloads. Layouts follow from shapes
 // and options alone, so all ranks and the planner compute the same ones.
+//
+// Example: the encode task of bucket 2 has the operation "powersgd(rank=4)", and the bucket has a
+// matrix and a bias. The layout has two rounds, of P and Q. The bias travels dense, at the end of
+// the first round, because both are sums of f32. So the bucket has two payloads. With topk it would
+// have a gathered one, and a dense one for a tensor that does not pay.
 #include "linerate/exec/coded_bucket.hpp"
 
 #include <fmt/format.h>

@@ -35,6 +35,13 @@ void append(const ArrivingBucket& from, std::size_t k, ArrivingBucket& to) {
 
 }  // namespace
 
+/// Puts the parameters of a layer that needs a preparation into a bucket of their own. K-FAC needs
+/// a layer's weight and bias together, and a Plan's buckets may have parted them. The new bucket
+/// waits for all arrivals of its parts, and stands after the last bucket that has one.
+///
+/// Example: layer 5 has its weight in bucket 0 and its bias in bucket 1. Bucket 1 also has a norm's
+/// scale, which is of no such layer. The buckets are then bucket 0's rest, bucket 1's rest with the
+/// scale, and layer 5's. An update of layer 5 waits for both arrivals.
 std::vector<ArrivingBucket> by_layer(
     const std::vector<ArrivingBucket>& buckets,
     const std::function<std::int32_t(const at::Tensor&)>& layer_of,

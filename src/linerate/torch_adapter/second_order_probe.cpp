@@ -214,6 +214,9 @@ doc::SecondOrderSamples measure_second_order_on(TimedQueue& queue, comm::Communi
   return samples;
 }
 
+/// Times `count` inverses one by one and in one call, for each dimension. On a device small
+/// inverses hardly fill it, so together they take little more than one alone. A planner that knows
+/// both can put several in one task.
 std::vector<doc::BatchSample> measure_batches(TimedQueue& queue, comm::Communicator& communicator,
                                               std::span<const std::int64_t> dims, int count) {
   const c10::NoGradGuard no_grad;

@@ -1,5 +1,9 @@
 // Ranks compare one hash of all their tensors (8 bytes each). Only if those differ do they gather
 // the hashes of the single tensors and name the first that differs from rank 0's.
+//
+// Example of three ranks whose tensors are "fc.weight" and "fc.bias": on rank 2 the bias has
+// changed. The hashes of ranks 0 and 1 agree, and that of rank 2 does not. All three gather the
+// lists, and all three throw with "fc.bias", rank 0's hash and rank 2's.
 #include "linerate/torch_adapter/state_check.hpp"
 
 #include <ATen/core/Tensor.h>

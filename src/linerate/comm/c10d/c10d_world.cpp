@@ -1,5 +1,8 @@
 // The one file that calls c10d for messages and the store. It wraps plain memory as a tensor that
 // does not own it, and c10d's Work and Store as C10dMessage and SharedStore.
+//
+// c10d's own collectives are not used on host memory. linerate's schedules send single messages by
+// send() and receive(). So measured and predicted collectives are the same code as over MPI.
 #include "linerate/comm/c10d/c10d_world.hpp"
 
 #include <ATen/core/Tensor.h>

@@ -111,8 +111,12 @@ Fitting fitting(const at::Tensor& output, const Sizes& target) {
 }
 
 /// The mask for all rows of the tensor that the output is a slice of, as a language model's
-/// logits[:, :-1] are. Rows outside of the slice do not count. Undefined if the output is not known
-/// to be such a slice.
+/// logits[:, :-1] are. Layers see all rows, also those outside of the slice, which do not count.
+/// Undefined if the output is not known to be such a slice.
+///
+/// Example: logits of 2 texts with 5 words each, so 10 rows, of which the loss sees 4 of each text.
+/// By offsets and strides these are the rows 0 to 3 and 5 to 8. The answer is their mask, and false
+/// at the rows 4 and 9.
 at::Tensor among_all_rows(const at::Tensor& output, const at::Tensor& counted,
                           std::int64_t class_dim) {
   if (!output.is_view() || output.stride(class_dim) != 1) return {};
@@ -149,6 +153,8 @@ CountedPositions::CountedPositions(const at::Tensor& counted, const at::Tensor& 
   labels_ = counted_.sum().item<double>();
 }
 
+/// A layer's input without the rows that do not count. The rows are recognised by the input's
+/// leading sizes. If these do not fit the mask, the input stays whole.
 LayerInput CountedPositions::of(const LayerInput& input, LayerKind kind) const {
   LayerInput left = input;
   const std::int64_t leading = given() ? leading_dims(input.tensor, kind) : 0;

@@ -3,6 +3,10 @@
 // (intervals, damping, decay) may stand in either, or be the same in both. The Plan depends on some
 // of them, and those are written into the strategy's text, so that all ranks and the simulator plan
 // by them.
+//
+// Example: the text says kfac(spd, damping=0.01), and the options say inverse_interval = 20 and
+// method = eigen. The text becomes kfac(spd, damping=0.01, inverse=eigen, inverses=20), by which
+// all ranks plan. Had the options said damping = 0.03, shared_kfac() would throw.
 #include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 
 #include <fmt/format.h>

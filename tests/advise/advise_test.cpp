@@ -70,7 +70,7 @@ const bool kHasUnpriced = [] {
 }();
 
 // At 1 Gbit/s a program's own compressor wins because it counts as a cast.
-TEST(Advise, WhatIsBestOnABoundAloneIsSaidToBe) {
+TEST(Advise, SaysIfTheBestCodecIsPricedByABoundAlone) {
   ASSERT_TRUE(kHasUnpriced);
   AdviseOptions options;
   options.more = {doc::parse_strategy("ddp+unpriced")};

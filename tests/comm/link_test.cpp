@@ -71,7 +71,7 @@ TEST_P(ThreadsUnderALink, DoAllThatTheyDoWithoutOne) {
 
 INSTANTIATE_TEST_SUITE_P(Link, ThreadsUnderALink, ::testing::Values(2, 3));
 
-TEST(Link, NobodyReadsPastIt) {
+TEST(Link, TurnsDirectReadsOff) {
   const auto reads = [] {
     const auto world = std::make_shared<ThreadWorld>(2, 20s, 64, 0, true);
     return world->channel(0)->reads_peers();
@@ -89,7 +89,7 @@ TEST(Link, ACollectiveMayTakeLongerThanTheTimeout) {
 }
 
 /// At a kilobyte a second the first chunk would take two minutes.
-TEST(Link, NobodyWaitsForItWhenTheRunHasEnded) {
+TEST(Link, DoesNotDelayTheEndOfARun) {
   const suite::UnderLink link(BytesPerSecond{1e3});
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& comm) {

@@ -276,7 +276,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& one) { return std::string(one.param.name); });
 
 /// A silent rank makes others late: it is the one to name, a member or not, busy or not.
-TEST(Liveness, SilenceExplainsMoreThanLateness) {
+TEST(Liveness, ASilentRankIsNamedBeforeALateOne) {
   for (const auto& act : {std::function<void(Job&)>(nothing), is_busy(1)})
     for (const auto& members : {kAll, kGroup}) {
       Job job;
@@ -291,7 +291,7 @@ TEST(Liveness, SilenceExplainsMoreThanLateness) {
 }
 
 /// This process was stopped itself for a minute: the others have as long again as they had.
-TEST(Liveness, OwnAbsenceIsForgiven) {
+TEST(Liveness, AStoppedProcessGivesTheOthersAsMuchTimeAgain) {
   Job job;
   job.begins(0, "x");
   all_are_here(job);
@@ -303,7 +303,7 @@ TEST(Liveness, OwnAbsenceIsForgiven) {
 }
 
 /// After an hour of it the time begins anew, not where it was.
-TEST(Liveness, WhoWaitedForABusyRankHasTheWholeTimeoutAgain) {
+TEST(Liveness, TheTimeoutBeginsAnewAfterABusyRank) {
   Job job;
   job.begins(0, "x");
   here_but(2, is_busy(2))(job);

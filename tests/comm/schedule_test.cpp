@@ -60,7 +60,7 @@ TEST_P(Schedule, AllReduceSumsOnEveryRank) {
   }
 }
 
-TEST_P(Schedule, ReduceScatter) {
+TEST_P(Schedule, ReduceScatterGivesEachRankItsBlock) {
   for (const std::int64_t count : {1, 5, 16, 17, 333, 1031}) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
       const Array input = suite::filled(DType::f64, channel.size() * count, channel.rank());
@@ -96,7 +96,7 @@ TEST_P(Schedule, SumsOfPiecesHaveTheBitsOfOneArray) {
 }
 
 /// Pieces from nothing to many chunks, in every order along the ring.
-TEST_P(Schedule, UnevenAllGather) {
+TEST_P(Schedule, AllGatherTakesPiecesOfAnySizes) {
   for (const int shift : {0, 1, 2, 3}) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
       constexpr std::array<std::int64_t, 4> kCounts = {0, 700, 3, 129};
@@ -113,7 +113,7 @@ TEST_P(Schedule, UnevenAllGather) {
   }
 }
 
-TEST_P(Schedule, BroadcastChain) {
+TEST_P(Schedule, BroadcastReachesEveryRank) {
   on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
     const int root = channel.size() - 1;
     Array x = suite::filled(DType::f32, 3001, channel.rank());
@@ -124,7 +124,7 @@ TEST_P(Schedule, BroadcastChain) {
 
 /// A rank that comes last changes no bit: the schedule fixes the order of the additions, not the
 /// time of arrival.
-TEST_P(Schedule, SkewChangesNoBit) {
+TEST_P(Schedule, ALateRankChangesNoBit) {
   std::vector<std::uint64_t> hashes(2);
   for (std::size_t late = 0; late < 2; ++late) {
     on_channels(GetParam(), [&](Channel& channel, ChunkPool& pool) {
@@ -156,7 +156,7 @@ std::string name_of_setup(const ::testing::TestParamInfo<Setup>& info) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Schedule, ::testing::ValuesIn(setups()), name_of_setup);
 
 /// Of pieces that are read, only this rank's own block of the array is written before the gather.
-TEST(DirectReads, LeavePiecesWhereTheyLie) {
+TEST(DirectReads, WriteOnlyTheRanksOwnBlockBeforeTheGather) {
   on_channels({3, Way::direct}, [&](Channel& channel, ChunkPool& pool) {
     constexpr std::int64_t kBlock = 100;
     suite::Scattered own(DType::f32, 3 * kBlock, channel.rank());

@@ -13,7 +13,7 @@ TEST(TextTable, ColumnsAreAsWideAsTheirCells) {
             "  horovod      1 s\n");
 }
 
-TEST(TextTable, WithoutRowsItIsItsHead) {
+TEST(TextTable, WithoutRowsHasItsHeadAlone) {
   EXPECT_THAT(table_lines({{"a", true}, {"b"}}, {}), testing::ElementsAre("a  b"));
 }
 

@@ -124,7 +124,7 @@ TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
 }
 
 /// Of the Plan that comes next, which has no compressor: until a step counts that somebody takes.
-TEST(CompressionMemory, WhatIsOwedIsTakenAlongByAStepThatSendsTheTensorAsItIs) {
+TEST(CompressionMemory, ADenseStepSendsTheResidualToo) {
   const auto sparse = plan_with("bulk+topk(density=0.1)"), dense = plan_with("bulk");
   const std::vector<compress::Shape> shapes = {{512 * 64, 512}, {512, 1}};
   ZeroPayloads payloads;

@@ -228,7 +228,7 @@ TEST(Kfac, DearNeedsItsClipOffAndDirectionsThatStay) {
   EXPECT_NO_THROW(planned("dear+kfac(spd, kl=0)", 4));
 }
 
-TEST(Kfac, SaysWhatItTakesForFree) {
+TEST(Kfac, SaysWhatItCountsAsFree) {
   const auto caveats = [](const char* strategy, const doc::Cluster& c, int ranks) {
     return Planner(doc::parse_strategy(strategy), c).caveats(workload(), cost::CostModel(c), ranks);
   };

@@ -252,7 +252,7 @@ TEST(Training, CountsSamplesInWeightedVariantsAlone) {
   }
 }
 
-TEST(Simulation, KnowsNothingOfTraining) {
+TEST(Simulation, PlansGradientsAlone) {
   for (const doc::TaskGraph& g : planned("ddp", 3).variants)
     for (const doc::Payload& p : g.payloads) EXPECT_EQ(p.content, doc::Content::gradients);
 }
@@ -266,7 +266,7 @@ TEST(Traits, ConvergenceIsChangedByCodecsAndNarrowWires) {
   EXPECT_TRUE(traits("ddp+codec(ratio=8)").changes_convergence);
 }
 
-TEST(Traits, OfACodecThatOnlyAClusterKnowsNeedNoCluster) {
+TEST(Traits, OfACodecNeedNoCluster) {
   EXPECT_TRUE(traits("ddp+codec(name=mystery)").changes_convergence);
   EXPECT_THROW(traits("teleport"), UsageError);
 }

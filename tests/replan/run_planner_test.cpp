@@ -199,7 +199,7 @@ TEST(Auto, KeepsWhatFollowsTheExchangeAndRefusesOptions) {
 }
 
 /// Whatever was predicted: what steps refute does not run, and is not chosen again.
-TEST(Auto, WhatItChoosesHasToBeatDdp) {
+TEST(Auto, DropsAChoiceThatIsSlowerThanDdp) {
   int tried = 0;
   for (const bool longer : {true, false})
     for (const auto& [bandwidth, latency_s] : {std::pair{1e7, 1e-7}, {4e6, 1e-5}, {1e9, 1e-3}})

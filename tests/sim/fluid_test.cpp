@@ -80,7 +80,7 @@ TEST(Fluid, OnlyTheOverlappedPartIsSlowed) {
   EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, alone);
 }
 
-TEST(Fluid, AMessageTakesOfTheComputationOverItAlone) {
+TEST(Fluid, AMessageSlowsOnlyTheComputationThatOverlapsIt) {
   // Two exchanges of 2 s. The first begins under the last 6 s of backward and takes half a second
   // of them; the second comes when nothing is left to compute: 14 - 2 + 0.5.
   const doc::Workload w = support::workload_at({4, 10}, {8, 8});

@@ -87,7 +87,7 @@ TEST_P(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
   expect_times(t, 3, 3, 8, 11 + broadcast);
 }
 
-TEST_P(Groups, ACollectiveCostsWhatItsPartIsLarge) {
+TEST_P(Groups, ACollectiveCostsByTheSizeOfItsPart) {
   doc::Plan plan = support::empty_plan(8);
   const std::int32_t uneven = plan.group({"uneven", {{0, 1}, {2, 3, 4, 5}, {6}}});
   plan.variants.front().add(exchange(8, uneven));
@@ -177,7 +177,7 @@ doc::Task rooted(std::int32_t root) {
 // have that at 4 s, its 0 (two messages away) at 5 s. Rank 3 sends the third from 4 s on, until 5
 // s; 0 and 2 have it at 6 and 7 s, and 1 at 6 s. One behind the other, each when the one before is
 // everywhere: 9 s.
-TEST_P(Groups, BroadcastsOfDifferentRootsFollowEachOtherFromHandToHand) {
+TEST_P(Groups, BroadcastsOfDifferentRootsOverlapAlongTheTree) {
   cluster_.collectives = {passed_on()};
   doc::Plan plan = support::empty_plan(4);
   doc::TaskGraph& g = plan.variants.front();
@@ -210,7 +210,7 @@ TEST_P(Groups, ABroadcastWaitsForItsRootAlone) {
 }
 
 // Curves of one line say nothing of what passes on other ranks' links: one behind the other.
-TEST_P(Groups, BroadcastsOfOneLineFollowWhenTheyAreEverywhere) {
+TEST_P(Groups, BroadcastsPricedByOneLineDoNotOverlap) {
   cluster_.collectives = {passed_on()};
   cluster_.collectives.front().segments = {{0, std::int64_t{1} << 31, 1, 0.25}};
   doc::Plan plan = support::empty_plan(4);
@@ -252,7 +252,7 @@ double chains_s(int ranks, const std::vector<std::int32_t>& roots, int chunks) {
 
 // A chain of c chunks is everywhere after P - 2 + c. In trains of changing roots the model is
 // within 15 % of what its links do; one behind the other takes up to twice as long.
-TEST_P(Groups, TrainsOfChainsTakeWhatTheirLinksDo) {
+TEST_P(Groups, BroadcastsInARowAreNearTheTimeOfTheirLinks) {
   for (const int ranks : {4, 8})
     for (const int chunks : {1, 2, 4, 8}) {
       std::vector<std::int32_t> roots;

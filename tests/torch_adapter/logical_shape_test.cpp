@@ -40,7 +40,7 @@ double relative_error(const at::Tensor& found, const at::Tensor& expected) {
 class LogicalShape : public testing::TestWithParam<int> {};
 
 /// One factor is all that a matrix of rank 1 has: it comes back but for rounding.
-TEST_P(LogicalShape, IsWhatAMatrixOfRankOneHas) {
+TEST_P(LogicalShape, AMatrixOfRankOneComesBackByOneFactor) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const char* exchange : {"bulk", "wfbp", "ddp", "ddp(first=64B,bucket=2KiB)"}) {
       NamedTensors parameters = strided();

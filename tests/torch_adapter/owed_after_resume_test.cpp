@@ -98,7 +98,7 @@ TEST(OwedAfterResume, NothingIsLostBetweenEveryPairOfStrategies) {
 }
 
 /// A scaler skips a step whose means are not finite, so it does not count.
-TEST(OwedAfterResume, IsNotTakenAlongByAStepThatOverflows) {
+TEST(OwedAfterResume, ResidualsStayInAStepThatOverflows) {
   const Warnings quiet;
   for (const std::string dense : {"ddp", "dear", "ddp(wire=bf16)"})
     comm::run_ranks(2, [&](Communicator& communicator) {

@@ -50,7 +50,7 @@ std::map<std::string, std::string> kept(Branches& job) {
   return all;
 }
 
-TEST_P(Owed, StaysAsItIsForAParameterThatNoRankUses) {
+TEST_P(Owed, ResidualsOfAnUnusedParameterStay) {
   ranks(GetParam(), [](Communicator& communicator) {
     std::vector<std::string> strategies;
     for (const std::string& name : registered_compressors()) {
@@ -81,7 +81,7 @@ TEST_P(Owed, StaysAsItIsForAParameterThatNoRankUses) {
   });
 }
 
-TEST_P(Owed, IsNotTakenFromACheckpointThatHoldsNoNumber) {
+TEST_P(Owed, ResidualsThatAreNotFiniteAreNotLoaded) {
   ranks(GetParam(), [](Communicator& communicator) {
     Branches job{communicator, "bulk+topk(density=0.1)"};
     for (int step = 0; step < 3; ++step) job.step(step, Event::ordinary);

@@ -175,7 +175,7 @@ TEST_F(OwnCompressor, IsUsedByItsNameWithItsOptions) {
   });
 }
 
-TEST_F(OwnCompressor, KeepsWhatItOwesInCheckpoints) {
+TEST_F(OwnCompressor, KeepsItsResidualInCheckpoints) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     Mlp model;
     model.to(at::kFloat);

@@ -129,7 +129,7 @@ TEST_P(StreamedCompression, SendsAndKeepsWhatTheHostsDoes) {
 }
 
 /// Steps with gradients that are not usable give and send nothing: no step loses what is owed.
-TEST_P(StreamedCompression, LosesNothingOfWhatIsOwed) {
+TEST_P(StreamedCompression, LosesNothingOfTheResidual) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
     const GroupOverCommunicator group(kCodedGroup, communicator);

@@ -51,7 +51,7 @@ std::string two_steps(int rank, int world, double at, int first_step, long eleme
   return trace_of(rank, world, events);
 }
 
-TEST(Cycles, OfOneRankAreOneRank) {
+TEST(Cycles, SeveralFilesOfOneRankAreJoined) {
   // A schedule with repeat=2: steps 3, 4 and, a second later, 9, 10, of both ranks.
   const Job job = read_texts({{"rank0.a.json", two_steps(0, 2, 0, 3)},
                               {"rank1.b.json", two_steps(1, 2, 1'000'000, 9)},

@@ -119,7 +119,7 @@ std::string with_before(std::string trace, const std::string& before) {
                       copy + kernel(before, 1'000'010, 50, R"("correlation":999999)", 20) + ",");
 }
 
-TEST(KernelsFromBefore, BelongToNoStep) {
+TEST(KernelsFromBefore, OfBeforeTheRecordingBelongToNoStep) {
   std::vector<std::string> plain = SyntheticJob{}.traces(Recorded::gpu), with;
   for (const std::string& text : plain)
     with.push_back(with_before(text, "ncclDevKernel_SendRecv(ncclDevComm*)"));

@@ -156,7 +156,7 @@ TEST(LayerShapes, UsesOfOneParameterAddUp) {
               ElementsAre("linear 4x4, 34 rows", "linear 4x4, 17 rows", "linear 4x4, 9 rows"));
 }
 
-TEST(LayerShapes, ANormThatIsUsedTwice) {
+TEST(LayerShapes, ANormThatIsUsedTwiceHasTheRowsOfBoth) {
   const doc::Workload w = workload_from([](Pass& p) {
     for (int use = 0; use < 2; ++use)
       p.node("NativeLayerNorm", {{"aten::native_layer_norm_backward",
@@ -222,7 +222,7 @@ TEST(LayerShapes, TheInputOfACheckpointedPartIsNoParameter) {
   EXPECT_THAT(rows_of(i.workload), ElementsAre(1, 6));
 }
 
-TEST(LayerShapes, OfAFileThatIsIndented) {
+TEST(LayerShapes, AnIndentedFileIsRead) {
   const doc::Workload w =
       workload_from([](Pass& p) { p.node("Mul").gradient("[\n\t10,\n\t6\n]"); });
   EXPECT_THAT(rows_of(w), ElementsAre(10));
@@ -250,7 +250,7 @@ TEST(LayerShapes, RowsAreTypicalOfRanksAndStepsWhoseBatchesDiffer) {
   EXPECT_THAT(i.note_with("kfac"), IsEmpty());
 }
 
-TEST(LayerShapes, OfRanksThatDisagreeMostDecide) {
+TEST(LayerShapes, TheMajorityOfRanksDecides) {
   // On rank 2 the weight stands the other way.
   const auto rank = [](int r) {
     return rank_of(r, 3, [r](Pass& p, int) {

@@ -141,7 +141,7 @@ TEST(EmptyMarks, AreNoStepsForAnyNumber) {
     }
 }
 
-TEST(CutSteps, AreNotIrregular) {
+TEST(CutSteps, DoNotMakeAJobIrregular) {
   // The host is a step ahead of its device, and copies at once on a stream of its own.
   std::vector<std::string> events;
   int launch = 0;

@@ -19,7 +19,7 @@ ResolvedGroup resolved(const GroupRecord& g, const std::vector<ConfiguredGroup>&
   return resolve_groups({g}, c, world).front();
 }
 
-TEST(NumberList, SeesTheCutAtTheEndAndInTheMiddle) {
+TEST(NumberList, NoticesWhatWasCutAtTheEndOrInTheMiddle) {
   EXPECT_THAT(parse_number_list("\"[0, 1]\"")->items, ElementsAre(0, 1));
   EXPECT_FALSE(parse_number_list("[0, 1]")->cut);
   EXPECT_THAT(parse_number_list("[]")->items, IsEmpty());

@@ -488,7 +488,7 @@ TEST(Batches, OfASampleWithoutItsDimensionCountOne) {
   EXPECT_LE(error_of(g_of(conv, image[0]), g_of(conv, image)), 1e-14);
 }
 
-TEST(Batches, LeaveTheirSumsAndCounts) {
+TEST(Batches, ArePackedAsSumsAndCounts) {
   FactorMlp model;
   KFAC pre(model, plain_options(Over::batch, Fisher::empirical));
   const auto& block = KfacInside::preconditioner(pre).blocks()[0];

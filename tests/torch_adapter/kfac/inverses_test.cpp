@@ -300,7 +300,7 @@ TEST(KlClip, UsesTheRateOfTheStep) {
   EXPECT_NEAR(second.nu, std::sqrt(1e-3 / (0.0025 * second.q)), 1e-12);
 }
 
-TEST(KlClip, OfTheGradientBeforeItIsOverwritten) {
+TEST(KlClip, UsesTheGradientBeforeItIsOverwritten) {
   Trained trained(clipped([](std::int64_t) { return 0.1; }));
   trained.backward();
   const at::Tensor before =
@@ -388,7 +388,7 @@ TEST(KlClip, TakesTheRateOfTheOptimizer) {
   EXPECT_NEAR(done.nu, std::sqrt(1e-3 / (0.0625 * done.q)), 1e-12);
 }
 
-TEST(Finite, IsEveryElementOrNot) {
+TEST(Finite, NoticesOneBadElementAnywhere) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble})
     for (const std::int64_t size : {0, 1, 31, 64, 131}) {
       const at::Tensor values = torch::ones({size}, type) * 1e30;

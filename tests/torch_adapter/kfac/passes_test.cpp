@@ -72,7 +72,7 @@ void expect_in_place_changes_nothing(First first, Second second, const at::Tenso
   EXPECT_LE(error_of(all_factors(in_place, x), expected), 1e-14);
 }
 
-TEST(InPlace, ReluBehindEachKindOfLayer) {
+TEST(InPlace, AReluAfterAnyLayerChangesNoFactor) {
   using namespace torch::nn;
   expect_in_place_changes_nothing(Linear(4, 5), Linear(5, 2), noise({3, 4}, 301));
   expect_in_place_changes_nothing(Linear(4, 5), Linear(5, 2), noise({3, 6, 4}, 302));
@@ -84,7 +84,7 @@ TEST(InPlace, ReluBehindEachKindOfLayer) {
                                   noise({3, 2, 6, 5}, 304));
 }
 
-TEST(InPlace, ChangesOfAnInputComeTooLate) {
+TEST(InPlace, LaterChangesOfAnInputChangeNoFactor) {
   torch::nn::Linear layer(4, 2);
   set_weights(*layer, 305);
   KFAC pre(*layer, empirical());
@@ -241,7 +241,7 @@ TEST(Passes, BetweenFactorUpdatesDoNotCount) {
   EXPECT_EQ(pre.save().layers[0].a.updates, 3);
 }
 
-TEST(Passes, OfAnUnusedAndALaterFrozenLayer) {
+TEST(Passes, OfAnUnusedOrFrozenLayerLeaveItsFactors) {
   using torch::nn::Linear;
   Pair model(Linear(4, 5), Linear(5, 2), [](const at::Tensor& y) { return torch::tanh(y); });
   KFAC pre(model, empirical());

@@ -33,9 +33,10 @@ def printed(program, command, folder):
 
 
 def block(program, folder, text):
-    indent, command = re.match(r"( *)\$ (.*)", text).groups()
-    return "\n".join([f"{indent}$ {command}", *(
-        indent + line if line else "" for line in printed(program, command, folder))]) + "\n"
+    """`text`: the command as the page has it, on one line or on several that end with a \\."""
+    indent, command = re.match(r"( *)\$ (.*)", text, re.S).groups()
+    lines = printed(program, re.sub(r"\\\n\s*", "", command), folder)
+    return text + "\n".join(indent + line if line else "" for line in lines) + "\n"
 
 
 def cells(found, column):
@@ -52,7 +53,7 @@ def main():
         subprocess.run([program, "import", LOG, "--add-cost", LOG.with_name("cuda_vec_add.log"),
                         "--step-time", "128.0858ms", "-o", "w.json"], cwd=folder, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        text = re.sub(r"(?<=```\n)( *\$ linerate [^\n]*\n)(?:(?! *```)[^\n]*\n)*",
+        text = re.sub(r"(?<=```\n)( *\$ linerate (?:[^\n]*\\\n)*[^\n]*\n)(?:(?! *```)[^\n]*\n)*",
                       lambda m: block(program, folder, m[1]), text)
     found, batches, _ = counts(program, [])
     paper, _, _ = counts(program, ["--preset", "agarwal2021"])

@@ -50,7 +50,7 @@ class Work {
 /// Keep it until the result is needed.
 using WorkPtr = std::shared_ptr<Work>;
 
-/// Of ranks that are threads; WorldOptions has those of MPI.
+/// Options of ranks that are threads; WorldOptions has those of MPI.
 struct CommunicatorOptions {
   /// A rank silent for this long fails every pending operation on every survivor.
   Duration timeout{300};
@@ -155,7 +155,7 @@ class Communicator {
 
   /// Switches checked mode, at the same place in the order on every rank.
   virtual void set_checked(bool checked) = 0;
-  /// What this rank moved so far.
+  /// The bytes that this rank moved so far.
   virtual Traffic traffic() const = 0;
 
   /// `wanted` for the first caller, "wanted (2)" for the second, and so on. It tells apart in

@@ -62,11 +62,11 @@ struct Phases {
   std::vector<Phase> warm_up;               // each once, in this order
   std::vector<Phase> cycle{{"steady", 1}};  // in turn, for ever
 
-  /// Of warm-up and cycle together.
+  /// The number of phases of warm-up and cycle together.
   int count() const { return static_cast<int>(warm_up.size() + cycle.size()); }
   /// The phase of step 0, 1, 2 ...
   int of_step(std::int64_t step) const;
-  /// Of a phase, by its number.
+  /// The name of a phase, by its number.
   const std::string& name(int phase) const;
 };
 
@@ -178,8 +178,8 @@ class Compressor {
   virtual Residual residual() const = 0;
   /// The method's demand on the optimizer.
   virtual Momentum momentum() const { return Momentum::optimizers; }
-  /// Of a tensor that travels dense: decode(0, {}, mean) makes of the mean what the optimizer gets.
-  /// Null: that is the mean.
+  /// Of a tensor that travels dense: decode(0, {}, mean) turns the mean into the optimizer's
+  /// gradient. Null: that is the mean.
   [[nodiscard]] virtual std::unique_ptr<Codec> of_dense(const Shape&) const { return nullptr; }
   /// Gathered payloads take the two-phase exchange unless another is asked for.
   virtual bool is_two_phase() const { return false; }

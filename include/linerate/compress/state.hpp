@@ -34,7 +34,7 @@ class KeptField {
   virtual void keep() = 0;
   /// It does not: now() is as it was.
   virtual void drop() = 0;
-  /// Of now().
+  /// The bytes of now().
   virtual std::span<std::byte> bytes() = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the library reports to people. It never prints if a sink is installed. Without one, warnings
+// The library's messages to people. It never prints if a sink is installed. Without one, warnings
 // go to standard error, since a training run that is wrong must not be silent.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace linerate::log {
 
-/// Of a record: to follow what happens, or to be acted on.
+/// The kind of a record: to follow what happens, or to be acted on.
 enum class Level { info, warning };
 /// Receives records.
 using Sink = std::function<void(Level, const std::string&)>;

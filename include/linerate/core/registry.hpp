@@ -38,7 +38,7 @@ class Registry {
     for (const auto& l : lines_) all.push_back(l.name);
     return all;
   }
-  /// What makes the thing of this name. Throws UsageError with the nearest name.
+  /// The function that makes the thing of this name. Throws UsageError with the nearest name.
   const Maker& at(std::string_view name) const {
     for (const auto& l : lines_)
       if (l.name == name) return l.make;

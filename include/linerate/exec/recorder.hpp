@@ -60,7 +60,7 @@ class Recorder {
   /// now() is a moment of this device from here on. Those of one before are read, which waits.
   /// `type`: what the Timeline calls the device ("cuda"); empty: it is the processor.
   void follow(std::shared_ptr<DeviceMoments> device, std::string type = {});
-  /// What now() would return for the moment with this number of the device.
+  /// The answer that now() would give for the moment with this number of the device.
   std::int64_t time_of(std::int64_t moment) const;
 
   /// Rank and step are filled in here: the current step, or the one in which the task began.
@@ -82,7 +82,7 @@ class Recorder {
   void keep(bool yes);
   /// Whether what is added now is kept.
   bool keeps() const { return kept_; }
-  /// What was added so far, names apart, is gone.
+  /// Forgets all that was added so far, except names.
   void forget();
 
   /// Everything so far. Waits for a device that has not come to all of it.

@@ -22,7 +22,7 @@ namespace linerate::torch_adapter {
 
 class KFAC;
 
-/// What happens to buffers such as batch-norm statistics after each synchronised step. All ranks
+/// The treatment of buffers, such as batch-norm statistics, after each synchronised step. All ranks
 /// start with rank 0's.
 enum class BufferPolicy {
   broadcast,  // every rank takes rank 0's, as PyTorch's DistributedDataParallel does

@@ -19,7 +19,7 @@ struct FactorSpan {
   std::int64_t start_ns = 0, end_ns = 0;  // steady clock
 };
 
-/// What finish(), skip_step() or step() did on this rank.
+/// The report of finish(), skip_step() or step() on this rank.
 struct StepReport {
   std::string variant;  // of the plan
   /// Exposed communication in seconds: from the call until every gradient was there. If step() lets

@@ -1,4 +1,4 @@
-// What the program that started this job (mpirun, srun) says about this process, in its
+// Reads what the program that started this job (mpirun, srun) says about this process, in its
 // environment.
 #pragma once
 

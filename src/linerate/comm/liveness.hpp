@@ -76,7 +76,7 @@ class Liveness {
   /// How often a rank should give a sign of life.
   Clock::duration period() const { return period_; }
 
-  // What this rank does.
+  // Notes of this rank's own work.
   void submitted(std::span<const int> members);
   /// It waits inside this collective from now on, until end().
   void begin(const Purpose& purpose, Clock::time_point now);
@@ -96,8 +96,7 @@ class Liveness {
   std::uint64_t begun(int rank) const;
   std::uint64_t history(int rank) const;
 
-  // What others say.
-  /// `at`: when the other was alive, at the latest.
+  // Notes of other ranks' beats. `at`: when the other was alive, at the latest.
   void heard(int rank, const Beat& beat, const SharedWork& shared, Clock::time_point at);
   Beat::State state_of(int rank) const;
   Clock::time_point last_heard(int rank) const;

@@ -25,7 +25,7 @@ struct TensorMethod {
   bool is_dense = false;  // the compressor's of_dense() alone sees it
 };
 
-/// Of a parameter in a step, drawn from (seed, step, name), and the rank.
+/// The keys of a parameter in a step: from (seed, step, name), and its own from the rank too.
 Keys keys_of_step(std::uint64_t seed, std::int64_t step, std::string_view name, int rank);
 
 /// Holds the state of one parameter and calls its codec. Only this class calls codecs of whole

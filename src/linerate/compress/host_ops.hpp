@@ -197,7 +197,7 @@ struct HostOps {
 
   class LowRank;
 
-  // Of the two-phase exchange (two_phase_exchange.hpp). Codecs may be any that code memory of the
+  // For the two-phase exchange (two_phase_exchange.hpp). Codecs may be any that code memory of the
   // host, a program's own among them.
   using Bytes = std::span<std::byte>;
   struct Arrays {  // by tensor
@@ -218,7 +218,7 @@ struct HostOps {
 /// Both factors of each matrix of a bucket, in a step.
 class HostOps::LowRank {
  public:
-  /// Of these sizes, all zeros.
+  /// Makes factors of these sizes, all zeros.
   void begin(const std::vector<FactorSize*>& sizes);
   /// take() copies kept numbers to the factor, and leave() copies the factor to the kept ones.
   void take(Side side, const std::vector<KeptValues*>& kept);

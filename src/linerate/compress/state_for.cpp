@@ -163,7 +163,7 @@ class Redistribution {
                                  : ranks[to_index(rank_) % ranks.size()];
   }
 
-  /// Of the first chunk that has any: the last ones may be empty or dense.
+  /// The fields of the first chunk that has any. The last ones may be empty or dense.
   static SavedState fields_like(const std::vector<SavedState>& workers) {
     for (const SavedState& worker : workers)
       if (!worker.empty()) return worker;

@@ -89,9 +89,9 @@ class TwoPhase {
            const Making& making = on_host());
 
   const std::vector<Chunk>& chunks() const { return chunks_; }
-  /// Of each chunk: it also reads what the chunk's owner sends.
+  /// The coder of a chunk. It also reads the payload of the chunk's owner.
   Coder& worker(std::size_t chunk) { return workers_[chunk]; }
-  /// Of means of the rank's own chunk.
+  /// The coder of means of the rank's own chunk.
   Coder& owner() { return owner_; }
   /// The part of its chunk's mean that this owner has not sent: f32 in units of the mean, as
   /// Making::zeros() made it. It has no elements without error feedback.

@@ -1,4 +1,4 @@
-// What the runner needs from whoever owns memory and computes.
+// The interface through which the runner reaches the memory and the work of others.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class Payloads {
   virtual std::vector<std::int64_t> counts(const doc::TaskGraph& graph, const doc::Task& task);
 };
 
-/// What an executed task other than communication does: scale, cast, pack ... Runs in the lane that
-/// the Plan names: on the thread that drives the compute lane, or on a worker.
+/// The work of an executed task other than communication: scale, cast, pack ... Runs in the lane
+/// that the Plan names: on the thread that drives the compute lane, or on a worker.
 class Operation {
  public:
   virtual ~Operation() = default;

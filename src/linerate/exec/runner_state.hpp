@@ -1,6 +1,6 @@
-// What a Runner's threads share. Threads that bring events (the communicator's, lane workers) meet
-// in runner_events.cpp. The thread that drives steps is in runner_driver.cpp. Private to these two
-// files.
+// The state that a Runner's threads share. Threads that bring events (the communicator's, lane
+// workers) meet in runner_events.cpp. The thread that drives steps is in runner_driver.cpp. Private
+// to these two files.
 //
 // Two locks guard it. `events_mutex` guards the queue of events alone, so that any thread can leave
 // an event while another thread takes events. `mutex` guards the step machine and all that follows
@@ -38,7 +38,7 @@ struct RunnerEvent {
   std::exception_ptr error = nullptr;  // of an operation
 };
 
-/// What is kept of a step until it is done.
+/// The data of a step until it is done.
 struct OpenStep {
   std::string label;                   // begins its collectives' names
   std::int32_t recorded_as = 0;        // the Recorder's number for it

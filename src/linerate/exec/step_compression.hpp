@@ -1,4 +1,5 @@
-// What a driver of training steps asks of the compressors of a Plan, wherever they compute.
+// The interface through which a driver of training steps uses a Plan's compressors, wherever they
+// compute.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@ struct TaskId {
   bool operator==(const TaskId&) const = default;
 };
 
-/// What an event brought about, in order.
+/// The results of an event, in order.
 struct Moves {
   std::vector<TaskId> ready;  // the last predecessor is done
   std::vector<TaskId> start;  // and the lane is free
@@ -80,7 +80,7 @@ class StepMachine {
 
   const doc::Plan& plan() const { return *plan_; }
   std::int64_t next_step() const { return next_step_; }
-  /// Of an open step.
+  /// The state of an open step.
   std::int32_t variant(std::int64_t step) const { return at(step).variant; }
   const doc::TaskGraph& graph(std::int64_t step) const {
     return plan_->variants[to_index(at(step).variant)];

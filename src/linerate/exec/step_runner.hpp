@@ -1,4 +1,4 @@
-// What training needs of whoever runs the executed tasks of its steps.
+// The interface through which training has the tasks of its steps run.
 #pragma once
 
 #include <cstdint>

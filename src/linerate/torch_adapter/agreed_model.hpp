@@ -1,4 +1,5 @@
-// What ranks agree on before a model's gradients may be exchanged. Private to torch_adapter.
+// The checks with which ranks agree before a model's gradients may be exchanged. Private to
+// torch_adapter.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a DataParallel is made of. data_parallel_interface.cpp has its construction and interface;
+// The members of a DataParallel. data_parallel_interface.cpp has its construction and interface;
 // data_parallel_step.cpp has what happens within a step and at its end. Private to these two.
 //
 // One `mutex` guards all of it, because hooks fire on autograd's threads while the program's thread

@@ -9,7 +9,7 @@
 
 namespace linerate::torch_adapter {
 
-/// What happened to one parameter since the last step ended.
+/// The passes of one parameter since the last step ended.
 struct ParameterStep {
   int gradients = 0;                     // accumulations in the synchronising part
   bool used = false;                     // any accumulation

@@ -17,7 +17,7 @@ class OptimizerOptions;
 
 namespace linerate::torch_adapter {
 
-/// What a DataParallel has to know of one of LibTorch's optimizers, as its groups are now.
+/// The facts about one of LibTorch's optimizers that a DataParallel needs, as its groups are now.
 SteppedOptimizer described(const torch::optim::Optimizer& optimizer);
 
 /// LibTorch's optimizers update every parameter that has a gradient, all in one step(). Under DeAR

@@ -1,4 +1,4 @@
-// What K-FAC's parts cost on this machine, measured with the layers and operations of training.
+// The costs of K-FAC's parts on this machine, measured with the layers and operations of training.
 #pragma once
 
 #include <array>

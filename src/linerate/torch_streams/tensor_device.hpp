@@ -19,11 +19,11 @@ class TensorDevice : public exec::StreamDevice {
   /// collectives of a ProcessGroup.
   using TaskWork = std::function<void(const exec::StreamWork&)>;
 
-  /// What is enqueued in the compute stream from now on begins after all that is in the calling
-  /// thread's current stream.
+  /// Work that is enqueued in the compute stream from now on begins after all that is in the
+  /// calling thread's current stream.
   virtual void compute_after_caller() = 0;
-  /// What is enqueued in the calling thread's current stream from now on begins after all that is
-  /// in the compute stream.
+  /// Work that is enqueued in the calling thread's current stream from now on begins after all that
+  /// is in the compute stream.
   virtual void caller_after_compute() = 0;
   /// Does the work in the compute stream, after all that is in the calling thread's current stream.
   /// The next work in that stream, and in the one that called caller_after_compute() last, begins

@@ -85,8 +85,8 @@ void TorchStreamDevice::compute(const std::function<void()>& work) {
   if (caller_ && *caller_ != caller) order(streams_[0], *caller_);
 }
 
-/// What is enqueued in `then` from now on begins after all that is in `first`. One event serves all
-/// calls, because a wait is for the recording before it.
+/// Work that is enqueued in `then` from now on begins after all work in `first`. One event serves
+/// all calls, because a wait is for the recording before it.
 void TorchStreamDevice::order(const c10::Stream& first, const c10::Stream& then) {
   if (first == then) return;
   if (!border_) border_.emplace(first.device_type());

@@ -8,7 +8,7 @@
 
 namespace linerate::comm {
 
-/// Of an mpirun job.
+/// Options of an mpirun job.
 struct WorldOptions {
   bool checked = false;                // as CommunicatorOptions
   Duration timeout{300};               // as CommunicatorOptions

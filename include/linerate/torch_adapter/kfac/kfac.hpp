@@ -101,7 +101,7 @@ class KFAC {
   /// Throws InputError for the state of another model.
   void load(const KfacState& state);
 
-  /// What it holds on this rank.
+  /// The bytes that it holds on this rank.
   KfacMemory memory_usage() const;
 
  private:

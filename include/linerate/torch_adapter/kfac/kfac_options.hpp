@@ -18,11 +18,11 @@ class Optimizer;
 
 namespace linerate::torch_adapter {
 
-/// What a loss divides its sum by: the number M that has to be undone in gradients of outputs. It
-/// is a property of the loss, unknown from layers' shapes. With N samples, R positions and C
-/// features of the *network's* output:
+/// The number M by which a loss divides its sum. It has to be undone in gradients of outputs. It is
+/// a property of the loss, unknown from layers' shapes. With N samples, R positions and C features
+/// of the *network's* output:
 struct LossAverage {
-  /// What the loss is a mean over.
+  /// The elements over which the loss is a mean.
   enum class Over : std::uint8_t {
     sum,                       // nothing; the curvature is then that of the summed loss
     batch,                     // N
@@ -83,7 +83,7 @@ struct KfacOptions {
   /// accumulation. Factors are then those of the joined batch. Absent: as a strategy says, or else
   /// 1. A step with another number of passes is warned of, once.
   std::optional<ScheduledValue> accumulate = {};
-  /// What the loss was multiplied by besides before backward(): a scaler's scale.
+  /// A factor with which the loss was multiplied before backward(), such as a scaler's scale.
   ScheduledValue loss_scale = 1;
   /// The factor that .grad still has when directions are found; the clip leaves it out. It is a
   /// scaler's scale if a DataParallel shares the steps, since gradients are divided by it only

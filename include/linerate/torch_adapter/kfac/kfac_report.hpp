@@ -1,4 +1,4 @@
-// What K-FAC says about its layers and steps.
+// K-FAC's reports of its layers and steps.
 #pragma once
 
 #include <cstdint>

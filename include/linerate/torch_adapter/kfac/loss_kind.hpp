@@ -1,5 +1,4 @@
-// What K-FAC is told of a loss.
-// Thread safety: values.
+// The kinds of losses that K-FAC is told. Thread safety: values.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 namespace linerate::torch_adapter {
 
-/// The losses whose Fisher information K-FAC can sample.
-/// Of the network's output z, one term each; what the loss divides their sum by is LossAverage.
+/// The losses whose Fisher information K-FAC can sample. z is the network's output, and each
+/// formula is one term. LossAverage has the number by which the loss divides their sum.
 enum class LossKind : std::uint8_t {
   softmax_cross_entropy,  // z [N, classes, positions...], one label a sample and position
   binary_cross_entropy,   // with logits, each element of z a term

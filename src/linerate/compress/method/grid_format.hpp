@@ -43,7 +43,7 @@ struct GridFormat {
   double clip = 0;  // in standard deviations
 };
 
-/// Of a tensor of n elements: bytes before its codes.
+/// The bytes before the codes of a tensor of n elements.
 std::int64_t heads_bytes(const GridFormat& format, std::int64_t n);
 /// All of its payload.
 std::int64_t bytes_of(const GridFormat& format, std::int64_t n);

@@ -96,7 +96,7 @@ class AcpSgdCodec final : public Ops::Codec {
   int left_;
   typename Ops::KeptValues p_, q_;
   Kept<std::uint64_t> steps_;  // decoded
-  // Of the step at hand.
+  // For the step at hand.
   Side sent_ = Side::left;
   typename Ops::LowRank factors_;
 };

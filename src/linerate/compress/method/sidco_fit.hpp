@@ -74,7 +74,7 @@ class SidcoSearch {
   /// Bits of the least magnitude to send, or to fit the tail of; kNoMagnitude if none fits.
   std::uint32_t least() const { return least_; }
   bool is_over() const { return stages_left_ <= 0; }
-  /// Of the magnitudes that reach least().
+  /// Takes in the moments of the magnitudes that reach least().
   void take(const TailFit& tail) {
     if (tail.count < 2) {
       stages_left_ = 0;

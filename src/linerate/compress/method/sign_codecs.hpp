@@ -39,7 +39,7 @@ class SignSgdCodec final : public Ops::Codec {
   typename Ops::KeptValues momentum_;  // empty: signs of gradients are sent
 };
 
-/// Of a tensor that travels dense: the optimizer gets the moving average of its means.
+/// For a tensor that travels dense: the optimizer gets the moving average of its means.
 template <class Ops>
 class DenseAverageCodec final : public Ops::Codec {
  public:

@@ -11,7 +11,7 @@ enum class HostRead : std::uint8_t {
   result   // what the task made or read, before anything else is enqueued
 };
 
-/// What the host has to read for a task before it can go on.
+/// A value that the host has to read for a task before it can go on.
 ///
 /// Two of our operations read results. LibTorch's eigendecomposition looks at its solver's status,
 /// and no function of ATen's avoids that. sidco fits its thresholds on the host. Flags of a step

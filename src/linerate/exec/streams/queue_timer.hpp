@@ -1,4 +1,4 @@
-// What a device takes for work that is enqueued, whatever the host takes to enqueue it.
+// The time that a device takes for enqueued work, however long the host takes to enqueue it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What a device offers to time what is enqueued on it, besides StreamDevice.
+// The interface of a device's clock, with which enqueued work is timed. StreamDevice is the other
+// interface.
 #pragma once
 
 #include <cstdint>

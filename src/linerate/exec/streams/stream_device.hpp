@@ -1,4 +1,5 @@
-// What a device offers to run a Plan: queues that it works off by itself, and events between them.
+// The interface of a device that runs a Plan: queues that it works off by itself, and events
+// between them.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ class StreamDevice {
   virtual void enqueue(StreamId stream, const StreamWork& work) = 0;
   /// The event is over when everything is over that is in the stream by now.
   virtual void record(EventId event, StreamId stream) = 0;
-  /// What is enqueued in the stream from now on begins when the event is over.
+  /// Work that is enqueued in the stream from now on begins when the event is over.
   virtual void wait(StreamId stream, EventId event) = 0;
   /// Returns when the event is over.
   virtual void host_wait(EventId event) = 0;

@@ -15,7 +15,7 @@
 
 namespace linerate::exec {
 
-/// What was enqueued so far, besides the work itself.
+/// Counts of all that was enqueued so far, besides the work itself.
 struct StreamCounts {
   std::int64_t events = 0;        // recorded
   std::int64_t waits = 0;         // of a stream for an event
@@ -112,7 +112,7 @@ class StreamRunner {
     Place written;
     std::vector<Place> read;  // since then
   };
-  /// What a task has to wait for in one stream.
+  /// The events that a task has to wait for in one stream.
   struct Wait {
     Place on;
     bool for_memory = false;

@@ -1,4 +1,4 @@
-// What K-FAC's parts cost on this machine, measured in a moment. Private to torch_adapter.
+// The costs of K-FAC's parts on this machine, measured in a moment. Private to torch_adapter.
 #pragma once
 
 #include <ATen/core/TensorBody.h>

@@ -1,4 +1,4 @@
-// What K-FAC keeps of one layer: statistics, running average, inverse, direction. Private to
+// One layer as K-FAC keeps it: statistics, running average, inverse, direction. Private to
 // torch_adapter. It has no notion of steps or ranks.
 #pragma once
 
@@ -226,7 +226,7 @@ class CurvatureBlock {
   virtual std::vector<std::pair<at::Tensor, at::Tensor>> parts(
       const at::Tensor& direction) const = 0;
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
-  /// Of this block's type and device.
+  /// Options of this block's type and device.
   at::TensorOptions tensor_options() const { return layer_.weight.options().dtype(dtype_); }
 
   const BlockOptions options_;

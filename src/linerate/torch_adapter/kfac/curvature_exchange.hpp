@@ -71,7 +71,7 @@ class CurvatureExchange {
   /// Moves averages and inverses to the plan's owners. Collective, between rounds.
   void set_plan(std::shared_ptr<const doc::Plan> plan);
 
-  /// What all ranks hold together, the same on every rank. Collective.
+  /// The state that all ranks hold together, the same on every rank. Collective.
   KfacState save();
   /// Loads of such a state what this rank holds by the plan.
   void load(const KfacState& state);
@@ -92,7 +92,7 @@ class CurvatureExchange {
   const std::vector<TimedInverses>& inverses() const { return round_.inverses; }
 
  private:
-  /// What tasks leave for later tasks.
+  /// Results that tasks leave for later tasks.
   struct Round {
     const doc::TaskGraph* graph = nullptr;
     std::set<std::int32_t> inverted_here, preconditioned_here;  // factors, blocks

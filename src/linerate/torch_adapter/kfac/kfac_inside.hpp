@@ -1,4 +1,4 @@
-// What a KFAC is made of, for the rest of torch_adapter.
+// The parts of a KFAC, for the rest of torch_adapter.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ struct KfacStep;
 struct KfacInside {
   /// Its layers' blocks, and what is done with them in a step.
   static Preconditioner& preconditioner(const KFAC& kfac);
-  /// What step() does if a DataParallel shares it among ranks; empty: this rank is alone.
+  /// The work of step() if a DataParallel shares it among ranks. Empty: this rank is alone.
   static void share(KFAC& kfac, std::function<KfacStep()> step);
 };
 

@@ -1,4 +1,4 @@
-// What K-FAC's options say of the current step. Private to torch_adapter.
+// K-FAC's options, as they are for the current step. Private to torch_adapter.
 #pragma once
 
 #include <cstdint>

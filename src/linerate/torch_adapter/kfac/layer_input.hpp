@@ -10,7 +10,7 @@
 
 namespace linerate::torch_adapter {
 
-/// Of a 2-d convolution; [0]: along the height, [1]: along the width.
+/// The geometry of a 2-d convolution; [0] is along the height, [1] along the width.
 struct ConvGeometry {
   using Pair = std::array<std::int64_t, 2>;
   Pair kernel{1, 1}, stride{1, 1}, dilation{1, 1}, pad_before{0, 0}, pad_after{0, 0};

@@ -115,7 +115,7 @@ class Preconditioner : public KfacSchedule {
   // --- State.
 
   KfacState save() const;
-  /// What this rank is to hold of a block.
+  /// The part of a block's state that this rank is to hold.
   enum class Holds : std::uint8_t { nothing, averages, inverses };
   using HoldsOfBlock = std::function<Holds(std::size_t block)>;
   void load(const KfacState& state, const HoldsOfBlock& holds);

@@ -1,4 +1,4 @@
-// What planners need to know about a model's K-FAC layers. Private to torch_adapter.
+// The facts about a model's K-FAC layers that planners need. Private to torch_adapter.
 #pragma once
 
 #include <optional>

@@ -55,16 +55,18 @@ std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
   if (!j.changes_convergence()) return "";
   const StepsToTarget* known = find_steps(options.steps, j.strategy);
   if (known && known->missed > 0)
-    return fmt::format("; not ranked, {} of its runs missed the target", known->missed);
+    return fmt::format("; not ranked, because {} of its runs missed the target", known->missed);
   if (c.steps_to_target)
     return fmt::format("; {:.3g} x the steps ({})", c.steps_to_target->value, known->source);
   const double allowed = dense.step_s->value / c.step_s->value;
   if (allowed < kLeastUsefulAllowance)
-    return fmt::format("; not ranked, it changes convergence and its step is no shorter than {}'s",
-                       dense.strategy);
+    return fmt::format(
+        "; not ranked, because it changes convergence; its step is no shorter than {}'s",
+        dense.strategy);
   return fmt::format(
-      "; not ranked, it changes convergence: worth it only below {:.3g} x the steps of {}", allowed,
-      dense.strategy);
+      "; not ranked, because it changes convergence; it pays only with less than {:.3g} x the "
+      "steps of {}",
+      allowed, dense.strategy);
 }
 
 // Why ranks may wait for longer than transfers take, in words.
@@ -90,7 +92,7 @@ std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_
   else
     text += fmt::format("{} of {} of communication exposed", exposed, communication);
   if (sim::has_coding(outcome.plan))
-    text += fmt::format(", with the coding {} more than one rank alone",
+    text += fmt::format(", and with coding the step is {} longer than one rank's",
                         format_time(std::max(0.0, beyond_s)));
   return text;
 }
@@ -110,9 +112,9 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
   else
     text += convergence_clause(j, dense, options);
   if (j.coding_is_bound())
-    text += "; its coding counts as a cast, a bound from below, so that the step may be longer";
+    text += "; its coding counts as a cast, the least that it can take, so the step may be longer";
   if (j.outcome->crowded_s)
-    text += fmt::format("; ranks share cores, where its coding may take the step to {}",
+    text += fmt::format("; ranks share cores, so coding may make the step last {}",
                         format_time(*j.outcome->crowded_s));
   if (!c.trains) text += fmt::format("; simulated only, {}", j.outcome->traits.why_not_train);
   return text + ".";
@@ -131,14 +133,13 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
     case doc::AdviceVerdict::inconclusive:
       if (a.confidence == doc::Confidence::low)
         return fmt::format(
-            "Inconclusive: {} may be faster, by {:.1f} % of {}'s step if predictions held; measure "
-            "it, and keep what runs until then.",
+            "Inconclusive: {} may be faster. If the predictions hold, it saves {:.1f} % of {}'s "
+            "step. Measure it, and keep what runs until then.",
             fastest.strategy, 100 * gain, a.current);
       return fmt::format(
-          "Inconclusive: {} is predicted {:.1f} % faster than {}, but may take {:.1f} % longer "
-          "within "
-          "what is known of costs and steps; calibrate more closely or measure both, and keep {} "
-          "until then.",
+          "Inconclusive: {} is predicted {:.1f} % faster than {}. Within what is known of costs "
+          "and steps it may also take {:.1f} % longer. Calibrate more closely or measure both, and "
+          "keep {} until then.",
           fastest.strategy, 100 * gain, a.current,
           100 * (over(fastest, current).high_or_value() - 1), a.current);
     case doc::AdviceVerdict::change:
@@ -166,9 +167,9 @@ bool lower_voice(doc::Advice& a, const doc::Candidate& in_use, const Evaluator& 
   if (!messages_s || in_use.step_s->value - best.step_s->value > *messages_s) return false;
   a.verdict = doc::AdviceVerdict::inconclusive;
   a.sentence = fmt::format(
-      "Inconclusive: {} is predicted {:.1f} % faster than {}, which is less than its messages may "
-      "take of the processors, not measured here: up to the {} that it hides. Measure that "
-      "(linerate calibrate on the job's ranks), or both steps, and keep {} until then.",
+      "Inconclusive: {} is predicted {:.1f} % faster than {}, but its messages may use up that "
+      "gain. They may take up to {} of the processors, which was not measured here. Measure them "
+      "(linerate calibrate on the job's ranks) or both steps, and keep {} until then.",
       best.strategy, 100 * (1 - best.target_s->value / in_use.target_s->value), a.current,
       format_time(*messages_s), a.current);
   return true;
@@ -182,8 +183,9 @@ void conclude(doc::Advice& a, const doc::Candidate& in_use, const std::string& s
               double least_gain, const Evaluator& evaluator) {
   const doc::Candidate& fastest = a.candidates.front();
   if (fastest.standing != doc::Standing::ranked)
-    throw UsageError(fmt::format("--memory: no strategy fits; {} needs {} a rank", a.current,
-                                 format_size(in_use.memory_bytes)));
+    throw UsageError(fmt::format(
+        "--memory: no strategy fits; {} needs {} a rank; allow more memory, or compress less",
+        a.current, format_size(in_use.memory_bytes)));
   if (in_use.standing != doc::Standing::ranked) {
     a.verdict = doc::AdviceVerdict::change;
     a.best = fastest.strategy;
@@ -214,8 +216,8 @@ void say_bound(doc::Advice& a, const JudgedList& judged) {
   for (const Judged& j : judged)
     if (j.candidate.strategy == a.best && j.coding_is_bound())
       a.sentence +=
-          " What its coding costs is known by a bound from below, a cast: measure it before the "
-          "change (linerate calibrate --codecs, or a recording under it).";
+          " Its coding is only known to take at least as long as a cast. Measure it before the "
+          "change (linerate calibrate --codecs, or record a run that uses it).";
 }
 
 // The strategy that a codec has to beat; the strategy in use if nothing uncompressed fits.
@@ -227,9 +229,9 @@ const doc::Candidate& best_uncompressed(const JudgedList& judged, const doc::Can
 }
 
 void check(const doc::Workload& workload, const AdviseOptions& options, int ranks) {
-  if (ranks < 1) throw UsageError("how many ranks? give --ranks");
+  if (ranks < 1) throw UsageError("the number of ranks is not known; give --ranks");
   if (!(options.least_gain >= 0 && options.least_gain < 1))
-    throw UsageError("--least-gain: expected 0 to 1");
+    throw UsageError("--least-gain: expected 0 to 1, such as 0.02 for 2 %");
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
@@ -253,11 +255,11 @@ AdviseOptions with_steps_of_current(AdviseOptions options,
   for (const doc::Strategy& s : strategies)
     if (compress_alike(s, current) && !find_steps(options.steps, s))
       options.steps.push_back({s, false, {1}, 0, "taken as 1, as the strategy in use"});
-  notes.push_back(fmt::format(
-      "{} is in use and changes convergence; nothing says how many steps it takes, so what sends "
-      "the same counts as 1 x the steps of an uncompressed run. --steps-to-target \"{}=RATIO\" "
-      "says otherwise.",
-      doc::to_text(current), doc::to_text(current)));
+  notes.push_back(
+      fmt::format("{} is in use and changes convergence, and nothing says how many steps it takes. "
+                  "Whatever sends the same therefore counts as 1 x the steps of an uncompressed "
+                  "run. --steps-to-target \"{}=RATIO\" gives another number.",
+                  doc::to_text(current), doc::to_text(current)));
   return options;
 }
 
@@ -269,10 +271,10 @@ void leave_out(const doc::Strategy& tried, SearchSpace& space) {
                                           return s.exchange.name == tried.exchange.name;
                                         }),
                          space.strategies.end());
-  space.notes.push_back(fmt::format(
-      "Not considered: {}, which this job has tried in turn with the strategy in use and found "
-      "slower.",
-      tried.exchange.name));
+  space.notes.push_back(
+      fmt::format("Not considered: {}. This job has tried it in turn with the strategy in use, and "
+                  "it was slower.",
+                  tried.exchange.name));
 }
 
 bool is_asked(const Judged& judged, const std::vector<doc::Strategy>& asked) {

@@ -174,13 +174,13 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
     all.push_back({remedy, step_s, fmt::format("{}: {}.", what, at_most.in_words(step_s))});
   };
   add("infinite bandwidth", infinite_bandwidth(evaluator, options),
-      "a network without a limit, latency as it is");
+      "bandwidth without a limit, latency as it is");
   const doc::Bounded busy = slowest_rank_s(evaluator);
   const sim::NetworkTime sent = least_network_time(evaluator, current, options);
   const doc::Bounded overlapped = by_ends(busy, sent.overlaps_s, longer);
   const double waited_s = sent.waited_for_s.value;
   add("perfect overlap", by_ends(overlapped, sent.waited_for_s, std::plus<double>()),
-      fmt::format("all {} of communication behind {} of computation{}, or the reverse{}",
+      fmt::format("all {} of communication during {} of computation{}, or the reverse{}",
                   format_time(sent.overlaps_s.value), format_time(busy.value),
                   evaluator.cluster().rank_speeds.empty() ? "" : " of the slowest rank",
                   waited_s > 0 ? fmt::format(", and {} for which computation waits in any case",
@@ -189,18 +189,18 @@ std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
   if (options.framework == Framework::linerate)
     for (const FreeCodec& f : free_codecs(evaluator, strategies, options))
       add("zero encode cost", f.step_s,
-          f.strategy + " with its codec for nothing, steps to target not counted");
+          f.strategy + " with coding that takes no time; steps to the target are not counted");
   doc::Cluster cluster = evaluator.cluster();
   if (!cluster.rank_speeds.empty()) {
     cluster.rank_speeds.clear();
     add("no late ranks", on_another_cluster(evaluator, cluster, options, options.bandwidth),
-        "every rank as fast as the Workload says");
+        "every rank is as fast as the Workload says");
   }
   cluster = evaluator.cluster();
   if (cluster.contention) {
     cluster.contention.reset();
     add("no contention", on_another_cluster(evaluator, cluster, options, options.bandwidth),
-        "computation and communication that do not slow each other down");
+        "computation and communication do not slow each other down");
   }
   return all;
 }

@@ -156,7 +156,7 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
   for (const Runs& runs : all)
     if (runs.dense) dense.insert(dense.end(), runs.steps.begin(), runs.steps.end());
   if (dense.empty())
-    reader.fail("no uncompressed run reached the target: there is nothing to compare with");
+    reader.fail("no uncompressed run reached the target, so there is nothing to compare with");
   std::vector<StepsToTarget> entries;
   for (const Runs& runs : all) {
     if (runs.dense) continue;

@@ -129,31 +129,32 @@ std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, do
   const double gain = 1 - best->target_s->value / own.target_s->value;
   const auto verdict = verdict_of(own, *best, least_gain);
   if (verdict == doc::AdviceVerdict::do_nothing)
-    return fmt::format("linerate.torch would add nothing: its fastest besides, {}, takes {}.",
-                       best->strategy, format_time(best->step_s->value));
+    return fmt::format(
+        "linerate.torch would add nothing: the fastest of its other strategies, {}, takes {}.",
+        best->strategy, format_time(best->step_s->value));
   const bool is_sure =
       verdict == doc::AdviceVerdict::change && a.confidence != doc::Confidence::low &&
       own.step_s->value - best->step_s->value > unmeasured_messages_s(*best, evaluator).value_or(0);
   return fmt::format("linerate.torch {} add strategy=\"{}\": {}, {:.1f} % less time than {}{}.",
                      is_sure ? "would" : "may", best->strategy, format_time(best->step_s->value),
                      100 * gain, own.named.empty() ? own.strategy : own.named,
-                     best->trains ? "" : ", and is simulated only");
+                     best->trains ? "" : "; linerate only simulates it");
 }
 
 void add_unpriced_options(const doc::Workload& workload, doc::Advice& a) {
   const auto in_use = std::find_if(a.candidates.begin(), a.candidates.end(),
                                    [&](const auto& c) { return c.strategy == a.current; });
   if (workload.accumulation == 1 && in_use != a.candidates.end() && in_use->step_s)
-    a.notes.push_back(fmt::format(
-        "no_sync() around the first of every two backward passes exchanges once for both: {} a "
-        "pass instead of {}, with a batch twice as large.",
-        format_time((in_use->step_s->value + workload.one_rank_step_s()) / 2),
-        format_time(in_use->step_s->value)));
-  a.notes.push_back(fmt::format(
-      "Not priced: gradient_as_bucket_view=True saves {} a rank and the copies of gradients into "
-      "buckets; static_graph=True and find_unused_parameters=False save the search for unused "
-      "parameters, where every step uses all.",
-      format_size(static_cast<double>(workload.gradient_bytes()))));
+    a.notes.push_back(
+        fmt::format("no_sync() around the first of every two backward passes exchanges once for "
+                    "both. A pass then takes {} instead of {}, and the batch is twice as large.",
+                    format_time((in_use->step_s->value + workload.one_rank_step_s()) / 2),
+                    format_time(in_use->step_s->value)));
+  a.notes.push_back(
+      fmt::format("Not priced: gradient_as_bucket_view=True saves {} a rank and the copies of "
+                  "gradients into buckets. static_graph=True and find_unused_parameters=False save "
+                  "the search for unused parameters, if every step uses all parameters.",
+                  format_size(static_cast<double>(workload.gradient_bytes()))));
   a.notes.emplace_back(
       "Hooks: ddp.register_comm_hook(None, default_hooks.fp16_compress_hook), and "
       "ddp.register_comm_hook(PowerSGDState(process_group=None, matrix_approximation_rank=4), "
@@ -164,10 +165,10 @@ void add_unpriced_options(const doc::Workload& workload, doc::Advice& a) {
 
 Framework parse_framework(const std::string& text) {
   if (text == "pytorch") return Framework::pytorch;
-  throw UsageError(fmt::format(
-      "unknown framework \"{}\"; known: pytorch. Without one, all of linerate's strategies are "
-      "considered",
-      text));
+  throw UsageError(
+      fmt::format("unknown framework \"{}\"; known: pytorch. Leave it out to consider all of "
+                  "linerate's strategies",
+                  text));
 }
 
 std::optional<std::string> in_pytorch(const doc::Strategy& strategy) {
@@ -188,12 +189,11 @@ std::vector<doc::Strategy> restrict_to(Framework framework, const AdviseOptions&
   if (framework == Framework::linerate) return {};
   for (const doc::Strategy& asked : options.more)
     if (!in_pytorch(asked))
-      throw UsageError(fmt::format(
-          "--strategy \"{}\": PyTorch's DDP cannot do it, but ddp, ddp(bucket_cap_mb=MB), both "
-          "with "
-          "wire=fp16 or wire=bf16, and ddp+powersgd(rank=R); leave --framework out to have it "
-          "considered",
-          doc::to_text(asked)));
+      throw UsageError(
+          fmt::format("--strategy \"{}\": PyTorch's DDP cannot do it. It can do ddp, "
+                      "ddp(bucket_cap_mb=MB), both with wire=fp16 or wire=bf16, and "
+                      "ddp+powersgd(rank=R). Leave --framework out to consider it",
+                      doc::to_text(asked)));
   doc::Component exchange = options.current.exchange;
   if (exchange.name != kDdp) exchange = {std::string(kDdp), {}};
   std::erase_if(exchange.options, [](const auto& option) { return option.first == "wire"; });

@@ -70,10 +70,9 @@ void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
   }
   const std::vector<std::string> keys = keys_without(options.steps, strategies);
   if (keys.empty()) return;
-  a.notes.push_back(
-      fmt::format("--steps-to-target: no candidate is {}; those that take other "
-                  "steps are {}.",
-                  join(keys, ", nor "), there.empty() ? "none" : join(there, "; ")));
+  a.notes.push_back(fmt::format(
+      "--steps-to-target: no candidate is {}. The candidates that change convergence are {}.",
+      join(keys, ", nor "), there.empty() ? "none" : join(there, "; ")));
 }
 
 }  // namespace
@@ -111,31 +110,32 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
            return shorter(*a.second) < shorter(*b.second);
          })->second;
     notes.push_back(fmt::format(
-        "Compression {}: {} of {} ways of compressing that were tried have a step at least {:g} % "
-        "shorter than {}'s; the best, {}, takes {:.1f} % {}{}, before any more steps that it "
-        "needs.",
+        "Compression {}. {} of {} ways of compressing that were tried have a step at least {:g} % "
+        "shorter than {}'s. The best, {}, takes {:.1f} % {}{}. The extra steps that it may need "
+        "are not counted.",
         k > 0 ? "may pay here" : "does not pay here", k, best.size(), 100 * options.least_gain,
         dense.strategy, first.candidate.strategy, std::abs(shorter(first)),
         shorter(first) < 0 ? "longer" : "less",
-        first.coding_is_bound() ? " if its coding costs no more than a cast, a bound from below"
-                                : ""));
+        first.coding_is_bound()
+            ? " if its coding takes no longer than a cast, which is the least that it can take"
+            : ""));
   }
   const std::string exchange = options.current.exchange.name;
   const double percent = 100 * (kFullUse - 1);
   if (!full_use)
-    notes.push_back(fmt::format(
-        "No compression ratio brings {} within {:.0f} % of one rank's step: what is left does not "
-        "shrink with the bytes.",
-        exchange, percent));
+    notes.push_back(
+        fmt::format("No compression ratio brings {} within {:.0f} % of one rank's step, because "
+                    "what is left does not shrink with the bytes.",
+                    exchange, percent));
   else if (*full_use <= 1)
     notes.push_back(
-        fmt::format("{} is within {:.0f} % of one rank's step as it is: at full use of "
-                    "this network no compression is needed.",
+        fmt::format("{} is already within {:.0f} % of one rank's step. If the network is used "
+                    "fully, no compression is needed.",
                     exchange, percent));
   else
     notes.push_back(
-        fmt::format("At full use of this network {} comes within {:.0f} % of one rank's "
-                    "step with payloads {:.3g} x smaller, coded for nothing.",
+        fmt::format("If the network is used fully, {} comes within {:.0f} % of one rank's step "
+                    "with payloads {:.3g} x smaller and coding that takes no time.",
                     exchange, percent, *full_use));
   return notes;
 }
@@ -146,19 +146,19 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
                const Evaluator& evaluator) {
   if (!a.candidates.front().step_s->low)
     a.notes.push_back(
-        "The Cluster states no measured error, so there are no intervals: differences of a few "
-        "percent mean nothing. Calibrate to get them.");
+        "The Cluster states no measured error, so there are no intervals, and differences of a few "
+        "percent mean nothing. linerate calibrate measures the errors.");
   if (const std::string unranked = unranked_names(judged, options); !unranked.empty())
-    a.notes.push_back(fmt::format(
-        "Strategies that change convergence are ranked only with --steps-to-target, by step time x "
-        "steps; nothing here says how many steps these take: {}.",
-        unranked));
+    a.notes.push_back(
+        fmt::format("Strategies that change convergence are ranked only with --steps-to-target, by "
+                    "step time x steps. Nothing here says how many steps these take: {}.",
+                    unranked));
   add_unmatched(a, judged, options);
   add_training_notes(a, judged);
   if (options.memory_bytes || evaluator.cluster().memory_bytes)
     a.notes.push_back(
-        "Memory counts buckets, payloads, residuals and factors; parameters, activations and "
-        "optimizer state are yours to subtract.");
+        "Memory counts buckets, payloads, residuals and factors. Subtract parameters, activations "
+        "and optimizer state yourself.");
   for (std::string& note :
        cost::extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
     a.notes.push_back(std::move(note));
@@ -175,18 +175,21 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
   const doc::Workload& workload = evaluator.workload();
   if (unmeasured_messages_s(a.candidates.front(), evaluator))
     a.notes.emplace_back(
-        "The job was recorded on processors, and the Cluster does not say what a message takes of "
-        "them (message_s of contention): predictions take it for nothing, and favour many small "
-        "messages that overlap. linerate calibrate on the job's ranks measures it.");
+        "The job was recorded on processors, and the Cluster does not say how much of them a "
+        "message takes (message_s of contention). Predictions count that as nothing, so they "
+        "favour many small messages that overlap. linerate calibrate on the job's ranks measures "
+        "it.");
   if (workload.turns() > 1)
     a.notes.push_back(fmt::format(
-        "{} models in turn: each exchanges its own gradients, and the next one's backward pass "
-        "waits for them. Exchanges that reach into the next step, compressors and K-FAC are not "
-        "planned so, and no candidates.",
+        "The job trains {} models in turn: each exchanges its own gradients, and the next backward "
+        "pass waits for them. Exchanges that reach into the next step, compressors and K-FAC "
+        "cannot be planned for such a job, so they are not candidates.",
         workload.turns()));
   if (workload.split_by_flops) a.notes.emplace_back(cost::kSplitByFlops);
   if (!workload.step_s && !workload.forward_s)
-    a.notes.push_back("The Workload knows no forward pass: steps are backward and exchange alone.");
+    a.notes.push_back(
+        "The Workload does not time its forward pass, so steps consist of backward and exchange "
+        "alone.");
 }
 
 }  // namespace linerate::advise

@@ -32,15 +32,15 @@ std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_kno
   const std::string measured = format_time(*a.measured_step_s);
   if (!is_known)
     return fmt::format(
-        "No strategy of linerate's is known to exchange as the job does: others are compared with "
-        "its step as recorded, {}, and no prediction of it could be held against that.",
+        "No strategy of linerate's is known to exchange as the job does. The others are compared "
+        "with its step as recorded, {}, and no prediction of that step can be checked.",
         measured);
-  return fmt::format("Present strategy {}: measured {}, predicted {}.", a.current, measured,
+  return fmt::format("Strategy in use, {}: measured {}, predicted {}.", a.current, measured,
                      predicted) +
          (a.confidence == doc::Confidence::low
-              ? " The prediction misses what was measured, so what follows is not to be trusted: "
-                "the Cluster is of another network or another load, or the job does what its "
-                "Workload does not say."
+              ? " The measured step lies outside the prediction, so do not trust what follows. "
+                "Either the Cluster describes another network or load, or the job does something "
+                "that its Workload does not say."
               : "");
 }
 

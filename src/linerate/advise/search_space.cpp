@@ -152,8 +152,8 @@ class Space {
     if (const std::string ratio = ratio_of(cost.name); !ratio.empty())
       return add_codec(component_of(cost, ratio), current);
     space.notes.push_back(
-        fmt::format("The Cluster knows the speed of codec \"{0}\", not its ratio: give --codec "
-                    "\"codec(name={0}, ratio=...)\" to have it considered.",
+        fmt::format("The Cluster knows the speed of codec \"{0}\", not its ratio. To have it "
+                    "considered, give --codec \"codec(name={0}, ratio=...)\".",
                     cost.name));
   }
 
@@ -174,8 +174,8 @@ class Space {
         all.end());
     if (!names.empty())
       space.notes.push_back(
-          fmt::format("Not tried: {}, which send factors of matrices, as the Workload does not say "
-                      "which gradients are; record the trace with record_shapes=True.",
+          fmt::format("Not tried: {}. They send factors of matrices, and the Workload does not say "
+                      "which gradients are matrices. Record the trace with record_shapes=True.",
                       join(names, ", ")));
   }
 
@@ -190,11 +190,11 @@ class Space {
 doc::Component parse_codec(const std::string& text) {
   doc::Component codec = doc::parse_component(text);
   if (!plan::is(codec, plan::Extra::codec))
-    throw UsageError(fmt::format(
-        "expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"; a compressor of "
-        "`linerate list compressors` is tried where the Cluster has what it costs (calibrate "
-        "--codecs), or as --strategy ddp+NAME",
-        text));
+    throw UsageError(
+        fmt::format("expected codec(ratio=8, encode=10GB/s, ...); found \"{}\"; a compressor of "
+                    "`linerate list compressors` is tried if the Cluster has its cost (calibrate "
+                    "--codecs), or as --strategy ddp+NAME",
+                    text));
   return codec;
 }
 

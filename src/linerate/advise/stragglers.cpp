@@ -51,8 +51,8 @@ std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& curr
     slow[i].step_s = without.run(options.current, options.bandwidth).step_s.value;
     const double gain = 1 - slow[i].step_s / current.step_s.value;
     slow[i].reason = fmt::format(
-        "{} longer for itself in each step than the Workload says; without that{} the step is "
-        "{:.1f} % shorter.",
+        "takes {} longer for itself in each step than the Workload says; without that{} the step "
+        "is {:.1f} % shorter.",
         format_time(slow[i].late_s), i == 0 ? "" : " and those above", 100 * std::max(0.0, gain));
   }
   return slow;
@@ -69,8 +69,8 @@ void lead_with_stragglers(doc::Advice& a, const doc::Candidate& current, double 
   const double gain = 1 - without / now;
   if (gain < least_gain || gain <= by_strategy) return;
   a.sentence = fmt::format(
-      "First {}: as fast as the others, {} {} {} instead of {}, {:.1f} % less time, more than any "
-      "strategy gains. {}",
+      "Mend {} first. With ranks of equal speed {} {} {} instead of {}, {:.1f} % less time. No "
+      "strategy gains as much. {}",
       names_of(a.stragglers), a.current,
       a.confidence == doc::Confidence::low ? "may take" : "takes", format_time(without),
       format_time(now), 100 * gain, a.sentence);

@@ -158,7 +158,7 @@ std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
     };
     const std::string& text = codec.text;
     if (loses(kMostRatio)) {
-      notes.push_back(fmt::format("No ratio makes {} at least {:g} % faster than {}.", text,
+      notes.push_back(fmt::format("At no ratio is {} at least {:g} % faster than {}.", text,
                                   100 * options.least_gain, best.strategy));
     } else if (!loses(1)) {
       notes.push_back(fmt::format("{} has the shorter step at any ratio.", text));

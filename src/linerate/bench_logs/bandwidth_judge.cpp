@@ -94,11 +94,11 @@ const PossibleTest& Judge::decide() const {
 
 std::string Judge::impossible() const {
   if (ran_alone(rows_))
-    return "its busbw is 0 throughout: every process measured itself alone (nccl-tests built "
+    return "its busbw is 0 throughout, so every process measured itself alone (nccl-tests built "
            "without MPI=1?); expected one run of all ranks together";
   return fmt::format(
-      "rows of {} to {} bytes whose bandwidths are not those of one collective on one number of "
-      "ranks; split the log into one file a run",
+      "expected rows of one collective on one number of ranks; the bandwidths of {} to {} bytes do "
+      "not fit that; split the log into one file a run",
       rows_.front().bytes, rows_.back().bytes);
 }
 
@@ -120,7 +120,8 @@ const PossibleTest* Judge::asked_for() const {
   const PossibleTest* found = candidate_of(test_of(*options_.collective));
   if (!found)
     throw RowsNotUsed{
-        fmt::format("its bandwidths are not those of {}, which --collective says; leave it out",
+        fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
+                    "--collective out",
                     name_of(*options_.collective))};
   return found;
 }
@@ -154,10 +155,9 @@ const PossibleTest* Judge::by_rows() const {
   if (mentioned.size() == 1) return *mentioned.begin();
   if (std::none_of(left.begin(), left.end(), [](auto* c) { return !!c->test->collective; }))
     throw RowsNotUsed{not_used(left.empty() ? all : left)};
-  throw RowsNotUsed{
-      fmt::format("{} print the same columns, and no line says which ran; say "
-                  "--collective",
-                  names_of(left))};
+  throw RowsNotUsed{fmt::format(
+      "{} print the same columns, and no line says which of them ran; give --collective",
+      names_of(left))};
 }
 
 }  // namespace linerate::bench_logs

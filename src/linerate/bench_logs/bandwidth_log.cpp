@@ -43,7 +43,9 @@ std::string contradiction(const BandwidthRun& run) {
       if (informs(t))
         factors.push_back(row.bytes * 1e-9 / (t.time * unit_s) /
                           ((t.algbw->low + t.algbw->high) / 2));
-  if (factors.empty()) return "no bandwidth says enough to tell the unit of the times";
+  if (factors.empty())
+    return "expected bandwidths precise enough to tell the unit of the times, found none; give a "
+           "log with more digits, or a table with a header such as bytes,time_us";
   return fmt::format(
       "size / time is {:.3g} times the algbw printed next to it; expected sizes in bytes, times "
       "in {} and bandwidths in GB/s (1e9)",
@@ -95,12 +97,14 @@ void BandwidthLog::check_collective(const BandwidthRun& run) const {
   const Collective asked = *options_.collective;
   for (const auto& [strength, test] : run.titles)
     if (strength != TitleStrength::mention && test->collective && *test->collective != asked)
-      throw InputError(source(), fmt::format("the log is of {}, --collective says {}; leave it out",
-                                             name_of(*test->collective), name_of(asked)));
+      throw InputError(
+          source(),
+          fmt::format("the log is of {}, but --collective says {}; leave --collective out",
+                      name_of(*test->collective), name_of(asked)));
   const BandwidthTest* test = test_of(asked);
   if (test && !test->reduces.value_or(true) && run.rows.back().reduces.value_or(false))
-    throw InputError(source(), fmt::format("the log's redop column says that it reduces, "
-                                           "--collective says {}; leave it out",
+    throw InputError(source(), fmt::format("the log's redop column says that it reduces, but "
+                                           "--collective says {}; leave --collective out",
                                            name_of(asked)));
 }
 
@@ -151,14 +155,15 @@ int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possib
   if (asked && !possible.holds(*asked)) refuse_ranks(source(), *asked, possible.text());
   const int ranks = possible.single() ? static_cast<int>(possible.low) : asked.value_or(0);
   const auto excluded = [&] {
-    return fmt::format("{} ranks are listed, its bandwidths are those of {}", *listed,
+    return fmt::format("{} ranks are listed, but its bandwidths are those of {}", *listed,
                        possible.text());
   };
   if (listed && ranks == 0) throw RowsNotUsed{excluded() + "; give --ranks"};
   if (listed)
     note(fmt::format("{}; taken as {}", excluded(), ranks));
   else if (ranks == 0)
-    note(fmt::format("no rank lines, and bandwidths of {} ranks; give --ranks", possible.text()));
+    note(fmt::format("no line lists the ranks, and the bandwidths fit {} ranks; give --ranks",
+                     possible.text()));
   return ranks;
 }
 
@@ -178,7 +183,7 @@ CollectiveLog BandwidthLog::finish() {
   if (log_.rows.empty() && !left_out_.empty()) throw InputError(source(), left_out_.front());
   if (log_.rows.empty() && !first_refused_.empty())
     throw InputError(source(), fmt::format("the {} log holds no row with a size and a time; the "
-                                           "first that could not be read is {}",
+                                           "first row that could not be read is {}",
                                            log_.format, first_refused_));
   std::set<std::string> said;
   for (const std::string& why : left_out_)
@@ -189,7 +194,7 @@ CollectiveLog BandwidthLog::finish() {
     log_.unread = log_.notes.back();
   }
   if (wrong_ > 0 || failed_)
-    note(fmt::format("{} rows report wrong results: what was measured did not work", wrong_));
+    note(fmt::format("{} rows report wrong results, so what was measured did not work", wrong_));
   return std::move(log_);
 }
 

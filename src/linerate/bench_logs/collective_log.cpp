@@ -59,8 +59,8 @@ const LogFormat* format_of_log(std::string_view head) {
 void refuse_by_name(const trace::InputFile& input, std::string_view head) {
   if (head.starts_with("\xff\xfe") || head.starts_with("\xfe\xff"))
     throw InputError(input.name(),
-                     "expected text in UTF-8, found UTF-16, as PowerShell writes it; convert it: "
-                     "iconv -f UTF-16 -t UTF-8");
+                     "expected text in UTF-8, found UTF-16, as PowerShell writes it; convert it "
+                     "with: iconv -f UTF-16 -t UTF-8");
   for (const OtherBenchmark& other : kOtherBenchmarks)
     if (head.find(other.mark) != std::string_view::npos)
       throw InputError(
@@ -91,9 +91,9 @@ CollectiveLog read_any(trace::InputFile& input, const CollectiveLogOptions& opti
   if (log.rows.empty())
     throw InputError(
         input.name(),
-        fmt::format("expected a log of nccl-tests (text or JSON), OSU micro-benchmarks, or a table "
-                    "with a header such as bytes,time_us,ranks,collective, found none of their "
-                    "headers; the first line is {}",
+        fmt::format("expected a log of nccl-tests (text or JSON) or OSU micro-benchmarks, or a "
+                    "table with a header such as bytes,time_us,ranks,collective; found none of "
+                    "their headers; the first line is {}",
                     first));
   return log;
 }
@@ -106,8 +106,9 @@ CollectiveLog read_collective_log(trace::InputFile& input, const CollectiveLogOp
   try {
     CollectiveLog log = read_any(input, options);
     if (log.rows.empty())
-      throw InputError(input.name(),
-                       fmt::format("the {} log holds no row with a size and a time", log.format));
+      throw InputError(input.name(), fmt::format("the {} log holds no row with a size and a time; "
+                                                 "give the whole output of the benchmark",
+                                                 log.format));
     if (input.truncated()) log.note("the gzip stream ends early; rows up to there were read");
     return log;
   } catch (const InputError& e) {

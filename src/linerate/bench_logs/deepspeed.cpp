@@ -109,7 +109,7 @@ class DeepSpeedReader {
       log.note("rows could not be read; the first is " + first_refused_);
       log.unread = log.notes.back();
     }
-    log.note("the latencies of DeepSpeed's logger hold the wait for late ranks, too");
+    log.note("the latencies of DeepSpeed's logger also hold the wait for late ranks");
     return log;
   }
 

@@ -67,8 +67,10 @@ std::string ListedRanks::doubt(int ranks) const {
   const int lines = groups_.begin()->second.lines, taken = ranks_per_node(ranks);
   const std::string listed =
       fmt::format("{} of {} ranks {} listed", lines, ranks, lines == 1 ? "is" : "are");
-  if (taken == 0) return listed + ": how many share a node is not known; give --ranks-per-node";
-  return fmt::format("{}: taken as {} on each node; else give --ranks-per-node", listed, taken);
+  if (taken == 0)
+    return listed + ": the number that share a node is not known; give --ranks-per-node";
+  return fmt::format("{}: taken as {} on each node; if that is wrong, give --ranks-per-node",
+                     listed, taken);
 }
 
 }  // namespace linerate::bench_logs

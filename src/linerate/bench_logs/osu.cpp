@@ -85,7 +85,7 @@ std::int64_t total_bytes(Collective c, double size, int ranks, const std::string
   if (ranks < 1)
     throw InputError(
         name,
-        fmt::format("OSU states the size of {} per rank, and not how many ranks ran; give --ranks",
+        fmt::format("OSU states the size of {} per rank, but not how many ranks ran; give --ranks",
                     name_of(c)));
   return static_cast<std::int64_t>(size * ranks);
 }
@@ -128,10 +128,9 @@ class OsuReader {
   CollectiveLog finish() {
     note_other_tests();
     if (log_.rows.empty() && refused_ > 0)
-      throw InputError(log_.source,
-                       fmt::format("expected rows of a size and a latency, found none; the first "
-                                   "that could not be read is {}",
-                                   first_refused_));
+      throw InputError(log_.source, fmt::format("expected rows of a size and a latency, found "
+                                                "none; the first row that could not be read is {}",
+                                                first_refused_));
     if (refused_ > 0)
       log_.note(
           fmt::format("{} rows could not be read; the first is {}", refused_, first_refused_));

@@ -188,13 +188,13 @@ class TableReader {
                                               kBinary = {"KiB", "MiB", "GiB"};
     for (std::size_t i = 0; i < kDecimal.size(); ++i)
       if (columns_.bytes_unit == std::pow(1e3, i + 1))
-        log_.note(fmt::format("sizes in {} are read as 10^{} bytes; write {} where 2^{} was meant",
+        log_.note(fmt::format("sizes in {} are read as 10^{} bytes; write {} if 2^{} was meant",
                               kDecimal[i], 3 * (i + 1), kBinary[i], 10 * (i + 1)));
   }
 
   void note_plain(const Cells& cells) {
     log_.note(fmt::format(
-        "no header: its columns are taken as bytes,seconds{}; the first row as {} in {}",
+        "no header, so its columns are taken as bytes,seconds{}, and the first row as {} in {}",
         columns_.dtype >= 0        ? ",ranks,collective,type"
         : columns_.collective >= 0 ? ",ranks,collective"
         : columns_.ranks >= 0      ? ",ranks"
@@ -293,7 +293,7 @@ class TableReader {
     const BandwidthRow& row = run.rows.back();
     const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
     if (!named && !says && !said_collective_) {
-      log_.note("the table does not name its collective; taken as all-reduce");
+      log_.note("the table does not name its collective, so it is taken as all-reduce");
       said_collective_ = true;
     }
   }

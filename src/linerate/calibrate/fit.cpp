@@ -130,8 +130,9 @@ int agreed_ranks(const doc::CollectiveCost& cost, int asked) {
     throw UsageError(fmt::format(
         "--ranks: {} does not say how many ranks took part; give --ranks N", cost.source));
   if (ranks < 2)
-    throw InputError(cost.source,
-                     "one rank has nothing to exchange; expected a log of at least 2 ranks");
+    throw InputError(
+        cost.source,
+        "expected a log of at least 2 ranks, found one rank, which has nothing to exchange");
   return ranks;
 }
 
@@ -150,7 +151,9 @@ Fit fit_barrier(doc::CollectiveCost cost) {
   std::vector<double> seconds;
   for (const doc::CostSample& s : cost.samples)
     if (s.seconds > 0 && std::isfinite(s.seconds)) seconds.push_back(s.seconds);
-  if (seconds.empty()) throw InputError(cost.source, "barrier: no usable time");
+  if (seconds.empty())
+    throw InputError(cost.source,
+                     "barrier: expected a time above 0, found none; leave the barrier's rows out");
   const double middle = median(seconds);
   // One time says nothing about its spread: half and twice.
   const bool alone = seconds.size() < kFewestSizes;
@@ -256,11 +259,10 @@ Fit fit_with_errors(const doc::CollectiveCost& measured, const FitOptions& optio
   cost.segments.clear(), cost.switches.clear();
   const std::size_t fewest = std::clamp<std::size_t>(options.fewest_sizes, 1, kFewestSizes);
   if (cost.samples.size() < fewest)
-    throw InputError(
-        cost.source,
-        fmt::format("{}: {} usable sizes, a fit with an error needs at least {}; measure "
-                    "more sizes, powers of two from 1 KiB to 1 GiB do well",
-                    title(cost), cost.samples.size(), fewest));
+    throw InputError(cost.source,
+                     fmt::format("{}: {} usable sizes, but a fit with an error needs at least {}; "
+                                 "measure more sizes, such as powers of two from 1 KiB to 1 GiB",
+                                 title(cost), cost.samples.size(), fewest));
   if (options.line_rate_bytes_per_s)
     check_line_rate(cost, *options.line_rate_bytes_per_s, options.ranks_per_node);
   if (cost.samples.size() < kFewestSizes) return fit_few(std::move(cost));
@@ -297,7 +299,9 @@ doc::Cluster fit_cluster(const std::vector<doc::CollectiveCost>& tables, const F
   }
   if (cluster.collectives.empty()) {
     if (!left_out.empty()) throw left_out.front();
-    throw InputError("calibrate", "the log holds no measured collective");
+    throw InputError("calibrate",
+                     "expected times of a collective, found none in the log; give a log of "
+                     "all-reduce or another collective");
   }
   for (const InputError& e : left_out) {
     std::string note = std::string("left out: ") + e.what();

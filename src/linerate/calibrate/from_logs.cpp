@@ -58,11 +58,12 @@ void note_scatter(const doc::CollectiveCost& table, std::vector<std::string>& no
     if (ratio > worst) worst = ratio, at = bytes;
   }
   if (apart > 0)
-    notes.push_back(fmt::format(
-        "{}: {} of {} sizes of {} on {} ranks have rows more than twice apart, those of {} {:.3g} "
-        "times; their median was taken. Rows of other settings belong in another file",
-        table.source, apart, extremes.size(), name_of(table.collective), table.ranks,
-        format_size(at), worst));
+    notes.push_back(
+        fmt::format("{}: {} of {} sizes of {} on {} ranks have rows whose times differ more than "
+                    "twofold; those of {} differ by {:.3g} times. Their median was taken. Put rows "
+                    "of other settings into another file",
+                    table.source, apart, extremes.size(), name_of(table.collective), table.ranks,
+                    format_size(at), worst));
 }
 
 /// Tables without a type of their own that were read as one table's repetitions.

@@ -75,10 +75,10 @@ std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const 
   for (const auto& [what, seconds] : unsplit)
     what.first->samples.push_back({static_cast<double>(what.second), seconds});
   if (!unsplit.empty())
-    notes.push_back(fmt::format(
-        "{}: ranks are missing, so {} sizes stand with their least duration, which may hold "
-        "waiting for late ranks; give the traces of all ranks together",
-        source, unsplit.size()));
+    notes.push_back(
+        fmt::format("{}: ranks are missing, so {} sizes have their least duration, which may "
+                    "include waiting for late ranks; give the traces of all ranks together",
+                    source, unsplit.size()));
   if (unsized > 0)
     notes.push_back(
         fmt::format("{}: {} collectives without a size were left out", source, unsized));
@@ -86,7 +86,9 @@ std::vector<doc::CollectiveCost> tables_from_trace(const trace::Job& job, const 
   for (auto& [kind, table] : tables)
     if (!table.samples.empty()) all.push_back(std::move(table));
   if (all.empty())
-    throw InputError(source, "holds no collective with a size and a time to calibrate with");
+    throw InputError(source,
+                     "expected collectives with a size and a time, found none to calibrate with; "
+                     "give traces recorded with record_shapes=True");
   return all;
 }
 
@@ -99,10 +101,10 @@ std::vector<doc::RankSpeed> late_ranks_of(const trace::Job& job, std::vector<std
       const double delay_s = row.rank == *cause.rank ? row.delay_per_step_s.value_or(0) : 0;
       if (delay_s <= 0) continue;
       late.push_back({.rank = row.rank, .delay_s = delay_s});
-      notes.push_back(fmt::format(
-          "rank {} comes {} late in each step: the Cluster says so under rank_speeds, and "
-          "predictions hold it",
-          row.rank, format_time(delay_s)));
+      notes.push_back(
+          fmt::format("rank {} comes {} late in each step; the Cluster says so under rank_speeds, "
+                      "and predictions include it",
+                      row.rank, format_time(delay_s)));
     }
   }
   return late;

@@ -119,8 +119,9 @@ doc::SecondOrderSamples read_second_order_table(const std::filesystem::path& pat
   if (samples.inverses.empty())
     throw InputError(path.string(), "expected lines inv,DIM,SECONDS, found none");
   if (samples.factors.empty() && notes)
-    notes->push_back(path.string() +
-                     ": no products (mm,DIM,SECONDS): factors and directions count as free");
+    notes->push_back(
+        path.string() +
+        ": no products (mm,DIM,SECONDS), so factors and directions count as taking no time");
   return samples;
 }
 

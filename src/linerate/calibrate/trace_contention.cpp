@@ -21,8 +21,9 @@ double factor_of(const trace::SlowdownFound& found, const std::string& source, c
   const char* why = found.comparisons < trace::kFewestComparisons
                         ? "too little of it was recorded both with and without"
                         : "the recorded times scatter too much";
-  notes.push_back(fmt::format("{}: how much slower {} runs during {} is not known: {}; taken as 1",
-                              source, what, other, why));
+  notes.push_back(
+      fmt::format("{}: it is not known how much slower {} runs during {}, because {}; taken as 1",
+                  source, what, other, why));
   return 1;
 }
 

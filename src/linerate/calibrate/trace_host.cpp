@@ -39,16 +39,16 @@ double start_delay_from_trace(const trace::Job& job, const std::string& source,
   const std::vector<double> delays = delays_on_idle_network(job);
   const auto unknown = [&](const std::string& why) {
     notes.push_back(fmt::format(
-        "{}: how long the host takes to start a collective is not known: {}; taken as 0", source,
-        why));
+        "{}: it is not known how long the host takes to start a collective, because {}; taken as 0",
+        source, why));
     return 0.0;
   };
   // An importer that did not see when a collective was ready may have put its start there.
   if (std::none_of(delays.begin(), delays.end(), [](double s) { return s > 0; }))
-    return unknown("no record says when one was ready before it started");
+    return unknown("no record says when a collective was ready before it started");
   if (delays.size() < kFewest)
     return unknown(
-        fmt::format("{} came to an idle network, {} are needed", delays.size(), kFewest));
+        fmt::format("{} came to an idle network, and {} are needed", delays.size(), kFewest));
   // The order statistics between which the median lies in 90 % of cases.
   const double around = kNormal90 / 2 / std::sqrt(static_cast<double>(delays.size()));
   const double low = std::max(0.0, quantile(delays, 0.5 - around));

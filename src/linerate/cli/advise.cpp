@@ -48,11 +48,12 @@ void run_advise(const AdviseArguments& a, const std::string& command) {
 
 void setup_advise(CLI::App& app) {
   const auto a = std::make_shared<AdviseArguments>();
-  CLI::App* verb =
-      app.add_subcommand("advise", "Rank strategies for a job and a network, or say do nothing.");
+  CLI::App* verb = app.add_subcommand(
+      "advise", "Rank strategies for a job and a network, and say whether a change pays.");
   verbs::add_options(*verb, a->options);
-  verb->add_option("--html", a->html, "Write the advice as a page, too.");
-  verb->add_flag("--all", a->all, "List every setting tried, not the best of each exchange.");
+  verb->add_option("--html", a->html, "Also write the advice as an HTML page.");
+  verb->add_flag("--all", a->all,
+                 "List every setting that was tried, not only the best of each exchange.");
   verb->add_flag("--json", a->json, "Print the advice as JSON.");
   verb->callback([a, verb] { run_advise(*a, verbs::command_line(*verb)); });
 }

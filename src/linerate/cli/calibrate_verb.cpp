@@ -27,11 +27,12 @@ void run_calibrate(const CalibrateArguments& a, const verbs::TorchProbes& probes
 
 void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
   const auto a = std::make_shared<CalibrateArguments>();
-  CLI::App* verb =
-      app.add_subcommand("calibrate", "Fit the cost of collectives from logs or own probes.");
+  CLI::App* verb = app.add_subcommand(
+      "calibrate", "Fit the cost of collectives to logs, traces or probes of these ranks.");
   verbs::add_options(*verb, a->options);
-  verb->add_option("-o,--output", a->output, "The Cluster to write.")->required();
-  verb->add_flag("--json", a->json, "Print errors, switches and notes as JSON.");
+  verb->add_option("-o,--output", a->output, "File to write the Cluster to.")->required();
+  verb->add_flag("--json", a->json,
+                 "Print the fit as JSON: errors, switches between algorithms, notes.");
   verb->callback([a, run] { run(*a); });
 }
 

@@ -20,73 +20,80 @@ namespace {
 
 // What is trained. Descriptions that train has, too, are changed to what they mean here.
 void add_model_options(CLI::App& verb, EvaluateArguments& a) {
-  verb.add_option("--models", a.models, "Networks (`linerate list models`), with commas.");
-  verb.add_option("--batch", a.batches, "Samples per rank and step; several with commas.")
+  verb.add_option("--models", a.models,
+                  "Networks with commas between them (`linerate list models`).");
+  verb.add_option("--batch", a.batches, "Samples per rank and step. May be several, with commas.")
       ->capture_default_str();
   add_training_options(verb, a.train, a.input);
   verb.get_option("--seed")->description("The first seed.");
   verb.get_option("--schedule")
       ->description(
-          "constant, cosine or one-cycle. A rate that falls decides by itself when a target is "
-          "reached.");
+          "constant, cosine or one-cycle. With a rate that falls, the schedule decides when a "
+          "target is reached.");
   verb.add_option("--lr-of", a.rates,
-                  "Of one candidate, as it stands in --compressors: signsgd=0.001; repeated.")
+                  "Learning rate of one candidate, named as in --compressors: signsgd=0.001. May "
+                  "be repeated.")
       ->allow_extra_args(false);
-  verb.add_option("--steps", a.train.steps, "Of each training; absent: 300.")
+  verb.add_option("--steps", a.train.steps, "Steps of each training. Default: 300.")
       ->check(verbs::count());
-  verb.add_option("--test-every", a.train.test_every, "Steps; absent: a twentieth of the training.")
+  verb.add_option("--test-every", a.train.test_every,
+                  "Steps between two tests. Default: a twentieth of the training.")
       ->check(verbs::count());
 }
 
 // What is compared, and how often.
 void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--compressors", a.compressors,
-                  "Candidates with commas: compressors, \"fp16,topk(density=0.01)\", or whole "
-                  "strategies, dear+fp16.");
+                  "Candidates with commas between them: compressors (\"fp16,topk(density=0.01)\") "
+                  "or whole strategies (dear+fp16).");
   verb.add_option("--exchange", a.contest.exchange,
-                  "Of the baselines and of compressors; its bucket size is tuned.")
+                  "Exchange of the baselines and of the compressors. Its bucket size is tuned.")
       ->capture_default_str();
-  verb.add_option("--wire", a.contest.wire, "Of the 16-bit baseline: fp16 or bf16.")
+  verb.add_option("--wire", a.contest.wire, "Type of the 16-bit baseline: fp16 or bf16.")
       ->check(verbs::one_of({"fp16", "bf16"}))
       ->capture_default_str();
-  verb.add_option("--rounds", a.contest.rounds, "In which all strategies take turns.")
+  verb.add_option("--rounds", a.contest.rounds, "Rounds in which all strategies take turns.")
       ->check(verbs::count(1, 10'000))
       ->capture_default_str();
   verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
       ->check(verbs::count())
       ->capture_default_str();
-  verb.add_option("--tuning-rounds", a.contest.tuning_rounds, "In which bucket sizes take turns.")
+  verb.add_option("--tuning-rounds", a.contest.tuning_rounds,
+                  "Rounds in which bucket sizes take turns.")
       ->check(verbs::count(1, 10'000))
       ->capture_default_str();
-  verb.add_option("--seeds", a.seeds, "Trainings of each strategy; 0: step times alone.")
+  verb.add_option("--seeds", a.seeds, "Trainings of each strategy. 0: measure step times only.")
       ->check(verbs::count(0, 1000))
       ->capture_default_str();
-  verb.add_option("--target-accuracy", a.target_accuracy,
-                  "0 to 1; absent: fp32's last less its spread over seeds.")
+  verb.add_option(
+          "--target-accuracy", a.target_accuracy,
+          "Target accuracy, 0 to 1. Default: fp32's last accuracy less its spread over seeds.")
       ->check(verbs::between(0.0, 1.0));
-  verb.add_flag("--no-equal-time", a.no_equal_time, "Leave out trainings within fp32's time.");
+  verb.add_flag("--no-equal-time", a.no_equal_time,
+                "Leave out the trainings that stop after fp32's time.");
 }
 
 // On which network, and where results go.
 void add_place_options(CLI::App& verb, EvaluateArguments& a) {
   verb.add_option("--bandwidth", a.bandwidth,
-                  "Line rate of this launch's network: 1Gbit/s. A label; rehearsed plans are made "
-                  "for it. Absent: that of --link.");
+                  "Line rate of this launch's network, such as 1Gbit/s. It is only a label, but "
+                  "rehearsed plans are made for it. Default: the rate of --link.");
   verbs::add_link_option(verb, a.link);
-  verb.add_option("--label", a.label, "The name of the network; absent: the line rate, or host.");
+  verb.add_option("--label", a.label,
+                  "Name of the network in the results. Default: the line rate, or host.");
   verb.add_flag("--rehearse", a.rehearse,
-                "Computation waits, as in linerate rehearse: step times of -w alone.");
+                "Measure step times of -w alone: computation waits, as in linerate rehearse.");
   verb.add_option("-w,--workload", a.workload,
                   "The Workload to rehearse: a file, or zoo:NAME with --input and --batch.");
-  verb.add_option("--step-time", a.step_time, "Of -w: one-device step as its source measured it.");
-  verb.add_option("--scale", a.scale,
-                  "Of -w: gradients and computation so many times as large; absent: 1.");
-  verb.add_option("-c,--cluster", a.cluster, "The Cluster to plan with, with calibrated codecs.");
-  verb.add_option("--ranks", a.ranks, "Fail unless the world has so many ranks.")
+  verb.add_option("--step-time", a.step_time, "One-device step of -w as its source measured it.");
+  verb.add_option("--scale", a.scale, "Multiplies gradients and computation of -w. Default: 1.");
+  verb.add_option("-c,--cluster", a.cluster,
+                  "The Cluster to plan with. It also has the calibrated codecs.");
+  verb.add_option("--ranks", a.ranks, "Fail unless the job has this many ranks.")
       ->check(verbs::count());
-  verb.add_option("-o,--output", a.output, "Write the results here, after each setup.");
-  verb.add_flag("--append", a.append, "Add to the results that the file holds.");
-  verb.add_option("--timeout", a.timeout, "A rank silent for this long ends the run.")
+  verb.add_option("-o,--output", a.output, "File for the results, written after each setup.");
+  verb.add_flag("--append", a.append, "Add to the results that are in the file already.");
+  verb.add_option("--timeout", a.timeout, "End the run if a rank is silent for this long.")
       ->capture_default_str();
   verb.add_flag("--json", a.json, "Print the results as JSON.");
 }
@@ -127,16 +134,16 @@ void check_together(const EvaluateArguments& a) {
   if (a.rehearse && !a.models.empty())
     throw UsageError("--rehearse: -w says what the model costs; leave out --models");
   if (!a.rehearse && (!a.workload.empty() || !a.cluster.empty()))
-    throw UsageError("-w and -c are for a rehearsal: add --rehearse, or leave them out");
+    throw UsageError("-w and -c are for a rehearsal; add --rehearse, or leave them out");
   if (!a.rehearse && (!a.step_time.empty() || !a.scale.empty()))
     throw UsageError(
-        "--step-time and --scale are for a rehearsal: add --rehearse with -w, or leave them out");
+        "--step-time and --scale are for a rehearsal; add --rehearse with -w, or leave them out");
   if (!a.rehearse && a.models.empty())
     throw UsageError(
         "--models: expected networks, or --rehearse with -w and -c, found neither; give one of "
         "them");
   if (a.append && a.output.empty())
-    throw UsageError("--append: expected -o with the file to add to");
+    throw UsageError("--append: expected -o with the file to add to, found none; give -o FILE");
   verbs::refuse_input_as_output("--output", a.output, {a.workload, a.cluster});
 }
 

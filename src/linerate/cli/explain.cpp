@@ -35,7 +35,7 @@ void run_explain(const ExplainArguments& a) {
 void setup_explain(CLI::App& app) {
   const auto a = std::make_shared<ExplainArguments>();
   CLI::App* verb =
-      app.add_subcommand("explain", "Say where a step's time goes, and what bounds it.");
+      app.add_subcommand("explain", "Say where a step's time goes and what limits it.");
   verbs::add_options(*verb, a->options);
   verb->add_flag("--json", a->json, "Print JSON.");
   verb->callback([a] { run_explain(*a); });

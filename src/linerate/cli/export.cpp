@@ -20,9 +20,9 @@ void setup_export(CLI::App& app) {
   };
   const auto a = std::make_shared<Arguments>();
   CLI::App* verb =
-      app.add_subcommand("export", "Write a Timeline as Perfetto (Chrome trace) JSON.");
+      app.add_subcommand("export", "Write a Timeline as a trace for Perfetto (Chrome trace JSON).");
   verbs::add_options(*verb, a->options);
-  verb->add_option("-o,--output", a->output, "The trace to write; open it at ui.perfetto.dev.")
+  verb->add_option("-o,--output", a->output, "File to write. Open it at ui.perfetto.dev.")
       ->required();
   verb->callback([a] {
     verbs::refuse_input_as_output("--output", a->output, a->options.files);

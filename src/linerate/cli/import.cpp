@@ -38,9 +38,9 @@ void run_import(const ImportArguments& a) {
 
 void setup_import(CLI::App& app) {
   const auto a = std::make_shared<ImportArguments>();
-  CLI::App* verb = app.add_subcommand("import", "Turn traces and logs into a Workload.");
+  CLI::App* verb = app.add_subcommand("import", "Turn traces and logs of a job into a Workload.");
   verbs::add_options(*verb, a->options);
-  verb->add_option("-o,--output", a->output, "The Workload to write.")->required();
+  verb->add_option("-o,--output", a->output, "File to write the Workload to.")->required();
   verb->callback([a] { run_import(*a); });
 }
 

@@ -126,7 +126,7 @@ void list_networks(bool json) {
                                {"of start-ups"},
                                {"measurements", true}},
                               rows));
-  fmt::print("Spreads hold 90 % of the kind.\n");
+  fmt::print("The spreads hold 90 % of the networks of a kind.\n");
   for (const cost::NetworkKind& k : cost::network_kinds())
     fmt::print("{}: {} ({})\n", k.name, k.says, join(k.sources, "; "));
 }
@@ -134,8 +134,8 @@ void list_networks(bool json) {
 }  // namespace
 
 void setup_list(CLI::App& app) {
-  CLI::App* list =
-      app.add_subcommand("list", "Print what is registered: strategies, models, cost models.");
+  CLI::App* list = app.add_subcommand(
+      "list", "List what is available: strategies, compressors, cost models, networks, models.");
   list->require_subcommand(1);
   const auto add = [list](const char* name, const char* what, void (*print)(bool)) {
     const auto json = std::make_shared<bool>(false);
@@ -143,10 +143,12 @@ void setup_list(CLI::App& app) {
     verb->add_flag("--json", *json, "Print the list as JSON.");
     verb->callback([json, print] { print(*json); });
   };
-  add("strategies", "Exchanges for --strategy, and what may come after '+'.", list_strategies);
-  add("compressors", "Compressors: what may come after an exchange and '+'.", list_compressors);
-  add("cost-models", "Prices of an all-reduce if nothing was measured.", list_cost_models);
-  add("networks", "Kinds of networks for --network, and what is known of them.", list_networks);
+  add("strategies", "Exchanges for --strategy, and the parts that may follow '+'.",
+      list_strategies);
+  add("compressors", "Compressors: they may follow an exchange and '+'.", list_compressors);
+  add("cost-models", "Prices of an all-reduce on a network that was not measured.",
+      list_cost_models);
+  add("networks", "Kinds of networks for --network, and what is known of each.", list_networks);
   add("models", "Networks for --model and zoo:NAME.", list_models);
 }
 

@@ -53,7 +53,7 @@ void setup_plan(CLI::App& app) {
   verbs::add_options(*verb, a->options);
   verb->add_option("-o,--output", a->output, "Save the Plan.");
   verb->add_flag("--json", a->json, "Print the Plan as JSON.");
-  verb->add_flag("--dot", a->dot, "Print a graph for GraphViz: ... --dot | dot -Tsvg.");
+  verb->add_flag("--dot", a->dot, "Print the Plan as a graph for GraphViz: ... --dot | dot -Tsvg.");
   verb->callback([a] { run_plan(*a); });
 }
 

@@ -61,8 +61,8 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
       (strategies > 0 || !o.workload.source.reference.empty() || !o.workload.scale.empty() ||
        !o.workload.step_time.empty() || !o.workload.device_speed.empty()))
     throw UsageError(
-        "--plan holds workload, strategy and times already; leave out -w, --strategy, --scale, "
-        "--step-time and --device-speed, or let linerate plan -o write another one");
+        "--plan already holds the workload, strategy and times; leave out -w, --strategy, --scale, "
+        "--step-time and --device-speed, or let linerate plan -o write another Plan");
   if (!given && strategies == 0)
     throw UsageError(
         "-w: expected a Workload and --strategy, or --plan, found neither; give one of them");
@@ -70,10 +70,11 @@ void check_options(const RehearseOptions& o, std::size_t strategies) {
     throw UsageError("-o and --predicted hold one Timeline; give one strategy");
   if (!o.budget.empty() && (given || o.network.is_given()))
     throw UsageError(
-        "--budget is the time to probe the network: leave out -c, --network and --plan");
+        "--budget limits the time to probe the network; leave out -c, --network and --plan");
   if (!o.predicted.empty() && given && !o.network.is_given())
     throw UsageError(
-        "--predicted: nothing prices the plan's collectives; give -c cluster.json or --network");
+        "--predicted: expected prices for the plan's collectives, found none; give -c cluster.json "
+        "or --network");
   std::vector<std::string> inputs = {o.workload.source.reference, o.network.cluster, o.plan};
   verbs::refuse_input_as_output("--output", o.output, inputs);
   verbs::refuse_input_as_output("--predicted", o.predicted, inputs);
@@ -173,8 +174,8 @@ void run_rehearse(const RehearseOptions& o) {
   const auto communicator = comm::make_world(world);
   if (communicator->size() < 2)
     throw UsageError(
-        "rehearse: one rank has nobody to exchange with; start it as mpirun -n 2 linerate rehearse "
-        "...");
+        "rehearse: one rank has no other to exchange with; start it as mpirun -n 2 linerate "
+        "rehearse ...");
   std::vector<rehearse::Rehearsed> all;
   if (plan) {
     all.push_back(rehearse_one(*communicator, o, rehearse::with_prices(std::move(*plan), cluster)));
@@ -198,29 +199,30 @@ void run_rehearse(const RehearseOptions& o) {
 void setup_rehearse(CLI::App& app) {
   const auto o = std::make_shared<RehearseOptions>();
   CLI::App* verb = app.add_subcommand(
-      "rehearse", "Run a Plan under mpirun: real communication, computation that waits.");
+      "rehearse", "Run a Plan under mpirun: communication is real, computation waits.");
   verbs::add_workload_options(*verb, o->workload);
   verbs::add_network_options(*verb, o->network);
   verb->get_option("--cluster")
-      ->description("The Cluster to plan and predict with; absent: the network is probed first.");
-  verb->add_option(
-          "--strategy", o->strategies,
-          "Strategies, such as ddp or dear, one after the other; repeated, or with commas.")
+      ->description("The Cluster to plan and predict with. Default: the network is probed first.");
+  verb->add_option("--strategy", o->strategies,
+                   "Strategies to run one after the other, such as ddp or dear. May be repeated, "
+                   "or given with commas.")
       ->allow_extra_args(false);
-  verb->add_option("--plan", o->plan, "A Plan that linerate plan -o wrote, in place of -w.");
+  verb->add_option("--plan", o->plan, "A Plan that linerate plan -o wrote. Replaces -w.");
   verb->add_option("--steps", o->rehearsal.steps, "Recorded steps; absent: 20.")
       ->check(verbs::count(1, 1'000'000));
-  verb->add_option("--warm-up", o->rehearsal.warm_up,
-                   "Steps before them; absent: 3, besides the strategy's own first step.")
+  verb->add_option(
+          "--warm-up", o->rehearsal.warm_up,
+          "Steps before the recorded ones, next to the strategy's own first step. Default: 3.")
       ->check(verbs::count(1, 1'000'000));
   verb->add_option("--real", o->real,
-                   "codec: casts and compressors run; absent: they wait as long as they cost.")
+                   "codec: run casts and compressors. Default: they wait as long as they cost.")
       ->check(verbs::one_of({"codec"}));
-  verb->add_option("--budget", o->budget, "Time that probing may take; absent: 6s.");
+  verb->add_option("--budget", o->budget, "Time that probing may take. Default: 6s.");
   verbs::add_link_option(*verb, o->link);
   verb->add_option("--ranks", o->ranks, "Ranks expected.")->check(verbs::count(2, kMostRanks));
-  verb->add_option("-o,--output", o->output, "Save the rehearsed Timeline.");
-  verb->add_option("--predicted", o->predicted, "Also save the predicted Timeline.");
+  verb->add_option("-o,--output", o->output, "File to save the rehearsed Timeline to.");
+  verb->add_option("--predicted", o->predicted, "File to save the predicted Timeline to.");
   verb->add_flag("--json", o->json, "Print the results as JSON.");
   verb->callback([o] { run_rehearse(*o); });
 }

@@ -29,9 +29,9 @@ void setup_report(CLI::App& app) {
   const auto a = std::make_shared<ReportArguments>();
   CLI::App* verb = app.add_subcommand(
       "report",
-      "Write one self-contained HTML page from Timelines, what-ifs, advice and evaluations.");
+      "Write one HTML page with charts from Timelines, predictions, advice and evaluations.");
   verbs::add_options(*verb, a->options);
-  verb->add_option("-o,--output", a->output, "The page to write")->required();
+  verb->add_option("-o,--output", a->output, "File to write the page to.")->required();
   verb->callback([a, verb] { run_report(*a, verbs::command_line(*verb)); });
 }
 

@@ -87,7 +87,8 @@ int run_program(CLI::App& app, int argc, char** argv) {
   } catch (const std::system_error& e) {  // fmt prints
     return std::ferror(stdout) != 0 ? fail(InputError(no_room(e.code().value()))) : fail(e);
   } catch (const std::bad_alloc& e) {
-    return fail(InputError("memory", "expected room for what is asked, found none; ask for less"));
+    return fail(
+        InputError("memory", "expected enough memory for what is asked, found less; ask for less"));
   } catch (const std::exception& e) {
     return fail(e);
   }

@@ -120,7 +120,7 @@ void print_summary(const zoo::TrainReport& r, const Options& o, int ranks) {
                r.losses.size(), format_time(r.median_step_s), r.samples_per_step / r.median_step_s,
                ranks, ranks == 1 ? "" : "s", r.weights_hash);
   if (!r.one_rank_step_s || !r.recorded_step_s) return;
-  fmt::print("recorded step {}; computing alone, nothing sent, T_1 = {}{}\n",
+  fmt::print("recorded step {}; computing alone, with nothing sent, T_1 = {}{}\n",
              format_time(*r.recorded_step_s), format_time(*r.one_rank_step_s),
              r.scaling_factor ? fmt::format(": scaling factor {:.3f}", *r.scaling_factor) : "");
   fmt::print("wrote {} and {}\n", o.train.record.string(),
@@ -216,48 +216,52 @@ void run(Options& o, const std::string& command) {
 void add_options(CLI::App& app, Options& o) {
   zoo::TrainOptions& t = o.train;
   const CLI::Validator count = verbs::count();
-  app.add_option("--model", t.model, "Network (`linerate list models`).")->required();
+  app.add_option("--model", t.model, "Network to train (`linerate list models`).")->required();
   add_training_options(app, t, o.input);
-  app.add_option("--classes", t.classes, "Outputs of the network.")->check(count);
+  app.add_option("--classes", t.classes, "Number of outputs of the network.")->check(count);
   app.add_option("--variant", t.variant, "auto, published or small (auto: small up to 64 pixels).")
       ->capture_default_str();
   app.add_option("--strategy", t.strategy,
                  "How gradients are exchanged (`linerate list strategies`).")
       ->capture_default_str();
   app.add_option("-c,--cluster", t.cluster,
-                 "What strategies that plan by cost know of network and compressors (`linerate "
-                 "calibrate`); absent: a quick probe.");
+                 "What is known of the network and the compressors (`linerate calibrate`), for "
+                 "strategies that plan by cost. Default: a quick probe.");
   app.add_option("--batch", t.batch, "Samples per rank and step.")
       ->check(count)
       ->capture_default_str();
-  app.add_option("--epochs", t.epochs, "Passes over the data; 1 unless --steps says otherwise.")
+  app.add_option("--epochs", t.epochs, "Passes over the data. Default: 1, unless --steps is given.")
       ->check(count);
-  app.add_option("--steps", t.steps, "Stop after so many steps.")->check(count);
-  app.add_option("--checked-steps", t.checked_steps,
-                 "First steps in which ranks compare every collective before it.")
+  app.add_option("--steps", t.steps, "Stop after this many steps.")->check(count);
+  app.add_option(
+         "--checked-steps", t.checked_steps,
+         "Number of first steps in which ranks compare every collective before they run it.")
       ->check(verbs::count(0))
       ->capture_default_str();
-  app.add_option("--checkpoint", t.checkpoint, "Folder; written at the end of each epoch.");
-  app.add_option("--checkpoint-every", t.checkpoint_every, "Written every so many steps too.")
+  app.add_option("--checkpoint", t.checkpoint,
+                 "Folder for checkpoints. One is written at the end of each epoch.");
+  app.add_option("--checkpoint-every", t.checkpoint_every,
+                 "Also write a checkpoint after every so many steps.")
       ->check(count);
-  app.add_flag("--resume", t.resume,
-               "Continue from the checkpoint, if there is one; with the options it was written "
-               "with.");
+  app.add_flag(
+      "--resume", t.resume,
+      "Continue from the checkpoint, if there is one. Give the options that it was written with.");
   app.add_flag("--overwrite", t.overwrite,
-               "Start anew where --checkpoint holds another run's checkpoint.");
-  app.add_option("--record", t.record,
-                 "Write a Timeline here, and the Workload next to it (.workload.json).");
-  app.add_option("--record-steps", t.record_steps, "Steps to record, at most.")
+               "Start anew even if --checkpoint holds another run's checkpoint.");
+  app.add_option(
+      "--record", t.record,
+      "File for the recorded Timeline. The Workload is written next to it (.workload.json).");
+  app.add_option("--record-steps", t.record_steps, "Most steps to record.")
       ->check(count)
       ->capture_default_str();
-  app.add_option("--losses", t.losses, "Write the loss of every step as CSV.");
-  app.add_option("--ranks", o.ranks, "Fail unless the world has so many ranks.")->check(count);
+  app.add_option("--losses", t.losses, "File for the loss of every step, as CSV.");
+  app.add_option("--ranks", o.ranks, "Fail unless the job has this many ranks.")->check(count);
   verbs::add_link_option(app, o.link);
-  app.add_option("--timeout", o.timeout, "A rank silent for this long ends the run.")
+  app.add_option("--timeout", o.timeout, "End the run if a rank is silent for this long.")
       ->capture_default_str();
-  app.add_flag("--registration", o.registration,
-               "Print which layers kfac preconditions, and why it leaves the others; nothing is "
-               "trained.");
+  app.add_flag(
+      "--registration", o.registration,
+      "Print which layers kfac preconditions and why it leaves the others. Nothing is trained.");
   app.add_flag("--json", o.json, "Print one JSON object.");
 }
 

@@ -11,24 +11,25 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
   const CLI::Validator positive = verbs::above_zero(), count = verbs::count();
   verb.add_option("--data", t.data, "fashion-mnist, mnist, cifar10 or synthetic.")
       ->capture_default_str();
-  verb.add_option("--data-dir", t.data_folder, "Folder of the data set's files.");
+  verb.add_option("--data-dir", t.data_folder, "Folder with the data set's files.");
   verb.add_option("--samples", t.samples, "Synthetic training samples.")
       ->check(count)
       ->capture_default_str();
   verb.add_option("--train-samples", t.train_samples,
-                  "Train on the first so many samples of the set; absent: all.")
+                  "Train on this many samples, the first of the set. Default: all.")
       ->check(count);
-  verb.add_option("--test-samples", t.test_samples, "Test on the first so many; absent: all.")
+  verb.add_option("--test-samples", t.test_samples,
+                  "Test on this many samples, the first of the set. Default: all.")
       ->check(count);
   verb.add_option("--norm-samples", t.norm_samples,
-                  "Tests take batch norm's averages from the first so many training samples, by "
-                  "the weights as they are then; absent: the running averages.")
+                  "Samples for the averages of batch norm in tests: the first of the training set, "
+                  "with the weights as they are then. Default: the running averages.")
       ->check(count);
-  verb.add_option("--input", input, "Shape of a sample, 3x32x32, or a sequence length.");
+  verb.add_option("--input", input, "Shape of a sample, such as 3x32x32, or a sequence length.");
   verb.add_flag("--flip", t.flip, "Mirror training images with probability 1/2.");
   verb.add_option("--optimizer", t.optimizer, "sgd (Nesterov momentum) or adam.")
       ->capture_default_str();
-  verb.add_option("--lr", t.rate, "Largest learning rate; 0.05 for sgd, 0.001 for adam.")
+  verb.add_option("--lr", t.rate, "Largest learning rate. Default: 0.05 for sgd, 0.001 for adam.")
       ->check(positive);
   verb.add_option("--momentum", t.momentum, "Of sgd.")
       ->check(verbs::between(0.0, 1.0))
@@ -38,10 +39,10 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
       ->capture_default_str();
   verb.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")
       ->capture_default_str();
-  verb.add_option("--seed", t.seed, "Of weights, order of the data, dropout.")
+  verb.add_option("--seed", t.seed, "Seed of weights, order of the data, and dropout.")
       ->check(verbs::from_zero())
       ->capture_default_str();
-  verb.add_option("--threads", t.threads, "LibTorch threads per rank; 0: cores / ranks.")
+  verb.add_option("--threads", t.threads, "LibTorch threads per rank. 0: cores / ranks.")
       ->check(verbs::count(0, verbs::kMostThreads))
       ->capture_default_str();
 }

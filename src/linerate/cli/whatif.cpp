@@ -76,12 +76,13 @@ void run_whatif(const WhatifArguments& a, const std::string& command) {
 
 void setup_whatif(CLI::App& app) {
   const auto a = std::make_shared<WhatifArguments>();
-  CLI::App* verb =
-      app.add_subcommand("whatif", "Ask what another strategy, rank count or network would do.");
+  CLI::App* verb = app.add_subcommand(
+      "whatif", "Predict the step with another strategy, rank count or network.");
   verbs::add_options(*verb, a->options);
-  verb->add_option("--timeline", a->timeline, "Save the predicted Timeline of one combination.");
-  verb->add_option("--plan", a->plan, "Save the Plan of one combination.");
-  verb->add_option("--html", a->html, "Write a page with charts, too.");
+  verb->add_option("--timeline", a->timeline,
+                   "File to save the predicted Timeline to. Ask for one combination.");
+  verb->add_option("--plan", a->plan, "File to save the Plan to. Ask for one combination.");
+  verb->add_option("--html", a->html, "Also write a page with charts.");
   verb->add_flag("--plot", a->plot, "Draw the scaling factor over bandwidth in the terminal.");
   verb->add_flag("--csv", a->csv, "Print the predictions as CSV.");
   verb->add_flag("--json", a->json, "Print the predictions as JSON.");

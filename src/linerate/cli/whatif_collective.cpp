@@ -29,7 +29,7 @@ void run_whatif_collective(const WhatifCollectiveArguments& a) {
 void refuse_options_before(const CLI::App& verb, const CLI::App& whatif) {
   for (const CLI::Option* option : whatif.get_options())
     if (option->count() > 0)
-      throw UsageError(fmt::format("{0}: write options after {1}: linerate whatif {1} {0} ...",
+      throw UsageError(fmt::format("{0}: options go after {1}; write linerate whatif {1} {0} ...",
                                    option->get_name(), verb.get_name()));
 }
 

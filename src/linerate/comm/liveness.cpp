@@ -210,8 +210,10 @@ std::optional<std::string> Liveness::silent_ranks(Clock::time_point now) const {
     silence = std::max(silence, now - peer.heard);
   }
   if (ranks.empty()) return std::nullopt;
-  return fmt::format("{} gave no sign of life for {} (timeout {}): stopped, dead or cut off",
-                     list_ranks(ranks), time_text(silence), time_text(timeout_));
+  return fmt::format(
+      "{} gave no sign of life for {} (timeout {}): it is stopped, dead or cut off from the "
+      "network; look at its process and at what it printed",
+      list_ranks(ranks), time_text(silence), time_text(timeout_));
 }
 
 std::optional<std::string> Liveness::judge(Clock::time_point now) {
@@ -260,8 +262,8 @@ std::optional<std::string> Liveness::late_ranks(Clock::duration stuck) const {
                          beat.busy_what.data());
     if (beat.inside != 0)
       why += fmt::format(
-          "; rank {} is inside {}: ranks that use their groups in different orders wait for each "
-          "other (turn checked mode on)",
+          "; rank {} is inside {}, so ranks that use their groups in different orders wait for "
+          "each other (turn checked mode on)",
           r, beat.prints.last.describe());
   }
   if (!ranks.empty())
@@ -271,7 +273,7 @@ std::optional<std::string> Liveness::late_ranks(Clock::duration stuck) const {
                        why);
   if (excused) return std::nullopt;
   return fmt::format(
-      "no message arrived for {} (timeout {}) though every rank takes part: the ranks run "
+      "no message arrived for {} (timeout {}) although every rank takes part. Either the ranks run "
       "different operations here (turn checked mode on), or the network is stuck",
       time_text(stuck), time_text(timeout_));
 }

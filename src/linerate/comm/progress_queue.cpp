@@ -103,7 +103,7 @@ struct ProgressQueue::WaitAtLast {
       return;
     }
     if (std::uncaught_exceptions() > unwinding)
-      alive->abort(fmt::format("an exception passed by the pending \"{}\"", work->name()));
+      alive->abort(fmt::format("an exception was thrown while \"{}\" was pending", work->name()));
     work->sleep_until_done();
   }
 };
@@ -209,7 +209,7 @@ void ProgressQueue::drain(const QueuedGroup& group, bool unwinding) {
   std::unique_lock lock(mutex_);
   if (unwinding && group.unfinished > 0) {
     lock.unlock();
-    abort("an exception passed by a communicator with collectives under way");
+    abort("an exception was thrown while collectives were under way");
     lock.lock();
   }
   drained_.wait(lock, [&] { return group.pending == 0 || exiting_; });

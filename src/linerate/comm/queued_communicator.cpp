@@ -85,7 +85,7 @@ std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
       if (choices[a].name_hash == choices[b].name_hash) break;  // a is the first of its colour
       return fmt::format(
           "ranks disagree on the name of their group (colour {}): rank {} says \"{}\", rank {} "
-          "says \"{}\"; name it alike on all of its ranks",
+          "says \"{}\"; give it the same name on all of its ranks",
           choices[a].colour, ranks[a], choices[a].shown_name(), ranks[b], choices[b].shown_name());
     }
   }

@@ -112,7 +112,7 @@ std::vector<std::string> differences(const doc::Timeline& predicted,
                                      const doc::Timeline& measured) {
   std::vector<std::string> notes;
   if (predicted.mode != kPredicted && measured.mode == kPredicted)
-    notes.push_back("the first Timeline is a run and the second a prediction: swap them");
+    notes.push_back("the first Timeline is a run and the second a prediction; swap them");
   const auto compare_texts = [&](const char* what, const std::string& a, const std::string& b) {
     if (!a.empty() && !b.empty() && a != b)
       notes.push_back(fmt::format("{} differs: {} against {}", what, a, b));
@@ -124,10 +124,10 @@ std::vector<std::string> differences(const doc::Timeline& predicted,
         fmt::format("the rank count differs: {} against {}", predicted.ranks, measured.ranks));
   const auto& slowed = predicted.computation_slowed;
   if (slowed && measured.computation_slowed && *slowed != *measured.computation_slowed)
-    notes.push_back(fmt::format(
-        "communication slows computation in the {} one alone: predict a rehearsal from a "
-        "Cluster without contention",
-        *slowed ? "first" : "second"));
+    notes.push_back(
+        fmt::format("communication slows computation only in the {} one; predict a rehearsal from "
+                    "a Cluster without contention",
+                    *slowed ? "first" : "second"));
   return notes;
 }
 

@@ -198,8 +198,8 @@ StepTable tabulate(const doc::Timeline& timeline, int warm_up) {
     throw InputError(
         timeline.source.empty() ? "timeline" : timeline.source,
         fmt::format(
-            "no step left to compare: expected more than the {} that --warm-up drops, found "
-            "{}; record more steps or lower --warm-up (absent: a tenth, at least two)",
+            "no step is left to compare: expected more than the {} that --warm-up drops, found {}; "
+            "record more steps or lower --warm-up (default: a tenth, at least two)",
             std::max(0, warm_up), table.dropped));
   return table;
 }

@@ -37,8 +37,8 @@ std::string about_source(const CostModel& model, Collective collective, int rank
 std::vector<std::string> shared_core_notes(const doc::Cluster& cluster, int ranks) {
   if (!cluster.cores || ranks <= *cluster.cores) return {};
   return {fmt::format(
-      "{} ranks share {} cores: computation, and collectives that run on the cores, take longer "
-      "than ranks with a core each were measured to; nothing here prices that",
+      "{} ranks share {} cores. Computation, and collectives that run on the cores, take longer "
+      "than was measured with a core for each rank, and nothing here prices that",
       ranks, *cluster.cores)};
 }
 

@@ -269,12 +269,13 @@ void CostModel::require_bandwidth(int ranks) const {
     throw InputError(
         name, fmt::format("was measured inside nodes of {} ranks, and {} ranks need a network "
                           "between nodes; give --bandwidth (and --latency), calibrate with a log "
-                          "across nodes as well, or say --ranks-per-node when calibrating",
+                          "across nodes as well, or give --ranks-per-node when calibrating",
                           std::max(2, cluster_->ranks_per_node), ranks));
   if (is_of_a_kind(*cluster_))
-    throw InputError(name, fmt::format("is one node of {} ranks, and {} ranks need what joins "
-                                       "nodes; say it too, as in --network {},rdma:400Gbit/s",
-                                       std::max(1, cluster_->ranks_per_node), ranks, name));
+    throw InputError(name,
+                     fmt::format("is one node of {} ranks, and {} ranks need a network between "
+                                 "nodes; name it too, as in --network {},rdma:400Gbit/s",
+                                 std::max(1, cluster_->ranks_per_node), ranks, name));
   throw InputError(name,
                    "has no fitted collectives and no network bandwidth; calibrate it, give "
                    "--bandwidth, or write \"network\": {\"bandwidth\": \"10 Gbit/s\", "

@@ -24,19 +24,18 @@ std::string about_ranks(const CostModel& model, int ranks) {
   switch (model.source(Collective::all_reduce, ranks)) {
     case PriceSource::interpolated:
       return fmt::format(
-          "Interpolated: collectives were measured on {} ranks; {} lie between two of them, by the "
-          "collective's law.",
+          "Interpolated: collectives were measured on {} ranks. For {}, which lie between two of "
+          "them, the collective's law holds from both.",
           measured_rank_counts(cluster), ranks);
     case PriceSource::other_ranks:
       return fmt::format(
-          "Extrapolated: collectives were measured on {} ranks; other rank counts follow the "
+          "Extrapolated: collectives were measured on {} ranks. Other rank counts follow the "
           "collective's law on the same kind of link.",
           measured_rank_counts(cluster));
     case PriceSource::composed:
       return fmt::format(
-          "Composed: collectives were measured on {} ranks with {} a node; inside nodes and "
-          "between "
-          "them follow each other.",
+          "Composed: collectives were measured on {} ranks with {} a node. A collective inside "
+          "nodes and one between nodes run one after the other.",
           measured_rank_counts(cluster), cluster.ranks_per_node);
     default:
       return "";
@@ -51,22 +50,22 @@ std::string about_bandwidth(const CostModel& model) {
     return asked->value == network.line_rate_bytes_per_s
                ? ""
                : fmt::format(
-                     "Extrapolated: collectives were measured on a line of {}; another one scales "
-                     "the part that grows with the size.",
+                     "Extrapolated: collectives were measured on a line of {}. Another line rate "
+                     "scales the part of the time that grows with the size.",
                      format_bit_rate(network.line_rate_bytes_per_s));
   if (asked->value == network.bandwidth_bytes_per_s)
     return fmt::format(
-        "The Cluster does not say what its line carries: {} counts as what its collectives got of "
-        "it. linerate calibrate --line-rate tells the two apart.",
+        "The Cluster does not say what its line carries, so {} counts as what its collectives got "
+        "of it. linerate calibrate --line-rate tells the two apart.",
         format_bit_rate(asked->value));
   return network.bandwidth_bytes_per_s > 0
              ? fmt::format(
-                   "Extrapolated: collectives were measured at {}; another bandwidth scales the "
-                   "part that grows with the size. The Cluster does not say what its line carries: "
-                   "linerate calibrate --line-rate does.",
+                   "Extrapolated: collectives were measured at {}. Another bandwidth scales the "
+                   "part of the time that grows with the size. The Cluster does not say what its "
+                   "line carries; linerate calibrate --line-rate does.",
                    format_bit_rate(network.bandwidth_bytes_per_s))
-             : "Extrapolated: the Cluster does not say which bandwidth limited its measurements; "
-               "another one can only slow them down.";
+             : "Extrapolated: the Cluster does not say which bandwidth limited its measurements, "
+               "so another bandwidth can only slow them down.";
 }
 
 /// Notes which of two rates a bandwidth is.
@@ -74,7 +73,7 @@ std::string about_line(const CostModel& model) {
   const doc::Link& network = model.cluster().network;
   if (!(network.line_rate_bytes_per_s > 0 && network.bandwidth_bytes_per_s > 0)) return "";
   return fmt::format(
-      "Bandwidths are those of the line: of {}{} the measured collectives got {}.",
+      "Bandwidths are those of the line. The measured collectives got {2} of {0}{1}.",
       format_bit_rate(network.line_rate_bytes_per_s),
       network.line_rate_assumed ? " (assumed; linerate calibrate --line-rate says it)" : "",
       format_bit_rate(network.bandwidth_bytes_per_s));
@@ -86,8 +85,8 @@ std::string about_latency(const CostModel& model) {
   return !asked || asked->value == measured
              ? ""
              : fmt::format(
-                   "Extrapolated: what was measured fits {} a message step; another latency adds "
-                   "its difference to each step.",
+                   "Extrapolated: the measurements fit {} a message step. Another latency adds its "
+                   "difference to each step.",
                    format_time(measured));
 }
 
@@ -99,7 +98,8 @@ std::string about_absent_ranks(const doc::Cluster& cluster, int ranks) {
   return absent.empty()
              ? ""
              : fmt::format(
-                   "The Cluster's rank_speeds of {} {} have no effect: the job has ranks 0 to {}.",
+                   "The Cluster's rank_speeds of {} {} have no effect, because the job has ranks 0 "
+                   "to {}.",
                    absent.size() == 1 ? "rank" : "ranks", fmt::join(absent, ", "), ranks - 1);
 }
 

@@ -11,8 +11,8 @@ namespace linerate::cost {
 
 /// The note on a Workload whose times share out one total (doc::Workload::split_by_flops).
 inline constexpr std::string_view kSplitByFlops =
-    "When gradients get ready is not measured: the step time is shared out among layers by their "
-    "FLOPs, backward taking twice forward.";
+    "It was not measured when gradients get ready. The step time is shared out among layers by "
+    "their FLOPs, and backward takes twice as long as forward.";
 
 /// A sentence each for slow ranks that the job does not have and for ranks that share cores.
 /// Besides, if all-reduces were measured: for another rank count, bandwidth or latency than was

@@ -96,8 +96,7 @@ const NetworkKind& kind_named(std::string_view name, bool between) {
   }
   const std::string near = nearest(std::string(name), names);
   throw UsageError(fmt::format(
-      "expected {}, one of {}, found \"{}\"{}; linerate list networks "
-      "says what they are",
+      "expected {}, one of {}, found \"{}\"{}; linerate list networks describes them",
       between ? "what joins nodes" : "what joins the ranks of a node", join(names, ", "), name,
       near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
@@ -221,7 +220,7 @@ constexpr Unknown kUnknowns[] = {
     {"all-reduces of 64 KiB to 256 MiB among the ranks of a node (linerate calibrate, or --from a "
      "log of nccl-tests)",
      [](doc::Cluster& c) { learn_level(c.nominal->inside); }},
-    {"how computing slows next to communication (linerate import of a step's traces)",
+    {"how much slower computation runs during communication (linerate import of a step's traces)",
      [](doc::Cluster& c) {
        c.nominal->slowdown_high = c.contention ? c.contention->compute_slowdown : 1;
      }},
@@ -258,7 +257,7 @@ std::string what_to_measure(doc::Cluster cluster, const WidthOf& width_of) {
     left.erase(best);
   }
   if (steps.empty()) return "";
-  return fmt::format(" To halve the interval first measure {}.", join(steps, "; then "));
+  return fmt::format(" To halve the interval, first measure {}.", join(steps, "; then "));
 }
 
 }  // namespace
@@ -269,20 +268,20 @@ std::string nominal_note(const doc::Cluster& cluster, int ranks, const WidthOf& 
   const std::string first = what_to_measure(cluster, width_of);
   if (n.name.empty())
     return fmt::format(
-        "Nothing of the network was measured, and its kind is not known: the interval "
-        "reaches to the slowest kind at this bandwidth. --network says the kind (linerate list "
+        "Nothing of the network was measured, and its kind is not known, so the interval reaches "
+        "to the slowest kind at this bandwidth. --network says the kind (linerate list "
         "networks).{}",
         first);
   const int nodes = (ranks + cluster.ranks_per_node - 1) / cluster.ranks_per_node;
   const std::string basis =
-      nodes == 1 ? fmt::format("{} of what joins a node's ranks", count_of(n.inside))
-                 : fmt::format(
-                       "{} of what joins nodes{}", count_of(n.between),
-                       cluster.ranks_per_node > 1
-                           ? fmt::format(" and {} of what joins a node's ranks", count_of(n.inside))
-                           : "");
+      nodes == 1
+          ? fmt::format("{} of the links inside a node", count_of(n.inside))
+          : fmt::format("{} of the links between nodes{}", count_of(n.between),
+                        cluster.ranks_per_node > 1
+                            ? fmt::format(" and {} of the links inside a node", count_of(n.inside))
+                            : "");
   return fmt::format(
-      "Nothing of this network was measured: {} is known by its kind alone, from {}.{}", n.name,
+      "Nothing of this network was measured. {} is known by its kind alone, from {}.{}", n.name,
       basis, first);
 }
 

@@ -32,8 +32,8 @@ std::vector<std::string> outlier_notes(const CostModel& model) {
   }
   if (named.empty()) return {};
   return {
-      fmt::format("Outliers, measured against their price, which follows the sizes, rank counts "
-                  "and collectives next to them: {}{}.",
+      fmt::format("Outliers: measured times far from their price, which follows the sizes, rank "
+                  "counts and collectives next to them: {}{}.",
                   join(named, "; "), more > 0 ? fmt::format("; and {} more", more) : "")};
 }
 

@@ -57,16 +57,15 @@ void PriceNotes::add_closed_form(const CostModel& model, int ranks) {
 
 std::string PriceNotes::closed_form_sentence() const {
   if (closed_form_ != kRingOrTree)
-    return fmt::format("All-reduces were not measured: a closed form prices them, {}.",
-                       closed_form_);
+    return fmt::format("All-reduces were not measured; a formula prices them, {}.", closed_form_);
   std::vector<std::string> trees;
   for (const auto& [ranks, bytes] : trees_up_to_)
     if (bytes > 0) trees.push_back(fmt::format("{} on {} ranks", format_size(bytes), ranks));
   constexpr std::size_t kMostNamed = 4;
   if (trees.size() > kMostNamed) trees = {trees.front(), trees.back()};
   return fmt::format(
-      "All-reduces were not measured: a closed form prices them, the shorter of ring and double "
-      "tree as NCCL's tuner chooses, here {}.",
+      "All-reduces were not measured. A formula prices them: the shorter of ring and double tree, "
+      "as NCCL's tuner chooses; here {}.",
       trees.empty() ? "the ring"
                     : fmt::format("the tree up to {}, above that the ring", join(trees, ", ")));
 }
@@ -115,18 +114,17 @@ std::vector<std::string> PriceNotes::sentences() const {
   if (!closed_form_.empty()) all.push_back(closed_form_sentence());
   for (const auto& [source, derived] : derived_)
     all.push_back(
-        fmt::format("Derived: {} not measured; the cost of the measured {}s stands in, by "
-                    "message steps and bytes.",
+        fmt::format("Derived: {} not measured. The cost of the measured {}s stands in, converted "
+                    "by message steps and bytes.",
                     names_of(derived), name_of(source)));
   if (!unmeasured_.empty())
-    all.push_back(
-        fmt::format("Not measured: {}; a closed form over the Cluster's link prices it, whose "
-                    "error is unknown.",
-                    names_of(unmeasured_)));
+    all.push_back(fmt::format(
+        "Not measured: {}. A formula over the Cluster's link prices it, and its error is unknown.",
+        names_of(unmeasured_)));
   for (const auto& [collective, outside] : outside_)
     all.push_back(
-        fmt::format("Extrapolated: messages of {} are outside the sizes measured of {}, {}; the "
-                    "nearest ones go on.",
+        fmt::format("Extrapolated: messages of {} are outside the measured sizes of {}, {}. The "
+                    "nearest measured sizes are continued.",
                     sizes(outside.sent.from, outside.sent.to), name_of(collective),
                     sizes(outside.measured.from, outside.measured.to)));
   return all;

@@ -56,7 +56,7 @@ double spread_factor(const JsonReader& r) {
 void check_network(const JsonReader& r, const Cluster& c) {
   if (!r.has("network") && c.collectives.empty())
     r.fail(
-        "expected \"network\" (bandwidth, latency) or measured \"collectives\"; without either "
+        "expected \"network\" (bandwidth, latency) or measured \"collectives\"; found neither, so "
         "nothing can be predicted");
 }
 

@@ -156,10 +156,10 @@ void expect_text(const std::string& text, const std::string& place) {
   constexpr std::size_t kHead = 16;
   if (text.starts_with("\x1f\x8b"))
     throw InputError(place,
-                     "expected JSON, found gzip-compressed data; unpack it with gunzip, or, if it "
-                     "is a recorded trace, make a document of it with linerate import");
+                     "expected JSON, found gzip-compressed data; unpack it with gunzip, or turn a "
+                     "recorded trace into a document with linerate import");
   if (text.find('\0') < kHead)
-    throw InputError(place, "expected JSON, found data that are no text");
+    throw InputError(place, "expected JSON, found data that is not text");
 }
 
 /// Goes over a text and throws InputError if an object has a key twice, because a Json keeps only
@@ -242,8 +242,9 @@ Json parse_json(const std::string& text, const std::string& place) {
     const std::size_t line_start = text.rfind('\n', at == 0 ? 0 : at - 1);
     const std::size_t column = line_start == std::string::npos ? at + 1 : at - line_start;
     if (at >= text.size())
-      throw InputError(fmt::format("{}:{}:{}", place, line, column),
-                       "expected more JSON, found the end of the file; it is empty or was cut off");
+      throw InputError(
+          fmt::format("{}:{}:{}", place, line, column),
+          "expected more JSON, found the end of the file, which is empty or was cut off");
     throw InputError(
         fmt::format("{}:{}:{}", place, line, column),
         fmt::format("expected JSON, found \"{}\"", printable(trim(text.substr(at, 20)))));
@@ -266,7 +267,7 @@ void expect_document(const JsonReader& reader, const DocumentKind& kind) {
                                    : fmt::format("schema {}", kind.schema);
   reader.fail(fmt::format("expected a {} of {}, found {}; {}", kind.name, expected, found,
                           found > kind.schema
-                              ? "this linerate is older than the file: a newer one reads it"
+                              ? "this linerate is older than the file; read it with a newer one"
                               : kind.older));
 }
 

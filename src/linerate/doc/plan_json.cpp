@@ -19,9 +19,8 @@ namespace {
 
 constexpr DocumentKind kPlanDocument{
     "plan", 2, 2,
-    "schema 1, of before the first release, named neither operations nor groups nor payloads, so "
-    "nothing could run it; make the "
-    "Plan again from its Workload"};
+    "schema 1, from before the first release, named neither operations nor groups nor payloads, so "
+    "nothing can run it; make the Plan again from its Workload"};
 constexpr std::array<std::string_view, 2> kOrigins = {"executed", "observed"};
 constexpr Range kIndex{0, INT32_MAX};
 constexpr Range kElements{0, INT64_MAX / 16};

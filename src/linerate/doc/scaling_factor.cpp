@@ -15,8 +15,8 @@ ScalingFactor scaling_factor_of(const Bounded& one_rank_s, double step_s) {
   if (least <= (1 + kRounding) * step_s) return {one_rank_s.value / step_s, ""};
   return {std::nullopt,
           fmt::format("no scaling factor: T_1, {}{}, is above the step of {}, as if a rank were "
-                      "faster among others than alone. The two were measured under different "
-                      "load; record both again, one after the other",
+                      "faster among others than alone. The two were measured under different load. "
+                      "Record both again, one after the other",
                       format_time(least), one_rank_s.low ? " or more" : "", format_time(step_s))};
 }
 

@@ -228,7 +228,7 @@ void check(const ContestOptions& options) {
   for (const std::string& candidate : options.candidates) {
     known.push_back(strategy_of(candidate, options.exchange));
     if (std::count(known.begin(), known.end(), known.back()) > 1)
-      throw UsageError(fmt::format("--compressors: {} is there twice; name it once", known.back()));
+      throw UsageError(fmt::format("--compressors: {} is named twice; name it once", known.back()));
     if (known.back() == doc::to_text(base) ||
         known.back() == doc::to_text(with_option(base, kWire, options.wire)))
       throw UsageError(fmt::format(

@@ -32,7 +32,7 @@ void note_free_coding(doc::Setup& setup) {
         run.encode_s + run.decode_s == 0)
       setup.notes.push_back(run.strategy +
                             ": the Cluster has no codec of that name, so encoding and decoding "
-                            "cost nothing here; linerate calibrate --codecs measures them");
+                            "take no time here; linerate calibrate --codecs measures them");
 }
 
 }  // namespace

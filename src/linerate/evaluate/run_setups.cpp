@@ -17,9 +17,8 @@ namespace {
 doc::Evaluation opened(const std::filesystem::path& path, bool extend) {
   const bool exists = std::filesystem::exists(path);
   if (exists && !extend)
-    throw UsageError(
-        fmt::format("-o {}: the file is there already; add to it with --append, or name another",
-                    path.string()));
+    throw UsageError(fmt::format(
+        "-o {}: the file exists already; add to it with --append, or name another", path.string()));
   doc::Evaluation held;
   if (exists) held = doc::load_evaluation(path);
   make_and_try_folder_of(path);

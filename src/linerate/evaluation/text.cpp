@@ -127,7 +127,7 @@ Cells accuracy_cells(const doc::Setup& setup) {
 
 std::string noise_sentence(const doc::Setup& setup) {
   const std::optional<double> noise = noise_floor(setup);
-  if (!noise) return "no A/A run: no noise floor is known, and no gain counts";
+  if (!noise) return "no A/A run, so the noise floor is not known and no gain counts";
   return fmt::format("noise floor (A/A): {}; a gain counts if it is larger",
                      format_percent(*noise));
 }
@@ -135,7 +135,7 @@ std::string noise_sentence(const doc::Setup& setup) {
 std::string target_sentence(const doc::Setup& setup) {
   if (setup.trained.empty()) return "";
   const std::optional<double> target = target_of(setup);
-  if (!target) return "no target: no run of fp32 got to its end";
+  if (!target) return "no target: no run of fp32 reached its end";
   return fmt::format("target: test accuracy {}{}, tested every {} steps", accuracy(*target),
                      setup.target_accuracy ? "" : " (fp32's last less its spread over seeds)",
                      tested_every(setup));

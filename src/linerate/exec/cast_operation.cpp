@@ -41,10 +41,10 @@ CastOperation::CastOperation(const doc::Plan& plan) : plan_(plan) {
     for (const Task& task : graph.tasks) {
       if (!codes(task)) continue;
       if (plan.operation_name(task) != doc::kCast)
-        throw on_every_rank(UsageError(fmt::format(
-            "plan \"{}\": the operation \"{}\" is stated by its numbers alone: there is "
-            "nothing to run; leave out --real codec, or use wire=fp16 or wire=bf16",
-            plan.strategy, plan.operation_name(task))));
+        throw on_every_rank(UsageError(
+            fmt::format("plan \"{}\": the operation \"{}\" is given only by its numbers, so there "
+                        "is nothing to run; leave out --real codec, or use wire=fp16 or wire=bf16",
+                        plan.strategy, plan.operation_name(task))));
       const doc::Payload& bucket = bucket_of(graph, task);
       const DType wire = wire_of(plan, task);
       if (!compress::can_cast(bucket.dtype, wire))

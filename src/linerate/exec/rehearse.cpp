@@ -40,8 +40,8 @@ void check(const doc::Plan& plan) {
     for (const Task& task : graph.tasks)
       if (task.origin == Origin::observed && task.resource != Resource::compute)
         throw on_every_rank(UsageError(fmt::format(
-            "plan \"{}\", variant \"{}\": \"{}\" is observed in the {} lane; rehearsal "
-            "drives the compute lane alone",
+            "plan \"{}\", variant \"{}\": \"{}\" is observed in the {} lane, but rehearsal drives "
+            "only the compute lane",
             plan.strategy, graph.name, title_of(plan, graph, task), name_of(task.resource))));
 }
 

@@ -37,7 +37,7 @@ Runner::~Runner() {
     under_way = state_->collectives > 0;
   }
   if (under_way && std::uncaught_exceptions() > unwinding_)
-    state_->whole.abort("an exception passed by a step with collectives under way");
+    state_->whole.abort("an exception was thrown while the collectives of a step were under way");
   for (auto& worker : state_->workers) worker.reset();
   state_->groups.clear();
 }

@@ -28,10 +28,9 @@ void StepRunner::refuse_after(const std::exception_ptr& failure) {
     what = e.what();
   } catch (...) {
   }
-  throw CommError(
-      fmt::format("an earlier step failed ({}); its gradients are not usable and no further step "
-                  "can run",
-                  what));
+  throw CommError(fmt::format(
+      "an earlier step failed ({}), so its gradients are not usable and no further step can run",
+      what));
 }
 
 }  // namespace linerate::exec

@@ -91,8 +91,8 @@ doc::Workload from_size(std::string_view size, const WorkloadSource& source) {
          .ready_s = w.backward_s * static_cast<double>(i + 1) / static_cast<double>(tensors)});
   if (source.step_time_covers_step) w.step_s = step_s;
   w.step_origin = fmt::format(
-      "as --step-time says; of the model only its size is known, so its gradients count as {} "
-      "tensors of one size that get ready evenly over backward, two thirds of the step",
+      "as --step-time says; only the model's size is known, so its gradients count as {} tensors "
+      "of one size that get ready evenly over backward, two thirds of the step",
       tensors);
   return w;
 }

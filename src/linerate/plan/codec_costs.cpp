@@ -219,7 +219,7 @@ bool is_bound_from_below(const doc::CodecCost& cost) {
 
 std::string about(const CodecPrice& price, std::string_view name) {
   if (price.cost.is_own()) return {};
-  return fmt::format("{}: what coding costs here is not known; it counts as {} ({})", name,
+  return fmt::format("{}: it is not known what coding costs here; it counts as {} ({})", name,
                      is_bound_from_below(price.cost) ? "what any compressor costs at least"
                      : price.is_exact                ? "on other GPUs"
                                                      : "that of " + price.cost.name,

@@ -118,23 +118,24 @@ OptimizerFit fit_of(const AskedOfOptimizer& asked, compress::StepsBy optimizer) 
   if (asked.compressor.empty() || optimizer == StepsBy::gradients) return {};
   const bool sends_moment = asked.momentum == compress::Momentum::adams;
   if (sends_moment && optimizer == StepsBy::adams)
-    return {fmt::format("{} sends Adam's first moment, for an optimizer that steps by it and has "
-                        "frozen the second one; Adam would average it once more, and estimate the "
-                        "second moment from its signs; take a compressor that sends gradients, "
-                        "such as efsignsgd or qsgd",
-                        asked.compressor),
-            ""};
+    return {
+        fmt::format(
+            "{} sends Adam's first moment and needs an optimizer that steps by it with a frozen "
+            "second moment. Adam would average it once more, and would estimate the second moment "
+            "from its signs. Take a compressor that sends gradients, such as efsignsgd or qsgd",
+            asked.compressor),
+        ""};
   const std::vector<std::string> options = compress::options_of(asked.compressor);
   const bool may_leave_it = std::find(options.begin(), options.end(), "momentum") != options.end();
   const std::string instead =
       may_leave_it ? fmt::format(", or write {}(momentum=0)", asked.compressor) : "";
   if (optimizer == StepsBy::sum)
-    return {fmt::format("{} brings its own momentum, and the optimizer's would add that up once "
-                        "more: give the optimizer momentum=0{}",
+    return {fmt::format("{} brings its own momentum, and the optimizer would add momentum once "
+                        "more; give the optimizer momentum=0{}",
                         asked.compressor, instead),
             ""};
-  return {"", fmt::format("{} brings its own momentum, which the optimizer's first moment averages "
-                          "once more: take SGD with momentum=0{}",
+  return {"", fmt::format("{} brings its own momentum, and the optimizer's first moment would "
+                          "average it once more; take SGD with momentum=0{}",
                           asked.compressor, instead)};
 }
 
@@ -198,18 +199,17 @@ void CompressionModel::read_auto(const doc::Component& component, const doc::Clu
     if (method.compressor->momentum() == compress::Momentum::own)
       throw UsageError(
           fmt::format("strategy auto: {0} brings its own momentum, which buckets that stay dense "
-                      "would lack; compress all of them: +{0}",
+                      "would lack; compress all of them with +{0}",
                       one.name));
     if (is_special && named.size() > 1)
       throw UsageError(
-          fmt::format("strategy auto: {} has steps or an optimizer of its own, so it "
-                      "must be the only one; found {} compressors",
+          fmt::format("strategy auto: {} has steps or an optimizer of its own, so it must be the "
+                      "only compressor; found {} compressors",
                       doc::to_text(one), named.size()));
     if (!method.cost || !method.cost->is_own())
       throw UsageError(
-          fmt::format("strategy auto: {} does not know what {} costs; run linerate calibrate "
-                      "--codecs \"{}\" and "
-                      "give its Cluster",
+          fmt::format("strategy auto: the cost of {1} is not in {0}; run linerate calibrate "
+                      "--codecs \"{2}\" and give its Cluster",
                       name_of(cluster), doc::to_text(one), doc::to_text(one)));
     methods_.push_back(std::move(method));
   }
@@ -281,8 +281,8 @@ BucketCoding CompressionModel::coded_by(const Method& method, const CodingInput&
   if (!coding.is_coded()) return {};
   if (!dense_where_cheaper_ && input.schedule == Schedule::decoupled && !is_one_sum(coding.layout))
     throw UsageError(
-        "strategy dear: it splits one all-reduce, so a compressor's payloads must be summed, "
-        "in one round: fp16, bf16, randomk or acpsgd; or take another exchange");
+        "strategy dear: it splits one all-reduce, so a compressor's payloads must be summed in one "
+        "round; take fp16, bf16, randomk or acpsgd, or another exchange");
   if (way_ == Way::two_phase && !gathers(coding.layout)) {
     coding.two_phase = true;  // what its codecs remember of this phase is theirs in the next
     return coding;
@@ -343,7 +343,7 @@ void CompressionModel::require_shapes(const doc::Workload& workload) const {
     if (needs_matrices(*method.compressor))
       throw UsageError(fmt::format(
           "strategy {}: it sends factors of matrices, and {} does not say which of its {} "
-          "gradients are matrices (rows); record the trace with record_shapes=True and import it "
+          "gradients are matrices (rows). Record the trace with record_shapes=True and import it "
           "again, take a network of the zoo (-w zoo:resnet50), or add \"rows\" to the file",
           doc::to_text(method.component), workload.in_words(), workload.gradients.size()));
 }

@@ -15,8 +15,8 @@ namespace linerate::plan {
 namespace {
 
 constexpr std::string_view kAlone =
-    "With such costs nothing is computed while a bucket is coded and travels, as under PyTorch's "
-    "communication hooks; linerate calibrate --codecs gives your own";
+    "With such costs nothing is computed while a bucket is coded and sent, as with PyTorch's "
+    "communication hooks. linerate calibrate --codecs measures your own";
 
 // The whole plans by the most that one of its parts plans by, and runs where all its parts run.
 void join(Traits& whole, const Traits& part) {
@@ -47,8 +47,8 @@ void check_decoupled(const Kfac& kfac, const std::string& strategy) {
         strategy));
   if (kfac.owns_layers())
     throw UsageError(
-        fmt::format("strategy {}: directions would travel under the next forward pass, before each "
-                    "update; take kfac(spd), kfac(mpd) or kfac(d), or another exchange",
+        fmt::format("strategy {}: directions would travel during the next forward pass, before "
+                    "each update; take kfac(spd), kfac(mpd) or kfac(d), or another exchange",
                     strategy));
 }
 
@@ -117,12 +117,12 @@ std::optional<Curvature> Planner::curvature(const doc::Workload& workload,
 void Planner::check_turns(const doc::Workload& workload) const {
   const bool decoupled = exchange_->schedule() == Schedule::decoupled;
   if (workload.turns() == 1 || (!kfac_ && !compression_ && !decoupled)) return;
-  throw UsageError(fmt::format(
-      "strategy {}: {} trains {} models in turn, each updated before the next one's backward pass, "
-      "and {}; expected an exchange such as ddp alone",
-      text_, workload.in_words(), workload.turns(),
-      decoupled ? "this exchange updates in the step that follows"
-                : "compressors and K-FAC are planned for one"));
+  throw UsageError(
+      fmt::format("strategy {}: {} trains {} models in turn, each updated before the next backward "
+                  "pass, and {}; take an exchange such as ddp alone",
+                  text_, workload.in_words(), workload.turns(),
+                  decoupled ? "this exchange updates in the step that follows"
+                            : "compressors and K-FAC are planned for one"));
 }
 
 StepKinds Planner::kinds(const std::vector<int>& every) const {
@@ -155,23 +155,24 @@ std::string Planner::left_dense(const doc::Workload& workload) const {
 std::string Planner::coding_cost_caveat() const {
   if (compression_) {
     const Method& method = compression_->methods().front();
-    return method.cost
-               ? method.about_cost
-               : fmt::format("{}: what encoding and decoding cost is not known; they count as free",
+    return method.cost ? method.about_cost
+                       : fmt::format(
+                             "{}: it is not known what encoding and decoding cost, so they count "
+                             "as taking no time",
                              compression_->name());
   }
   if (!codec_) return {};
   const bool is_free = codec_->encode_s({1}) + codec_->decode_s({1}) == 0;
   if (!codec_->is_cast)
     return is_free ? fmt::format(
-                         "{}: no encode= and decode= are given, so they count as free: the "
-                         "most that such a compressor can gain",
+                         "{}: encode= and decode= are not given, so coding counts as taking no "
+                         "time. This is the most that such a compressor can gain",
                          coding_name())
                    : std::string();
   if (size_of(form_.wire.value()) >= size_of(DType::f32)) return {};
   return is_free ? fmt::format(
-                       "wire={0}: what casting costs is not known and counts as free; linerate "
-                       "calibrate --codecs {0} measures it",
+                       "wire={0}: it is not known what casting costs, so it counts as taking no "
+                       "time; linerate calibrate --codecs {0} measures it",
                        CodecModel::cast_name(*form_.wire))
                  : codec_->about_cost;
 }
@@ -217,18 +218,18 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
       notes.push_back(std::move(note));
   if (exchange_->schedule() == Schedule::decoupled &&
       !(every_layer_timed(workload) && gradients_know_layers(workload)))
-    notes.push_back(fmt::format(
-        "{}: the Workload does not time its layers' forward pass; it is split over the buckets "
-        "as backward is",
-        text_.substr(0, text_.find_first_of("(+"))));
+    notes.push_back(
+        fmt::format("{}: the Workload does not time the forward pass of its layers; it is split "
+                    "over the buckets as backward is",
+                    text_.substr(0, text_.find_first_of("(+"))));
   if (!workload.other_collectives.empty() && traits_.plans_by == PlansBy::cost)
     notes.push_back(fmt::format(
-        "{}: its buckets are chosen for the gradients alone; other_collectives come in between",
+        "{}: its buckets are chosen for the gradients alone, and other_collectives come in between",
         text_));
   if (!workload.step_s && !workload.forward_s)
     notes.push_back(
-        "the Workload knows neither its step nor its forward time: only backward, "
-        "update and exchange are in the prediction");
+        "the Workload has neither its step nor its forward time, so only backward, update and "
+        "exchange are in the prediction");
   return notes;
 }
 

@@ -44,7 +44,8 @@ std::vector<RegistryLine<ExtraEntry>> all_extras() {
        {Extra::codec,
         {.changes_convergence = true,
          .runs = {.train = false},
-         .why_not_train = "it states a compressor by its numbers alone: there is nothing to run"}},
+         .why_not_train =
+             "it is a compressor given only by its numbers, so there is nothing to run"}},
        "Any compression by its numbers: codec(ratio=8, encode=10GB/s, decode=12GB/s, "
        "exchange=sum|gather).",
        "what-if of Agarwal et al. 2021 (arXiv 2103.00543)"}};

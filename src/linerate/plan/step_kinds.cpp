@@ -95,10 +95,10 @@ StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& 
       std::lcm(periods.steps(), std::lcm(static_cast<std::int64_t>(phases.cycle.size()),
                                          kfac ? kfac->inverse_interval : std::int64_t{1}));
   if (periods.steps() > 1 && cycle > kLongest)
-    throw UsageError(fmt::format(
-        "the strategy and the Workload's other_collectives repeat together after {} steps only, "
-        "expected at most {}: change every, or the strategy's intervals",
-        cycle, kLongest));
+    throw UsageError(
+        fmt::format("the strategy and the Workload's other_collectives repeat together only after "
+                    "{} steps, expected at most {}; change every, or the strategy's intervals",
+                    cycle, kLongest));
   for (std::int64_t step = 0; step < warm + cycle; ++step)
     (step < warm ? result.warm_up : result.cycle).push_back(kind_of(step));
   return result;

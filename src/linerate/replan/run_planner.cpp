@@ -68,10 +68,10 @@ void add_collectives(const doc::Plan& plan, std::vector<Collective>& kinds) {
 /// The strategy with which "auto" begins. Throws UsageError for options of "auto".
 doc::Strategy begun_with_ddp(doc::Strategy strategy) {
   if (!strategy.exchange.options.empty())
-    throw UsageError(fmt::format(
-        "strategy {}: in place of an exchange, auto takes no options; which compressors it may use "
-        "for which bucket stands after an exchange: \"ddp+{}\"",
-        doc::to_text(strategy), doc::to_text(strategy.exchange)));
+    throw UsageError(
+        fmt::format("strategy {}: auto takes the place of an exchange and has no options; name the "
+                    "compressors that it may use after an exchange: \"ddp+{}\"",
+                    doc::to_text(strategy), doc::to_text(strategy.exchange)));
   strategy.exchange = {"ddp", {}};
   return strategy;
 }

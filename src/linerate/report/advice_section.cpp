@@ -76,10 +76,12 @@ Section section_of(const doc::Advice& advice) {
     section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
   section.figures.push_back(
       {"Ranked strategies",
-       "Dot: prediction; bar: its 90 % interval. The strategy in use is marked by a diamond.",
+       "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
        drawing_of(chart_of(advice)), table_of(advice)});
   if (!advice.ceilings.empty()) {
-    Table ceilings{{"Remedy at its best", "Step", "What it means"}, {}, {false, true, false}};
+    Table ceilings{{"Remedy and the most that it could gain", "Step", "What it means"},
+                   {},
+                   {false, true, false}};
     for (const doc::Ceiling& c : advice.ceilings)
       ceilings.rows.push_back({c.remedy, text_of(c.step_s), c.reason});
     section.table = std::move(ceilings);

@@ -90,8 +90,9 @@ std::string candidates_of(const doc::Advice& a, bool all) {
   }
   out += "  * in use\n";
   if (extras.weighted)
-    out += "  to target: step x steps against an uncompressed run, which takes x 1\n";
-  if (extras.trains) out += "  trains: no where linerate train refuses it; it is simulated alone\n";
+    out += "  to target: step x steps relative to an uncompressed run, which takes x 1\n";
+  if (extras.trains)
+    out += "  trains: no if linerate train refuses the strategy, which is then only simulated\n";
   if (const std::size_t folded = a.candidates.size() - list.size(); folded > 0)
     out += fmt::format("  ... and {} more settings of these, none better (--all lists them)\n",
                        folded);

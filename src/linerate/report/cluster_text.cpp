@@ -75,7 +75,7 @@ std::string batches_of(const std::vector<doc::BatchSample>& samples) {
   for (const doc::BatchSample& s : samples)
     shares.push_back(fmt::format("{} rows {:.2f}", s.dim,
                                  s.one_by_one_s > 0 ? s.together_s / s.one_by_one_s : 1));
-  return fmt::format("inverting {} matrices together takes of one by one: {}\n",
+  return fmt::format("inverting {} matrices together takes this share of the time one by one: {}\n",
                      samples.front().count, join(shares, ", "));
 }
 
@@ -96,10 +96,10 @@ std::string second_order_text(const doc::SecondOrderCost& cost) {
 // rate is named as such.
 std::string line_of(const doc::Link& network) {
   if (!(network.line_rate_bytes_per_s > 0)) return "";
-  return fmt::format("collectives get {} of a line of {}{}\n",
-                     format_bit_rate(network.bandwidth_bytes_per_s),
-                     format_bit_rate(network.line_rate_bytes_per_s),
-                     network.line_rate_assumed ? " (assumed: --line-rate says it)" : "");
+  return fmt::format(
+      "collectives get {} of a line of {}{}\n", format_bit_rate(network.bandwidth_bytes_per_s),
+      format_bit_rate(network.line_rate_bytes_per_s),
+      network.line_rate_assumed ? " (assumed; linerate calibrate --line-rate sets it)" : "");
 }
 
 // A line for each thing that a probe measured. What was not measured has no line.
@@ -107,12 +107,12 @@ std::string probes_of(const doc::Cluster& c) {
   std::string text = line_of(c.network);
   if (c.contention)
     text += fmt::format(
-        "computing slows by {:.2f} while communicating, communication by {:.2f} while computing, "
-        "coding and computing by {:.2f} while both run\n",
+        "computing is {:.2f} times slower during communication, communication {:.2f} times during "
+        "computing, coding and computing {:.2f} times during each other\n",
         c.contention->compute_slowdown, c.contention->communication_slowdown,
         c.contention->coding_slowdown);
   if (c.contention && c.contention->message_s > 0)
-    text += fmt::format("a collective takes {} of the computation over it, however small it is\n",
+    text += fmt::format("a collective takes {} from the computation over it, however small it is\n",
                         format_time(c.contention->message_s));
   if (c.progress_sleep_s)
     text +=
@@ -127,7 +127,7 @@ std::string probes_of(const doc::Cluster& c) {
   if (c.half_sum_s_per_byte > 0)
     text += fmt::format("adding 16-bit numbers takes {:.3g} ns a byte longer than f32\n",
                         c.half_sum_s_per_byte * 1e9);
-  if (c.cores) text += fmt::format("all ranks compute on {} cores\n", *c.cores);
+  if (c.cores) text += fmt::format("all ranks compute on the same {} cores\n", *c.cores);
   if (c.second_order) text += second_order_text(*c.second_order);
   if (c.noise_floor) text += fmt::format("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
   return text;

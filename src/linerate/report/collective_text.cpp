@@ -67,8 +67,8 @@ std::string to_text(const cost::CollectiveTimes& all) {
     text += "extrapolated: outside the measured sizes or rank counts, by the collective's law.\n";
   if (any([](const cost::CollectiveTime& t) { return !t.fitted && t.ranks > 1; }))
     text +=
-        "n/a: a closed form over links that were given, not measured; its error is unknown. "
-        "linerate calibrate measures it.\n";
+        "n/a: the links were given, not measured, so a formula prices them with an unknown error. "
+        "linerate calibrate measures them.\n";
   for (const std::string& note : all.notes) text += note + ".\n";
   return text;
 }

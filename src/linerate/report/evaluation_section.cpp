@@ -62,11 +62,11 @@ Section section_of(const doc::Setup& setup) {
   section.title = title_of(setup);
   if (!setup.timed.empty()) {
     section.paragraphs.push_back(evaluation::noise_sentence(setup) + ".");
-    section.figures.push_back({"Step time",
-                               "Median over rounds in which all take turns; bar: least and "
-                               "greatest round. Diamonds: tuned baselines and the A/A run.",
-                               drawing_of(step_chart(setup)),
-                               table_of(evaluation::timing_cells(setup))});
+    section.figures.push_back(
+        {"Step time",
+         "Median over rounds in which all take turns. Bar: least and greatest round. Diamonds: "
+         "tuned baselines and the A/A run (the same strategy twice).",
+         drawing_of(step_chart(setup)), table_of(evaluation::timing_cells(setup))});
   }
   if (!setup.trained.empty()) {
     section.paragraphs.push_back(evaluation::target_sentence(setup) + ".");

@@ -112,8 +112,8 @@ std::string map_caption(const std::vector<Prediction>& predictions) {
   const std::vector<std::string> left_out = strategies_of(lossy);
   if (left_out.empty()) return text;
   return fmt::format(
-      "{} Left out: {}. Lossy strategies take other steps, not only shorter ones; advise compares "
-      "them by time to target.",
+      "{} Left out: {}. Lossy strategies need other numbers of steps, not only shorter ones; "
+      "advise compares them by time to target.",
       text, fmt::join(left_out, ", "));
 }
 
@@ -248,16 +248,15 @@ Section section_of(const doc::Predictions& all, const std::string& title) {
   const bool curves = !section.figures.empty();
   if (curves) section.figures.back().data = table_of(predictions);
   if (const std::optional<RowChart> parts = parts_chart(predictions))
-    section.figures.push_back(
-        {"What steps spend their time on",
-         "By exclusion: what a step takes with the part and all to its left, less what it takes "
-         "without the part.",
-         drawing_of(*parts), parts_table(*parts)});
+    section.figures.push_back({"What steps spend their time on",
+                               "A part's time is the step's time with the part and all parts to "
+                               "its left, less its time without the part.",
+                               drawing_of(*parts), parts_table(*parts)});
   if (curves) {
     return section;
   } else if (!predictions.empty()) {
     section.paragraphs.push_back(
-        "No bandwidth is known, and the curves go over it: ask whatif with --bandwidth.");
+        "No bandwidth is known, so there are no curves over it. Run whatif with --bandwidth.");
     section.table = table_of(predictions);
   }
   return section;

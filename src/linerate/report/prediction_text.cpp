@@ -76,7 +76,8 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
   if (rows.empty()) return "";
   std::vector<TextColumn> columns = {{"strategy"}, {"ranks", true}};
   for (const char* title : kPartTitles) columns.push_back({title, true});
-  return "\nexposed time of each part, by exclusion\n" + text_table(columns, rows);
+  return "\nexposed time of each part of the step: what the step would save without it\n" +
+         text_table(columns, rows);
 }
 
 // What was asked about, so that a saved text says what it belongs to.
@@ -103,7 +104,9 @@ std::string to_text(const Predictions& all) {
   for (const Prediction& p : all.predictions) rows.push_back(row_of(p, intervals, agarwal));
   std::string text = text_table(columns, rows) + job_line(all);
   if (!intervals && all.preset.empty())
-    text += "note: no interval: the links were given, not measured; calibrate to get one\n";
+    text +=
+        "note: no interval, because the links were given, not measured; linerate calibrate "
+        "measures them\n";
   for (const std::string& note : all.notes) text += "note: " + note + "\n";
   return text + parts_text(all.predictions);
 }

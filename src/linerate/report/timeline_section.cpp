@@ -46,10 +46,10 @@ Table steps_table(const doc::Timeline& t) {
 }
 
 std::string caption(const std::vector<const NamedTimeline*>& set) {
-  std::string text = "One row per rank and resource. ";
+  std::string text = "One row per rank and lane. ";
   if (set.size() > 1)
     text +=
-        "Predicted above measured, both from the start of their step; the dotted line is its end. ";
+        "Predicted above measured, each from the start of its step. The dotted line is its end. ";
   return text + "Very short neighbours of one kind are one bar.";
 }
 
@@ -110,7 +110,7 @@ std::optional<Figure> waiting_figure(const trace::Breakdown& b, const std::strin
   if (chart.rows.size() < 2) return std::nullopt;
   return Figure{"Waiting, by rank",
                 "Mean of the steps that repeat. A rank waits from its own call of a collective "
-                "until the last rank has come.",
+                "until the last rank has called it.",
                 drawing_of(chart)};
 }
 

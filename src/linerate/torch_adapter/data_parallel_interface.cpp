@@ -142,8 +142,8 @@ std::string DataParallel::Impl::problem_of_model() const {
     for (const at::Tensor& one : {block->layer().weight, block->layer().bias})
       if (one.defined() && members.holds(one) && !now.holds(one))
         return fmt::format(
-            "K-FAC preconditions \"{}\", which is no longer the model's layer, but was replaced or "
-            "removed; wrap the model again, with a preconditioner made of it as it is now",
+            "K-FAC preconditions \"{}\", but that layer was replaced or removed; wrap the model "
+            "again, with a preconditioner made of it as it is now",
             block->layer().name);
   return {};
 }
@@ -186,10 +186,10 @@ CurvatureExchange& DataParallel::Impl::curvature() {
   if (!x().curvature())
     throw UsageError(who + ": nothing is preconditioned: its state is asked for");
   if (x().runner().in_step())
-    throw UsageError(fmt::format(
-        "{}: the preconditioner's state is asked for in the middle of step {}; save and load it "
-        "between a step and the next set_batch() or backward pass",
-        who, step));
+    throw UsageError(
+        fmt::format("{}: the preconditioner's state was asked for in the middle of step {}; save "
+                    "and load it after a step and before the next set_batch() or backward pass",
+                    who, step));
   settle();  // directions under way need the present inverses
   return *x().curvature();
 }
@@ -235,7 +235,7 @@ void DataParallel::Impl::warn_left_dense() {
 void DataParallel::Impl::check_usable() const {
   if (!failed.empty())
     throw CommError(
-        fmt::format("{}: an earlier step failed ({}); no further step can run", who, failed));
+        fmt::format("{}: an earlier step failed ({}), so no further step can run", who, failed));
 }
 
 bool DataParallel::Impl::captures() {
@@ -245,11 +245,11 @@ bool DataParallel::Impl::captures() {
 
 void DataParallel::Impl::require_no_capture() {
   if (!captures()) return;
-  throw UsageError(fmt::format(
-      "{}: step {}: expected no graph under capture, found one in the current stream; a replay "
-      "would repeat neither what ranks tell each other nor updates: capture layers alone, and call "
-      "settle() before",
-      who, step));
+  throw UsageError(
+      fmt::format("{}: step {}: expected no graph under capture, found one in the current stream. "
+                  "A replay would repeat neither the ranks' messages nor the updates. Capture "
+                  "layers alone, and call settle() before",
+                  who, step));
 }
 
 void DataParallel::Impl::settle() {
@@ -275,7 +275,7 @@ void DataParallel::Impl::set_batch(std::int64_t count) {
   if (samples || x().runner().in_step() || x().count().any_to_exchange())
     throw UsageError(
         fmt::format("{}: set_batch: the backward pass of step {} has begun, or its batch was set "
-                    "before; call it once, before backward",
+                    "already; call it once, before backward",
                     who, step));
   samples = count;
   begin();
@@ -324,10 +324,11 @@ DataParallel::DataParallel(const NamedTensors& parameters, const NamedTensors& b
 DataParallel::~DataParallel() {
   if (!impl_->failed.empty()) return;
   if (impl_->updates.pending() && std::uncaught_exceptions() == 0) {
-    log::warning(fmt::format(
-        "{}: destroyed while weights wait for their update of step {}; it is done now. Call "
-        "settle() where training ends: whoever read them past operators saw old values",
-        impl_->who, impl_->step - 1));
+    log::warning(
+        fmt::format("{}: destroyed while weights waited for their update of step {}; the update is "
+                    "done now. Call settle() where training ends, because a reader that does not "
+                    "go through an operator saw the old values",
+                    impl_->who, impl_->step - 1));
     try {
       impl_->updates.settle();
     } catch (const std::exception& e) {
@@ -337,7 +338,7 @@ DataParallel::~DataParallel() {
   impl_->warn_unheard_failure();
   if (impl_->x().runner().in_step() || impl_->x().count().any_to_exchange())
     log::warning(
-        fmt::format("{}: destroyed before finish(): the gradients of step {} were not exchanged",
+        fmt::format("{}: destroyed before finish(), so the gradients of step {} were not exchanged",
                     impl_->who, impl_->step));
 }
 

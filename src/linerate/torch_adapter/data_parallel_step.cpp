@@ -108,11 +108,11 @@ void DataParallel::Impl::refuse_two_scales(std::optional<double> other) {
   const auto text = [](std::optional<double> scale) {
     return scale ? fmt::format("{}", *scale) : std::string("none");
   };
-  x().tensors().refuse(std::make_exception_ptr(UsageError(fmt::format(
-      "{}: step {}: expected gradients of one loss scale, found them added up under {} and {}: "
-      "change the scale (scaler.update(), set_loss_scale()) only between a step's end and the next "
-      "backward pass, or clear the gradients first",
-      who, step, text(loss_scale), text(other)))));
+  x().tensors().refuse(std::make_exception_ptr(UsageError(
+      fmt::format("{}: step {}: expected gradients of one loss scale, found them added up under {} "
+                  "and {}. Change the scale (scaler.update(), set_loss_scale()) only between a "
+                  "step's end and the next backward pass, or clear the gradients first",
+                  who, step, text(loss_scale), text(other)))));
 }
 
 /// A preconditioner has seen a layer's inputs (side A) or the gradients of its outputs (side G).
@@ -181,8 +181,8 @@ std::vector<std::string> DataParallel::Impl::expect(SteppedOptimizer optimizer) 
   const bool is_of_model = holds_any(optimizer);
   if (!is_of_model)
     refuse(
-        fmt::format("{} holds no parameter of this model, so its step would change nothing: "
-                    "give the optimizer of the model's own parameters",
+        fmt::format("{} holds no parameter of this model, so its step would change nothing; give "
+                    "the optimizer of the model's own parameters",
                     optimizer.name));
   const plan::OptimizerFit fit = plan::fit_of(asked, optimizer.steps_by);
   const std::string pair = fmt::format("strategy {} with {}", options.strategy, optimizer.name);
@@ -228,9 +228,9 @@ std::string DataParallel::Impl::not_held(const SteppedOptimizer& optimizer) {
   const std::size_t count = names.size();
   names.resize(std::min(count, kNamed));
   return fmt::format(
-      "{} does not hold {} of {} parameters that got gradients ({}{}): step() clears these without "
-      "an update. With several optimizers call finish(), then step() and zero_grad() of each; "
-      "freeze what nobody trains",
+      "{} does not hold {} of {} parameters that got gradients ({}{}), and step() would clear "
+      "these without an update. With several optimizers call finish(), then step() and zero_grad() "
+      "of each. Freeze the parameters that no optimizer trains",
       optimizer.name, count, with_gradient, fmt::join(names, ", "), count > kNamed ? " ..." : "");
 }
 
@@ -240,11 +240,11 @@ void DataParallel::Impl::require_own_gradients(const StepReport& report) {
       stepping->identity == cleared_by->identity)
     return;
   x().runner().drain();
-  throw on_every_rank(UsageError(fmt::format(
-      "{}: step {}: no rank has a gradient for {}: step({}) before it cleared those of all "
-      "parameters. With several optimizers call finish(), then step() and zero_grad() of each; if "
-      "no rank has samples, say set_batch(0)",
-      who, step, stepping->name, cleared_by->name)));
+  throw on_every_rank(UsageError(
+      fmt::format("{}: step {}: no rank has a gradient for {}, because step({}) before it cleared "
+                  "the gradients of all parameters. With several optimizers call finish(), then "
+                  "step() and zero_grad() of each. If no rank has samples, call set_batch(0)",
+                  who, step, stepping->name, cleared_by->name)));
 }
 
 StepReport DataParallel::Impl::end_with(torch::optim::Optimizer& optimizer) {
@@ -413,7 +413,7 @@ void DataParallel::Impl::note_infinite(StepReport& report) {
   if (communicator.rank() == 0)
     log::warning(
         fmt::format("{}: step {}: a gradient holds an infinity, a NaN or a magnitude above 2^64, "
-                    "and the strategy compresses; the step is skipped on all ranks",
+                    "and the strategy compresses, so the step is skipped on all ranks",
                     who, step));
 }
 
@@ -422,8 +422,8 @@ void DataParallel::Impl::take_late_infinite(StepReport& report) {
   report.late_infinite = x().tensors().take_late_infinite();
   if (report.late_infinite && communicator.rank() == 0)
     log::warning(
-        fmt::format("{}: a gradient before step {} held an infinity or a NaN; all gradients of its "
-                    "step were taken for zero on all ranks",
+        fmt::format("{}: a gradient before step {} held an infinity or a NaN, so all gradients of "
+                    "its step were taken for zero on all ranks",
                     who, step));
 }
 
@@ -453,8 +453,8 @@ void DataParallel::Impl::require_all_skip() {
   for (std::size_t r = 0; r < acts.size(); ++r)
     list += fmt::format("{}rank {}: {}", r == 0 ? "" : ", ", r, acts[r]);
   throw on_every_rank(UsageError(
-      fmt::format("{}: ranks end step {} differently ({}); its gradients are not exchanged. All "
-                  "ranks skip a step or none: agree on it first",
+      fmt::format("{}: ranks end step {} differently ({}), so its gradients are not exchanged. "
+                  "Either all ranks skip a step or none does; let the ranks agree first",
                   who, step, list)));
 }
 
@@ -478,7 +478,7 @@ void DataParallel::Impl::follow_change() {
       communicator,
       replaced ? fmt::format("{}: layers, replaced or added {} (they have to begin alike: seed the "
                              "ranks alike before a layer is made, or wrap the model again, which "
-                             "gives every rank rank 0's)",
+                             "copies rank 0's layers to every rank)",
                              who, before)
                : fmt::format("{}: weights, loaded or moved {}", who, before),
       now.parameters);
@@ -533,8 +533,8 @@ void DataParallel::Impl::end_step() {
 void DataParallel::Impl::warn_no_backward() {
   if (std::exchange(warned_no_backward, true)) return;
   log::warning(
-      fmt::format("{}: rank {} finishes step {} without a backward pass: its gradients count as "
-                  "zero. set_batch(0) on a rank without samples says that this is meant",
+      fmt::format("{}: rank {} finishes step {} without a backward pass, so its gradients count as "
+                  "zero. If the rank has no samples, call set_batch(0)",
                   who, communicator.rank(), step));
 }
 
@@ -553,9 +553,9 @@ void DataParallel::Impl::warn_again() {
   const std::string* name = x().tensors().changed_after_sending();
   if (!name || std::exchange(warned_again, true)) return;
   log::warning(
-      fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it was sent, "
-                  "so the step is exchanged a second time; run all but the last backward pass of "
-                  "a step inside no_sync(), and change gradients after finish()",
+      fmt::format("{}: rank {}: the gradient of \"{}\" changed in step {} after it was sent, so "
+                  "the step is exchanged a second time. Run all but the last backward pass of a "
+                  "step inside no_sync(), and change gradients after finish()",
                   who, communicator.rank(), *name, step));
 }
 

@@ -97,13 +97,13 @@ void DelayedUpdates::before_use(std::size_t bucket) {
   try {
     if (torch_streams::is_capturing(buckets_[bucket].parameters.front().device()))
       throw UsageError(
-          "expected updates before a graph is captured, found one that reads their weights; call "
-          "settle() before the capture");
+          "expected updates to be done before a graph is captured, found one that is due and whose "
+          "weights the graph reads; call settle() before the capture");
     runner_->compute([&] { update(bucket); });
   } catch (const std::exception& e) {
     // RecordFunction swallows exceptions, so the next call of the DataParallel throws this one.
     failure_ = std::current_exception();
-    log::warning(fmt::format("a weight is read that could not be updated: {}", e.what()));
+    log::warning(fmt::format("a weight was read that could not be updated: {}", e.what()));
   }
 }
 

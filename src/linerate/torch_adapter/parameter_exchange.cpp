@@ -84,11 +84,11 @@ bool is_coded_there(const doc::Component& extra) {
 /// Throws UsageError for a strategy that needs operations which a device cannot just enqueue.
 void require_enqueued(const DataParallelOptions& options) {
   const auto refuse = [&](const std::string& what) {
-    throw UsageError(fmt::format(
-        "strategy {}: expected gradients, plain or by a compressor of linerate's, or K-FAC where "
-        "a process group exchanges device memory, found {}; leave it out, or train on "
-        "the CPU without device_group",
-        options.strategy, what));
+    throw UsageError(
+        fmt::format("strategy {}: a process group exchanges device memory here; expected "
+                    "gradients, plain or by a compressor of linerate's, or K-FAC, found {}; leave "
+                    "it out, or train on the CPU without device_group",
+                    options.strategy, what));
   };
   const doc::Strategy strategy = plan::with_exchange(doc::parse_strategy(options.strategy));
   for (const doc::Component& extra : strategy.extras)
@@ -104,8 +104,8 @@ std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10:
   if (const auto link = comm::link_rate())
     throw UsageError(
         fmt::format("process group \"{}\": expected no link where a device's back end (NCCL) "
-                    "exchanges gradients, found one of {}, which nothing would pace; leave it out, "
-                    "or train on the CPU without device_group",
+                    "exchanges gradients, found one of {}. NCCL's sends cannot be paced. Leave the "
+                    "link out, or train on the CPU without device_group",
                     name, format_bit_rate(link->value)));
   auto group = comm::make_tensor_group(name, device);
   if (group->rank() != communicator.rank() || group->size() != communicator.size())

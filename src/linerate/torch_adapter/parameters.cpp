@@ -30,11 +30,11 @@ std::string untransportable(const at::Tensor& tensor, c10::Device from,
                        c10::str(tensor.layout()));
   if (!tensor.is_cpu() && (!exchanges_device_memory || tensor.is_meta()))
     return fmt::format(
-        "lies on {}; move the model to the CPU, or give the process group that moves its "
-        "memory as device_group",
+        "is on {}; move the model to the CPU, or give the process group that moves its memory as "
+        "device_group",
         tensor.device().str());
   if (tensor.device() != from)
-    return fmt::format("lies on {}, and others on {}; move the model to one device",
+    return fmt::format("is on {}, and others are on {}; move the model to one device",
                        tensor.device().str(), from.str());
   if (!tensor.is_non_overlapping_and_dense())
     return fmt::format("has strides [{}] that overlap or leave gaps; assign a contiguous copy",
@@ -86,10 +86,13 @@ std::string unsupported(const NamedTensors& parameters, const NamedTensors& buff
       return fmt::format("parameter \"{}\" {}", name, why);
     if (tensor.requires_grad() && !has_gradient_type(tensor))
       return fmt::format(
-          "parameter \"{}\" has type {}; supported are float, double, half and bfloat16", name,
-          c10::toString(tensor.scalar_type()));
+          "parameter \"{}\" has type {}, expected float, double, half or bfloat16; convert it",
+          name, c10::toString(tensor.scalar_type()));
     if (tensor.requires_grad() && !tensor.is_leaf())
-      return fmt::format("parameter \"{}\" is no leaf: it is computed from other tensors", name);
+      return fmt::format(
+          "parameter \"{}\" is not a leaf, because it is computed from other tensors; register the "
+          "tensors that it is computed from",
+          name);
   }
   for (const auto& [name, tensor] : buffers)
     if (const std::string why = untransportable(tensor, from, exchanges_device_memory);

@@ -19,7 +19,7 @@ std::string SlowHost::note(const std::string& device) const {
     if (count.slow > 0) counts.push_back(fmt::format("{} of {} {}", count.slow, count.all, kind));
   if (counts.empty()) return "";
   return fmt::format(
-      "K-FAC: the host takes longer to enqueue than {} to compute: {}; steps of many such layers "
+      "K-FAC: the host takes longer to enqueue than {} to compute: {}. Steps with many such layers "
       "wait for the host",
       device, fmt::join(counts, ", "));
 }

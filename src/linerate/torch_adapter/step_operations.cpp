@@ -371,7 +371,7 @@ void StepTensors::hear_flags() {
   for (std::size_t f = 0; f < step_flags_; ++f) said_[f] = flags_[order_.size() + f] > 0;
   if (!said(skipped_ ? StepFlag::skipped : StepFlag::finished))
     throw CommError(
-        "the step's flags came back without this rank's own: what was exchanged is damaged");
+        "the step's flags came back without this rank's own, so what was exchanged is damaged");
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
               !said(StepFlag::skipped) && !said(StepFlag::infinite);
   if (accepted_) count_unused();
@@ -434,8 +434,8 @@ void StepTensors::pass_dense_means(exec::Compression& compression) {
 bool StepTensors::take_late_infinite() {
   if (enqueued_ && enqueued_->was_damaged())
     throw CommError(
-        "what was exchanged in an earlier step is damaged: a payload is none that its "
-        "compressor sends");
+        "what was exchanged in an earlier step is damaged: a rank received a malformed payload; "
+        "start the job again from a checkpoint");
   return infinite_late_.take().value_or(false);
 }
 

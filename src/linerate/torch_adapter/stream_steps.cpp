@@ -43,7 +43,7 @@ StreamSteps::StreamSteps(comm::Communicator& communicator, PayloadMemory& memory
 /// be freed there.
 StreamSteps::~StreamSteps() {
   if (in_step_ && std::uncaught_exceptions() > unwinding_)
-    communicator_.abort("an exception passed by a step with collectives under way");
+    communicator_.abort("an exception was thrown while the collectives of a step were under way");
   if (!runner_ || failure_) return;
   try {
     drain();

@@ -131,11 +131,11 @@ void note_host(const std::string& codec, const std::string& device, const StepTi
                double bytes, std::vector<std::string>& notes) {
   const double device_s = step.encode_s + step.decode_s;
   if (!step.was_queued)
-    notes = {fmt::format("{}: the host waits for {} within it: its times are those of both", codec,
-                         device)};
+    notes = {fmt::format("{}: the host waits for {} during coding, so its times are those of both",
+                         codec, device)};
   else if (step.host_s > device_s)
     notes = {fmt::format(
-        "{}: for a tensor of {} the host takes {} to enqueue what {} does in {}: steps of many "
+        "{}: for a tensor of {} the host takes {} to enqueue what {} does in {}. Steps with many "
         "such tensors wait for the host",
         codec, format_size(bytes), format_time(step.host_s), device, format_time(device_s))};
 }

@@ -45,10 +45,10 @@ exec::QueueTimer working_timer(c10::Device device) {
   try {
     return {clock_of(device), filler(device)};
   } catch (const c10::Error& e) {
-    throw DeviceError(fmt::format(
-        "device {}: expected one that computes, found: {}; look at its driver, and at whether this "
-        "PyTorch was built for it",
-        device.str(), e.what_without_backtrace()));
+    throw DeviceError(
+        fmt::format("device {}: expected one that computes, found: {}; check its driver, and "
+                    "whether this PyTorch was built for it",
+                    device.str(), e.what_without_backtrace()));
   }
 }
 

@@ -187,7 +187,8 @@ void TensorCodec::decode(int round, const compress::Arrived& arrived, std::span<
   const at::Tensor of_mean = to_device(mean, device());
   decode(round, of_tensors, of_mean);
   if (damaged_.defined() && damaged_.item<bool>())
-    throw InputError("a codec over tensors: a payload is none that the method sends");
+    throw InputError(
+        "a codec over tensors: received a malformed payload, not one that the method sends");
   to_host(of_mean, mean);
 }
 

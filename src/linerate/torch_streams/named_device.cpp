@@ -40,8 +40,8 @@ int devices_like(c10::Device device) {
   const int count = c10::impl::VirtualGuardImpl(device.type()).deviceCount();
   if (count == 0)
     throw DeviceError(fmt::format(
-        "device {}: expected a device of this type, found none that this process may use; look "
-        "at its driver and at what hides devices (CUDA_VISIBLE_DEVICES), or take cpu",
+        "device {}: expected a device of this type, found none that this process may use; check "
+        "its driver and what hides devices (CUDA_VISIBLE_DEVICES), or take cpu",
         device.str()));
   if (device.index() >= count)
     throw DeviceError(fmt::format(

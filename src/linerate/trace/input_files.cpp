@@ -49,9 +49,9 @@ void add_folder(const fs::path& folder, InputFiles& out) {
   constexpr std::size_t kShown = 4;
   const std::size_t count = others.size();
   if (count > kShown) others.resize(kShown);
-  out.notes.push_back(
-      fmt::format("{}: no traces, passed over: {}{}", folder.string(), join(others, ", "),
-                  count > kShown ? fmt::format(" and {} more", count - kShown) : ""));
+  out.notes.push_back(fmt::format(
+      "{}: left out, because they are not traces: {}{}", folder.string(), join(others, ", "),
+      count > kShown ? fmt::format(" and {} more", count - kShown) : ""));
 }
 
 void add_matches(const fs::path& pattern, InputFiles& out) {

@@ -114,14 +114,14 @@ Job job_of_files(std::vector<ReadFile> files) {
   if (std::string none = job.sharding.empty() ? no_exchange_in_words(job) : ""; !none.empty())
     job.notes.push_back(std::move(none));
   if (job.sharding.empty() && !job.sharding_names.empty())
-    job.notes.push_back(fmt::format(
-        "{} sums whole gradients over all ranks and splits nothing: this is data parallelism, as "
-        "DDP's",
-        job.sharding_names.front()));
+    job.notes.push_back(
+        fmt::format("{} sums whole gradients over all ranks and splits nothing, so this is data "
+                    "parallelism like DDP's",
+                    job.sharding_names.front()));
   if (!job.sharding.empty())
     job.notes.push_back(
         fmt::format("the model is split over ranks: {}. No rank has whole gradients, so whatif and "
-                    "advise do not apply; DDP's bucket rule is not asked",
+                    "advise do not apply, and DDP's bucket rule is not checked",
                     job.sharding));
   return job;
 }

@@ -210,7 +210,8 @@ class Alone {
   std::string origin() const {
     if (job_.may_communicate.empty()) return known_origin();
     return known_origin() +
-           "; kernels that sound like communication are in it, and the interval allows for either";
+           "; kernels that sound like communication are in it, and the interval allows for both "
+           "cases";
   }
 
   std::string known_origin() const {
@@ -223,16 +224,17 @@ class Alone {
     if (left_out_.waits > 0) text += " and waits for the host";
     if (none(overlap_.during_communication)) return text;
     if (!slowdown_.slowdown)
-      return text + fmt::format(
-                        "; how much slower computation ran during communication is not known, the "
-                        "interval allows up to {:.2f} times (--alone TRACE of one rank says it)",
-                        kWidestSlowdown);
+      return text +
+             fmt::format(
+                 "; it is not known how much slower computation ran during communication, so the "
+                 "interval allows up to {:.2f} times (--alone TRACE of one rank says it)",
+                 kWidestSlowdown);
     const Slowdown& found = *slowdown_.slowdown;
     const std::string slower =
         found.factor < 1.005 ? "no slower" : fmt::format("{:.2f} times slower", found.factor);
     return text + fmt::format(
-                      "; computation ran {} during communication ({:.2f} to {:.2f}), and counts "
-                      "as apart from it",
+                      "; during communication computation ran {} ({:.2f} to {:.2f}), and T_1 is "
+                      "without that",
                       slower, found.low, found.high);
   }
 
@@ -246,9 +248,9 @@ class Alone {
     const double gaps = all - step_without({.gaps = 1}, {});
     if (waits + gaps <= kWorthNaming * step_s_.value) return;
     notes.push_back(fmt::format(
-        "the profiler's own work is in the recorded steps: in each the device waits {} for a host "
-        "that the profiler slows, and {} pass between kernels. T_1's interval goes down to none of "
-        "it; a step timed without the profiler (--step-time) knows better",
+        "the recorded steps include the profiler's own work: in each the device waits {} for a "
+        "host that the profiler slows, and {} pass between kernels. T_1's interval allows for none "
+        "of it. For a better T_1 time a step without the profiler (--step-time)",
         format_time(waits), format_time(gaps)));
   }
 

@@ -252,14 +252,14 @@ class Holder {
                      });
     const auto [in, out] = sums();
     if (!in.times.empty())
-      notes.push_back(fmt::format(
-          "not of gradients, in the Workload as other_collectives: {} a step, for which the "
-          "computation waits {}",
-          in_words(in.times), format_time(in.exposed_s)));
-    if (!out.times.empty())
       notes.push_back(
-          fmt::format("not of gradients, and in no prediction: {} a step, exposed for {}",
-                      in_words(out.times), format_time(out.exposed_s)));
+          fmt::format("collectives that are not of gradients are in the Workload as "
+                      "other_collectives: {} a step, for which the computation waits {}",
+                      in_words(in.times), format_time(in.exposed_s)));
+    if (!out.times.empty())
+      notes.push_back(fmt::format(
+          "collectives that are not of gradients, and in no prediction: {} a step, exposed for {}",
+          in_words(out.times), format_time(out.exposed_s)));
     return std::move(held_);
   }
 

@@ -42,10 +42,10 @@ void say_unknown_factors(const Job& job, std::vector<std::string>& notes) {
     kinds.insert(l.kind);
   }
   if (unknown > 0)
-    notes.push_back(fmt::format(
-        "the trace does not tell the Kronecker factors of {} of {} layers with a matrix "
-        "({}): kfac leaves them to the optimizer",
-        unknown, with_matrix.size(), fmt::join(kinds, ", ")));
+    notes.push_back(
+        fmt::format("the trace does not show the Kronecker factors of {} of {} layers with a "
+                    "matrix ({}), so kfac leaves them to the optimizer",
+                    unknown, with_matrix.size(), fmt::join(kinds, ", ")));
 }
 
 void from_records(const Job& job, doc::Workload& w) {
@@ -189,8 +189,8 @@ void say_unrecorded(const Job& job, const std::vector<std::vector<SentFor>>& pur
   const double more = median(sent) / static_cast<double>(recorded) - 1;
   if (more > kOfNorms)
     notes.push_back(fmt::format(
-        "a step exchanges {:.3g} % more elements than its recorded gradients have: those of unused "
-        "parameters, which DDP sends too; predictions leave them out",
+        "a step exchanges {:.3g} % more elements than its recorded gradients have. They belong to "
+        "unused parameters, which DDP sends too; predictions leave them out",
         100 * more));
 }
 
@@ -246,16 +246,16 @@ doc::Workload workload_of(Job job, const std::string& name, std::vector<std::str
   if (const int turns = turns_of(job); turns > 1) {
     if (job.gradients.empty())
       throw InputError(
-          name, fmt::format("a step that trains {} models in turn, or one so many times, each with "
-                            "an update of its own, without the sizes of gradients: which of them "
-                            "an exchange carries is not known; record with record_shapes=True, or "
-                            "mark a step of the profiler for each",
+          name, fmt::format("a step trains {} models in turn, or one model so many times, each "
+                            "with an update of its own. The trace lacks the sizes of gradients, so "
+                            "it is not known which of them an exchange carries; record with "
+                            "record_shapes=True, or mark a step of the profiler for each",
                             turns));
-    notes.push_back(fmt::format(
-        "a step trains {} models in turn, or one so many times, each with a backward pass, "
-        "exchanges and an update of its own: no bucket holds gradients of two, and the next one's "
-        "backward pass waits for the exchanges",
-        turns));
+    notes.push_back(
+        fmt::format("a step trains {} models in turn, or one model so many times, each with a "
+                    "backward pass, exchanges and an update of its own. No bucket holds gradients "
+                    "of two, and the next backward pass waits for the exchanges",
+                    turns));
   }
   const AloneSteps alone = alone_recording ? alone_steps(job, *alone_recording) : alone_steps(job);
   job.one_rank = alone.time;
@@ -271,37 +271,36 @@ doc::Workload workload_of(Job job, const std::string& name, std::vector<std::str
     say_unrecorded(job, purposes, w, notes);
   } else if (sends_other_bytes(job)) {
     throw InputError(
-        name, fmt::format("a Timeline under {} without the sizes of the gradients, and what it "
-                          "sends is not as large: no Workload can be made. Give the Workload that "
-                          "it was planned for, or the one that linerate train --record writes "
-                          "next to a Timeline",
-                          job.strategy));
+        name, fmt::format(
+                  "a Timeline under {} without the sizes of the gradients, and what it sends has "
+                  "other sizes, so no Workload can be made. Give the Workload that it was planned "
+                  "for, or the Workload that linerate train --record writes next to a Timeline",
+                  job.strategy));
   } else if (from_buckets(alone.job, purposes, w)) {
     if (!job.strategy.empty())
       notes.push_back(
-          "the Timeline has no sizes of gradients: each exchange stands for one, and its start for "
-          "the moment it was ready; the Workload that it was planned for, or the one that linerate "
-          "train --record writes next to a Timeline, has all of them");
+          "the Timeline has no sizes of gradients, so each exchange counts as one, ready when the "
+          "exchange starts. The Workload that it was planned for has all of them, as has the "
+          "Workload that linerate train --record writes next to a Timeline");
     else
       notes.push_back(
-          "no AccumulateGrad records with shapes (record_shapes was off): each gradient exchange "
-          "stands for one gradient, and its start for the moment it was ready; powersgd, acpsgd "
-          "and "
-          "kfac need the parameters' shapes: record with record_shapes=True");
+          "no AccumulateGrad records with shapes (record_shapes was off), so each gradient "
+          "exchange counts as one gradient, ready when the exchange starts. powersgd, acpsgd and "
+          "kfac need the parameters' shapes; record with record_shapes=True");
   } else if (job.computation_unknown) {
     throw InputError(name,
-                     "it records communication alone, and no computation: no Workload can be made; "
-                     "give traces of PyTorch's profiler of the same job");
+                     "it records communication alone and no computation, so no Workload can be "
+                     "made; give traces of PyTorch's profiler of the same job");
   } else if (job.runs_graphs) {
     throw InputError(name,
                      "its steps run in CUDA graphs, which record neither gradients nor the sizes "
-                     "of exchanges: no Workload can be made; record some steps without graphs, "
+                     "of exchanges, so no Workload can be made; record some steps without graphs, "
                      "with record_shapes=True and a step schedule");
   } else {
     throw InputError(name,
-                     "neither AccumulateGrad records with shapes nor gradient exchanges of known "
-                     "size inside a step: no Workload can be made; record with record_shapes=True "
-                     "and a step schedule");
+                     "expected AccumulateGrad records with shapes, or gradient exchanges of known "
+                     "size inside a step, found neither, so no Workload can be made; record with "
+                     "record_shapes=True and a step schedule");
   }
   set_step(alone, w, notes);
   if (b.buckets) w.current = b.buckets->strategy;
@@ -313,8 +312,8 @@ doc::Workload workload_of(Job job, const std::string& name, std::vector<std::str
   }
   if (w.recorded && w.current.empty())
     notes.push_back(fmt::format(
-        "the Workload has no current, since no strategy of linerate's exchanges as this "
-        "job does: whatif and advise begin from its step as recorded, {} on {} ranks",
+        "the Workload has no current strategy, because no strategy of linerate's exchanges as this "
+        "job does. whatif and advise begin from its step as recorded, {} on {} ranks",
         format_time(w.recorded->step_s), ranks));
   w.buffer_bytes = buffer_bytes_of(job, purposes);
   w.other_collectives = other_collectives_of(

@@ -174,8 +174,8 @@ class Finder {
       if (more <= kWorthSaying * step_s) continue;
       const bool pauses = medians_[r]->pause_s > kWorthSaying * medians_[r]->seconds.value;
       notes.push_back(fmt::format(
-          "{} takes {} longer for itself in each step than T_1, which leaves it out: a sleep, a "
-          "slow loader or a slower device{}",
+          "{} takes {} longer for itself in each step than T_1, which leaves that time out: a "
+          "sleep, a slow loader or a slower device{}",
           rank_name(r), format_time(more),
           pauses
               ? fmt::format("; nothing runs for {} of the step", format_time(medians_[r]->pause_s))
@@ -200,7 +200,8 @@ class Finder {
       const std::size_t more = slow.size() > kShown ? slow.size() - kShown : 0;
       slow.resize(slow.size() - more);
       notes.push_back(fmt::format(
-          "{}: steps that took longer for themselves than the median, left out of T_1: {}{}",
+          "{}: these steps took longer for themselves than the median, so T_1 leaves the extra "
+          "time out: {}{}",
           rank_name(r), join(slow, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
     }
   }
@@ -212,11 +213,11 @@ class Finder {
       if (medians) pauses.push_back(medians->pause_s);
     const double pause = typical_of_ranks(std::move(pauses));
     if (pause > kWorthSaying * step_s * job_.updates)
-      notes.push_back(fmt::format(
-          "T_1 holds a pause of {} that repeats in every {}, in which neither host nor device "
-          "does anything (a sleep, waiting for data)",
-          format_time(pause),
-          job_.updates > 1 ? fmt::format("period of {} steps", job_.updates) : "step"));
+      notes.push_back(
+          fmt::format("T_1 includes a pause of {} that repeats in every {}, in which neither host "
+                      "nor device does anything (a sleep, or waiting for data)",
+                      format_time(pause),
+                      job_.updates > 1 ? fmt::format("period of {} steps", job_.updates) : "step"));
   }
 
   const Job& job_;

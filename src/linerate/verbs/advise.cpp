@@ -43,29 +43,35 @@ advise::AdviseOptions library_options(const AdviseOptions& a) {
 void add_options(CLI::App& verb, AdviseOptions& a) {
   add_workload_options(verb, a.workload);
   add_network_options(verb, a.network);
-  verb.add_option("--ranks", a.ranks, "Ranks of the job; absent: the Cluster's.")
+  verb.add_option("--ranks", a.ranks, "Number of ranks of the job. Default: the Cluster's.")
       ->check(count(1, kMostRanks));
-  verb.add_option("--bandwidth", a.bandwidth,
-                  "Line rate of the network, per direction: 10Gbit/s; absent: the Cluster's.")
+  verb.add_option(
+          "--bandwidth", a.bandwidth,
+          "Line rate of the network per direction, such as 10Gbit/s. Default: the Cluster's.")
       ->type_name(kRate);
-  verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.")
+  verb.add_option("--latency", a.latency, "Latency of the network per message step, such as 20us.")
       ->type_name(kTime);
-  verb.add_option("--current", a.current, "The strategy in use; absent: the Workload's, else ddp.");
+  verb.add_option("--current", a.current,
+                  "The strategy in use. Default: the Workload's, or ddp if it has none.");
   verb.add_option("--codec", a.codecs,
-                  "A codec to consider, repeated: codec(ratio=8, encode=10GB/s, exchange=sum).")
+                  "A codec to consider, such as codec(ratio=8, encode=10GB/s, exchange=sum). May "
+                  "be repeated.")
       ->allow_extra_args(false);
-  verb.add_option("--strategy", a.strategies, "Strategies to consider besides those searched.")
+  verb.add_option("--strategy", a.strategies,
+                  "Strategies to consider next to those that are searched.")
       ->allow_extra_args(false);
   verb.add_option("--framework", a.framework,
-                  "pytorch: only what DDP, its hooks and its options can do, in their words.");
-  verb.add_option("--memory", a.memory, "What the exchange may use on each rank: 8GiB.")
+                  "pytorch: consider only what DDP, its hooks and its options can do, and name it "
+                  "in their words.");
+  verb.add_option("--memory", a.memory,
+                  "Memory that the exchange may use on each rank, such as 8GiB.")
       ->type_name(kSize);
-  verb.add_option(
-          "--steps-to-target", a.steps,
-          "Steps against an uncompressed run: results.json, or \"codec(ratio=8)=1.1[1.05,1.2]\".")
+  verb.add_option("--steps-to-target", a.steps,
+                  "Steps to the target relative to an uncompressed run: a file of linerate "
+                  "evaluate, or \"codec(ratio=8)=1.1[1.05,1.2]\".")
       ->allow_extra_args(false);
   verb.add_option("--least-gain", a.least_gain_percent,
-                  "Percent below which no change is worth it.")
+                  "Smallest gain in percent that is worth a change.")
       ->check(between(0.0, 99.0))
       ->capture_default_str();
 }

@@ -161,21 +161,25 @@ Calibrated calibrated_alone(const CalibrateOptions& o, const Caller& caller,
 // nothing would look as if it had had an effect.
 void check_options(const CalibrateOptions& o) {
   if (!o.logs.empty() && !o.cluster.empty())
-    throw UsageError("--from, --cluster: a Cluster of logs, or one that is there; leave one out");
+    throw UsageError(
+        "--from and --cluster: expected logs to fit, or a Cluster to add to, found both; leave one "
+        "out");
   if (!o.cluster.empty() && !o.second_order && !o.codecs)
-    throw UsageError("--cluster: say what to add to it, --second-order or --codecs");
+    throw UsageError(
+        "--cluster: expected --second-order or --codecs, found nothing to add to it; give one of "
+        "them");
   if (!o.probes_network() && (!o.budget.empty() || !o.largest.empty() || !o.link.empty()))
     throw UsageError(
-        "--budget, --largest and --link belong to probes: leave out --from and --cluster");
+        "--budget, --largest and --link belong to probes; leave out --from and --cluster");
   if (!o.device.empty() && !o.codecs && !o.probes_second_order())
     throw UsageError(
         "--device: expected --codecs or --second-order without a table, which are measured there, "
         "found neither; add one of them");
   if (!o.probes_network() && o.threads && !o.needs_torch())
-    throw UsageError("--threads belongs to probes: leave out --from and --cluster");
+    throw UsageError("--threads belongs to probes; leave out --from and --cluster");
   if (o.logs.empty() && (!o.collective.empty() || !o.line_rate.empty() || o.ranks_per_node))
     throw UsageError(
-        "--collective, --line-rate and --ranks-per-node belong to logs: give --from LOG");
+        "--collective, --line-rate and --ranks-per-node belong to logs; give --from LOG");
 }
 
 }  // namespace
@@ -193,11 +197,11 @@ Calibrated calibrate(const CalibrateOptions& o, const Caller& caller, const Torc
   check_options(o);
   if (!o.device.empty() && !probes.on_device)
     throw UsageError(
-        "--device: LibTorch measures there, which is not here; run linerate-torch calibrate "
-        "--device, of a build with LibTorch");
+        "--device: LibTorch measures there, and this program has none; run linerate-torch "
+        "calibrate --device, of a build with LibTorch");
   if (o.probes_second_order() && !probes.second_order)
     throw UsageError(
-        "--second-order: LibTorch measures it, which is not here; give a table, or run "
+        "--second-order: LibTorch measures it, and this program has none; give a table, or run "
         "linerate-torch calibrate --second-order, of a build with LibTorch");
   if (!o.probes_network() && !o.needs_torch()) return calibrated(o, nullptr, caller, probes);
   if (!o.probes_network() && !comm::launcher_rank()) return calibrated_alone(o, caller, probes);
@@ -207,45 +211,45 @@ Calibrated calibrate(const CalibrateOptions& o, const Caller& caller, const Torc
 void add_options(CLI::App& verb, CalibrateOptions& o) {
   verb.add_option(
       "--from", o.logs,
-      "nccl-tests or rccl-tests text, JSON or CSV, OSU micro-benchmarks, tables "
-      "bytes,seconds[,ranks[,collective[,type]]], or the traces of all ranks of a job: its "
-      "collectives, contention, start delay. Absent: probe the ranks of this mpirun.");
-  verb.add_option("--budget", o.budget, "Time the probes may take; absent: 10s.")->type_name(kTime);
-  verb.add_option("--largest", o.largest, "Largest collective to probe; absent: 64MiB.")
+      "Logs to fit: nccl-tests or rccl-tests (text, JSON or CSV), OSU micro-benchmarks, or tables "
+      "bytes,seconds[,ranks[,collective[,type]]]. Or the traces of all ranks of a job, for its "
+      "collectives, contention and start delay. Default: probe the ranks of this mpirun.");
+  verb.add_option("--budget", o.budget, "Time that the probes may take. Default: 10s.")
+      ->type_name(kTime);
+  verb.add_option("--largest", o.largest, "Largest collective to probe. Default: 64MiB.")
       ->type_name(kSize);
   add_link_option(verb, o.link);
   verb.add_option("--threads", o.threads,
-                  "Compute threads per rank while probing; absent: cores / ranks.")
+                  "Compute threads per rank while probing. Default: cores / ranks.")
       ->check(count(1, kMostThreads));
   verb.add_option("--ranks", o.ranks,
-                  "Ranks that took part, where the log does not say: one count, or one for each "
-                  "log, such as 2,4; ranks expected when probing.");
-  verb.add_option("--ranks-per-node", o.ranks_per_node,
-                  "Ranks that share a node, where the logs do not list their hosts or list less.")
+                  "Ranks that took part, if the log does not say: one count, or one for each log, "
+                  "such as 2,4. When probing: the ranks expected.");
+  verb.add_option(
+          "--ranks-per-node", o.ranks_per_node,
+          "Ranks that share a node, if the logs do not list their hosts, or not all of them.")
       ->check(count(1, kMostRanks));
   verb.add_option("--cores", o.cores,
-                  "CPU cores that all ranks compute on together; absent: probes count them.")
+                  "CPU cores that all ranks compute on together. Default: the probes count them.")
       ->check(count(1, kMostRanks));
   verb.add_option("--codecs", o.codecs,
-                  "Time compressors here too: \"topk,powersgd(rank=4)\"; without names: all.")
+                  "Also time compressors: \"topk,powersgd(rank=4)\". Without names: all.")
       ->expected(0, 1);
   verb.add_option("--second-order", o.second_order,
-                  "What K-FAC costs here too: times factors, inverses and directions on these "
-                  "ranks; or a table of elsewhere, inv,DIM,SECONDS a line.")
+                  "Also measure what K-FAC costs: factors, inverses and directions on these ranks. "
+                  "Or give a table of another machine, with lines inv,DIM,SECONDS.")
       ->expected(0, 1);
-  verb.add_option(
-          "--device", o.device,
-          "Where --codecs and --second-order are measured, as PyTorch names it: cuda, "
-          "cuda:1, xpu; cpu: the code for devices on CPU tensors. Absent: on processors, by "
-          "their own code.")
+  verb.add_option("--device", o.device,
+                  "Device for --codecs and --second-order, as PyTorch names it: cuda, cuda:1, xpu. "
+                  "cpu: the device code on CPU tensors. Default: processors, with their own code.")
       ->type_name("DEVICE");
   verb.add_option("-c,--cluster", o.cluster,
-                  "Add --second-order or --codecs to this Cluster; its network is not probed.");
-  verb.add_option("--collective", o.collective, "What was measured, where the log does not say.");
+                  "A Cluster to add --second-order or --codecs to. Its network is not probed.");
+  verb.add_option("--collective", o.collective,
+                  "The collective that was measured, if the log does not say.");
   verb.add_option("--line-rate", o.line_rate,
-                  "Of the slowest link, such as 100Gbit/s, which --bandwidth means; absent: "
-                  "assumed from what "
-                  "collectives got of it. Times that beat it are refused.")
+                  "Rate of the slowest link, such as 100Gbit/s; --bandwidth means this rate. "
+                  "Faster times are refused. Default: assumed from what collectives got of it.")
       ->type_name(kRate);
 }
 

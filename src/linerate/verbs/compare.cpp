@@ -11,13 +11,13 @@ namespace linerate::verbs {
 void add_options(CLI::App& verb, CompareOptions& o) {
   verb.add_option("predicted", o.predicted, "Timeline of a simulation.")->required();
   verb.add_option("measured", o.measured,
-                  "Timeline of a run, a trace of its one rank, or the folder or pattern of all "
+                  "Timeline of a run, a trace of its only rank, or the folder or pattern of all "
                   "its ranks' traces.")
       ->required();
   verb.add_option("--noise", o.noise,
-                  "A second run of the same: its difference is the noise floor. "
-                  "Absent: interleaved halves of the measured run.");
-  verb.add_option("--warm-up", o.warm_up, "Measured steps to drop; absent: a tenth, at least two.")
+                  "A second run of the same job. The difference between the two is the noise. "
+                  "Default: every second step of the measured run against the others.");
+  verb.add_option("--warm-up", o.warm_up, "Measured steps to drop. Default: a tenth, at least two.")
       ->check(count(0, 1'000'000));
 }
 

@@ -36,22 +36,24 @@ trace::Job job_of(const ExplainOptions& o, const Caller& caller) {
 
 void add_options(CLI::App& verb, ExplainOptions& o) {
   verb.add_option("files", o.files,
-                  "One timeline, or the traces of all ranks of one job: files, folders, patterns.")
+                  "One Timeline, or the traces of all ranks of one job: files, folders, patterns.")
       ->required();
-  verb.add_option(
-      "--alone", o.alone,
-      "A trace of one rank of the job without exchange, for T_1 and the scaling factor; "
-      "absent: from the job's traces, as an interval.");
+  verb.add_option("--alone", o.alone,
+                  "A trace of one rank of the job without exchange, for T_1 (one rank's step) and "
+                  "the scaling factor. Default: T_1 comes from the job's traces, as an interval.");
   verb.add_option("--data-idle", o.thresholds.data_idle,
-                  "Input-bound above this share of the step idle while data is loaded.")
+                  "The job is input-bound if the device is idle for more than this share of the "
+                  "step while data is loaded.")
       ->check(between(0.0, 1.0))
       ->capture_default_str();
-  verb.add_option("--host-idle", o.thresholds.host_idle,
-                  "Host-bound above this idle share of the step.")
+  verb.add_option(
+          "--host-idle", o.thresholds.host_idle,
+          "The job is host-bound if the device is idle for more than this share of the step.")
       ->check(between(0.0, 1.0))
       ->capture_default_str();
-  verb.add_option("--exposed", o.thresholds.exposed,
-                  "Compute-bound below this exposed share of the step.")
+  verb.add_option(
+          "--exposed", o.thresholds.exposed,
+          "The job is compute-bound if exposed communication is less than this share of the step.")
       ->check(between(0.0, 1.0))
       ->capture_default_str();
 }

@@ -16,17 +16,18 @@ std::vector<std::string> ImportOptions::inputs() const {
 }
 
 void add_options(CLI::App& verb, ImportOptions& o) {
-  verb.add_option("files", o.files,
-                  "Traces (all ranks of one job together; files, folders, patterns) or one "
-                  "per-gradient log.")
+  verb.add_option(
+          "files", o.files,
+          "Traces of all ranks of one job (files, folders, patterns), or one per-gradient log.")
       ->required();
-  verb.add_option("--alone", o.alone,
-                  "A trace of one rank of the job without exchange: T_1 and the times of layers "
-                  "and gradients are its own. Absent: from the job's traces, as an interval.");
+  verb.add_option(
+      "--alone", o.alone,
+      "A trace of one rank of the job without exchange. T_1 (one rank's step) and the times of "
+      "layers and gradients come from it. Default: from the job's traces, as an interval.");
   verb.add_option("--add-cost", o.add_cost,
-                  "Table of bytes,seconds of an element-wise add (per-gradient logs).");
+                  "Table of bytes,seconds of an element-wise add, for per-gradient logs.");
   verb.add_option("--step-time", o.step_time,
-                  "The one-device step as its source measured it, such as 128ms.")
+                  "The step of one device as its source measured it, such as 128ms.")
       ->type_name(kTime);
   verb.add_option("--step-time-covers", o.covers,
                   "What --step-time covers: step or forward_backward.")

@@ -9,10 +9,10 @@
 namespace linerate::verbs {
 
 void add_network_options(CLI::App& verb, NetworkArgument& a) {
-  verb.add_option("-c,--cluster", a.cluster, "A Cluster: calibrated, or written by hand.");
+  verb.add_option("-c,--cluster", a.cluster, "A Cluster, calibrated or written by hand.");
   verb.add_option("--network", a.kind,
-                  "A network by its kind, if nothing was measured: 4xpcie3,tcp:10Gbit/s (linerate "
-                  "list networks).");
+                  "A network by its kind, if it was not measured, such as 4xpcie3,tcp:10Gbit/s "
+                  "(linerate list networks).");
 }
 
 // A bandwidth alone is enough: then costs are those of a network of any kind, and intervals reach
@@ -20,7 +20,7 @@ void add_network_options(CLI::App& verb, NetworkArgument& a) {
 std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& a, bool has_bandwidth,
                                                  const Caller& caller) {
   if (!a.cluster.empty() && !a.kind.empty())
-    throw UsageError("--cluster and --network are two networks; give one of them");
+    throw UsageError("--cluster and --network name two networks; give one of them");
   if (!a.cluster.empty()) return cluster_of(a.cluster, caller);
   if (!a.kind.empty())
     return std::make_shared<doc::Cluster>(parse_option("--network", a.kind, cost::nominal_cluster));

@@ -10,13 +10,16 @@ void add_options(CLI::App& verb, PlanOptions& o) {
   const auto describe = [&verb](const char* option, const char* text) {
     verb.get_option(option)->description(text);
   };
-  describe("--preset", "Plan under a paper's model: zhang2020.");
-  describe("--strategy", "One, such as ddp or dear+codec(ratio=8).");
-  describe("--ranks", "Ranks of the job; absent: the Cluster's.");
-  describe("--bandwidth", "Of the network, per direction: 10Gbit/s; absent: the Cluster's.");
-  describe("--compression-ratio", "Payloads so many times smaller, encoding free: 8.");
-  verb.add_flag("--training", o.training,
-                "What linerate train runs: with scaling, flags of used parameters, buffers.");
+  describe("--preset", "Plan with a paper's model: zhang2020.");
+  describe("--strategy", "The strategy, such as ddp or dear+codec(ratio=8).");
+  describe("--ranks", "Number of ranks of the job. Default: the Cluster's.");
+  describe("--bandwidth",
+           "Line rate of the network per direction, such as 10Gbit/s. Default: the Cluster's.");
+  describe("--compression-ratio",
+           "Makes payloads this many times smaller, with encoding that takes no time: 8.");
+  verb.add_flag(
+      "--training", o.training,
+      "Plan what linerate train runs: also scaling, flags of used parameters, and buffers.");
 }
 
 // The order is that of whatif: options, Workload, Cluster.

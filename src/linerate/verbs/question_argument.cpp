@@ -27,27 +27,28 @@ double parse_ratio(const std::string& text) {
 void add_question_options(CLI::App& verb, QuestionArgument& a) {
   add_workload_options(verb, a.workload);
   add_network_options(verb, a.network);
-  verb.add_option("--preset", a.preset, "A paper's model: zhang2020 or agarwal2021.")
+  verb.add_option("--preset", a.preset, "Predict with a paper's model: zhang2020 or agarwal2021.")
       ->check(one_of({"zhang2020", "agarwal2021"}));
-  verb.add_option("--strategy", a.strategies,
-                  "Strategies, such as ddp or dear+codec(ratio=8); repeated, or with commas.")
+  verb.add_option(
+          "--strategy", a.strategies,
+          "Strategies, such as ddp or dear+codec(ratio=8). May be repeated, or given with commas.")
       ->allow_extra_args(false);
-  verb.add_option("--ranks", a.ranks, "Rank counts, such as 16,32,64.");
-  verb.add_option(
-          "--bandwidth", a.bandwidths,
-          "Line rates of the network, per direction: 100Gbit/s,10Gbit/s; absent: the Cluster's.")
+  verb.add_option("--ranks", a.ranks, "Rank counts, such as 16,32,64. Default: the Cluster's.");
+  verb.add_option("--bandwidth", a.bandwidths,
+                  "Line rates of the network per direction, such as 100Gbit/s,10Gbit/s. Default: "
+                  "the Cluster's.")
       ->type_name(kRate);
-  verb.add_option("--latency", a.latency, "Of the network, per message step: 20us.")
+  verb.add_option("--latency", a.latency, "Latency of the network per message step, such as 20us.")
       ->type_name(kTime);
-  verb.add_option("--compression-ratio", a.ratios,
-                  "Payloads so many times smaller, encoding free: 1,2,5.");
-  verb.add_option("--cost-model", a.all_reduce,
-                  "All-reduce algorithm if nothing was measured (linerate list cost-models); "
-                  "absent: ring-or-tree.");
   verb.add_option(
-          "--coding", a.codecs,
-          "Whose coding costs count where the Cluster has none: hooks (PyTorch's), linerate "
-          "(its own codecs by their launches) or papers; absent: hooks.")
+      "--compression-ratio", a.ratios,
+      "Makes payloads these many times smaller, with encoding that takes no time: 1,2,5.");
+  verb.add_option("--cost-model", a.all_reduce,
+                  "All-reduce algorithm on a network that was not measured (linerate list "
+                  "cost-models). Default: ring-or-tree.");
+  verb.add_option("--coding", a.codecs,
+                  "Whose coding costs count if the Cluster has none: hooks (PyTorch's), linerate "
+                  "(its own codecs by their launches) or papers. Default: hooks.")
       ->check(one_of({doc::kCodecsOfNames.begin(), doc::kCodecsOfNames.end()}));
 }
 
@@ -58,7 +59,8 @@ whatif::Question question_of(const QuestionArgument& a) {
   if (a.preset == "zhang2020") q.preset = whatif::Preset::zhang2020;
   if (a.preset == "agarwal2021") q.preset = whatif::Preset::agarwal2021;
   if (q.preset == whatif::Preset::agarwal2021 && a.all_reduce)
-    throw UsageError("--cost-model: --preset agarwal2021 has its own, a ring");
+    throw UsageError(
+        "--cost-model: --preset agarwal2021 has a model of its own, a ring; leave one of them out");
   for (const std::string& text : a.strategies)
     for (doc::Strategy& s : doc::parse_strategies(text)) q.strategies.push_back(std::move(s));
   q.ranks = parse_option_list("--ranks", a.ranks, parse_ranks);

@@ -24,8 +24,8 @@ bool add_held(report::Inputs& inputs, const std::string& name, const Documents& 
 
 void add_options(CLI::App& verb, ReportOptions& o) {
   verb.add_option("files", o.files,
-                  "Timelines, traces (those of all ranks of one job), whatif --json, advise --json "
-                  "and evaluate files")
+                  "Timelines, traces (all ranks of one job together), and files of whatif --json, "
+                  "advise --json and evaluate")
       ->required();
 }
 

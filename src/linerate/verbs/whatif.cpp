@@ -9,18 +9,21 @@
 namespace linerate::verbs {
 void add_options(CLI::App& verb, WhatifOptions& o) {
   add_question_options(verb, o.question);
-  verb.add_option("--gamma", o.gamma,
-                  "agarwal2021: slowdown of backward under overlap; absent: 1.07.")
+  verb.add_option(
+          "--gamma", o.gamma,
+          "For agarwal2021: how much slower backward runs during communication. Default: 1.07.")
       ->check(between(1.0, 10.0));
   verb.add_option("--epsilon", o.epsilon,
-                  "agarwal2021: tolerated loss against backward alone; absent: 0.05.")
+                  "For agarwal2021: how much longer than backward alone a step may take, as a "
+                  "share. Default: 0.05.")
       ->check(between(1e-6, 10.0));
 }
 
 whatif::Question question_of(const WhatifOptions& o) {
   // Options that only one preset reads are refused for others.
   if (o.question.preset != "agarwal2021" && (o.gamma || o.epsilon))
-    throw UsageError("--gamma and --epsilon belong to --preset agarwal2021");
+    throw UsageError(
+        "--gamma and --epsilon belong to --preset agarwal2021; add it, or leave them out");
   whatif::Question q = question_of(o.question);
   if (o.gamma) q.agarwal.gamma = *o.gamma;
   if (o.epsilon) q.agarwal.epsilon = *o.epsilon;
@@ -42,7 +45,7 @@ Asked whatif(const WhatifOptions& o, const Caller& caller) {
 whatif::Planned plan_of(const Asked& asked, std::size_t prediction) {
   if (!asked.workload)
     throw UsageError(
-        "predictions that were read from a file have no Plans and no Timelines: ask whatif again");
+        "predictions that were read from a file have no Plans and no Timelines; run whatif again");
   return whatif::plan_one(
       *asked.workload, *asked.cluster,
       whatif::only(*asked.workload, *asked.cluster, asked.question, prediction));

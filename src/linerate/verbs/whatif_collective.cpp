@@ -9,18 +9,20 @@ namespace linerate::verbs {
 
 void add_options(CLI::App& verb, CollectiveOptions& o) {
   add_network_options(verb, o.network);
-  verb.add_option("--ranks", o.ranks,
-                  "Ranks that take part, one count or several, such as 72,144; absent: those of "
-                  "the Cluster.");
+  verb.add_option(
+      "--ranks", o.ranks,
+      "Number of ranks that take part. May be several, such as 72,144. Default: the Cluster's.");
   if (o.collective != Collective::barrier)
-    verb.add_option("--size", o.sizes,
-                    "One or several, such as 1MiB,64MiB; the total array of a gather or scatter.")
+    verb.add_option(
+            "--size", o.sizes,
+            "Size, or several, such as 1MiB,64MiB. For a gather or scatter: of the whole array.")
         ->required()
         ->type_name(kSize);
-  verb.add_option("--bandwidth", o.bandwidth,
-                  "Of the network, per direction: 100Gbit/s; absent: the Cluster's.")
+  verb.add_option(
+          "--bandwidth", o.bandwidth,
+          "Line rate of the network per direction, such as 100Gbit/s. Default: the Cluster's.")
       ->type_name(kRate);
-  verb.add_option("--latency", o.latency, "Of the network, per message step: 20us.")
+  verb.add_option("--latency", o.latency, "Latency of the network per message step, such as 20us.")
       ->type_name(kTime);
 }
 

@@ -45,27 +45,29 @@ Document at_speed(Document document, const std::string& speed) {
 
 void add_workload_options(CLI::App& verb, WorkloadArgument& a) {
   verb.add_option("-w,--workload", a.source.reference,
-                  "A Workload file, zoo:NAME, or a size alone: params:7B,bf16.");
-  verb.add_option("--input", a.source.input, "zoo: shape of one sample, such as 3x32x32.");
-  verb.add_option("--classes", a.source.classes, "zoo: classes of the head.")
+                  "A Workload file, zoo:NAME, or only a size: params:7B,bf16.");
+  verb.add_option("--input", a.source.input, "For zoo: shape of one sample, such as 3x32x32.");
+  verb.add_option("--classes", a.source.classes, "For zoo: number of classes of the head.")
       ->check(count(1, kMostCount));
-  verb.add_option("--batch", a.source.batch, "zoo, params: samples per rank.")
+  verb.add_option("--batch", a.source.batch, "For zoo and params: samples per rank.")
       ->check(count(1, kMostCount));
   verb.add_option("--step-time", a.step_time,
-                  "One-device step: 128ms. A Workload's own step is scaled to it, host gaps too.")
+                  "Step of one device, such as 128ms. A Workload's own step is scaled to it, with "
+                  "its host gaps.")
       ->type_name(kTime);
   verb.add_option("--scale", a.scale,
-                  "Gradients and computation so many times as large: 0.1; absent: 1.");
-  verb.add_option("--device-speed", a.device_speed,
-                  "The device so many times as fast, such as 2x, the host as before; absent: 1x.");
-  verb.add_option("--step-time-covers", a.covers, "What --step-time covers; absent: step.")
+                  "Multiplies gradients and computation, such as 0.1. Default: 1.");
+  verb.add_option(
+      "--device-speed", a.device_speed,
+      "How many times as fast the device is, such as 2x. The host stays as it is. Default: 1x.");
+  verb.add_option("--step-time-covers", a.covers, "What --step-time covers. Default: step.")
       ->check(one_of({"step", "forward_backward"}));
 }
 
 // A held Workload is copied, as it is changed here.
 doc::Workload read_workload(const WorkloadArgument& a, const Caller& caller) {
   if (a.step_time.empty() && a.covers)
-    throw UsageError("--step-time-covers says what --step-time covers: give --step-time, too");
+    throw UsageError("--step-time-covers says what --step-time covers; give --step-time too");
   models::WorkloadSource source = a.source;
   source.held = caller.documents.find<doc::Workload>(a.source.reference);
   if (!a.step_time.empty()) source.step_time = parse_option("--step-time", a.step_time, parse_time);

@@ -39,7 +39,8 @@ void answer_agarwal(const doc::Workload& workload, const plan::Planner& planner,
                     doc::Prediction& prediction) {
   if (!planner.bucket_bytes())
     throw UsageError(
-        "--preset agarwal2021: the paper models ddp, alone or with a codec or compressor");
+        "--preset agarwal2021: the paper models ddp, alone or with a codec or compressor; name one "
+        "of these strategies");
   if (!(model.network_bytes_per_s() > 0))
     throw UsageError("--preset agarwal2021: the network's bandwidth is unknown; give --bandwidth");
   cost::AgarwalInput in;

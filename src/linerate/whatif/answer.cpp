@@ -104,8 +104,8 @@ class Asking {
     if (divides_transfers() && std::any_of(ratios_.begin(), ratios_.end(),
                                            [](const auto& ratio) { return ratio.value_or(1) > 1; }))
       note(
-          "zhang2020 divides transfers by the compression ratio: encoding and decoding count as "
-          "free");
+          "zhang2020 divides transfers by the compression ratio, so encoding and decoding count as "
+          "taking no time");
     if (workload_.gradients.empty())
       throw InputError(workload_.name.empty() ? "workload" : workload_.name,
                        "has no gradients: nothing to exchange");
@@ -115,21 +115,22 @@ class Asking {
           "unknown; give --step-time");
     if (!workload_.step_origin.empty()) note(doc::step_in_words(workload_));
     if (workload_.recorded && workload_.current.empty())
-      note(fmt::format(
-          "no strategy of linerate's exchanges as the job did when it was recorded: its "
-          "step took {} on {} ranks, and predictions are to be compared with that",
-          format_time(workload_.recorded->step_s), workload_.recorded->ranks));
+      note(
+          fmt::format("no strategy of linerate's exchanges as the job did when it was recorded. "
+                      "Its step took {} on {} ranks; compare the predictions with that",
+                      format_time(workload_.recorded->step_s), workload_.recorded->ranks));
     if (workload_.split_by_flops) note(std::string(cost::kSplitByFlops));
     if (workload_.turns() > 1 && question_.preset != Preset::agarwal2021)
       note(
-          fmt::format("{} models in turn: each exchanges its own gradients, and the next one's "
-                      "backward pass waits for them",
+          fmt::format("the job trains {} models in turn: each exchanges its own gradients, and the "
+                      "next backward pass waits for them",
                       workload_.turns()));
     if (const auto others = workload_.other_collectives.size();
         others > 0 && question_.preset != Preset::agarwal2021)
-      note(fmt::format(
-          "the Workload's other_collectives, {}, are in the step: the computation waits for {}",
-          others, others == 1 ? "it" : "each"));
+      note(
+          fmt::format("the step includes the Workload's other_collectives, {}, and the computation "
+                      "waits for {}",
+                      others, others == 1 ? "it" : "each"));
     predict_all();
     note_nominal();
     return std::move(answer_);
@@ -144,10 +145,11 @@ class Asking {
     answer_.preset = name_of(question_.preset);
     for (std::string& text : left_out_) note(std::move(text));
     if (question_.preset == Preset::agarwal2021)
-      note(fmt::format(
-          "gamma {:g}, epsilon {:g}: \"needed ratio\" keeps the step within 1 + epsilon of the "
-          "slowed backward pass; \"encode budget\" is what encode + decode may cost.",
-          question_.agarwal.gamma, question_.agarwal.epsilon));
+      note(
+          fmt::format("gamma {:g}, epsilon {:g}. With the \"needed ratio\" a step takes at most 1 "
+                      "+ epsilon times the slowed backward pass. \"encode budget\" is the time "
+                      "that encode + decode may take.",
+                      question_.agarwal.gamma, question_.agarwal.epsilon));
   }
 
   /// The combination at this position of the answer, as a question of its own.
@@ -175,7 +177,9 @@ class Asking {
           "a Plan or Timeline holds one combination; give one strategy, one rank "
           "count, one bandwidth and one ratio");
     if (question_.preset == Preset::agarwal2021)
-      throw UsageError("agarwal2021 is a closed formula: it has no Plan and no Timeline");
+      throw UsageError(
+          "agarwal2021 is a formula, so it has no Plan and no Timeline; leave --preset out to save "
+          "them");
     const plan::Planner planner = planner_of(strategies_.front(), ratios_.front());
     cost::CostModel model = model_of(bandwidths_.front(), ratios_.front());
     plan::PlanOptions options;
@@ -187,7 +191,8 @@ class Asking {
     std::vector<std::string> notes;
     if (training && !workload_.other_collectives.empty())
       notes.emplace_back(
-          "the Workload's other_collectives are left out: in training the model sends its own");
+          "the Workload's other_collectives are left out, because in training the model sends its "
+          "own");
     if (!training) {
       notes = planner.coding_caveats(workload_);
     } else if (std::string dense = planner.left_dense(workload_); !dense.empty()) {
@@ -421,7 +426,7 @@ class Asking {
     if (question_.all_reduce == Question().all_reduce) return;
     const auto& nominal = base_.cluster().nominal;
     if (nominal && !nominal->name.empty())
-      note("--cost-model prices nothing here: the law is part of the kind of network");
+      note("--cost-model prices nothing here, because the law is part of the kind of network");
     if (base_.cluster().collectives.empty()) return;
     bool prices = false;
     for (const int ranks : ranks_) {
@@ -431,24 +436,24 @@ class Asking {
         continue;
       prices = true;
       note(
-          fmt::format("--cost-model prices what {} ranks send between nodes; inside them the "
+          fmt::format("--cost-model prices what {} ranks send between nodes; inside nodes the "
                       "Cluster's measurements do",
                       ranks));
     }
-    if (!prices) note("--cost-model prices nothing here: the Cluster's measurements do");
+    if (!prices) note("--cost-model prices nothing here, because the Cluster's measurements do");
   }
 
   void note_what_agarwal_leaves_out(const plan::Planner& planner,
                                     std::vector<std::string>& notes) const {
     if (planner.compressed(workload_)) {
       notes.push_back(
-          "agarwal2021 encodes and decodes after backward, on the device that computes: on= has no "
-          "effect under it");
+          "agarwal2021 encodes and decodes after backward, on the device that computes, so on= has "
+          "no effect");
       for (std::string& text : planner.coding_caveats(workload_)) notes.push_back(std::move(text));
     }
     if (planner.wire())
       notes.push_back(
-          "agarwal2021: wire= narrows what the dense exchange sends; casts cost nothing in it");
+          "agarwal2021: wire= makes the dense exchange smaller, and casts take no time in it");
   }
 
   // Each sentence once: many combinations have the same thing to say.

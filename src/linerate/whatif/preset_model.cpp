@@ -79,8 +79,9 @@ std::vector<std::string> left_out(const doc::Workload& workload, const doc::Clus
   if (preset == Preset::none) return notes;
   const auto add = [&](bool there, std::string_view what) {
     if (there)
-      notes.push_back(fmt::format("{} has no effect under {}: that model is a ring over one link",
-                                  what, name_of(preset)));
+      notes.push_back(
+          fmt::format("{} has no effect under {}, because that model is a ring over one link", what,
+                      name_of(preset)));
   };
   add(!cluster.collectives.empty(), "what the Cluster measured of collectives");
   add(cluster.node && cluster.ranks_per_node > 1, "the Cluster's link inside a node");
@@ -90,12 +91,12 @@ std::vector<std::string> left_out(const doc::Workload& workload, const doc::Clus
   add(preset == Preset::zhang2020 && cluster.network.latency_s > 0, "the Cluster's latency");
   if (preset == Preset::agarwal2021 && !workload.other_collectives.empty())
     notes.push_back(
-        "the Workload's other_collectives have no effect under agarwal2021: that model is of "
-        "gradients alone");
+        "the Workload's other_collectives have no effect under agarwal2021, because that model is "
+        "of gradients alone");
   if (preset == Preset::zhang2020 && workload.add_cost.empty())
     notes.push_back(
-        "the Workload does not say what adding gradients costs (add_cost); zhang2020 "
-        "charges nothing for it");
+        "the Workload does not say what adding gradients costs (add_cost), so zhang2020 charges "
+        "nothing for it");
   return notes;
 }
 

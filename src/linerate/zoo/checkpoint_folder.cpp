@@ -85,11 +85,11 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) {
     write_file_atomically(file(), encode(checkpoint));
   } catch (const InputError& e) {
     std::error_code ignored;
-    throw InputError(std::string(e.what()) +
-                     (std::filesystem::exists(file(), ignored)
-                          ? "; the checkpoint before it is whole: mend this, then go on with "
-                            "--resume"
-                          : "; there is no checkpoint before it"));
+    throw InputError(
+        std::string(e.what()) +
+        (std::filesystem::exists(file(), ignored)
+             ? "; the checkpoint before it is whole; solve this, then go on with --resume"
+             : "; there is no checkpoint before it"));
   }
 }
 

@@ -20,10 +20,10 @@ std::unique_ptr<KFAC> make_preconditioner(const plan::Kfac& kfac, const Network&
                                           std::function<double()> rate, std::uint64_t seed,
                                           torch::optim::Optimizer* optimizer) {
   if (kfac.accumulate.value_or(1) != 1)
-    throw UsageError(fmt::format(
-        "kfac(accumulate={}): a step here is one backward pass: leave it out, or train with "
-        "torch_adapter::KFAC or linerate.torch",
-        *kfac.accumulate));
+    throw UsageError(
+        fmt::format("kfac(accumulate={}): a step here is one backward pass; leave it out, or train "
+                    "with torch_adapter::KFAC or linerate.torch",
+                    *kfac.accumulate));
   torch_adapter::KfacOptions options = torch_adapter::planned_options(kfac);
   options.loss_average =
       LossAverage{.over = network.description().tokens() ? LossAverage::Over::batch_positions

@@ -97,9 +97,10 @@ at::Tensor loss_of(const at::Tensor& logits, const at::Tensor& target) {
 /// of memory becomes an error of the options that asked for it.
 void speak_plainly(const std::function<void()>& action) {
   const auto no_room = [](const std::string& said) {
-    return InputError("memory", fmt::format("expected room for model, data and batch, found none "
-                                            "({}); ask for less: --batch, --samples, --input",
-                                            said));
+    return InputError("memory",
+                      fmt::format("expected enough memory for model, data and batch, found less "
+                                  "({}); ask for less: --batch, --samples, --input",
+                                  said));
   };
   try {
     action();
@@ -196,7 +197,7 @@ void Trainer::set_up() {
   check_schedule(options_.schedule);
   check_momentum(options_);
   if (options_.resume && options_.checkpoint.empty())
-    throw UsageError("--resume: expected --checkpoint with the folder to resume from");
+    throw UsageError("--resume: expected --checkpoint with the folder to resume from, found none");
   if (options_.resume && options_.overwrite)
     throw UsageError(
         "--overwrite: found --resume too; leave out --overwrite to continue the checkpoint, or "
@@ -254,7 +255,7 @@ TrainReport Trainer::run() {
   if (asking_) asking_->wait();
   if (ended_by_ != 0 && !options_.checkpoint.empty()) save();
   if (report.epochs.empty() && diverged_.empty() && ended_by_ == 0)
-    note("nothing to do: the checkpoint is at step " + std::to_string(step_));
+    note("nothing to do, because the checkpoint is at step " + std::to_string(step_));
   require_same_state();
   report.steps = step_;
   report.tests = tests_;
@@ -303,7 +304,7 @@ void Trainer::write_recorded(bool last) {
     if (!measured_) return;
     if (!measurement_->is_whole())
       measured_->timeline.notes.push_back(fmt::format(
-          "{} steps were recorded when this was written, and the run was to record more",
+          "{} steps were recorded when this was written, and the run should have recorded more",
           measured_->steps));
     const comm::Busy busy = communicator_.busy("writing the recorded run");
     save_measurement(*measured_, options_);
@@ -445,7 +446,7 @@ double Trainer::step(Range whole, Mode mode, StepProbe* probe) {
     loss.backward();
   else  // every rank learns of it in finish(), before it reaches their weights
     parallel_->refuse_step(fmt::format(  // nan has a sign
-        "its loss is {}{}; nothing of this step was applied. Lower --lr, or look at the data",
+        "its loss is {}{}, so nothing of this step was applied. Lower --lr, or check the data",
         std::abs(loss_here),
         first_step_ > 0 ? fmt::format(" (step {} since the start of the training)", step_) : ""));
   if (probe->timer) probe->spans = probe->timer->end();

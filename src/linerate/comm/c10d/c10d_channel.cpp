@@ -183,7 +183,7 @@ void C10dChannel::wait_for(const Transfer& transfer) {
       for (Posted& posted : posted_)
         if (posted.transfer == &transfer) own = &posted;
     }
-    LINERATE_CHECK(own != nullptr, "a transfer that was not posted is waited for");
+    LINERATE_CHECK(own != nullptr, "the program waits for a transfer that was not posted");
     if (own->handed) {
       wait_some();
       continue;

@@ -80,8 +80,8 @@ class ProcessGroupMessages final : public C10dGroup {
     }
     if (!group_->getStore())
       throw UsageError(fmt::format(
-          "process group \"{}\" has no store, which carries signs of life; make it with "
-          "torch.distributed.init_process_group() or new_group()",
+          "process group \"{}\" has no store, which ranks need to tell each other that they are "
+          "alive; make it with torch.distributed.init_process_group() or new_group()",
           name()));
   }
 

@@ -61,11 +61,11 @@ void StoreBeats::wait_for_all(Clock::duration limit) {
     std::erase_if(missing, [this](int r) { return store_->has(key_of(r)); });
     if (missing.empty()) return;
     if (Clock::now() - start > limit)
-      throw CommError(fmt::format(
-          "rank {}: rank{} {} did not come within {}: every rank of the process group makes the "
-          "communicator",
-          life_->rank(), missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
-          format_time(std::chrono::duration<double>(limit).count())));
+      throw CommError(
+          fmt::format("rank {}: rank{} {} did not come within {}; every rank of the process group "
+                      "has to make the communicator",
+                      life_->rank(), missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
+                      format_time(std::chrono::duration<double>(limit).count())));
     std::this_thread::sleep_for(milliseconds(2));
   }
 }

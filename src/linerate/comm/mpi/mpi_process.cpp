@@ -135,10 +135,10 @@ void start_mpi() {
   MPI_Finalized(&finalized);
   if (finalized != 0 || silenced)
     throw CommError(finalized != 0
-                        ? "MPI was finalised in this process, and cannot start again: make the "
+                        ? "MPI was finalised in this process and cannot start again; make the "
                           "world before MPI_Finalize"
-                        : "MPI cannot be used again in this process: a collective failed with "
-                          "messages half sent; start the job again");
+                        : "MPI cannot be used again in this process, because a collective failed "
+                          "with messages half sent; start the job again");
   if (initialized == 0) {
     set_defaults();
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
@@ -148,8 +148,8 @@ void start_mpi() {
   }
   if (level < MPI_THREAD_SERIALIZED) {
     throw CommError(
-        "MPI offers less than MPI_THREAD_SERIALIZED, which the progress thread needs; initialise "
-        "MPI with that level, or use an MPI library built with threads");
+        "expected MPI with at least MPI_THREAD_SERIALIZED, which the progress thread needs, found "
+        "less; initialise MPI with that level, or use an MPI library built with threads");
   }
   hook_exits();
   started = true;

@@ -88,9 +88,10 @@ PeerMemory::Outcome PeerMemory::read(int peer, std::uint64_t address, void* into
     if (got <= 0) {
       const int error = got == 0 ? EFAULT : errno;
       if (error == EPERM || error == ENOSYS || error == EACCES) return {.denied = true};
-      return {.problem = fmt::format(
-                  "rank {}'s memory cannot be read ({}): it has ended or left this collective",
-                  peer, std::strerror(error))};
+      return {
+          .problem = fmt::format(
+              "rank {}'s memory cannot be read ({}); the rank has ended or left this collective",
+              peer, std::strerror(error))};
     }
     to += got, address += static_cast<std::uint64_t>(got), bytes -= to_index(got);
   }

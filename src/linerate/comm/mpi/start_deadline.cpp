@@ -17,10 +17,9 @@ std::string message(std::chrono::steady_clock::duration limit) {
       launcher_rank() ? fmt::format("rank {}: ", *launcher_rank()) : std::string();
   const std::string others = launcher_size() ? fmt::format(" of {}", *launcher_size()) : "";
   std::string text = fmt::format(
-      "{}MPI: the job did not start within {}: it waits for a rank{} that has not come this far, "
-      "or "
-      "is stopped or dead; look at what each rank printed and at its process (ps), and raise the "
-      "timeout where ranks start slowly",
+      "{}MPI: the job did not start within {}, because it waits for a rank{} that has not come "
+      "this far, or is stopped or dead. Look at what each rank printed and at its process (ps). If "
+      "ranks start slowly, raise the timeout",
       rank, format_time(std::chrono::duration<double>(limit).count()), others);
   for (const std::string& found : look_at_ranks()) text += "\n" + rank + found;
   return text;

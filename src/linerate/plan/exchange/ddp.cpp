@@ -86,7 +86,7 @@ ExchangeLine strategy_ddp() {
       {make_ddp,
        {.plans_by = PlansBy::order},
        {.options = {"bucket=5MiB", "bucket=10MiB", "bucket=50MiB", "bucket=100MiB", "wire=fp16"}}},
-      "Buckets of 25 MiB in ready order, the first of 1 MiB, sent while backward goes on.",
+      "Buckets of 25 MiB in ready order (the first 1 MiB), sent while backward goes on.",
       "Li et al. 2020, PyTorch Distributed (VLDB)"};
 }
 

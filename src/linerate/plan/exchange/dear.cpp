@@ -186,7 +186,7 @@ ExchangeLine strategy_dear() {
           {make_dear,
            {.plans_by = PlansBy::cost, .needs_summable = true},
            {.options = {"bucket=5MiB", "bucket=50MiB", "layers=4", "wire=fp16"}}},
-          "Reduce-scatter under backward, all-gather under the next forward pass.",
+          "Reduce-scatter during backward, all-gather during the next forward pass.",
           "Zhang et al. 2023, DeAR (arXiv 2302.12445)"};
 }
 

@@ -89,7 +89,7 @@ ExchangeLine strategy_mg_wfbp() {
           {make_mg_wfbp,
            {.plans_by = PlansBy::cost},
            {.with_codecs = false}},  // optimal solves the same problem exactly
-          "Merges a gradient into the next one where waiting costs less than a start-up (greedy).",
+          "Merges a gradient into the next if waiting costs less than a start-up (greedy).",
           "Shi, Chu & Li 2019, MG-WFBP (INFOCOM)"};
 }
 

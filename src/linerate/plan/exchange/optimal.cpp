@@ -242,11 +242,12 @@ class Optimal : public Exchange {
   std::vector<std::string> caveats(bool encodes, bool contends) const override {
     std::vector<std::string> notes;
     if (encodes)
-      notes.push_back("optimal: encoding delays readiness, which the search does not see");
+      notes.push_back(
+          "optimal: encoding makes gradients ready later, and the search does not see that");
     if (contends)
       notes.push_back(
-          "optimal: contention makes transfer times depend on time; the search is exact "
-          "only without it");
+          "optimal: with contention transfer times depend on when a transfer runs; the search is "
+          "exact only without it");
     return notes;
   }
 

@@ -80,14 +80,14 @@ void require_blocks(const Curvature& curvature, const doc::Workload& workload,
                     const std::string& strategy) {
   if (!curvature.blocks.empty()) return;
   if (workload.blocks.empty())
-    throw UsageError(fmt::format(
-        "strategy {}: {} does not say which layers have Kronecker factors; record the trace with "
-        "record_shapes=True and import it again, take a network of the zoo (-w zoo:resnet50), or "
-        "add \"blocks\" to the file",
-        strategy, workload.in_words()));
+    throw UsageError(
+        fmt::format("strategy {}: {} does not say which layers have Kronecker factors. Record the "
+                    "trace with record_shapes=True and import it again, take a network of the zoo "
+                    "(-w zoo:resnet50), or add \"blocks\" to the file",
+                    strategy, workload.in_words()));
   throw UsageError(fmt::format(
       "strategy {}: expected a layer to precondition, found {} in {} that do not take part; "
-      "norms=on and embeddings=on let them, largest= those with a factor above {}",
+      "norms=on and embeddings=on include them, and largest= those with a factor above {}",
       strategy, workload.blocks.size(), workload.in_words(), curvature.kfac.largest));
 }
 
@@ -388,7 +388,7 @@ std::string too_large(const std::vector<TooLarge>& layers, std::int64_t largest)
   std::vector<std::string> names;
   for (const TooLarge& layer : layers)
     names.push_back(fmt::format("{0} ({1} x {1})", layer.layer, layer.dimension));
-  return fmt::format("kfac: left to the optimizer, since a factor is larger than largest={}: {}",
+  return fmt::format("kfac: left to the optimizer, because a factor is larger than largest={}: {}",
                      largest, join(names, ", "));
 }
 
@@ -416,21 +416,21 @@ std::vector<std::string> caveats_of(const Kfac& kfac, const doc::Workload& workl
   if (!cluster.second_order)
     notes.push_back(
         "kfac: the Cluster does not say what factors, inverses and preconditioning cost "
-        "(second_order); what the Workload does not time counts as free");
+        "(second_order), so what the Workload does not time counts as taking no time");
   else if (untimed > 0)
     notes.push_back(
-        fmt::format("kfac: {} of {} layers have neither times nor rows: their factors are priced "
-                    "without the product",
+        fmt::format("kfac: {} of {} layers have neither times nor rows, so their factors are "
+                    "priced without the product",
                     untimed, taken));
   if (cluster.second_order && kfac.eigen)
     notes.push_back(
-        "kfac(inverse=eigen): the Cluster's times of inverses (second_order) count as those of "
-        "eigendecompositions, which as a rule take several times as long");
+        "kfac(inverse=eigen): the Cluster has times of inverses (second_order). They count as "
+        "those of eigendecompositions, which as a rule take several times as long");
   if (kfac.subsample > 1 && times_convolutions)
-    notes.push_back(fmt::format(
-        "kfac(subsample={}): factors of convolutions take what the Workload measured, whichever "
-        "positions those looked at",
-        kfac.subsample));
+    notes.push_back(
+        fmt::format("kfac(subsample={}): factors of convolutions take as long as the Workload "
+                    "measured, whichever positions it looked at",
+                    kfac.subsample));
   if (kfac.samples_labels)
     notes.push_back(
         fmt::format("kfac(fisher=mc): one more backward pass, {} in each step that updates "

@@ -140,7 +140,7 @@ void read_numbers(doc::OptionReader& options, const doc::Component& component, K
   if (kfac.largest < 1) options.refuse("largest", "a dimension, at least 1");
   if (!(kfac.damping > 0)) options.refuse("damping", "above 0");
   if (!(kfac.decay >= 0 && kfac.decay < 1)) options.refuse("decay", "0 to below 1");
-  if (!(kfac.kl >= 0)) options.refuse("kl", "at least 0 (which clips nothing, as clip=off does)");
+  if (!(kfac.kl >= 0)) options.refuse("kl", "at least 0 (0 clips nothing, as clip=off does)");
   if (component.find("kl") && kfac.kl > 0 && !kfac.clips)
     options.fail("kl", "clip=off clips nothing; leave it out");
   if (component.find("clip") && kfac.kl == 0 && kfac.clips)

@@ -257,10 +257,10 @@ bool Collector::State::waits_for_targets() const {
 void Collector::State::add(const HeldInput& one) {
   CurvatureBlock& block = *blocks[one.layer];
   if (version_of(one.input.tensor) != one.version)
-    throw UsageError(fmt::format(
-        "K-FAC: layer \"{}\": its input was changed in place between its forward pass and "
-        "loss_of(): change a copy",
-        block.layer().name));
+    throw UsageError(
+        fmt::format("K-FAC: layer \"{}\": its input was changed in place between its forward pass "
+                    "and loss_of(); change a copy",
+                    block.layer().name));
   block.add_input(counted.of(one.input, block.layer().kind));
 }
 
@@ -358,8 +358,8 @@ double Collector::State::terms() const {
     return counted.labels();
   if (by_batch && samples) return static_cast<double>(*samples);
   throw UsageError(
-      "K-FAC: the loss is averaged over the positions of the network's output, which is not known; "
-      "call loss_of(output) between the forward and the backward pass");
+      "K-FAC: the loss is averaged over the positions of the network's output, and that output is "
+      "not known; call loss_of(output) between the forward and the backward pass");
 }
 
 std::int64_t Collector::State::now() {
@@ -515,14 +515,13 @@ void Collector::note_targets(const CountedPositions& counted) {
   }
   if (state_->active && state_->batch_is_over)
     throw UsageError(
-        "K-FAC: loss_of(): targets that do not count came after the backward pass: call it "
-        "between the forward and the backward pass");
+        "K-FAC: loss_of(): the targets with positions that do not count came after the backward "
+        "pass; call it between the forward and the backward pass");
   if (state_->active && state_->added_whole)
     throw UsageError(
-        "K-FAC: loss_of(): targets that do not count, of a batch whose positions have all been "
-        "added: give loss_of() the targets of every batch from the first on, before "
-        "sample_fisher(); "
-        "or say what counts before the forward pass: count_only()");
+        "K-FAC: loss_of(): these targets have positions that do not count, but all positions of "
+        "their batch were added already. Give loss_of() the targets of every batch from the first "
+        "on, before sample_fisher(), or call count_only() before the forward pass");
   state_->counted = counted;
 }
 
@@ -590,12 +589,12 @@ void Collector::check() const {
     }
   }
   if (!unseen.empty())
-    throw UsageError(fmt::format(
-        "K-FAC: {} got a gradient, but no operator was seen that uses the weight as its layer "
-        "does; name it in `skip` to leave it to the first-order optimizer (weights that were "
-        "loaded "
-        "or moved after K-FAC was made are seen from the next step on: make it after them)",
-        join(unseen, ", ")));
+    throw UsageError(
+        fmt::format("K-FAC: {} got a gradient, but no operator was seen that uses the weight as "
+                    "its layer does; name it in `skip` to leave it to the first-order optimizer "
+                    "(weights that were loaded or moved after K-FAC was made are seen from the "
+                    "next step on, so make K-FAC after them)",
+                    join(unseen, ", ")));
   if (!unsampled.empty())
     throw UsageError(fmt::format(
         "K-FAC: the Fisher information of {} was not sampled; call sample_fisher(output, loss) "

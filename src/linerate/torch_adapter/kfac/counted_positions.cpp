@@ -103,10 +103,9 @@ Fitting fitting(const at::Tensor& output, const Sizes& target) {
       both ? fmt::format("found targets {}, which fit both layouts of", shape_of(target))
            : std::string("found no targets of classes, which would say the layout of");
   throw UsageError(
-      fmt::format("K-FAC: loss_of(): {} the output {}; say layout=\"classes_last\" if it is [N, "
-                  "positions..., C], "
-                  "as a language model's [B, T, V] is, or layout=\"classes_second\" if it is [N, "
-                  "C, positions...]",
+      fmt::format("K-FAC: loss_of(): {} the output {}. Give layout=\"classes_last\" if it is [N, "
+                  "positions..., C], as a language model's [B, T, V] is, or "
+                  "layout=\"classes_second\" if it is [N, C, positions...]",
                   found, shape_of(output)));
 }
 
@@ -144,10 +143,10 @@ bool needs_layout(const LossAverage& average, bool has_target) {
 
 CountedPositions::CountedPositions(const at::Tensor& counted, const at::Tensor& rows) {
   if (counted.scalar_type() != at::kBool || counted.dim() < 1)
-    throw UsageError(fmt::format(
-        "K-FAC: count_only(): expected a bool tensor with a label a position, found {} of {}; give "
-        "targets != ignore_index",
-        shape_of(counted), c10::toString(counted.scalar_type())));
+    throw UsageError(
+        fmt::format("K-FAC: count_only(): expected a bool tensor with one entry per label, found "
+                    "{} of {}; give targets != ignore_index",
+                    shape_of(counted), c10::toString(counted.scalar_type())));
   counted_ = counted.detach().clone();
   rows_ = rows.defined() ? rows : counted_;
   labels_ = counted_.sum().item<double>();
@@ -175,10 +174,10 @@ at::Tensor CountedPositions::masked(const at::Tensor& terms) const {
   if (terms.sizes() == counted_.sizes()) return terms * counted_;
   const Sizes labels = sizes_of_targets(terms, OutputLayout::classes_second);
   if (terms.dim() < 2 || !fits_targets(sizes(), labels))
-    throw UsageError(fmt::format(
-        "K-FAC: count_only() was given labels {}, the loss's output is {}: expected [N, classes, "
-        "positions...] for labels [N, positions...], or a row a label",
-        shape_of(counted_), shape_of(terms)));
+    throw UsageError(
+        fmt::format("K-FAC: count_only() was given labels {}, the loss's output is {}; expected "
+                    "[N, classes, positions...] for labels [N, positions...], or a row a label",
+                    shape_of(counted_), shape_of(terms)));
   return terms * counted_.reshape(labels).unsqueeze(1);
 }
 

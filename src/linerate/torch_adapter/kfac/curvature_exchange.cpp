@@ -181,9 +181,10 @@ Preparation CurvatureExchange::late_direction(std::int32_t block) const {
       next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
     const at::Tensor finite = pre_.update_late(block, damping);
     if (!enqueues() && !finite.item<bool>()) {
-      log::warning(fmt::format(
-          "K-FAC: layer \"{}\": its direction is not finite; it keeps its weights in this step",
-          pre_.blocks()[to_index(block)]->layer().name));
+      log::warning(
+          fmt::format("K-FAC: layer \"{}\": its direction is not finite, so its weights do not "
+                      "change in this step",
+                      pre_.blocks()[to_index(block)]->layer().name));
       for (at::Tensor& gradient : gradients) gradient.reset();
     }
     for (std::size_t k = 0; k < parameters.size(); ++k)

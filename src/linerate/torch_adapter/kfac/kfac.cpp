@@ -25,7 +25,8 @@ struct KFAC::Impl {
   template <typename Gradient>
   void pass_back(const at::Tensor& output, Gradient&& gradient) {
     if (pre.options().fisher != Fisher::monte_carlo)
-      throw UsageError("K-FAC: sample_fisher() needs the option `fisher` to say so");
+      throw UsageError(
+          "K-FAC: sample_fisher() needs the option `fisher` set to the Monte Carlo estimate");
     const c10::NoGradGuard no_grad;
     if (pre.factors_due()) pre.collector().backward_from(output, {gradient()});
   }
@@ -62,8 +63,8 @@ void KFAC::loss_of(const at::Tensor& output, const at::Tensor& target, const Los
   if (target.defined()) {
     if (read.counted.given() && options.shared_positions == SharedPositions::reduce)
       throw UsageError(
-          "K-FAC: loss_of(): targets that do not count: shared_positions = reduce joins positions; "
-          "use expand");
+          "K-FAC: loss_of(): some targets do not count, and shared_positions = reduce joins "
+          "positions; use expand");
     collector.note_targets(read.counted);
   }
   collector.loss_of(read.output);
@@ -71,7 +72,8 @@ void KFAC::loss_of(const at::Tensor& output, const at::Tensor& target, const Los
 void KFAC::count_only(const at::Tensor& counted) {
   if (impl_->pre.options().shared_positions == SharedPositions::reduce && counted.dim() > 1)
     throw UsageError(
-        "K-FAC: count_only() of positions: shared_positions = reduce joins them; use expand");
+        "K-FAC: count_only() chooses positions, and shared_positions = reduce joins them; use "
+        "expand");
   impl_->pre.collector().count_only(counted);
 }
 void KFAC::set_loss_terms(double terms) { impl_->pre.collector().set_terms(terms); }

@@ -19,12 +19,12 @@ namespace {
 void check_options(const KfacOptions& o) {
   if (!o.loss_average)
     throw UsageError(
-        "K-FAC: loss_average is not set; say what the loss divides its sum by: "
+        "K-FAC: loss_average is not set; give what the loss divides its sum by, such as "
         "LossAverage{LossAverage::Over::batch} for a mean over samples");
   if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
     throw UsageError(
-        "K-FAC: neither optimizer nor learning_rate is set; the KL clip needs the optimizer, or "
-        "its rate as a function of the step, or kl_clip = 0");
+        "K-FAC: neither optimizer nor learning_rate is set. The KL clip needs the optimizer, or "
+        "its rate as a function of the step; without them set kl_clip = 0");
   if (o.conv_subsampling < 1 ||
       (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
     throw UsageError(
@@ -89,13 +89,11 @@ void KfacSchedule::warn_of_passes(int passes) {
       "K-FAC: step {}: found {} backward passes, expected {}: {} (said once)", step_, passes,
       options_.accumulate ? fmt::format("accumulate={}", expected)
                           : "1, as accumulate= is not said",
-      options_.accumulate
-          ? fmt::format("factors are right if each loss is divided by {}", expected)
-          : fmt::format(
-                "if each loss is divided by {0}, say accumulate={0}, as an option or in the "
-                "strategy's kfac(...); the factors of losses that are added up undivided "
-                "are those of their mean",
-                passes)));
+      options_.accumulate ? fmt::format("factors are right if each loss is divided by {}", expected)
+                          : fmt::format("if each loss is divided by {0}, give accumulate={0}, as "
+                                        "an option or in the strategy's kfac(...). Without the "
+                                        "division the factors are those of the mean of the losses",
+                                        passes)));
 }
 
 double KfacSchedule::rate() const {
@@ -112,8 +110,8 @@ void KfacSchedule::bound_update(const Blocks& blocks) {
   if (optimizer_) return bound_momentum(*optimizer_, blocks, before, now);
   if (!(before > 0 && now > before) || std::exchange(warned_unbound_, true)) return;
   log::warning(fmt::format(
-      "K-FAC: step {}: the learning rate has risen from {:g} to {:g}: the clip does not "
-      "hold for what momentum makes of earlier directions, unless K-FAC knows the optimizer",
+      "K-FAC: step {}: the learning rate has risen from {:g} to {:g}. Momentum carries earlier "
+      "directions along, and the clip does not hold for these unless K-FAC knows the optimizer",
       step_, before, now));
 }
 

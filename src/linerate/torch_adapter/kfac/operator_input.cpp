@@ -141,10 +141,10 @@ std::optional<LayerInput> linear(std::string_view name, Inputs in, const LayerSp
   const bool plain =
       !addmm || (in[3].toScalar().toDouble() == 1 && in[4].toScalar().toDouble() == 1);
   if (name == "aten::linear" || !plain || !reads(in[place], layer.transposed ? w : w.t()))
-    throw UsageError(fmt::format(
-        "K-FAC: {} uses the weight of layer \"{}\" in another way than a linear layer does "
-        "(transposed or scaled); skip the layer",
-        name, layer.name));
+    throw UsageError(
+        fmt::format("K-FAC: {} uses the weight of layer \"{}\" differently from a linear layer "
+                    "(transposed or scaled); skip the layer",
+                    name, layer.name));
   return LayerInput{in[place - 1].toTensor()};
 }
 

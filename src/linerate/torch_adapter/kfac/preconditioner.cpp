@@ -307,7 +307,8 @@ KfacStep Preconditioner::write() {
     return end_skipped();
   }
   if (phase_ != Phase::found)
-    throw UsageError("K-FAC: step() without an exchange: call finish() between backward() and it");
+    throw UsageError(
+        "K-FAC: step() without an exchange; call finish() between backward() and step()");
   write_directions();
   KfacStep done = report();
   for (const Directed& one : round_.directed)
@@ -413,11 +414,11 @@ void Preconditioner::hear(KfacStep& report) {
       failures.emplace(one.member, in_words(one));
       if (one.in_a_row < options().max_failures || failure_) continue;
       const auto& [block, side] = factor(one.member);
-      failure_ = std::make_exception_ptr(InputError(fmt::format(
-          "K-FAC: step {}: {}, {} times in a row; the running average has {}, damping {:g}: use "
-          "more damping, a lower learning rate, or skip the layer",
-          heard->step, in_words(one), one.in_a_row, range_of(block->average(side)),
-          options().damping->at(heard->step))));
+      failure_ = std::make_exception_ptr(InputError(
+          fmt::format("K-FAC: step {}: {}, {} times in a row; the running average has {}, damping "
+                      "{:g}. Use more damping or a lower learning rate, or skip the layer",
+                      heard->step, in_words(one), one.in_a_row, range_of(block->average(side)),
+                      options().damping->at(heard->step))));
     }
   }
   for (auto& [factor, what] : failures) report.failures.push_back(std::move(what));

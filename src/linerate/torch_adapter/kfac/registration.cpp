@@ -99,7 +99,7 @@ std::string refusal(const Candidate& c, const KfacOptions& options) {
   const LayerSpec& spec = c.spec;
   if (!spec.weight.requires_grad()) return "its weight is frozen";
   const auto type = spec.weight.scalar_type();
-  if (!at::isFloatingType(type)) return "its weight is no real floating type";
+  if (!at::isFloatingType(type)) return "its weight is not of a real floating-point type";
   if (spec.kind == LayerKind::conv && spec.weight.dim() == 5 &&
       options.shared_positions == SharedPositions::reduce)
     return "shared_positions = reduce is not known for three dimensions";
@@ -127,10 +127,10 @@ class Builder {
         [&](const std::string& pattern) { return matches_pattern(c.spec.name, pattern); });
     if (named) line.reason = "skipped by name";
     if (options_.all_layers && !named && !line.reason.empty())
-      throw UsageError(fmt::format(
-          "K-FAC: layer \"{}\" ({}) would be left to the first-order optimizer: {}; name it in "
-          "`skip`, or unset all_layers",
-          c.spec.name, c.kind, line.reason));
+      throw UsageError(
+          fmt::format("K-FAC: layer \"{}\" ({}) would be left to the first-order optimizer, "
+                      "because {}; name it in `skip`, or unset all_layers",
+                      c.spec.name, c.kind, line.reason));
     if (line.reason.empty())
       take(c, line);
     else if (!named && left_for_size(c))
@@ -153,9 +153,8 @@ class Builder {
     for (const at::Tensor& tensor : {c.spec.weight, c.spec.bias})
       if (tensor.defined() && tensor.is_meta())
         throw UsageError(
-            fmt::format("K-FAC: layer \"{}\": its {} lies on meta, expected memory: move the model "
-                        "to its device "
-                        "before, or name the layer in `skip`",
+            fmt::format("K-FAC: layer \"{}\": its {} is on the device meta, expected memory; move "
+                        "the model to its device before, or name the layer in `skip`",
                         c.spec.name, tensor.is_same(c.spec.weight) ? "weight" : "bias"));
     const CurvatureBlock::Shape shape = block_shape(c.spec);
     line.a = shape.a;

@@ -38,10 +38,10 @@ void say(doc::Component& component, const char* option, const std::string& value
 
 [[noreturn]] void refuse(const char* option, const std::string& in_text, const char* field,
                          const std::string& in_options) {
-  throw UsageError(fmt::format(
-      "K-FAC: the strategy says {}={}, the preconditioner's option `{}` {}; say it in one of them, "
-      "or the same in both",
-      option, in_text, field, in_options));
+  throw UsageError(
+      fmt::format("K-FAC: the strategy says {}={}, but the preconditioner's option `{}` {}; give "
+                  "it in one of them, or the same in both",
+                  option, in_text, field, in_options));
 }
 
 /// An option that the preconditioner was made with, which cannot change any more.
@@ -122,8 +122,8 @@ void say_intervals(doc::Component& component, const KfacOptions& said) {
     if (!tuned.in_plan || !value || is_named(component, tuned.option)) continue;
     if (!value->constant())
       throw UsageError(
-          fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step; a Plan "
-                      "needs a number of steps: give one, or say {}= in the strategy",
+          fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step, but a "
+                      "Plan needs a number of steps; give a number, or write {}= in the strategy",
                       tuned.field, tuned.option));
     say(component, tuned.option, fmt::format("{}", *value->constant()));
   }
@@ -139,7 +139,7 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* p
   if (is_named == (preconditioner == nullptr))
     throw UsageError(fmt::format(
         "strategy {}: {}", doc::to_text(strategy),
-        is_named ? "it preconditions: construct a KFAC and name it as the preconditioner"
+        is_named ? "it preconditions; construct a KFAC and name it as the preconditioner"
                  : "it does not say how the preconditioner is shared among the ranks; add "
                    "\"+kfac(spd)\""));
   if (!is_named) return std::nullopt;

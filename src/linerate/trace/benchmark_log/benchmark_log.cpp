@@ -15,8 +15,8 @@ Match matches_benchmark_log(const Head& head) {
 std::vector<Importer> benchmark_log_importers() {
   return {{.name = "benchmark log",
            .matches = matches_benchmark_log,
-           .advice = "a log of collectives, not of a training step; write linerate calibrate "
-                     "--from {file} -o cluster.json"}};
+           .advice = "a log of collectives, not of a training step; run linerate calibrate --from "
+                     "{file} -o cluster.json"}};
 }
 
 }  // namespace linerate::trace

@@ -149,7 +149,7 @@ class Builder {
       trace_.notes.push_back(fmt::format("{}: {}", trace_.rank.source, text));
     };
     if (timed_ > 0 && !started_) leave_out_times();
-    if (timed_ == 0) note("no node on the device has a duration: busy times are unknown");
+    if (timed_ == 0) note("no node on the device has a duration, so busy times are unknown");
     if (absurd_ > 0) note(fmt::format("{} nodes with absurd times left out", absurd_));
     note(fmt::format("{} nodes; a Chakra trace marks no steps", nodes_));
     return std::move(trace_);
@@ -168,8 +168,8 @@ class Builder {
       c.span = {};
     }
     trace_.notes.push_back(fmt::format(
-        "{}: no node has a start: what overlaps, and busy times, are unknown. {} kernels take {} "
-        "one after the other, {} communications {}",
+        "{}: no node has a start, so overlap and busy times are unknown. {} kernels take {} one "
+        "after the other, {} communications {}",
         rank.source, rank.compute.size(), format_time(static_cast<double>(compute) * 1e-9),
         rank.communications.size(), format_time(static_cast<double>(communication) * 1e-9)));
   }
@@ -258,15 +258,16 @@ ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
       ++bad;
   }
   if (builder.no_node_has_attributes())
-    throw InputError(name,
-                     fmt::format("schema \"{}\": no node has attributes (field 10), so host and "
-                                 "device cannot be told apart; expected schema 0.0.4, convert "
-                                 "the trace anew with today's chakra_converter",
-                                 version));
+    throw InputError(
+        name,
+        fmt::format(
+            "schema \"{}\": no node has attributes (field 10), so host and device cannot be told "
+            "apart; expected schema 0.0.4; convert the trace again with today's chakra_converter",
+            version));
   ChakraTrace trace = builder.finish();
   if (!w.ok())
     trace.notes.push_back(
-        fmt::format("{}: ends early at byte {} of {}; nodes up to there were read", name,
+        fmt::format("{}: ends early at byte {} of {}; the nodes before that were read", name,
                     w.position(), bytes.size()));
   if (bad > 0) trace.notes.push_back(fmt::format("{}: {} nodes could not be decoded", name, bad));
   if (version != "0.0.4")

@@ -96,8 +96,8 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
     job.notes.insert(job.notes.end(), t.notes.begin(), t.notes.end());
     if (const std::size_t parts = place(t, known, job); parts > 0)
       job.notes.push_back(fmt::format(
-          "{}: {} all-gathers state one rank's part, and the group's size is in another file "
-          "(give the JSON of process groups too): their total bytes are unknown",
+          "{}: {} all-gathers state the part of one rank, and the group's size is in another file, "
+          "so their total bytes are unknown; give the JSON of process groups too",
           t.rank.source, parts));
     job.ranks.push_back(std::move(t.rank));
   }
@@ -108,7 +108,7 @@ Job join_chakra(std::vector<ChakraTrace> traces, const ChakraGroups& groups) {
 namespace {
 
 constexpr std::string_view kGroupsAlone =
-    "process groups of a Chakra job; name its traces (*.et) together with it";
+    "process groups of a Chakra job, not a trace; give its traces (*.et) together with it";
 
 /// Traces and tables of groups may come in any order. Tables are merged; a job needs one trace at
 /// least.

@@ -92,14 +92,14 @@ class Analysis {
     const int present = static_cast<int>(job_.ranks.size());
     if (any && needed < 0 && present > 1)
       out_.notes.push_back(fmt::format(
-          "no file says how many ranks the job has; the {} given are taken as all", present));
+          "no file says how many ranks the job has, so the {} given are taken as all", present));
     out_.ranks_missing = any && (needed < 0 ? present < 2 : present < needed);
     if (out_.world_size < 0) out_.world_size = needed;
     apart_ = !any && present > 1 && out_.has_steps && !out_.communication_unknown;
     if (apart_)
       out_.notes.push_back(
-          "no communication between the ranks is in their traces: each runs by itself, and shares "
-          "of the step are means over ranks");
+          "the traces hold no communication between the ranks; each rank runs by itself, and "
+          "shares of the step are means over ranks");
   }
 
   void build_rows() {
@@ -107,10 +107,10 @@ class Analysis {
     splits_ = std::move(transfers.ns);
     for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m));
     if (transfers.diverging > 0)
-      out_.notes.push_back(fmt::format(
-          "{} collectives end at different times on different ranks; their wait is not split "
-          "from their transfer",
-          transfers.diverging));
+      out_.notes.push_back(
+          fmt::format("{} collectives end at different times on different ranks, so their wait is "
+                      "not split from their transfer",
+                      transfers.diverging));
   }
 
   /// One line of the table of collectives. Members may state different things, since one rank's
@@ -287,8 +287,8 @@ class Analysis {
     out_.may_communicate = job_.may_communicate;
     if (!job_.may_communicate.empty())
       out_.notes.push_back(fmt::format(
-          "kernels that sound like communication, of no library that is known by such names, count "
-          "as computation, {} of the step: {}",
+          "some kernels sound like communication, but are of no library known by such names. They "
+          "count as computation, {} of the step: {}",
           format_percent(out_.may_communicate_share), join(job_.may_communicate, "; ")));
   }
 
@@ -360,12 +360,12 @@ class Analysis {
     double computed_s = 0;
     for (const StepRow& s : out_.steps) computed_s = std::max(computed_s, s.busy.compute_s);
     if (out_.computation_unknown || computed_s < kLeastComputation_s) {
-      out_.notes.push_back(fmt::format(
-          "no scaling factor: {} recorded in a step, so that what a rank takes alone is not known. "
-          "Record the device's activity, and leave no kernel out",
-          out_.computation_unknown
-              ? std::string("no activity of a device is")
-              : fmt::format("{} of computation are", format_time(computed_s))));
+      out_.notes.push_back(
+          fmt::format("no scaling factor: {} recorded in a step, so it is not known what a rank "
+                      "takes alone. Record the device's activity, and leave no kernel out",
+                      out_.computation_unknown
+                          ? std::string("no activity of a device is")
+                          : fmt::format("{} of computation are", format_time(computed_s))));
       return;
     }
     const doc::ScalingFactor factor = doc::scaling_factor_of(job_.one_rank->step_s, *out_.step_s);
@@ -395,8 +395,8 @@ class Analysis {
     const std::set<std::int64_t>& some = out_.path.of_some_ranks;
     if (some.empty() || out_.path.no_common_step) return;
     out_.notes.push_back(fmt::format(
-        "{} not whole in the traces of all ranks and left out of the verdict, its causes and "
-        "ceilings",
+        "{} not whole in the traces of all ranks. The verdict, its causes and its ceilings leave "
+        "out such steps",
         some.size() == 1 ? fmt::format("step {} is", label_of(*some.begin()))
                          : fmt::format("{} steps ({} to {}) are", some.size(),
                                        label_of(*some.begin()), label_of(*some.rbegin()))));
@@ -410,8 +410,8 @@ class Analysis {
                               : i.rank        ? fmt::format("rank {}", *i.rank)
                                               : std::string("every rank");
       out_.notes.push_back(fmt::format(
-          "step {}: {} took {} longer than in the median step{}; it does not repeat "
-          "and is left out of the verdict{}",
+          "step {}: {} took {} longer than in the median step{}. This does not repeat, so the "
+          "verdict leaves the step out{}",
           label_of(i.step), who, format_time(i.longer_s),
           i.where ? fmt::format(", in {}", name_of(*i.where)) : "",
           i.held_up
@@ -419,10 +419,10 @@ class Analysis {
               : ""));
     }
     for (const std::int64_t step : out_.path.cut_longer)
-      out_.notes.push_back(fmt::format(
-          "step {} is left out of the verdict: the recording ends in it, and what runs after its "
-          "mark cannot be told from it",
-          label_of(step)));
+      out_.notes.push_back(
+          fmt::format("step {} is left out of the verdict: the recording ends in it, so it does "
+                      "not show what runs after the step's mark",
+                      label_of(step)));
   }
 
   struct ByteSum {
@@ -456,8 +456,8 @@ class Analysis {
     out_.gradient_bytes_deduced = gradients_deduced.mean_over(n);
     if (!all.any && all_deduced.any)
       out_.notes.push_back(
-          "no communication states its size: sizes are deduced from the inputs of the annotation "
-          "around each launch, and the totals of stated bytes stay unknown");
+          "no communication states its size. Sizes are deduced from the inputs of the annotation "
+          "around each launch, and totals of stated bytes stay unknown");
   }
 
   /// Use of the network, twice: of the NIC's counters over the whole time, and of bus bytes over

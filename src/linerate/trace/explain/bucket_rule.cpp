@@ -146,7 +146,7 @@ std::string says(const std::string& options, std::optional<DType> wire, std::siz
   if (wire)
     text += fmt::format(", sent as {}", *wire == DType::f16 ? "fp16 (a hook)" : "bf16 (a hook)");
   if (others > 0)
-    text += fmt::format("; {} other all-reduce{} of the step left out", others,
+    text += fmt::format(", leaving out {} other all-reduce{} of the step", others,
                         others == 1 ? " is" : "s are");
   return text;
 }
@@ -250,11 +250,10 @@ void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
   const std::string unused =
       fmt::format("{} of {} parameters got no gradient, and {} bytes of the buckets are theirs",
                   missing, flags, more);
-  plan.verdict = one_answer ? fmt::format("{}; {}", plan.verdict, unused)
-                            : fmt::format(
-                                  "DDP under find_unused_parameters: {}, so its limits "
-                                  "cannot be told",
-                                  unused);
+  plan.verdict =
+      one_answer ? fmt::format("{}; {}", plan.verdict, unused)
+                 : fmt::format("DDP under find_unused_parameters: {}, so its limits are not known",
+                               unused);
 }
 
 /// Under static_graph parameters without a gradient travel in the buckets, too, and no flag says
@@ -349,8 +348,8 @@ void say_mesh(BucketPlan& plan, const StepExchanges& step, const Job& job) {
       total(carried(step.gradients, job.gradients.front().dtype)) != total(bytes_of(job.gradients)))
     return;
   plan.verdict = fmt::format(
-      "one for each module that {} wraps, whole gradients of each: data parallelism over a mesh "
-      "that splits nothing, not DDP's buckets",
+      "one for each module that {} wraps, with all gradients of the module: data parallelism over "
+      "a mesh that splits nothing, not DDP's buckets",
       job.sharding_names.front());
 }
 
@@ -410,7 +409,7 @@ void check_turns(BucketPlan& plan, const StepExchanges& step, const Job& job, in
   plan.matches_rule =
       std::all_of(plans.begin(), plans.end(), [](const BucketPlan& p) { return p.matches_rule; });
   plan.verdict = fmt::format(
-      "{} models are trained in turn, or one so many times, each with an update of its own: ",
+      "{} models are trained in turn, or one model so many times, each with an update of its own: ",
       turns);
   const auto options = plan.matches_rule && ready_order ? ddp_options(both) : std::nullopt;
   if (!std::all_of(plans.begin(), plans.end(), alike) && options && !job.gradients.empty()) {
@@ -491,7 +490,7 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
     plan.step = r.steps[to_index(chosen->first)].number;
     if (asked_after_backward(job, r, chosen->first))
       plan.verdict = fmt::format(
-          "{} exchanges, all asked for after the backward pass: nothing overlaps. "
+          "{} exchanges, all called after the backward pass, so nothing overlaps. "
           "DistributedDataParallel sends buckets while backward goes on",
           plan.bytes.size());
     else if (const int turns = turns_of(job); turns > 1)

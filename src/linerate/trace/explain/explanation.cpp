@@ -28,7 +28,7 @@ std::string what_and_where(const Cause& c) {
     case CauseKind::data_loading:
       return fmt::format("{} waits for data {}", who, much);
     case CauseKind::pause:
-      return fmt::format("{} pauses {}, {}; no data loader is at work there", who, much,
+      return fmt::format("{} pauses for {}, {}; no data loader is at work there", who, much,
                          place_text(c.where));
     default:
       return fmt::format("{} is late by {}, which arises {}", who, much, place_text(c.where));
@@ -70,12 +70,12 @@ std::string hook_answer(const HookCost& h) {
   const double least = h.without_s - h.step_s, most = h.without_s - h.with_quick_host_s;
   if (least <= 0 && most > 0)
     return fmt::format(
-        "whether it gains, this recording does not tell: it {} with the host's times as recorded, "
-        "which the profiler draws out, and {} if its host took no time; time steps with and "
-        "without "
-        "the hook, and without the profiler",
+        "it is not clear from this recording whether the hook gains. With the host's times as "
+        "recorded, which the profiler lengthens, the hook {}; if its host took no time, it {}. "
+        "Time steps with and without the hook, and without the profiler",
         net_text(least), net_text(most));
-  return fmt::format("it {} (the profiler's own work is in the host's times)", net_text(least));
+  return fmt::format("the hook {} (the host's times include the profiler's own work)",
+                     net_text(least));
 }
 
 }  // namespace
@@ -84,9 +84,9 @@ std::string hook_text(const HookCost& h) {
   const std::string device =
       h.work_s > 0 ? fmt::format("{} of computation on the device, ", format_time(h.work_s)) : "";
   return fmt::format(
-      "it sends {} instead of {} a step, which saves {} of {} on the network; it costs {}{} on the "
-      "host, and {} of overlap that backward loses while it waits for exchanges. A step of {} "
-      "takes {} without the hook, replayed: {}",
+      "it sends {} instead of {} a step, which saves {} of {} on the network. It costs {}{} on the "
+      "host, and {} of overlap that backward loses while it waits for exchanges. A replay without "
+      "the hook changes a step of {} to {}: {}",
       format_size(static_cast<double>(h.sent_bytes)),
       format_size(static_cast<double>(h.dense_bytes)),
       format_time(h.dense_transfer_s - h.transfer_s), format_time(h.dense_transfer_s), device,

@@ -186,8 +186,8 @@ MatchResult match_collectives(const Job& job) {
     if (members.size() > 1 && !stopped.contains(key.group) && (too_many || !agree(job, members))) {
       stopped.insert(key.group);
       result.notes.push_back(fmt::format(
-          "group {}: ranks disagree at {} (operation, bytes or members differ); matching of this "
-          "group stops there",
+          "group {}: ranks disagree at {} (operation, bytes or members differ), so matching of "
+          "this group stops there",
           key.group < 0 ? "(unnamed)" : job.groups[to_index(key.group)], place_of(key)));
     }
     if (members.size() > 1 && stopped.contains(key.group)) {

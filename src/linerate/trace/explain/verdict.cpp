@@ -88,12 +88,12 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
     case Finding::host_bound:
       if (s.idle <= v.thresholds.host_idle)
         return fmt::format(
-            "every rank's host pauses; exposed communication is {} of the step, and the {} of it "
-            "in which ranks wait for each other come of who wakes first: no rank is late",
+            "every rank's host pauses. Exposed communication is {} of the step. Ranks wait for "
+            "each other for {} of the step because they wake at different times. No rank is late",
             exposed, format_percent(s.wait));
       return fmt::format(
-          "the device is idle for {} of the step (above {}): the host does not keep it busy; the "
-          "profiler's own work adds to this share",
+          "the device is idle for {} of the step (above {}), so the host does not keep it busy. "
+          "The profiler's own work adds to this share",
           format_percent(v.idle_share), format_percent(v.thresholds.host_idle));
     case Finding::compute_bound:
       return fmt::format("exposed communication is {} of the step (below {}), the device idles {}",
@@ -110,23 +110,24 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
     case Finding::inconclusive:
       break;
   }
-  if (!b.has_steps) return "no step is marked in it, so there is nothing to relate busy times to";
-  if (!b.has_device) return "no device activity in it";
+  if (!b.has_steps)
+    return "no step is marked in the trace, so busy times cannot be related to steps";
+  if (!b.has_device) return "the trace holds no device activity";
   if (b.path.no_common_step)
-    return "no step is in the traces of all ranks: they were recorded at other times, or cut";
+    return "no step is in the traces of all ranks; they were recorded at other times, or cut";
   if (b.communication_unknown)
-    return "a job of several ranks whose communication was not found in the trace";
+    return "the job has several ranks, but the trace holds no communication";
   if (v.exposed_share < v.thresholds.exposed)
     return fmt::format(
-        "exposed communication is between {} and {} of the step: kernels that sound like "
-        "communication may be it or not ({})",
+        "exposed communication is between {} and {} of the step, because some kernels only sound "
+        "like communication ({})",
         exposed, format_percent(v.exposed_share + b.may_communicate_share),
         join(b.may_communicate, "; "));
   if (b.ranks_missing)
     return fmt::format(
-        "exposed communication is {} of the step, but {} of {} ranks are here: waiting for late "
-        "ranks and moving data cannot be told apart (transfer {} to {}, waiting {} to {} of the "
-        "step)",
+        "exposed communication is {} of the step, but only {} of {} ranks are here, so waiting for "
+        "late ranks and moving data cannot be told apart (transfer {} to {}, waiting {} to {} of "
+        "the step)",
         exposed, b.ranks.size(),
         b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
         format_percent(v.transfer_share_low), format_percent(v.transfer_share_high),

@@ -158,7 +158,7 @@ class HorovodReader {
       if (last > first) waits_ += last - first, ++waited_;
     }
     job.notes.push_back(
-        fmt::format("{}: a Horovod timeline holds no computation and no steps: overlap and step "
+        fmt::format("{}: a Horovod timeline holds no computation and no steps, so overlap and step "
                     "times are unknown",
                     name_));
     if (waited_ > 0)
@@ -170,7 +170,8 @@ class HorovodReader {
       job.notes.push_back(
           fmt::format("{}: {} events without a readable \"ts\" left out", name_, refused_));
     if (rank.communications.empty())
-      job.notes.push_back(fmt::format("{}: no activity of NCCL, MPI, Gloo or CCL in it", name_));
+      job.notes.push_back(
+          fmt::format("{}: the timeline holds no activity of NCCL, MPI, Gloo or CCL", name_));
     job.ranks.push_back(std::move(rank));
     return job;
   }

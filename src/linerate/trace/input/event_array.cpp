@@ -15,7 +15,7 @@ EventArray::EventArray(PaddedText text, const std::string& name, std::string_vie
   if (const auto e = parser_.parse(text_.data(), text_.size(), false).get_array().get(events_))
     throw InputError(name, fmt::format("expected {}: {}", what, simdjson::error_message(e)));
   if (repairs.any())
-    repair_note_ = fmt::format("{}: damaged JSON was mended: {}", name, repairs.text());
+    repair_note_ = fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text());
   begins_anew_ = std::move(repairs.begins_anew);
 }
 

@@ -74,7 +74,7 @@ void InputFile::State::attach(int fd) {
   file = gzdopen(fd, "rb");
   if (file == nullptr) {
     ::close(fd);
-    throw InputError(name, "cannot open: expected memory for zlib, found none; free some");
+    throw InputError(name, "cannot open: expected memory for zlib, found too little; free some");
   }
   gzip = gzdirect(file) == 0;
 }
@@ -189,10 +189,9 @@ bool InputFile::truncated() const { return state_->truncated; }
 
 void InputFile::rethrow_with_cause(const std::string& what) const {
   if (!truncated()) throw;
-  throw InputError(name(),
-                   fmt::format("expected a whole gzip stream, found one that ends early or is "
-                               "damaged; copy the file again. What came before: {}",
-                               what));
+  throw InputError(name(), fmt::format("expected a whole gzip stream, found one that ends early or "
+                                       "is damaged; copy the file again. Before the damage: {}",
+                                       what));
 }
 
 std::string_view InputFile::head() {

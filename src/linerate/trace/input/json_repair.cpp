@@ -174,10 +174,10 @@ std::string Repairs::text() const {
     parts.push_back(fmt::format("{} control characters inside strings", control_characters));
   if (inner_quotes)
     parts.push_back(fmt::format("{} unescaped quotes inside strings", inner_quotes));
-  if (bad_utf8) parts.push_back(fmt::format("{} bytes that are no UTF-8", bad_utf8));
+  if (bad_utf8) parts.push_back(fmt::format("{} bytes that are not UTF-8", bad_utf8));
   if (!begins_anew.empty())
     parts.push_back(
-        fmt::format("a list that begins anew {} times in the same file", begins_anew.size()));
+        fmt::format("a list that begins again {} times in the same file", begins_anew.size()));
   if (truncated)
     parts.push_back(fmt::format("the file ends early ({} bytes after the last whole event dropped)",
                                 cut_bytes));

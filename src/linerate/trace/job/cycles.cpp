@@ -109,9 +109,11 @@ void join_cycles(Job& job) {
       continue;
     }
     if (same_time)
-      throw InputError(r.source,
-                       fmt::format("is of rank {}, and so is {}, recorded at the same time", r.rank,
-                                   joined.back().source));
+      throw InputError(
+          r.source,
+          fmt::format(
+              "is of rank {}, but so is {}, recorded at the same time; give each rank's trace once",
+              r.rank, joined.back().source));
     append_cycle(joined.back(), r);
   }
   job.ranks = std::move(joined);

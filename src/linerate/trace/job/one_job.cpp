@@ -48,8 +48,8 @@ void require_one_time(const RankActivity& first, const RankActivity& other) {
   if (const std::int64_t apart = distance(*a, *b); apart > kMostApart)
     throw InputError(
         other.source,
-        fmt::format("expected the same steps as {}, found a record {} apart from it: another run, "
-                    "or other steps of it; give the traces of one run, of the same steps",
+        fmt::format("expected the same steps as {}, found a record {} apart from it, which is of "
+                    "another run or of other steps; give the traces of one run, of the same steps",
                     first.source, format_time(static_cast<double>(apart) * 1e-9)));
 }
 
@@ -78,8 +78,8 @@ void require_same_exchanges(const RankActivity& first, const RankActivity& other
   }
   if (any)
     throw InputError(other.source,
-                     fmt::format("exchanged no size that {} did in the same steps: traces of two "
-                                 "jobs; give those of one",
+                     fmt::format("exchanged no size that {} did in the same steps, so these are "
+                                 "traces of two jobs; give the traces of one job",
                                  first.source));
 }
 

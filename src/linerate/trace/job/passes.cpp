@@ -72,27 +72,27 @@ std::vector<std::string> accumulation_in_words(const Job& job) {
   const int count = job.accumulation.passes;
   if (count == 1) return {};
   std::vector<std::string> notes = {fmt::format(
-      "gradients of {} backward passes add up before an optimizer step{}: T_1 holds all of them, "
-      "and only the last one's backward can hide an exchange",
+      "gradients of {} backward passes add up before an optimizer step{}. T_1 includes all of "
+      "them, and only the last backward pass can hide an exchange",
       count,
       job.accumulation.marks > 1 ? fmt::format(", {} marks of the profiler", job.accumulation.marks)
                                  : "")};
   const std::vector<int> exchange = passes_that_exchange(job);
   if (std::ssize(exchange) == count)
     notes.push_back(
-        "every one of these passes exchanges its gradients: no_sync() around all but the last "
+        "every one of these passes exchanges its gradients; no_sync() around all but the last "
         "would send them once");
   else if (!exchange.empty() && exchange.back() != count)
-    notes.push_back(fmt::format(
-        "of these {} passes {} exchange{} gradients and the later ones do not: what they add is "
-        "never summed over the ranks, so that their models drift apart. no_sync() belongs around "
-        "all passes but the last one",
-        count, passes_text(exchange), exchange.size() == 1 ? "s" : ""));
+    notes.push_back(
+        fmt::format("of these {} passes {} exchange{} gradients and the later ones do not, so what "
+                    "they add is never summed over the ranks and their models drift apart. Put "
+                    "no_sync() around all passes but the last",
+                    count, passes_text(exchange), exchange.size() == 1 ? "s" : ""));
   else if (exchange.size() > 1)
-    notes.push_back(fmt::format(
-        "of these {} passes {} exchange gradients: no_sync() around all but the last would send "
-        "them once",
-        count, passes_text(exchange)));
+    notes.push_back(
+        fmt::format("of these {} passes {} exchange gradients; no_sync() around all but the last "
+                    "would send them once",
+                    count, passes_text(exchange)));
   return notes;
 }
 
@@ -114,13 +114,13 @@ std::string no_exchange_in_words(const Job& job) {
   if (others == 0) return "";
   const bool parameters = 2 * bytes / others >= static_cast<double>(dense_bytes(job));
   return fmt::format(
-      "gradients are never exchanged: {}. Predictions of whatif and advise are of a job that sums "
-      "gradients in every step, not of this one",
+      "gradients are never exchanged: {}. whatif and advise predict a job that sums gradients in "
+      "every step, not this one",
       parameters
           ? fmt::format("the ranks average {} of parameters after the optimizer, in one of {:.3g} "
                         "steps (local SGD)",
                         format_size(bytes / others), steps / others)
-          : "what the ranks send is no sum of what a backward pass made");
+          : "the ranks send something other than sums of a backward pass's gradients");
 }
 
 }  // namespace linerate::trace

@@ -167,10 +167,10 @@ void join_marks(Job& job) {
       std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.empty(); });
   job.accumulation.marks = marks > 1 && !some_lost ? marks : 1;
   if (job.accumulation.marks > 1)
-    job.notes.push_back(fmt::format(
-        "{} marks of the profiler are one step, which ends with the update of the parameters; "
-        "marks of no whole step are left out",
-        marks));
+    job.notes.push_back(
+        fmt::format("{} marks of the profiler make one step, which ends with the update of the "
+                    "parameters; marks outside whole steps are left out",
+                    marks));
   for (std::size_t r = 0; r < groups.size(); ++r) {
     RankActivity& rank = job.ranks[r];
     if (job.accumulation.marks > 1) regroup(rank, groups[r]);
@@ -348,8 +348,8 @@ std::optional<Job> in_periods(const Job& job) {
   Job joined = job;
   joined.updates = static_cast<int>(length);
   joined.notes.push_back(fmt::format(
-      "steps repeat every {0}, and are not alike: time is judged over whole periods of {0} steps, "
-      "and T_1 and T_n are their parts for one step. What is in no whole period is left out",
+      "steps repeat every {0} and are not alike. Time is judged over whole periods of {0} steps; "
+      "T_1 and T_n are their parts for one step. Steps outside whole periods are left out",
       length));
   for (RankActivity& r : joined.ranks) {
     std::vector<bool> closes;

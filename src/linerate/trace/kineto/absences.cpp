@@ -29,14 +29,14 @@ std::string heaviest_kernels(const KinetoTrace& t) {
 
 void note_unknown_records(const KinetoTrace& t, Job& job) {
   if (t.other_device > 0)
-    job.notes.push_back(fmt::format(
-        "{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are not understood "
-        "and left out: its times are unknown",
-        t.source, t.other_device));
+    job.notes.push_back(
+        fmt::format("{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are of an "
+                    "unknown kind and were left out, so its times are unknown",
+                    t.source, t.other_device));
   for (const auto& [name, count] : t.unknown_collectives)
     job.notes.push_back(
-        fmt::format("{}: collective name \"{}\" ({} records) is not known; the kernel's name says "
-                    "what it can",
+        fmt::format("{}: the collective name \"{}\" ({} records) is not known; the kernel's name "
+                    "is used instead",
                     t.source, name.substr(0, kShownOfName), count));
 }
 
@@ -51,10 +51,10 @@ void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, 
   const int ranks = ranks_of_job(t);
   if (ranks <= 1 || t.device.empty() || !rank.communications.empty()) return;
   job.communication_unknown = true;
-  job.notes.push_back(fmt::format(
-      "{}: a job of {} ranks, yet no kernel is of a library that communicates (heaviest: {}); "
-      "communication times are unknown, and so is T_1",
-      t.source, ranks, heaviest_kernels(t)));
+  job.notes.push_back(
+      fmt::format("{}: a job of {} ranks, yet no kernel is of a library that communicates "
+                  "(heaviest: {}), so communication times and T_1 are unknown",
+                  t.source, ranks, heaviest_kernels(t)));
 }
 
 /// Number of communications that were issued before the recording began. They come first in the
@@ -91,23 +91,23 @@ void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job
                     [](const Communication& c) { return c.bytes < 0 && c.op != CommOp::barrier; });
   const auto cut = cut_by_the_begin(rank);
   if (cut > 0)
-    job.notes.push_back(fmt::format(
-        "{}: {} of {} communications were issued before the recording began: it does not "
-        "say their sizes",
-        t.source, cut, rank.communications.size()));
+    job.notes.push_back(
+        fmt::format("{}: {} of {} communications were issued before the recording began, so their "
+                    "sizes are unknown",
+                    t.source, cut, rank.communications.size()));
   const std::size_t all = rank.communications.size();
   const auto of_graphs = std::min(unsized - cut, in_graphs(t));
   if (of_graphs > 0) {
     job.runs_graphs = true;
     job.notes.push_back(fmt::format(
-        "{}: {} of {} communications run in CUDA graphs, whose launch does not say their sizes: "
-        "their bytes and bandwidths are unknown; a recording without graphs says them",
+        "{}: {} of {} communications run in CUDA graphs, whose launch does not state their sizes, "
+        "so their bytes and bandwidths are unknown; a recording without graphs states them",
         t.source, of_graphs, all));
   }
   if (unsized - cut > of_graphs)
     job.notes.push_back(
         fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
-                    "record_shapes): their bytes and bandwidths are unknown",
+                    "record_shapes), so their bytes and bandwidths are unknown",
                     t.source, unsized - cut - of_graphs, all));
 }
 
@@ -116,13 +116,12 @@ void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job
 void note_absences(const KinetoTrace& t, const RankActivity& rank, Job& job) {
   note_unknown_records(t, job);
   if (t.device.empty() && !job.cpu_device)
-    job.notes.push_back(
-        fmt::format("{}: no device activity (kernels, copies) in it: busy times of the device are "
-                    "unknown",
-                    t.source));
+    job.notes.push_back(fmt::format(
+        "{}: no device activity (kernels, copies) in it, so busy times of the device are unknown",
+        t.source));
   if (rank.steps.empty())
     job.notes.push_back(
-        fmt::format("{}: no ProfilerStep annotation: time per step is unknown", t.source));
+        fmt::format("{}: no ProfilerStep annotation, so the time per step is unknown", t.source));
   note_missing_communication(t, rank, job);
   note_unknown_sizes(t, rank, job);
   if (t.rank < 0)

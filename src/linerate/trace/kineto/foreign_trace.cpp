@@ -60,8 +60,9 @@ std::optional<std::string> foreign_trace(std::string_view text) {
   if (std::any_of(kPyTorch.begin(), kPyTorch.end(), has)) return std::nullopt;
   for (const Line& l : kForeign)
     if (has(l.mark)) return std::string(l.advice);
-  return "a Chrome trace of another program: none of its events is of a kind that PyTorch writes "
-         "(cpu_op, kernel, gpu_memcpy, user_annotation); give the trace of export_chrome_trace";
+  return "a Chrome trace of another program, because none of its events is of a kind that PyTorch "
+         "writes (cpu_op, kernel, gpu_memcpy, user_annotation); give the trace of "
+         "export_chrome_trace";
 }
 
 }  // namespace linerate::trace

@@ -124,9 +124,9 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions&
     throw InputError(name,
                      fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
   if (result.end != ScanEnd::whole)
-    throw InputError(name, fmt::format("not a trace, or damaged beyond mending after event {}: {}",
+    throw InputError(name, fmt::format("not a trace, or damaged beyond repair after event {}: {}",
                                        trace.events, result.reason));
-  trace.notes.push_back(fmt::format("{}: damaged JSON was mended: {}", name, repairs.text()));
+  trace.notes.push_back(fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text()));
   return trace;
 }
 
@@ -140,8 +140,10 @@ KinetoTrace read_kineto(PaddedText text, const std::string& name, const ReadOpti
   if (result.end == ScanEnd::no_events)
     throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
   if (result.end == ScanEnd::out_of_memory)
-    throw InputError(name,
-                     fmt::format("{} bytes of JSON need more memory than there is", text.size()));
+    throw InputError(
+        name,
+        fmt::format("{} bytes of JSON need more memory than there is; filter or split the trace",
+                    text.size()));
   if (result.end == ScanEnd::damaged) trace = mended(text, name, options, result);
   if (trace.events == 0 && result.strangers > 0)
     throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "

@@ -53,14 +53,14 @@ std::vector<std::string> UnevenAllToAll::notes() const {
   std::vector<std::string> notes;
   if (cut_ > 0)
     notes.push_back(
-        fmt::format("{}: the split sizes of {} uneven all-to-alls are cut above 30 ranks; their "
-                    "bus bandwidth is of even splits",
+        fmt::format("{}: the split sizes of {} uneven all-to-alls are cut above 30 ranks, so their "
+                    "bus bandwidth is that of even splits",
                     trace_.source, cut_));
   if (unplaced_ > 0)
-    notes.push_back(
-        fmt::format("{}: which split of {} uneven all-to-alls is the rank's own is not known (rank "
-                    "or members of the group are missing); their bus bandwidth is of even splits",
-                    trace_.source, unplaced_));
+    notes.push_back(fmt::format(
+        "{}: {} uneven all-to-alls do not say which split is the rank's own (rank or members of "
+        "the group are missing), so their bus bandwidth is that of even splits",
+        trace_.source, unplaced_));
   return notes;
 }
 

@@ -35,8 +35,8 @@ std::vector<Importer> not_read_importers() {
       {.name = "Horovod autotune log",
        .matches =
            [](const Head& head) { return yes_if(head.starts_with("hierarchical_allreduce,")); },
-       .advice = "a Horovod autotune log scores settings and holds no event; give the timeline "
-                 "(HOROVOD_TIMELINE)"},
+       .advice = "a Horovod autotune log, which scores settings and holds no event; give the "
+                 "timeline (HOROVOD_TIMELINE)"},
       {.name = "NCCL profiler trace",
        .matches = [](const Head& head) { return yes_if(is_nccl_profiler(head)); },
        .advice = "the trace of NCCL's profiler plug-in is not read; give the PyTorch trace of the "

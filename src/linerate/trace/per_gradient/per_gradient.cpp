@@ -61,9 +61,10 @@ void read_batch(InputFile& input, std::int64_t batch, doc::Workload& w,
     std::string_view line;
     double wait_us = 0, bytes = 0;
     if (!input.next_line(line))
-      throw InputError(place(input),
-                       fmt::format("ends at gradient {} of {} in batch {}; the log is truncated",
-                                   i + 1, w.gradients.size(), batch + 1));
+      throw InputError(
+          place(input),
+          fmt::format("ends at gradient {} of {} in batch {}, so the log is cut off; copy it again",
+                      i + 1, w.gradients.size(), batch + 1));
     if (!parse_pair(line, wait_us, bytes))
       throw InputError(place(input),
                        fmt::format("expected \"wait_us,bytes\", found \"{}\"", first_words(line)));

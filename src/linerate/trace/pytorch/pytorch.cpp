@@ -19,10 +19,10 @@ namespace {
 /// The heads of two files of one job say the same.
 void require_same_head(const KinetoTrace& first, const KinetoTrace& other) {
   const auto differ = [&](const char* what, const auto& a, const auto& b) {
-    throw InputError(other.source,
-                     fmt::format("is of a job with {} {}, and {} of one with {}: give "
-                                 "the traces of one job",
-                                 what, b, first.source, a));
+    throw InputError(
+        other.source,
+        fmt::format("is of a job with {} {}, but {} is of one with {}; give the traces of one job",
+                    what, b, first.source, a));
   };
   if (first.world_size > 0 && other.world_size > 0 && first.world_size != other.world_size)
     differ("ranks:", first.world_size, other.world_size);

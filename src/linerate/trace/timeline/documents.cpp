@@ -32,7 +32,7 @@ std::vector<Importer> timeline_importers() {
        .join = only_job},
       {.name = "linerate document",
        .matches = [](const Head& head) { return yes_if(is_document(head) && !is_timeline(head)); },
-       .advice = "a linerate document, but no timeline; explain reads timelines and traces"}};
+       .advice = "a linerate document, but not a Timeline; explain reads Timelines and traces"}};
 }
 
 }  // namespace linerate::trace

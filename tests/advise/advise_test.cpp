@@ -44,11 +44,10 @@ TEST(Advise, SaysWhatCodingCountsAsAndWhatIsLeftDense) {
   doc::Workload w = workload();
   const auto notes = [&] { return advise(w, cluster(1), options).notes; };
   EXPECT_THAT(notes(), testing::Not(testing::Contains(HasSubstr("free"))));
-  for (const char* what : {"topk(density=0.01): what", "topk: what", "wire=fp16: what"})
-    EXPECT_THAT(notes(),
-                testing::Contains(HasSubstr(std::string(what) + " coding costs here is not "
-                                                                "known"))
-                    .Times(1))
+  for (const char* what : {"topk(density=0.01)", "topk:", "wire=fp16"})
+    EXPECT_THAT(notes(), testing::Contains(
+                             testing::AllOf(HasSubstr(what), HasSubstr("what coding costs here")))
+                             .Times(1))
         << what;
   EXPECT_THAT(notes(), testing::Not(testing::Contains(HasSubstr("only f32 is compressed"))));
   w.gradients.front().dtype = DType::f16;
@@ -80,13 +79,14 @@ TEST(Advise, SaysIfTheBestCodecIsPricedByABoundAlone) {
     return std::string();
   };
   const doc::Advice unranked = advise(workload(), cluster(1), options);
-  EXPECT_THAT(find(unranked, "ddp+unpriced").reason, HasSubstr("a bound from below"));
+  EXPECT_THAT(find(unranked, "ddp+unpriced").reason,
+              HasSubstr("a cast, the least that it can take"));
   EXPECT_THAT(about(unranked),
               AllOf(HasSubstr("the best, ddp+unpriced"), HasSubstr("a bound from below")));
   options.steps = {parse_steps_to_target("unpriced=1.2")};
   const doc::Advice best = advise(workload(), cluster(1), options);
   ASSERT_EQ(best.best, "ddp+unpriced");
-  EXPECT_THAT(best.sentence, HasSubstr("bound from below, a cast: measure it before"));
+  EXPECT_THAT(best.sentence, HasSubstr("only known to take at least as long as a cast"));
   // Its own cost is none.
   doc::Cluster known = cluster(1);
   known.codecs = {{"unpriced", 0, 1e10, 0, 1e10}};
@@ -379,8 +379,8 @@ TEST(Advise, WithACodecTheReasonTellsTheCodingFromTheCommunication) {
   const doc::Advice a =
       advise(workload(), cluster(1000), with_codec("codec(ratio=100, encode=1GB/s, decode=1GB/s)"));
   EXPECT_THAT(find(a, "bulk+codec(ratio=100, encode=1GB/s, decode=1GB/s)").reason,
-              HasSubstr("72.0 us of 72.0 us of communication exposed, with the coding 200 ms more "
-                        "than one rank alone"));
+              HasSubstr("72.0 us of 72.0 us of communication exposed, and with coding the step is "
+                        "200 ms longer than one rank's"));
 }
 
 TEST(Advise, WaitingForALateRankIsSaidToBeWhatIsExposed) {
@@ -510,18 +510,16 @@ TEST(Advise, SaysWhichCollectivesAndSizesWereNotMeasured) {
                   HasSubstr("Derived"), HasSubstr("Not measured"), HasSubstr("outside")))));
   c.collectives.front().samples = {{.bytes = 1e3, .seconds = 1e-4},
                                    {.bytes = 1e6, .seconds = 2e-4}};
-  EXPECT_THAT(
-      whatif::ask(workload(), c, question).notes,
-      testing::Contains(HasSubstr("Extrapolated: messages of 100 MB are "
-                                  "outside the sizes measured of all-reduce, 1.00 kB to 1.00 MB")));
+  EXPECT_THAT(whatif::ask(workload(), c, question).notes,
+              testing::Contains(HasSubstr("Extrapolated: messages of 100 MB are outside the "
+                                          "measured sizes of all-reduce, 1.00 kB to 1.00 MB")));
   question.strategies = {doc::parse_strategy("dear")};
   EXPECT_THAT(
       whatif::ask(workload(), c, question).notes,
       testing::Contains(HasSubstr("outside the sizes measured of all-reduce, 1.00 kB to 1.00 MB")));
   c.collectives.front().collective = Collective::broadcast;
-  EXPECT_THAT(
-      whatif::ask(workload(), c, question).notes,
-      testing::Contains(HasSubstr("Not measured: reduce-scatter, all-gather; a closed form")));
+  EXPECT_THAT(whatif::ask(workload(), c, question).notes,
+              testing::Contains(HasSubstr("Not measured: reduce-scatter, all-gather. A formula")));
 }
 
 TEST(Advise, AtAnotherBandwidthThanMeasuredItSaysExtrapolated) {

@@ -36,7 +36,7 @@ TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
       EXPECT_EQ(good.sentence, unmeasured.sentence);
       EXPECT_EQ(good.verdict, unmeasured.verdict);
       EXPECT_THAT(report::to_text(good, false),
-                  StartsWith("Present strategy " + std::string(line.name) + ": measured "));
+                  StartsWith("Strategy in use, " + std::string(line.name) + ": measured "));
       changes += good.verdict == doc::AdviceVerdict::change;
       for (const double times : {0.2, 5.0}) {
         const doc::Advice missed = advise(recorded(step.value * times), c, options);
@@ -44,7 +44,7 @@ TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
         EXPECT_NE(missed.verdict, doc::AdviceVerdict::change);
         EXPECT_THAT(report::to_text(missed, true),
                     AllOf(StartsWith("Present strategy "), Not(HasSubstr("Change "))));
-        EXPECT_THAT(missed.present, HasSubstr("misses what was measured"));
+        EXPECT_THAT(missed.present, HasSubstr("lies outside the prediction"));
         EXPECT_EQ(missed.measured_step_s, step.value * times);
       }
     }

@@ -30,7 +30,7 @@ TEST(Stragglers, AreInEveryCandidateAndMendingThemIsAdvisedFirst) {
   const double alone = find(advise(workload(), cluster(100), {}), "ddp").step_s->value;
   EXPECT_NEAR(a.stragglers[1].step_s, alone, 1e-12);
   EXPECT_NEAR(a.stragglers[0].step_s, alone + 0.010, 1e-9);
-  EXPECT_THAT(a.sentence, StartsWith("First ranks 2, 1: as fast as the others, ddp takes"));
+  EXPECT_THAT(a.sentence, StartsWith("Mend ranks 2, 1 first. With ranks of equal speed ddp takes"));
   EXPECT_THAT(report::to_text(a, false), HasSubstr("Who holds the others up, with ddp"));
 }
 

@@ -115,7 +115,7 @@ TEST(NcclTests, ALostRankLineIsOutvotedByTheBandwidths) {
 
 TEST(NcclTests, AnotherCollectiveThanTheLogSaysIsRefused) {
   EXPECT_THAT(error_of(k2023, {.collective = Collective::all_gather}),
-              HasSubstr("says that it reduces, --collective says all-gather"));
+              HasSubstr("says that it reduces, but --collective says all-gather"));
   EXPECT_THAT(error_of("# all_reduce_perf -b 1M\n" + std::string(k2023),
                        {.collective = Collective::reduce_scatter}),
               HasSubstr("the log is of all-reduce, --collective says reduce-scatter"));

@@ -190,7 +190,7 @@ TEST(NcclTestsLog, RowsThatAreOfNoOneRunAreRefused) {
   const PrintedLog a = printed_log({.ranks = 8, .smallest = 1 << 24, .largest = 1 << 26});
   const PrintedLog b = printed_log({.ranks = 64, .smallest = 1 << 28});
   EXPECT_THAT(refusal(rows_only(a) + rows_only(b)),
-              HasSubstr("not those of one collective on one number of ranks"));
+              HasSubstr("expected rows of one collective on one number of ranks"));
 }
 
 TEST(NcclTestsLog, HostsSayHowManyRanksShareANode) {

@@ -24,7 +24,7 @@ TEST(TableForms, DigitsInGroupsAreOneNumber) {
 
 TEST(TableForms, AGroupThatMayBeADecimalIsNotGuessedAt) {
   EXPECT_THAT(refusal("bytes;time_us\n1048576;4,120\n"),
-              HasSubstr("the first that could not be read is line 2: \"1048576;4,120\""));
+              HasSubstr("the first row that could not be read is line 2: \"1048576;4,120\""));
   EXPECT_THAT(refusal("bytes;seconds\n1048576;0,0041\n"), HasSubstr("line 2: \"1048576;0,0041\""));
   EXPECT_THAT(refusal("bytes;seconds\n1048576;0,004\n"), HasSubstr("line 2"));
   EXPECT_THAT(refusal("bytes,time_us\n\"1,5\",20\n"), HasSubstr("line 2"));
@@ -100,8 +100,8 @@ TEST(TableForms, TimesOfMoreThanADayAreNone) {
 
 TEST(TableForms, WhatWasAssumedIsSaid) {
   EXPECT_THAT(read("1024,20.5\n", {.ranks = 2}).notes,
-              Contains(HasSubstr("no header: its columns are taken as bytes,seconds; the first row "
-                                 "as 1.02 kB in 20.5 s")));
+              Contains(HasSubstr("no header, so its columns are taken as bytes,seconds, and the "
+                                 "first row as 1.02 kB in 20.5 s")));
   EXPECT_THAT(read("size_mb,time_ms\n1,2\n", {.ranks = 2}).notes,
               Contains(HasSubstr("sizes in MB are read as 10^6 bytes; write MiB where 2^20")));
   EXPECT_EQ(read("collective,ranks,bytes,time_us,dtype\nall_reduce,8,64,20,torch.bfloat16\n")

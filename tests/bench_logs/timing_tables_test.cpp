@@ -58,7 +58,8 @@ TEST(PlainTable, BytesAndSecondsNeedNoHeader) {
   EXPECT_EQ(log.rows[1].ranks, 4);
   EXPECT_EQ(log.rows[1].bytes, 4194304);
   EXPECT_DOUBLE_EQ(log.rows[1].seconds, 0.0035);
-  EXPECT_THAT(log.notes, Contains(HasSubstr("does not name its collective; taken as all-reduce")));
+  EXPECT_THAT(log.notes,
+              Contains(HasSubstr("does not name its collective, so it is taken as all-reduce")));
 }
 
 TEST(PlainTable, RanksAndCollectiveMayFollow) {

@@ -176,7 +176,7 @@ TEST(TracedJob, GivesBackTheStartDelayItWasSimulatedWith) {
 TEST(TracedJob, WithoutAStartDelayNothingIsSet) {
   std::vector<std::string> notes;
   EXPECT_EQ(start_delay_from_trace(simulated_job(two_ranks()), "job", notes), 0);
-  EXPECT_THAT(notes, Contains(HasSubstr("no record says when one was ready")));
+  EXPECT_THAT(notes, Contains(HasSubstr("no record says when a collective was ready")));
 }
 
 // ---- recorded formats ----
@@ -208,8 +208,9 @@ TEST(TracedJob, StepsThatAreAllAlikeTellNothing) {
   const TracedJob traced =
       calibrate_from_trace(trace::job_of(alike, trace::Recorded::gpu), "job", notes);
   EXPECT_FALSE(traced.contention);
-  EXPECT_THAT(notes, Contains(HasSubstr("how much slower computation runs during collectives is "
-                                        "not known: too little of it")));
+  EXPECT_THAT(
+      notes, Contains(HasSubstr(
+                 "how much slower computation runs during collectives, because too little of it")));
 }
 
 TEST(TracedJob, OneRankOfSeveralTellsNothing) {

@@ -178,7 +178,7 @@ TEST(Compare, ContentionInOneOfTheTwoIsNoticed) {
   EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());
   predicted.computation_slowed = true;
   EXPECT_THAT(compare(predicted, measured).notes,
-              testing::Contains(HasSubstr("slows computation in the first one alone")));
+              testing::Contains(HasSubstr("slows computation only in the first one")));
 }
 
 TEST(Compare, JsonStatesTheErrorOfTheStep) {
@@ -236,10 +236,10 @@ TEST(Compare, ATimelineWithoutStepsIsRefused) {
       static_cast<void>(compare(predicted, measured, {.warm_up = 100'000}));
       FAIL() << "accepted";
     } catch (const InputError& e) {
-      EXPECT_THAT(e.what(),
-                  HasSubstr(fmt::format("trained.json: no step left to compare: expected more than "
-                                        "the 100000 that --warm-up drops, found {}; record",
-                                        steps)));
+      EXPECT_THAT(e.what(), HasSubstr(fmt::format(
+                                "trained.json: no step is left to compare: expected more than "
+                                "the 100000 that --warm-up drops, found {}; record",
+                                steps)));
     }
   }
 }

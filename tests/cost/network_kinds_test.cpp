@@ -178,11 +178,11 @@ TEST(NetworkKinds, RefusalsSayWhatIsExpected) {
   };
   for (const auto& [text, part] :
        {Case{"4xpcie9,tcp:1Gbit/s", "did you mean pcie"},
-        Case{"4x,tcp:1Gbit/s", "what joins the 4"}, Case{"4xpcie3,tpc:1Gbit/s", "one of tcp, rdma"},
-        Case{"4xpcie3,tcp", "line of a node"}, Case{"tcp:10", "a rate with a unit"},
-        Case{"", "expected a network"}, Case{"1x", "line of a node"},
-        Case{"0xpcie3", "ranks a node"}, Case{"tcp:1Gbit/s,efa:1Gbit/s", "one line"},
-        Case{"a,b,c", "expected a network"}})
+        Case{"4x,tcp:1Gbit/s", "the link between the 4"},
+        Case{"4xpcie3,tpc:1Gbit/s", "one of tcp, rdma"}, Case{"4xpcie3,tcp", "line of a node"},
+        Case{"tcp:10", "a rate with a unit"}, Case{"", "expected a network"},
+        Case{"1x", "line of a node"}, Case{"0xpcie3", "ranks a node"},
+        Case{"tcp:1Gbit/s,efa:1Gbit/s", "one line"}, Case{"a,b,c", "expected a network"}})
     EXPECT_THAT(said(text), HasSubstr(part)) << text;
 }
 

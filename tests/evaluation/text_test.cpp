@@ -32,7 +32,7 @@ TEST(EvaluationText, SaysBaselinesNoisePropertiesAccuracyAndTheCount) {
 TEST(EvaluationText, WithoutAnARunNoGainCounts) {
   doc::Setup s = sample_setup();
   s.timed.erase(s.timed.begin() + 2);
-  EXPECT_EQ(noise_sentence(s), "no A/A run: no noise floor is known, and no gain counts");
+  EXPECT_EQ(noise_sentence(s), "no A/A run, so the noise floor is not known and no gain counts");
 }
 
 }  // namespace

@@ -213,9 +213,10 @@ TEST(Kfac, LeavesLayersWithLargerFactorsOutAndNamesThem) {
   EXPECT_THAT(message_of("kfac(spd, largest=10)"), HasSubstr("largest="));
   EXPECT_THAT(message_of("kfac(spd, largest=0)"), HasSubstr("at least 1"));
   const Planner planner(doc::parse_strategy("kfac(spd, largest=699)"), cluster());
-  EXPECT_THAT(planner.caveats(workload(), cost::CostModel(cluster()), 2),
-              ElementsAre("kfac: left to the optimizer, since a factor is larger than largest=699: "
-                          "fc1 (700 x 700), fc2 (701 x 701)"));
+  EXPECT_THAT(
+      planner.caveats(workload(), cost::CostModel(cluster()), 2),
+      ElementsAre("kfac: left to the optimizer, because a factor is larger than largest=699: "
+                  "fc1 (700 x 700), fc2 (701 x 701)"));
   doc::Workload large = workload();
   large.blocks[0].a = kLargestFactor + 1;
   EXPECT_EQ(planned("kfac(spd)", 2, {}, large).blocks.size(), 5u);
@@ -974,7 +975,7 @@ TEST(Kfac, SaysWhatOfTrainingIsNotInThePrediction) {
   EXPECT_EQ(notes("kfac(d, subsample=2)"), "");
   EXPECT_THAT(notes("kfac(d, fisher=mc)"), HasSubstr("one more backward pass"));
   w.blocks[0].factor_a_s = 1e-3;
-  EXPECT_THAT(notes("kfac(d, subsample=2)"), HasSubstr("take what the Workload measured"));
+  EXPECT_THAT(notes("kfac(d, subsample=2)"), HasSubstr("take as long as the Workload measured"));
 }
 
 TEST(KfacPlans, IntervalsAverageOverTheCycle) {

@@ -356,8 +356,8 @@ def test_an_error_has_the_command_s_text_in_python_s_words_and_its_kind(verb, ke
 
 
 def test_a_device_is_measured_on_by_linerate_torch_alone(documents):
-    with pytest.raises(linerate.UsageError, match="device=: LibTorch measures there, which is not "
-                                                  "here; run linerate-torch calibrate"):
+    with pytest.raises(linerate.UsageError, match="device=: LibTorch measures there, and this "
+                                                  "program has none; run linerate-torch calibrate"):
         linerate.calibrate(cluster=documents[0]["cluster"], codecs="fp16", device="cuda")
 
 

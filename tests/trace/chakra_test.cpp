@@ -111,8 +111,9 @@ TEST(Chakra, RanksThatCannotBeToldApartAndLoneGroupsAreErrors) {
               HasSubstr("a.et: expected its rank in"));
   EXPECT_THAT(message_of({{"a.1.et", text}, {"b.1.et", text}}),
               HasSubstr("is of rank 1, and so is"));
-  EXPECT_THAT(message_of({{"groups.json", R"({"1": [0, 1]})"}}),
-              HasSubstr("groups.json: process groups of a Chakra job; name its traces"));
+  EXPECT_THAT(
+      message_of({{"groups.json", R"({"1": [0, 1]})"}}),
+      HasSubstr("groups.json: process groups of a Chakra job, not a trace; give its traces"));
   EXPECT_THAT(message_of({{"a.0.et", text}, {"groups.json", R"({"1": [0, -1]})"}}),
               HasSubstr("groups.json: /1: expected a list of ranks, found [0,-1]"));
 }
@@ -182,7 +183,7 @@ TEST(Chakra, WithoutStartsNothingIsKnownOfWhatOverlaps) {
     EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\": null", key)));
   EXPECT_THAT(json, Not(HasSubstr("\"overlap_s\": 0")));
   EXPECT_THAT(unknown.notes,
-              Contains(HasSubstr("no node has a start: what overlaps, and busy times, are unknown. "
+              Contains(HasSubstr("no node has a start, so overlap and busy times are unknown. "
                                  "3 kernels take 3.50 ms one after the other, 1 communications "
                                  "1.50 ms")));
   // All at the same time, if that is what the trace says.

@@ -111,7 +111,7 @@ TEST(Format, WhatNoImporterReadsIsNamedWithANextStep) {
               HasSubstr("run.sqlite: an SQLite database, as nsys exports it, is not read"));
   EXPECT_THAT(refusal("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
                       "cycle_time_ms,tensor_fusion_threshold,score\n0,0,0,1,5,64,1.5\n"),
-              HasSubstr("a Horovod autotune log scores settings"));
+              HasSubstr("a Horovod autotune log, which scores settings"));
   EXPECT_THAT(
       refusal(R"([{"name":"AllReduce","ph":"b","id":1,"ts":1,"args":{"SeqNum":1,"CommHash":2}}])"),
       HasSubstr("NCCL's profiler plug-in is not read"));

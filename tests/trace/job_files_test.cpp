@@ -86,9 +86,11 @@ TEST(MixedJobs, OfOtherSizesOrBackEndsAreRefused) {
   gloo.replace(gloo.find("nccl"), 4, "gloo");
   EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", gloo}}),
               HasSubstr("back end gloo"));
-  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3, 1000)},
-                          {"b.json", two_steps(1, 2, 0, 3, 1001)}}),
-              HasSubstr("exchanged no size that a.json did in the same steps: traces of two jobs"));
+  EXPECT_THAT(
+      refusal_of(
+          {{"a.json", two_steps(0, 2, 0, 3, 1000)}, {"b.json", two_steps(1, 2, 0, 3, 1001)}}),
+      HasSubstr(
+          "exchanged no size that a.json did in the same steps, so these are traces of two jobs"));
 }
 
 TEST(MixedJobs, SecondsApartOnTheClockAreRefusedAndStampsWithoutAnEpochAreNot) {

@@ -202,7 +202,7 @@ TEST(BucketsInUse, ThatAreAskedForAfterBackwardAreNotDdps) {
   const auto plan = check_buckets(after);
   ASSERT_TRUE(plan);
   EXPECT_FALSE(plan->matches_rule);
-  EXPECT_THAT(plan->verdict, HasSubstr("2 exchanges, all asked for after the backward pass"));
+  EXPECT_THAT(plan->verdict, HasSubstr("2 exchanges, all called after the backward pass"));
 }
 
 TEST(BucketsInUse, HoldUnusedParametersUnderStaticGraph) {

@@ -185,7 +185,7 @@ TEST(Kineto, MissingCommunicationOfAJobOfManyRanksIsUnknownNotZero) {
   const Breakdown b = broken_down({step(0, 0, 100), kernel("renamed_all_reduce", 0, 90)}, 8);
   EXPECT_TRUE(b.communication_unknown);
   EXPECT_EQ(judge(b).finding, Finding::inconclusive);
-  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("communication times are unknown")));
+  EXPECT_THAT(b.notes, testing::Contains(HasSubstr("communication times and T_1 are unknown")));
 }
 
 TEST(Kineto, UnsortedEventsGiveTheSameUnions) {

@@ -196,7 +196,7 @@ TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {
       {{1, 2, 3}, "every one of these passes exchanges its gradients"},
       {{1}, "of these 3 passes pass 1 exchanges gradients and the later ones do not"},
       {{1, 2}, "of these 3 passes passes 1, 2 exchange gradients and the later ones do not"},
-      {{1, 3}, "of these 3 passes passes 1, 3 exchange gradients: no_sync()"}};
+      {{1, 3}, "of these 3 passes passes 1, 3 exchange gradients; no_sync()"}};
   for (const Case& c : cases) {
     const Job job = passes_that_exchange(c.exchanging);
     const ImportedJob imported = import_job(job);

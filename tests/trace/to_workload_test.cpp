@@ -102,7 +102,7 @@ TEST(Workload, APauseIsOneOfTheStepAndNotOfWhatARankTakesLonger) {
 TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
   const ImportedJob i = import_job(job_of_texts({plain_rank(0, 1, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 1050e-6, 1e-9);
-  EXPECT_THAT(i.note_with("T_1 holds a pause"), HasSubstr("repeats in every step"));
+  EXPECT_THAT(i.note_with("T_1 includes a pause"), HasSubstr("repeats in every step"));
 }
 
 TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {

@@ -42,7 +42,7 @@ constexpr double kLeastUsefulAllowance = 1.005;  // below, "x 1 the steps" says 
 std::string against(double value, double reference, const std::string& name) {
   const double change = reference > 0 ? value / reference - 1 : 0;
   if (std::abs(change) < 0.0005) return "as long as " + name;
-  return fmt::format("{:.1f} % {} than {}", 100 * std::abs(change),
+  return fmt::format("{} {} than {}", format_percent(std::abs(change)),
                      change < 0 ? "shorter" : "longer", name);
 }
 
@@ -116,7 +116,8 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
   if (j.outcome->crowded_s)
     text += fmt::format("; ranks share cores, so coding may make the step last {}",
                         format_time(*j.outcome->crowded_s));
-  if (!c.trains) text += fmt::format("; simulated only, {}", j.outcome->traits.why_not_train);
+  if (!c.trains)
+    text += fmt::format("; simulated only, because {}", j.outcome->traits.why_not_train);
   return text + ".";
 }
 
@@ -128,27 +129,26 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
     case doc::AdviceVerdict::do_nothing:
       if (fastest.strategy == current.strategy)
         return fmt::format("Do nothing: {} is the fastest of what was searched.", a.current);
-      return fmt::format("Do nothing: {} would gain {:.1f} %, less than the {:g} % worth a change.",
-                         fastest.strategy, 100 * std::max(0.0, gain), 100 * least_gain);
+      return fmt::format("Do nothing: {} would gain {}, less than the {:g} % worth a change.",
+                         fastest.strategy, format_percent(std::max(0.0, gain)), 100 * least_gain);
     case doc::AdviceVerdict::inconclusive:
       if (a.confidence == doc::Confidence::low)
         return fmt::format(
-            "Inconclusive: {} may be faster. If the predictions hold, it saves {:.1f} % of {}'s "
+            "Inconclusive: {} may be faster. If the predictions hold, it saves {} of {}'s "
             "step. Measure it, and keep what runs until then.",
-            fastest.strategy, 100 * gain, a.current);
+            fastest.strategy, format_percent(gain), a.current);
       return fmt::format(
-          "Inconclusive: {} is predicted {:.1f} % faster than {}. Within what is known of costs "
-          "and steps it may also take {:.1f} % longer. Calibrate more closely or measure both, and "
+          "Inconclusive: {} is predicted {} faster than {}. Within what is known of costs "
+          "and steps it may also take {} longer. Calibrate more closely or measure both, and "
           "keep {} until then.",
-          fastest.strategy, 100 * gain, a.current,
-          100 * (over(fastest, current).high_or_value() - 1), a.current);
+          fastest.strategy, format_percent(gain), a.current,
+          format_percent(over(fastest, current).high_or_value() - 1), a.current);
     case doc::AdviceVerdict::change:
       break;
   }
-  return fmt::format("Change {} to {}: {} instead of {}, {:.1f} % less time{}.", a.current,
-                     best.strategy, format_time(best.target_s->value),
-                     format_time(current.target_s->value),
-                     100 * (1 - best.target_s->value / current.target_s->value),
+  return fmt::format("Change {} to {}: {} instead of {}, {} less time{}.", a.current, best.strategy,
+                     format_time(best.target_s->value), format_time(current.target_s->value),
+                     format_percent(1 - best.target_s->value / current.target_s->value),
                      best.steps_to_target ? " to the target" : "");
 }
 
@@ -167,10 +167,10 @@ bool lower_voice(doc::Advice& a, const doc::Candidate& in_use, const Evaluator& 
   if (!messages_s || in_use.step_s->value - best.step_s->value > *messages_s) return false;
   a.verdict = doc::AdviceVerdict::inconclusive;
   a.sentence = fmt::format(
-      "Inconclusive: {} is predicted {:.1f} % faster than {}, but its messages may use up that "
+      "Inconclusive: {} is predicted {} faster than {}, but its messages may use up that "
       "gain. They may take up to {} of the processors, which was not measured here. Measure them "
       "(linerate calibrate on the job's ranks) or both steps, and keep {} until then.",
-      best.strategy, 100 * (1 - best.target_s->value / in_use.target_s->value), a.current,
+      best.strategy, format_percent(1 - best.target_s->value / in_use.target_s->value), a.current,
       format_time(*messages_s), a.current);
   return true;
 }
@@ -429,6 +429,7 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
     const Stage stage(evaluator.progress(), work.beyond);
     put_into_words(asked.framework, evaluator, beyond, options, a);
   }
+  a.notes = joined_alike(a.notes);
   return a;
 }
 

@@ -90,7 +90,7 @@ struct AtMost {
   std::string in_words(const doc::Bounded& step_s) const {
     const double most = share(step_s);
     if (most < 0.0005) return "gains nothing";
-    return fmt::format("at most {:.1f} % of the step{}", 100 * most,
+    return fmt::format("at most {} of the step{}", format_percent(most),
                        measured ? " as recorded" : "");
   }
 };

@@ -135,9 +135,9 @@ std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, do
   const bool is_sure =
       verdict == doc::AdviceVerdict::change && a.confidence != doc::Confidence::low &&
       own.step_s->value - best->step_s->value > unmeasured_messages_s(*best, evaluator).value_or(0);
-  return fmt::format("linerate.torch {} add strategy=\"{}\": {}, {:.1f} % less time than {}{}.",
+  return fmt::format("linerate.torch {} add strategy=\"{}\": {}, {} less time than {}{}.",
                      is_sure ? "would" : "may", best->strategy, format_time(best->step_s->value),
-                     100 * gain, own.named.empty() ? own.strategy : own.named,
+                     format_percent(gain), own.named.empty() ? own.strategy : own.named,
                      best->trains ? "" : "; linerate only simulates it");
 }
 

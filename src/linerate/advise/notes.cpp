@@ -111,10 +111,10 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
          })->second;
     notes.push_back(fmt::format(
         "Compression {}. {} of {} ways of compressing that were tried have a step at least {:g} % "
-        "shorter than {}'s. The best, {}, takes {:.1f} % {}{}. The extra steps that it may need "
+        "shorter than {}'s. The best, {}, takes {} {}{}. The extra steps that it may need "
         "are not counted.",
         k > 0 ? "may pay here" : "does not pay here", k, best.size(), 100 * options.least_gain,
-        dense.strategy, first.candidate.strategy, std::abs(shorter(first)),
+        dense.strategy, first.candidate.strategy, format_percent(std::abs(shorter(first)) / 100),
         shorter(first) < 0 ? "longer" : "less",
         first.coding_is_bound()
             ? " if its coding takes no longer than a cast, which is the least that it can take"
@@ -190,6 +190,23 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
     a.notes.push_back(
         "The Workload does not time its forward pass, so steps consist of backward and exchange "
         "alone.");
+}
+
+std::vector<std::string> joined_alike(const std::vector<std::string>& notes) {
+  std::vector<std::string> all, said;  // `said`: what follows the names of a note in `all`
+  for (const std::string& note : notes) {
+    const std::size_t colon = std::min(note.find(": "), note.size());
+    const std::string names = note.substr(0, colon), rest = note.substr(colon);
+    const auto same = rest.empty() ? said.end() : std::find(said.begin(), said.end(), rest);
+    if (same == said.end()) {
+      all.push_back(note);
+      said.push_back(rest);
+    } else {
+      std::string& first = all[static_cast<std::size_t>(same - said.begin())];
+      first.insert(first.size() - rest.size(), ", " + names);
+    }
+  }
+  return all;
 }
 
 }  // namespace linerate::advise

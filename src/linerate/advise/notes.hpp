@@ -28,4 +28,7 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
 void add_notes(doc::Advice& advice, const std::vector<Judged>& judged, const AdviseOptions& options,
                const Evaluator& evaluator);
 
+/// Notes that say the same of several strategies become one, which begins with all their names.
+std::vector<std::string> joined_alike(const std::vector<std::string>& notes);
+
 }  // namespace linerate::advise

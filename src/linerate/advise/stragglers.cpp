@@ -52,8 +52,9 @@ std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& curr
     const double gain = 1 - slow[i].step_s / current.step_s.value;
     slow[i].reason = fmt::format(
         "takes {} longer for itself in each step than the Workload says; without that{} the step "
-        "is {:.1f} % shorter.",
-        format_time(slow[i].late_s), i == 0 ? "" : " and those above", 100 * std::max(0.0, gain));
+        "is {} shorter.",
+        format_time(slow[i].late_s), i == 0 ? "" : " and those above",
+        format_percent(std::max(0.0, gain)));
   }
   return slow;
 }
@@ -69,11 +70,11 @@ void lead_with_stragglers(doc::Advice& a, const doc::Candidate& current, double 
   const double gain = 1 - without / now;
   if (gain < least_gain || gain <= by_strategy) return;
   a.sentence = fmt::format(
-      "Mend {} first. With ranks of equal speed {} {} {} instead of {}, {:.1f} % less time. No "
+      "Mend {} first. With ranks of equal speed {} {} {} instead of {}, {} less time. No "
       "strategy gains as much. {}",
       names_of(a.stragglers), a.current,
       a.confidence == doc::Confidence::low ? "may take" : "takes", format_time(without),
-      format_time(now), 100 * gain, a.sentence);
+      format_time(now), format_percent(gain), a.sentence);
 }
 
 }  // namespace linerate::advise

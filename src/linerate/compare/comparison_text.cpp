@@ -17,7 +17,7 @@ std::string time_or(const std::optional<double>& seconds) {
 
 std::string percent(const std::optional<double>& share, bool with_sign) {
   if (!share) return "-";
-  return with_sign ? fmt::format("{:+.1f} %", 100 * *share) : fmt::format("{:.1f} %", 100 * *share);
+  return (with_sign && *share >= 0.0005 ? "+" : "") + format_percent(*share);
 }
 
 // "all-reduce conv1.weight +3 [1]": kind, subject, and the phase if it is not the first.

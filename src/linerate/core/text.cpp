@@ -121,7 +121,13 @@ double parse_number(std::string_view text) {
   return number;
 }
 
-std::string format_percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string format_percent(double share) {
+  const double percent = 100 * std::abs(share);
+  if (percent < 0.05) return "0 %";
+  // Two digits, three next to 100: "0.3 %", "12 %", "99.7 %".
+  const bool whole = percent >= 9.95 && !(percent >= 99.5 && percent < 99.95);
+  return fmt::format("{:.{}f} %", 100 * share, whole ? 0 : 1);
+}
 
 std::string format_time(double seconds) {
   constexpr std::array units = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"ms", 1e-3}, Unit{"s", 1}};

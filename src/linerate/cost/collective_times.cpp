@@ -24,7 +24,7 @@ std::string about_source(const CostModel& model, Collective collective, int rank
                  ? fmt::format("measured inside nodes of {} ranks and between nodes, composed",
                                cluster.ranks_per_node)
                  : fmt::format(
-                       "measured inside nodes of {} ranks; between them a closed form over "
+                       "measured inside nodes of {} ranks; between them a formula over "
                        "the network's link",
                        cluster.ranks_per_node);
     default:

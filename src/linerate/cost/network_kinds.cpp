@@ -95,10 +95,10 @@ const NetworkKind& kind_named(std::string_view name, bool between) {
     if (k.between == between) names.push_back(k.name);
   }
   const std::string near = nearest(std::string(name), names);
-  throw UsageError(fmt::format(
-      "expected {}, one of {}, found \"{}\"{}; linerate list networks describes them",
-      between ? "what joins nodes" : "what joins the ranks of a node", join(names, ", "), name,
-      near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+  throw UsageError(
+      fmt::format("expected {}, one of {}, found \"{}\"{}; linerate list networks describes them",
+                  between ? "the link between nodes" : "the link inside a node", join(names, ", "),
+                  name, near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
 
 constexpr const char* kForm = "such as 4xpcie3,tcp:10Gbit/s, 8xnvlink4 or tcp:10Gbit/s";
@@ -114,8 +114,8 @@ std::pair<int, const NetworkKind*> inside_of(std::string_view text) {
     throw UsageError(fmt::format("expected 1 to {} ranks a node, found {}", kMostRanks, ranks));
   const std::string_view kind = text.substr(x + 1);
   if (kind.empty() && ranks > 1)
-    throw UsageError(fmt::format("expected what joins the {} ranks of a node, {}, found \"{}\"",
-                                 ranks, kForm, text));
+    throw UsageError(fmt::format(
+        "expected the link between the {} ranks of a node, {}, found \"{}\"", ranks, kForm, text));
   return {static_cast<int>(ranks), &kind_named(ranks == 1 ? "1x" : kind, false)};
 }
 

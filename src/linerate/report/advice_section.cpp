@@ -54,11 +54,12 @@ Table table_of(const doc::Advice& advice) {
 
 std::string sentence_of(const doc::TurningPoint& t, const doc::Advice& a) {
   if (t.of_bandwidth())
-    return fmt::format("The answer changes at a bandwidth {}: {} below, {} above.", bracket_of(t),
-                       a.named(t.below), a.named(t.above));
+    return fmt::format("The answer changes at a bandwidth of {}: {} below, {} above.",
+                       bracket_of(t), a.named(t.below), a.named(t.above));
   return fmt::format(
-      "{} has a shorter step than {} from a compression ratio {} on; the steps it takes are not "
-      "counted.",
+      "{} has a shorter step than {} from a compression ratio of {} on. The steps it takes "
+      "are "
+      "not counted.",
       a.named(t.above), a.named(t.below), bracket_of(t));
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -123,28 +124,30 @@ std::string ceilings_of(const doc::Advice& a) {
 // interest alone.
 std::string turning_of(const doc::TurningPoint& t, const doc::Advice& a) {
   if (t.of_bandwidth())
-    return fmt::format("  bandwidth {}: below {}; above {}\n", bracket_of(t), a.named(t.below),
-                       a.named(t.above));
-  return fmt::format("  ratio {}: from there on {} has a shorter step than {}\n", bracket_of(t),
-                     a.named(t.above), a.named(t.below));
+    return fmt::format("  bandwidth of {}: below it {}, above it {}\n", bracket_of(t),
+                       a.named(t.below), a.named(t.above));
+  return fmt::format("  compression ratio of {}: from there on {} has a shorter step than {}\n",
+                     bracket_of(t), a.named(t.above), a.named(t.below));
 }
 
 }  // namespace
 
 std::vector<std::string> paragraphs_of(const doc::Advice& a) {
   std::vector<std::string> all;
-  for (const std::string* text : {&a.present, &a.sentence, &a.beyond})
+  for (const std::string* text : {&a.sentence, &a.beyond, &a.present})
     if (!text->empty()) all.push_back(*text);
   return all;
 }
 
 // In the unit that fits its upper end. A ratio has none.
 std::string bracket_of(const doc::TurningPoint& t) {
-  if (!t.of_bandwidth()) return fmt::format("between {:.4g} and {:.4g}", t.low, t.high);
   const bool giga = t.high >= kBitsPerGbit;
-  const double unit = giga ? kBitsPerGbit : kBitsPerMbit;
-  return fmt::format("between {:.4g} and {:.4g} {}", t.low / unit, t.high / unit,
-                     giga ? "Gbit/s" : "Mbit/s");
+  const double unit = !t.of_bandwidth() ? 1 : giga ? kBitsPerGbit : kBitsPerMbit;
+  const char* name = !t.of_bandwidth() ? "" : giga ? " Gbit/s" : " Mbit/s";
+  constexpr double kNarrow = 1.05;  // two numbers of three digits that say the same
+  return t.high <= kNarrow * t.low
+             ? fmt::format("about {:.3g}{}", std::sqrt(t.low * t.high) / unit, name)
+             : fmt::format("between {:.3g} and {:.3g}{}", t.low / unit, t.high / unit, name);
 }
 
 std::string to_text(const doc::Advice& a, bool all) {
@@ -158,7 +161,8 @@ std::string to_text(const doc::Advice& a, bool all) {
   out += candidates_of(a, all);
   out += late_ranks_of(a);
   if (!a.ceilings.empty())
-    out += "\nCeiling of each remedy, from " + a.named(a.current) + "\n" + ceilings_of(a);
+    out += "\nThe most that each remedy could gain, with " + a.named(a.current) + "\n" +
+           ceilings_of(a);
   out += "\nWhere the answer changes\n";
   for (const doc::TurningPoint& t : a.turning_points) out += turning_of(t, a);
   if (a.turning_points.empty()) out += "  nowhere within a factor of 1000 of this bandwidth\n";

@@ -1,5 +1,7 @@
 #include "linerate/report/breakdown_table.hpp"
 
+#include <fmt/format.h>
+
 #include "linerate/core/text.hpp"
 
 namespace linerate::report {
@@ -41,11 +43,9 @@ report::Table breakdown_table(const trace::Explanation& e, const std::string& la
   add_time("Overlap of the two", &Busy::overlap_s, computed && heard);
   add_time("Exposed communication", &Busy::exposed_s, computed && heard);
   add_time("Neither", &Busy::idle_s, computed);
-  add("Verdict", trace::finding_text(e.verdict));
-  for (const std::vector<std::string>& row : trace::gain_rows(e.verdict)) {
-    add("To gain: " + row[0], row[1]);
-    add("At most: " + row[0], row[2]);
-  }
+  for (const std::vector<std::string>& row : trace::gain_rows(e.verdict))
+    add("Shorter with " + row[0],
+        row[1] == row[2] ? row[1] : fmt::format("{}, at most {}", row[1], row[2]));
   return table;
 }
 

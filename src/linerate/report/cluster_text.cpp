@@ -129,7 +129,7 @@ std::string probes_of(const doc::Cluster& c) {
                         c.half_sum_s_per_byte * 1e9);
   if (c.cores) text += fmt::format("all ranks compute on the same {} cores\n", *c.cores);
   if (c.second_order) text += second_order_text(*c.second_order);
-  if (c.noise_floor) text += fmt::format("noise floor (A/A): {:.1f} %\n", 100 * *c.noise_floor);
+  if (c.noise_floor) text += fmt::format("noise floor (A/A): {}\n", format_percent(*c.noise_floor));
   return text;
 }
 

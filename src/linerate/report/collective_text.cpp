@@ -63,13 +63,15 @@ std::string to_text(const cost::CollectiveTimes& all) {
   const auto any = [&all](auto holds) {
     return std::any_of(all.times.begin(), all.times.end(), holds);
   };
+  if (all.collective != Collective::barrier)
+    text += "algbw: size / time; busbw: what each link carries, as nccl-tests states it.\n";
   if (any([](const cost::CollectiveTime& t) { return t.time.extrapolated; }))
     text += "extrapolated: outside the measured sizes or rank counts, by the collective's law.\n";
   if (any([](const cost::CollectiveTime& t) { return !t.fitted && t.ranks > 1; }))
     text +=
         "n/a: the links were given, not measured, so a formula prices them with an unknown error. "
         "linerate calibrate measures them.\n";
-  for (const std::string& note : all.notes) text += note + ".\n";
+  for (const std::string& note : all.notes) text += "note: " + note + ".\n";
   return text;
 }
 

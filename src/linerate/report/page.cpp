@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "linerate/report/page_files.hpp"
 
 namespace linerate::report {
@@ -54,6 +56,13 @@ std::string html_of(const Section& s, const std::string& page_title) {
   if (s.table) out += html_of(*s.table);
   for (const std::string& n : s.notes) out += fmt::format("<p class=\"note\">{}</p>\n", escape(n));
   return out + "</section>\n";
+}
+
+std::ptrdiff_t sections_with(const std::string& figure, const Page& page) {
+  return std::count_if(page.sections.begin(), page.sections.end(), [&figure](const Section& s) {
+    return std::any_of(s.figures.begin(), s.figures.end(),
+                       [&figure](const Figure& f) { return f.title == figure; });
+  });
 }
 
 }  // namespace
@@ -115,7 +124,12 @@ std::string to_html(const Page& page) {
   out +=
       "<noscript><p>The figures of this page are drawn by its script, which does not run here; the "
       "tables hold their numbers.</p></noscript>\n";
-  for (const Section& s : page.sections) out += html_of(s, page.title);
+  for (Section s : page.sections) {
+    // Figures of one title, in several sections, say whose they are.
+    for (Figure& f : s.figures)
+      if (sections_with(f.title, page) > 1) f.title += ": " + s.title;
+    out += html_of(s, page.title);
+  }
   if (page.sections.empty()) out += "<p>Nothing to report: no document was given.</p>\n";
   out += "<footer>\n";
   if (!page.sources.empty()) out += "<p>From";
@@ -125,7 +139,10 @@ std::string to_html(const Page& page) {
   if (!page.command.empty())
     out += fmt::format("<p>Made by <code>{}</code></p>\n", escape(page.command));
   if (!page.version.empty()) out += fmt::format("<p>linerate {}</p>\n", escape(page.version));
-  out += "<p>GB = 10⁹ bytes, Gbit = 10⁹ bits; rates are per direction.</p>\n</footer>\n";
+  out +=
+      "<p>GB = 10⁹ bytes, Gbit = 10⁹ bits; rates are per direction. Exposed communication is what "
+      "no "
+      "computation of the same rank covers.</p>\n</footer>\n";
   return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kPageScript);
 }
 

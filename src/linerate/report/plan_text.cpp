@@ -251,7 +251,11 @@ std::string text_of(const doc::Plan& plan, const SecondsOf& seconds_of) {
   for (const doc::TaskGraph& graph : plan.variants)
     out += fmt::format("\n{}\n{}\n{}{}", graph.name, payloads_of(graph),
                        tasks_of(plan, graph, seconds_of), next_step_of(plan, graph));
-  return out;
+  return out +
+         "\nlane: a rank's queue of such tasks; origin: linerate executes the task, or observes "
+         "that "
+         "it is over;\nafter: the tasks that it waits for; members: the gradients or factors of a "
+         "payload\n";
 }
 
 }  // namespace linerate::report

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/report/drawing.hpp"
@@ -96,7 +97,7 @@ Table table_of(const std::vector<Prediction>& predictions) {
          has_interval(p) ? format_time(*p.step_s->low) + " – " + format_time(*p.step_s->high)
                          : kDash,
          p.exposed_communication_s ? format_time(*p.exposed_communication_s) : kDash,
-         p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : kDash});
+         p.scaling_factor ? fmt::format("{:#.3g}", *p.scaling_factor) : kDash});
   return t;
 }
 
@@ -124,7 +125,7 @@ std::string range_sentence(const LineChart& chart) {
     for (const Point& p : s.points)
       if (p.y && std::isfinite(*p.y)) low = std::min(low, *p.y), high = std::max(high, *p.y);
   if (low > high) return "Undefined everywhere.";
-  return fmt::format("From {:.3f} to {:.3f}; 1 is perfect scaling.", low, high);
+  return fmt::format("From {:.2g} to {:.2g}; 1 is perfect scaling.", low, high);
 }
 
 }  // namespace
@@ -231,6 +232,38 @@ Table parts_table(const RowChart& chart) {
   return t;
 }
 
+/// The answer: which strategy has the shortest step, and in how many of the cases.
+std::string shortest_sentence(const doc::Predictions& all) {
+  const auto same_case = [](const Prediction& a, const Prediction& b) {
+    return a.ranks == b.ranks && a.bandwidth_bit_per_s == b.bandwidth_bit_per_s &&
+           a.compression_ratio == b.compression_ratio;
+  };
+  std::vector<Prediction> known = all.predictions;
+  std::erase_if(known, [](const Prediction& p) { return !p.step_s || p.changes_convergence; });
+  const std::vector<std::string> strategies = strategies_of(known);
+  if (known.empty() || strategies.size() < 2) return "";
+  std::vector<int> wins(strategies.size(), 0);
+  int cases = 0;
+  for (auto first = known.begin(); first != known.end(); ++first) {
+    if (std::any_of(known.begin(), first, [&](const auto& p) { return same_case(p, *first); }))
+      continue;
+    const Prediction* best = &*first;
+    for (const Prediction& p : known)
+      if (same_case(p, *first) && p.step_s->value < best->step_s->value) best = &p;
+    ++wins[to_index(std::find(strategies.begin(), strategies.end(), best->strategy) -
+                    strategies.begin())];
+    ++cases;
+  }
+  std::string text;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    if (wins[i] == 0) continue;
+    text += text.empty() ? fmt::format("{} has the shortest predicted step in {} of {} case{}",
+                                       strategies[i], wins[i], cases, cases == 1 ? "" : "s")
+                         : fmt::format(", {} in {}", strategies[i], wins[i]);
+  }
+  return text + ". A case is a number of ranks, a bandwidth and a compression ratio.";
+}
+
 }  // namespace
 
 // The numbers fold away under the last of the curves and maps. Without any the table stands open.
@@ -240,6 +273,8 @@ Section section_of(const doc::Predictions& all, const std::string& title) {
   section.title = title;
   section.notes = all.notes;
   if (predictions.empty()) section.paragraphs.push_back("The file holds no prediction.");
+  if (const std::string best = shortest_sentence(all); !best.empty())
+    section.paragraphs.push_back(best);
   for (const LineChart& chart : scaling_charts(predictions))
     section.figures.push_back({chart.name, range_sentence(chart), drawing_of(chart)});
   for (const HeatMap& map : best_strategy_maps(predictions))

@@ -42,20 +42,32 @@ std::string time_or(const std::optional<double>& seconds, const char* otherwise)
   return *seconds < 0 ? "-" + format_time(-*seconds) : format_time(*seconds);
 }
 
+/// The optional columns that some prediction needs.
+struct Columns {
+  bool ratios = false, intervals = false, agarwal = false;
+};
+
+Columns columns_of(const Predictions& all) {
+  const auto any = [&](auto&& has) {
+    return std::any_of(all.predictions.begin(), all.predictions.end(), has);
+  };
+  return {any([](const Prediction& p) { return p.compression_ratio != 1; }), any(doc::has_interval),
+          all.preset == doc::kAgarwal2021};
+}
+
 // Agarwal's columns: the ratio that is enough with the paper's buckets, the same with those of DDP,
 // and what encoding may take. If no ratio is enough it is "infeasible".
-std::vector<std::string> row_of(const Prediction& p, bool intervals, bool agarwal) {
+std::vector<std::string> row_of(const Prediction& p, const Columns& columns) {
   std::vector<std::string> row = {
-      p.strategy,
-      std::to_string(p.ranks),
-      p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kUnknown,
-      fmt::format("{:g}", p.compression_ratio),
-      p.step_s ? format_time(p.step_s->value) : kUnknown,
-      time_or(p.exposed_communication_s, kUnknown),
-      p.scaling_factor ? fmt::format("{:.4f}", *p.scaling_factor) : kUnknown};
-  if (intervals)
+      p.strategy, std::to_string(p.ranks),
+      p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kUnknown};
+  if (columns.ratios) row.push_back(fmt::format("{:g}", p.compression_ratio));
+  row.push_back(p.step_s ? format_time(p.step_s->value) : kUnknown);
+  row.push_back(time_or(p.exposed_communication_s, kUnknown));
+  row.push_back(p.scaling_factor ? fmt::format("{:#.3g}", *p.scaling_factor) : kUnknown);
+  if (columns.intervals)
     row.push_back(has_interval(p) ? time_range(*p.step_s->low, *p.step_s->high) : kUnknown);
-  if (agarwal) {
+  if (columns.agarwal) {
     for (const std::optional<double>& ratio : {p.required_ratio, p.required_ratio_ddp})
       row.push_back(ratio ? fmt::format("{:.3f}", *ratio) : "infeasible");
     row.push_back(time_or(p.encode_budget_s, "n/a"));
@@ -77,7 +89,7 @@ std::string parts_text(const std::vector<Prediction>& predictions) {
   std::vector<TextColumn> columns = {{"strategy"}, {"ranks", true}};
   for (const char* title : kPartTitles) columns.push_back({title, true});
   return "\nexposed time of each part of the step: what the step would save without it\n" +
-         text_table(columns, rows);
+         text_table(columns, rows) + "\n";
 }
 
 // What was asked about, so that a saved text says what it belongs to.
@@ -90,25 +102,27 @@ std::string job_line(const Predictions& all) {
 }  // namespace
 
 std::string to_text(const Predictions& all) {
-  const bool agarwal = all.preset == doc::kAgarwal2021;
-  const bool intervals =
-      std::any_of(all.predictions.begin(), all.predictions.end(), doc::has_interval);
-  std::vector<TextColumn> columns = {{"strategy"},     {"ranks", true}, {"bandwidth", true},
-                                     {"ratio", true},  {"step", true},  {"exposed", true},
-                                     {"scaling", true}};
-  if (intervals) columns.push_back({"90 % interval", true});
-  if (agarwal)
+  const Columns has = columns_of(all);
+  std::vector<TextColumn> columns = {{"strategy"}, {"ranks", true}, {"bandwidth", true}};
+  if (has.ratios) columns.push_back({"ratio", true});
+  columns.insert(columns.end(), {{"step", true}, {"exposed", true}, {"scaling", true}});
+  if (has.intervals) columns.push_back({"90 % interval", true});
+  if (has.agarwal)
     columns.insert(columns.end(),
                    {{"needed ratio", true}, {"DDP's", true}, {"encode budget", true}});
   std::vector<std::vector<std::string>> rows;
-  for (const Prediction& p : all.predictions) rows.push_back(row_of(p, intervals, agarwal));
-  std::string text = text_table(columns, rows) + job_line(all);
-  if (!intervals && all.preset.empty())
+  for (const Prediction& p : all.predictions) rows.push_back(row_of(p, has));
+  std::string text = text_table(columns, rows) + job_line(all) +
+                     (has.ratios ? "ratio: payloads are this many times smaller; " : "") +
+                     "exposed: communication that no computation covers; "
+                     "scaling: one rank's step / the step\n" +
+                     parts_text(all.predictions);
+  if (!has.intervals && all.preset.empty())
     text +=
         "note: no interval, because the links were given, not measured; linerate calibrate "
         "measures them\n";
   for (const std::string& note : all.notes) text += "note: " + note + "\n";
-  return text + parts_text(all.predictions);
+  return text;
 }
 
 // Columns depend on what is asked alone, not on what is known: programs find them by name.

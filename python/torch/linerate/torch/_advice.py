@@ -18,9 +18,8 @@ class Advice:
     `best`: a strategy's text, for DataParallel(..., strategy=best); while the verdict is
     "inconclusive", the fastest. `verdict`: "change", "do nothing" or "inconclusive". `confidence`:
     "checked" if the measured step lies in the interval of its prediction, "low" if it does not, and
-    then nothing is advised as certain; "unchecked" for another job than this one. `text`: measured
-    and predicted step, what to do in the words of the script, and what the command `linerate
-    advise` prints.
+    then nothing is advised as certain; "unchecked" for another job than this one. `text`: what to
+    do in the words of the script, and what the command `linerate advise` prints.
     """
 
     def __init__(self, document, table, whole_table):
@@ -31,10 +30,7 @@ class Advice:
         self.text = self._with_script(table)
 
     def _with_script(self, table):
-        """What to do in the script, after the measured and predicted step that a table may begin
-        with."""
-        present, rest = table.split("\n", 1) if self._document.get("present") else ("", table)
-        return "\n".join(filter(None, (present, f"{self._in_the_script()}\n\n{rest}")))
+        return f"{self._in_the_script()}\n\n{table}"
 
     def _in_the_script(self):
         in_words = {c["strategy"]: c.get("named") for c in self._document.get("candidates", ())}

@@ -146,8 +146,8 @@ std::string says(const std::string& options, std::optional<DType> wire, std::siz
   if (wire)
     text += fmt::format(", sent as {}", *wire == DType::f16 ? "fp16 (a hook)" : "bf16 (a hook)");
   if (others > 0)
-    text += fmt::format(", leaving out {} other all-reduce{} of the step", others,
-                        others == 1 ? " is" : "s are");
+    text += fmt::format("; {} other all-reduce{} left out", others,
+                        others == 1 ? " of the step is" : "s of the step are");
   return text;
 }
 

@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
@@ -81,6 +84,7 @@ void steps(std::string& out, const Breakdown& b) {
                     known(computed && heard, s.busy.overlap_s),
                     known(computed && heard, s.busy.exposed_s), known(computed, s.busy.idle_s)});
   }
+  out += fmt::format("each step{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
   out += text_table({{"step", true},
                      {"duration", true},
                      {"compute", true},
@@ -126,18 +130,23 @@ void collectives(std::string& out, const Breakdown& b) {
                     ranks > 0 ? std::to_string(ranks) : "?", mid(l.duration), mid(l.transfer),
                     mid(l.skew), l.bus.empty() ? "n/a" : format_rate(median(l.bus))});
   }
-  out += "medians of collectives that are alike\n";
+  out += "collectives of one operation, size and number of ranks, by their medians\n";
   out += text_table({{"collective"},
                      {"times", true},
                      {"bytes", true},
                      {"ranks", true},
                      {"duration", true},
                      {"transfer", true},
-                     {"skew", true},
+                     {"wait", true},
                      {"busbw", true}},
                     rows, kIndent);
   rest(out, kMostRows, lines.size(), "kinds of collectives");
   out += "\n";
+}
+
+std::string clock_of(const RankRow& r) {
+  const double s = static_cast<double>(r.clock_offset_ns) * 1e-9;
+  return (s < 0 ? "-" : "+") + format_time(std::abs(s));
 }
 
 void ranks(std::string& out, const Breakdown& b) {
@@ -148,11 +157,11 @@ void ranks(std::string& out, const Breakdown& b) {
     const RankRow& r = b.ranks[i];
     rows.push_back({std::to_string(r.rank), known(computed, r.whole.compute_s),
                     known(heard, r.whole.communication_s),
-                    known(computed && heard, r.whole.exposed_s),
-                    fmt::format("{:+.1f} us", static_cast<double>(r.clock_offset_ns) * 1e-3),
+                    known(computed && heard, r.whole.exposed_s), clock_of(r),
                     r.times_last ? std::to_string(*r.times_last) : "n/a",
                     r.delay_per_step_s ? format_time(*r.delay_per_step_s) + "/step" : "n/a"});
   }
+  out += "each rank, over the whole file\n";
   out += text_table({{"rank", true},
                      {"compute", true},
                      {"comm.", true},
@@ -169,20 +178,20 @@ void buckets(std::string& out, const Breakdown& b) {
   if (!b.buckets) return;
   std::vector<std::string> sizes;
   for (std::size_t i = 0; i < std::min<std::size_t>(16, b.buckets->bytes.size()); ++i)
-    sizes.push_back(std::to_string(b.buckets->bytes[i]));
-  out += fmt::format("buckets of step {}: {}{} bytes\n  {}\n\n", b.buckets->step, join(sizes, ", "),
+    sizes.push_back(format_size(static_cast<double>(b.buckets->bytes[i])));
+  out += fmt::format("buckets of step {}: {}{}\n  {}\n\n", b.buckets->step, join(sizes, ", "),
                      b.buckets->bytes.size() > 16 ? ", ..." : "", b.buckets->verdict);
 }
 
 void network(std::string& out, const Breakdown& b) {
   if (b.scaling_factor) {
     const doc::Bounded& alone = b.one_rank->step_s;
-    out += fmt::format("scaling factor {:.4f} = T_1 / T_n = {} / {}\n", *b.scaling_factor,
+    out += fmt::format("scaling factor {:#.3g} = T_1 / T_n = {} / {}\n", *b.scaling_factor,
                        format_time(alone.value), time_or(b.step_s));
     out += fmt::format("  T_1: {}\n", b.one_rank->origin);
     if (alone.has_interval())
       out += fmt::format(
-          "  T_1 lies between {} and {}, the scaling factor between {:.4f} and {:.4f}\n",
+          "  T_1 lies between {} and {}, the scaling factor between {:#.2g} and {:#.2g}\n",
           format_time(*alone.low), format_time(*alone.high), *alone.low / *b.step_s,
           *alone.high / *b.step_s);
   }
@@ -196,9 +205,6 @@ void network(std::string& out, const Breakdown& b) {
 
 void verdict(std::string& out, const Verdict& v) {
   out += fmt::format("verdict: {}\n  {}\n", finding_text(v), v.reason);
-  out += fmt::format("  thresholds: idle while loading > {}, host idle > {}, exposed < {}\n",
-                     format_percent(v.thresholds.data_idle), format_percent(v.thresholds.host_idle),
-                     format_percent(v.thresholds.exposed));
 }
 
 void causes(std::string& out, const Breakdown& b) {
@@ -210,26 +216,57 @@ void causes(std::string& out, const Breakdown& b) {
 }
 
 void gains(std::string& out, const Breakdown& b, const Verdict& v) {
-  out += "\n" +
-         text_table({{"of the step"}, {"to gain", true}, {"at most", true}}, gain_rows(v), kIndent);
+  out += "\nhow much shorter a step would be\n" +
+         text_table({{"with"}, {"shorter by", true}, {"at most", true}}, gain_rows(v), kIndent);
   for (const SharedGain& g : b.path.shared)
-    out += fmt::format("    {} of it is the same in \"{}\" and \"{}\"\n", format_percent(g.share),
+    out += fmt::format("    {} is the same in \"{}\" and \"{}\"\n", format_percent(g.share),
                        name_of(g.one), name_of(g.other));
+  out += "\n";
+}
+
+/// What the tables above call by a word of their own.
+void words(std::string& out, const Breakdown& b, const Verdict& v) {
+  std::vector<std::pair<std::string_view, std::string>> all;
+  if (b.scaling_factor) {
+    all.emplace_back("T_1", "the step of one rank alone");
+    all.emplace_back("T_n", "the median step of the job");
+  }
+  if (v.confidence)
+    all.emplace_back(
+        "confidence",
+        "share of the steps that lead to the verdict, with one more for it and one against");
+  all.emplace_back("exposed", "communication that no computation of the same rank covers");
+  if (!b.steps.empty()) all.emplace_back("host gaps", "nothing runs on the device");
+  if (!b.collectives.empty()) {
+    all.emplace_back("transfer", "from the arrival of the last rank on: moving data");
+    all.emplace_back("wait", "the rest of the duration: until the last rank arrives");
+    all.emplace_back("busbw", "bytes a second that each link carries, as nccl-tests states it");
+  }
+  if (b.ranks.size() > 1)
+    all.emplace_back("clock", "how far the rank's clock is ahead of rank 0's");
+  out += "words\n";
+  for (const auto& [word, meaning] : all) out += fmt::format("  {:<10}  {}\n", word, meaning);
+  out += fmt::format(
+      "  verdict     input-bound above {} idle while data loads, host-bound above {} idle,\n"
+      "              compute-bound below {} exposed; else what exposed communication spends\n",
+      format_percent(v.thresholds.data_idle), format_percent(v.thresholds.host_idle),
+      format_percent(v.thresholds.exposed));
 }
 
 }  // namespace
 
 std::string explain_text(const Breakdown& b, const Verdict& v) {
   std::string out;
+  verdict(out, v);
+  causes(out, b);
+  gains(out, b, v);
+  network(out, b);
   whole(out, b);
   steps(out, b);
   collectives(out, b);
   ranks(out, b);
   buckets(out, b);
-  network(out, b);
-  verdict(out, v);
-  causes(out, b);
-  gains(out, b, v);
+  words(out, b, v);
   for (std::size_t i = 0; i < std::min<std::size_t>(20, b.notes.size()); ++i)
     out += fmt::format("note: {}\n", b.notes[i]);
   rest(out, 20, b.notes.size(), "notes");

@@ -31,7 +31,7 @@ std::string what_and_where(const Cause& c) {
       return fmt::format("{} pauses for {}, {}; no data loader is at work there", who, much,
                          place_text(c.where));
     default:
-      return fmt::format("{} is late by {}, which arises {}", who, much, place_text(c.where));
+      return fmt::format("{} is late by {}; it loses that time {}", who, much, place_text(c.where));
   }
 }
 
@@ -53,7 +53,7 @@ std::vector<std::string> cause_texts(const CriticalPath& path) {
   for (const Cause& c : path.causes) {
     texts.push_back(what_and_where(c));
     if (c.gain_share)
-      texts.back() += fmt::format("; without it the step gains {}, at most {}",
+      texts.back() += fmt::format(". Without this the step is {} shorter, at most {}",
                                   format_percent(*c.gain_share), share_text(c.most_share));
   }
   return texts;

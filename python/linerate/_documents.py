@@ -248,9 +248,10 @@ class Document(Result):
 
 
 class Workload(Document):
-    """What one rank computes in a training step, and which gradients leave it. Times are seconds of
-    one rank computing alone, medians over steps; what is unknown is None. Notes: what import found
-    missing or assumed."""
+    """What one rank computes in a training step, and which gradients it sends. Times are seconds of
+    one rank computing alone, medians over steps. None stands for what is unknown. Notes say what
+    import found missing or assumed.
+    """
 
     __slots__ = ()
     _core_class = _core.Workload
@@ -294,8 +295,9 @@ class Workload(Document):
 
 
 class Cluster(Document):
-    """Ranks, links and the fitted cost of everything that is not the user's own computation. Notes:
-    what calibrate refused or assumed in a log."""
+    """Ranks, links and the fitted cost of everything that is not the user's own computation. Notes
+    say what calibrate refused or assumed in a log.
+    """
 
     __slots__ = ()
     _core_class = _core.Cluster
@@ -347,8 +349,9 @@ class Fit(Result):
 
 
 class Timeline(Document):
-    """What happened, or is predicted to happen: tasks with rank, resource, start, end, bytes. Times
-    are nanoseconds since origin_ns. Notes: what the import found missing."""
+    """What happened, or is predicted to happen: tasks with rank, resource, start, end and bytes.
+    Times are nanoseconds since origin_ns. Notes say what the import found missing.
+    """
 
     __slots__ = ()
     _core_class = _core.Timeline
@@ -380,8 +383,9 @@ class Timeline(Document):
 
 
 class Plan(Document):
-    """The task graph of a step, a pure function of Workload, Cluster and strategy. Notes: what it
-    does not do as its strategy says."""
+    """The task graph of a step. It depends only on Workload, Cluster and strategy. Notes say where
+    it departs from its strategy.
+    """
 
     __slots__ = ("_planned",)
     _core_class = _core.Plan
@@ -413,7 +417,7 @@ class Plan(Document):
 
 
 class Prediction(Record):
-    """One combination of a what-if. None: unknown or undefined there."""
+    """One combination of a what-if. None stands for what is unknown or undefined there."""
 
     __slots__ = ("_held", "_index")
 

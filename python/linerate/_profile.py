@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class profile:
-    """Records `steps` training steps of this rank into `folder`/rank{RANK}.json.gz, for
+    """Records `steps` training steps of this rank into `folder`/rank{RANK}.json.gz. Call
     linerate.explain(folder) when all ranks are done.
 
         with linerate.profile("traces", steps=6) as prof:
@@ -19,10 +19,10 @@ class profile:
                 train(batch)
                 prof.step()
 
-    Call step() at the end of each training step; `skip` steps run before the recording, and
-    `warm_up` more with the profiler on (its first steps are slow). Later steps are not recorded.
-    Shapes are recorded: they say how large gradients are. The rank is torch.distributed's, else
-    RANK, else 0. Raises UsageError if the block ends before all steps ran.
+    Call step() at the end of each training step. `skip` steps run before the recording. `warm_up`
+    more steps run with the profiler on, because its first steps are slow. Later steps are not
+    recorded. Shapes are recorded, because they say how large gradients are. The rank is that of
+    torch.distributed, else RANK, else 0. Raises UsageError if the block ends before all steps ran.
     """
 
     def __init__(self, folder: str | os.PathLike[str], steps: int = 6, *, skip: int = 2,

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class Explanation(Result):
-    """Where the time of a job's steps goes. Times are seconds, shares are of the step (0 to 1);
-    None is what the traces do not hold."""
+    """Where the time of a job's steps goes. Times are seconds, and shares are of the step (0 to 1).
+    None stands for what the traces do not hold.
+    """
 
     __slots__ = ()
     _short = {
@@ -71,8 +72,9 @@ class Explanation(Result):
 
 
 class Predictions(Result, Sequence[Prediction]):
-    """What a step of one job would take: a Prediction for each combination, in the order
-    strategies, ranks, bandwidths, compression ratios, the last fastest."""
+    """The predicted steps of one job: a Prediction for each combination. They are ordered by
+    strategy, then by ranks, by bandwidth and by compression ratio.
+    """
 
     __slots__ = ("_all",)
 
@@ -218,8 +220,9 @@ class Advice(Result):
         _write(path, self._html())
 
     def to_text(self, all: bool = False) -> str:
-        """What the command prints; with `all` every setting tried, not the best of each
-        exchange."""
+        """What the command prints. With `all` it lists every setting that was tried, not only the
+        best of each exchange.
+        """
         return _core.in_python(self._held.to_text(all))
 
     def _text(self) -> str:
@@ -243,8 +246,9 @@ class Advice(Result):
 
 
 class Comparison(Result):
-    """What compare says of a prediction, quantity by quantity. Seconds; relative errors are
-    predicted / measured - 1."""
+    """The errors of a prediction, quantity by quantity. Times are seconds. A relative error is
+    predicted / measured - 1.
+    """
 
     __slots__ = ()
     _calls = (("to_json",), ("to_text", False), ("to_text", True))

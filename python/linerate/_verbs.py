@@ -40,7 +40,7 @@ def explain(
     exposed: float | None = None,
     progress: Progress = None,
 ) -> Explanation:
-    """Says where a step's time goes, and what bounds it.
+    """Says where a step's time goes and what limits it.
 
     files: the traces of all ranks of one job (paths, a folder, a pattern), or a Timeline.
     """
@@ -88,11 +88,11 @@ def calibrate(
     line_rate: Quantity | None = None,
     progress: Progress = None,
 ) -> Cluster:
-    """Fits the cost of collectives from logs, tables or traces: a Cluster, whose `fit` says how
-    good it is.
+    """Fits the cost of collectives to logs, tables or traces. Returns a Cluster; its `fit` has the
+    errors.
 
-    from_: as --from. Without it the ranks of an mpirun would be probed, which a build with MPI
-    does. device: linerate-torch alone measures there; here it is an error that says so.
+    from_: as --from. Without it the ranks of an mpirun are probed, which needs a build with MPI.
+    device: only linerate-torch measures there, so it is refused here.
     """
     return Cluster(*call("calibrate", locals(), progress, _core.calibrate))
 
@@ -125,9 +125,10 @@ def whatif(
     """Predicts the step of every combination of strategies, rank counts, bandwidths and compression
     ratios.
 
-    workload: a Workload, its file, zoo:NAME or params:SIZE. bandwidth as a number: bytes per
-    second. network: one by its kind, if nothing was measured (networks()). coding: whose costs of
-    codecs count where the Cluster has none, "hooks", "linerate" or "papers".
+    workload: a Workload, its file, zoo:NAME or params:SIZE.
+    bandwidth: a number is in bytes per second.
+    network: a network by its kind, if it was not measured (networks()).
+    coding: whose costs of codecs count if the Cluster has none: "hooks", "linerate" or "papers".
     """
     return Predictions(call("whatif", locals(), progress, _core.whatif))
 
@@ -144,10 +145,10 @@ def whatif_collective(
     latency: Quantity | None = None,
     progress: Progress = None,
 ) -> CollectiveTimes:
-    """The time of one collective with its interval: `whatif all-reduce` and its like.
+    """Predicts the time of one collective, with its interval: `whatif all-reduce` and the like.
 
-    collective: all-reduce, reduce-scatter, all-gather, ... size: of the total array, needed for all
-    but a barrier.
+    collective: all-reduce, reduce-scatter, all-gather, ...
+    size: of the whole array. Every collective but a barrier needs it.
     """
     keywords = {**locals(), "size": None if collective == "barrier" else size}
     return CollectiveTimes(
@@ -184,7 +185,7 @@ def plan(
     training: bool = False,
     progress: Progress = None,
 ) -> Plan:
-    """The tasks of a step: the Plan of a strategy."""
+    """Returns the tasks of a step: the Plan of a strategy."""
     planned = call("plan", locals(), progress, _core.plan)
     return Plan(planned.plan(), planned.notes(), planned)
 
@@ -214,11 +215,11 @@ def advise(
     least_gain: float | None = None,
     progress: Progress = None,
 ) -> Advice:
-    """Ranks strategies for a job and a network, or says: do nothing.
+    """Ranks strategies for a job and a network, and says whether a change pays.
 
-    strategy: considered besides those searched. framework: "pytorch" considers only what
-    DistributedDataParallel, its communication hooks and its options can do, and names it in their
-    words.
+    strategy: considered next to the strategies that are searched.
+    framework: "pytorch" considers only what DistributedDataParallel, its communication hooks and
+    its options can do, and names it in their words.
     """
     return Advice(call("advise", locals(), progress, _core.advise))
 
@@ -245,8 +246,8 @@ def report(
 ) -> None:
     """Writes one self-contained page with charts.
 
-    files: Timelines, Predictions, a Prediction, Advice and Explanations, or files that `linerate
-    report` reads; one or a list. Raises UsageError for results that have no page: Workload,
+    files: one or a list of Timelines, Predictions, a Prediction, Advice and Explanations, or of
+    files that `linerate report` reads. Raises UsageError for results that have no page: Workload,
     Cluster, Fit, Plan, CollectiveTimes, Comparison.
     """
     files = [files] if not isinstance(files, (list, tuple)) else files
@@ -269,17 +270,17 @@ def export(files: Timeline | Paths, output: Path, *, progress: Progress = None) 
 
 
 def strategies() -> Listing:
-    """Exchanges and what may come after '+', each with its paper: `linerate list strategies`."""
+    """Exchanges and the parts that may follow '+', with papers: `linerate list strategies`."""
     return Listing(_core.strategies_json())
 
 
 def compressors() -> Listing:
-    """What may come after an exchange and '+': `linerate list compressors`."""
+    """Compressors; they may follow an exchange and '+': `linerate list compressors`."""
     return Listing(_core.compressors_json())
 
 
 def cost_models() -> Listing:
-    """Prices of an all-reduce if nothing was measured: `linerate list cost-models`."""
+    """Prices of an all-reduce on a network that was not measured: `linerate list cost-models`."""
     return Listing(_core.cost_models_json())
 
 
@@ -289,5 +290,5 @@ def models() -> Listing:
 
 
 def networks() -> Listing:
-    """Kinds of networks for network=, and what is known of them: `linerate list networks`."""
+    """Kinds of networks for network=, and what is known of each: `linerate list networks`."""
     return Listing(_core.networks_json())

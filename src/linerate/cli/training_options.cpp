@@ -31,10 +31,10 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
       ->capture_default_str();
   verb.add_option("--lr", t.rate, "Largest learning rate. Default: 0.05 for sgd, 0.001 for adam.")
       ->check(positive);
-  verb.add_option("--momentum", t.momentum, "Of sgd.")
+  verb.add_option("--momentum", t.momentum, "Momentum of sgd.")
       ->check(verbs::between(0.0, 1.0))
       ->capture_default_str();
-  verb.add_option("--weight-decay", t.weight_decay)
+  verb.add_option("--weight-decay", t.weight_decay, "Weight decay of the optimizer.")
       ->check(verbs::from_zero())
       ->capture_default_str();
   verb.add_option("--schedule", t.schedule, "constant, cosine or one-cycle.")

@@ -112,8 +112,8 @@ std::optional<std::string> lonely_rank_problem() {
   const Launcher* const found = launcher();
   if (found == nullptr || launcher_size().value_or(1) <= 1) return std::nullopt;
   return fmt::format(
-      "this process is rank {} of {} by {} and {} in its environment, but MPI knows of one rank, "
-      "so {} independent jobs would work on the same files. Start them as one job, with srun "
+      "this process is rank {} of {} by {} and {} in its environment, but MPI knows of one rank. "
+      "So {} independent jobs would work on the same files. Start them as one job, with srun "
       "--mpi=pmix (srun --mpi=list shows what is there) or with this MPI's own mpirun. If they are "
       "meant to be independent, set the option independent (or unset {})",
       *launcher_rank(), *launcher_size(), found->rank, found->size, *launcher_size(), found->size);

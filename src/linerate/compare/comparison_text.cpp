@@ -39,7 +39,7 @@ std::string table_of(const std::string& head, const std::vector<ComparedRow>& ro
 void add_without_partner(std::string& text, const std::string& side,
                          const std::vector<ComparedRow>& rows) {
   if (rows.empty()) return;
-  text += fmt::format("only {} ({}):\n", side, rows.size());
+  text += fmt::format("tasks that are only {}, with their times ({}):\n", side, rows.size());
   for (std::size_t i = 0; i < std::min(rows.size(), kMostListed); ++i)
     text += fmt::format("  {}  {}\n", title(rows[i]),
                         time_or(rows[i].predicted_s ? rows[i].predicted_s : rows[i].measured_s));

@@ -89,7 +89,9 @@ std::string candidates_of(const doc::Advice& a, bool all) {
     standing = list[i]->standing;
     out += fmt::format("{}\n      {}\n", lines[i + 1], list[i]->reason);
   }
-  out += "  * in use\n";
+  out +=
+      "  * in use; exposed: communication that no computation covers; memory: what the exchange "
+      "needs on a rank\n";
   if (extras.weighted)
     out += "  to target: step x steps relative to an uncompressed run, which takes x 1\n";
   if (extras.trains)

@@ -31,30 +31,29 @@ def _compiled_anything():
 
 
 class DataParallel(torch.nn.Module):
-    """Trains `module` on all ranks of `process_group`: every rank starts with rank 0's weights and
-    buffers, and every step uses the mean of the ranks' gradients. Collective, as are step(),
-    finish(), skip_step() and the two exchange states.
+    """Trains `module` on all ranks of `process_group`. Every rank starts with rank 0's weights and
+    buffers, and every step uses the mean of the ranks' gradients. The constructor is collective, as
+    are step(), finish(), skip_step() and the two functions of the exchange state.
 
-    `strategy`: a line of text, `linerate list strategies`; "auto" begins as "ddp", takes the
-    exchange whose step is predicted shortest after `measured_steps` steps, and plans again when
+    `strategy`: a line of text (`linerate list strategies`). "auto" begins as "ddp". After
+    `measured_steps` steps it takes the exchange whose step is predicted shortest. It plans again if
     steps depart from that prediction by more than `replan_above`.
-    `most_above_ddp`: "dear", "optimal" and "mg-wfbp" are tried against "ddp" on the live group, in
-    the job's own steps: after the first one both run in turn, two blocks each of `measured_steps`
-    and one more. If the strategy's steps are longer by more than this share, "ddp" stays, with the
-    same wire format and what follows a +; a warning, `str(dp)` and report() say so. float("inf"):
-    no trial. Not with "auto" and K-FAC. Results differ in nothing but the order of sums, on more
-    than two ranks.
-    `buffers`: "broadcast" (rank 0's after each step, as DDP) or "keep".
-    `cluster`: the JSON text of a calibration, for strategies that plan by cost; else the group is
-    probed. With kfac(...) in the strategy its layers are found by themselves (`dp.kfac`);
-    `loss_average`, `accumulate`, `skip` and `scaler` are lt.KFAC's, and of no use to other
-    strategies.
-    `record`: so many steps are kept for report(), once the plan is final.
-    `device_group`: the process group whose collectives move the parameters' memory, of the ranks of
-    `process_group`: that group itself if the parameters are not on the CPU. Steps are enqueued
-    then, what is recorded are the device's times, and under a compressor or K-FAC gradients that
-    are not finite count as zero, which `late_infinite` of a later report says (docs/devices.md; not
-    run on a GPU).
+    `most_above_ddp`: "dear", "optimal" and "mg-wfbp" are tried against "ddp" in the job's own
+    steps. After the first step both run in turn, two blocks each of `measured_steps` and one more.
+    "ddp" stays, with the same wire format and the same parts after +, if the strategy's steps are
+    longer by more than this share. A warning, `str(dp)` and report() say so. float("inf") skips the
+    trial; there is none with "auto" and K-FAC. The results differ only in the order of sums, on
+    more than two ranks.
+    `buffers`: "broadcast" (rank 0's after each step, as DDP does) or "keep".
+    `cluster`: the JSON text of a calibration, for strategies that plan by cost. By default the
+    group is probed. `loss_average`, `accumulate`, `skip` and `scaler`: as of lt.KFAC, for kfac(...)
+    in the strategy. Its layers are found by themselves (`dp.kfac`).
+    `record`: report() keeps this many steps, once the plan is final.
+    `device_group`: the process group whose collectives move the parameters' memory. It has the
+    ranks of `process_group`, and is that group itself if the parameters are not on the CPU. Then
+    steps are enqueued, and recorded times are the device's. Under a compressor or K-FAC, gradients
+    that are not finite count as zero, and `late_infinite` of a later report says so
+    (docs/devices.md; not run on a GPU).
     """
 
     def __init__(self, module, strategy="ddp", *, process_group=None, buffers="broadcast",
@@ -173,8 +172,9 @@ class DataParallel(torch.nn.Module):
     # Steps
 
     def finish(self):
-        """Waits until every gradient is the mean over the ranks: once a step, between backward()
-        and whatever reads gradients (clipping, the optimizer)."""
+        """Waits until every gradient is the mean over the ranks. Call it once a step, after
+        backward() and before anything reads gradients (clipping, the optimizer).
+        """
         self._refuse_capture("finish()")
         scaler = self._tell_scale()
         # A plain backward pass with an optimizer's own step() may follow one that was scaled: then
@@ -215,10 +215,11 @@ class DataParallel(torch.nn.Module):
                 p.grad = torch.full_like(p, float("inf"))
 
     def step(self, optimizer, *, scaler=None, closure=None):
-        """finish() and the optimizer's step, as the strategy has them; .grad is None afterwards.
-        With "dear" a weight is updated just before it is next used. `scaler`: a
-        torch.amp.GradScaler, which is stepped and updated, too. `closure`: for optimizers that
-        compute gradients themselves, as LBFGS."""
+        """Calls finish() and the optimizer's step, in the strategy's order. Afterwards .grad is
+        None. With "dear" a weight is updated just before it is next used. `scaler`: a
+        torch.amp.GradScaler, which is stepped and updated too. `closure`: for optimizers that
+        compute gradients themselves, such as LBFGS.
+        """
         self._refuse_capture("step()")
         scaled = _scaling.is_scaling(scaler)
         self._require_steppable(optimizer, scaler if scaled else None, closure)
@@ -354,15 +355,17 @@ class DataParallel(torch.nn.Module):
         self._start = None
 
     def settle(self):
-        """Updates that wait for their weights' next use are done now. Before weights are read past
-        PyTorch's operators, and before they are captured into a graph."""
+        """Does the updates that wait for their weights' next use. Call it before weights are read
+        without PyTorch's operators, and before they are captured into a graph.
+        """
         if self._core.updates_pending():
             self._refuse_capture("settle()")
         self._core.settle()
 
     def set_batch(self, samples):
-        """Before backward(): this rank's batch holds so many samples, and weighs accordingly. On
-        every rank in a step, or on none."""
+        """Says how many samples this rank's batch has; its gradients weigh accordingly. Call it
+        before backward(), on every rank in a step or on none.
+        """
         self._refuse_capture("set_batch()")
         self._core.set_batch(int(samples))
 
@@ -424,16 +427,19 @@ class DataParallel(torch.nn.Module):
 
     def advise(self, *, ranks=None, bandwidth=None, strategy=(), framework=None, steps_to_target=(),
                least_gain=0.02, codecs=False, budget=3.0):
-        """What to change in this script, after some measured steps: Advice, from the times of the
-        recorded steps and a calibration of the live group, which is measured once in a program, in
-        about `budget` seconds. `codecs`: compressors are timed, too (some seconds more); else what
-        they cost is taken from another machine. The others are the options of `linerate advise`:
-        `ranks` and `bandwidth` ("10Gbit/s") of another job, strategies to consider besides those
-        searched, how many times the steps of an uncompressed run they take ("topk=1.1"), the least
-        gain that is worth a change; framework="pytorch" for only what DistributedDataParallel can
-        do, in its words. It begins with the measured step and the predicted one: where they
-        disagree, nothing is advised as certain. What the trial against "ddp" refuted
-        (`most_above_ddp`) is not advised. Collective."""
+        """Says what to change in this script, after some measured steps. Returns an Advice. It
+        comes from the times of the recorded steps and a calibration of the live group, which is
+        measured once in a program, in about `budget` seconds. Collective.
+
+        `codecs`: also time compressors, which takes some seconds more. By default their cost is
+        that of another machine. The other options are those of `linerate advise`: `ranks` and
+        `bandwidth` ("10Gbit/s") of another job, strategies to consider next to those that are
+        searched, the steps that they take relative to an uncompressed run ("topk=1.1"), and the
+        least gain that is worth a change. framework="pytorch" considers only what
+        DistributedDataParallel can do, in its words. If the measured step and its prediction
+        disagree, nothing is advised as certain. A strategy that lost its trial against "ddp"
+        (`most_above_ddp`) is not advised.
+        """
         from ._advice import advise
         return advise(self, ranks, bandwidth, strategy, framework, steps_to_target, least_gain,
                       codecs, float(budget))
@@ -466,14 +472,15 @@ class DataParallel(torch.nn.Module):
     # State for a checkpoint
 
     def exchange_state(self):
-        """What the exchange remembers between steps, of all ranks: for a checkpoint; any number of
-        ranks may load it. Collective."""
+        """The state of the exchange between steps, of all ranks, for a checkpoint. Any number of
+        ranks may load it. Collective.
+        """
         return {"format": 1, "strategy": self.strategy, "steps": self._steps,
                 "compression": self._core.compression_state(),
                 "curvature": [] if self.kfac is None else self._core.curvature_state()}
 
     def load_exchange_state(self, state):
-        """Goes on with it. Collective."""
+        """Loads what exchange_state() returned. Collective."""
         if state.get("format") != 1:
             raise _core.InputError(
                 f"exchange state: expected format 1, found {state.get('format')!r}")
@@ -485,9 +492,10 @@ class DataParallel(torch.nn.Module):
         self._steps = state["steps"]
 
     def join(self, divide_by_initial_world_size=True):
-        """A scope for ranks with unequal numbers of batches: those that have left it take part in
-        the others' steps with nothing of their own, and at its end take the weights of a rank that
-        was there last. Collective."""
+        """A scope for ranks with unequal numbers of batches. A rank that has left it takes part in
+        the steps of the others without gradients of its own. At the end it gets the weights of a
+        rank that was there last. Collective.
+        """
         from ._join import Join
         return Join(self, divide_by_initial_world_size)
 

@@ -40,8 +40,8 @@ def refuse_capture(who):
     """Raises UsageError if the current stream is under capture."""
     if _is_capturing():
         raise _core.UsageError(
-            f"{who}: expected no graph under capture, found one in the current stream; a replay "
-            "would repeat neither what ranks tell each other nor updates: capture layers alone "
+            f"{who}: expected no graph under capture, found one in the current stream. A replay "
+            "would repeat neither the ranks' messages nor the updates. Capture layers alone "
             "(torch.cuda.make_graphed_callables), and call settle() before")
 
 

@@ -33,18 +33,19 @@ def _layer(name, module):
 
 
 class KFAC:
-    """Kronecker-factored curvature of a model's layers: `pre.step(opt)` in place of `opt.step()`,
-    on one rank or after another exchange of gradients. Under lt.DataParallel a strategy with
-    kfac(...) makes one by itself (`dp.kfac`).
+    """Kronecker-factored curvature of a model's layers. Call `pre.step(opt)` in place of
+    `opt.step()`, on one rank or after another exchange of gradients. Under lt.DataParallel a
+    strategy with kfac(...) makes one by itself (`dp.kfac`).
 
-    `loss_average`: what the loss divides its sum by: "batch" (mean cross entropy of a classifier),
-    "batch_positions" (of a language model), "batch_positions_features" (nn.MSELoss), "sum".
+    `loss_average`: the number by which the loss divides its sum: "batch" (mean cross entropy of a
+    classifier), "batch_positions" (of a language model), "batch_positions_features" (nn.MSELoss) or
+    "sum".
     `accumulate`: backward passes of a step, if each of their losses is divided by their number
-    (`loss / n`): factors are those of the joined batch; also in the strategy, "kfac(accumulate=8)".
-    A step with another number of passes is warned of, once. `skip`: names of layers left to the
-    optimizer, with * and ?.
-    `scaler`: the torch.amp.GradScaler that scales the loss, if one does: factors are the unscaled
-    loss's.
+    (`loss / n`). Then factors are those of the joined batch. It may also stand in the strategy, as
+    "kfac(accumulate=8)". A step with another number of passes gives one warning.
+    `skip`: names of layers that are left to the optimizer, with * and ?.
+    `scaler`: the torch.amp.GradScaler that scales the loss, if there is one. Factors are those of
+    the unscaled loss.
     """
 
     def __init__(self, model, strategy="kfac", *, loss_average="batch", accumulate=None, skip=(),

@@ -101,18 +101,20 @@ def _refuse_link(backends, accelerator):
 
 
 def init(backend=None, *, timeout=300.0, checked=False, link=None):
-    """Joins the job's ranks. Collective; before any DataParallel.
+    """Joins the job's ranks. Collective; call it before any DataParallel.
 
     Under torchrun, srun or mpirun it calls torch.distributed.init_process_group, unless the program
-    has; alone it makes a job of one rank. `backend`: gloo, and with an accelerator that torch can
-    use its own next to it, as "cpu:gloo,cuda:nccl"; "mpi" is linerate's own over MPI, which needs
-    mpirun and no process group. If the back ends exchange an accelerator's memory, device() becomes
-    the current device, and the one that the process group is bound to (`device_id`); NCCL works in
-    a stream of high priority. `timeout`: seconds after which a silent or late rank ends the job
-    with an error that names it. `checked`: ranks compare each collective before it runs. `link`:
-    tries a slower network: each rank sends as over a link of this rate, "1Gbit/s" or bytes per
-    second, over gloo and MPI; a device's own back end (NCCL) is refused. The last call counts for
-    what is wrapped after it.
+    has done so. Alone it makes a job of one rank.
+    `backend`: gloo. With an accelerator that torch can use, its own back end next to gloo, as
+    "cpu:gloo,cuda:nccl". "mpi" is linerate's own over MPI, which needs mpirun and no process group.
+    If the back ends exchange an accelerator's memory, device() becomes the current device, and the
+    process group is bound to it (`device_id`). NCCL works in a stream of high priority.
+    `timeout`: seconds. If a rank is silent or late for longer, the job ends with an error that
+    names it.
+    `checked`: ranks compare each collective before it runs.
+    `link`: tries a slower network. Each rank sends as over a link of this rate, "1Gbit/s" or bytes
+    per second, over gloo and MPI. A device's own back end (NCCL) is refused.
+    The last call counts for what is wrapped after it.
     """
     if link is not None and backend != "mpi":
         accelerator = _accelerator()
@@ -171,9 +173,10 @@ def note_priority(group, device):
 
 
 def device():
-    """Where the model goes: this rank's accelerator, LOCAL_RANK's on its host, if there is one and
-    the ranks exchange its memory (init's `backend`, or that of the program's own process group);
-    else the CPU. Steps on an accelerator have not run on a GPU yet (docs/devices.md)."""
+    """The device for the model. It is this rank's accelerator (LOCAL_RANK's on its host) if there
+    is one and the ranks exchange its memory (init's `backend`, or the program's own process group).
+    Otherwise it is the CPU. Steps on an accelerator have not run on a GPU yet (docs/devices.md).
+    """
     accelerator = None if None in _worlds else _accelerator()
     if (accelerator is not None and dist.is_initialized()
         and dist.group.WORLD.bound_device_id is not None):

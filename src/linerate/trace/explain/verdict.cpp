@@ -125,9 +125,9 @@ std::string reason_of(const Verdict& v, const Breakdown& b, const Shares& s) {
         join(b.may_communicate, "; "));
   if (b.ranks_missing)
     return fmt::format(
-        "exposed communication is {} of the step, but only {} of {} ranks are here, so waiting for "
-        "late ranks and moving data cannot be told apart (transfer {} to {}, waiting {} to {} of "
-        "the step)",
+        "exposed communication is {} of the step, but only {} of {} ranks are here. Without the "
+        "others, waiting for late ranks and moving data cannot be told apart (transfer {} to {}, "
+        "waiting {} to {} of the step)",
         exposed, b.ranks.size(),
         b.world_size > 0 ? std::to_string(b.world_size) : "an unknown number of",
         format_percent(v.transfer_share_low), format_percent(v.transfer_share_high),

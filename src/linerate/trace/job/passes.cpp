@@ -84,9 +84,9 @@ std::vector<std::string> accumulation_in_words(const Job& job) {
         "would send them once");
   else if (!exchange.empty() && exchange.back() != count)
     notes.push_back(
-        fmt::format("of these {} passes {} exchange{} gradients and the later ones do not, so what "
-                    "they add is never summed over the ranks and their models drift apart. Put "
-                    "no_sync() around all passes but the last",
+        fmt::format("of these {} passes {} exchange{} gradients and the later ones do not. "
+                    "Gradients of the later ones are never summed over the ranks, so the models "
+                    "drift apart. Put no_sync() around all passes but the last",
                     count, passes_text(exchange), exchange.size() == 1 ? "s" : ""));
   else if (exchange.size() > 1)
     notes.push_back(

@@ -201,7 +201,7 @@ std::vector<std::string> joined_alike(const std::vector<std::string>& notes) {
     if (same == said.end()) {
       all.push_back(note);
       said.push_back(rest);
-    } else {
+    } else if (std::find(all.begin(), all.end(), note) == all.end()) {
       std::string& first = all[static_cast<std::size_t>(same - said.begin())];
       first.insert(first.size() - rest.size(), ", " + names);
     }

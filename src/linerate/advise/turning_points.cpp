@@ -84,7 +84,7 @@ std::vector<CodecFamily> codecs_of(const std::vector<doc::Strategy>& strategies,
   for (const doc::Strategy& s : strategies)
     if (doc::Strategy copy = s; codec_of(copy)) add(s, "");
   if (found.empty())
-    add({current.exchange, {{std::string(plan::kCodec), {}}}}, "a codec for nothing");
+    add({current.exchange, {{std::string(plan::kCodec), {}}}}, "a codec that takes no time");
   return found;
 }
 

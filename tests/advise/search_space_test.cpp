@@ -101,7 +101,7 @@ TEST(SearchSpace, LeavesOutFactorsOfMatricesThatAWorkloadDoesNotName) {
   EXPECT_THAT(with_factors, testing::ElementsAre(doc::to_text(asked)));
   EXPECT_TRUE(tries_topk);
   EXPECT_THAT(space.notes, testing::Contains(testing::AllOf(
-                               testing::HasSubstr("Not tried: powersgd(rank=4), auto, which"),
+                               testing::HasSubstr("Not tried: powersgd(rank=4), auto. They"),
                                testing::HasSubstr("record_shapes=True."))));
 }
 

@@ -281,7 +281,7 @@ TEST(OsuTable, OperationsNamedAfterACollectiveAreNone) {
 
 TEST(OsuTable, TheFirstRowThatCouldNotBeReadIsQuoted) {
   EXPECT_THAT(refusal("# OSU MPI Allreduce Latency Test v7.2\n# Size   Avg Latency(us)\n4   nan\n"),
-              HasSubstr("the first that could not be read is line 3: \"4 nan\""));
+              HasSubstr("the first row that could not be read is line 3: \"4 nan\""));
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ TEST_F(SecondOrderTable, GivesInversesByDimensionAndTheMedianOfRepetitions) {
   EXPECT_EQ(cost.inverse_s(64), 0.00025);
   EXPECT_EQ(cost.inverse_s(128), 0.0004);
   EXPECT_EQ(cost.factor_flops_per_s, 0);
-  EXPECT_THAT(notes_, testing::ElementsAre(HasSubstr("factors and directions count as free")));
+  EXPECT_THAT(notes_,
+              testing::ElementsAre(HasSubstr("factors and directions count as taking no time")));
 }
 
 // 2 x 100^3 flops in 1 ms.

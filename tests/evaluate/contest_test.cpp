@@ -111,7 +111,7 @@ TEST(Contest, WhatCannotBeComparedIsRefused) {
   };
   EXPECT_EQ(refusal({.candidates = {"topk(density=0.01)", "dear+fp16"}}), "");
   EXPECT_THAT(refusal({.exchange = "ddp+fp16"}), HasSubstr("changes what is sent"));
-  EXPECT_THAT(refusal({.candidates = {"qsgd", "ddp+qsgd"}}), HasSubstr("is there twice"));
+  EXPECT_THAT(refusal({.candidates = {"qsgd", "ddp+qsgd"}}), HasSubstr("is named twice"));
   EXPECT_THAT(refusal({.candidates = {"ddp(wire=fp16)"}}), HasSubstr("is a baseline"));
 }
 

@@ -220,7 +220,7 @@ TEST(CastOperation, NumbersAloneCannotRun) {
     CastOperation cast(*planned(w, "ddp+codec(ratio=8)", 2));
     FAIL() << "not refused";
   } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("stated by its numbers alone"));
+    EXPECT_THAT(e.what(), HasSubstr("given only by its numbers"));
   }
   doc::Workload wide = w;
   wide.gradients[0].dtype = DType::f64;

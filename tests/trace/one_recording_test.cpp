@@ -1,6 +1,5 @@
 // One recording has one answer: its Timeline, saved and read again, is explained as its traces are,
 // to the last digit of every number.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "linerate/advise/advise.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explain_text.hpp"
 #include "linerate/trace/explain/explanation.hpp"
@@ -121,8 +121,8 @@ int expect_one_ceiling_below(const std::filesystem::path& folder) {
     EXPECT_EQ(ceiling.remedy, "infinitely fast network");
     EXPECT_NEAR(1 - ceiling.step_s.value / *advice.measured_step_s, *most, 1e-9);
     if (*most >= 0.0005) {
-      EXPECT_THAT(ceiling.reason, testing::HasSubstr(fmt::format(
-                                      "at most {:.1f} % of the step as recorded", 100 * *most)));
+      EXPECT_THAT(ceiling.reason, testing::HasSubstr("at most " + format_percent(*most) +
+                                                     " of the step as recorded"));
     }
     ++compared;
   }

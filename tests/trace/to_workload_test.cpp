@@ -129,7 +129,7 @@ TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
   EXPECT_NEAR(*i.workload.step_s, 900e-6, 1e-9);  // 1000 us less the exposed 100
   EXPECT_NEAR(*i.workload.forward_s, 705e-6, 1e-9);
   EXPECT_EQ(i.workload.current, "ddp");
-  EXPECT_THAT(i.note_with("3 backward passes add up"), HasSubstr("only the last one's"));
+  EXPECT_THAT(i.note_with("3 backward passes add up"), HasSubstr("only the last backward pass"));
   EXPECT_THAT(i.note_with("no_sync"), IsEmpty());
 }
 

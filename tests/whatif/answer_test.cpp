@@ -273,7 +273,7 @@ TEST(ExtrapolationNotes, AtAnotherLatencyThanMeasuredItSaysExtrapolated) {
   cost::CostOptions asked;
   asked.latency = Seconds{c.network.latency_s + 5e-6};
   EXPECT_THAT(cost::extrapolation_notes(cost::CostModel(c, asked), 4),
-              testing::Contains(HasSubstr("another latency adds its difference to each step")));
+              testing::Contains(HasSubstr("Another latency adds its difference to each step")));
   asked.latency = Seconds{c.network.latency_s};
   EXPECT_TRUE(cost::extrapolation_notes(cost::CostModel(c, asked), 4).empty());
 }

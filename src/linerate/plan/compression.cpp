@@ -122,7 +122,7 @@ OptimizerFit fit_of(const AskedOfOptimizer& asked, compress::StepsBy optimizer) 
         fmt::format(
             "{} sends Adam's first moment and needs an optimizer that steps by it with a frozen "
             "second moment. Adam would average it once more, and would estimate the second moment "
-            "from its signs. Take a compressor that sends gradients, such as efsignsgd or qsgd",
+            "from its signs; take a compressor that sends gradients, such as efsignsgd or qsgd",
             asked.compressor),
         ""};
   const std::vector<std::string> options = compress::options_of(asked.compressor);

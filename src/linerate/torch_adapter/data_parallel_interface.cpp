@@ -325,8 +325,8 @@ DataParallel::~DataParallel() {
   if (!impl_->failed.empty()) return;
   if (impl_->updates.pending() && std::uncaught_exceptions() == 0) {
     log::warning(
-        fmt::format("{}: destroyed while weights waited for their update of step {}; the update is "
-                    "done now. Call settle() where training ends, because a reader that does not "
+        fmt::format("{}: destroyed while weights wait for their update of step {}; it is done now. "
+                    "Call settle() where training ends, because a reader that does not "
                     "go through an operator saw the old values",
                     impl_->who, impl_->step - 1));
     try {

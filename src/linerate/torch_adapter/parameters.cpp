@@ -30,11 +30,11 @@ std::string untransportable(const at::Tensor& tensor, c10::Device from,
                        c10::str(tensor.layout()));
   if (!tensor.is_cpu() && (!exchanges_device_memory || tensor.is_meta()))
     return fmt::format(
-        "is on {}; move the model to the CPU, or give the process group that moves its memory as "
+        "lies on {}; move the model to the CPU, or give the process group that moves its memory as "
         "device_group",
         tensor.device().str());
   if (tensor.device() != from)
-    return fmt::format("is on {}, and others are on {}; move the model to one device",
+    return fmt::format("lies on {}, and others on {}; move the model to one device",
                        tensor.device().str(), from.str());
   if (!tensor.is_non_overlapping_and_dense())
     return fmt::format("has strides [{}] that overlap or leave gaps; assign a contiguous copy",

@@ -63,7 +63,7 @@ std::string difference_in_words(const std::vector<std::vector<std::string>>& by_
   }
   return fmt::format(
       "ranks differ in \"{}\": rank 0 has {}, rank {} has {}. Something changed it on one rank "
-      "alone. Go back to a checkpoint that all ranks share, and make every rank do the same "
+      "alone; go back to a checkpoint that all ranks share, and make every rank do the same "
       "between finish() and the next step",
       name_in(ours[at]), hash_in(ours[at]), rank, hash_in(theirs[at]));
 }

@@ -174,7 +174,7 @@ class Finder {
       if (more <= kWorthSaying * step_s) continue;
       const bool pauses = medians_[r]->pause_s > kWorthSaying * medians_[r]->seconds.value;
       notes.push_back(fmt::format(
-          "{} takes {} longer for itself in each step than T_1, which leaves that time out: a "
+          "{} takes {} longer for itself in each step than T_1, which leaves it out: a "
           "sleep, a slow loader or a slower device{}",
           rank_name(r), format_time(more),
           pauses

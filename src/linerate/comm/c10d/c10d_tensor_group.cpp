@@ -203,8 +203,8 @@ class C10dTensorGroup final : public TensorGroup {
   void require_splittable(const ::c10d::Backend& whole) const {
     if (!whole.supportsSplitting() || !group_->getStore())
       throw on_every_rank(
-          UsageError(fmt::format("process group \"{}\": expected a back end that can make groups "
-                                 "of some of its ranks, and a store, found \"{}\"{}; use gloo or "
+          UsageError(fmt::format("process group \"{}\": expected a back end that makes groups of a "
+                                 "part of its ranks, and a store, found \"{}\"{}; use gloo or "
                                  "NCCL, or choose a strategy in which all ranks exchange together",
                                  group_->getGroupName(), whole.getBackendName(),
                                  group_->getStore() ? "" : " without a store")));

@@ -153,7 +153,7 @@ class Builder {
     for (const at::Tensor& tensor : {c.spec.weight, c.spec.bias})
       if (tensor.defined() && tensor.is_meta())
         throw UsageError(
-            fmt::format("K-FAC: layer \"{}\": its {} is on the device meta, expected memory; move "
+            fmt::format("K-FAC: layer \"{}\": its {} lies on meta, expected memory; move "
                         "the model to its device before, or name the layer in `skip`",
                         c.spec.name, tensor.is_same(c.spec.weight) ? "weight" : "bias"));
     const CurvatureBlock::Shape shape = block_shape(c.spec);

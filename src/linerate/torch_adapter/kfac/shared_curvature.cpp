@@ -39,8 +39,8 @@ void say(doc::Component& component, const char* option, const std::string& value
 [[noreturn]] void refuse(const char* option, const std::string& in_text, const char* field,
                          const std::string& in_options) {
   throw UsageError(
-      fmt::format("K-FAC: the strategy says {}={}, but the preconditioner's option `{}` {}; give "
-                  "it in one of them, or the same in both",
+      fmt::format("K-FAC: the strategy says {}={}, but the preconditioner's option `{}` {}; say it "
+                  "in one of them, or the same in both",
                   option, in_text, field, in_options));
 }
 

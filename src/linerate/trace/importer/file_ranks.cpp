@@ -17,7 +17,7 @@ void require_ranks(const std::vector<RankOfFile>& files, bool may_repeat) {
                        "expected its rank in distributedInfo or in the file name, found neither; "
                        "name the files rank0..., rank1..., or worker0...");
     if (const auto [other, fresh] = seen.try_emplace(rank, file); !fresh && !may_repeat)
-      throw InputError(file, fmt::format("is of rank {}, but so is {}; give each rank's trace once",
+      throw InputError(file, fmt::format("is of rank {}, and so is {}; give each rank's trace once",
                                          rank, other->second));
   }
 }

@@ -112,7 +112,7 @@ void join_cycles(Job& job) {
       throw InputError(
           r.source,
           fmt::format(
-              "is of rank {}, but so is {}, recorded at the same time; give each rank's trace once",
+              "is of rank {}, and so is {}, recorded at the same time; give each rank's trace once",
               r.rank, joined.back().source));
     append_cycle(joined.back(), r);
   }

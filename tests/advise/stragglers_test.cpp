@@ -78,7 +78,7 @@ TEST(Stragglers, ARecordedJobWhoseRank1SleepsIsToldSoFirst) {
   // Rank 1 sleeps 60 ms in each step.
   for (const char* job : {"late2", "late_backward2"}) {
     const doc::Advice a = advice_of(job);
-    EXPECT_THAT(a.sentence, StartsWith("First rank 1:")) << job;
+    EXPECT_THAT(a.sentence, StartsWith("Mend rank 1 first.")) << job;
     ASSERT_EQ(a.stragglers.size(), 1u) << job;
     EXPECT_NEAR(a.stragglers[0].late_s, 0.060, 0.010) << job;
     for (const doc::Candidate& c : a.candidates) EXPECT_GE(c.step_s->value, 0.050) << c.strategy;

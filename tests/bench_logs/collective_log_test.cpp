@@ -118,7 +118,7 @@ TEST(NcclTests, AnotherCollectiveThanTheLogSaysIsRefused) {
               HasSubstr("says that it reduces, but --collective says all-gather"));
   EXPECT_THAT(error_of("# all_reduce_perf -b 1M\n" + std::string(k2023),
                        {.collective = Collective::reduce_scatter}),
-              HasSubstr("the log is of all-reduce, --collective says reduce-scatter"));
+              HasSubstr("the log is of all-reduce, but --collective says reduce-scatter"));
 }
 
 TEST(NcclTests, ReadsExtraColumnsTagsAndSkipsInterruptedRows) {

@@ -144,7 +144,8 @@ TEST(NcclTestsLog, RanksAreDeducedOnlyWhereTheRoundingLeavesOneNumber) {
   // algbw = 1048576 B / 4369.1 us = 0.2400, busbw 0.445 to 0.455: ratios of 14 to 19 ranks.
   const std::string slow = one_row("4369.1    0.24    0.45");
   EXPECT_EQ(read(slow).rows.front().ranks, 0);
-  EXPECT_THAT(read(slow).notes, Contains(HasSubstr("bandwidths of 14 to 19 ranks; give --ranks")));
+  EXPECT_THAT(read(slow).notes,
+              Contains(HasSubstr("the bandwidths fit 14 to 19 ranks; give --ranks")));
   EXPECT_EQ(read(slow, {.ranks = 16}).rows.front().ranks, 16);
   EXPECT_THAT(refusal(slow, {.ranks = 8}), HasSubstr("expected 8 ranks as --ranks says"));
   // 1.63 / 3.05 alone leaves 15 to 19; the time says 1.62885 to 1.62911, which leaves 16.

@@ -103,7 +103,7 @@ TEST(TableForms, WhatWasAssumedIsSaid) {
               Contains(HasSubstr("no header, so its columns are taken as bytes,seconds, and the "
                                  "first row as 1.02 kB in 20.5 s")));
   EXPECT_THAT(read("size_mb,time_ms\n1,2\n", {.ranks = 2}).notes,
-              Contains(HasSubstr("sizes in MB are read as 10^6 bytes; write MiB where 2^20")));
+              Contains(HasSubstr("sizes in MB are read as 10^6 bytes; write MiB if 2^20")));
   EXPECT_EQ(read("collective,ranks,bytes,time_us,dtype\nall_reduce,8,64,20,torch.bfloat16\n")
                 .rows.at(0)
                 .dtype,

@@ -18,7 +18,7 @@ TEST(EvaluationText, SaysBaselinesNoisePropertiesAccuracyAndTheCount) {
   noise floor (A/A): 2.0 %; a gain counts if it is larger
 
   candidate               summed  coding of step  network hidden  options
-  ddp+topk(density=0.01)  no              30.0 %          75.0 %  1: density
+  ddp+topk(density=0.01)  no                30 %            75 %  1: density
 
   strategy                seeds         after equal steps          after equal time            steps to target / fp32  diverged
   ddp                         2  89.00 % (88.00 .. 90.00)  89.00 % (88.00 .. 90.00)                 1.00 [0.75, 1.33]         0

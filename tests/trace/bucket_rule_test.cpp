@@ -70,7 +70,7 @@ TEST(BucketRule, ParametersWithoutAGradientAreCountedAndTheirPlaceIsTried) {
   const BucketPlan none = plan_of({2 * kMiB, kMiB, 3 * kMiB, 3 * kMiB, kMiB},
                                   {2 * kMiB, kMiB, 6 * kMiB + kMiB / 2, kMiB}, 7);
   EXPECT_EQ(none.strategy, "");
-  EXPECT_THAT(none.verdict, HasSubstr("cannot be told"));
+  EXPECT_THAT(none.verdict, HasSubstr("its limits are not known"));
   EXPECT_THAT(none.verdict, HasSubstr("2 of 7 parameters"));
 }
 

@@ -81,7 +81,7 @@ TEST(Cycles, TheSameTraceTwiceIsRefused) {
 
 TEST(MixedJobs, OfOtherSizesOrBackEndsAreRefused) {
   EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", two_steps(1, 4, 0, 3)}}),
-              HasSubstr("b.json: is of a job with ranks: 4, and a.json of one with 2"));
+              HasSubstr("b.json: is of a job with ranks: 4, but a.json is of one with 2"));
   std::string gloo = two_steps(1, 2, 0, 3);
   gloo.replace(gloo.find("nccl"), 4, "gloo");
   EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", gloo}}),
@@ -209,7 +209,8 @@ TEST_F(Folder, StandsForTheTracesInItAndSaysWhatItPassedOver) {
   write("train.log", "epoch 1\n");
   const Job job = load_job({path_});
   EXPECT_EQ(job.ranks.size(), 2u);
-  EXPECT_THAT(job.notes, Contains(HasSubstr("passed over: config.json, train.log")));
+  EXPECT_THAT(job.notes,
+              Contains(HasSubstr("because they are not traces: config.json, train.log")));
   EXPECT_EQ(load_timeline({path_}).ranks, 2);
 }
 

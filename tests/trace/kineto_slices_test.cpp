@@ -197,7 +197,7 @@ TEST(KinetoSlices, ATruncatedTraceIsMendedAsBefore) {
   json.resize(json.size() - 150);
   const Job job = job_from(json);
   EXPECT_NEAR(break_down(job).whole.compute_s, (kEvents - 2) * 8e-6, 3 * 8e-6);
-  EXPECT_THAT(job.notes, Contains(HasSubstr("damaged JSON was mended")));
+  EXPECT_THAT(job.notes, Contains(HasSubstr("damaged JSON was repaired")));
 }
 
 // Damage of any kind: what the slices read without complaint is what the whole holds.

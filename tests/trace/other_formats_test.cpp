@@ -69,7 +69,7 @@ TEST(Horovod, AWriterThatBeginsAnewAppendsItsRun) {
     const auto& all = job.ranks.at(0).communications;
     ASSERT_EQ(all.size(), whole + 2) << before;
     EXPECT_GE(all[whole].span.start_ns, all[whole - 1].span.end_ns) << before;
-    EXPECT_THAT(job.notes, testing::Contains(HasSubstr("begins anew 1 times"))) << before;
+    EXPECT_THAT(job.notes, testing::Contains(HasSubstr("begins again 1 times"))) << before;
   }
   // A list that was closed, and clocks that say how far apart the runs are.
   const auto at = [&](const char* us) {

@@ -136,7 +136,8 @@ TEST(OtherTraffic, OfAnotherKindIsCountedAndTimed) {
   const ImportedJob metrics = imported({.metrics = true});
   EXPECT_THAT(in_words(metrics.workload), IsEmpty());
   EXPECT_EQ(metrics.note_with("in no prediction"),
-            "not of gradients, and in no prediction: 1 all-reduce and 1 barrier a step, "
+            "collectives that are not of gradients, and in no prediction: 1 all-reduce and 1 "
+            "barrier a step, "
             "exposed for 120 us");
   // Nothing waits for it.
   const ImportedJob background = imported({.statistics = true, .in_background = true});

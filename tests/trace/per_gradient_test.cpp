@@ -42,7 +42,7 @@ TEST(PerGradientLog, NamesTheLineThatIsWrong) {
   };
   EXPECT_THAT(message("prose\n1\n2\n10,400\nten,8\n"),
               testing::HasSubstr("net.bk.log:5: expected \"wait_us,bytes\""));
-  EXPECT_THAT(message("prose\n1\n3\n10,400\n"), testing::HasSubstr("truncated"));
+  EXPECT_THAT(message("prose\n1\n3\n10,400\n"), testing::HasSubstr("cut off"));
   EXPECT_THAT(message("prose\n1\n1\n10,401\n"), testing::HasSubstr("multiple of 4"));
   EXPECT_THAT(message("prose\nmany\n1\n"),
               testing::HasSubstr(":2: expected the number of batches"));

@@ -120,11 +120,11 @@ void DelayedUpdates::update(std::size_t bucket) {
   const std::vector<std::size_t> which = to_update_with(bucket);
   std::vector<std::vector<at::Tensor>> gradients;
   for (const std::size_t b : which) {
-    ArrivingBucket& bucket = buckets_[b];
+    ArrivingBucket& updated = buckets_[b];
     drop_replaced(b);
-    drop_infinite(bucket);
-    if (bucket.prepare) bucket.prepare(bucket.parameters, bucket.gradients);
-    gradients.push_back(std::move(bucket.gradients));
+    drop_infinite(updated);
+    if (updated.prepare) updated.prepare(updated.parameters, updated.gradients);
+    gradients.push_back(std::move(updated.gradients));
   }
   optimizer_->update(which, gradients);
   const std::int64_t end_ns = steady_ns();

@@ -46,8 +46,8 @@ class MpiBeats {
   struct Message {
     std::uint64_t world =
         0;  // which make_world of the process: MPI reuses the ids of freed communicators
-    Beat beat;
-    SharedWork shared;
+    Beat beat = {};
+    SharedWork shared = {};
     std::array<char, 900> failure{};  // empty: none
   };
   struct Line {

@@ -192,6 +192,8 @@ std::size_t product_block(D d, const float* p, std::size_t p_stride, const float
   const V highest = hn::Set(d, std::numeric_limits<float>::max()), lowest = hn::Neg(highest);
   for (; c + kVectors * lanes <= columns; c += kVectors * lanes) {
     V sum[kRows][kVectors];
+    for (std::size_t row = 0; row < kRows; ++row)
+      for (std::size_t k = 0; k < kVectors; ++k) sum[row][k] = hn::Zero(d);
     for (std::size_t j = 0; j < ranks; ++j)
       for (std::size_t k = 0; k < kVectors; ++k) {
         const V factor = hn::LoadU(d, q + j * columns + c + k * lanes);

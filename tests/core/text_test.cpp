@@ -42,6 +42,12 @@ TEST(ParseRate, BitsAreAnEighthOfBytes) {
   EXPECT_DOUBLE_EQ(parse_rate("12.5GB/s").value, 12.5e9);
 }
 
+TEST(ParseRate, ZeroWithoutAUnitIsNotToldToTakeOne) {
+  EXPECT_EQ(message_of([] { (void)parse_rate("0"); }),
+            "expected a rate above 0 such as 10Gbit/s, found \"0\"");
+  EXPECT_THAT(message_of([] { (void)parse_rate("5"); }), HasSubstr("write 5Gbit/s or 5GB/s"));
+}
+
 TEST(ParseTime, MicroAndMinuteAreNotMixedUp) {
   EXPECT_DOUBLE_EQ(parse_time("20us").value, 2e-5);
   EXPECT_DOUBLE_EQ(parse_time("128.08580ms").value, 0.1280858);

@@ -44,10 +44,11 @@ constexpr std::array kTimes = {Unit{"ns", 1e-9}, Unit{"us", 1e-6}, Unit{"µs", 1
 struct Kind {
   std::string_view what, example;
   std::vector<std::string_view> usual;
+  bool may_be_zero = true;
 };
 
 double parse_with_unit(std::string_view text, std::span<const Unit> units, const Kind& kind) {
-  const auto& [what, example, usual] = kind;
+  const auto& [what, example, usual, may_be_zero] = kind;
   const std::string_view whole = trim(text);
   double number = 0;
   const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
@@ -56,6 +57,9 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, const
     throw UsageError(fmt::format("expected {} such as {}, found \"{}\"", what, example, text));
   for (const Unit& u : units)
     if (u.name == unit) return number * u.factor;
+  if (unit.empty() && number == 0 && !may_be_zero)
+    throw UsageError(
+        fmt::format("expected {} above 0 such as {}, found \"{}\"", what, example, text));
   if (unit.empty()) {
     std::vector<std::string> meant;
     for (const std::string_view u : usual) meant.push_back(fmt::format("{}{}", whole, u));
@@ -95,7 +99,7 @@ Bytes parse_size(std::string_view text) {
 }
 
 BytesPerSecond parse_rate(std::string_view text) {
-  return {parse_with_unit(text, kRates, {"a rate", "10Gbit/s", {"Gbit/s", "GB/s"}})};
+  return {parse_with_unit(text, kRates, {"a rate", "10Gbit/s", {"Gbit/s", "GB/s"}, false})};
 }
 
 Seconds parse_time(std::string_view text) {

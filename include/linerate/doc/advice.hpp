@@ -18,7 +18,8 @@ namespace linerate::doc {
 enum class Standing { ranked, unranked, does_not_fit, failed };
 
 /// How far predictions may be trusted. unchecked: the step of the strategy in use was not measured.
-/// checked: it was, and lies in the interval of its prediction. low: it was, and does not.
+/// checked: it was, and lies in the interval of its prediction, or outside by less than a quarter
+/// of what the fastest strategy gains. low: it was, and does not.
 enum class Confidence { unchecked, checked, low };
 
 /// One strategy that was considered.

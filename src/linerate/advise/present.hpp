@@ -25,9 +25,9 @@ std::optional<double> unmeasured_messages_s(const doc::Candidate& candidate,
                                             const Evaluator& evaluator);
 
 /// If there is a measured_step(): sets measured_step_s, present and confidence. The prediction
-/// misses if the measured step lies outside its interval. Without an interval it misses if it is
-/// further off than `fastest` is predicted to gain. Without a strategy in use nothing can be
-/// checked.
+/// misses if the measured step lies outside its interval, by more than a quarter of what `fastest`
+/// is predicted to gain. Without an interval it misses if it is further off than that gain. Without
+/// a strategy in use nothing can be checked.
 void compare_present(doc::Advice& advice, const doc::Candidate& in_use,
                      const doc::Candidate& fastest, const Evaluator& evaluator,
                      const AdviseOptions& options);

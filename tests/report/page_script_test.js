@@ -121,6 +121,12 @@ const TESTS = {
     assert.equal(drawn.count('c0 d0 band'), 1);
     assert.equal(drawn.count('c0 d0 whisker'), 1);
   },
+  'a line of many points has no markers'() {
+    const of = (count) => draw(lines([Array.from({length: count}, (_, i) => [i + 1, i])]));
+    assert.equal(of(24).count('c0 d0 mark'), 24);
+    assert.equal(of(25).count('c0 d0 mark'), 0);
+    assert.equal(of(25).count('c0 d0 line'), 1);
+  },
   'the ninth line differs from the first'() {
     const drawn = draw(lines(Array.from({length: 9}, (_, i) => [[1, i], [2, i]])));
     assert.equal(drawn.count('c0 d0 line'), 1);

@@ -35,7 +35,7 @@ def predictions(strategies, ratios):
     return {"predictions": out}
 
 
-def timeline(mode, ranks, seed, late):
+def timeline(mode, ranks, seed, late, strategy="ddp"):
     rng = random.Random(seed)
     jitter = lambda ms: int(ms * 1e6 * (1 if mode == "predicted" else rng.uniform(0.92, 1.1)))
     layers = ["conv1"] + [f"layer{i}.{j}" for i in range(1, 5) for j in range(2)] + ["fc"]
@@ -68,7 +68,7 @@ def timeline(mode, ranks, seed, late):
             s["end_ns"] = max(ends)
         base = max(ends) + 300_000
     return {"document": "timeline", "schema": 1, "mode": mode, "source": "sample",
-            "workload": "resnet18", "strategy": "ddp", "transport": "mpi", "origin_ns": 0,
+            "workload": "resnet18", "strategy": strategy, "transport": "mpi", "origin_ns": 0,
             "ranks": ranks, "notes": [], "names": names, "parameter_names": [],
             "parameter_sets": [], "steps": steps, "events": events, "counters": []}
 
@@ -96,10 +96,19 @@ def advice():
             "best": candidates[0]["strategy"], "sentence": "The best two cannot be told apart.",
             "candidates": candidates,
             "ceilings": [{"remedy": "infinite bandwidth", "step_s": 0.09,
-                          "reason": "Nothing would wait for bytes."}],
+                          "step_low_s": 0.0876, "step_high_s": 0.0923,
+                          "reason": "a network without a limit: at most "
+                          "70.4 % of the step as recorded."}],
             "turning_points": [{"quantity": "bandwidth_bit_per_s", "low": 2.1e10, "high": 2.2e10,
                                 "below": "optimal",
                                 "above": "ddp"}], "notes": []}
+
+
+def losses(seed):
+    """As `train --losses` writes them."""
+    rng = random.Random(seed)
+    values = (2.3 / (1 + step / 20) + rng.uniform(0, 0.1) for step in range(200))
+    return "".join(["step,loss\n", *(f"{step},{loss}\n" for step, loss in enumerate(values))])
 
 
 def write_all(folder):
@@ -108,7 +117,11 @@ def write_all(folder):
     documents = {"strategies.json": predictions(dense, [1]),
                  "ratios.json": predictions(["ddp"], [1, 2, 5, 10, 50, 100]),
                  "predicted.json": timeline("predicted", 2, 1, 0),
-                 "measured.json": timeline("trained", 2, 2, 1_500_000), "advice.json": advice()}
+                 "measured.json": timeline("trained", 2, 2, 1_500_000), "advice.json": advice(),
+                 "predicted-after.json": timeline("predicted", 2, 1, 0, "dear(fusion=25MiB)"),
+                 "after.json": timeline("trained", 2, 3, 500_000, "dear(fusion=25MiB)"),
+                 "measured.csv": losses(1), "after.csv": losses(2)}
     for name, document in documents.items():
-        (folder / name).write_text(json.dumps(document))
+        is_text = isinstance(document, str)
+        (folder / name).write_text(document if is_text else json.dumps(document))
     return [folder / name for name in documents]

@@ -9,6 +9,7 @@
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/prediction.hpp"
+#include "linerate/report/named_losses.hpp"
 #include "linerate/report/named_timeline.hpp"
 #include "linerate/report/page.hpp"
 
@@ -22,18 +23,20 @@ struct Inputs {
   std::vector<doc::Evaluation> evaluations;                           // a section each
   std::vector<std::pair<std::string, doc::Predictions>> predictions;  // file or "", entries
   std::vector<NamedTimeline> timelines;                               // drawn side by side
+  std::vector<NamedLosses> losses;                                    // drawn together
 };
 
-/// Reads one JSON text: a Timeline, the output of `whatif --json`, of `advise --json` or
-/// of `evaluate`. Throws
-/// InputError naming the file and what it is instead.
+/// Reads one text: a Timeline, the output of `whatif --json`, of `advise --json` or of `evaluate`
+/// as JSON, or the losses of `train --losses` as CSV. Throws InputError naming the file and what it
+/// is instead.
 void add_document(Inputs& inputs, const std::string& text, const std::string& file);
 
-/// Reads files: JSON texts of these kinds, and traces (files, folders, patterns), which together
+/// Reads files: texts of these kinds, and traces (files, folders, patterns), which together
 /// are one job and become one Timeline.
 void add_files(Inputs& inputs, const std::vector<std::string>& files);
 
-/// Advice first, then evaluations, what-ifs, timelines.
+/// First the job before and after a change, if there are both; then advice, evaluations, what-ifs,
+/// timelines.
 [[nodiscard]] Page page_of(const Inputs& inputs, const std::string& command,
                            const std::string& version);
 /// Writes that page.

@@ -25,15 +25,15 @@ RowChart chart_of(const doc::Advice& advice) {
   RowChart chart;
   chart.name = "Strategies by predicted time to target";
   bool weighted = false;
-  for (const doc::Candidate& c : advice.candidates) {
-    if (c.standing != doc::Standing::ranked || !c.target_s) continue;
-    chart.rows.push_back({advice.named(c.strategy),
-                          c.target_s->value,
-                          c.target_s->low,
-                          c.target_s->high,
-                          c.strategy == advice.current,
+  for (const doc::Candidate* c : shown_candidates(advice, false)) {
+    if (c->standing != doc::Standing::ranked || !c->target_s) continue;
+    chart.rows.push_back({advice.named(c->strategy),
+                          c->target_s->value,
+                          c->target_s->low,
+                          c->target_s->high,
+                          c->strategy == advice.current,
                           {}});
-    weighted = weighted || c.steps_to_target.has_value();
+    weighted = weighted || c->steps_to_target.has_value();
   }
   chart.label =
       weighted ? "Step time × steps to target relative to uncompressed" : "Predicted step time";
@@ -75,10 +75,10 @@ Section section_of(const doc::Advice& advice) {
   section.paragraphs = paragraphs_of(advice);
   for (const doc::Straggler& s : advice.stragglers)
     section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
-  section.figures.push_back(
-      {"Ranked strategies",
-       "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
-       drawing_of(chart_of(advice)), table_of(advice)});
+  section.figures.push_back({"Ranked strategies",
+                             "The best setting of each exchange; the numbers have all settings. "
+                             "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
+                             drawing_of(chart_of(advice)), table_of(advice)});
   if (!advice.ceilings.empty()) {
     Table ceilings{{"Remedy and the most that it could gain", "Step", "What it means"},
                    {},

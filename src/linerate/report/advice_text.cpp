@@ -25,19 +25,6 @@ std::string interval_of(const std::optional<doc::Bounded>& i) {
   return i && i->has_interval() ? time_range(*i->low, *i->high) : "n/a";
 }
 
-// The candidates of the short list. An example: ten bucket sizes of one exchange are tried. They
-// are one family, and its best stands for them. A setting in use is shown whatever its place.
-std::vector<const doc::Candidate*> shown(const doc::Advice& a, bool all) {
-  std::vector<const doc::Candidate*> list;
-  // The best setting of a family stands for the others.
-  std::set<std::pair<doc::Standing, std::string>> families;
-  for (const doc::Candidate& c : a.candidates) {
-    const bool first = families.emplace(c.standing, c.family).second;
-    if (all || first || c.strategy == a.current || c.strategy == a.best) list.push_back(&c);
-  }
-  return list;
-}
-
 // The optional columns that this advice has.
 struct Extras {
   bool weighted = false;  // by steps to target
@@ -75,7 +62,7 @@ std::vector<std::string> candidate_lines(const std::vector<const doc::Candidate*
 
 // Candidates come by standing, the ranked first. A heading stands wherever the standing changes.
 std::string candidates_of(const doc::Advice& a, bool all) {
-  const std::vector<const doc::Candidate*> list = shown(a, all);
+  const std::vector<const doc::Candidate*> list = shown_candidates(a, all);
   Extras extras;
   for (const doc::Candidate* c : list) {
     extras.weighted = extras.weighted || c->steps_to_target;
@@ -150,6 +137,17 @@ std::string bracket_of(const doc::TurningPoint& t) {
   return t.high <= kNarrow * t.low
              ? fmt::format("about {:.3g}{}", std::sqrt(t.low * t.high) / unit, name)
              : fmt::format("between {:.3g} and {:.3g}{}", t.low / unit, t.high / unit, name);
+}
+
+std::vector<const doc::Candidate*> shown_candidates(const doc::Advice& a, bool all) {
+  std::vector<const doc::Candidate*> list;
+  // The best setting of a family stands for the others.
+  std::set<std::pair<doc::Standing, std::string>> families;
+  for (const doc::Candidate& c : a.candidates) {
+    const bool first = c.family.empty() || families.emplace(c.standing, c.family).second;
+    if (all || first || c.strategy == a.current || c.strategy == a.best) list.push_back(&c);
+  }
+  return list;
 }
 
 std::string to_text(const doc::Advice& a, bool all) {

@@ -4,10 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
+#include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/report/advice_section.hpp"
+#include "linerate/report/change_section.hpp"
 #include "linerate/report/evaluation_section.hpp"
 #include "linerate/report/prediction_section.hpp"
 #include "linerate/report/timeline_section.hpp"
@@ -17,12 +22,45 @@ namespace linerate::report {
 namespace {
 
 constexpr std::string_view kAccepted =
-    "expected a Timeline, the output of \"whatif --json\", of \"advise --json\" or of \"evaluate\"";
+    "expected a Timeline, the output of \"whatif --json\", of \"advise --json\" or of "
+    "\"evaluate\", "
+    "or the losses of \"train --losses\"";
+constexpr std::string_view kLossHead = "step,loss\n";
 
 // For the error: what the file is instead.
 std::string kind_of(const doc::Json& json) {
   if (!json.is_object()) return "JSON that is not an object";
   return "an object without \"document\" or \"predictions\"";
+}
+
+NamedLosses losses_of(std::string_view text, const std::string& file) {
+  NamedLosses losses{std::filesystem::path(file).stem().string(), 0, {}};
+  text.remove_prefix(kLossHead.size());
+  for (std::size_t line = 2; !text.empty(); ++line) {
+    const std::string_view row = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), row.size() + 1));
+    const std::size_t comma = row.find(',');
+    try {
+      if (comma == std::string_view::npos) throw UsageError("no comma");
+      const std::int64_t step = parse_integer(row.substr(0, comma));
+      losses.values.push_back(parse_number(row.substr(comma + 1)));
+      if (losses.values.size() == 1) losses.first_step = step;
+    } catch (const UsageError&) {
+      throw InputError(fmt::format("{}: line {}", file, line),
+                       fmt::format("expected a step and its loss, such as 12,0.345; found \"{}\"; "
+                                   "write the file again by train --losses",
+                                   row));
+    }
+  }
+  return losses;
+}
+
+// Compressed traces have no lines.
+bool has_losses(const std::string& file) {
+  std::string begin(kLossHead.size(), '\0');
+  std::ifstream(file, std::ios::binary)
+      .read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begin == kLossHead;
 }
 
 // People send pages on: where the files lay on this machine is not theirs to know. An example:
@@ -52,6 +90,11 @@ void drop_folders(Page& page, const std::vector<std::string>& paths) {
 
 // Predictions may lack the field that says a document's kind: they are known by their list.
 void add_document(Inputs& inputs, const std::string& text, const std::string& file) {
+  if (text.starts_with(kLossHead)) {
+    inputs.losses.push_back(losses_of(text, file));
+    inputs.files.push_back(file);
+    return;
+  }
   const doc::Json json = doc::parse_json(text, file);
   const doc::JsonReader reader(json, file);
   if (json.is_object() && json.contains("predictions")) {
@@ -76,7 +119,7 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
 void add_files(Inputs& inputs, const std::vector<std::string>& files) {
   std::vector<std::filesystem::path> traces;
   for (const std::string& file : files)
-    if (std::filesystem::exists(file) && !trace::is_raw_trace(file))
+    if (has_losses(file) || (std::filesystem::exists(file) && !trace::is_raw_trace(file)))
       add_document(inputs, read_file(file), file);
     else
       traces.emplace_back(file);
@@ -97,6 +140,11 @@ Page page_of(const Inputs& inputs, const std::string& command, const std::string
   for (const doc::Evaluation& evaluation : inputs.evaluations) validate(evaluation);
   for (const auto& [file, predictions] : inputs.predictions) validate(predictions, file);
   for (const NamedTimeline& shown : inputs.timelines) validate(shown.timeline, shown.file);
+  if (std::optional<Section> change =
+          change_section({inputs.timelines, inputs.advice, inputs.losses})) {
+    if (inputs.title.empty()) page.title = change->title;
+    page.sections.push_back(std::move(*change));
+  }
   for (const doc::Advice& advice : inputs.advice) page.sections.push_back(section_of(advice));
   for (const doc::Evaluation& evaluation : inputs.evaluations)
     for (Section& section : sections_of(evaluation)) page.sections.push_back(std::move(section));

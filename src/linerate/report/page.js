@@ -7,6 +7,7 @@
 const FONT = 12;      // of axes and labels, pixels; page.css says so, too
 const NARROW = 560;   // below this width names stand above their rows and axes have fewer ticks
 const COLOURS = 8;
+const MOST_MARKED = 24;  // points of a line; a longer one has no markers
 
 // ---- Elements ----
 
@@ -109,7 +110,9 @@ function horizontalAxis(svg, x, ticks, top, bottom, left, width, label) {
 
 // ---- Lines with the bands of their intervals: points are [x, y or null for a gap, low, high] ----
 
-const lineStyle = (i, role) => `c${i % COLOURS} d${Math.floor(i / COLOURS) % 4} ${role}`;  // a ninth line is dashed
+const isMarked = (series) => series.points.length <= MOST_MARKED;
+// A ninth line is dashed.
+const lineStyle = (i, role) => `c${i % COLOURS} d${Math.floor(i / COLOURS) % 4} ${role}`;
 
 // Neighbours for which `has` holds.
 function stretches(points, has) {
@@ -147,16 +150,19 @@ function drawLines(svg, chart, width) {
     for (const band of stretches(series.points, bounded)) {
       const back = [...band].reverse();
       if (band.length > 1)
-        path(svg, joined([...band.map(([a, , , b]) => [a, b]), ...back.map(([a, , b]) => [a, b])]) + 'z', lineStyle(i, 'band'));
+        path(svg, joined([...band.map(([a, , , b]) => [a, b]),
+                          ...back.map(([a, , b]) => [a, b])]) + 'z', lineStyle(i, 'band'));
       else
-        line(svg, x(band[0][0]), y(band[0][2]), x(band[0][0]), y(band[0][3]), lineStyle(i, 'whisker'));
+        line(svg, x(band[0][0]), y(band[0][2]), x(band[0][0]), y(band[0][3]),
+             lineStyle(i, 'whisker'));
     }
   });
   chart.series.forEach((series, i) => {
     for (const stretch of stretches(series.points, known))
       if (stretch.length > 1) path(svg, joined(stretch), lineStyle(i, 'line'));
-    for (const point of series.points.filter(known)) {
-      const interval = bounded(point) ? `, interval ${number(point[2], 4)} to ${number(point[3], 4)}` : '';
+    for (const point of isMarked(series) ? series.points.filter(known) : []) {
+      const interval = bounded(point) ?
+          `, interval ${number(point[2], 4)} to ${number(point[3], 4)}` : '';
       explain(marker(svg, x(point[0]), y(point[1]), i, lineStyle(i, 'mark')),
               `${series.name}: ${number(point[1], 4)} at ${number(point[0])}${interval}`);
     }
@@ -166,13 +172,14 @@ function drawLines(svg, chart, width) {
 
 const keysOfLines = (chart) => chart.series.map((series, i) => [series.name, (key) => {
   path(key, 'M0 6H28', lineStyle(i, 'line'));
-  marker(key, 14, 6, i, lineStyle(i, 'mark'));
+  if (isMarked(series)) marker(key, 14, 6, i, lineStyle(i, 'mark'));
 }]);
 
-// ---- Rows: a time a name on an axis from zero, as a dot with its interval or as the parts that it is made of ----
+// ---- Rows: a time a name on an axis from zero, as a dot with its interval or as its parts ----
 
 function drawRows(svg, chart, width) {
-  const narrow = width < NARROW, height = narrow ? 42 : 26, top = 8, bottom = top + height * chart.rows.length;
+  const narrow = width < NARROW, height = narrow ? 42 : 26;
+  const top = 8, bottom = top + height * chart.rows.length;
   const highest = chart.rows.reduce(
                       (most, row) => Math.max(
                           most, row.value_s, row.high_s ?? 0,

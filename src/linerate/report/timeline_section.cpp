@@ -18,13 +18,11 @@
 namespace linerate::report {
 namespace {
 
-bool predicted(const doc::Timeline& t) { return t.mode == "predicted"; }
-
 // One side may be unnamed (an imported trace knows no strategy): then only equal texts join. Two
 // runs without a prediction stay apart, and so do two predictions without a run.
 bool belong_together(const doc::Timeline& a, const doc::Timeline& b) {
   return a.workload == b.workload && a.strategy == b.strategy && a.ranks == b.ranks &&
-         predicted(a) != predicted(b) && !a.workload.empty();
+         is_predicted(a) != is_predicted(b) && !a.workload.empty();
 }
 
 std::string title_of(const doc::Timeline& t) {
@@ -129,8 +127,7 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
       section.notes.push_back(t->explanation ? "Note: " + note
                                              : "Note on " + t->file + ": " + note);
     if (t->timeline.events.empty()) continue;
-    const trace::Explanation e =
-        t->explanation ? *t->explanation : trace::explain(trace::job_of(t->timeline));
+    const trace::Explanation e = explanation_of(*t);
     say_answer(*t, e, set.size() > 1, section);
     if (auto waiting = waiting_figure(e.breakdown, t->label)) {
       if (set.size() > 1) waiting->title += ": " + t->label;
@@ -143,6 +140,13 @@ Section section_of(const std::vector<const NamedTimeline*>& set) {
 }
 
 }  // namespace
+
+bool is_predicted(const doc::Timeline& timeline) { return timeline.mode == "predicted"; }
+
+trace::Explanation explanation_of(const NamedTimeline& timeline) {
+  return timeline.explanation ? *timeline.explanation
+                              : trace::explain(trace::job_of(timeline.timeline));
+}
 
 // Each Timeline is in one section. A set is opened by the first that no earlier one took in, so the
 // order is the user's.
@@ -158,7 +162,7 @@ std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
         done[j] = true;
       }
     std::stable_sort(set.begin(), set.end(), [](const NamedTimeline* a, const NamedTimeline* b) {
-      return predicted(a->timeline) && !predicted(b->timeline);
+      return is_predicted(a->timeline) && !is_predicted(b->timeline);
     });
     sections.push_back(section_of(set));
   }

@@ -12,4 +12,10 @@ namespace linerate::report {
 /// first, then the measured ones): such a set is one chart over one time axis.
 std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines);
 
+/// Of the traces that it was imported from, else of the Timeline.
+[[nodiscard]] trace::Explanation explanation_of(const NamedTimeline& timeline);
+
+/// Whether the planner simulated it.
+[[nodiscard]] bool is_predicted(const doc::Timeline& timeline);
+
 }  // namespace linerate::report

@@ -1,0 +1,329 @@
+#include "linerate/report/change_section.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linerate/compare/comparison.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/core/statistics.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/report/drawing.hpp"
+#include "linerate/report/row_chart.hpp"
+#include "linerate/report/time_range.hpp"
+#include "linerate/report/timeline_section.hpp"
+
+namespace linerate::report {
+namespace {
+
+constexpr std::size_t kMostPoints = 40;  // of a line of losses
+constexpr double kAsLong = 0.02;         // steps that differ by less are as long as each other
+
+/// One job as it ran, with its prediction if there is one.
+struct MeasuredJob {
+  const NamedTimeline* measured = nullptr;
+  const NamedTimeline* predicted = nullptr;
+  trace::Explanation explanation;
+  std::optional<compare::Comparison> comparison;  // if it was predicted
+
+  const std::string& strategy() const { return measured->timeline.strategy; }
+  /// As `compare` says if there is a prediction, else as `explain` does.
+  double step_s() const {
+    return comparison ? comparison->step.measured_s.value_or(0)
+                      : explanation.breakdown.step_s.value_or(0);
+  }
+};
+
+bool same_job(const doc::Timeline& a, const doc::Timeline& b) {
+  return a.workload == b.workload && a.ranks == b.ranks && !a.workload.empty();
+}
+
+MeasuredJob job_of(const NamedTimeline& measured, const ChangeDocuments& documents) {
+  MeasuredJob job{&measured, nullptr, explanation_of(measured), {}};
+  for (const NamedTimeline& other : documents.timelines)
+    if (is_predicted(other.timeline) && same_job(other.timeline, measured.timeline) &&
+        other.timeline.strategy == job.strategy() && !other.timeline.steps.empty())
+      job.predicted = &other;
+  if (job.predicted) job.comparison = compare::compare(job.predicted->timeline, measured.timeline);
+  return job;
+}
+
+/// The job before the change first. Empty if no two strategies of one Workload were measured.
+std::vector<MeasuredJob> measured_jobs(const ChangeDocuments& documents) {
+  std::vector<const NamedTimeline*> found;
+  for (const NamedTimeline& t : documents.timelines) {
+    const doc::Timeline& timeline = t.timeline;
+    if (is_predicted(timeline) || timeline.strategy.empty() || timeline.events.empty() ||
+        timeline.steps.empty())
+      continue;
+    const bool is_other =
+        std::none_of(found.begin(), found.end(), [&](const NamedTimeline* earlier) {
+          return earlier->timeline.strategy == timeline.strategy;
+        });
+    if (found.empty() || (is_other && same_job(found.front()->timeline, timeline)))
+      found.push_back(&t);
+  }
+  if (found.size() < 2) return {};
+  std::stable_partition(found.begin(), found.end(), [&](const NamedTimeline* t) {
+    return std::any_of(documents.advice.begin(), documents.advice.end(), [&](const doc::Advice& a) {
+      return a.workload == t->timeline.workload && a.current == t->timeline.strategy;
+    });
+  });
+  std::vector<MeasuredJob> jobs;
+  for (const NamedTimeline* t : found) jobs.push_back(job_of(*t, documents));
+  return jobs;
+}
+
+std::string speed_of(double before_s, double after_s) {
+  if (!(before_s > 0) || !(after_s > 0)) return "";
+  const double ratio = before_s / after_s;
+  if (std::abs(ratio - 1) < kAsLong) return ", which is as long";
+  const double times = std::max(ratio, 1 / ratio);
+  return fmt::format(", {:.{}f} times as {}", times, times < 10 ? 1 : 0,
+                     ratio > 1 ? "fast" : "long");
+}
+
+std::string step_sentence(const MeasuredJob& before, const MeasuredJob& after) {
+  return fmt::format("A step takes {} with {} instead of {} with {}{}.",
+                     format_time(after.step_s()), after.strategy(), format_time(before.step_s()),
+                     before.strategy(), speed_of(before.step_s(), after.step_s()));
+}
+
+/// The interval is the advice's, since a predicted Timeline has none.
+const doc::Bounded* advised_step(const MeasuredJob& job, const ChangeDocuments& documents) {
+  for (const doc::Advice& a : documents.advice)
+    for (const doc::Candidate& c : a.candidates)
+      if (a.workload == job.measured->timeline.workload && c.strategy == job.strategy() &&
+          c.step_s && c.step_s->has_interval())
+        return &*c.step_s;
+  return nullptr;
+}
+
+std::string prediction_sentence(const MeasuredJob& job, const ChangeDocuments& documents) {
+  const std::optional<double> predicted_s = job.comparison->step.predicted_s;
+  const std::optional<double> error = job.comparison->step.error();
+  if (!predicted_s || !error) return "";
+  std::string text = fmt::format("Before {} ran, its step was predicted to take {}", job.strategy(),
+                                 format_time(*predicted_s));
+  const doc::Bounded* advised = advised_step(job, documents);
+  if (advised)
+    text += fmt::format(" (90 % interval {})", time_range(*advised->low, *advised->high));
+  text += fmt::format(", {:.1f} % {} than measured.", 100 * std::abs(*error),
+                      *error < 0 ? "less" : "more");
+  if (!advised) return text;
+  const bool inside = job.step_s() >= *advised->low && job.step_s() <= *advised->high;
+  return text +
+         fmt::format(" The measured step lies {} the interval.", inside ? "inside" : "outside");
+}
+
+std::string verdict_sentence(const MeasuredJob& job) {
+  const trace::Verdict& verdict = job.explanation.verdict;
+  return fmt::format("With {} the job is {}, because {}.", job.strategy(),
+                     trace::finding_text(verdict), verdict.reason);
+}
+
+ChartRow row_of(const NamedTimeline& t, const trace::Explanation& e, double step_s) {
+  ChartRow row;
+  row.name = fmt::format("{}, {}", t.timeline.strategy,
+                         is_predicted(t.timeline) ? "predicted" : "measured");
+  row.value_s = step_s;
+  double whole_s = 0, computing_s = 0, moving_s = 0, waiting_s = 0, idle_s = 0;
+  for (const trace::RankRow& r : e.breakdown.ranks) {
+    whole_s += r.per_step.window_s, computing_s += r.per_step.compute_s;
+    moving_s += r.per_step.exposed_transfer_s, idle_s += r.per_step.idle_s;
+    waiting_s += r.per_step.exposed_wait_s + r.per_step.exposed_unsplit_s;
+  }
+  if (whole_s > 0)
+    for (const double part_s : {computing_s, moving_s, waiting_s, idle_s})
+      row.parts_s.push_back(part_s / whole_s * step_s);
+  return row;
+}
+
+Figure step_figure(const std::vector<MeasuredJob>& jobs) {
+  RowChart chart{.name = "Where a step goes, before and after the change",
+                 .label = "Time of a step",
+                 .parts = {"computing and coding", "moving data, not overlapped",
+                           "waiting for other ranks", "neither"},
+                 .rows = {}};
+  for (const MeasuredJob& job : jobs) {
+    if (job.predicted)
+      chart.rows.push_back(row_of(*job.predicted, explanation_of(*job.predicted),
+                                  job.comparison->step.predicted_s.value_or(0)));
+    chart.rows.push_back(row_of(*job.measured, job.explanation, job.step_s()));
+  }
+  return {"Where a step goes", "Median step, divided as the mean step of all ranks is.",
+          drawing_of(chart)};
+}
+
+/// What `compare` says of each job that was predicted.
+std::optional<Table> comparison_table(const std::vector<MeasuredJob>& jobs) {
+  Table table{
+      {"Median of a step", "Predicted", "Measured", "Error"}, {}, {false, true, true, true}};
+  const auto compared = std::count_if(
+      jobs.begin(), jobs.end(), [](const MeasuredJob& job) { return job.comparison.has_value(); });
+  for (const MeasuredJob& job : jobs) {
+    if (!job.comparison) continue;
+    std::vector<compare::ComparedRow> rows = {job.comparison->step, job.comparison->exposed};
+    rows.insert(rows.end(), job.comparison->kinds.begin(), job.comparison->kinds.end());
+    for (const compare::ComparedRow& row : rows) {
+      if (!row.predicted_s || !row.measured_s) continue;
+      const std::optional<double> error = row.error();
+      table.rows.push_back(
+          {compared > 1 ? fmt::format("{}, {}", job.strategy(), row.what) : row.what,
+           format_time(*row.predicted_s), format_time(*row.measured_s),
+           error ? fmt::format("{:+.1f} %", 100 * *error) : "–"});
+    }
+  }
+  if (table.rows.empty()) return std::nullopt;
+  return table;
+}
+
+std::string comparison_note(const MeasuredJob& job) {
+  const compare::Comparison& c = *job.comparison;
+  std::string text = fmt::format("{}: medians of {} measured steps, after {} for warm-up.",
+                                 job.strategy(), c.measured_steps, c.dropped_steps);
+  if (c.step.noise)
+    text += fmt::format(" The step differs by {} between {}.", format_percent(*c.step.noise),
+                        *c.noise_source);
+  return text;
+}
+
+// ---- Losses ----
+
+/// The measured Timeline of the run whose losses these are: of the same label.
+const NamedTimeline* timeline_of(const NamedLosses& losses, const ChangeDocuments& documents) {
+  for (const NamedTimeline& t : documents.timelines)
+    if (t.label == losses.label && !is_predicted(t.timeline)) return &t;
+  return nullptr;
+}
+
+std::string name_of(const NamedLosses& losses, const ChangeDocuments& documents) {
+  const NamedTimeline* t = timeline_of(losses, documents);
+  return t && !t->timeline.strategy.empty() ? t->timeline.strategy : losses.label;
+}
+
+std::optional<double> median_step_s(const NamedTimeline& t) {
+  std::vector<double> steps_s;
+  for (const doc::Step& step : t.timeline.steps) steps_s.push_back(step.seconds());
+  if (steps_s.empty()) return std::nullopt;
+  return median(steps_s);
+}
+
+/// Mean of the `count` losses that end before `end`.
+double mean_before(const NamedLosses& losses, std::size_t end, std::size_t count) {
+  double sum = 0;
+  for (std::size_t i = end - count; i < end; ++i) sum += losses.values[i];
+  return sum / static_cast<double>(count);
+}
+
+/// The steps that all runs took.
+std::size_t shared_steps(const ChangeDocuments& documents) {
+  std::size_t least = documents.losses.front().values.size();
+  for (const NamedLosses& losses : documents.losses) least = std::min(least, losses.values.size());
+  return least;
+}
+
+std::string loss_sentence(const ChangeDocuments& documents) {
+  const std::size_t steps = shared_steps(documents), last = std::max<std::size_t>(1, steps / 10);
+  const NamedLosses& first = documents.losses.front();
+  const double reference = mean_before(first, steps, last);
+  std::string text = fmt::format("After {} steps the loss is {:.3g} with {}", steps, reference,
+                                 name_of(first, documents));
+  for (std::size_t i = 1; i < documents.losses.size(); ++i) {
+    const double loss = mean_before(documents.losses[i], steps, last);
+    text += fmt::format(" and {:.3g} with {}", loss, name_of(documents.losses[i], documents));
+    if (reference > 0) text += fmt::format(" ({:+.1f} %)", 100 * (loss / reference - 1));
+  }
+  return text + fmt::format(", as the mean of the last {} step{}.", last, last == 1 ? "" : "s");
+}
+
+Table loss_table(const ChangeDocuments& documents) {
+  Table table{{"Steps"}, {}, {true}};
+  for (const NamedLosses& losses : documents.losses) {
+    table.head.push_back(name_of(losses, documents));
+    table.numbers.push_back(true);
+  }
+  const std::size_t steps = shared_steps(documents), block = std::max<std::size_t>(1, steps / 10);
+  for (std::size_t end = block; end <= steps; end += block) {
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row.push_back(std::to_string(end));
+    for (const NamedLosses& losses : documents.losses)
+      row.push_back(fmt::format("{:.3g}", mean_before(losses, end, block)));
+  }
+  return table;
+}
+
+void add_losses(const ChangeDocuments& documents, Section& section) {
+  if (documents.losses.empty() || shared_steps(documents) == 0) return;
+  section.paragraphs.push_back(loss_sentence(documents));
+  section.figures.push_back({"Loss at equal steps", "Mean over neighbouring steps and all ranks.",
+                             drawing_of(loss_chart(documents, false)), loss_table(documents)});
+  const LineChart over_time = loss_chart(documents, true);
+  if (over_time.series.size() > 1)
+    section.figures.push_back({"Loss over time",
+                               "The same losses. A step counts as long as its run's median step.",
+                               drawing_of(over_time)});
+}
+
+}  // namespace
+
+LineChart loss_chart(const ChangeDocuments& documents, bool over_time) {
+  LineChart chart;
+  chart.name = over_time ? "Training loss over time" : "Training loss over steps";
+  chart.x_label = over_time ? "Training, seconds" : "Steps";
+  chart.y_label = "Training loss";
+  chart.log_x = false;
+  for (const NamedLosses& losses : documents.losses) {
+    double step = 1;
+    if (over_time) {
+      const NamedTimeline* t = timeline_of(losses, documents);
+      const std::optional<double> step_s = t ? median_step_s(*t) : std::nullopt;
+      if (!step_s) continue;
+      step = *step_s;
+    }
+    Series& series = chart.series.emplace_back(Series{name_of(losses, documents), {}});
+    const std::size_t count = losses.values.size();
+    const std::size_t block = std::max<std::size_t>(1, (count + kMostPoints - 1) / kMostPoints);
+    for (std::size_t end = std::min(block, count); end > 0 && end <= count;) {
+      const std::size_t begin = (end - 1) / block * block;
+      const double middle =
+          static_cast<double>(losses.first_step) + static_cast<double>(begin + end) / 2;
+      series.points.push_back({middle * step, mean_before(losses, end, end - begin), {}, {}});
+      if (end == count) break;
+      end = std::min(end + block, count);
+    }
+  }
+  return chart;
+}
+
+std::optional<Section> change_section(const ChangeDocuments& documents) {
+  const std::vector<MeasuredJob> jobs = measured_jobs(documents);
+  if (jobs.empty() && documents.losses.empty()) return std::nullopt;
+  Section section;
+  if (jobs.empty()) {
+    section.title = "Training loss";
+    add_losses(documents, section);
+    return section;
+  }
+  const MeasuredJob& before = jobs.front();
+  const doc::Timeline& timeline = before.measured->timeline;
+  section.title = fmt::format("{} on {} rank{}: a step of {} instead of {}", timeline.workload,
+                              timeline.ranks, timeline.ranks == 1 ? "" : "s",
+                              format_time(jobs[1].step_s()), format_time(before.step_s()));
+  for (std::size_t i = 1; i < jobs.size(); ++i) {
+    section.paragraphs.push_back(step_sentence(before, jobs[i]));
+    if (!jobs[i].comparison) continue;
+    if (std::string text = prediction_sentence(jobs[i], documents); !text.empty())
+      section.paragraphs.push_back(std::move(text));
+  }
+  section.figures.push_back(step_figure(jobs));
+  add_losses(documents, section);
+  for (const MeasuredJob& job : jobs) section.paragraphs.push_back(verdict_sentence(job));
+  section.table = comparison_table(jobs);
+  for (const MeasuredJob& job : jobs)
+    if (job.comparison) section.notes.push_back(comparison_note(job));
+  return section;
+}
+
+}  // namespace linerate::report

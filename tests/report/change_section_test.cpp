@@ -1,0 +1,169 @@
+#include "linerate/report/change_section.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "linerate/core/error.hpp"
+#include "linerate/report/inputs.hpp"
+
+namespace linerate::report {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// 10 ms of computing, then an all-reduce: as many steps as a comparison asks for.
+NamedTimeline job(const std::string& label, const std::string& mode, const std::string& strategy,
+                  int all_reduce_ms, int ranks = 1) {
+  doc::Timeline t;
+  t.mode = mode, t.workload = "net", t.strategy = strategy, t.ranks = ranks;
+  t.names = {"fc"};
+  const std::int64_t ms = 1'000'000, computed = 10 * ms, length = computed + all_reduce_ms * ms;
+  for (std::int32_t step = 0; step < 20; ++step)
+    for (std::int32_t rank = 0; rank < ranks; ++rank) {
+      const std::int64_t begin = step * length;
+      t.events.push_back({doc::TaskKind::backward, doc::Resource::compute, rank, step, 0, -1, -1,
+                          begin, begin + computed, -1});
+      t.events.push_back({doc::TaskKind::all_reduce, doc::Resource::network, rank, step, 0, -1, -1,
+                          begin + computed, begin + length, 4096});
+      t.steps.push_back({rank, step, begin, begin + length, ""});
+    }
+  return {label + ".json", label, t};
+}
+
+doc::Advice advice(const std::string& current, const std::string& other, doc::Bounded step) {
+  doc::Advice a;
+  a.workload = "net", a.current = current, a.best = other;
+  a.candidates.resize(1);
+  a.candidates[0].strategy = other;
+  a.candidates[0].step_s = step;
+  return a;
+}
+
+std::optional<Section> change_of(const Inputs& inputs) {
+  return change_section({inputs.timelines, inputs.advice, inputs.losses});
+}
+
+LineChart losses_of(const Inputs& inputs, bool over_time) {
+  return loss_chart({inputs.timelines, inputs.advice, inputs.losses}, over_time);
+}
+
+// ddp takes 10 + 40 ms, dear 10 + 10 ms, for which 10 + 8 ms were predicted.
+Inputs before_and_after() {
+  Inputs inputs;
+  inputs.timelines = {job("before", "trained", "ddp", 40), job("after", "trained", "dear", 10),
+                      job("predicted", "predicted", "dear", 8)};
+  inputs.advice = {advice("ddp", "dear", {0.018, 0.017, 0.021})};
+  return inputs;
+}
+
+TEST(Change, TheAnswerIsTheFirstSentenceAndThePageHasItsName) {
+  Inputs inputs = before_and_after();
+  inputs.advice.clear();
+  const Page page = page_of(inputs, "", "");
+  EXPECT_EQ(page.title, "net on 1 rank: a step of 20.0 ms instead of 50.0 ms");
+  EXPECT_EQ(page.sections.front().title, page.title);
+  EXPECT_EQ(page.sections.front().paragraphs.front(),
+            "A step takes 20.0 ms with dear instead of 50.0 ms with ddp, 2.5 times as fast.");
+}
+
+TEST(Change, ThePredictionStandsNextToTheMeasuredStep) {
+  Inputs inputs = before_and_after();
+  EXPECT_EQ(change_of(inputs)->paragraphs[1],
+            "Before dear ran, its step was predicted to take 18.0 ms (90 % interval 17.0 ms .. "
+            "21.0 ms), 10.0 % less than measured. The measured step lies inside the interval.");
+  EXPECT_THAT(change_of(inputs)->table->rows.front(),
+              ElementsAre("step", "18.0 ms", "20.0 ms", "-10.0 %"));
+  inputs.advice[0].candidates[0].step_s->high = 0.019;
+  EXPECT_THAT(change_of(inputs)->paragraphs[1], HasSubstr("lies outside the interval"));
+  inputs.timelines.pop_back();
+  EXPECT_FALSE(change_of(inputs)->table.has_value());
+}
+
+TEST(Change, EachJobHasItsVerdict) {
+  const Section section = *change_of(before_and_after());
+  EXPECT_THAT(section.paragraphs[2],
+              AllOf(StartsWith("With ddp the job is network-bound"), HasSubstr(", because ")));
+  EXPECT_THAT(section.paragraphs[3], StartsWith("With dear the job is network-bound"));
+}
+
+TEST(Change, TheJobBeforeItIsTheOneThatTheAdviceSaysIsInUse) {
+  Inputs inputs = before_and_after();
+  std::swap(inputs.timelines[0], inputs.timelines[1]);
+  EXPECT_THAT(change_of(inputs)->paragraphs.front(), HasSubstr("instead of 50.0 ms with ddp"));
+  inputs.advice.clear();  // else the first one given
+  EXPECT_EQ(change_of(inputs)->paragraphs.front(),
+            "A step takes 50.0 ms with ddp instead of 20.0 ms with dear, 2.5 times as long.");
+}
+
+TEST(Change, OneMeasuredStrategyAnotherWorkloadOrOtherRanksAreNoChange) {
+  Inputs inputs = before_and_after();
+  inputs.timelines[1].timeline.workload = "other";
+  EXPECT_FALSE(change_of(inputs).has_value());
+  inputs.timelines[1] = job("after", "trained", "dear", 10, 2);
+  EXPECT_FALSE(change_of(inputs).has_value());
+  inputs.timelines[1] = job("after", "trained", "ddp", 10);
+  EXPECT_FALSE(change_of(inputs).has_value());
+  inputs.timelines[1] = job("after", "predicted", "dear", 10);
+  EXPECT_FALSE(change_of(inputs).has_value());
+}
+
+TEST(Change, LossesAreComparedAtEqualSteps) {
+  Inputs inputs = before_and_after();
+  inputs.losses = {{"before", 0, std::vector<double>(200, 2.0)},
+                   {"after", 0, std::vector<double>(100, 2.1)}};
+  const Section section = *change_of(inputs);
+  EXPECT_THAT(
+      section.paragraphs,
+      testing::Contains("After 100 steps the loss is 2 with ddp and 2.1 with dear (+5.0 %), "
+                        "as the mean of the last 10 steps."));
+  ASSERT_EQ(section.figures.size(), 3u);
+  EXPECT_THAT(section.figures[1].data->rows.front(), ElementsAre("10", "2", "2.1"));
+  EXPECT_EQ(section.figures[1].data->rows.size(), 10u);
+}
+
+// 100 steps in blocks of 3; the last block has one.
+TEST(Change, ALineOfLossesHasABlockOfStepsAPoint) {
+  Inputs inputs = before_and_after();
+  inputs.losses = {{"after", 0, {}}};
+  for (int i = 0; i < 100; ++i) inputs.losses[0].values.push_back(i);
+  const Series steps = losses_of(inputs, false).series.at(0);
+  EXPECT_EQ(steps.name, "dear");
+  ASSERT_EQ(steps.points.size(), 34u);
+  EXPECT_EQ(steps.points[0].x, 1.5);
+  EXPECT_EQ(*steps.points[0].y, 1.0);
+  EXPECT_EQ(steps.points[33].x, 99.5);
+  EXPECT_EQ(*steps.points[33].y, 99.0);
+  const Series time = losses_of(inputs, true).series.at(0);
+  EXPECT_DOUBLE_EQ(time.points[0].x, 1.5 * 0.02);  // a step of 20 ms
+  inputs.losses[0].label = "unknown";
+  EXPECT_EQ(losses_of(inputs, false).series.at(0).name, "unknown");
+  EXPECT_THAT(losses_of(inputs, true).series, IsEmpty());
+}
+
+TEST(Change, LossesAloneAreASection) {
+  Inputs inputs;
+  add_document(inputs, "step,loss\n5,0.5\n6,0.25\n", "folder/run.csv");
+  ASSERT_EQ(inputs.losses.size(), 1u);
+  EXPECT_EQ(inputs.losses[0].label, "run");
+  EXPECT_EQ(inputs.losses[0].first_step, 5);
+  EXPECT_THAT(inputs.losses[0].values, ElementsAre(0.5, 0.25));
+  EXPECT_EQ(page_of(inputs, "", "").title, "Training loss");
+}
+
+TEST(Change, ALineThatIsNoLossIsNamed) {
+  Inputs inputs;
+  for (const char* line : {"6", "6,", "six,0.5", "6,0.5,7"}) try {
+      add_document(inputs, std::string("step,loss\n5,0.5\n") + line + "\n", "run.csv");
+      FAIL() << line;
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("run.csv: line 3"), HasSubstr(line)));
+    }
+}
+
+}  // namespace
+}  // namespace linerate::report

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""The story of tools/demo: demo_test.py LINERATE
+
+The link is slow enough for the network to hold back the job on any machine. Each part of the story
+must be there: a network-bound verdict, an advised change, its prediction, the changed job's run,
+their comparison, the losses of both, and a page with all of it. No time is asserted.
+"""
+import csv
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+STEPS = 40
+DEMO = Path(__file__).resolve().parents[2] / "tools/demo"
+PARTS = ("Measure", "Explain", "Calibrate", "Advise", "Change", "Compare", "Report")
+HEADINGS = ("Where a step goes", "Loss at equal steps", "Loss over time", "Ranked strategies",
+            "One step over time")
+
+
+def check(ok, what):
+    print("ok   " if ok else "SHORT", what)
+    return 0 if ok else 1
+
+
+def losses_of(file):
+    with open(file, newline="") as rows:
+        return [float(row["loss"]) for row in csv.DictReader(rows)]
+
+
+def seen_in_page(html, advice, steps):
+    """What the page lacks."""
+    short = sum(check(f"<h3>{heading}" in html, f"the page shows: {heading}")
+                for heading in HEADINGS)
+    lead = html[:html.index("<h3>")]  # the answer stands first
+    short += check("A step takes " in lead and advice["best"] in lead, "the answer comes first")
+    short += check("was predicted to take" in lead, "the prediction stands next to it")
+    short += check(f"After {steps} steps the loss is" in lead, "so do the losses at equal steps")
+    short += check("With ddp the job is network-bound" in lead, "so does the verdict")
+    short += check("<th>Median of a step</th>" in html, "predicted and measured parts are a table")
+    short += check("Advice for mlp on 2 ranks" in html, "the advice has its section")
+    return short
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="linerate-demo-") as scratch:
+        out = Path(scratch) / "out"
+        command = [DEMO, "--build", Path(sys.argv[1]).resolve().parent, "--link", "100Mbit/s",
+                   "--steps", str(STEPS), "--budget", "3s", out]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+        if done.returncode != 0:
+            sys.exit(f"tools/demo ended with status {done.returncode}\n{done.stdout}{done.stderr}")
+        text, document = done.stdout, lambda name: json.loads((out / name).read_text())
+        short = sum(check(re.search(rf"^\d\. {part}:", text, re.M), f"part {part}")
+                    for part in PARTS)
+        short += check(len(text.splitlines()) < 80, "it prints less than 80 lines")
+        explained, advice = document("explain.json"), document("advice.json")
+        short += check(explained["verdict"] == "network-bound", f"verdict {explained['verdict']}")
+        short += check(advice["verdict"] in ("change", "inconclusive"), advice["sentence"])
+        short += check(advice["best"] != advice["current"] == "ddp", f"to do: {advice['best']}")
+        predicted, after = document("predicted.json"), document("after.json")
+        short += check(predicted["strategy"] == after["strategy"] == advice["best"],
+                       "the advised strategy is predicted, then trained")
+        short += check(re.search(r"^  step +\d.* %$", text, re.M), "compare prints the step")
+        before_loss, after_loss = losses_of(out / "before.csv"), losses_of(out / "after.csv")
+        short += check(len(before_loss) == len(after_loss) == STEPS, "both jobs took all steps")
+        short += check(after_loss[-1] < after_loss[0], "the changed job learns")
+        short += seen_in_page((out / "report.html").read_text(), advice, STEPS)
+        if short:
+            print(text)
+    return 1 if short else 0
+
+
+sys.exit(main())

@@ -3,7 +3,8 @@
 in one run.
 
 usage: tools/python-torch run bench/python_peers.py [--models resnet18 gpt] [--rates unshaped
-1Gbit/s 200Mbit/s] [--rounds N] [--only NAME ...]
+1Gbit/s 200Mbit/s] [--rounds N] [--only NAME ...] [--json FILE [--picture FILE]]
+       bench/python_peers.py --from FILE --picture FILE     draws again what was measured before
 
 For each model and rate two ranks start under tools/mpirun, with a rate under tools/lab (network
 namespaces: root; left out with the reason where they cannot be made). Every contender has a model
@@ -16,8 +17,12 @@ with the least and the largest of the rounds. A bound "holds" if the median keep
 every round is above it, else "not told apart". The second number of milliseconds is processor time
 of all threads of rank 0, which other programs disturb less. "plan" is the strategy in force, where
 it is another than the contender's name says.
+
+--json writes all rows of the last model with the date and the machine. --picture draws its steps
+over the rates (SVG).
 """
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -27,9 +32,11 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "peers"))
+sys.path[:0] = [str(HERE / "peers"), str(HERE), str(HERE.parent / "tools")]
+import peers_picture  # noqa: E402
 import ratios  # noqa: E402
 from contenders import ON_CPUS  # noqa: E402
+from shaped_links import parse_rate  # noqa: E402
 
 _SHAPED_STEPS = 2  # of a block: at a low rate steps are long
 
@@ -78,10 +85,19 @@ def main():
                         help="of a block without a rate; with one 2")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--only", nargs="*", default=list(ON_CPUS))
+    parser.add_argument("--json", type=pathlib.Path, help="where the rows go")
+    parser.add_argument("--picture", type=pathlib.Path, help="where their drawing goes")
+    parser.add_argument("--from", dest="drawn", type=pathlib.Path,
+                        help="draw the rows of this file, and measure nothing")
     o = parser.parse_args()
-    missed, start = [], time.monotonic()
+    if o.drawn:
+        peers_picture.draw(json.loads(o.drawn.read_text()), o.picture)
+        return
+    missed, found, start = [], {}, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="linerate-peers-") as scratch:
         for model in o.models:
+            found = {"model": model, "batch": o.batch, "ranks": 2, "rows": [],
+                     "date": datetime.date.today().isoformat(), "processors": os.cpu_count()}
             for rate in o.rates:
                 begun = time.monotonic()
                 result = measured(o, model, rate, pathlib.Path(scratch))
@@ -94,6 +110,13 @@ def main():
                       f"rounds, {time.monotonic() - begun:.0f} s")
                 print("\n".join(line for row in rows for line in ratios.lines_of(row)), flush=True)
                 missed += [f"{model}, {rate}: {one}" for one in ratios.missed(rows)]
+                bits = None if rate == "unshaped" else parse_rate(rate)
+                found["rows"] += [{**row, "bandwidth_bit_per_s": bits} for row in rows]
+                found.update(machine=result["device"], versions=result["versions"])
+    if o.json:
+        o.json.write_text(json.dumps(found, indent=1) + "\n")
+    if o.picture:
+        peers_picture.draw(found, o.picture)
     print(f"{time.monotonic() - start:.0f} s; bounds: {'; '.join(missed) or 'all hold'}")
 
 

@@ -79,18 +79,29 @@ def row(title, cases):
             f"{sum(map(inside, cases)) / len(cases):.0%} | {best} |")
 
 
+def powers(ends):
+    """The powers of ten between two logarithms, with their labels; 2 and 5 of them, too, if they
+    are few."""
+    digits = (1, 2, 5) if ends[1] - ends[0] < 3 else (1,)
+    values = [digit * 10.0 ** k for k in range(math.floor(ends[0]), math.ceil(ends[1]) + 1)
+              for digit in digits]
+    return {v: f"{v:g}" for v in values if ends[0] <= math.log10(v) <= ends[1]}
+
+
 class Picture:
-    """A plot of logarithmic axes; without `x` of names, which the caller writes."""
+    """A plot of logarithmic axes; without `x` of names, which the caller writes. `ticks`: places on
+    the x axis and their labels, in place of powers of ten."""
     WIDTH, HEIGHT, LEFT, BOTTOM = 720, 480, 80, 50
 
-    def __init__(self, x, y, x_title, y_title):
+    def __init__(self, x, y, x_title, y_title, ticks=None):
         self.x, self.y = (ends and [math.log10(end) for end in ends] for ends in (x, y))
         self.parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.WIDTH} '
                       f'{self.HEIGHT}" font-family="sans-serif" font-size="12">',
                       f'<rect width="{self.WIDTH}" height="{self.HEIGHT}" fill="white"/>']
         for ends, at, vertical in ((self.x, self.at_x, False), (self.y, self.at_y, True)):
-            for power in range(math.ceil(ends[0]), math.floor(ends[1]) + 1) if ends else ():
-                place, label = at(10.0 ** power), f"{10.0 ** power:g}"
+            for value, label in ((ticks if ticks and not vertical else powers(ends)).items()
+                                 if ends else ()):
+                place = at(value)
                 line = ((self.LEFT, place, self.WIDTH - 10, place)
                         if vertical else (place, 10, place, self.HEIGHT - self.BOTTOM))
                 self.line(*line, "#dddddd")
@@ -121,10 +132,12 @@ class Picture:
         self.parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{html.escape(words)}</text>')
 
-    def legend(self, modes):
-        for i, mode in enumerate(modes):
-            self.dot(self.LEFT + 16, 26 + 18 * i, MODES[mode], mode)
-            self.text(self.LEFT + 26, 30 + 18 * i, mode, "start")
+    def legend(self, colours, x=None):
+        """By name, from `x` on, else at the left."""
+        x = self.LEFT + 16 if x is None else x
+        for i, (name, colour) in enumerate(colours.items()):
+            self.dot(x, 26 + 18 * i, colour, name)
+            self.text(x + 10, 30 + 18 * i, name, "start")
 
     def write(self, file):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +156,8 @@ def draw_steps(cases, file):
         plot.line(x, plot.at_y(low), x, plot.at_y(high), color)
         plot.dot(x, plot.at_y(c["predicted_s"]), color,
                  f"{key_of(c)}: {c['predicted_s']:.4g} s, measured {measured(c):.4g} s")
-    plot.legend([m for m in MODES if any(c["mode"] == m for c in cases)])
+    plot.legend({m: colour for m, colour in MODES.items()
+                 if any(c["mode"] == m for c in cases)})
     plot.write(file)
 
 

@@ -4,10 +4,12 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/DimVector.h>
 #include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/logical_not.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -205,8 +207,18 @@ at::Tensor PayloadMemory::is_infinite() const {
   return any_infinite({values_.begin(), values_.begin() + std::ssize(buckets_)});
 }
 
+/// By their bits: NaN times 0 would be NaN.
 void PayloadMemory::drop_if(const at::Tensor& none) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) values_[b].masked_fill_(none, 0);
+  std::map<std::size_t, std::vector<at::Tensor>> by_size;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    by_size[values_[b].element_size()].push_back(values_[b]);
+  for (auto& [size, arrays] : by_size) {
+    const at::ScalarType bits = size == 2 ? at::kShort : size == 4 ? at::kInt : at::kLong;
+    at::Tensor is_kept = at::empty({}, none.options().dtype(bits));
+    at::logical_not_out(is_kept, none);
+    for (at::Tensor& array : arrays) array = array.view(bits);
+    at::_foreach_mul_(arrays, is_kept);
+  }
 }
 
 std::int32_t PayloadMemory::encoded_of(std::int32_t bucket) const {

@@ -417,6 +417,7 @@ bool StepTensors::means_are_finite() const {
 }
 
 void StepTensors::pass_dense_means(exec::Compression& compression) {
+  std::vector<StreamCompression::DenseMean> enqueued;
   for (std::size_t p = 0; p < count_.size(); ++p) {
     const auto position = to_index(position_of_[p]);
     const at::Tensor& mean = memory_.view(position_of_[p]);
@@ -425,10 +426,11 @@ void StepTensors::pass_dense_means(exec::Compression& compression) {
     const doc::GradientShape& s = plan_->gradient_shapes.at(position);
     const compress::Shape shape{s.elements, s.rows};
     if (enqueued_)
-      enqueued_->take_dense_mean(name, shape, mean.view({-1}));
+      enqueued.push_back({name, shape, mean.view({-1})});
     else
       compression.take_dense_mean(name, shape, {mean.data_ptr<float>(), to_index(mean.numel())});
   }
+  if (enqueued_) enqueued_->take_dense_means(enqueued);
 }
 
 bool StepTensors::take_late_infinite() {

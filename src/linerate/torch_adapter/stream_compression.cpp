@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "linerate/compress/method/built_in.hpp"
@@ -12,7 +11,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/torch_codecs/coded_parameter.hpp"
-#include "linerate/torch_codecs/parts.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
@@ -38,14 +36,6 @@ std::vector<TensorOps::Place> places_of(const auto& bucket) {
   for (const BucketPart& part : bucket.layout.parts)
     if (part.is_coded()) places.push_back({part.value, part.shape.elements});
   return places;
-}
-
-/// For a round whose parts have sizes: the most bytes of each part.
-std::vector<std::int64_t> bounds_of(const auto& bucket) {
-  std::vector<std::int64_t> bytes;
-  for (const BucketPart& part : bucket.layout.parts)
-    if (part.is_coded()) bytes.push_back(part.bytes[0]);
-  return bytes;
 }
 
 /// The codec of a bucket's first coded tensor. Codecs code a whole bucket at once (encode_bucket),
@@ -96,7 +86,7 @@ void StreamCompression::set_plan(std::shared_ptr<const doc::Plan> plan) {
 
 void StreamCompression::begin_step() {
   LINERATE_CHECK(!counted_, "a step begun before the one before it is settled");
-  if (usable_.numel() > 0) usable_.fill_(true);
+  checked_.clear();
   if (std::exchange(may_be_damaged_, false)) damaged_.zero_();
   for (auto& [names, home] : homes_) home.is_touched = false;
   owed_.clear();
@@ -117,16 +107,30 @@ void StreamCompression::begin_dense(const TaskGraph& graph,
   }
 }
 
-void StreamCompression::take_dense_mean(const std::string& name, const compress::Shape& shape,
-                                        const at::Tensor& mean) {
+/// All of them by one call of the first one's codec, from a copy that has them one after the other.
+void StreamCompression::take_dense_means(const std::vector<DenseMean>& means) {
   const compress::TensorMethod& method = buckets_.dense_method();
-  if (!method.compressor->rounds(shape).empty()) return;
-  Parameter& parameter = buckets_.tensor_of(name, shape);
-  parameter.use(method);
+  std::vector<at::Tensor> parts;
+  TensorOps::Arriving tensors;
+  std::int64_t first = 0;
+  for (const auto& [name, shape, mean] : means) {
+    if (!method.compressor->rounds(shape).empty()) continue;
+    Parameter& parameter = buckets_.tensor_of(name, shape);
+    parameter.use(method);
+    parameter.begin_dense_mean();
+    parts.push_back(mean);
+    tensors.places.push_back({first, shape.elements});
+    tensors.codecs.push_back(parameter.codec());
+    first += shape.elements;
+  }
+  if (parts.empty()) return;
+  tensors.means = at::cat(parts);
+  tensors.arrived.resize(parts.size());
   const float scale = loss_scale().value_or(1);
-  multiply(mean, 1 / scale);
-  parameter.take_dense(mean);
-  multiply(mean, scale);
+  multiply(tensors.means, 1 / scale);
+  tensors.codecs.front()->decode_bucket(0, tensors);
+  multiply(tensors.means, scale);
+  at::_foreach_copy_(parts, TensorOps::parts_of(tensors.means, tensors.places));
 }
 
 void StreamCompression::keep(std::set<std::string> unused) {
@@ -138,12 +142,20 @@ void StreamCompression::drop() {
   for (const auto& [name, parameter] : buckets_.tensors()) parameter->drop();
 }
 
-at::Tensor StreamCompression::found_infinite() const { return usable_.all().logical_not_(); }
+at::Tensor StreamCompression::found_infinite() const {
+  const bool are_all = std::ssize(checked_) == usable_.numel();
+  if (checked_.empty()) return at::zeros({}, usable_.options());
+  return (are_all ? usable_ : at::stack(checked_)).all().logical_not_();
+}
 
 void StreamCompression::settle(const at::Tensor& none) {
   LINERATE_CHECK(counted_.has_value(), "a step settled that was not kept");
   if (!none.defined()) return counted_.reset();
   keep_residuals(none);
+  std::vector<torch_codecs::KeptTensor*> kept;
+  for (const auto& [name, parameter] : buckets_.tensors())
+    if (!counted_->contains(name)) parameter->add_kept(kept);
+  torch_codecs::KeptTensor::undo_if(kept, none);
   bool sent = false;
   for (const auto& [name, parameter] : buckets_.tensors())
     if (counted_->contains(name))
@@ -247,7 +259,7 @@ void StreamCompression::run(const TaskGraph& graph, const Task& task) {
 /// comparison find infinities and NaNs.
 void StreamCompression::check_usable(const CodedBucket& bucket, const at::Tensor& values) {
   if (values.numel() == 0) return;
-  at::Tensor usable = usable_.select(0, bucket.bucket);
+  at::Tensor usable = checked_.emplace_back(usable_.select(0, bucket.bucket));
   const at::Tensor largest =
       at::linalg_vector_norm(values, std::numeric_limits<double>::infinity());
   at::le_out(usable, largest, exec::kGreatestGradient);
@@ -300,11 +312,12 @@ std::vector<at::Tensor> StreamCompression::parts_in(const CodedBucket& bucket, s
 }
 
 void StreamCompression::encode_all(TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                                   const std::vector<at::Tensor>& payloads, const at::Tensor& used,
+                                   const std::vector<at::Tensor>& payloads, TensorOps::Block* block,
                                    const at::Tensor& values) {
   const Home& home = homes_.at(bucket.names);
-  TensorOps::Sending tensors{values,   home.residual, home.next, places_of(bucket),
-                             payloads, used,          {},        {}};
+  TensorOps::Sending tensors{values, home.residual, home.next, places_of(bucket), payloads, {}, {},
+                             {}};
+  tensors.block = block;
   each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t) {
     tensors.keys.push_back(parameter.keys());
     tensors.codecs.push_back(parameter.codec());
@@ -318,9 +331,9 @@ void StreamCompression::encode_all(TensorOps::Codec& first, CodedBucket& bucket,
 void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
   TensorOps::Codec& codec = first_codec(bucket);
-  encode_all(codec, bucket, round, parts_in(bucket, round, bytes_of(bucket.payloads[round])), {},
-             values);
-  if (const at::Tensor overflowed = codec.is_beyond(); overflowed.defined())
+  encode_all(codec, bucket, round, parts_in(bucket, round, bytes_of(bucket.payloads[round])),
+             nullptr, values);
+  if (const at::Tensor& overflowed = codec.any_beyond(); overflowed.defined())
     usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
 }
 
@@ -331,16 +344,11 @@ void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& v
   const at::Tensor own = block_of(bucket.payloads.front(), rank_);
   TensorOps::Codec& codec = first_codec(bucket);
   if (!bucket.layout.rounds.front().is_bound)
-    return encode_all(codec, bucket, 0, parts_in(bucket, 0, own), {}, values);
-  std::vector<std::int64_t> bytes = bounds_of(bucket);
-  const at::Tensor room =
-      at::empty({std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0})}, own.options());
-  const std::vector<at::Tensor> parts = room.split_with_sizes(bytes);
-  const at::Tensor used =
-      at::empty({static_cast<std::int64_t>(parts.size())}, own.options().dtype(at::kLong));
-  encode_all(codec, bucket, 0, parts, used, values);
-  const at::Tensor sent = torch_codecs::write_parts(own, parts, used);
-  if (bucket.counts >= 0) memory_.values(bucket.counts).select(0, rank_).copy_(sent);
+    return encode_all(codec, bucket, 0, parts_in(bucket, 0, own), nullptr, values);
+  TensorOps::Block block{own};
+  encode_all(codec, bucket, 0, {}, &block, values);
+  if (bucket.counts >= 0)
+    memory_.values(bucket.counts).select(0, rank_).copy_(block.end * compress::kPartSizeBytes);
 }
 
 // ---- decode ----
@@ -358,8 +366,9 @@ void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
 }
 
 void StreamCompression::decode_all(TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                                   std::vector<Arrived> arrived, const at::Tensor& values) {
-  TensorOps::Arriving tensors{values, places_of(bucket), std::move(arrived), {}};
+                                   std::vector<Arrived> arrived, TensorOps::Block* block,
+                                   const at::Tensor& values) {
+  TensorOps::Arriving tensors{values, places_of(bucket), std::move(arrived), {}, block, ranks_};
   each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t) {
     tensors.codecs.push_back(parameter.codec());
   });
@@ -383,18 +392,18 @@ std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
 void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
   decode_all(first_codec(bucket), bucket, round,
-             arrived_in(bucket, round, {bytes_of(bucket.payloads[round])}), values);
+             arrived_in(bucket, round, {bytes_of(bucket.payloads[round])}), nullptr, values);
 }
 
 void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& values) {
+  TensorOps::Codec& codec = first_codec(bucket);
+  if (bucket.layout.rounds.front().is_bound) {
+    TensorOps::Block block{bytes_of(bucket.payloads.front()).view({ranks_, -1})};
+    return decode_all(codec, bucket, 0, {}, &block, values);
+  }
   std::vector<at::Tensor> blocks;
   for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(bucket.payloads.front(), r));
-  TensorOps::Codec& codec = first_codec(bucket);
-  if (!bucket.layout.rounds.front().is_bound)
-    return decode_all(codec, bucket, 0, arrived_in(bucket, 0, blocks), values);
-  torch_codecs::ReadParts parts = torch_codecs::read_parts(blocks, bounds_of(bucket), ranks_);
-  decode_all(codec, bucket, 0, std::move(parts.arrived), values);
-  note_damage(bucket, parts.damaged);
+  decode_all(codec, bucket, 0, arrived_in(bucket, 0, blocks), nullptr, values);
 }
 
 // ---- what travels dense ----

@@ -59,9 +59,13 @@ class StreamCompression final : public exec::StepCompression {
     return owed_.empty() ? at::Tensor() : owed_[to_index(position)];
   }
   bool sees_dense_means() const override { return buckets_.sees_dense_means(); }
-  /// Does nothing for a parameter that the compressor codes. `mean`: f32[elements].
-  void take_dense_mean(const std::string& name, const compress::Shape& shape,
-                       const at::Tensor& mean);
+  struct DenseMean {
+    const std::string& name;
+    compress::Shape shape;
+    at::Tensor mean;  // f32[elements], written
+  };
+  /// Does nothing for parameters that the compressor codes.
+  void take_dense_means(const std::vector<DenseMean>& means);
   void keep(std::set<std::string> unused = {}) override;
   void drop() override;
 
@@ -109,10 +113,11 @@ class StreamCompression final : public exec::StepCompression {
   std::vector<Arrived> arrived_in(const CodedBucket& bucket, std::size_t round,
                                   const std::vector<at::Tensor>& payloads) const;
   void encode_all(torch_codecs::TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                  const std::vector<at::Tensor>& payloads, const at::Tensor& used,
+                  const std::vector<at::Tensor>& payloads, torch_codecs::TensorOps::Block* block,
                   const at::Tensor& values);
   void decode_all(torch_codecs::TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                  std::vector<Arrived> arrived, const at::Tensor& values);
+                  std::vector<Arrived> arrived, torch_codecs::TensorOps::Block* block,
+                  const at::Tensor& values);
   void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_gathered(CodedBucket& bucket, const at::Tensor& values);
@@ -141,7 +146,8 @@ class StreamCompression final : public exec::StepCompression {
   std::optional<std::set<std::string>>
       counted_;  // of a kept step that is not settled: parameters that no rank used
   // Of this step, by bucket: tasks of several may run at a time.
-  at::Tensor usable_, damaged_;  // bool[buckets]
+  at::Tensor usable_, damaged_;      // bool[buckets]
+  std::vector<at::Tensor> checked_;  // views of usable_, as far as this step has written it
   bool may_be_damaged_ = false;
   torch_streams::LateAnswer damaged_late_;
   std::vector<at::Tensor> owed_;  // by position: residuals to send dense; empty: none in this step

@@ -15,7 +15,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/exec/compression.hpp"
-#include "linerate/torch_codecs/parts.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
 
 namespace linerate::torch_adapter {
@@ -35,43 +34,45 @@ class CodedSteps {
       residual_ = at::zeros_like(gradient_);
       next_ = at::zeros_like(gradient_);
     }
-    for (const compress::Round& round : rounds_) {
-      payloads_.push_back(at::zeros({round.bytes}, gradient.options().dtype(at::kByte)));
+    for (std::size_t round = 0; round < rounds_.size(); ++round) {
+      const std::int64_t size = has_block(round) ? compress::kPartSizeBytes : 0;
       blocks_.push_back(
-          at::zeros({compress::kPartSizeBytes + round.bytes}, gradient.options().dtype(at::kByte)));
+          at::zeros({size + rounds_[round].bytes}, gradient.options().dtype(at::kByte)));
     }
-    used_ = at::zeros({1}, gradient.options().dtype(at::kLong));
   }
 
   void encode(std::size_t round) {
     if (round == 0) begin();
-    codec_->encode_bucket(static_cast<int>(round), {gradient_,
-                                                    residual_,
-                                                    next_,
-                                                    {{0, gradient_.numel()}},
-                                                    {payloads_[round]},
-                                                    used_,
-                                                    {keys_},
-                                                    {codec_.get()}});
-    if (compress::has_size(rounds_[round]))
-      torch_codecs::write_parts(blocks_[round], {payloads_[round]}, used_);
+    TensorOps::Sending tensors{gradient_, residual_, next_,   {{0, gradient_.numel()}},
+                               {},        {},        {keys_}, {codec_.get()}};
+    TensorOps::Block block{blocks_[round]};
+    if (has_block(round))
+      tensors.block = &block;
+    else
+      tensors.payloads = {blocks_[round]};
+    codec_->encode_bucket(static_cast<int>(round), tensors);
   }
   void decode(std::size_t round) {
-    at::Tensor sent = payloads_[round];
+    at::Tensor sent = blocks_[round];
     if (codec_->sent() >= 0) sent = sent.narrow(0, 0, codec_->sent());
-    std::vector<torch_codecs::TensorArrived> arrived = {{{sent}, 1, {}}};
-    if (compress::has_size(rounds_[round]))
-      arrived = torch_codecs::read_parts({blocks_[round]}, {rounds_[round].bytes}, 1).arrived;
-    codec_->decode_bucket(static_cast<int>(round),
-                          {mean_, {{0, gradient_.numel()}}, std::move(arrived), {codec_.get()}});
+    TensorOps::Arriving tensors{mean_, {{0, gradient_.numel()}}, {}, {codec_.get()}};
+    TensorOps::Block block{sent.unsqueeze(0)};
+    if (has_block(round))
+      tensors.block = &block;
+    else
+      tensors.arrived = {{{sent}, 1, {}}};
+    codec_->decode_bucket(static_cast<int>(round), tensors);
   }
   void keep() {
     if (next_.defined()) at::where_out(residual_, infinite_, residual_, next_);
-    codec_->undo_if(infinite_);
+    torch_codecs::KeptTensor::undo_if(codec_->kept(), infinite_);
     codec_->keep();
   }
 
  private:
+  using TensorOps = torch_codecs::TensorOps;
+
+  bool has_block(std::size_t round) const { return compress::has_size(rounds_[round]); }
   void begin() {
     infinite_.copy_((gradient_.abs() <= exec::kGreatestGradient).all().logical_not());
     gradient_.masked_fill_(infinite_, 0);
@@ -80,9 +81,9 @@ class CodedSteps {
 
   std::vector<compress::Round> rounds_;
   std::unique_ptr<torch_codecs::TensorCodec> codec_;
-  at::Tensor gradient_, mean_, infinite_, used_;
-  at::Tensor residual_, next_;                 // undefined: the method keeps none
-  std::vector<at::Tensor> payloads_, blocks_;  // by round; blocks: with the payload's size
+  at::Tensor gradient_, mean_, infinite_;
+  at::Tensor residual_, next_;      // undefined: the method keeps none
+  std::vector<at::Tensor> blocks_;  // by round: the payload, with its size if that depends
   compress::Keys keys_;
   std::int64_t number_ = 0;
 };

@@ -79,7 +79,7 @@ at::Tensor Padded::is_filled(const at::TensorOptions& options) const {
 at::Tensor Padded::row_numbers(const at::TensorOptions& options) const {
   std::int64_t most = 0;
   for (std::size_t t = 0; t < places.size(); ++t) most = std::max(most, room(t) / multiple);
-  const at::Tensor numbers = at::arange(most, options.dtype(at::kLong));
+  const at::Tensor numbers = at::arange(most, options);
   std::vector<at::Tensor> all;
   for (std::size_t t = 0; t < places.size(); ++t)
     all.push_back(numbers.narrow(0, 0, room(t) / multiple));
@@ -87,8 +87,7 @@ at::Tensor Padded::row_numbers(const at::TensorOptions& options) const {
 }
 
 at::Tensor Padded::row_tensors(const at::TensorOptions& options) const {
-  return by_row(at::arange(static_cast<std::int64_t>(places.size()), options.dtype(at::kLong)))
-      .view({-1});
+  return by_row(at::arange(static_cast<std::int64_t>(places.size()), options)).view({-1});
 }
 
 at::Tensor rounding_bits(const TensorOps::Sending& tensors, const Padded& rows) {

@@ -36,9 +36,9 @@ struct Padded {
   at::Tensor by_row(const at::Tensor& numbers) const;
   /// bool[rows][multiple]: whether an element is a tensor's.
   at::Tensor is_filled(const at::TensorOptions& options) const;
-  /// i64[rows]: numbers of rows, from 0 in each tensor.
+  /// [rows] of the options' type: numbers of rows, from 0 in each tensor.
   at::Tensor row_numbers(const at::TensorOptions& options) const;
-  /// i64[rows]: numbers of their tensors.
+  /// [rows] of the options' type: numbers of their tensors.
   at::Tensor row_tensors(const at::TensorOptions& options) const;
 
   std::vector<TensorOps::Place> places;

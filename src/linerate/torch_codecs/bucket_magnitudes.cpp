@@ -10,8 +10,14 @@ namespace {
 
 constexpr std::int64_t kAllBits = compress::kMagnitude;
 constexpr int kMagnitudeBits = 31;
+/// Twice as many places are numbers of i32, too.
+constexpr std::int64_t kMostShortPlaces = std::int64_t{1} << 30;
 
 }  // namespace
+
+at::ScalarType type_of_places(std::int64_t elements) {
+  return elements < kMostShortPlaces ? at::kInt : at::kLong;
+}
 
 std::vector<std::int64_t> sizes_of(const Padded& rows) {
   std::vector<std::int64_t> sizes;
@@ -21,10 +27,23 @@ std::vector<std::int64_t> sizes_of(const Padded& rows) {
 
 at::Tensor listed(const std::vector<std::int64_t>& numbers, const at::TensorOptions& options) {
   const at::Device device = options.device();
+  const at::ScalarType type = options.dtype().toScalarType();
   const at::Tensor list = at::empty({static_cast<std::int64_t>(numbers.size())},
-                                    at::TensorOptions(at::kLong).pinned_memory(!device.is_cpu()));
-  std::copy(numbers.begin(), numbers.end(), list.data_ptr<std::int64_t>());
-  return list.to(device, at::kLong, /*non_blocking=*/true);
+                                    at::TensorOptions(type).pinned_memory(!device.is_cpu()));
+  if (type == at::kInt)
+    std::transform(numbers.begin(), numbers.end(), list.data_ptr<std::int32_t>(),
+                   [](std::int64_t number) { return static_cast<std::int32_t>(number); });
+  else
+    std::copy(numbers.begin(), numbers.end(), list.data_ptr<std::int64_t>());
+  return list.to(device, /*non_blocking=*/true);
+}
+
+std::vector<at::Tensor> listed(const std::vector<std::vector<std::int64_t>>& lists,
+                               const at::TensorOptions& options) {
+  std::vector<std::int64_t> all;
+  for (const std::vector<std::int64_t>& list : lists)
+    all.insert(all.end(), list.begin(), list.end());
+  return listed(all, options).view({static_cast<std::int64_t>(lists.size()), -1}).unbind(0);
 }
 
 Magnitudes::Magnitudes(const TensorOps::Values& v)
@@ -32,8 +51,9 @@ Magnitudes::Magnitudes(const TensorOps::Values& v)
 Magnitudes::Magnitudes(const TensorOps::Values& v, const at::Tensor& in_rows)
     : rows(Padded::of(v, kEntryRow)),
       x(in_rows),
-      bits(magnitude_bits(x)),
-      row_tensors(rows.row_tensors(x.options())) {}
+      row_tensors(rows.row_tensors(x.options().dtype(at::kLong))) {}
+
+at::Tensor Magnitudes::bits() const { return magnitude_bits(x); }
 
 at::Tensor Magnitudes::sum_of_rows(const at::Tensor& of_rows) const {
   std::vector<std::int64_t> sizes = of_rows.sizes().vec();
@@ -44,15 +64,11 @@ at::Tensor Magnitudes::sum_of_rows(const at::Tensor& of_rows) const {
 at::Tensor Magnitudes::table(const at::Tensor& of_rows, const at::Scalar& fill) const {
   std::int64_t most = 0;
   for (std::size_t t = 0; t < tensors(); ++t) most = std::max(most, rows.room(t) / kEntryRow);
-  const at::Tensor slots = row_tensors * most + rows.row_numbers(x.options());
+  const at::Tensor slots = row_tensors * most + rows.row_numbers(row_tensors.options());
   const auto n = static_cast<std::int64_t>(tensors());
   return at::full({of_rows.size(0), n * most}, fill, of_rows.options())
       .index_copy_(1, slots, of_rows)
       .view({of_rows.size(0), n, most});
-}
-
-at::Tensor Magnitudes::numbers() const {
-  return rows.row_numbers(x.options()).unsqueeze(1) * kEntryRow + at::arange(kEntryRow, whole());
 }
 
 std::vector<std::int64_t> Magnitudes::firsts() const {
@@ -62,15 +78,16 @@ std::vector<std::int64_t> Magnitudes::firsts() const {
 }
 
 /// Of each tensor the key of magnitude 0. Keys ascend where tensors ascend, and where magnitudes
-/// of a tensor fall.
+/// of a tensor fall. Those of one tensor are i32.
 at::Tensor Magnitudes::last_keys() const {
   const auto n = static_cast<std::int64_t>(tensors());
-  return at::bitwise_left_shift(at::arange(n, whole()), kMagnitudeBits) + kAllBits;
+  if (n == 1) return at::full({1}, kAllBits, x.options().dtype(at::kInt));
+  return at::bitwise_left_shift(at::arange(n, row_tensors.options()), kMagnitudeBits) + kAllBits;
 }
 
 Magnitudes::Sorted Magnitudes::sorted() const {
-  const at::Tensor keys = (by_row(last_keys()) - bits).view({-1});
-  const auto [sorted, order] = at::sort(keys, /*stable=*/true, 0, false);
+  const auto [sorted, order] =
+      at::sort((by_row(last_keys()) - bits()).view({-1}), /*stable=*/true, 0, false);
   return {sorted, order};
 }
 
@@ -79,14 +96,14 @@ at::Tensor Magnitudes::largest(const std::vector<std::int64_t>& k) const {
   std::vector<at::Tensor> taken;
   for (std::size_t t = 0; t < tensors(); ++t)
     taken.push_back(order.narrow(0, rows.places[t].first, k[t]));
-  const at::Tensor mask = at::zeros(x.sizes(), x.options().dtype(at::kBool));
-  mask.view({-1}).index_fill_(0, at::cat(taken), true);
-  return mask;
+  return std::get<0>(at::sort(at::cat(taken)));
 }
 
 /// A tensor's elements are in its own rows, in their new order, too.
 at::Tensor Magnitudes::largest(const Sorted& sorted, const at::Tensor& k) const {
-  const at::Tensor is_taken = (numbers() < by_row(k)).view({-1});
+  const at::Tensor numbers =
+      rows.row_numbers(whole()).unsqueeze(1) * kEntryRow + at::arange(kEntryRow, whole());
+  const at::Tensor is_taken = (numbers < by_row(k)).view({-1});
   return at::empty_like(is_taken).scatter_(0, sorted.order, is_taken).view(x.sizes());
 }
 
@@ -98,13 +115,10 @@ at::Tensor Magnitudes::kth_largest(const Sorted& sorted, const std::vector<std::
 }
 
 at::Tensor Magnitudes::count_from(const Sorted& sorted, const at::Tensor& least) const {
-  return at::searchsorted(sorted.keys, last_keys() - least, false, /*right=*/true) -
-         listed(firsts(), whole());
-}
-
-at::Tensor Magnitudes::places_in(const at::Tensor& mask, const at::Tensor& counts) const {
-  const at::Tensor before = counts.cumsum(0) - counts + 1;
-  return mask.view({-1}).cumsum(0).view(mask.sizes()) - by_row(before);
+  const at::TensorOptions type = whole();
+  return at::searchsorted(sorted.keys, last_keys() - least, type.dtype() == at::kInt,
+                          /*right=*/true) -
+         listed(firsts(), type);
 }
 
 }  // namespace linerate::torch_codecs

@@ -110,9 +110,13 @@ void CodedParameter::begin_step(std::uint64_t seed, std::int64_t step, int rank,
   if (sends_residual_) gradient.add_(residual_);
 }
 
-void CodedParameter::take_dense(const at::Tensor& mean) {
-  is_touched_ = true;
-  codec_->decode(0, {}, mean);
+void CodedParameter::add_kept(std::vector<KeptTensor*>& to) const {
+  if (!is_touched_) return;
+  if (codec_)
+    for (KeptTensor* const one : codec_->kept()) to.push_back(one);
+  if (two_phase_)
+    for (compress::KeptField* const one : two_phase_->kept())
+      if (auto* const tensor = dynamic_cast<KeptTensor*>(one)) to.push_back(tensor);
 }
 
 bool CodedParameter::keep(const at::Tensor& none) {
@@ -121,14 +125,7 @@ bool CodedParameter::keep(const at::Tensor& none) {
   if (sent) residual_.mul_(none);
   was_sent_ = was_sent_ || sent;
   if (!std::exchange(is_touched_, false)) return sent;
-  if (two_phase_) {
-    for (compress::KeptField* const one : two_phase_->kept())
-      if (auto* const tensor = dynamic_cast<KeptTensor*>(one)) tensor->undo_if(none);
-    two_phase_->keep();
-  } else {
-    codec_->undo_if(none);
-    codec_->keep();
-  }
+  two_phase_ ? two_phase_->keep() : codec_->keep();
   return sent;
 }
 

@@ -53,9 +53,12 @@ class CodedParameter {
   /// As CodedTensor's: f32[elements]; undefined: nothing is owed. It stays defined, of zeros, after
   /// a step that counts until forget_sent().
   at::Tensor begin_dense(int rank);
-  void take_dense(const at::Tensor& mean);
-  /// The step counts; if `none` says so (bool, of no dimensions) with nothing in it: then residual
-  /// and all tensors of the codec are as before.
+  /// The codec is about to take the mean of a gradient that travelled dense.
+  void begin_dense_mean() { is_touched_ = true; }
+  /// Adds what this step may have written of codec and owner.
+  void add_kept(std::vector<KeptTensor*>& to) const;
+  /// The step counts; if `none` says so (bool, of no dimensions) with nothing in it: then what is
+  /// owed is as before. What add_kept() gives is undone by then (KeptTensor::undo_if).
   /// Returns whether it sent what was owed with its gradient.
   bool keep(const at::Tensor& none);
   void drop();

@@ -3,6 +3,7 @@
 // decided on the device.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "linerate/compress/distinct_indices.hpp"
 #include "linerate/compress/kernel/magnitude.hpp"
@@ -24,21 +25,22 @@ std::vector<std::int64_t> most_of(const EntryFormat& format, const Magnitudes& o
   return most;
 }
 
-TensorOps::Values nexts_of(const std::vector<KeptTensor*>& kept) {
-  TensorOps::Values values;
-  for (const KeptTensor* one : kept) values.push_back(one->next());
-  return values;
-}
 TensorOps::Values nows_of(const std::vector<KeptTensor*>& kept) {
   TensorOps::Values values;
   for (const KeptTensor* one : kept) values.push_back(one->now());
   return values;
 }
-/// `values`: an array that rows lay out.
+/// What is kept, as an array that rows lay out: the very one of the last step, or a copy.
+at::Tensor array_of(const std::vector<KeptTensor*>& kept, const Padded& rows) {
+  const at::Tensor array = KeptTensor::array_of(kept, rows.places);
+  return array.defined() && array.numel() == rows.elements ? array : rows.array(nows_of(kept));
+}
+/// `values`: an array that rows lay out, which nobody else writes to.
 void write_parts(const std::vector<KeptTensor*>& kept, const Padded& rows,
                  const at::Tensor& values) {
-  const TensorOps::Values parts = rows.parts_of(values.view({-1}));
-  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->write(parts[t]);
+  const at::Tensor array = values.view({-1});
+  const TensorOps::Values parts = rows.parts_of(array);
+  for (std::size_t t = 0; t < kept.size(); ++t) kept[t]->write(parts[t], array);
 }
 
 /// kernel/magnitude.hpp's bits_at_least() of f64 thresholds: i32. Beyond f32: infinity's.
@@ -56,7 +58,7 @@ class Bisection {
 
   void run(int halvings) {
     const at::Tensor absolute = of_.x.abs();
-    const at::Tensor count = of_.count(of_.bits > 0).to(at::kDouble);
+    const at::Tensor count = of_.count(of_.bits() > 0).to(at::kDouble);
     const at::Tensor sum = of_.table(absolute.sum(1, false, at::kDouble).unsqueeze(0), 0).sum(2)[0];
     const at::Tensor n = listed(sizes_of(of_.rows), of_.whole()).to(at::kDouble);
     const at::Tensor mean = sum / count.clamp_min(1) * count / n;
@@ -82,20 +84,23 @@ class Bisection {
   at::Tensor lower() const { return at::where(fits(), full(0), least()).amax(0); }
 
  private:
-  /// i64[tensors]: how many magnitudes reach a threshold, f64[tensors].
+  /// [tensors]: how many magnitudes reach a threshold, f64[tensors].
   at::Tensor reach(const at::Tensor& absolute, const at::Tensor& threshold) {
     const at::Tensor counts = counts_.select(0, static_cast<std::int64_t>(thresholds_.size()));
     thresholds_.push_back(threshold);
-    return counts.index_add_(0, of_.row_tensors, (absolute >= of_.by_row(threshold)).sum(1));
+    const at::Tensor is_reached = absolute >= of_.by_row(threshold);
+    return counts.index_add_(0, of_.row_tensors, is_reached.sum(1, false, counts.scalar_type()));
   }
   at::Tensor fits() const { return counts_ <= k_; }
   at::Tensor least() const { return bits_at_least(at::stack(thresholds_)); }
-  at::Tensor full(std::int64_t bits) const { return at::full({}, bits, of_.bits.options()); }
+  at::Tensor full(std::int64_t bits) const {
+    return at::full({}, bits, of_.x.options().dtype(at::kInt));
+  }
 
   const Magnitudes& of_;
-  const at::Tensor& k_;                 // i64[tensors]
+  const at::Tensor& k_;                 // [tensors]
   std::vector<at::Tensor> thresholds_;  // in the order in which they were tried
-  at::Tensor counts_;                   // i64[tried][tensors]
+  at::Tensor counts_;                   // [tried][tensors]
 };
 
 /// dgc's samples of magnitudes: of each tensor the threshold that the density's share of a sample
@@ -115,18 +120,17 @@ at::Tensor sampled_thresholds(const Magnitudes& of, const std::vector<compress::
   }
   const Padded samples(sizes, 1);
   const at::TensorOptions whole = of.whole();
+  const auto numbers = listed({firsts, strides}, whole);
   const at::Tensor tensor = samples.row_tensors(whole);
-  const auto by_sample = [&](const std::vector<std::int64_t>& numbers) {
-    return listed(numbers, whole).index_select(0, tensor);
-  };
-  const at::Tensor at = by_sample(firsts) + samples.row_numbers(whole) * by_sample(strides);
+  const at::Tensor at = numbers[0].index_select(0, tensor) +
+                        samples.row_numbers(whole) * numbers[1].index_select(0, tensor);
   const at::Tensor taken = of.x.view({-1}).index_select(0, at);
   const Magnitudes sampled(samples.parts_of(taken));
   return floats_of(sampled.kth_largest(sampled.sorted(), k));
 }
 
 /// How many of each tensor reach a threshold, lowered while they are much fewer than wanted: all
-/// thresholds are tried, and the first that does is taken. i64[tensors].
+/// thresholds are tried, and the first that does is taken. [tensors].
 at::Tensor count_of_enough(const Magnitudes& of, const Magnitudes::Sorted& sorted,
                            at::Tensor threshold, const at::Tensor& wanted) {
   std::vector<at::Tensor> tried = {threshold};
@@ -141,11 +145,13 @@ at::Tensor count_of_enough(const Magnitudes& of, const Magnitudes::Sorted& sorte
   return counts.gather(0, first).squeeze(0);
 }
 
+using OfBucket = std::shared_ptr<Magnitudes>;
+
 /// Those that reach `least`; where these are more than the format's, all of the tensor.
-TensorOps::Chosen chosen_from(const TensorOps::Values& v, const Magnitudes& of,
+TensorOps::Chosen chosen_from(const TensorOps::Values& v, const OfBucket& of,
                               const at::Tensor& least, const EntryFormat& format) {
-  const at::Tensor mask = of.reach(least), counts = of.count(mask);
-  return {v, of.x, mask, counts, counts > listed(most_of(format, of), of.whole())};
+  const at::Tensor mask = of->reach(least), counts = of->count(mask);
+  return {v, of, {}, mask, counts, counts > listed(most_of(format, *of), of->whole())};
 }
 
 }  // namespace
@@ -153,56 +159,59 @@ TensorOps::Chosen chosen_from(const TensorOps::Values& v, const Magnitudes& of,
 TensorOps::Chosen TensorOps::choose_largest(const Sending& tensors, const Rooms&,
                                             const EntryFormat& format) {
   const Values v = corrected(tensors);
-  const Magnitudes of(v);
-  const std::vector<std::int64_t> k = most_of(format, of);
-  return {v, of.x, of.largest(k), listed(k, of.whole()), {}};
+  const auto of = std::make_shared<Magnitudes>(v);
+  return {v, of, of->largest(most_of(format, *of)), {}, {}, {}};
 }
 
 TensorOps::Chosen TensorOps::choose_by_halving(const Sending& tensors, const Rooms&,
                                                const EntryFormat& format, int halvings) {
   const Values v = corrected(tensors);
-  const Magnitudes of(v);
-  const at::Tensor k = listed(most_of(format, of), of.whole());
-  Bisection bisection(of, k);
+  const auto of = std::make_shared<Magnitudes>(v);
+  const at::Tensor k = listed(most_of(format, *of), of->whole());
+  Bisection bisection(*of, k);
   bisection.run(halvings);
-  const at::Tensor upper = of.reach(bisection.upper()), wanted = k - of.count(upper);
+  const at::Tensor upper = of->reach(bisection.upper()), wanted = k - of->count(upper);
   // A run of the others from a random place; of none if the upper ones are k.
-  const at::Tensor others = of.reach(bisection.lower());
-  others.bitwise_and_(upper.logical_not()).bitwise_and_(of.rows.is_filled(of.whole()));
-  const at::Tensor candidates = of.count(others), place = of.places_in(others, candidates);
+  const at::Tensor others = of->reach(bisection.lower());
+  others.bitwise_and_(upper.logical_not()).bitwise_and_(of->rows.is_filled(of->whole()));
+  const at::Tensor candidates = of->count(others);
   std::vector<at::Scalar> random;
   for (const compress::Keys& keys : tensors.keys)
     random.emplace_back(linerate::random_unit(keys.own, 0));
-  const at::Tensor start =
-      ((candidates - wanted + 1).to(at::kDouble) * listed(random, of.whole().dtype(at::kDouble)))
-          .to(at::kLong);
-  const at::Tensor in_run =
-      at::bitwise_and(place >= of.by_row(start), place < of.by_row(start + wanted));
-  return {v, of.x, at::bitwise_or(upper, at::bitwise_and(others, in_run)), k, {}};
+  const at::Tensor run = ((candidates - wanted + 1).to(at::kDouble) *
+                          listed(random, of->x.options().dtype(at::kDouble)))
+                             .to(candidates.scalar_type());
+  // The number of an element among all others, from 1.
+  const at::Tensor start = candidates.cumsum(0, candidates.scalar_type()) - candidates + run;
+  const at::Tensor number = of->running_count(others).view(others.sizes());
+  others.bitwise_and_(number > of->by_row(start))
+      .bitwise_and_(number <= of->by_row(start + wanted))
+      .bitwise_or_(upper);
+  return {v, of, {}, others, k, {}};
 }
 
 TensorOps::Chosen TensorOps::choose_from(const Sending& tensors, const Rooms&,
                                          const EntryFormat& format, float tau) {
   const Values v = corrected(tensors);
-  const Magnitudes of(v);
   const auto n = static_cast<std::int64_t>(v.size());
   const auto bits = static_cast<std::int64_t>(compress::magnitude_bits(tau));
-  return chosen_from(v, of, at::full({n}, bits, of.bits.options()), format);
+  return chosen_from(v, std::make_shared<Magnitudes>(v),
+                     at::full({n}, bits, tensors.values.options().dtype(at::kInt)), format);
 }
 
-/// By the last tau and by the exact one. So the exact magnitude is looked for in every step, not
-/// only where the last one is off.
-TensorOps::Chosen TensorOps::choose_from_last(const Sending& tensors, const Rooms&,
-                                              const EntryFormat& format,
-                                              const std::vector<KeptNumber*>& taus) {
-  const Values v = corrected(tensors);
-  const Magnitudes of(v);
+namespace {
+
+/// The magnitudes to send from, i32[tensors]: by the last tau, or the exact one if the last is off.
+/// Keeps the next tau. So the exact magnitude is looked for in every step.
+at::Tensor least_by_last(const Magnitudes& of, const EntryFormat& format,
+                         const std::vector<KeptTensor*>& taus) {
   std::vector<std::int64_t> k, limits;
   for (const std::int64_t n : sizes_of(of.rows)) {
     k.push_back(compress::entries_of(format.density, n));
     limits.push_back(std::min(format.most_of(n), 2 * k.back()));
   }
-  const at::Tensor target = listed(k, of.whole()), limit = listed(limits, of.whole());
+  const auto numbers = listed({k, limits}, of.whole());
+  const at::Tensor &target = numbers[0], &limit = numbers[1];
   const at::Tensor tau = at::stack(nows_of(taus)), by_tau = magnitude_bits(tau);
   const Magnitudes::Sorted sorted = of.sorted();
   const at::Tensor count = of.count_from(sorted, by_tau);
@@ -214,10 +223,20 @@ TensorOps::Chosen TensorOps::choose_from_last(const Sending& tensors, const Room
   const at::Tensor exact = of.kth_largest(sorted, k), is_some = exact > 0;  // 0: nothing is sent
   const at::Tensor next = at::where(keeps, followed, at::where(is_some, floats_of(exact), tau));
   for (std::size_t t = 0; t < taus.size(); ++t)
-    taus[t]->write(next.select(0, static_cast<std::int64_t>(t)));
+    taus[t]->write(next.select(0, static_cast<std::int64_t>(t)), next);
   const at::Tensor least_exact =
       exact.masked_fill(is_some.logical_not(), std::int64_t{compress::kNoMagnitude});
-  return chosen_from(v, of, at::where(keeps, by_tau, least_exact), format);
+  return at::where(keeps, by_tau, least_exact);
+}
+
+}  // namespace
+
+TensorOps::Chosen TensorOps::choose_from_last(const Sending& tensors, const Rooms&,
+                                              const EntryFormat& format,
+                                              const std::vector<KeptNumber*>& taus) {
+  const Values v = corrected(tensors);
+  const auto of = std::make_shared<Magnitudes>(v);
+  return chosen_from(v, of, least_by_last(*of, format, taus), format);
 }
 
 void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*>& kept_u,
@@ -235,41 +254,43 @@ void TensorOps::accumulate(const Sending& tensors, const std::vector<KeptValues*
     const at::Tensor scale = at::where(norm > most, (most / norm).to(at::kFloat), 1.0f);
     step = step * gradients.by_row(scale.to(at::kFloat));
   }
-  const at::Tensor u = rows.array(nows_of(kept_u)).view_as(step),
-                   r = rows.array(nows_of(kept_r)).view_as(step);
-  const at::Tensor next = settings.nesterov ? (u + step) * m : u * m + step;
-  write_parts(kept_u, rows, next);
-  write_parts(kept_r, rows, settings.nesterov ? r + next + step : r + next);
+  const at::Tensor u = array_of(kept_u, rows).view_as(step);
+  const at::Tensor next_u = settings.nesterov ? (u + step).mul_(m) : (u * m).add_(step);
+  const at::Tensor next_r = array_of(kept_r, rows).view_as(step) + next_u;
+  if (settings.nesterov) next_r.add_(step);
+  write_parts(kept_u, rows, next_u);
+  write_parts(kept_r, rows, next_r);
 }
 
+/// `kept` is an array since accumulate().
 TensorOps::Chosen TensorOps::choose_by_sample(const Sending& tensors, const Rooms&,
                                               const EntryFormat& format,
                                               const std::vector<KeptValues*>& kept) {
-  const Values r = nexts_of(kept);
-  const Magnitudes of(r);
-  const std::vector<std::int64_t> k = most_of(format, of);
-  const at::Tensor wanted = listed(k, of.whole());
-  const Magnitudes::Sorted sorted = of.sorted();
-  const at::Tensor threshold = sampled_thresholds(of, tensors.keys, format.density);
-  const at::Tensor counts = at::minimum(count_of_enough(of, sorted, threshold, wanted), wanted);
-  return {r, of.x, of.largest(sorted, counts), counts, {}};
+  Values r;
+  for (const KeptTensor* one : kept) r.push_back(one->next());
+  const auto of = std::make_shared<Magnitudes>(r, kept.front()->next_array().view({-1, kEntryRow}));
+  const std::vector<std::int64_t> k = most_of(format, *of);
+  const at::Tensor wanted = listed(k, of->whole());
+  const Magnitudes::Sorted sorted = of->sorted();
+  const at::Tensor threshold = sampled_thresholds(*of, tensors.keys, format.density);
+  const at::Tensor counts = at::minimum(count_of_enough(*of, sorted, threshold, wanted), wanted);
+  return {r, of, {}, of->largest(sorted, counts), counts, {}};
 }
 
+/// A new array, because entries are still read from the old one.
 void TensorOps::clear(const Chosen& sent, const std::vector<KeptValues*>& kept) {
-  const Values values = nexts_of(kept);
-  const Padded rows = Padded::of(values, kEntryRow);
-  write_parts(kept, rows, rows.array(values).masked_fill_(sent.mask.view({-1}), 0));
+  const at::Tensor& array = kept.front()->next_array();
+  write_parts(kept, sent.of->rows, array.masked_fill(sent.mask.view({-1}), 0));
 }
 
 void TensorOps::add_momentum(const Arriving& tensors, const std::vector<KeptValues*>& kept,
                              const compress::DgcSettings& settings) {
   const auto m = static_cast<float>(settings.momentum);
-  const Values all = means(tensors);
-  for (std::size_t t = 0; t < kept.size(); ++t) {
-    const at::Tensor &u = kept[t]->now(), &mean = all[t];
-    kept[t]->write(settings.nesterov ? (u + mean) * m : u * m + mean);
-    mean.copy_(settings.nesterov ? kept[t]->next() + mean : kept[t]->next());
-  }
+  const Padded rows = Padded::of(tensors.places, 1);
+  const at::Tensor mean = at::cat(means(tensors)), u = array_of(kept, rows);
+  const at::Tensor next = settings.nesterov ? (u + mean).mul_(m) : (u * m).add_(mean);
+  write_parts(kept, rows, next);
+  set_means(tensors, rows.parts_of(settings.nesterov ? next + mean : next));
 }
 
 /// The host draws, because places follow from the key alone. It copies them from pinned memory of
@@ -328,7 +349,6 @@ void TensorOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>
 
 namespace {
 
-/// Rows of whole words of codes.
 at::Tensor levels_of(const at::Tensor& codes, float tau) {
   return (codes.to(at::kFloat) - 1) * tau;
 }

@@ -56,7 +56,7 @@ void TensorOps::send_chunks(const ChunkCall& call, const Arrays& arrays,
       taken.push_back(rooms[i]);
       bytes.push_back(item.bytes);
     }
-    if (call.has_sizes) tensors.used = listed(bytes, arrays.values.options());
+    if (call.has_sizes) tensors.used = listed(bytes, arrays.values.options().dtype(at::kLong));
     tensors.codecs.front()->encode_bucket(0, tensors);
     if (call.has_sizes) at::_foreach_copy_(sizes_in(taken), tensors.used.to(at::kInt).split(1));
   }

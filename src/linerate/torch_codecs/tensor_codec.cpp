@@ -1,21 +1,45 @@
 #include "linerate/torch_codecs/tensor_codec.hpp"
 
+#include <map>
+#include <tuple>
 #include <utility>
 
 namespace linerate::torch_codecs {
 
 const at::Tensor& KeptTensor::now() const {
-  if (lent_.defined()) now_ = std::exchange(lent_, {}).to(now_.device());
-  return now_;
+  if (lent_.defined()) now_ = {std::exchange(lent_, {}).to(now_.value.device()), {}};
+  return now_.value;
 }
 
-/// In place: the memory belongs to the stream that wrote it.
-void KeptTensor::undo_if(const at::Tensor& none) {
-  if (next_.defined()) at::where_out(next_, none, now().reshape(next_.sizes()), next_);
+/// In place: the memory belongs to the stream that wrote it. Arrays come first. A part of one whose
+/// numbers were elsewhere before takes them from there afterwards.
+void KeptTensor::undo_if(const std::vector<KeptTensor*>& kept, const at::Tensor& none) {
+  std::map<const at::TensorImpl*, at::Tensor> before;  // by array
+  std::vector<KeptTensor*> alone;
+  for (KeptTensor* const one : kept) {
+    if (!one->next_.value.defined()) continue;
+    one->now();
+    const auto& [next, now] = std::tie(one->next_, one->now_);
+    const bool are_alike = next.array.defined() && now.array.defined() &&
+                           next.array.sizes() == now.array.sizes() && next.offset() == now.offset();
+    if (!are_alike) {
+      alone.push_back(one);
+      continue;
+    }
+    const auto [found, is_new] = before.emplace(next.array.unsafeGetTensorImpl(), now.array);
+    if (is_new)
+      at::where_out(one->next_.array, none, now.array, next.array);
+    else if (!found->second.is_same(now.array))
+      alone.push_back(one);
+  }
+  for (KeptTensor* const one : alone) {
+    at::Tensor& next = one->next_.value;
+    at::where_out(next, none, one->now().reshape(next.sizes()), next);
+  }
 }
 
 void KeptTensor::keep() {
-  if (!next_.defined()) return;
+  if (!next_.value.defined()) return;
   now_ = std::exchange(next_, {});
   lent_.reset();
 }

@@ -44,26 +44,54 @@ struct TensorArrived {
 };
 
 /// Numbers of a codec as the last step that counted left them, and as this one does, on any device.
+/// Those of several tensors may be parts of one array, so that an operator is enough for all.
 /// Thread safety: as its codec: one thread at a time.
 class KeptTensor : public compress::KeptField {
  public:
-  explicit KeptTensor(at::Tensor first) : now_(std::move(first)) {}
+  explicit KeptTensor(at::Tensor first) : now_{std::move(first), {}} {}
 
   const at::Tensor& now() const;
   /// As this step leaves it, which nobody else writes to; now() if it did not.
-  const at::Tensor& next() const { return next_.defined() ? next_ : now(); }
-  void write(at::Tensor value) { next_ = std::move(value); }
-  /// As this step leaves it is as it was, if `none` says so: bool, of no dimensions.
-  void undo_if(const at::Tensor& none);
+  const at::Tensor& next() const { return next_.value.defined() ? next_.value : now(); }
+  /// What write() was given last in this step.
+  const at::Tensor& next_array() const { return next_.array; }
+  /// `array`: whose part the value is, if all of it is of such values.
+  void write(at::Tensor value, at::Tensor array = {}) {
+    next_ = {std::move(value), std::move(array)};
+  }
+  /// The array whose parts all of these are now, each at its place in `places`; undefined: there is
+  /// no such array.
+  template <class Place>
+  static at::Tensor array_of(const std::vector<KeptTensor*>& kept,
+                             const std::vector<Place>& places) {
+    kept.front()->now();
+    const at::Tensor array = kept.front()->now_.array;
+    if (!array.defined()) return {};
+    for (std::size_t t = 0; t < kept.size(); ++t) {
+      kept[t]->now();
+      const Part& part = kept[t]->now_;
+      if (!part.array.is_same(array) || part.offset() != places[t].first ||
+          part.value.numel() != places[t].elements)
+        return {};
+    }
+    return array;
+  }
+  /// As this step leaves them they are as they were, if `none` says so: bool, of no dimensions.
+  static void undo_if(const std::vector<KeptTensor*>& kept, const at::Tensor& none);
 
   void keep() override;
-  void drop() override { next_.reset(); }
+  void drop() override { next_ = {}; }
   /// A copy on the host, which waits for the device; what is written to it counts from then on.
   std::span<std::byte> bytes() override;
 
  private:
-  mutable at::Tensor now_, lent_;  // what was lent is looked at again when it is asked for
-  at::Tensor next_;
+  struct Part {
+    at::Tensor value, array;
+    std::int64_t offset() const { return value.storage_offset() - array.storage_offset(); }
+  };
+  mutable Part now_;
+  mutable at::Tensor lent_;  // is looked at again when it is asked for
+  Part next_;
 };
 compress::StateField state_field(std::string name, compress::Passing passing, KeptTensor& kept,
                                  bool is_array = true);

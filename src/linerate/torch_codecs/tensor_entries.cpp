@@ -1,7 +1,14 @@
 // Payloads of entries where tensors lie (compress/sparse_payload.hpp), without waiting for their
-// numbers: an element's place in its payload follows from how many are sent before it.
+// numbers. Of each tensor there are slots for as many entries as it may send. An entry's place in
+// its payload follows from its slot and from numbers of tensors, so slots are all that is as large
+// as a bucket. Words of slots that are not used are zeros. They are added where others may be.
+#include <algorithm>
+#include <memory>
+
+#include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/sparse_payload.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/torch_codecs/bucket_magnitudes.hpp"
 #include "linerate/torch_codecs/words.hpp"
@@ -12,7 +19,8 @@ namespace {
 using compress::EntryFormat;
 
 constexpr std::int64_t kWordBytes = 4;
-static_assert(compress::kEntryBytes == 2 * kWordBytes && compress::kCountBytes == kWordBytes);
+static_assert(compress::kEntryBytes == 2 * kWordBytes && compress::kCountBytes == kWordBytes &&
+              compress::kPartSizeBytes == kWordBytes);
 
 std::vector<at::Tensor> words_of(const std::vector<at::Tensor>& payloads) {
   std::vector<at::Tensor> words;
@@ -20,164 +28,310 @@ std::vector<at::Tensor> words_of(const std::vector<at::Tensor>& payloads) {
   return words;
 }
 
-/// A bucket's payloads, a row a rank, and what each has room for. Entries of tensors follow one
-/// another, in as many places as there may be.
-struct ArrivedEntries {
-  ArrivedEntries(const TensorOps::Arriving& tensors, const EntryFormat& format) {
-    const at::TensorOptions whole = tensors.means.options().dtype(at::kLong);
+/// What is known of tensors before any value is: one number each.
+struct Sizes {
+  Sizes(const std::vector<std::int64_t>& of_tensors, const EntryFormat& format) : n(of_tensors) {
     const std::int64_t head = format.is_counted ? 1 : 0;
-    std::vector<std::int64_t> first_words, firsts;
-    std::int64_t all = 0;
-    for (std::size_t t = 0; t < tensors.places.size(); ++t) {
-      const std::int64_t n = tensors.places[t].elements;
-      sizes.push_back(n);
-      most.push_back(format.most_of(n));
-      heads.push_back(all);
-      first_words.push_back(all + head);
-      firsts.push_back(tensors.places[t].first);
-      const std::int64_t bytes = format.may_be_all
-                                     ? compress::kCountBytes + kWordBytes * n
-                                     : head * kWordBytes + compress::kEntryBytes * most.back();
-      check_gathered(tensors.arrived[t], bytes, format.method);
-      all += bytes / kWordBytes;
+    for (const std::int64_t elements : n) {
+      most.push_back(format.most_of(elements));
+      slots.push_back(format.may_be_all ? elements : most.back());
+      words.push_back(head + (format.may_be_all ? elements : 2 * most.back()));
+      first_slots.push_back(all_slots);
+      first_words.push_back(all_words);
+      all_slots += slots.back();
+      all_words += words.back();
     }
-    const auto ranks = static_cast<std::int64_t>(tensors.arrived.front().payloads.size());
-    std::vector<at::Tensor> payloads;
-    for (std::int64_t r = 0; r < ranks; ++r)
-      for (const TensorArrived& one : tensors.arrived)
-        payloads.push_back(one.payloads[to_index(r)]);
-    words = at::cat(words_of(payloads)).view({ranks, all});
-    const Padded entries(most, 1);
-    const at::Tensor of_tensor = entries.row_tensors(whole);
-    const auto by_entry = [&](const std::vector<std::int64_t>& numbers) {
-      return listed(numbers, whole).index_select(0, of_tensor);
+  }
+
+  std::vector<std::int64_t> n, most;       // elements, most entries
+  std::vector<std::int64_t> slots, words;  // of payloads: words at most
+  std::vector<std::int64_t> first_slots, first_words;
+  std::int64_t all_slots = 0, all_words = 0;
+};
+
+/// Slots for entries, tensor after tensor.
+struct Slots {
+  Slots(const Sizes& sizes, const at::TensorOptions& whole)
+      : tensor(Padded(sizes.slots, 1).row_tensors(whole)),
+        number(at::arange(sizes.all_slots, whole)) {}
+
+  /// The slot's number and `more` of its tensor: [..][tensors] to [..][slots].
+  at::Tensor from(const at::Tensor& more) const { return of(more).add_(number); }
+  at::Tensor of(const at::Tensor& numbers) const { return numbers.index_select(-1, tensor); }
+  at::Tensor are_beyond(const at::Tensor& ends) const { return number >= of(ends); }
+
+  at::Tensor tensor, number;  // [slots], of the bucket
+};
+
+/// Where in x the entries of slots are.
+at::Tensor places_of(const TensorOps::Chosen& chosen, const Slots& slots,
+                     const at::Tensor& first_slots) {
+  if (chosen.places.defined()) return chosen.places;
+  const at::TensorOptions whole = chosen.of->whole();
+  const at::Tensor before = chosen.counts.cumsum(0, slots.number.scalar_type()) - chosen.counts;
+  return at::searchsorted(chosen.of->running_count(chosen.mask),
+                          slots.from(before - first_slots + 1), whole.dtype() == at::kInt)
+      .clamp_max_(chosen.of->rows.elements - 1);
+}
+
+std::vector<std::int64_t> firsts_of(const Padded& rows) {
+  std::vector<std::int64_t> firsts;
+  for (const TensorOps::Place& place : rows.places) firsts.push_back(place.first);
+  return firsts;
+}
+
+/// Nothing of what is sent stays.
+void keep_rest(const TensorOps::Sending& tensors, const TensorOps::Chosen& chosen) {
+  if (!tensors.keeps_residual()) return;
+  const at::Tensor& x = chosen.of->x;
+  if (chosen.places.defined())
+    x.view({-1}).index_fill_(0, chosen.places, 0);
+  else
+    x.masked_fill_(chosen.mask, 0);
+  if (chosen.is_all.defined()) x.masked_fill_(chosen.of->by_row(chosen.is_all), 0);
+  at::_foreach_copy_(chosen.v, chosen.of->rows.parts_of(x.view({-1})));
+}
+
+/// Payloads of values and indices and nothing else: every slot is used.
+void send_all_slots(const TensorOps::Sending& tensors, const Sizes& sizes, const at::Tensor& values,
+                    const at::Tensor& indices) {
+  std::vector<at::Tensor> into, from;
+  for (std::size_t t = 0; t < sizes.n.size(); ++t) {
+    const at::Tensor words = tensors.payloads[t].view(at::kInt);
+    for (const bool is_value : {true, false}) {
+      into.push_back(words.narrow(0, is_value ? 0 : sizes.slots[t], sizes.slots[t]));
+      from.push_back((is_value ? values : indices).narrow(0, sizes.first_slots[t], sizes.slots[t]));
+    }
+  }
+  at::_foreach_copy_(into, from);
+}
+
+/// Where payloads are written: their words, and where in it each begins.
+struct Room {
+  at::Tensor words;   // i32, zeros
+  at::Tensor begins;  // [tensors]
+};
+
+/// Those of a block follow one another, each after its bytes. `lengths`: their words, [tensors].
+Room room_in(TensorOps::Block& block, const at::Tensor& lengths) {
+  const at::Tensor words = block.bytes.view(at::kInt);
+  if (!block.end.defined()) words.zero_();
+  at::Tensor ends = (lengths + 1).cumsum(0, lengths.scalar_type());
+  if (block.end.defined()) ends = ends + block.end;
+  block.end = ends.select(0, ends.size(0) - 1);
+  const at::Tensor begins = ends - lengths;
+  words.index_add_(0, begins - 1, (lengths * kWordBytes).to(at::kInt));
+  return {words, begins};
+}
+
+/// Payloads that begin with their numbers of entries.
+void send_counted(const TensorOps::Sending& tensors, const TensorOps::Chosen& chosen,
+                  const Sizes& sizes, const Slots& slots, const at::Tensor& first_slots,
+                  const at::Tensor& values, const at::Tensor& indices) {
+  at::Tensor counts = chosen.counts, said = counts, lengths = counts * 2 + 1;
+  const at::Tensor has_no_value = slots.are_beyond(first_slots + counts);
+  at::Tensor has_no_index = has_no_value;
+  if (chosen.is_all.defined()) {
+    const at::Tensor n = listed(sizes.n, first_slots.options());
+    counts = at::where(chosen.is_all, n, counts);
+    said = said.masked_fill(chosen.is_all, -1);  // kAllValues
+    lengths = at::where(chosen.is_all, n + 1, lengths);
+    const at::Tensor in_all = slots.of(chosen.is_all);
+    has_no_index = at::bitwise_or(has_no_value, in_all);
+    has_no_value.bitwise_and_(in_all.logical_not());
+  }
+  const Room room = tensors.block ? room_in(*tensors.block, lengths)
+                                  : Room{at::zeros({sizes.all_words}, values.options()),
+                                         listed(sizes.first_words, first_slots.options())};
+  const std::int64_t last = room.words.numel() - 1;
+  const at::Tensor at = slots.from(room.begins + 1 - first_slots);
+  values.masked_fill_(has_no_value, 0);
+  room.words.index_add_(0, at.clamp_max_(last), values);
+  indices.masked_fill_(has_no_index, 0);
+  room.words.index_add_(0, at.add_(slots.of(counts)).clamp_max_(last), indices);
+  room.words.index_add_(0, room.begins, said.to(at::kInt));
+  if (tensors.block) return;
+  at::_foreach_copy_(words_of(tensors.payloads), room.words.split_with_sizes(sizes.words));
+  tensors.used.copy_(lengths * kWordBytes);
+}
+
+/// A bucket's payloads of some ranks.
+struct ArrivedWords {
+  at::Tensor words;   // i32: a rank's after the other's, which are as many
+  at::Tensor begins;  // [ranks][tensors]: of payloads in `words`
+  at::Tensor bytes;   // i32[ranks][tensors], as their senders said; undefined: not checked
+};
+
+/// Where a payload begins is known when those before it are. So it is looked up for every word of a
+/// block where the next payload would begin, if one began there; then a step a payload is enough.
+/// What a damaged block says leads to some word of it.
+ArrivedWords words_of_blocks(TensorOps::Block& block, std::int64_t first, std::int64_t ranks,
+                             std::size_t tensors, const at::TensorOptions& whole) {
+  const at::Tensor words = block.bytes.view(at::kInt).narrow(0, first, ranks).view({-1});
+  const std::int64_t all = words.numel();
+  const at::Tensor next = at::bitwise_right_shift(words, 2)
+                              .to(whole.dtype().toScalarType())
+                              .add_(at::arange(1, all + 1, whole))
+                              .clamp_(0, all - 1);
+  const at::Tensor of_rank = at::arange(0, all, all / ranks, whole);
+  std::vector<at::Tensor> heads = {of_rank};
+  if (block.end.defined())
+    heads.front() = (of_rank + block.end.narrow(0, first, ranks)).clamp_(0, all - 1);
+  while (heads.size() < tensors + (block.goes_on ? 1 : 0))
+    heads.push_back(next.index_select(0, heads.back()));
+  if (block.goes_on) {
+    block.end.narrow(0, first, ranks).copy_(heads.back() - of_rank);
+    heads.pop_back();
+  }
+  const at::Tensor at = at::stack(heads, 1);
+  return {words, (at + 1).clamp_max_(all - 1), words.index_select(0, at.view({-1})).view_as(at)};
+}
+
+ArrivedWords words_of_payloads(const TensorOps::Arriving& tensors, std::int64_t first,
+                               std::int64_t ranks, const Sizes& sizes,
+                               const at::TensorOptions& whole) {
+  std::vector<at::Tensor> payloads, used;
+  for (std::int64_t r = first; r < first + ranks; ++r)
+    for (const TensorArrived& one : tensors.arrived) payloads.push_back(one.payloads[to_index(r)]);
+  ArrivedWords arrived{at::cat(words_of(payloads)), {}, {}};
+  const at::Tensor of_rank = at::arange(0, ranks * sizes.all_words, sizes.all_words, whole);
+  arrived.begins = of_rank.unsqueeze(1) + listed(sizes.first_words, whole);
+  if (!tensors.arrived.front().used.defined()) return arrived;
+  for (const TensorArrived& one : tensors.arrived) used.push_back(one.used);
+  arrived.bytes = at::stack(used, 1).narrow(0, first, ranks).to(at::kInt);
+  return arrived;
+}
+
+/// Adds entries of some ranks at a time to means.
+class EntrySums {
+ public:
+  EntrySums(const TensorOps::Arriving& tensors, const EntryFormat& format, const Sizes& sizes,
+            const at::TensorOptions& whole)
+      : tensors_(tensors), format_(format), slots_(sizes, whole) {
+    std::vector<std::int64_t> firsts;
+    for (const TensorOps::Place& place : tensors.places) firsts.push_back(place.first);
+    const auto numbers = listed({sizes.n, sizes.most, sizes.first_slots, firsts}, whole);
+    n_ = numbers[0], most_ = numbers[1], first_slots_ = numbers[2];
+    size_ = slots_.of(n_);
+    first_ = slots_.of(numbers[3]);
+    number_ = slots_.number - slots_.of(first_slots_);
+  }
+
+  /// Places differ within a payload, so that sums are those of one payload after the other.
+  void add(const ArrivedWords& arrived) {
+    at::Tensor counts = most_.expand_as(arrived.begins), begins = arrived.begins;
+    if (format_.is_counted) {
+      counts = read_counts(arrived);
+      begins = begins + 1;
+    }
+    const std::int64_t last = arrived.words.numel() - 1;
+    const auto words_at = [&](const at::Tensor& at) {
+      return arrived.words.index_select(0, at.clamp_(0, last).view({-1})).view_as(at);
     };
-    number = entries.row_numbers(whole);
-    value_at = number + by_entry(first_words);
-    size = by_entry(sizes);
-    first = by_entry(firsts);
-    tensor = of_tensor;
+    const at::Tensor is_entry = slots_.are_beyond(first_slots_ + counts).logical_not_();
+    const at::Tensor at = slots_.from(begins - first_slots_);
+    const at::Tensor values = floats_of(words_at(at));
+    at::Tensor index = words_at(at.add_(slots_.of(counts)));
+    if (number_.scalar_type() == at::kLong) index = unsigned_of(index);
+    if (is_all_.defined()) at::where_out(index, slots_.of(is_all_), number_, index);
+    const at::Tensor is_place = (index >= 0).bitwise_and_(index < size_).bitwise_and_(is_entry);
+    note((is_place != is_entry).any());
+    note(falls(index).bitwise_and_(is_entry.narrow(1, 1, index.size(1) - 1)).any());
+    at::where_out(index, is_place, index, number_).add_(first_);
+    values.masked_fill_(is_place.logical_not(), 0);
+    for (std::int64_t r = 0; r < index.size(0); ++r)
+      tensors_.means.index_add_(0, index.select(0, r), values.select(0, r));
+  }
+  const TensorOps::Damage& damage() const { return damage_; }
+
+ private:
+  at::Tensor read_counts(const ArrivedWords& arrived) {
+    const at::Tensor said = arrived.words.index_select(0, arrived.begins.view({-1}))
+                                .view_as(arrived.begins)
+                                .to(n_.scalar_type());
+    at::Tensor is_wrong = at::bitwise_or(said<0, said> most_);
+    at::Tensor lengths = said * 2 + 1, counts = said.masked_fill(is_wrong, 0);
+    if (format_.may_be_all) {
+      is_all_ = said == -1;  // kAllValues
+      is_wrong = at::bitwise_and(is_wrong, is_all_.logical_not());
+      lengths = at::where(is_all_, n_ + 1, lengths);
+      counts = at::where(is_all_, n_, counts);
+    }
+    if (arrived.bytes.defined())
+      is_wrong = at::bitwise_or(is_wrong, arrived.bytes != (lengths * kWordBytes).to(at::kInt));
+    note(is_wrong.any());
+    return counts;
   }
 
-  std::vector<std::int64_t> sizes, most, heads;  // of tensors; heads: words before their entries
-  at::Tensor words;                              // i32[ranks][words]
-  at::Tensor tensor, number, value_at;           // i64[entries]: number within its tensor
-  at::Tensor size, first;                        // of its tensor: elements, the first one
-};
-
-/// Entries of all ranks as far as they are some.
-struct ReadEntries {
-  at::Tensor values, at;  // f32, i64[ranks][entries]: places in the bucket; zeros for none
-  at::Tensor wrong;       // bool: whether one is none that the method sends
-};
-
-/// `counts`: i64[ranks][tensors].
-ReadEntries read_entries(const ArrivedEntries& arrived, const at::Tensor& counts) {
-  const at::Tensor count = counts.index_select(1, arrived.tensor);
-  const at::Tensor is_entry = arrived.number < count;
-  const at::Tensor index_at = (arrived.value_at + count).clamp_max(arrived.words.size(1) - 1);
-  const at::Tensor index = unsigned_of(arrived.words.gather(1, index_at));
-  const at::Tensor is_place = at::bitwise_and(is_entry, index < arrived.size);
-  const std::int64_t others = index.size(1) - 1;
-  const at::Tensor follows =
-      at::bitwise_and(is_entry.narrow(1, 1, others), arrived.number.narrow(0, 1, others) > 0);
-  const at::Tensor falls = index.narrow(1, 1, others) <= index.narrow(1, 0, others);
-  const at::Tensor value = floats_of(arrived.words.index_select(1, arrived.value_at));
-  return {value.masked_fill(is_place.logical_not(), 0),
-          arrived.first + at::minimum(index, arrived.size - 1),
-          at::bitwise_or((is_place != is_entry).any(), at::bitwise_and(follows, falls).any())};
-}
-
-/// What a payload that has all values adds.
-void add_all_values(const TensorOps::Arriving& tensors, std::size_t rank, const at::Tensor& is_all,
-                    const std::vector<std::int64_t>& sizes) {
-  std::vector<at::Tensor> values;
-  for (const TensorArrived& arrived : tensors.arrived) {
-    const at::Tensor& payload = arrived.payloads[rank];
-    values.push_back(payload.narrow(0, kWordBytes, payload.numel() - kWordBytes).view(at::kFloat));
+  /// Whether an index is not above the one before it in its tensor.
+  at::Tensor falls(const at::Tensor& index) const {
+    const std::int64_t others = index.size(1) - 1;
+    return (index.narrow(1, 1, others) <= index.narrow(1, 0, others))
+        .bitwise_and_(number_.narrow(0, 1, others) > 0);
   }
-  const at::Tensor all = at::cat(values).masked_fill(spread(is_all.logical_not(), sizes), 0);
-  at::_foreach_add_(TensorOps::parts_of(tensors.means, tensors.places),
-                    all.split_with_sizes(sizes));
-}
+  void note(const at::Tensor& damage) { damage_ = either(damage_, damage); }
+
+  const TensorOps::Arriving& tensors_;
+  const EntryFormat& format_;
+  Slots slots_;
+  at::Tensor n_, most_, first_slots_;  // [tensors]
+  at::Tensor size_, first_, number_;   // [slots]: elements and first place of the tensor; in it
+  at::Tensor is_all_;                  // of the ranks at hand
+  TensorOps::Damage damage_;
+};
 
 }  // namespace
 
 void TensorOps::send_entries(const Sending& tensors, const Chosen& chosen,
                              const EntryFormat& format) {
-  const Magnitudes all(chosen.v, chosen.x);
-  const at::TensorOptions whole = all.whole();
-  const std::int64_t head = format.is_counted ? 1 : 0;
-  std::vector<std::int64_t> words, heads, firsts;
-  std::int64_t end = 0;
-  for (const at::Tensor& payload : tensors.payloads) {
-    words.push_back(payload.numel() / kWordBytes);
-    heads.push_back(end);
-    firsts.push_back(end + head);
-    end += words.back();
-  }
-  at::Tensor mask = chosen.mask, counts = chosen.counts, has_index = mask, said = counts;
-  at::Tensor a_piece = at::full_like(counts, compress::kEntryBytes);
-  if (chosen.is_all.defined()) {
-    const at::Tensor in_all = all.by_row(chosen.is_all);
-    has_index = at::bitwise_and(mask, in_all.logical_not());
-    mask = at::bitwise_or(mask, at::bitwise_and(in_all, all.rows.is_filled(whole)));
-    said = counts.masked_fill(chosen.is_all, -1);  // kAllValues
-    counts = at::where(chosen.is_all, listed(sizes_of(all.rows), whole), counts);
-    a_piece.masked_fill_(chosen.is_all, kWordBytes);
-  }
-  // The last word is of none.
-  const at::Tensor sent = at::zeros({end + 1}, whole.dtype(at::kInt));
-  const at::Tensor none = at::full({}, end, whole);
-  const auto put = [&](const at::Tensor& words_of_x, const at::Tensor& at, const at::Tensor& is) {
-    sent.scatter_(0, at::where(is, at, none).view({-1}), words_of_x.view({-1}));
-  };
-  const at::Tensor value_at = all.places_in(mask, counts) + all.by_row(listed(firsts, whole));
-  put(bits_of(all.x + 0.0f), value_at, mask);  // -0.0 travels as +0.0
-  put(all.numbers().to(at::kInt), value_at + all.by_row(counts), has_index);
-  if (format.is_counted) {
-    sent.scatter_(0, listed(heads, whole), said.to(at::kInt));
-    tensors.used.copy_(counts * a_piece + compress::kCountBytes);
-  }
-  at::_foreach_copy_(words_of(tensors.payloads), sent.narrow(0, 0, end).split_with_sizes(words));
-  if (tensors.keeps_residual())
-    at::_foreach_copy_(chosen.v, all.rows.parts_of(all.x.masked_fill(mask, 0).view({-1})));
+  const Padded& rows = chosen.of->rows;
+  const Sizes sizes(sizes_of(rows), format);
+  const at::TensorOptions whole = chosen.of->whole();
+  const Slots slots(sizes, whole);
+  const auto numbers = listed({sizes.first_slots, firsts_of(rows)}, whole);
+  const at::Tensor &first_slots = numbers[0], &first_places = numbers[1];
+  at::Tensor at = places_of(chosen, slots, first_slots);
+  if (chosen.is_all.defined())
+    at::where_out(at, slots.of(chosen.is_all), slots.from(first_places - first_slots), at);
+  const at::Tensor values =  // -0.0 travels as +0.0
+      bits_of(chosen.of->x.view({-1}).index_select(0, at).add_(0.0f));
+  const at::Tensor indices = (at - slots.of(first_places)).to(at::kInt);
+  at.reset();
+  if (format.is_counted)
+    send_counted(tensors, chosen, sizes, slots, first_slots, values, indices);
+  else
+    send_all_slots(tensors, sizes, values, indices);
+  keep_rest(tensors, chosen);
 }
 
-/// Places differ within a payload, so that sums are those of one payload after the other.
 TensorOps::Damage TensorOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
-  const ArrivedEntries arrived(tensors, format);
-  const at::TensorOptions whole = tensors.means.options().dtype(at::kLong);
-  const int ranks = tensors.arrived.front().ranks;
-  const at::Tensor most = listed(arrived.most, whole);
-  at::Tensor counts = most.expand({arrived.words.size(0), -1}), is_all;
-  Damage damage;
-  if (format.is_counted) {
-    const at::Tensor said =
-        unsigned_of(arrived.words.index_select(1, listed(arrived.heads, whole)));
-    at::Tensor is_wrong = said > most, bytes = said * compress::kEntryBytes;
-    counts = said.masked_fill(is_wrong, 0);
-    if (format.may_be_all) {
-      is_all = said == std::int64_t{compress::kAllValues};
-      is_wrong = at::bitwise_and(is_wrong, is_all.logical_not());
-      bytes = at::where(is_all, listed(arrived.sizes, whole) * kWordBytes, bytes);
-    }
-    damage = is_wrong.any();
-    if (tensors.arrived.front().used.defined()) {
-      std::vector<at::Tensor> used;
-      for (const TensorArrived& one : tensors.arrived) used.push_back(one.used);
-      damage = either(damage, (at::stack(used, 1) != bytes + compress::kCountBytes).any());
-    }
-  }
-  const ReadEntries read = read_entries(arrived, counts);
+  std::vector<std::int64_t> n;
+  for (const Place& place : tensors.places) n.push_back(place.elements);
+  const Sizes sizes(n, format);
+  if (!tensors.block)
+    for (std::size_t t = 0; t < n.size(); ++t)
+      check_gathered(tensors.arrived[t], sizes.words[t] * kWordBytes, format.method);
+  const std::int64_t words =
+      tensors.block ? tensors.block->bytes.size(1) / kWordBytes : sizes.all_words;
+  const std::int64_t payloads =
+      tensors.block ? tensors.block->bytes.size(0) : std::ssize(tensors.arrived.front().payloads);
+  const std::int64_t most =
+      std::clamp<std::int64_t>(tensors.together / std::max(words, sizes.all_slots), 1, payloads);
+  const at::TensorOptions whole =
+      tensors.means.options().dtype(type_of_places(std::max(most * words, tensors.means.numel())));
+  if (tensors.block && tensors.block->goes_on && !tensors.block->end.defined())
+    tensors.block->end = at::zeros({payloads}, whole);
   const Values means = parts_of(tensors.means, tensors.places);
   at::_foreach_zero_(means);
-  for (std::int64_t r = 0; r < arrived.words.size(0); ++r) {
-    tensors.means.scatter_add_(0, read.at.select(0, r), read.values.select(0, r));
-    if (is_all.defined()) add_all_values(tensors, to_index(r), is_all.select(0, r), arrived.sizes);
+  EntrySums sums(tensors, format, sizes, whole);
+  for (std::int64_t first = 0; first < payloads; first += most) {
+    const std::int64_t ranks = std::min(most, payloads - first);
+    sums.add(tensors.block ? words_of_blocks(*tensors.block, first, ranks, n.size(), whole)
+                           : words_of_payloads(tensors, first, ranks, sizes, whole));
   }
-  if (ranks > 1) at::_foreach_mul_(means, 1.0f / static_cast<float>(ranks));
-  return either(damage, read.wrong);
+  const int of_ranks = tensors.block ? tensors.of_ranks : tensors.arrived.front().ranks;
+  if (of_ranks > 1) at::_foreach_mul_(means, 1.0f / static_cast<float>(of_ranks));
+  return sums.damage();
 }
 
 }  // namespace linerate::torch_codecs

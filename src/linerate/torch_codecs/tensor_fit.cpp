@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <memory>
 
 #include "linerate/compress/method/sidco_fit.hpp"
 #include "linerate/compress/sparse_payload.hpp"
@@ -48,10 +49,12 @@ std::vector<at::Tensor> summed(const Magnitudes& of, const std::vector<at::Tenso
 
 std::vector<SidcoSearch> begun(const Magnitudes& of, const std::vector<int>& stages,
                                const SidcoSettings& settings, std::vector<Fit>& fits) {
-  const at::Tensor x = of.x.abs().to(at::kDouble), is_positive = of.bits > 0;
-  std::vector<at::Tensor> rows = {is_positive.sum(1).to(at::kDouble), x.sum(1), x.square().sum(1)};
+  const at::Tensor is_positive = of.bits() > 0;
+  at::Tensor x = of.x.abs().to(at::kDouble);
+  std::vector<at::Tensor> rows = {is_positive.sum(1).to(at::kDouble), x.sum(1)};
   if (settings.fit == compress::TailDistribution::gamma)
     rows.push_back(x.masked_fill(is_positive.logical_not(), 1).log_().sum(1));
+  rows.insert(rows.begin() + 2, x.square_().sum(1));
   std::vector<SidcoSearch> searches;
   const Sums sums = on_host(summed(of, rows));
   for (std::size_t t = 0; t < of.tensors(); ++t) {
@@ -76,17 +79,17 @@ at::Tensor listed_bits(const std::vector<std::uint32_t>& bits, const at::Tensor&
 /// The excess over the least magnitude: what is summed is as small as what varies.
 std::vector<compress::TailFit> tails_of(const Magnitudes& of,
                                         const std::vector<std::uint32_t>& least) {
-  const at::Tensor bits = listed_bits(least, of.bits), is_in = of.reach(bits);
-  const at::Tensor origin = of.by_row(floats_of(bits).to(at::kDouble));
-  const at::Tensor y = (of.x.abs().to(at::kDouble) - origin).masked_fill_(is_in.logical_not(), 0);
-  const at::Tensor inside =
-      of.bits.masked_fill(is_in.logical_not(), std::int64_t{compress::kNoMagnitude});
-  std::vector<at::Tensor> all =
-      summed(of, {is_in.sum(1).to(at::kDouble), y.sum(1), y.square().sum(1)});
-  all.push_back(of.table(inside.amin(1).unsqueeze(0), std::int64_t{compress::kNoMagnitude})
-                    .amin(2)[0]
-                    .to(at::kDouble));
-  all.push_back(of.table(of.bits.amax(1).unsqueeze(0), 0).amax(2)[0].to(at::kDouble));
+  const at::Tensor origin = listed_bits(least, of.x), bits = of.bits();
+  const at::Tensor is_out = bits < of.by_row(origin), largest = bits.amax(1).unsqueeze(0);
+  const at::Tensor smallest =
+      bits.masked_fill_(is_out, std::int64_t{compress::kNoMagnitude}).amin(1).unsqueeze(0);
+  const at::Tensor y = of.x.abs().to(at::kDouble);
+  y.sub_(of.by_row(floats_of(origin).to(at::kDouble))).masked_fill_(is_out, 0);
+  const at::Tensor count = is_out.logical_not().sum(1).to(at::kDouble), sum_of_y = y.sum(1);
+  std::vector<at::Tensor> all = summed(of, {count, sum_of_y, y.square_().sum(1)});
+  all.push_back(
+      of.table(smallest, std::int64_t{compress::kNoMagnitude}).amin(2)[0].to(at::kDouble));
+  all.push_back(of.table(largest, 0).amax(2)[0].to(at::kDouble));
   std::vector<compress::TailFit> tails;
   const Sums sums = on_host(all);
   for (std::size_t t = 0; t < sums.size(); ++t) {
@@ -168,11 +171,11 @@ TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
       fits[again[i]] = whole[i], by_sample[again[i]] = false;
   }
 
-  const Magnitudes of(v);
+  const auto of = std::make_shared<Magnitudes>(v);
   std::vector<std::uint32_t> least;
   for (const Fit& fit : fits) least.push_back(fit.least);
-  at::Tensor mask = of.reach(listed_bits(least, of.bits));
-  const at::Tensor on_the_host = of.count(mask).cpu();
+  const at::Tensor mask = of->reach(listed_bits(least, of->x));
+  const at::Tensor on_the_host = of->count(mask).cpu().to(at::kLong);
   const auto* reached = on_the_host.data_ptr<std::int64_t>();
   std::vector<std::int64_t> counts(v.size());
   std::vector<std::size_t> mended;  // by their largest magnitudes
@@ -200,11 +203,12 @@ TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
   }
   if (!mended.empty()) {
     const Magnitudes some(those(v, mended));
-    const at::Tensor largest = some.largest(those(counts, mended)).view({-1});
-    at::_foreach_copy_(those(of.rows.parts_of(mask.view({-1})), mended),
+    const at::Tensor largest = at::zeros({some.rows.elements}, mask.options());
+    largest.index_fill_(0, some.largest(those(counts, mended)), true);
+    at::_foreach_copy_(those(of->rows.parts_of(mask.view({-1})), mended),
                        some.rows.parts_of(largest));
   }
-  return {v, of.x, mask, listed(counts, of.whole()), {}};
+  return {v, of, {}, mask, listed(counts, of->whole()), {}};
 }
 
 }  // namespace linerate::torch_codecs

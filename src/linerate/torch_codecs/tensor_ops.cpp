@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -106,18 +107,109 @@ void TensorCodec::begin(int phase) {
   rounds_ = compress::rounds_of(*making_.compressor, making_.shape, phase_);
 }
 
+namespace {
+
+/// Of a bucket's tensors those that are coded together, and the part of the bucket's arrays that
+/// they lie in.
+struct Together {
+  std::size_t begin, end;      // tensors
+  std::int64_t first, beyond;  // elements of the arrays
+
+  at::Tensor part_of(const at::Tensor& array) const {
+    return array.defined() ? array.narrow(0, first, beyond - first) : array;
+  }
+  template <class T>
+  std::vector<T> those_of(const std::vector<T>& by_tensor) const {
+    if (by_tensor.empty()) return {};
+    return {by_tensor.begin() + static_cast<std::ptrdiff_t>(begin),
+            by_tensor.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
+  std::vector<TensorOps::Place> places_of(const std::vector<TensorOps::Place>& places) const {
+    std::vector<TensorOps::Place> moved = those_of(places);
+    for (TensorOps::Place& place : moved) place.first -= first;
+    return moved;
+  }
+};
+
+/// Whole tensors, in their order.
+std::vector<Together> in_turn(const std::vector<TensorOps::Place>& places, std::int64_t most) {
+  std::vector<Together> parts;
+  std::int64_t sum = 0;
+  for (std::size_t t = 0; t < places.size(); ++t) {
+    const auto& [first, elements] = places[t];
+    sum += elements;
+    if (parts.empty() || sum > most) {
+      parts.push_back({t, t, first, first});
+      sum = elements;
+    }
+    Together& part = parts.back();
+    part.end = t + 1;
+    part.first = std::min(part.first, first);
+    part.beyond = std::max(part.beyond, first + elements);
+  }
+  return parts;
+}
+
+TensorOps::Sending part_of(const TensorOps::Sending& tensors, const Together& part) {
+  TensorOps::Sending some = tensors;
+  some.values = part.part_of(tensors.values);
+  some.residual = part.part_of(tensors.residual);
+  some.next = tensors.next.is_same(tensors.residual) ? some.residual : part.part_of(tensors.next);
+  some.places = part.places_of(tensors.places);
+  some.payloads = part.those_of(tensors.payloads);
+  if (tensors.used.defined())
+    some.used = tensors.used.narrow(0, static_cast<std::int64_t>(part.begin),
+                                    static_cast<std::int64_t>(part.end - part.begin));
+  some.keys = part.those_of(tensors.keys);
+  some.codecs = part.those_of(tensors.codecs);
+  return some;
+}
+TensorOps::Arriving part_of(const TensorOps::Arriving& tensors, const Together& part) {
+  TensorOps::Arriving some = tensors;
+  some.means = part.part_of(tensors.means);
+  some.places = part.places_of(tensors.places);
+  some.arrived = part.those_of(tensors.arrived);
+  some.codecs = part.those_of(tensors.codecs);
+  return some;
+}
+
+}  // namespace
+
+/// What lies between the parts keeps its residual. Later rounds go on with what the first one
+/// wrote.
 void TensorCodec::encode_bucket(int round, const Sending& tensors) {
   const compress::KeepDenormals keep;
   const c10::NoGradGuard no_grad;
   begin(tensors.phase);
-  encode_all(round, tensors);
+  const std::vector<Together> parts = in_turn(tensors.places, tensors.together);
+  if (parts.size() == 1) {
+    encode_all(round, tensors);
+    any_beyond_ = is_beyond();
+    return;
+  }
+  if (round == 0 && tensors.next.defined() && !tensors.next.is_same(tensors.residual))
+    tensors.next.copy_(tensors.residual);
+  any_beyond_.reset();
+  for (const Together& part : parts) {
+    Codec& first = *tensors.codecs[part.begin];
+    first.encode_all(round, part_of(tensors, part));
+    any_beyond_ = either(any_beyond_, first.is_beyond());
+  }
 }
 
 void TensorCodec::decode_bucket(int round, const Arriving& tensors) {
   const compress::KeepDenormals keep;
   const c10::NoGradGuard no_grad;
-  damaged_.reset();
-  decode_all(round, tensors);
+  const std::vector<Together> parts = in_turn(tensors.places, tensors.together);
+  Damage damage;
+  for (const Together& part : parts) {
+    Codec& first = *tensors.codecs[part.begin];
+    first.damaged_.reset();
+    if (tensors.block) tensors.block->goes_on = part.end < tensors.places.size();
+    first.decode_all(round, parts.size() == 1 ? tensors : part_of(tensors, part));
+    damage = either(damage, first.damaged_);
+  }
+  damaged_ = damage;
 }
 
 TensorPayload TensorCodec::encode(int round, const TensorInput& input) {
@@ -141,12 +233,14 @@ TensorPayload TensorCodec::encode(int round, const TensorInput& input) {
 }
 
 void TensorCodec::decode(int round, const TensorArrived& arrived, const at::Tensor& mean) {
-  decode_bucket(round, {mean, {{0, elements()}}, {arrived}, {this}});
+  decode_bucket(round, {mean, {{0, elements()}}, {arrived}, {this}, nullptr, arrived.ranks});
 }
 
-void TensorCodec::undo_if(const at::Tensor& none) {
+std::vector<KeptTensor*> TensorCodec::kept() {
+  std::vector<KeptTensor*> all;
   for (const compress::StateField& field : state())
-    if (auto* kept = dynamic_cast<KeptTensor*>(field.kept)) kept->undo_if(none);
+    if (auto* const one = dynamic_cast<KeptTensor*>(field.kept)) all.push_back(one);
+  return all;
 }
 
 std::size_t TensorCodec::encode(int round, const compress::Input& input,

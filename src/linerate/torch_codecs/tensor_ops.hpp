@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,12 @@ struct ChunkCall;
 
 namespace linerate::torch_codecs {
 
+struct Magnitudes;
+
+/// A codec codes so many elements of a bucket together, or one larger tensor: what it works in
+/// follows from that and not from the bucket, which may be a whole model.
+inline constexpr std::int64_t kMostTogether = std::int64_t{1} << 24;
+
 struct TensorOps {
   class Codec;
   struct Room {};
@@ -45,6 +52,14 @@ struct TensorOps {
   static std::vector<at::Tensor> parts_of(const at::Tensor& array,
                                           const std::vector<Place>& places);
 
+  /// Payloads whose sizes are known on the device alone, as exec/compression lays them: each one's
+  /// bytes (u32), then the payload, of whole words; zeros after the last one.
+  struct Block {
+    at::Tensor bytes;      // u8[..][of all]: of several ranks if it has arrived
+    at::Tensor end = {};   // [..]: words of those that were coded so far; undefined: none was
+    bool goes_on = false;  // others of the bucket are decoded after these
+  };
+
   /// As HostOps has them; arrays have the whole bucket, which may have more than these tensors.
   struct Sending {
     at::Tensor values;                 // f32: gradients
@@ -58,6 +73,8 @@ struct TensorOps {
     int of_ranks = 1;
     int phase = -1;
     std::optional<float> scale = {};  // Input's loss_scale
+    Block* block = nullptr;  // takes payloads whose round is_bound, in the place of payloads, used
+    std::int64_t together = kMostTogether;
 
     int ranks() const { return of_ranks; }
     int phase_of_step() const { return phase; }
@@ -69,6 +86,9 @@ struct TensorOps {
     std::vector<Place> places;
     std::vector<TensorArrived> arrived;  // by tensor
     std::vector<Codec*> codecs;
+    Block* block = nullptr;  // has what has arrived, in the place of `arrived`
+    int of_ranks = 1;        // of the block's mean
+    std::int64_t together = kMostTogether;
   };
 
   /// next = residual + gradients, and no more than the residual where no tensor of these is.
@@ -115,10 +135,11 @@ struct TensorOps {
 
   struct Picking {};  // nothing stays
   struct Chosen {
-    Values v;           // of each tensor, where the rest of it is kept
-    at::Tensor x;       // f32[rows][kEntryRow]: v in rows (bucket_magnitudes.hpp)
+    Values v;                        // of each tensor, where the rest of it is kept
+    std::shared_ptr<Magnitudes> of;  // of v; x may be written
+    at::Tensor places;  // i64[all]: where in x what is sent is, ascending; undefined: by the mask
     at::Tensor mask;    // bool, of x: what is sent
-    at::Tensor counts;  // i64[tensors]: of it
+    at::Tensor counts;  // [tensors]: of the mask
     at::Tensor is_all;  // bool[tensors]: all of a tensor, whatever the mask says; undefined: none
   };
   using Drawn = at::Tensor;  // i64: places in the bucket, of all tensors; the first codec's
@@ -173,8 +194,8 @@ struct TensorOps {
   static void keep_owed(const std::vector<compress::TwoPhase*>& owners, const Arrays& arrays);
 };
 
-/// A codec that codes all tensors of a bucket in a call. The first one of them does it; what a step
-/// keeps between its calls is its.
+/// A codec that codes all tensors of a bucket in a call. The first one of those that are coded
+/// together does it; what a step keeps between its calls is its.
 /// Thread safety: as compress::Codec.
 class TensorOps::Codec : public compress::Codec {
  public:
@@ -189,9 +210,11 @@ class TensorOps::Codec : public compress::Codec {
 
   virtual void encode_all(int round, const Sending& tensors) = 0;
   virtual void decode_all(int round, const Arriving& tensors) = 0;
-  /// After an encode: as compress::Codec's overflowed(). Undefined: no.
+  /// After encode_all(): as compress::Codec's overflowed(). Undefined: no.
   virtual Flag is_beyond() const { return {}; }
-  bool overflowed() const final { return is_beyond().defined() && is_beyond().item<bool>(); }
+  /// The same after encode_bucket().
+  const Flag& any_beyond() const { return any_beyond_; }
+  bool overflowed() const final { return any_beyond_.defined() && any_beyond_.item<bool>(); }
 
   /// Its payload of this round has no more than these bytes.
   void sends(std::int64_t bytes) { sent_ = bytes; }
@@ -199,10 +222,8 @@ class TensorOps::Codec : public compress::Codec {
   /// bool: whether a payload of the last decode was none that the method sends; the means are then
   /// of no use, and nothing else is. Undefined: none was.
   const at::Tensor& damaged() const { return damaged_; }
-  /// For a step that counts with nothing in it if `none` says so (bool, of no dimensions): then all
-  /// tensors of state() are as they were, whatever this step wrote. Before keep(). What the host
-  /// counts goes on.
-  void undo_if(const at::Tensor& none);
+  /// What of state() is on the device.
+  std::vector<KeptTensor*> kept();
 
   /// The same of memory of the host, copied to the device and back: this waits. Throws InputError
   /// for a damaged payload.
@@ -226,7 +247,7 @@ class TensorOps::Codec : public compress::Codec {
   Making making_;
   int phase_ = -1;
   std::vector<compress::Round> rounds_;
-  at::Tensor damaged_;
+  at::Tensor damaged_, any_beyond_;
   std::int64_t sent_ = -1;  // all
 };
 using TensorCodec = TensorOps::Codec;

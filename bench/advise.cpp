@@ -15,8 +15,8 @@
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/cost/model_curve.hpp"
-#include "linerate/plan/exchange/optimal.hpp"
+#include "linerate/cost/collective_times.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "linerate/core/file.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/explain/explanation.hpp"
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "trace/simulated_job.hpp"
 
 namespace linerate::trace {

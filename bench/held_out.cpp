@@ -11,10 +11,10 @@
 #include <memory>
 #include <thread>
 
-#include "linerate/calibrate/call_train.hpp"
+#include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/cost/fitted.hpp"

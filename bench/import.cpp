@@ -10,9 +10,9 @@
 #include <fstream>
 #include <string>
 
-#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/load.hpp"
-#include "linerate/trace/read_job.hpp"
 
 using namespace linerate;
 

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "linerate/comm/link.hpp"
+#include "linerate/comm/communicator.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"

@@ -18,7 +18,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace {
 

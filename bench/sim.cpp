@@ -14,13 +14,12 @@
 
 #include "figures.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/cost/add_table.hpp"
+#include "linerate/cost/estimate.hpp"
 #include "linerate/models/workload.hpp"
-#include "linerate/plan/plan_series.hpp"
+#include "linerate/plan/planner.hpp"
 #include "linerate/sim/fluid.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
-#include "linerate/sim/sweep.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace {

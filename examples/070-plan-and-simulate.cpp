@@ -22,7 +22,6 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/make_plan.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/simulate.hpp"
 
 using namespace linerate;

@@ -19,7 +19,7 @@
 #include "linerate/advise/advise.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/load.hpp"
 
 using namespace linerate;
 

@@ -236,7 +236,7 @@ def check_strategy_names(files, problems):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if path != registry and compared.search(line):
                 problems.append(f"{path.relative_to(ROOT)}:{number}: compares a strategy's name; "
-                                "ask the registry (plan/registry.hpp)")
+                                "ask the registry (plan/exchange.hpp)")
 
 
 def main():

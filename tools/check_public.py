@@ -137,7 +137,7 @@ def check_header(path, defined, problems):
     for match in BARE_TIME.finditer(code):
         if not match[1].endswith("_s"):
             problems.append(f"{where}:{line_of(text, match.start())}: {match[1]} is a time that a "
-                            "caller sets: a Duration (core/duration.hpp)")
+                            "caller sets: a Duration (core/units.hpp)")
 
 
 def main():

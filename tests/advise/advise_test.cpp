@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "advise/advise_jobs.hpp"
-#include "linerate/advise/memory.hpp"
 #include "linerate/advise/ranking.hpp"
+#include "linerate/advise/search_space.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"

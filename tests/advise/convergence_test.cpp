@@ -1,4 +1,4 @@
-#include "linerate/advise/convergence.hpp"
+#include "linerate/advise/advise_options.hpp"
 
 #include <gmock/gmock.h>
 

@@ -5,8 +5,8 @@
 #include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/report/advice_text.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/report/texts.hpp"
 
 namespace linerate::advise {
 namespace {

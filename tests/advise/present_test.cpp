@@ -2,8 +2,8 @@
 
 #include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/report/advice_text.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/report/texts.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/ranking.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/side_by_side.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "linerate/plan/compression.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/plan/registry.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -6,8 +6,8 @@
 #include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/calibrate/from_logs.hpp"
-#include "linerate/report/advice_text.hpp"
-#include "linerate/trace/import_files.hpp"
+#include "linerate/report/texts.hpp"
+#include "linerate/trace/load.hpp"
 
 namespace linerate::advise {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "agreement/cases.hpp"
 #include "agreement/virtual_run.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/simulate.hpp"
 #include "sim/random_plan.hpp"
 #include "sim/task_trace.hpp"
 

@@ -6,10 +6,9 @@
 #include "agreement/cases.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/exec/rehearse.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/simulate.hpp"
 #include "linerate/trace/explain/explanation.hpp"
-#include "linerate/trace/one_rank_step.hpp"
-#include "linerate/trace/read_job.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/to_workload.hpp"
 
 namespace linerate {

@@ -12,7 +12,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/compare/comparison.hpp"
 #include "linerate/exec/rehearse.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/simulate.hpp"
 
 namespace linerate {
 namespace {

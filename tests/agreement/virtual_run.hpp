@@ -16,7 +16,7 @@
 
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/exec/step_machine.hpp"
-#include "linerate/sim/prices.hpp"
+#include "linerate/sim/rank_classes.hpp"
 
 namespace linerate::support {
 

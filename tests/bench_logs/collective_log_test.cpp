@@ -1,4 +1,4 @@
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 
 #include "bench_logs/printed_log.hpp"
 #include "bench_logs/read_log.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::bench_logs {
 

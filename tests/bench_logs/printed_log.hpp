@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 
 namespace linerate::bench_logs {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::bench_logs {

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "bench_logs/read_log.hpp"
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::bench_logs {
 namespace {

@@ -1,9 +1,8 @@
 // What was measured on a device becomes costs of a Cluster.
-#include "linerate/calibrate/device_probe.hpp"
+#include "linerate/calibrate/probe.hpp"
 
 #include <gtest/gtest.h>
 
-#include "linerate/calibrate/host_probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 

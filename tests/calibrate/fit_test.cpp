@@ -6,7 +6,7 @@
 
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/cost/fitted.hpp"
 
 namespace linerate::calibrate {

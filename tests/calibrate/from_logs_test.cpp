@@ -9,7 +9,7 @@
 #include "bench_logs/printed_log.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/from_traces.hpp"
-#include "linerate/calibrate/host_probe.hpp"
+#include "linerate/calibrate/probe.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"

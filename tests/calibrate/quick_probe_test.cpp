@@ -1,6 +1,6 @@
 // The probe before the first planned step, over ranks that are threads: what it returns, never how
 // quick the machine is.
-#include "linerate/calibrate/quick_probe.hpp"
+#include "linerate/calibrate/probe.hpp"
 
 #include <gmock/gmock.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "cost/agreement.hpp"
+#include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
-#include "linerate/calibrate/size_search.hpp"
 
 namespace linerate::calibrate {
 namespace {

@@ -1,11 +1,10 @@
-#include "linerate/calibrate/regimes.hpp"
+#include "linerate/calibrate/curve.hpp"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "linerate/calibrate/curve.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::calibrate {
 namespace {

@@ -1,5 +1,5 @@
 // What K-FAC costs, from samples with a known answer and from tables.
-#include "linerate/calibrate/second_order.hpp"
+#include "linerate/calibrate/codec_probe.hpp"
 
 #include <gmock/gmock.h>
 

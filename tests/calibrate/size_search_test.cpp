@@ -1,6 +1,6 @@
 // Which size is measured next, on times with known answers; and a whole probe over a timer that
 // measures nothing: synthetic costs and a clock that the calls move.
-#include "linerate/calibrate/size_search.hpp"
+#include "linerate/calibrate/collective_probe.hpp"
 
 #include <gmock/gmock.h>
 
@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/cost/fitted.hpp"
 
 namespace linerate::calibrate {

@@ -9,7 +9,7 @@
 #include "linerate/calibrate/curve.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/from_logs.hpp"
-#include "linerate/cost/outliers.hpp"
+#include "linerate/cost/collective_times.hpp"
 
 namespace linerate::calibrate {
 namespace {

@@ -5,11 +5,9 @@
 #include <cmath>
 
 #include "linerate/calibrate/from_traces.hpp"
-#include "linerate/calibrate/trace_contention.hpp"
-#include "linerate/calibrate/trace_host.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/cost/cost_model.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/simulate.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"

@@ -1,4 +1,4 @@
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 
 #include <gmock/gmock.h>
 

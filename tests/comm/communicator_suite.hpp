@@ -26,8 +26,7 @@
 #include "linerate/comm/communicator.hpp"
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/hash.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::comm::suite {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/communicator_suite.hpp"
-#include "linerate/comm/link.hpp"
+#include "linerate/comm/communicator.hpp"
 
 namespace linerate::comm::suite {
 

@@ -1,5 +1,5 @@
 // A link that paces what ranks send: when messages leave, and ranks that are threads.
-#include "linerate/comm/link.hpp"
+#include "linerate/comm/communicator.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <memory>
 
 #include "comm/link_suite.hpp"
-#include "linerate/comm/pacer.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/comm/thread/thread_channel.hpp"
+#include "linerate/comm/transport.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::comm {
 namespace {

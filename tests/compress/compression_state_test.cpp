@@ -1,4 +1,4 @@
-#include "linerate/compress/compression_state.hpp"
+#include "linerate/compress/two_phase.hpp"
 
 #include <gmock/gmock.h>
 

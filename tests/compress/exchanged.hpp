@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "linerate/compress/coded_tensor.hpp"
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/two_phase_exchange.hpp"
 
 namespace linerate::compress {
 

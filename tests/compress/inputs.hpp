@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 

@@ -4,8 +4,7 @@
 #include <hwy/targets.h>
 
 #include "inputs.hpp"
-#include "linerate/compress/kernel/low_rank.hpp"
-#include "linerate/compress/kernel/moments.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/registry.hpp"
 #include "rank_group.hpp"
 

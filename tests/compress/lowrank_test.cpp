@@ -5,7 +5,7 @@
 
 #include "inputs.hpp"
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "oracle_low_rank.hpp"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress::oracle {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "linerate/compress/rounding_bits.hpp"
+#include "linerate/compress/cast.hpp"
 
 namespace linerate::compress {
 

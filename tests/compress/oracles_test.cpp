@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "inputs.hpp"
-#include "linerate/compress/distinct_indices.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 #include "oracle_low_rank.hpp"
 #include "oracle_quantizer.hpp"

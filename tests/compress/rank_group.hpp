@@ -12,7 +12,7 @@
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 

@@ -7,11 +7,11 @@
 #include <numbers>
 
 #include "inputs.hpp"
-#include "linerate/compress/distinct_indices.hpp"
-#include "linerate/compress/kernel/largest.hpp"
+#include "linerate/compress/coding_step.hpp"
+#include "linerate/compress/factors.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/stage_control.hpp"
-#include "linerate/compress/tail_fit.hpp"
 #include "linerate/core/error.hpp"
 #include "oracle_sparse.hpp"
 #include "rank_group.hpp"

@@ -1,5 +1,5 @@
 // Times that a caller sets are written as std::chrono writes them.
-#include "linerate/core/duration.hpp"
+#include "linerate/core/units.hpp"
 
 #include <gtest/gtest.h>
 

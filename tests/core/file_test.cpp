@@ -16,9 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "linerate/core/descriptor.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/temporary_file.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Values that files and transcripts hold: a hash that changes makes them unreadable.
-#include "linerate/core/hash.hpp"
+#include "linerate/core/random.hpp"
 
 #include <gtest/gtest.h>
 

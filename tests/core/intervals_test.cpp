@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate {
 namespace {

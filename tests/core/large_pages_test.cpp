@@ -1,4 +1,4 @@
-#include "linerate/core/large_pages.hpp"
+#include "linerate/core/keep_memory.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Records reach somebody: standard error where no sink is installed, else the sink.
-#include "linerate/core/log.hpp"
+#include "linerate/core/error.hpp"
 
 #include <gmock/gmock.h>
 

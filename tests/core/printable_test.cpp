@@ -1,4 +1,4 @@
-#include "linerate/core/printable.hpp"
+#include "linerate/core/text_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/error.hpp"
 

@@ -1,11 +1,11 @@
 // Straight pieces of cost curves.
-#include "linerate/cost/affine_pieces.hpp"
+#include "linerate/cost/cost_curve.hpp"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::cost {
 namespace {

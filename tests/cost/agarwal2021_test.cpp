@@ -1,8 +1,8 @@
-#include "linerate/cost/agarwal2021.hpp"
+#include "linerate/cost/closed_form.hpp"
 
 #include <gmock/gmock.h>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::cost {
 namespace {

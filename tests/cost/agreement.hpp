@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/cost_model.hpp"
-#include "linerate/cost/model_curve.hpp"
 
 namespace linerate::cost {
 

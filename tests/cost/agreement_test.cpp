@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/cost/closed_form.hpp"
 
 namespace linerate::cost {

@@ -3,10 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/cost/add_table.hpp"
 #include "linerate/cost/closed_form.hpp"
-#include "linerate/cost/model_curve.hpp"
-#include "linerate/cost/outliers.hpp"
+#include "linerate/cost/collective_times.hpp"
+#include "linerate/cost/estimate.hpp"
 
 namespace linerate::cost {
 namespace {

@@ -1,4 +1,4 @@
-#include "linerate/doc/second_order_cost.hpp"
+#include "linerate/doc/cluster.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "small_documents.hpp"
 
 namespace linerate::doc {

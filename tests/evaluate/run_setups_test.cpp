@@ -1,4 +1,4 @@
-#include "linerate/evaluate/run_setups.hpp"
+#include "linerate/evaluate/contest.hpp"
 
 #include <gmock/gmock.h>
 

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include "evaluation/sample_evaluation.hpp"
-#include "linerate/evaluation/steps_ratio.hpp"
 
 namespace linerate::evaluation {
 namespace {

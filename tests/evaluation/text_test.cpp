@@ -1,4 +1,4 @@
-#include "linerate/evaluation/text.hpp"
+#include "linerate/evaluation/accuracy.hpp"
 
 #include <gmock/gmock.h>
 

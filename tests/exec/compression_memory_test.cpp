@@ -8,7 +8,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/exec/compression.hpp"
-#include "linerate/plan/kept_bytes.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::exec {

@@ -9,8 +9,8 @@
 #include "exec/sample_plans.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/exec/cast_operation.hpp"
-#include "linerate/exec/payload_arena.hpp"
+#include "linerate/exec/coded_bucket.hpp"
+#include "linerate/exec/collective.hpp"
 #include "linerate/plan/planner.hpp"
 #include "support/sample_workloads.hpp"
 

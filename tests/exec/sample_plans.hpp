@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/exec/operation.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 

@@ -17,7 +17,7 @@
 
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/hash.hpp"
+#include "linerate/core/random.hpp"
 
 using namespace linerate;
 

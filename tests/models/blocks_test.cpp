@@ -1,5 +1,5 @@
 // Factors of the networks against what is published and counted by hand.
-#include "linerate/models/blocks.hpp"
+#include "linerate/models/description.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/models/builder.hpp"
 #include "linerate/models/catalogue.hpp"
+#include "linerate/models/description.hpp"
 
 namespace linerate::models {
 namespace {

@@ -1,4 +1,4 @@
-#include "linerate/models/workload_source.hpp"
+#include "linerate/models/workload.hpp"
 
 #include <gmock/gmock.h>
 

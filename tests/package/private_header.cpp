@@ -1,1 +1,1 @@
-#include "linerate/sim/prices.hpp"
+#include "linerate/sim/rank_classes.hpp"

@@ -1,5 +1,5 @@
 // What travels together of inverses and directions: against every way to cut and order them.
-#include "linerate/plan/kfac/broadcast_fusion.hpp"
+#include "linerate/plan/kfac/factor_fusion.hpp"
 
 #include <gmock/gmock.h>
 
@@ -10,7 +10,7 @@
 #include <numeric>
 #include <set>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -1,12 +1,12 @@
 // What coding costs if the Cluster does not say: codec_costs.json.
-#include "linerate/plan/codec_costs.hpp"
+#include "linerate/plan/codec.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -1,5 +1,5 @@
 // The search for dear's buckets against one that leaves nothing out.
-#include "linerate/plan/exchange/decoupled_fusion.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::plan {
 namespace {

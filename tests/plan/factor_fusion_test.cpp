@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "plan/kfac_dimensions.hpp"
 
 namespace linerate::plan {

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <span>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "plan/kfac_dimensions.hpp"
 
 namespace linerate::plan {

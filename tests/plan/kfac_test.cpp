@@ -12,13 +12,12 @@
 #include <set>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/plan/up_to.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "linerate/core/rng.hpp"
-#include "linerate/plan/exchange/optimal.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -7,8 +7,8 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/plan/registry.hpp"
 
 namespace linerate::plan {
 namespace {

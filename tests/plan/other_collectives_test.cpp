@@ -5,8 +5,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/make_plan.hpp"
-#include "linerate/plan/registry.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "support/sample_workloads.hpp"
 

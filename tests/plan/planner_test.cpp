@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {

@@ -1,5 +1,5 @@
 // What holds for the plans of every strategy there is, and what the registry says of them.
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 
 #include <gmock/gmock.h>
 

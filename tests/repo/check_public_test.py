@@ -116,7 +116,7 @@ class MadeUpTree(unittest.TestCase):
             name = member.split("{")[0].split("=")[0].split(";")[0].split()[-1]
             self.assertEqual(
                 self.found(f"struct A {{ {member} }};"),
-                [f"{name} is a time that a caller sets: a Duration (core/duration.hpp)"])
+                [f"{name} is a time that a caller sets: a Duration (core/units.hpp)"])
         self.assertEqual(self.found("struct A { Duration timeout{1}; double period_s = 0; };"), [])
 
 

@@ -13,10 +13,10 @@ ONLY_CPP = re.compile(
     r"\bregistration_report|\((?:true|false)\)|\bATen\b|nullptr|\.hpp\b")
 # What no Python program can bring about: the place, and why.
 NEVER_SAID = {
-    "comm/thread/run_ranks.cpp": "ranks that are threads",
+    "comm/thread/thread_channel.cpp": "ranks that are threads",
     "torch_adapter/kfac/kfac_schedule.cpp: K-FAC: loss_average is not set":
         "loss_average= has a default",
-    "torch_adapter/element_type.cpp": "a bug",
+    "torch_adapter/agreed_model.cpp": "a bug",
     "torch_adapter/buffer.cpp": "collectives on a program's own tensors",
 }
 STRINGS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')

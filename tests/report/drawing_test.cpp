@@ -1,4 +1,4 @@
-#include "linerate/report/drawing.hpp"
+#include "linerate/report/sections.hpp"
 
 #include <gmock/gmock.h>
 

@@ -6,14 +6,10 @@
 
 #include "evaluation/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/report/advice_section.hpp"
-#include "linerate/report/breakdown_table.hpp"
-#include "linerate/report/drawing.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/report/page_files.hpp"
-#include "linerate/report/prediction_section.hpp"
-#include "linerate/report/row_chart.hpp"
-#include "linerate/report/timeline_section.hpp"
+#include "linerate/report/sections.hpp"
+#include "linerate/report/texts.hpp"
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/load.hpp"
 

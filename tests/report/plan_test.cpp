@@ -1,8 +1,7 @@
 // A Plan as text and as a graph.
 #include <gmock/gmock.h>
 
-#include "linerate/report/plan_dot.hpp"
-#include "linerate/report/plan_text.hpp"
+#include "linerate/report/texts.hpp"
 
 namespace linerate::report {
 namespace {

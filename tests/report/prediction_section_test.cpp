@@ -1,6 +1,4 @@
-#include "linerate/report/prediction_section.hpp"
-#include "linerate/report/drawing.hpp"
-#include "linerate/report/line_chart.hpp"
+#include "linerate/report/sections.hpp"
 
 #include <gmock/gmock.h>
 

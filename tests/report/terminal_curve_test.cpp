@@ -1,4 +1,4 @@
-#include "linerate/report/terminal_curve.hpp"
+#include "linerate/report/texts.hpp"
 
 #include <gmock/gmock.h>
 

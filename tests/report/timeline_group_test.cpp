@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/doc/json.hpp"
-#include "linerate/report/drawing.hpp"
-#include "linerate/report/timeline_chart.hpp"
+#include "linerate/report/sections.hpp"
 
 namespace linerate::report {
 namespace {

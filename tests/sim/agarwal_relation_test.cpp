@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "linerate/core/rng.hpp"
-#include "linerate/cost/agarwal2021.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/cost/closed_form.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "support/sample_workloads.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "support/sample_workloads.hpp"

@@ -4,7 +4,7 @@
 
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/sweep.hpp"
+#include "linerate/sim/simulator.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {

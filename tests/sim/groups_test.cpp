@@ -6,10 +6,10 @@
 #include <string>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/sim/rank_classes.hpp"
-#include "linerate/sim/run_graph.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/sim/simulator.hpp"
 #include "sim/hand_plan.hpp"
 #include "sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"

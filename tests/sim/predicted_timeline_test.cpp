@@ -1,9 +1,8 @@
-#include "linerate/sim/predicted_timeline.hpp"
+#include "linerate/sim/simulate.hpp"
 
 #include <gmock/gmock.h>
 
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/simulate.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 

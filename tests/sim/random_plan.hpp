@@ -7,7 +7,7 @@
 #include <string>
 
 #include "linerate/core/index.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"

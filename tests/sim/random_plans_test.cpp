@@ -5,10 +5,8 @@
 #include <map>
 #include <tuple>
 
-#include "linerate/sim/prices.hpp"
-#include "linerate/sim/run_graph.hpp"
-#include "linerate/sim/sweep.hpp"
-#include "linerate/sim/unroll.hpp"
+#include "linerate/sim/rank_classes.hpp"
+#include "linerate/sim/simulator.hpp"
 #include "sim/random_plan.hpp"
 #include "sim/task_trace.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"

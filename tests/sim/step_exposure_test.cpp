@@ -1,11 +1,9 @@
-#include "linerate/sim/step_exposure.hpp"
+#include "linerate/sim/simulator.hpp"
 
 #include <gmock/gmock.h>
 
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/simulator.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"
 

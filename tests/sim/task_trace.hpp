@@ -7,8 +7,7 @@
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/sim/rank_classes.hpp"
-#include "linerate/sim/run_graph.hpp"
-#include "linerate/sim/unroll.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::support {
 

@@ -1,4 +1,4 @@
-#include "linerate/sim/unroll.hpp"
+#include "linerate/sim/simulator.hpp"
 
 #include <gmock/gmock.h>
 

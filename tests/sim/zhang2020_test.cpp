@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "linerate/cost/add_table.hpp"
+#include "linerate/cost/estimate.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/sweep.hpp"
+#include "linerate/sim/simulator.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 
 namespace linerate::sim {

@@ -8,9 +8,9 @@
 #include <chrono>
 #include <thread>
 
-#include "linerate/calibrate/quick_probe.hpp"
+#include "linerate/calibrate/probe.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/group_call_train.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"

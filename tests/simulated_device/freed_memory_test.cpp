@@ -10,12 +10,12 @@
 
 #include <optional>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/kfac/host_code.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "simulated_device/simulated_device.hpp"
 #include "simulated_device/streamed_backend.hpp"
 #include "torch_adapter/group_over_communicator.hpp"

@@ -16,7 +16,7 @@
 #include "linerate/models/catalogue.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/zoo/network.hpp"
 #include "simulated_device/page_table.hpp"
 #include "simulated_device/simulated_device.hpp"

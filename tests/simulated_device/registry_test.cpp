@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "linerate/plan/compression.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "simulated_device/page_table.hpp"

@@ -10,8 +10,8 @@
 #include <limits>
 #include <map>
 
-#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
 #include "torch_adapter/parity.hpp"

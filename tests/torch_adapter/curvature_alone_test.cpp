@@ -17,9 +17,9 @@
 #include <optional>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 

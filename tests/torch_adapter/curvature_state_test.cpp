@@ -8,7 +8,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 
 namespace linerate::torch_adapter {

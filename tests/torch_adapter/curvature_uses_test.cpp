@@ -10,9 +10,9 @@
 #include <array>
 #include <cmath>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 

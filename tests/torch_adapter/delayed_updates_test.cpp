@@ -19,7 +19,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/exec/recorder.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "torch_adapter/noting_communicator.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/warnings.hpp"

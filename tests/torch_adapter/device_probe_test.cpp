@@ -14,9 +14,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/torch_adapter/second_order_probe.hpp"
-#include "linerate/torch_adapter/slow_host.hpp"
-#include "linerate/torch_adapter/tensor_codec_probe.hpp"
+#include "linerate/torch_adapter/group_call_train.hpp"
 #include "torch_adapter/host_reads.hpp"
 
 namespace linerate::torch_adapter {

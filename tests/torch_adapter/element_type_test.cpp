@@ -1,5 +1,5 @@
 // Element types keep their size: what a payload's bytes are computed with is what its memory has.
-#include "linerate/torch_adapter/element_type.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,6 @@
 
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/host_code.hpp"
-#include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -7,8 +7,8 @@
 #include <numbers>
 #include <vector>
 
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 
 namespace linerate::torch_adapter {

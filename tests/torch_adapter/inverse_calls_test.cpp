@@ -10,7 +10,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/host_code.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "support/sample_workloads.hpp"
 #include "torch_adapter/curvature_nets.hpp"

@@ -17,7 +17,7 @@ class NotingCommunicator : public comm::Communicator {
  public:
   explicit NotingCommunicator(comm::Communicator& inner) : inner_(inner) {}
 
-  /// "NAME: S bytes", in order; S as core/collective.hpp has it. Empties the list.
+  /// "NAME: S bytes", in order; S as core/dtype.hpp has it. Empties the list.
   std::vector<std::string> take() {
     const std::lock_guard lock(mutex_);
     return std::move(submitted_);

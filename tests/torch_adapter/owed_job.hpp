@@ -15,10 +15,9 @@
 #include <tuple>
 #include <vector>
 
-#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/registered_compressors.hpp"
 

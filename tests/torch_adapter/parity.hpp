@@ -13,8 +13,8 @@
 #include <tuple>
 #include <vector>
 
-#include "linerate/comm/agreement.hpp"
-#include "linerate/core/hash.hpp"
+#include "linerate/comm/fingerprint.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "torch_adapter/back_end.hpp"
 

@@ -14,8 +14,8 @@
 #include <stdexcept>
 
 #include "linerate/core/error.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/torch_streams/late_answer.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/torch_streams/late_values.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/host_reads.hpp"
 #include "torch_adapter/parity.hpp"

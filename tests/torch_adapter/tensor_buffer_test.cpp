@@ -9,8 +9,8 @@
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/buffer.hpp"
-#include "linerate/torch_adapter/element_type.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/core/log.hpp"
+#include "linerate/core/error.hpp"
 
 namespace linerate::torch_adapter {
 

@@ -1,5 +1,5 @@
 // Devices by PyTorch's names, and what a timer asks of one.
-#include "linerate/torch_streams/named_device.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
-#include "linerate/exec/streams/queue_timer.hpp"
+#include "linerate/exec/streams/stream_times.hpp"
 #include "linerate/torch_streams/event_clock.hpp"
 #include "torch_streams/logged_lines.hpp"
 

@@ -13,9 +13,7 @@
 
 #include "exec/sample_plans.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/exec/streams/make_stream_program.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
-#include "linerate/torch_streams/named_device.hpp"
 #include "torch_streams/logged_lines.hpp"
 #include "torch_streams/logged_work.hpp"
 

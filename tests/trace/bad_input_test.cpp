@@ -2,12 +2,12 @@
 // beyond sense, events in any order.
 #include <gmock/gmock.h>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"
-#include "linerate/trace/read_job.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/gzipped.hpp"
 #include "trace/kineto_text.hpp"

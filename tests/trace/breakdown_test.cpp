@@ -1,4 +1,4 @@
-#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 #include <gmock/gmock.h>
 
@@ -6,9 +6,7 @@
 #include <fstream>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/bucket_rule.hpp"
-#include "linerate/trace/explain/match.hpp"
-#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/explain/program.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

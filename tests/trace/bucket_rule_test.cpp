@@ -1,8 +1,7 @@
-#include "linerate/trace/explain/bucket_rule.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 #include <gmock/gmock.h>
 
-#include "linerate/trace/explain/breakdown.hpp"
 #include "trace/gloo_text.hpp"
 
 namespace linerate::trace {

@@ -1,11 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -1,18 +1,14 @@
-#include "linerate/trace/explain/critical_path.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 #include <gmock/gmock.h>
 
 #include <filesystem>
 
 #include "linerate/core/statistics.hpp"
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/explain/program.hpp"
 #include "linerate/trace/explain/program_builder.hpp"
-#include "linerate/trace/explain/replay.hpp"
-#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/read_job.hpp"
 #include "trace/synthetic_job.hpp"
 
 namespace linerate::trace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/read_job.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/kineto_text.hpp"
 

@@ -1,9 +1,7 @@
 // Jobs whose device is the CPU: what of the host's records is computation.
 #include <gmock/gmock.h>
 
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -8,7 +8,6 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/read_job.hpp"
 #include "trace/importer_seeds.hpp"
 
 namespace linerate::trace {

@@ -5,12 +5,10 @@
 #include <fstream>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/verdict.hpp"
-#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/input_files.hpp"
-#include "linerate/trace/read_job.hpp"
+#include "linerate/trace/load.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/kineto_text.hpp"
 

@@ -4,11 +4,10 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/explain/bucket_rule.hpp"
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/job/collective_names.hpp"
-#include "linerate/trace/job/typical_step.hpp"
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/job/periods.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "trace/gloo_text.hpp"
 #include "trace/synthetic_job.hpp"
 

@@ -2,8 +2,8 @@
 // kind.
 #include <gmock/gmock.h>
 
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/match.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/explain/program.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -5,10 +5,8 @@
 #include <filesystem>
 
 #include "linerate/core/file.hpp"
-#include "linerate/core/rng.hpp"
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/explain/verdict.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/kineto/tokens.hpp"
 #include "trace/kineto_text.hpp"
 

@@ -1,11 +1,9 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/verdict.hpp"
-#include "linerate/trace/input/decimal.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/job/collective_names.hpp"
-#include "linerate/trace/job/rank_in_name.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/kineto_text.hpp"
 

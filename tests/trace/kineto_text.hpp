@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/load.hpp"
-#include "linerate/trace/read_job.hpp"
 
 namespace linerate::trace {
 

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::trace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "linerate/core/file.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "trace/importer_seeds.hpp"
 
 namespace linerate::trace {

@@ -1,6 +1,6 @@
 // T_1 from recordings of several ranks: computation slowed by communication, a host slowed by its
 // profiler, steps cut by the end of the recording; and from a recording of one rank alone.
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/to_workload.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,7 @@
 #include <filesystem>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/to_workload.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

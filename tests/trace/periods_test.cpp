@@ -3,9 +3,8 @@
 
 #include <tuple>
 
-#include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explanation.hpp"
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "trace/gloo_text.hpp"
 #include "trace/synthetic_job.hpp"
 

@@ -1,4 +1,4 @@
-#include "linerate/trace/job/phase.hpp"
+#include "linerate/trace/job/job.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "linerate/trace/job/process_group.hpp"
+#include "linerate/trace/job/collective_names.hpp"
 
 #include <gmock/gmock.h>
 

@@ -11,12 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "linerate/trace/explain/explain_json.hpp"
 #include "linerate/trace/explain/explanation.hpp"
-#include "linerate/trace/import_files.hpp"
-#include "linerate/trace/job/partial_steps.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/load.hpp"
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/to_workload.hpp"
 
 namespace linerate::trace {
 namespace {

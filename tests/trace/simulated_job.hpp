@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/trace/explain/ceilings.hpp"
 #include "trace/kineto_text.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "linerate/trace/explain/explanation.hpp"
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "trace/simulated_job.hpp"
 
 namespace linerate::trace {

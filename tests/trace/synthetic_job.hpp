@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
-#include "linerate/trace/read_job.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::trace {

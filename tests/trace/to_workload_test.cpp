@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "linerate/trace/explain/breakdown.hpp"
-#include "linerate/trace/job/bucket_limits_found.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/gloo_text.hpp"
 

@@ -7,12 +7,12 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/agarwal2021.hpp"
-#include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/network_kinds.hpp"
-#include "linerate/plan/codec_costs.hpp"
+#include "linerate/plan/codec.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/report/prediction_text.hpp"
+#include "linerate/report/texts.hpp"
 #include "whatif/forty_layers.hpp"
 
 namespace linerate::whatif {

@@ -13,7 +13,6 @@
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/plan/make_plan.hpp"
 #include "linerate/report/inputs.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/trace/export/perfetto.hpp"
 #include "linerate/whatif/answer.hpp"

@@ -7,7 +7,7 @@
 
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/models/workload_source.hpp"
+#include "linerate/models/workload.hpp"
 #include "linerate/whatif/answer.hpp"
 
 namespace linerate::whatif {

@@ -8,7 +8,7 @@
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/cost/cost_model.hpp"
-#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/load.hpp"
 #include "linerate/whatif/answer.hpp"
 
 namespace linerate::whatif {

@@ -1,10 +1,10 @@
-#include "linerate/whatif/step_parts.hpp"
+#include "linerate/whatif/preset_model.hpp"
 
 #include <gmock/gmock.h>
 
 #include <numeric>
 
-#include "linerate/plan/up_to.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "sim/hand_plan.hpp"
 #include "support/sample_workloads.hpp"

@@ -1,5 +1,5 @@
 // The place of checkpoints: tried first, one run's at a time, and never overwritten unasked.
-#include "linerate/zoo/checkpoint_folder.hpp"
+#include "linerate/zoo/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>

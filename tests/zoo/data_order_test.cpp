@@ -1,12 +1,12 @@
 // The order of the data: from seed and epoch alone, and shared out without loss.
-#include "linerate/zoo/data_order.hpp"
+#include "linerate/zoo/dataset.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "linerate/zoo/schedule.hpp"
+#include "linerate/zoo/optimizer.hpp"
 
 namespace linerate::zoo {
 namespace {

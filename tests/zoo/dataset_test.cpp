@@ -11,7 +11,6 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/models/catalogue.hpp"
-#include "linerate/zoo/idx.hpp"
 
 namespace linerate::zoo {
 namespace {

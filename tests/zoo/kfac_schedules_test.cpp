@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "linerate/comm/thread/run_ranks.hpp"
-#include "linerate/zoo/schedule.hpp"
+#include "linerate/zoo/optimizer.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {

@@ -13,7 +13,7 @@
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 
 namespace linerate::zoo {
 namespace {

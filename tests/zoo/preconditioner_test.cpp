@@ -4,10 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "linerate/models/builder.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
+#include "linerate/models/description.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
-#include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 namespace linerate::zoo {
 namespace {

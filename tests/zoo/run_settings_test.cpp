@@ -1,5 +1,5 @@
 // Which settings a resumed run may change, and what is said about those that did.
-#include "linerate/zoo/run_settings.hpp"
+#include "linerate/zoo/checkpoint.hpp"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 
 namespace linerate::bench_logs {
@@ -20,7 +19,7 @@ struct CollectiveSample {
   DType dtype = DType::f32;                        // element type
   bool says_type = true;                           // false: f32 for want of anything else
   bool in_place = false;                           // input and output are the same memory
-  std::int64_t bytes = 0;        // S of core/collective.hpp, whatever the log's own convention
+  std::int64_t bytes = 0;        // S of core/dtype.hpp, whatever the log's own convention
   double seconds = 0;            // mean over repetitions, > 0
   double low_s = 0, high_s = 0;  // least and largest repetition if the log has them, else 0
 };

@@ -1,5 +1,4 @@
-// Moves bytes between ranks. Every operation is asynchronous and collective: all ranks submit the
-// same operations in the same order. Knows element types and counts, never gradients.
+// A network that is slower than the one that is there, for anyone who wants to try it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +9,61 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/buffer.hpp"
-#include "linerate/comm/busy.hpp"
-#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 
 namespace linerate::comm {
+
+/// From now on every rank that joins a job in this process sends as over a link of this rate, in
+/// bytes per second. (A rank joins by make_world, run_ranks or make_world_of_group.) Absent: as
+/// fast as it can, as before the first call.
+///
+/// A rank has one link, whatever communicators and groups it sends through. What counts are the
+/// frames of TCP over Ethernet with their headers. Latency stays what it is. Ranks of one host read
+/// none of each other's memory, since nothing would pace that. Call it alike on all ranks. Any
+/// thread. Throws UsageError unless the rate is at least 1 bit/s.
+void set_link(std::optional<BytesPerSecond> rate);
+
+/// The rate of the last set_link().
+[[nodiscard]] std::optional<BytesPerSecond> link_rate();
+
+// "I am alive, and busy for a while". A rank makes a Busy before work that keeps it from the next
+// collective for longer than the timeout.
+
+/// While it exists the rank that made it is not late (Communicator::busy). Moves, and may outlive
+/// the communicator.
+/// Thread safety: one thread at a time; that may be another than the one that made it.
+class [[nodiscard]] Busy {
+ public:
+  Busy() = default;  // says nothing
+  /// Calls `end` once, when the work is done.
+  explicit Busy(std::function<void()> end) : end_(std::move(end)) {}
+  /// Takes over what `other` says.
+  Busy(Busy&& other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
+  /// Ends this one, and takes over what `other` says.
+  Busy& operator=(Busy&& other) noexcept {
+    if (this != &other) {
+      finish();
+      end_ = std::exchange(other.end_, nullptr);
+    }
+    return *this;
+  }
+  ~Busy() { finish(); }
+
+  /// The work is done: from here on the timeout counts again.
+  void finish() {
+    if (const auto end = std::exchange(end_, nullptr)) end();
+  }
+
+ private:
+  std::function<void()> end_;
+};
+
+// Moves bytes between ranks. Every operation is asynchronous and collective: all ranks submit the
+// same operations in the same order. Knows element types and counts, never gradients.
 
 /// When a collective really ran, on std::chrono::steady_clock, in nanoseconds.
 struct WorkTimes {

@@ -34,7 +34,7 @@ struct ComparedRow {
 /// A predicted and a measured Timeline, joined.
 struct Comparison {
   ComparedRow step;                // the whole step
-  ComparedRow exposed;             // communication: doc/exposed_communication.hpp
+  ComparedRow exposed;             // communication: doc/scaling_factor.hpp
   std::vector<ComparedRow> kinds;  // sums over a step, by task kind
   std::vector<ComparedRow> tasks;  // joined on kind, set of parameters (else name) and phase
   // No partner: another bucket layout, or a task that is not modelled.

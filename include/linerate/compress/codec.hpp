@@ -70,7 +70,7 @@ struct Phases {
   const std::string& name(int phase) const;
 };
 
-/// The keys of random numbers: a counter-based stream each (core/rng.hpp). `shared` depends on
+/// The keys of random numbers: a counter-based stream each (core/random.hpp). `shared` depends on
 /// (seed, step, parameter), so all ranks draw alike. `own` depends on the rank as well. Neither
 /// depends on the order of calls or on a clock.
 struct Keys {

@@ -1,6 +1,7 @@
 // Quantities with their unit in the type. GB = 1e9 bytes, GiB = 2^30 bytes, Gbit = 1e9 bits.
 #pragma once
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 
@@ -50,5 +51,16 @@ constexpr Seconds operator/(Bytes size, BytesPerSecond rate) {
 [[nodiscard]] constexpr Bytes MiB(std::int64_t n) { return {n << 20}; }
 /// Network rates are decimal and per direction: 1 Gbit/s = 1.25e8 bytes/s.
 inline constexpr double kBitsPerByte = 8, kBitsPerGbit = 1e9, kBitsPerMbit = 1e6;
+
+// Times that a caller sets.
+
+/// A time that a caller sets: a timeout, a deadline, an interval or a budget. It is a duration of
+/// std::chrono, so that `60s`, `500ms` and std::chrono::minutes(5) can be written. Times that are
+/// measured, predicted or stand in a document are numbers of seconds. Their names end in `_s`, or
+/// the type is `Seconds` (docs/units.md).
+using Duration = std::chrono::duration<double>;
+
+/// A time that was typed ("5min", core/text.hpp) as one that is set.
+[[nodiscard]] constexpr Duration to_duration(Seconds time) { return Duration(time.value); }
 
 }  // namespace linerate

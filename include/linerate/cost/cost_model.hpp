@@ -7,12 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/cost/add_table.hpp"
 #include "linerate/cost/estimate.hpp"
-#include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/workload.hpp"
 
@@ -57,7 +54,7 @@ class CostModel {
   /// The same Cluster under other options; copies no tables.
   [[nodiscard]] CostModel with(CostOptions options) const;
 
-  /// Bytes as core/collective.hpp defines them. One rank: 0 s. Throws InputError naming the Cluster
+  /// Bytes as core/dtype.hpp defines them. One rank: 0 s. Throws InputError naming the Cluster
   /// when it has neither a fitted cost nor a bandwidth.
   [[nodiscard]] Estimate collective(Collective collective, std::int64_t bytes, int ranks,
                                     DType dtype = DType::f32) const;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/counters/system_roots.hpp"
 #include "linerate/doc/timeline.hpp"

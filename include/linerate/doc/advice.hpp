@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/doc/bounded.hpp"
+#include "linerate/doc/prediction.hpp"
 
 namespace linerate::doc {
 
@@ -30,7 +30,7 @@ struct Candidate {
   Standing standing = Standing::ranked;   // in the ranking
   std::optional<Bounded> step_s;          // predicted
   std::optional<double> communication_s;  // network time of a step, hidden or not
-  // of the step: doc/exposed_communication.hpp
+  // of the step: doc/scaling_factor.hpp
   std::optional<double> exposed_communication_s;
   // ratio of steps to the uncompressed run; absent: unknown
   std::optional<Bounded> steps_to_target;

@@ -28,7 +28,7 @@ struct TimedRun {
   std::vector<double> round_step_s;   // [rounds]; round r took turns with round r of the other runs
   double encode_s = 0, decode_s = 0;  // of all tensors
   double communication_s = 0;  // union of the network's tasks, waiting for other ranks included
-  double exposed_s = 0;        // of it: doc/exposed_communication.hpp
+  double exposed_s = 0;        // of it: doc/scaling_factor.hpp
   double sent_bytes = 0;       // by a rank, counted by the communicator, payloads only
   bool is_summable = true;     // ranks add payloads instead of gathering them
   std::vector<std::string> options;  // the hyper-parameters that its compressor has

@@ -1,4 +1,5 @@
-// Plan: the task graph of a training step, interpreted by sim, rehearse and train alike.
+// The vocabulary shared by Plan and Timeline: what a task is and where it runs. As both use it,
+// comparing predicted and measured is a join.
 // Thread safety: values.
 #pragma once
 
@@ -7,14 +8,72 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linerate/core/dtype.hpp"
 #include "linerate/doc/block.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/doc/task.hpp"
 
 namespace linerate::doc {
+
+/// What a task is.
+enum class TaskKind : std::uint8_t {
+  forward,
+  backward,
+  encode,
+  decode,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_gather_v,
+  all_to_all,
+  broadcast,
+  factor,
+  inverse,
+  precondition,
+  update,
+  host,
+  compute,  // imported traces: a kernel that no layer claims
+  copy      // moves values on their own rank; imported traces: memcpy and memset
+};
+inline constexpr std::array<std::string_view, 17> kTaskKindNames = {
+    "forward",      "backward",     "encode",     "decode",    "all-reduce", "reduce-scatter",
+    "all-gather",   "all-gather-v", "all-to-all", "broadcast", "factor",     "inverse",
+    "precondition", "update",       "host",       "compute",   "copy"};
+[[nodiscard]] constexpr std::string_view name_of(TaskKind k) {
+  return kTaskKindNames[static_cast<std::size_t>(k)];
+}
+/// Whether it is a collective.
+[[nodiscard]] constexpr bool is_communication(TaskKind k) {
+  return k >= TaskKind::all_reduce && k <= TaskKind::broadcast;
+}
+/// The collective that a communication task is; an all-gather-v counts as an all-gather. Throws
+/// InternalError for other kinds.
+[[nodiscard]] Collective collective_of(TaskKind kind);
+
+/// Executed tasks are run by linerate; observed ones are driven by others (autograd, the user's
+/// optimizer) and reported.
+enum class Origin : std::uint8_t { executed, observed };
+
+/// What first..last of a task count.
+enum class Subject : std::uint8_t { none, layers, gradients, payloads, factors, inverses };
+inline constexpr std::array<std::string_view, 6> kSubjectNames = {
+    "none", "layers", "gradients", "payloads", "factors", "inverses"};
+[[nodiscard]] constexpr std::string_view name_of(Subject s) {
+  return kSubjectNames[static_cast<std::size_t>(s)];
+}
+
+/// Tasks of one rank on one resource run one after another in the order of the Plan.
+enum class Resource : std::uint8_t { compute, network, codec, host };
+inline constexpr std::array<std::string_view, 4> kResourceNames = {"compute", "network", "codec",
+                                                                   "host"};
+[[nodiscard]] constexpr std::string_view name_of(Resource r) {
+  return kResourceNames[static_cast<std::size_t>(r)];
+}
+
+// Plan: the task graph of a training step, interpreted by sim, rehearse and train alike.
+// Thread safety: values.
 
 /// Plan::groups[0]: every rank.
 inline constexpr std::int32_t kWhole = 0;
@@ -35,7 +94,7 @@ struct Task {
   std::int32_t group = kWhole;
   std::int32_t root = -1;             // broadcast: position in its part of the group
   std::int32_t first = 0, last = -1;  // of the subject, inclusive
-  std::int64_t bytes = 0;  // S of a collective (core/collective.hpp); input bytes of other tasks
+  std::int64_t bytes = 0;  // S of a collective (core/dtype.hpp); input bytes of other tasks
   // As the Workload says; for collectives what comes on top of the cost model's price.
   double seconds = 0;
   std::int64_t expected = 0;  // of a bound: what `bytes` will usually be; 0: not known

@@ -1,17 +1,55 @@
-// Predictions: what a step of one job would take under other strategies, rank counts, networks and
-// compression ratios.
+// What a step with K-FAC spends its time on, by exclusion of parts.
+// Thread safety: values.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "linerate/doc/bounded.hpp"
-#include "linerate/doc/step_parts.hpp"
-
 namespace linerate::doc {
+
+/// In the order in which parts join a step. The time of a part is a difference: the step with it
+/// and all parts before it, less the step with those before it alone. So it is exposed time, and
+/// the parts sum to the step. Shi, Zhang & Li 2021 measured their tables so.
+enum class StepPart : std::uint8_t {
+  forward_backward,        // and whatever else one rank does alone: update, tail
+  gradient_communication,  // with coding and copies of gradients, and other collectives
+  factor_computation,      // with packing and averaging
+  factor_communication,
+  inverse_computation,   // with preconditioning and the KL clip
+  inverse_communication  // or that of directions, with their copies
+};
+inline constexpr std::array<std::string_view, 6> kStepPartNames = {
+    "forward_backward",     "gradient_communication", "factor_computation",
+    "factor_communication", "inverse_computation",    "inverse_communication"};
+[[nodiscard]] constexpr std::string_view name_of(StepPart part) {
+  return kStepPartNames[static_cast<std::size_t>(part)];
+}
+
+/// Seconds by StepPart.
+using StepParts = std::array<double, kStepPartNames.size()>;
+
+// A value and how far it may be off.
+// Thread safety: values.
+
+/// A value with its 90 % interval; absent ends: its error is unknown, not zero.
+struct Bounded {
+  double value = 0;                                               // the best estimate
+  std::optional<double> low = std::nullopt, high = std::nullopt;  // ends of the interval
+
+  /// Whether both ends are known.
+  bool has_interval() const { return low && high; }
+  /// The low end, or the value if it has none.
+  double low_or_value() const { return low.value_or(value); }
+  /// The high end, or the value if it has none.
+  double high_or_value() const { return high.value_or(value); }
+};
+
+// Predictions: what a step of one job would take under other strategies, rank counts, networks and
+// compression ratios.
 
 /// The prediction of one combination. Absent values are unknown or undefined there.
 struct Prediction {
@@ -25,7 +63,7 @@ struct Prediction {
   std::optional<Bounded> step_s;                  // T_n; absent: the one-rank step is unknown
   std::optional<double> scaling_factor;           // T_1 / T_n, the same batch per rank
   std::optional<double> communication_s;          // network time of a step, hidden or not
-  std::optional<double> exposed_communication_s;  // of the step: doc/exposed_communication.hpp
+  std::optional<double> exposed_communication_s;  // of the step: doc/scaling_factor.hpp
   // With K-FAC: exposed seconds of each part, summing to the step.
   std::optional<StepParts> parts_s{};
   // Only of preset agarwal2021: the ratio that is enough (absent: none is), and what encoding and

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/doc/task.hpp"
+#include "linerate/doc/plan.hpp"
 
 namespace linerate::doc {
 

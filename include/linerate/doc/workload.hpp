@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/doc/block.hpp"
 
@@ -77,7 +76,7 @@ inline constexpr std::array<std::string_view, 3> kStepPlaceNames = {"forward", "
 /// ZeRO's gathers of parameters. The computation waits for it.
 struct OtherCollective {
   Collective collective = Collective::all_reduce;  // neither reduce nor barrier
-  std::int64_t bytes = 0;  // S of core/collective.hpp; with per_rank of one rank's part
+  std::int64_t bytes = 0;  // S of core/dtype.hpp; with per_rank of one rank's part
   /// S is `bytes` times the ranks of the group: gathered statistics. False: S is the same on any
   /// number of ranks.
   bool per_rank = false;

@@ -9,7 +9,6 @@
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/prediction.hpp"
-#include "linerate/report/named_losses.hpp"
 #include "linerate/report/named_timeline.hpp"
 #include "linerate/report/page.hpp"
 

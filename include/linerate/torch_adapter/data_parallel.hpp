@@ -27,8 +27,6 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/torch_adapter/options.hpp"
-#include "linerate/torch_adapter/partial_updates.hpp"
-#include "linerate/torch_adapter/step_report.hpp"
 
 namespace at {
 class Tensor;

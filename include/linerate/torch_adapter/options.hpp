@@ -1,6 +1,7 @@
 // How a model is made data-parallel.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace at {
@@ -79,5 +81,84 @@ struct DataParallelOptions {
 
 /// Parameters or buffers with the names that errors and Plans call them.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+}  // namespace linerate::torch_adapter
+
+// Optimizers that LibTorch does not know, such as Python's: what DataParallel asks of them.
+
+namespace at {
+class Tensor;
+}
+
+namespace linerate::torch_adapter {
+
+/// An optimizer that is stepped after an exchange, as far as it decides whether that is right.
+struct SteppedOptimizer {
+  std::string name;               // in messages: "SGD(momentum=0.9)"
+  std::uintptr_t identity = 0;    // in two steps the same if it is the same one; not 0
+  std::vector<at::Tensor> holds;  // its parameters; empty: unknown, and not looked at
+  compress::StepsBy steps_by = compress::StepsBy::gradients;  // what its steps follow
+};
+
+/// One step, in parts: parameters are updated at different times. Each part is updated once, in any
+/// order and on any thread, with the result of the whole step. Options (learning rates) are those
+/// at capture(). Thread safety: called by one thread at a time, whichever it is.
+class PartialUpdates {
+ public:
+  virtual ~PartialUpdates() = default;
+
+  /// Begins the step that the optimizer would do now; parts[i] are parameters (those that the
+  /// optimizer does not hold are left alone). What else it holds and has a gradient is updated at
+  /// once.
+  virtual void capture(const std::vector<std::vector<at::Tensor>>& parts) = 0;
+  /// Updates the parameters of some parts: of part `which[i]`, whose k-th parameter has the
+  /// gradient gradients[i][k], undefined if it has none. Their .grad is unchanged afterwards.
+  virtual void update(const std::vector<std::size_t>& which,
+                      const std::vector<std::vector<at::Tensor>>& gradients) = 0;
+  /// Whether one update() of several parts is shorter than one of each. Then those that have
+  /// arrived are updated together.
+  virtual bool is_shorter_together() const { return false; }
+  /// All parts have been updated.
+  virtual void release() = 0;
+};
+
+// The outcome of a step.
+
+/// A stretch in which an operator, or settle(), waited for an update of the last step. It waited
+/// for the gradients until `update_ns`, then for the optimizer (steady clock).
+struct HeldSpan {
+  std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;  // steady clock
+};
+
+/// A stretch of a forward or backward pass in which a hook added to a factor of K-FAC.
+struct FactorSpan {
+  std::int32_t factor = 0;                // doc::factor_index()
+  std::int64_t start_ns = 0, end_ns = 0;  // steady clock
+};
+
+/// The report of finish(), skip_step() or step() on this rank.
+struct StepReport {
+  std::string variant;  // of the plan
+  /// Exposed communication in seconds: from the call until every gradient was there. If step() lets
+  /// gradients follow, it is the time until the step's end was agreed on, plus the waits of the
+  /// last forward pass.
+  double exposed_s = 0;
+  double copy_s = 0;          // in hooks: gradients made ready for their buckets
+  std::int64_t bytes = 0;     // exchanged, in the wire's element types
+  int unused_here = 0;        // parameters without a gradient on this rank
+  int unused_everywhere = 0;  // on every rank: their .grad was left as it was
+  int rounds = 0;             // exchanges: above 1 if gradients changed after they were sent
+  /// The strategy compresses, and on some rank a gradient held an infinity, a NaN or a magnitude
+  /// above 2^64 (exec::kGreatestGradient). It makes no difference if that gradient is encoded or
+  /// travels dense. The step was skipped on all ranks, and no .grad is defined.
+  bool infinite = false;
+  /// Steps are enqueued (DataParallelOptions::device_group) under a compressor or K-FAC, and an
+  /// earlier one would be `infinite` elsewhere. All its means were taken for zero on all ranks, and
+  /// the step counted.
+  bool late_infinite = false;
+  std::int64_t host_waits = 0;      // how often the host waited for the device in this step
+  std::vector<HeldSpan> held;       // since the report before
+  std::vector<FactorSpan> factors;  // likewise
+};
 
 }  // namespace linerate::torch_adapter

@@ -1,4 +1,4 @@
-// What would another strategy, rank count, bandwidth or compression ratio do?
+// What the closed model of Agarwal et al. 2021 (arXiv 2103.00543) is asked with.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,22 @@
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/whatif/agarwal_options.hpp"
 
 namespace linerate::whatif {
+
+/// What that model needs besides the network.
+struct AgarwalOptions {
+  double gamma = 1.07;    // slowdown of backward under overlap
+  double epsilon = 0.05;  // how much slower than backward alone still counts as scaling
+};
+
+// What would another strategy, rank count, bandwidth or compression ratio do?
 
 /// Whose model answers.
 enum class Preset {
   none,        // the full simulator over the Cluster
   zhang2020,   // ring without latency, AddEst on the dense size, encoding free (arXiv 2006.10103)
-  agarwal2021  // that paper's closed model (arXiv 2103.00543); cost/agarwal2021.hpp
+  agarwal2021  // that paper's closed model (arXiv 2103.00543); cost/closed_form.hpp
 };
 
 /// Empty lists take what the Cluster, the strategy or the preset says.

@@ -19,7 +19,7 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/report/advice_text.hpp"
+#include "linerate/report/texts.hpp"
 #include "world.hpp"
 
 namespace linerate::python {

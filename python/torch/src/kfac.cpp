@@ -11,9 +11,9 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
-#include "linerate/torch_adapter/kfac/layer_spec.hpp"
-#include "linerate/torch_adapter/kfac/planned_options.hpp"
+#include "linerate/torch_adapter/kfac/kfac_options.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/torch_adapter/kfac/kfac_schedule.hpp"
 
 namespace linerate::python {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
-#include "linerate/torch_adapter/step_report.hpp"
+#include "linerate/torch_adapter/options.hpp"
 
 namespace linerate::python {
 namespace {

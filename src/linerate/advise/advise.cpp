@@ -3,7 +3,7 @@
 // Advice then says, in this order: 1. the verdict: change, do nothing, or inconclusive, with the
 // strategy to use (conclude); 2. ceilings: what the best possible form of each remedy would give
 // (ceilings.hpp); 3. turning points: the bandwidth and the ratio at which the answer changes
-// (turning_points.hpp); 4. late ranks, and notes on what was not known.
+// (ranking.hpp); 4. late ranks, and notes on what was not known.
 //
 // A job may have been recorded under an exchange that no strategy of linerate's does. Then the
 // recorded step stands in for the strategy in use, and nothing simulates that strategy.
@@ -17,18 +17,15 @@
 #include "linerate/advise/ceilings.hpp"
 #include "linerate/advise/framework.hpp"
 #include "linerate/advise/notes.hpp"
-#include "linerate/advise/present.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
-#include "linerate/advise/stragglers.hpp"
-#include "linerate/advise/turning_points.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/cost/network_kinds.hpp"
 #include "linerate/doc/validate.hpp"
-#include "linerate/plan/codec_costs.hpp"
+#include "linerate/plan/codec.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_step.hpp"
 

@@ -5,7 +5,7 @@
 // An entry's key fits a strategy that has its components and at least its options. The entry that
 // names most options counts. An example: "topk=1.2" and "topk(density=0.01)=1.5" both fit
 // ddp+topk(density=0.01), and 1.5 counts. Only 1.2 fits ddp+topk(density=0.1).
-#include "linerate/advise/convergence.hpp"
+#include "linerate/advise/advise_options.hpp"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,6 @@
 #include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/evaluation/accuracy.hpp"
-#include "linerate/evaluation/steps_ratio.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {

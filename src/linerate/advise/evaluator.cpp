@@ -9,7 +9,7 @@
 
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_step.hpp"
-#include "linerate/sim/step_exposure.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::advise {
 namespace {

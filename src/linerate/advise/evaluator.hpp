@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "linerate/advise/progress.hpp"
+#include "linerate/advise/advise_options.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
 
@@ -50,7 +50,7 @@ class Evaluator {
   std::size_t workers() const { return simulators_.size(); }
   /// Counts every run(), whether it throws or not.
   Progress& progress() { return progress_; }
-  /// For an outcome at this bandwidth: sim/step_exposure.hpp.
+  /// For an outcome at this bandwidth: sim/simulator.hpp.
   double exposed_communication_s(const Outcome& outcome,
                                  std::optional<BytesPerSecond> bandwidth) const;
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "linerate/advise/notes.hpp"
-#include "linerate/advise/present.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"

@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
+#include <string>
 #include <utility>
 
-#include "linerate/bench_logs/bandwidth_tests.hpp"
-#include "linerate/bench_logs/log_words.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
@@ -256,6 +257,167 @@ Columns columns_of_header(std::string_view line) { return with_separator(line, c
 
 Columns columns_of_plain_row(std::string_view line) {
   return with_separator(line, columns_of_plain_cells);
+}
+
+// A printed decimal stands for all numbers that round to it. Arithmetic on such intervals tells
+// whether two printed numbers can belong together, and an equality of doubles would not. "12.50" is
+// 12.495 to 12.505, and its quotient by "5.0" (4.95 to 5.05) is 2.474 to 2.526.
+
+namespace {
+
+// A decimal on the very border of its interval is not lost to binary rounding.
+constexpr double kBinaryRounding = 1e-12;
+
+/// Half a unit of the last digit that counts: 0.005 of "12.50", 5 of "1.2e+02". Zeros at the end of
+/// a whole number may stand for digits that were cut: 500 of "101000".
+double half_unit(std::string word) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t end = std::min(word.find_first_of("eE"), word.size());
+  const bool whole = word.find('.') >= end;
+  std::size_t last = word.find_last_of(whole ? kDigits.substr(1) : kDigits, end - 1);
+  if (last == std::string::npos) last = end - 1;  // "0"
+  std::replace_if(
+      word.begin(), word.begin() + static_cast<std::ptrdiff_t>(end),
+      [](char c) { return c >= '0' && c <= '9'; }, '0');
+  word[last] = '1';
+  return 0.5 * std::abs(number_of(word).value_or(0));
+}
+
+}  // namespace
+
+Interval Interval::with(const Interval& other) const {
+  return {std::max(low, other.low), std::min(high, other.high)};
+}
+
+Interval Interval::over(const Interval& divisor) const {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  return {divisor.high < kNone && divisor.high > 0 ? low / divisor.high : 0,
+          divisor.low > 0 ? high / divisor.low : kNone};
+}
+
+std::optional<Printed> printed_number(std::string_view word) {
+  const auto value = number_of(word);
+  if (!value) return std::nullopt;
+  const double slack = half_unit(std::string(word)) + kBinaryRounding * std::abs(*value);
+  return Printed{*value, {std::max(0.0, *value - slack), std::max(0.0, *value + slack)}};
+}
+
+// Cells become numbers here, for all formats of nccl-tests. A number keeps the interval of what it
+// may have been before it was rounded (columns.hpp), because the judge compares intervals.
+
+namespace {
+
+constexpr double kLargestBytes = 1e15;
+
+/// The cell as number_of() reads it, with groups of three digits joined: "1,048,576" and "32_768".
+/// `whole`: the number has no decimals. Otherwise "1,234.50" is read, and "4,120" is not, because
+/// its comma may be a decimal point. Empty: no such number.
+std::string plain_digits(const std::string& cell, bool whole) {
+  const std::size_t first = cell.find_first_of(",_"), point = cell.find('.');
+  if (first == std::string::npos) return cell;
+  const char mark = cell[first];
+  const std::string before = cell.substr(0, point), digits = replaced(before, {&mark, 1}, "");
+  std::string grouped = digits;
+  for (std::size_t i = digits.size(); i > 3; i -= 3) grouped.insert(i - 3, 1, mark);
+  const bool certain =
+      whole || mark == '_' || point != std::string::npos || before.rfind(mark) > first;
+  if (!certain || grouped != before || first > point || digits[0] == '0' ||
+      digits.find_first_not_of("0123456789") != std::string::npos)
+    return {};
+  return replaced(cell, {&mark, 1}, "");
+}
+
+std::optional<double> whole_number(const Cells& cells, int column) {
+  return number_of(plain_digits(cell_at(cells, column), true));
+}
+
+double seconds_or_none(const Cells& cells, int column) {
+  return std::max(0.0, number_of(plain_digits(cell_at(cells, column), false)).value_or(0));
+}
+
+std::optional<Interval> range_at(const Cells& cells, int column) {
+  const auto printed = printed_number(cell_at(cells, column));
+  return printed ? std::optional(printed->range) : std::nullopt;
+}
+
+Timing timing_of(const Cells& cells, const TimingColumns& columns) {
+  Timing t;
+  const auto time = printed_number(plain_digits(cell_at(cells, columns.time), false));
+  if (!time || time->value <= 0) return t;
+  t.time = time->value, t.time_range = time->range;
+  t.algbw = range_at(cells, columns.algbw), t.busbw = range_at(cells, columns.busbw);
+  t.low = seconds_or_none(cells, columns.low), t.high = seconds_or_none(cells, columns.high);
+  const auto wrong = number_at(cells, columns.wrong);
+  if (columns.wrong >= 0) t.checked = wrong.has_value();
+  t.wrong = wrong.value_or(0);
+  return t;
+}
+
+}  // namespace
+
+std::optional<BandwidthRow> row_of(const Cells& cells, const Columns& columns) {
+  BandwidthRow row;
+  const auto size = whole_number(cells, columns.bytes);
+  if (!size || *size < 0 || *size * columns.bytes_unit > kLargestBytes) return std::nullopt;
+  row.bytes = *size * columns.bytes_unit;
+  if (columns.dtype >= 0) {
+    const auto type = dtype_of_log(cell_at(cells, columns.dtype));
+    if (!type) return std::nullopt;
+    row.dtype = *type;
+    row.count = whole_number(cells, columns.count);
+  }
+  if (const std::string redop = lowered(cell_at(cells, columns.redop)); !redop.empty())
+    row.none = redop == "none", row.reduces = !row.none && redop != "-1";
+  if (const auto root = number_at(cells, columns.root)) row.rooted = *root >= 0;
+  for (int g = 0; g < 2; ++g) row.timings[g] = timing_of(cells, columns.timings[g]);
+  return row;
+}
+
+namespace {
+
+constexpr std::array kTests = {
+    BandwidthTest{"all_reduce", Collective::all_reduce, true, false, false, BusFactor::twice},
+    BandwidthTest{"reduce_scatter", Collective::reduce_scatter, true, false, true, BusFactor::once},
+    BandwidthTest{"all_gather", Collective::all_gather, false, false, true, BusFactor::once},
+    BandwidthTest{"alltoall", Collective::all_to_all, false, false, true, BusFactor::once, false},
+    BandwidthTest{"broadcast", Collective::broadcast, false, true, false, BusFactor::one},
+    BandwidthTest{"reduce", Collective::reduce, true, true, false, BusFactor::one},
+    // Prints the operation that all-reduce would have, which it does not use.
+    BandwidthTest{"sendrecv", std::nullopt, std::nullopt, false, false, BusFactor::one, false},
+    BandwidthTest{"gather", std::nullopt, false, true, true, BusFactor::once},
+    BandwidthTest{"scatter", std::nullopt, false, true, true, BusFactor::once},
+    BandwidthTest{"hypercube", std::nullopt, false, false, true, BusFactor::once},
+    BandwidthTest{"alltoallv", std::nullopt, false, false, true, BusFactor::once, false},
+};
+
+}  // namespace
+
+std::span<const BandwidthTest> bandwidth_tests() { return kTests; }
+
+const BandwidthTest* test_named(std::string_view name) {
+  const std::string key = plain_word(name);
+  for (const BandwidthTest& test : kTests)
+    if (key == plain_word(test.name)) return &test;
+  return key == "bcast" ? test_of(Collective::broadcast) : nullptr;
+}
+
+const BandwidthTest* test_of(Collective collective) {
+  for (const BandwidthTest& test : kTests)
+    if (test.collective == collective) return &test;
+  return nullptr;
+}
+
+const BandwidthTest* test_in(std::string_view text) {
+  const BandwidthTest* found = nullptr;
+  for (std::size_t at = text.find("_perf"); at != std::string_view::npos;
+       at = text.find("_perf", at + 1)) {
+    std::size_t first = at;
+    while (first > 0 && (std::isalpha(static_cast<unsigned char>(text[first - 1])) != 0 ||
+                         text[first - 1] == '_'))
+      --first;
+    if (const BandwidthTest* test = test_named(text.substr(first, at - first))) found = test;
+  }
+  return found;
 }
 
 }  // namespace linerate::bench_logs

@@ -14,11 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "linerate/bench_logs/line_label.hpp"
+#include "linerate/bench_logs/bandwidth_log.hpp"
+#include "linerate/bench_logs/columns.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/bench_logs/log_words.hpp"
-#include "linerate/bench_logs/possible_ranks.hpp"
-#include "linerate/bench_logs/printed_number.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::bench_logs {

@@ -15,9 +15,7 @@
 
 #include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/bench_logs/columns.hpp"
-#include "linerate/bench_logs/line_label.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 

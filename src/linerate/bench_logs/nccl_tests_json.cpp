@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+
 #include "linerate/bench_logs/bandwidth_log.hpp"
-#include "linerate/bench_logs/collective_log.hpp"
-#include "linerate/bench_logs/json_part.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
@@ -136,6 +135,116 @@ CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogO
   }
   log.add(std::move(run));
   return log.finish();
+}
+
+// rccl-tests -x FILE -Z json: flat objects, one a line (to mid-2025) or in a list. They have the
+// columns of its CSV, and are read as that.
+
+namespace {
+
+/// What a table reads: without quotes, and without what parts its cells.
+std::string cell_text(const simdjson::dom::element& value) {
+  std::string text = simdjson::minify(value);
+  std::erase_if(text, [](char c) { return c == '"' || c == ','; });
+  return text;
+}
+
+/// A line of each object, in the columns of the first one. An object that cannot be parsed becomes
+/// a line that the table refuses, so that it is counted.
+std::string csv_of(std::string_view text) {
+  simdjson::dom::parser parser;
+  std::vector<std::string> keys;
+  std::string csv;
+  for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at)) {
+    const std::string_view object = object_at(text, at);
+    at += std::max<std::size_t>(1, object.size());
+    simdjson::dom::object row;
+    const trace::PaddedText padded(object);
+    if (parser.parse(padded.data(), padded.size(), false).get_object().get(row)) {
+      csv += fmt::format("{}\n",
+                         object.substr(0, object.find('\n')));  // refused as a row, and counted
+      continue;
+    }
+    if (row["size"].error() || row["time"].error()) continue;
+    if (keys.empty()) {
+      for (const auto& [key, value] : row) {
+        csv += fmt::format("{}{}", keys.empty() ? "" : ",", key);
+        keys.emplace_back(key);
+      }
+      csv += '\n';
+    }
+    for (const std::string& key : keys) {
+      simdjson::dom::element value;
+      const bool known = row[key].get(value) == simdjson::SUCCESS;
+      csv += fmt::format("{}{}", key == keys.front() ? "" : ",", known ? cell_text(value) : "");
+    }
+    csv += '\n';
+  }
+  return csv;
+}
+
+}  // namespace
+
+bool is_rccl_tests_json(std::string_view head) {
+  return head.find("\"inPlace\"") != std::string_view::npos &&
+         head.find("\"algBw\"") != std::string_view::npos;
+}
+
+CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
+  const trace::PaddedText text = input.read_all();
+  trace::InputFile table = trace::InputFile::from_memory(csv_of(text.view()), input.name());
+  CollectiveLog log = read_collective_table(table, options);
+  log.format = "rccl-tests JSON";
+  return log;
+}
+
+/// Braces are counted outside of strings; a backslash in a string hides the next character.
+std::string_view object_at(std::string_view text, std::size_t at) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = at; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && c == '{')
+      ++depth;
+    else if (!quoted && c == '}' && --depth == 0)
+      return text.substr(at, i + 1 - at);
+  }
+  return text.substr(at);
+}
+
+std::size_t first_object(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    // A key with a colon looks like a label, so that only what is before the brace is asked.
+    const std::string_view line = text.substr(at, end - at);
+    const std::size_t brace = line.find('{');
+    if (brace != std::string_view::npos && without_label(line.substr(0, brace)).empty())
+      return at + brace;
+    at = end + 1;
+  }
+  return std::string_view::npos;
+}
+
+std::string without_launcher(std::string_view text) {
+  const std::size_t at = first_object(text);
+  if (at == std::string_view::npos) return "";
+  const std::size_t line = at == 0 ? std::string_view::npos : text.rfind('\n', at - 1);
+  const std::size_t begin = line == std::string_view::npos ? 0 : line + 1;
+  const std::string_view label = text.substr(begin, at - begin);
+  if (label.find_first_not_of(" \t\r") == std::string_view::npos)
+    return std::string(object_at(text, at));
+  std::string own;
+  for (std::size_t i = begin; i < text.size();) {
+    const std::size_t end = std::min(text.find('\n', i), text.size());
+    const std::string_view of_any = text.substr(i, end - i);
+    if (of_any.starts_with(label)) own.append(of_any.substr(label.size())).push_back('\n');
+    i = end + 1;
+  }
+  return std::string(object_at(own, 0));
 }
 
 }  // namespace linerate::bench_logs

@@ -15,9 +15,7 @@
 #include <map>
 
 #include "linerate/bench_logs/columns.hpp"
-#include "linerate/bench_logs/line_label.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 

@@ -16,7 +16,6 @@
 #include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/bench_logs/columns.hpp"
 #include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/bench_logs/log_words.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
-#include "linerate/core/duration.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -48,5 +48,17 @@ std::vector<doc::Component> all_compressors();
 void add_codec(doc::Cluster& cluster, const doc::CodecCost& cost);
 /// Probes each and adds it.
 void add_codecs(doc::Cluster& cluster, const std::vector<doc::Component>& compressors);
+
+// Times of K-FAC's work, measured or from a table, become what it costs.
+
+/// Inversions: the median of each dimension. Factors and directions: rates, all >= 0, with the
+/// least squared relative error; free without samples.
+doc::SecondOrderCost fit_second_order(const doc::SecondOrderSamples& samples);
+
+/// Reads lines "what,DIM,SECONDS". `inv` is one inversion of a symmetric DIM x DIM matrix. `mm` is
+/// one product of two such matrices, by which factors and directions are priced too. `chol` is a
+/// part of inv, and left out. Throws InputError.
+doc::SecondOrderSamples read_second_order_table(const std::filesystem::path& path,
+                                                std::vector<std::string>* notes = nullptr);
 
 }  // namespace linerate::calibrate

@@ -12,11 +12,10 @@
 #include <tuple>
 #include <utility>
 
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/calibrate/fit.hpp"
 #include "linerate/calibrate/from_traces.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"

@@ -1,17 +1,16 @@
 // linerate advise -w workload.json -c cluster.json --ranks 16: what to do about the network.
-#include "linerate/verbs/advise.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "linerate/cli/progress_line.hpp"
+#include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
-#include "linerate/report/advice_text.hpp"
 #include "linerate/report/inputs.hpp"
-#include "linerate/verbs/command_line.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/report/texts.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/version.hpp"
 
 namespace linerate::cli {

@@ -1,6 +1,6 @@
 // linerate calibrate; inside `linerate-torch` if LibTorch is to measure something.
-#include "linerate/cli/calibrate_verb.hpp"
-#include "linerate/cli/start_beside.hpp"
+#include "linerate/cli/run_program.hpp"
+#include "linerate/cli/training_options.hpp"
 #include "linerate/cli/verb.hpp"
 
 namespace linerate::cli {

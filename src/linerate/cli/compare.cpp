@@ -1,6 +1,6 @@
 // linerate compare predicted.json measured.json: the error of a prediction, task kind by task kind,
 // next to the noise.
-#include "linerate/verbs/compare.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 

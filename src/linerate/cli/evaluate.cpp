@@ -4,15 +4,15 @@
 #include <memory>
 #include <vector>
 
-#include "linerate/cli/evaluate_arguments.hpp"
-#include "linerate/cli/start_beside.hpp"
+#include "linerate/cli/run_program.hpp"
+#include "linerate/cli/training_options.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/cluster.hpp"
-#include "linerate/evaluate/rehearsed_setup.hpp"
+#include "linerate/evaluate/contest.hpp"
 #include "linerate/models/workload.hpp"
-#include "linerate/verbs/option_value.hpp"
-#include "linerate/verbs/workload_argument.hpp"
+#include "linerate/verbs/option_checks.hpp"
+#include "linerate/verbs/question_argument.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -1,15 +1,14 @@
 // linerate explain FILE...: where a step's time goes, and the verdict.
-#include "linerate/verbs/explain.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
-#include "linerate/cli/progress_line.hpp"
+#include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/keep_memory.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/explain/explain_text.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 namespace linerate::cli {
 namespace {

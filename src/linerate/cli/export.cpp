@@ -1,5 +1,5 @@
 // linerate export run.json -o trace.json: a Timeline for ui.perfetto.dev.
-#include "linerate/verbs/export.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "linerate/cli/verb.hpp"
-#include "linerate/core/log.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/trace/export/perfetto.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
 

@@ -1,16 +1,15 @@
 // linerate import FILE... -o workload.json: traces and per-gradient logs become a Workload.
-#include "linerate/verbs/import.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
-#include "linerate/core/log.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/network_kinds.hpp"
 #include "linerate/models/catalogue.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/verbs/list.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -2,7 +2,6 @@
 // with its verbs, so that every other verb starts in milliseconds.
 #include <CLI/CLI.hpp>
 
-#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/version.hpp"

@@ -1,19 +1,17 @@
 // linerate plan -w workload.json --bandwidth 10Gbit/s --ranks 4 --strategy dear: the tasks of a
 // step, as the simulator and training both run them.
-#include "linerate/verbs/plan.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/make_plan.hpp"
-#include "linerate/report/plan_dot.hpp"
-#include "linerate/report/plan_text.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/report/texts.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
 namespace {

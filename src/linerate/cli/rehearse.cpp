@@ -10,21 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/cli/log_output.hpp"
-#include "linerate/cli/progress_line.hpp"
+#include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/plan/codec_costs.hpp"
+#include "linerate/plan/codec.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/rehearse/rehearse.hpp"
-#include "linerate/verbs/link_argument.hpp"
-#include "linerate/verbs/network_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
-#include "linerate/verbs/option_value.hpp"
-#include "linerate/verbs/workload_argument.hpp"
+#include "linerate/verbs/question_argument.hpp"
 
 namespace linerate::cli {
 namespace {

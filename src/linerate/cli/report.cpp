@@ -1,13 +1,12 @@
 // linerate report FILE... -o report.html: one self-contained page from Timelines, what-ifs, advice
 // and evaluations.
-#include "linerate/verbs/report.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "linerate/cli/verb.hpp"
-#include "linerate/verbs/command_line.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/version.hpp"
 
 namespace linerate::cli {

@@ -4,23 +4,27 @@
 #include "linerate/cli/run_program.hpp"
 
 #include <fmt/format.h>
-
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/verbs/parse_words.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -92,6 +96,56 @@ int run_program(CLI::App& app, int argc, char** argv) {
   } catch (const std::exception& e) {
     return fail(e);
   }
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kSilence{1};  // what is done by then needs no progress
+constexpr std::chrono::milliseconds kPause{200};
+constexpr const char* kEmptyLine = "\r\033[K";
+
+}  // namespace
+
+// A file or a pipe gets no progress: there each line would be kept.
+ProgressLine::ProgressLine(bool quiet)
+    : shows_(!quiet && ::isatty(STDERR_FILENO) != 0), next_(Clock::now() + kSilence) {}
+
+// Calls may come by the thousand a second: most return at the first test.
+void ProgressLine::show(const std::string& text) {
+  if (!shows_ || Clock::now() < next_) return;
+  next_ = Clock::now() + kPause;
+  on_screen_ = true;
+  fmt::print(stderr, "{}{}", kEmptyLine, text);
+  std::fflush(stderr);
+}
+
+// The line is emptied, not ended: what is printed next takes its place.
+void ProgressLine::clear() {
+  if (on_screen_) fmt::print(stderr, "{}", kEmptyLine);
+  on_screen_ = false;
+}
+
+// exec, not fork: the new program has this one's process number, signals and streams. So mpirun, a
+// batch system or a debugger that started `linerate` has `linerate-torch` in its hands.
+
+// The arguments are read back from the kernel, as CLI11 has taken them apart by now. The path is
+// that of the running file: a symbolic link to `linerate` elsewhere finds its neighbour all the
+// same.
+[[noreturn]] void start_beside(const std::string& program) {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  std::string path = (self.parent_path() / program).string();
+  std::string line = read_file("/proc/self/cmdline");  // each argument ends with a zero
+  std::vector<char*> argv;
+  for (std::size_t at = 0; at < line.size(); at += std::strlen(&line[at]) + 1)
+    argv.push_back(&line[at]);
+  argv.front() = path.data();
+  const std::string verb = argv.at(1);
+  argv.push_back(nullptr);
+  ::execv(path.c_str(), argv.data());
+  throw UsageError(verb + ": cannot start " + path + ": " + std::strerror(errno) +
+                   "; build with LibTorch (make build, or cmake -DLINERATE_WITH_TORCH=ON)");
 }
 
 }  // namespace linerate::cli

@@ -2,10 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "linerate/cli/evaluate_arguments.hpp"
 #include "linerate/cli/torch_verb.hpp"
-#include "linerate/verbs/option_value.hpp"
-#include "linerate/zoo/trained_setup.hpp"
+#include "linerate/cli/training_options.hpp"
+#include "linerate/verbs/option_checks.hpp"
+#include "linerate/zoo/timed_training.hpp"
 
 namespace linerate::cli {
 namespace {

@@ -10,20 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "linerate/cli/progress_line.hpp"
+#include "linerate/cli/run_program.hpp"
 #include "linerate/cli/torch_verb.hpp"
 #include "linerate/cli/training_options.hpp"
-#include "linerate/comm/expected_ranks.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/verbs/link_argument.hpp"
 #include "linerate/verbs/option_checks.hpp"
-#include "linerate/verbs/option_value.hpp"
-#include "linerate/zoo/registration.hpp"
+#include "linerate/verbs/question_argument.hpp"
+#include "linerate/zoo/preconditioner.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::cli {

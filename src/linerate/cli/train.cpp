@@ -2,7 +2,7 @@
 // never loads LibTorch.
 #include <CLI/CLI.hpp>
 
-#include "linerate/cli/start_beside.hpp"
+#include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 
 namespace linerate::cli {

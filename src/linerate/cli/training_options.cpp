@@ -1,8 +1,18 @@
 #include "linerate/cli/training_options.hpp"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <memory>
+
+#include "linerate/cli/run_program.hpp"
+#include "linerate/cli/verb.hpp"
+#include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/report/texts.hpp"
 #include "linerate/verbs/option_checks.hpp"
+#include "linerate/verbs/question_argument.hpp"
 
 namespace linerate::cli {
 
@@ -45,6 +55,192 @@ void add_training_options(CLI::App& verb, zoo::TrainOptions& t, std::string& inp
   verb.add_option("--threads", t.threads, "LibTorch threads per rank. 0: cores / ranks.")
       ->check(verbs::count(0, verbs::kMostThreads))
       ->capture_default_str();
+}
+
+// The options are one list for both programs: `linerate evaluate` reads them and, unless it
+// rehearses, starts `linerate-torch`, which reads the same words again.
+
+namespace {
+
+// What is trained. Descriptions that train has, too, are changed to what they mean here.
+void add_model_options(CLI::App& verb, EvaluateArguments& a) {
+  verb.add_option("--models", a.models,
+                  "Networks with commas between them (`linerate list models`).");
+  verb.add_option("--batch", a.batches, "Samples per rank and step. May be several, with commas.")
+      ->capture_default_str();
+  add_training_options(verb, a.train, a.input);
+  verb.get_option("--seed")->description("The first seed.");
+  verb.get_option("--schedule")
+      ->description(
+          "constant, cosine or one-cycle. With a rate that falls, the schedule decides when a "
+          "target is reached.");
+  verb.add_option("--lr-of", a.rates,
+                  "Learning rate of one candidate, named as in --compressors: signsgd=0.001. May "
+                  "be repeated.")
+      ->allow_extra_args(false);
+  verb.add_option("--steps", a.train.steps, "Steps of each training. Default: 300.")
+      ->check(verbs::count());
+  verb.add_option("--test-every", a.train.test_every,
+                  "Steps between two tests. Default: a twentieth of the training.")
+      ->check(verbs::count());
+}
+
+// What is compared, and how often.
+void add_contest_options(CLI::App& verb, EvaluateArguments& a) {
+  verb.add_option("--compressors", a.compressors,
+                  "Candidates with commas between them: compressors (\"fp16,topk(density=0.01)\") "
+                  "or whole strategies (dear+fp16).");
+  verb.add_option("--exchange", a.contest.exchange,
+                  "Exchange of the baselines and of the compressors. Its bucket size is tuned.")
+      ->capture_default_str();
+  verb.add_option("--wire", a.contest.wire, "Type of the 16-bit baseline: fp16 or bf16.")
+      ->check(verbs::one_of({"fp16", "bf16"}))
+      ->capture_default_str();
+  verb.add_option("--rounds", a.contest.rounds, "Rounds in which all strategies take turns.")
+      ->check(verbs::count(1, 10'000))
+      ->capture_default_str();
+  verb.add_option("--round-steps", a.contest.steps, "Timed steps of a strategy in a round.")
+      ->check(verbs::count())
+      ->capture_default_str();
+  verb.add_option("--tuning-rounds", a.contest.tuning_rounds,
+                  "Rounds in which bucket sizes take turns.")
+      ->check(verbs::count(1, 10'000))
+      ->capture_default_str();
+  verb.add_option("--seeds", a.seeds, "Trainings of each strategy. 0: measure step times only.")
+      ->check(verbs::count(0, 1000))
+      ->capture_default_str();
+  verb.add_option(
+          "--target-accuracy", a.target_accuracy,
+          "Target accuracy, 0 to 1. Default: fp32's last accuracy less its spread over seeds.")
+      ->check(verbs::between(0.0, 1.0));
+  verb.add_flag("--no-equal-time", a.no_equal_time,
+                "Leave out the trainings that stop after fp32's time.");
+}
+
+// On which network, and where results go.
+void add_place_options(CLI::App& verb, EvaluateArguments& a) {
+  verb.add_option("--bandwidth", a.bandwidth,
+                  "Line rate of this launch's network, such as 1Gbit/s. It is only a label, but "
+                  "rehearsed plans are made for it. Default: the rate of --link.");
+  verbs::add_link_option(verb, a.link);
+  verb.add_option("--label", a.label,
+                  "Name of the network in the results. Default: the line rate, or host.");
+  verb.add_flag("--rehearse", a.rehearse,
+                "Measure step times of -w alone: computation waits, as in linerate rehearse.");
+  verb.add_option("-w,--workload", a.workload,
+                  "The Workload to rehearse: a file, or zoo:NAME with --input and --batch.");
+  verb.add_option("--step-time", a.step_time, "One-device step of -w as its source measured it.");
+  verb.add_option("--scale", a.scale, "Multiplies gradients and computation of -w. Default: 1.");
+  verb.add_option("-c,--cluster", a.cluster,
+                  "The Cluster to plan with. It also has the calibrated codecs.");
+  verb.add_option("--ranks", a.ranks, "Fail unless the job has this many ranks.")
+      ->check(verbs::count());
+  verb.add_option("-o,--output", a.output, "File for the results, written after each setup.");
+  verb.add_flag("--append", a.append, "Add to the results that are in the file already.");
+  verb.add_option("--timeout", a.timeout, "End the run if a rank is silent for this long.")
+      ->capture_default_str();
+  verb.add_flag("--json", a.json, "Print the results as JSON.");
+}
+
+/// A setup's network: by the name given, else by its line rate, else "host". An example: "--link
+/// 1Gbit/s" makes "1 Gbit/s", with "--label cloud" it is "cloud". The name is what sets of results
+/// are told apart by.
+doc::Setup network_of(const EvaluateArguments& a) {
+  doc::Setup setup;
+  setup.network = "host";
+  const std::string& rate = a.bandwidth.empty() ? a.link : a.bandwidth;
+  if (!rate.empty()) {
+    const BytesPerSecond line_rate =
+        verbs::parse_option("--bandwidth", rate, verbs::parse_bandwidth);
+    setup.line_rate_bytes_per_s = line_rate.value;
+    setup.network = format_bit_rate(line_rate.value);
+  }
+  if (!a.label.empty()) setup.network = a.label;
+  return setup;
+}
+
+}  // namespace
+
+void add_evaluate_options(CLI::App& verb, EvaluateArguments& a) {
+  add_model_options(verb, a);
+  add_contest_options(verb, a);
+  add_place_options(verb, a);
+  verb.footer(
+      "Start ranks with mpirun: tools/mpirun -n 2 linerate evaluate --models lenet --data "
+      "fashion-mnist --compressors \"fp16,powersgd(rank=4)\" -o results.json");
+}
+
+// A rehearsal takes a Workload's times, a training makes its own: what belongs to the other one is
+// refused.
+void check_together(const EvaluateArguments& a) {
+  if (a.rehearse && (a.workload.empty() || a.cluster.empty()))
+    throw UsageError("--rehearse: expected -w workload.json and -c cluster.json");
+  if (a.rehearse && !a.models.empty())
+    throw UsageError("--rehearse: -w says what the model costs; leave out --models");
+  if (!a.rehearse && (!a.workload.empty() || !a.cluster.empty()))
+    throw UsageError("-w and -c are for a rehearsal; add --rehearse, or leave them out");
+  if (!a.rehearse && (!a.step_time.empty() || !a.scale.empty()))
+    throw UsageError(
+        "--step-time and --scale are for a rehearsal; add --rehearse with -w, or leave them out");
+  if (!a.rehearse && a.models.empty())
+    throw UsageError(
+        "--models: expected networks, or --rehearse with -w and -c, found neither; give one of "
+        "them");
+  if (a.append && a.output.empty())
+    throw UsageError("--append: expected -o with the file to add to, found none; give -o FILE");
+  verbs::refuse_input_as_output("--output", a.output, {a.workload, a.cluster});
+}
+
+// Candidates are cut at commas outside parentheses, as options of a compressor have commas too.
+evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
+  evaluate::ContestOptions contest = a.contest;
+  if (!a.compressors.empty()) contest.candidates = split_outside_parentheses(a.compressors, ',');
+  evaluate::check(contest);
+  return contest;
+}
+
+// Setups are made after the ranks have come together, as they need their number. Rank 0 alone
+// prints; all ranks fail alike.
+void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
+  verbs::set_link(a.link);
+  comm::WorldOptions world;
+  world.timeout = verbs::parse_option("--timeout", a.timeout, verbs::parse_timeout);
+  world.expected_size = a.ranks;
+  doc::Setup place = network_of(a);
+  const auto communicator = comm::make_world(world);
+  place.ranks = communicator->size();
+  place.transport = communicator->transport();
+  ProgressLine line(communicator->rank() != 0);
+  const auto progress = [&line](const std::string& what) { line.show("evaluate: " + what); };
+  const doc::Evaluation all =
+      evaluate::run_setups(*communicator, a.output, a.append, make(*communicator, place, progress));
+  line.clear();
+  if (communicator->rank() == 0)
+    fmt::print("{}", a.json ? doc::to_json(all) : evaluation::to_text(all));
+}
+
+// Under mpirun all ranks measure. The first writes and prints.
+void run_calibrate(const CalibrateArguments& a, const verbs::TorchProbes& probes) {
+  verbs::refuse_input_as_output("--output", a.output, a.options.inputs());
+  ProgressLine progress;
+  const verbs::Calibrated found = verbs::calibrate(a.options, progress.caller(), probes);
+  progress.clear();
+  if (!found.is_first) return;
+  doc::save(found.cluster, a.output);
+  if (!a.json) print_notes(found.notes);
+  fmt::print("{}", a.json ? report::summary_json(found.cluster, found.notes)
+                          : report::to_text(found.cluster));
+}
+
+void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&)) {
+  const auto a = std::make_shared<CalibrateArguments>();
+  CLI::App* verb = app.add_subcommand(
+      "calibrate", "Fit the cost of collectives to logs, traces or probes of these ranks.");
+  verbs::add_options(*verb, a->options);
+  verb->add_option("-o,--output", a->output, "File to write the Cluster to.")->required();
+  verb->add_flag("--json", a->json,
+                 "Print the fit as JSON: errors, switches between algorithms, notes.");
+  verb->callback([a, run] { run(*a); });
 }
 
 }  // namespace linerate::cli

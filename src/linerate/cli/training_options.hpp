@@ -1,8 +1,15 @@
 // The options of what is trained, for `train` and `evaluate` alike.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "linerate/comm/communicator.hpp"
+#include "linerate/doc/evaluation.hpp"
+#include "linerate/evaluate/contest.hpp"
+#include "linerate/verbs/verbs.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace CLI {
@@ -14,5 +21,68 @@ namespace linerate::cli {
 /// Data set, optimizer, seed and threads, with the defaults that `options` has; `input` gets the
 /// text of --input. The model and what a verb does with it are options of its own.
 void add_training_options(CLI::App& verb, zoo::TrainOptions& options, std::string& input);
+
+}  // namespace linerate::cli
+
+// What the programs that rehearse and that train share of linerate evaluate: the options, and all
+// but making setups.
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::cli {
+
+/// As typed; the library's types follow in contest_of() and in what makes setups.
+struct EvaluateArguments {
+  /// Contests compare equal steps, and a falling rate would decide by itself when a target is
+  /// reached.
+  EvaluateArguments() { train.schedule = "constant"; }
+
+  // What is trained.
+  zoo::TrainOptions train;
+  std::string models, input, batches = "64";
+  std::vector<std::string> rates;
+  // What is compared.
+  evaluate::ContestOptions contest;
+  std::string compressors;
+  int seeds = 3;
+  std::optional<double> target_accuracy;
+  bool no_equal_time = false;
+  // Where.
+  std::string label, bandwidth, link, timeout = "300s";
+  std::optional<int> ranks;
+  bool rehearse = false;
+  std::string workload, step_time, scale, cluster;
+  std::string output;
+  bool append = false, json = false;
+};
+
+/// With help for `linerate evaluate --help`, in either program.
+void add_evaluate_options(CLI::App& verb, EvaluateArguments& arguments);
+/// Throws UsageError for what does not go together.
+void check_together(const EvaluateArguments& arguments);
+
+/// Checked. Throws UsageError.
+evaluate::ContestOptions contest_of(const EvaluateArguments& arguments);
+
+/// Setups on these ranks and the network of `place`.
+using MakeSetups = std::function<std::vector<evaluate::NewSetup>(
+    comm::Communicator& communicator, const doc::Setup& place, const evaluate::Progress& progress)>;
+/// Makes the ranks' communicator, runs the setups and prints all of the file's, as text or JSON.
+void run_evaluation(const EvaluateArguments& arguments, const MakeSetups& make);
+
+// linerate calibrate [--from LOG] -o cluster.json. Its verb stands in both programs: what K-FAC
+// costs, and what anything costs on a device, is measured by LibTorch.
+
+struct CalibrateArguments {
+  verbs::CalibrateOptions options;
+  std::string output;
+  bool json = false;
+};
+
+void add_calibrate_verb(CLI::App& app, void (*run)(const CalibrateArguments&));
+/// `probes`: for needs_torch(), else empty.
+void run_calibrate(const CalibrateArguments& arguments, const verbs::TorchProbes& probes = {});
 
 }  // namespace linerate::cli

@@ -1,6 +1,6 @@
 // linerate whatif -w workload.json -c cluster.json --ranks ... --bandwidth ... --strategy ...:
 // the predicted step of every combination.
-#include "linerate/verbs/whatif.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,11 @@
 #include <cstdlib>
 #include <memory>
 
-#include "linerate/cli/log_output.hpp"
 #include "linerate/cli/verb.hpp"
-#include "linerate/cli/whatif_collective.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/report/inputs.hpp"
-#include "linerate/report/prediction_text.hpp"
-#include "linerate/verbs/command_line.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/report/texts.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/version.hpp"
 
 namespace linerate::cli {
@@ -41,7 +38,6 @@ void save_page(const WhatifArguments& a, const verbs::Asked& asked, const std::s
   for (const std::string& file : a.options.question.inputs())
     if (!file.empty()) inputs.files.push_back(file);
   report::save_page(inputs, command, std::string(kVersion), a.html);
-#include "linerate/version.hpp"
 }
 
 // POSIX: the first of these that is set and not empty decides. It says whether the terminal shows

@@ -1,6 +1,6 @@
 // linerate whatif all-reduce -c cluster.json --ranks 4 --size 1MiB,64MiB: the time of one
 // collective, with its interval.
-#include "linerate/cli/whatif_collective.hpp"
+#include "linerate/cli/verb.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "linerate/core/error.hpp"
-#include "linerate/report/collective_text.hpp"
-#include "linerate/verbs/whatif_collective.hpp"
+#include "linerate/report/texts.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -40,7 +40,7 @@ void setup_whatif_collectives(CLI::App& whatif) {
     const auto a = std::make_shared<WhatifCollectiveArguments>();
     a->options.collective = parse_collective(name);
     CLI::App* verb = whatif.add_subcommand(std::string(name), fmt::format("Time of one {}.", name));
-    // Every spelling of core/collective.hpp: all_reduce, AllReduce, allreduce.
+    // Every spelling of core/dtype.hpp: all_reduce, AllReduce, allreduce.
     std::string plain(name);
     std::erase(plain, '-');
     if (plain != name) verb->alias(plain);

@@ -16,6 +16,8 @@
 #include <map>
 #include <string_view>
 
+#include "linerate/core/error.hpp"
+
 namespace linerate::comm {
 namespace {
 
@@ -131,6 +133,13 @@ std::vector<std::string> look_at_ranks() {
       lines.push_back(fmt::format("rank {} (pid {}) is stopped", r, process->second.pid));
   }
   return lines;
+}
+
+void require_ranks(int found, std::optional<int> expected) {
+  if (!expected || *expected == found) return;
+  throw on_every_rank(InputError(
+      "ranks", fmt::format("expected a job of {}, found {}; start it with: mpirun -n {} ...",
+                           *expected, found, *expected)));
 }
 
 }  // namespace linerate::comm

@@ -22,4 +22,9 @@ std::optional<std::string> lonely_rank_problem();
 /// rank: "rank 2 (pid 71) is stopped", "rank 1 is not on this host, or has ended".
 std::vector<std::string> look_at_ranks();
 
+// The number of ranks a caller counts on, against the one the job has.
+
+/// Throws InputError with both numbers, alike on every rank, if `expected` is not the job's number.
+void require_ranks(int found, std::optional<int> expected);
+
 }  // namespace linerate::comm

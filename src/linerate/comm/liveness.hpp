@@ -31,8 +31,8 @@
 
 #include "linerate/comm/channel.hpp"
 #include "linerate/comm/fingerprint.hpp"
-#include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::comm {
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "linerate/comm/communicator.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::comm {
@@ -53,6 +55,72 @@ std::uint64_t Transport::tag(int peer) const {
 
 void Transport::throw_failure(const std::string& reason) const {
   throw CommError(fmt::format("rank {}: {}: {}", rank(), purpose_.print->describe(), reason));
+}
+
+// A simulated slow link: says when a message may leave. The transport then waits until that time
+// before it hands the message on. All communicators of a process share one link, as they would
+// share a network card. For ranks that are threads each thread has its own.
+//
+// Example at 10 Gbit/s: three messages of 1.25 MB are sent at 0 ms on an idle link. Each takes 1.05
+// ms with the headers of its frames, and 0.5 ms of idle time are saved. So they have left at 0.55,
+// 1.59 and 2.64 ms.
+
+namespace {
+
+constexpr double kLeastRate = 0.125;  // bytes per second
+
+/// The bytes that a message takes of an Ethernet link with an MTU of 1500 bytes. A frame has 1448
+/// bytes of the message and 66 of headers (Ethernet, IPv4, TCP with timestamps).
+double bytes_in_frames(std::size_t bytes) {
+  constexpr std::size_t kPayload = 1448, kHeaders = 66;
+  const std::size_t frames = std::max<std::size_t>(1, (bytes + kPayload - 1) / kPayload);
+  return static_cast<double>(bytes + frames * kHeaders);
+}
+
+struct LinkOfProcess {
+  std::mutex mutex;
+  std::optional<BytesPerSecond> rate;
+  std::shared_ptr<Pacer> pacer;
+};
+LinkOfProcess& link_of_process() {
+  static LinkOfProcess link;
+  return link;
+}
+
+}  // namespace
+
+Pacer::Clock::time_point Pacer::departure(std::size_t bytes, Clock::time_point now) {
+  const std::chrono::duration<double> busy(bytes_in_frames(bytes) / rate_.value);
+  const std::lock_guard lock(mutex_);
+  free_at_ = std::max(free_at_, now - kSaved) + std::chrono::ceil<Clock::duration>(busy);
+  return free_at_;
+}
+
+void set_link(std::optional<BytesPerSecond> rate) {
+  if (rate && !(rate->value >= kLeastRate))  // false for NaN too
+    throw UsageError(fmt::format("expected a link of at least 1bit/s, found {}B/s", rate->value));
+  LinkOfProcess& link = link_of_process();
+  const std::lock_guard lock(link.mutex);
+  if (link.rate == rate) return;  // later communicators share the link of earlier ones
+  link.rate = rate;
+  link.pacer = rate ? std::make_shared<Pacer>(*rate) : nullptr;
+}
+
+std::optional<BytesPerSecond> link_rate() {
+  LinkOfProcess& link = link_of_process();
+  const std::lock_guard lock(link.mutex);
+  return link.rate;
+}
+
+std::shared_ptr<Pacer> pacer_of_process() {
+  LinkOfProcess& link = link_of_process();
+  const std::lock_guard lock(link.mutex);
+  return link.pacer;
+}
+
+std::shared_ptr<Pacer> pacer_of_thread() {
+  const std::optional<BytesPerSecond> rate = link_rate();
+  return rate ? std::make_shared<Pacer>(*rate) : nullptr;
 }
 
 }  // namespace linerate::comm

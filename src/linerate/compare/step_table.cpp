@@ -14,8 +14,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/doc/exposed_communication.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/doc/scaling_factor.hpp"
 
 namespace linerate::compare {
 namespace {

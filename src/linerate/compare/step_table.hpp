@@ -33,7 +33,7 @@ struct StepKind {
 struct StepTable {
   std::vector<StepKind> steps;  // those kept
   Column step_s;                // mean over ranks
-  Column exposed_s;             // communication: doc/exposed_communication.hpp; mean over ranks
+  Column exposed_s;             // communication: doc/scaling_factor.hpp; mean over ranks
   Column communication_s;  // union of the network's tasks in the step's window; mean over ranks
   // Computation: mean over ranks; communication: the least over ranks.
   std::map<TaskKey, Column> tasks;

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
-#include "linerate/compress/compression_state.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/compress/two_phase.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 
@@ -98,6 +99,164 @@ class CodedTensor {
   bool is_touched_ = false;        // by this step
   bool sends_residual_ = false;    // with this step's gradient: owed no more once the step counts
   bool may_owe_elsewhere_ = true;  // than in the residual
+};
+
+// The two-phase exchange of a bucket on one rank, over either back end. This class decides which
+// chunks are coded when, and where they lie in the blocks. All chunks of a phase are coded in one
+// call, as the tensors of a bucket are.
+//
+// Example with three ranks and one tensor: encode() on each rank writes blocks 0, 1 and 2. An
+// all-to-all brings rank 1 the blocks 1 of ranks 0, 1 and 2. reduce() on rank 1 decodes these three
+// to the mean of chunk 1, and encodes it to block 1 of the next buffer. An all-gather brings every
+// rank the blocks 0, 1 and 2 of their owners, and finish() decodes them to the tensor's mean. All
+// ranks decode the same bytes, so the means are the same bits everywhere.
+
+/// Chunks that a back end codes in one call.
+struct ChunkCall {
+  struct Item {
+    TwoPhase::Coder* coder = nullptr;
+    std::size_t chunk = 0;                      // of its tensor
+    std::size_t tensor = 0;                     // whose arrays a host's are
+    std::int64_t in_tensor = 0, in_bucket = 0;  // its first element there, and in a device's arrays
+    std::int64_t bytes = 0;                     // of its payload, at most
+    bool is_bound = false;
+    Keys keys = {};
+    std::string_view method = {}, name = {};  // for messages: the compressor's, the tensor's
+  };
+  std::vector<Item> items;
+  int ranks = 1;           // of the mean
+  int phase = -1;          // Input's
+  bool has_sizes = false;  // a payload follows its bytes (u32)
+};
+
+/// `Ops` has the types Bytes and Arrays (values and residuals of a bucket), and these functions.
+/// - send_chunks(call, arrays, rooms) writes each item's payload to its room. It leaves the part
+///   that was not sent in the residuals.
+/// - average_chunks(call, arrived, arrays) writes the mean of an item's payloads to the values.
+/// - own_chunks(owners) returns arrays for the means of the rank's own chunks, with the residuals
+///   of those.
+/// - keep_owed(owners, arrays) keeps these residuals.
+template <class Ops>
+class TwoPhaseExchange {
+ public:
+  using Arrays = typename Ops::Arrays;
+  using Bytes = typename Ops::Bytes;
+  using Damage = typename Ops::Damage;
+
+  /// All outlive it. No `chunks`: a phase in which whole tensors are summed, and codecs follow by
+  /// chunks. Payload and sum are then f32 of each tensor, where the bucket's only round has it.
+  TwoPhaseExchange(const TensorMethod& method, const BucketLayout& bucket,
+                   const TwoPhaseLayout& chunks)
+      : method_(method), bucket_(bucket), chunks_(chunks), is_sum_(chunks.offset.empty()) {}
+
+  /// A part of the bucket. Arrays have the tensors in this order.
+  void add(std::size_t part, TwoPhase& tensor, const Keys& keys, std::string_view name) {
+    tensors_.push_back({part, &tensor, &keys, name});
+  }
+
+  /// Phase 1: a block for each owner. `phase` of the method is only told codecs of a sum.
+  void encode(const Arrays& gradients, const Bytes& to_owners, int phase = -1) const {
+    const ChunkCall call = all_chunks(method_.ranks, is_sum_ ? phase : -1);
+    std::vector<Bytes> rooms;
+    for (const ChunkCall::Item& item : call.items)
+      rooms.push_back(room(to_owners, item.chunk, item));
+    Ops::send_chunks(call, gradients, rooms);
+  }
+
+  /// At an owner: decodes the mean of the ranks' blocks, and encodes it to the owner's block of
+  /// phase 2. Items of this call have their own arrays, in which only the rank's own chunks lie. So
+  /// their places are counted anew. The second encoding is told of one rank, because it sends a
+  /// mean, not one of `ranks` parts of a sum.
+  Damage reduce(const Bytes& of_ranks, const Bytes& of_owners) const {
+    ChunkCall call{{}, method_.ranks, -1, chunks_.is_bound};
+    std::vector<std::vector<Bytes>> arrived;
+    std::vector<Bytes> rooms;
+    std::vector<TwoPhase*> owners;
+    const auto own = to_index(method_.rank);
+    std::int64_t elements = 0;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      TwoPhase& tensor = *tensors_[t].tensor;
+      if (tensor.chunks()[own].elements == 0) continue;
+      ChunkCall::Item item = item_of(t, own);
+      std::vector<Bytes>& one = arrived.emplace_back();
+      for (std::size_t r = 0; r < to_index(method_.ranks); ++r)
+        one.push_back(room(of_ranks, r, item));
+      rooms.push_back(room(of_owners, own, item));
+      item.coder = &tensor.owner();
+      item.is_bound = item.coder->is_bound;
+      item.keys = keys_of_chunk(*tensors_[t].keys, kOwnerStream);
+      item.tensor = owners.size();
+      item.in_tensor = 0;
+      item.in_bucket = elements;
+      elements += item.coder->elements;
+      call.items.push_back(item);
+      owners.push_back(&tensor);
+    }
+    if (owners.empty()) return {};
+    const Arrays means = Ops::own_chunks(owners);
+    const Damage damage = Ops::average_chunks(call, arrived, means);
+    call.ranks = 1;
+    Ops::send_chunks(call, means, rooms);
+    Ops::keep_owed(owners, means);
+    return damage;
+  }
+
+  /// Phase 2: writes the means from the blocks of all owners. Each chunk has one payload, its
+  /// owner's. In a phase of sums that payload is the sum of all ranks.
+  Damage finish(const Bytes& of_owners, const Arrays& means) const {
+    const ChunkCall call = all_chunks(is_sum_ ? method_.ranks : 1, -1);
+    std::vector<std::vector<Bytes>> arrived;
+    for (const ChunkCall::Item& item : call.items)
+      arrived.push_back({room(of_owners, item.chunk, item)});
+    return Ops::average_chunks(call, arrived, means);
+  }
+
+ private:
+  struct OfBucket {
+    std::size_t part = 0;
+    TwoPhase* tensor = nullptr;
+    const Keys* keys = nullptr;
+    std::string_view name;
+  };
+
+  ChunkCall::Item item_of(std::size_t t, std::size_t chunk) const {
+    const OfBucket& one = tensors_[t];
+    TwoPhase::Coder& worker = one.tensor->worker(chunk);
+    ChunkCall::Item item{&worker, chunk, t, one.tensor->chunks()[chunk].first};
+    item.in_bucket = bucket_.parts[one.part].value + item.in_tensor;
+    item.bytes = is_sum_ ? 4 * worker.elements : worker.bytes;
+    item.is_bound = !is_sum_ && worker.is_bound;
+    item.keys = keys_of_chunk(*one.keys, chunk);
+    item.method = method_.label;
+    item.name = one.name;
+    return item;
+  }
+  /// The items of all chunks that are not empty, tensor by tensor.
+  ChunkCall all_chunks(int ranks, int phase) const {
+    ChunkCall call{{}, ranks, phase, chunks_.is_bound};
+    for (std::size_t t = 0; t < tensors_.size(); ++t)
+      for (std::size_t c = 0; c < tensors_[t].tensor->chunks().size(); ++c)
+        if (tensors_[t].tensor->chunks()[c].elements > 0) call.items.push_back(item_of(t, c));
+    return call;
+  }
+
+  /// The bytes of an item in a payload of several blocks. In a phase of sums there are no blocks,
+  /// and the item lies where its tensor does.
+  Bytes room(const Bytes& payload, std::size_t block, const ChunkCall::Item& item) const {
+    const std::size_t part = tensors_[item.tensor].part;
+    if (is_sum_)
+      return Ops::part(payload, bucket_.parts[part].offset[0] + 4 * item.in_tensor, item.bytes);
+    return Ops::part(
+        payload,
+        static_cast<std::int64_t>(block) * chunks_.block_bytes + chunks_.offset[part][item.chunk],
+        (chunks_.is_bound ? kPartSizeBytes : 0) + pad4(item.bytes));
+  }
+
+  const TensorMethod& method_;
+  const BucketLayout& bucket_;
+  const TwoPhaseLayout& chunks_;
+  bool is_sum_;
+  std::vector<OfBucket> tensors_;
 };
 
 }  // namespace linerate::compress

@@ -2,10 +2,17 @@
 // of a codec becomes a codec of the host.
 #include "linerate/compress/host_ops.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "linerate/compress/cast.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/make_codec.hpp"
 #include "linerate/compress/payload.hpp"
+#include "linerate/core/index.hpp"
 
 namespace linerate::compress {
 
@@ -42,6 +49,235 @@ void HostOps::widen(const Arriving& tensors, DType half, float by) {
     if (by == 1) continue;
     for (float& value : mean) value *= by;
   }
+}
+
+// Grids on the host, for qsgd, maxmin and ternary codes. For each block of elements the encoder
+// adds the residual, finds each bucket's head, and turns values into codes of a byte. It subtracts
+// the sent points from the residual, and packs the codes. The block's codes and values stay in the
+// first-level cache all the time. The grids are read back from the payload, so that sender and
+// receivers use the same rounded numbers.
+//
+// Example: qsgd with 4 bits and buckets of 128, a tensor of 300 elements. There are three buckets,
+// so 12 bytes of norms come first. Then come 150 bytes of codes, and 2 bytes of padding.
+
+namespace {
+
+/// Elements that are worked on at a time: their codes and values stay in the first-level cache.
+constexpr std::size_t kBlock = kRoundingBlock;
+static_assert(kBlock == kDecodeBlock);
+using Codes = std::array<std::int8_t, kBlock>;
+
+/// Swaps the codes 10 and 11 in a byte of four codes. So 11, which is -1 in two's complement,
+/// becomes 10 of ternary codes, and the reverse. The low bit of each code is flipped if its high
+/// bit is set.
+std::byte swap_ternary(std::byte codes) { return codes ^ (codes >> 1 & std::byte{0x55}); }
+
+/// Encodes or decodes one tensor.
+class GridCoder {
+ public:
+  GridCoder(const GridFormat& format, std::size_t elements)
+      : format_(format),
+        n_(elements),
+        bucket_(format.bucket ? format.bucket : n_),
+        codes_at_(to_index(heads_bytes(format, static_cast<std::int64_t>(n_)))),
+        bytes_(to_index(bytes_of(format, static_cast<std::int64_t>(n_)))) {}
+
+  std::size_t encode(const Input& input, std::span<std::byte> payload) const {
+    zero_from(payload.first(bytes_), codes_end());
+    if (format_.bucket == 0) {
+      BucketHead head;
+      format_.heads_of(input.gradient, format_, &head);
+      write_head(0, head, payload);
+    }
+    for (std::size_t first = 0; first < n_; first += kBlock) encode_block(first, input, payload);
+    return bytes_;
+  }
+
+  void decode(const Arrived& arrived, std::span<float> mean) const {
+    check_gathered(arrived, bytes_, format_.method);
+    for (std::size_t p = 0; p < arrived.payloads.size(); ++p) check(arrived.payloads[p], p);
+    average(arrived, mean, [&](std::size_t p, std::size_t first, std::span<float> out) {
+      Codes codes;
+      if (!read_codes(arrived.payloads[p], first, out.size(), codes))
+        refuse_payload(format_.method, p, "a code that is none");
+      BlockGrids room;
+      add_codes(codes.data(), grids_at(first, out.size(), arrived.payloads[p], room), out);
+    });
+  }
+
+ private:
+  using BlockHeads = std::array<BucketHead, kBlock / 32>;
+  using BlockGrids = std::array<Grid, kBlock / 32>;
+
+  void encode_block(std::size_t first, const Input& input, std::span<std::byte> payload) const {
+    const std::size_t count = std::min(kBlock, n_ - first);
+    add_residual(input, first, count);
+    const std::span<const float> v = corrected(input).subspan(first, count);
+    if (format_.bucket) {
+      BlockHeads heads;
+      format_.heads_of(v, format_, heads.data());
+      for (std::size_t at = 0, b = 0; at < count; at += bucket_, ++b)
+        write_head(first + at, heads[b], payload);
+    }
+    Codes codes;
+    BlockGrids room;
+    const Grids grids = grids_at(first, count, payload, room);
+    to_codes(v, grids, {format_.is_stochastic, input.keys.own, first}, codes.data());
+    if (!input.residual.empty())
+      subtract_codes(codes.data(), grids, input.residual.subspan(first, count));
+    write_codes(codes, first, count, payload);
+  }
+
+  /// Grids of elements [first, first + count) from the payload.
+  Grids grids_at(std::size_t first, std::size_t count, std::span<const std::byte> payload,
+                 BlockGrids& room) const {
+    const std::size_t buckets = format_.bucket ? (count + bucket_ - 1) / bucket_ : 1;
+    for (std::size_t b = 0; b < buckets; ++b) room[b] = grid_at(first + b * bucket_, payload);
+    return {room.data(), bucket_, format_.top, format_.is_signed};
+  }
+
+  std::size_t codes_end() const { return codes_at_ + (n_ * to_index(format_.bits) + 7) / 8; }
+  std::size_t code_at(std::size_t element) const {
+    return codes_at_ + element * to_index(format_.bits) / 8;
+  }
+  void write_codes(const Codes& codes, std::size_t first, std::size_t count,
+                   std::span<std::byte> payload) const {
+    const auto to = payload.subspan(code_at(first), code_bytes(count));
+    pack_codes(codes.data(), count, format_.bits, to.data());
+    if (format_.ternary) std::transform(to.begin(), to.end(), to.begin(), swap_ternary);
+  }
+  /// False if a code is the most negative number, which stands for no point of the grid. The sender
+  /// never writes it, so the payload is damaged.
+  bool read_codes(std::span<const std::byte> payload, std::size_t first, std::size_t count,
+                  Codes& codes) const {
+    auto from = payload.subspan(code_at(first), code_bytes(count));
+    std::array<std::byte, kBlock / 4> swapped;
+    if (format_.ternary) {
+      std::transform(from.begin(), from.end(), swapped.begin(), swap_ternary);
+      from = std::span(swapped).first(from.size());
+    }
+    unpack_codes(from.data(), count, format_.bits, format_.is_signed, codes.data());
+    if (!format_.is_signed) return true;
+    int least = 0;
+    for (std::size_t i = 0; i < count; ++i) least = std::min<int>(least, codes[i]);
+    return least >= -format_.top;
+  }
+  std::size_t code_bytes(std::size_t count) const {
+    return (count * to_index(format_.bits) + 7) / 8;
+  }
+
+  std::size_t head_at(std::size_t element) const {
+    return element / bucket_ * 4 * format_.head_size;
+  }
+  void write_head(std::size_t element, const BucketHead& head, std::span<std::byte> payload) const {
+    for (std::size_t i = 0; i < format_.head_size; ++i)
+      write_at(payload, head_at(element) + 4 * i, head[i]);
+  }
+  Grid grid_at(std::size_t element, std::span<const std::byte> payload) const {
+    BucketHead head = {};
+    for (std::size_t i = 0; i < format_.head_size; ++i)
+      head[i] = read_at<float>(payload, head_at(element) + 4 * i);
+    return format_.grid_of(head, format_);
+  }
+  /// Refuses a payload that no sender writes: a scale that is not finite or below zero, or bits
+  /// after the last code.
+  void check(std::span<const std::byte> payload, std::size_t p) const {
+    for (std::size_t element = 0; element < n_; element += bucket_) {
+      const Grid grid = grid_at(element, payload);
+      if (!std::isfinite(grid.base) || !std::isfinite(grid.unit) || grid.unit < 0)
+        refuse_payload(format_.method, p, "a scale that no bucket has");
+    }
+    const std::size_t used = n_ * to_index(format_.bits) % 8;
+    if (used != 0 && std::to_integer<int>(payload[codes_end() - 1]) >> used)
+      refuse_payload(format_.method, p, "bits after the last element");
+    check_zero_from(payload, codes_end(), format_.method, p);
+  }
+
+  const GridFormat& format_;
+  std::size_t n_, bucket_, codes_at_, bytes_;
+};
+
+}  // namespace
+
+void HostOps::send_grid_codes(const Sending& tensors, const GridFormat& format) {
+  for (auto& [input, payload, sent] : tensors.items)
+    sent = GridCoder(format, input.gradient.size()).encode(input, payload);
+}
+HostOps::Damage HostOps::average_grid_codes(const Arriving& tensors, const GridFormat& format) {
+  for (const auto& [arrived, mean] : tensors.items)
+    GridCoder(format, mean.size()).decode(arrived, mean);
+  return {};
+}
+
+// Writes and reads payloads of entries (payload.hpp) in memory of the host. The methods that
+// choose the entries are in method/: topk, mstopk, sidco, threshold and dgc.
+//
+// A payload of `threshold` may have all values in place of entries, with kAllValues as the count.
+// Example of three ranks: rank 0 sends the entries 5 and 9, rank 1 all values, rank 2 none. Rank
+// 1's payload is given the indices 0, 1, 2 and so on, so that one loop averages all three.
+
+namespace {
+
+/// Whether a payload that may have a flag has all values.
+bool is_all(std::span<const std::byte> payload) {
+  return payload.size() >= kCountBytes && read_at<std::uint32_t>(payload, 0) == kAllValues;
+}
+
+std::size_t write_all(const Input& input, std::span<std::byte> payload) {
+  const std::span<const float> v = corrected(input);
+  write_at(payload, 0, kAllValues);
+  for (std::size_t i = 0; i < v.size(); ++i)
+    write_at(payload, kCountBytes + 4 * i, v[i] + 0.0f);  // -0.0 travels as +0.0
+  std::fill(input.residual.begin(), input.residual.end(), 0.0f);
+  return kCountBytes + v.size_bytes();
+}
+
+}  // namespace
+
+void HostOps::send_entries(const Sending& tensors, const Chosen& chosen,
+                           const EntryFormat& format) {
+  for (std::size_t t = 0; t < chosen.size(); ++t) {
+    auto& [input, payload, sent] = tensors.items[t];
+    const Selection& entries = chosen[t]->sent;
+    if (chosen[t]->is_all) {
+      sent = write_all(input, payload);
+      continue;
+    }
+    clear_sent(entries, input.residual);
+    sent = format.is_counted ? write_counted_entries(entries, payload)
+                             : write_entries(entries, payload);
+  }
+}
+
+/// Payloads that have all values are given indices, so that all ranks are averaged in one way.
+/// `indices` only grows, and only for such payloads. A vector's memory may move when it grows, but
+/// each payload with all values has the same number of elements, so that it grows once.
+HostOps::Damage HostOps::average_entries(const Arriving& tensors, const EntryFormat& format) {
+  for (const auto& [arrived, mean] : tensors.items) {
+    check_one_a_rank(arrived, format.method);
+    const std::size_t n = mean.size();
+    const std::size_t most = to_index(format.most_of(static_cast<std::int64_t>(n)));
+    std::vector<std::uint32_t> indices;
+    std::vector<Entries> ranks;
+    for (std::size_t r = 0; r < arrived.payloads.size(); ++r) {
+      const auto& payload = arrived.payloads[r];
+      if (!format.is_counted) {
+        ranks.push_back(read_entries(payload, most, format.method, r));
+        continue;
+      }
+      if (!format.may_be_all || !is_all(payload)) {
+        ranks.push_back(read_counted_entries(payload, most, format.method, r));
+        continue;
+      }
+      if (const std::size_t expected = kCountBytes + 4 * n; payload.size() != expected)
+        refuse_payload(format.method, r,
+                       fmt::format("expected {} bytes, found {}", expected, payload.size()));
+      for (auto i = static_cast<std::uint32_t>(indices.size()); i < n; ++i) indices.push_back(i);
+      ranks.push_back({payload.subspan(kCountBytes), std::as_bytes(std::span(indices)), n});
+    }
+    compress::average_entries(ranks, arrived, mean, format.method);
+  }
+  return {};
 }
 
 }  // namespace linerate::compress

@@ -15,16 +15,11 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/kernel/half.hpp"
-#include "linerate/compress/kernel/selection.hpp"
-#include "linerate/compress/method/entry_format.hpp"
-#include "linerate/compress/method/grid_format.hpp"
-#include "linerate/compress/method/momentum.hpp"
-#include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/method/sign_format.hpp"
-#include "linerate/compress/stage_control.hpp"
 
 namespace linerate::compress {
 
@@ -197,7 +192,7 @@ struct HostOps {
 
   class LowRank;
 
-  // For the two-phase exchange (two_phase_exchange.hpp). Codecs may be any that code memory of the
+  // For the two-phase exchange (coded_tensor.hpp). Codecs may be any that code memory of the
   // host, a program's own among them.
   using Bytes = std::span<std::byte>;
   struct Arrays {  // by tensor

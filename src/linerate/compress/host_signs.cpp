@@ -8,8 +8,7 @@
 #include <cstring>
 
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/all_finite.hpp"
-#include "linerate/compress/kernel/signs.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "linerate/core/index.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 

@@ -3,8 +3,10 @@
 // with.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
-#include "linerate/compress/compression_state.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {
@@ -57,6 +59,212 @@ bool owes(const CompressionState& state, int rank) {
     own_all_owed(tensor, rank);
     return !tensor.residual.empty();
   });
+}
+
+// Gives a checkpoint's state to another number of ranks than saved it. The rule: the optimizer must
+// get in the end what it would have got. A rank's residual reaches the optimizer divided by the
+// number of ranks. So each of the new ranks gets the mean of the old residuals, and the new mean
+// over ranks is the old one.
+//
+// Example: three ranks saved the residuals 3, 0 and 6 of an element, so 9 / 3 = 3 is owed to its
+// mean. On two ranks each gets 3, and (3 + 3) / 2 = 3 is owed still. On four ranks each gets 3 as
+// well.
+
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats floats_in(const std::vector<std::byte>& bytes) {
+  Floats values(bytes.size() / sizeof(float));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+std::vector<std::byte> bytes_of(std::span<const float> values) {
+  const auto bytes = std::as_bytes(values);
+  return {bytes.begin(), bytes.end()};
+}
+
+bool is_mean(Passing passing) { return passing == Passing::mean || passing == Passing::owed; }
+
+/// The mean over ranks, summed in f64. A rank that has fewer elements counts as zeros for the rest.
+Floats mean_of(const std::vector<Floats>& ranks, std::size_t size) {
+  Floats mean(size);
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const Floats& rank : ranks)
+      if (i < rank.size()) sum += rank[i];
+    mean[i] = static_cast<float>(sum / static_cast<double>(ranks.size()));
+  }
+  return mean;
+}
+
+/// A tensor's states, in the order of the ranks that saved. A rank that does not know the tensor
+/// has an empty state, which owes nothing.
+using Ranks = std::vector<const CompressedTensorState*>;
+
+/// The state of one tensor on one of the new ranks. Fields that are a rank's own are taken from the
+/// saved ranks in turn. With 3 saved ranks the new rank 4 takes those of rank 1.
+class Redistribution {
+ public:
+  /// `any`: of a rank that knows the tensor.
+  Redistribution(int rank, int ranks, Ranks saved, const CompressedTensorState& any)
+      : rank_(rank),
+        ranks_(ranks),
+        saved_(std::move(saved)),
+        own_(saved_[to_index(rank) % saved_.size()]->elements == any.elements
+                 ? *saved_[to_index(rank) % saved_.size()]
+                 : any) {}
+
+  CompressedTensorState state() const {
+    CompressedTensorState state{own_.elements, residual(), own_.method, codec(), {}};
+    if (!own_.two_phase.workers.empty()) state.two_phase = {workers(), server()};
+    return state;
+  }
+
+ private:
+  Floats residual() const {
+    std::vector<Floats> ranks;
+    bool owes = false;
+    for (const CompressedTensorState* s : saved_) {
+      owes = owes || s->residual.size() == to_index(own_.elements);
+      ranks.push_back(s->residual);
+    }
+    return owes ? mean_of(ranks, to_index(own_.elements)) : Floats();
+  }
+
+  /// A field of the codec of a whole tensor, for this rank; `of` finds it in a saved rank's state.
+  /// A momentum is the mean over the ranks that have it. For a field that is owed, the ranks that
+  /// lack it count as zeros, because they owe nothing.
+  SavedField passed(
+      const SavedField& own,
+      const std::function<const SavedField*(const CompressedTensorState&)>& of) const {
+    if (!is_mean(own.passing)) return own;
+    std::vector<Floats> ranks;
+    for (const CompressedTensorState* s : saved_) {
+      const SavedField* field = of(*s);
+      if (field && field->bytes.size() == own.bytes.size())
+        ranks.push_back(floats_in(field->bytes));
+      else if (own.passing == Passing::owed)
+        ranks.emplace_back();
+    }
+    SavedField mean = own;
+    mean.bytes = bytes_of(mean_of(ranks, own.bytes.size() / sizeof(float)));
+    return mean;
+  }
+
+  SavedState codec() const {
+    SavedState fields;
+    for (std::size_t f = 0; f < own_.codec.size(); ++f)
+      fields.push_back(passed(own_.codec[f], [f](const CompressedTensorState& s) {
+        return f < s.codec.size() ? &s.codec[f] : nullptr;
+      }));
+    return fields;
+  }
+
+  /// The fields of the new chunks' codecs. A saved rank's chunks are joined to a whole array. If
+  /// the field passes as a mean, the mean over ranks is taken. Then the array is cut into the new
+  /// chunks. A single number is taken from the old chunk with the same number, or from the last
+  /// one.
+  std::vector<SavedState> workers() const {
+    const std::vector<Chunk> chunks = cut_into_chunks(own_.elements, ranks_);
+    std::vector<SavedState> workers;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      SavedState& fields = workers.emplace_back();
+      for (const SavedField& like : fields_like(own_.two_phase.workers)) {
+        SavedField& field = fields.emplace_back(like);
+        if (like.is_array)
+          field.bytes = cut(whole_of_workers(like), chunks[c]);
+        else if (const SavedField* there = field_of(own_.two_phase.workers, c, like.name))
+          field.bytes = there->bytes;
+      }
+    }
+    return workers;
+  }
+
+  /// The fields of the owner of the new chunk. Each saved rank owned one chunk, so their arrays one
+  /// after the other are the whole tensor's. They are in units of the mean, so no factor is needed.
+  SavedState server() const {
+    const Chunk chunk = cut_into_chunks(own_.elements, ranks_)[to_index(rank_)];
+    SavedState fields;
+    for (const SavedField& like : own_.two_phase.server) {
+      SavedField& field = fields.emplace_back(like);
+      if (!like.is_array) continue;
+      Floats whole;
+      for (const CompressedTensorState* s : saved_)
+        for (const SavedField& part : s->two_phase.server)
+          if (part.name == like.name) append(whole, part);
+      field.bytes = whole.empty() ? std::vector<std::byte>() : cut(whole, chunk);
+    }
+    return fields;
+  }
+
+  Floats whole_of_workers(const SavedField& like) const {
+    std::vector<Floats> ranks;
+    for (const CompressedTensorState* s : saved_) {
+      Floats& whole = ranks.emplace_back();
+      const std::vector<Chunk> chunks =
+          cut_into_chunks(own_.elements, static_cast<int>(saved_.size()));
+      for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const SavedField* part = c < s->two_phase.workers.size()
+                                     ? field_of(s->two_phase.workers, c, like.name)
+                                     : nullptr;
+        if (part)
+          append(whole, *part);
+        else  // a chunk that was dense owes nothing
+          whole.resize(whole.size() + to_index(chunks[c].elements));
+      }
+    }
+    return is_mean(like.passing) ? mean_of(ranks, ranks.front().size())
+                                 : ranks[to_index(rank_) % ranks.size()];
+  }
+
+  /// The fields of the first chunk that has any. The last ones may be empty or dense.
+  static SavedState fields_like(const std::vector<SavedState>& workers) {
+    for (const SavedState& worker : workers)
+      if (!worker.empty()) return worker;
+    return {};
+  }
+  static const SavedField* field_of(const std::vector<SavedState>& workers, std::size_t chunk,
+                                    const std::string& name) {
+    const SavedState& fields = workers[std::min(chunk, workers.size() - 1)];
+    const auto named = [&](const SavedField& f) { return f.name == name; };
+    const auto found = std::find_if(fields.begin(), fields.end(), named);
+    return found == fields.end() ? nullptr : &*found;
+  }
+  static void append(Floats& whole, const SavedField& part) {
+    const Floats values = floats_in(part.bytes);
+    whole.insert(whole.end(), values.begin(), values.end());
+  }
+  std::vector<std::byte> cut(const Floats& whole, const Chunk& chunk) const {
+    if (whole.size() != to_index(own_.elements))
+      throw InputError("checkpoint",
+                       "state of a two-phase exchange: its chunks are not those of the tensor");
+    return bytes_of(std::span(whole).subspan(to_index(chunk.first), to_index(chunk.elements)));
+  }
+
+  int rank_, ranks_;
+  Ranks saved_;
+  const CompressedTensorState& own_;
+};
+
+}  // namespace
+
+CompressionState state_for(int rank, int ranks, std::span<const CompressionState> parts) {
+  if (parts.empty()) return {};
+  if (to_index(ranks) == parts.size()) return parts[to_index(rank)];
+  CompressionState state{parts.front().step, {}};
+  static const CompressedTensorState unknown;
+  for (const CompressionState& any : parts)
+    for (const auto& [name, tensor] : any.tensors) {
+      if (state.tensors.contains(name)) continue;
+      Ranks saved;
+      for (const CompressionState& part : parts) {
+        const auto at = part.tensors.find(name);
+        saved.push_back(at == part.tensors.end() ? &unknown : &at->second);
+      }
+      state.tensors[name] = Redistribution(rank, ranks, std::move(saved), tensor).state();
+    }
+  return state;
 }
 
 }  // namespace linerate::compress

@@ -5,8 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 
@@ -99,6 +105,271 @@ void check_sent(std::size_t sent, std::size_t room, bool is_bound, const Sender&
       "{} elements, found {}; return what was written, and state is_bound if that varies",
       sender.method, sender.tensor, sender.round, is_bound ? "at most " : "", room, sender.elements,
       sent));
+}
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "payloads are little-endian");
+
+void check_ascending(const Entries& entries, std::size_t elements, std::string_view method,
+                     std::size_t rank) {
+  bool ascending = true;
+  for (std::size_t i = 0; i + 1 < entries.count; ++i)
+    ascending &= read_at<std::uint32_t>(entries.indices, 4 * i) <
+                 read_at<std::uint32_t>(entries.indices, 4 * i + 4);
+  if (!ascending) refuse_payload(method, rank, "expected indices that ascend");
+  if (entries.count == 0) return;
+  const auto last = read_at<std::uint32_t>(entries.indices, 4 * entries.count - 4);
+  if (last >= elements)
+    refuse_payload(method, rank,
+                   fmt::format("expected indices below {}, found {}", elements, last));
+}
+
+}  // namespace
+
+std::int64_t entries_of(double density, std::int64_t elements) {
+  const auto k = static_cast<std::int64_t>(std::floor(density * static_cast<double>(elements)));
+  return std::min(std::max<std::int64_t>(1, k), elements);
+}
+
+/// Values first, then indices: [4 count] bytes each, without gaps.
+std::size_t write_entries(const Selection& sent, std::span<std::byte> payload) {
+  const std::size_t bytes = 4 * sent.size();
+  if (bytes == 0) return 0;  // vectors without memory
+  std::memcpy(payload.data(), sent.values().data(), bytes);
+  std::memcpy(payload.data() + bytes, sent.indices().data(), bytes);
+  return 2 * bytes;
+}
+
+std::size_t write_counted_entries(const Selection& sent, std::span<std::byte> payload) {
+  write_at(payload, 0, static_cast<std::uint32_t>(sent.size()));
+  return kCountBytes + write_entries(sent, payload.subspan(kCountBytes));
+}
+
+void clear_sent(const Selection& sent, std::span<float> residual) {
+  if (residual.empty()) return;
+  for (const std::uint32_t i : sent.indices()) residual[i] = 0;
+}
+
+Entries read_entries(std::span<const std::byte> payload, std::size_t count, std::string_view method,
+                     std::size_t rank) {
+  if (payload.size() != 8 * count)
+    refuse_payload(method, rank,
+                   fmt::format("expected {} bytes, found {}", 8 * count, payload.size()));
+  return {payload.first(4 * count), payload.subspan(4 * count), count};
+}
+
+Entries read_counted_entries(std::span<const std::byte> payload, std::size_t most,
+                             std::string_view method, std::size_t rank) {
+  if (payload.size() < kCountBytes)
+    refuse_payload(method, rank, fmt::format("expected a count, found {} bytes", payload.size()));
+  const auto count = read_at<std::uint32_t>(payload, 0);
+  if (count > most)
+    refuse_payload(method, rank, fmt::format("expected at most {} entries, found {}", most, count));
+  return read_entries(payload.subspan(kCountBytes), count, method, rank);
+}
+
+/// Goes through the mean block by block, so that the sums stay in the cache. `next` is a rank's
+/// place in its list: indices ascend, so the entries of a block follow those of the block before.
+///
+/// Example: blocks of 4,096 elements; rank 0 sends the indices 5 and 9,000, rank 1 sends 5, rank 2
+/// sends 4,100. Block 0 takes the first entry of ranks 0 and 1, and adds them in that order. Block
+/// 1 takes the only entry of rank 2. Block 2 takes the second entry of rank 0. Each list is read
+/// once.
+void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
+                     std::span<float> mean, std::string_view method) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) check_ascending(ranks[r], mean.size(), method, r);
+  std::vector<std::size_t> next(ranks.size(), 0);  // entries of each rank that are added
+  average(arrived, mean, [&](std::size_t r, std::size_t first, std::span<float> out) {
+    const Entries& entries = ranks[r];
+    std::size_t i = next[r];
+    for (; i < entries.count; ++i) {
+      const std::size_t at = read_at<std::uint32_t>(entries.indices, 4 * i) - first;
+      if (at >= out.size()) break;
+      out[at] += read_at<float>(entries.values, 4 * i);
+    }
+    next[r] = i;
+  });
+}
+
+// Lays out the encoded tensors of a bucket in the payloads of its rounds. The planner asks once for
+// the bytes that a bucket puts on the wire. The executor and the streams ask for the offsets.
+//
+// Example: a bucket of three tensors under topk(density=0.01, dense_below=1000), with 100,000, 50
+// and 20,000 elements. The first takes 1,000 entries of 8 bytes, so its part has offset 0 and 8,000
+// bytes. The second is too small for the option, so rounds() is empty and the tensor travels dense.
+// The third has offset 8,000 and 1,600 bytes. The payload of the only round has 9,600 bytes. It is
+// gathered, so the 50 dense elements need an all-reduce of their own. With powersgd the first round
+// sums f32, so the 50 elements would follow the factors in that round.
+//
+// Rounds come from a program's own compressors, too. So check() refuses, with the shape in the
+// message, each list of rounds that the executor cannot run.
+
+namespace {
+
+/// No payload has more bytes than this many times the tensor's own, plus this many. A size beyond
+/// that is a mistake in a program's own compressor, such as a count of bits taken for bytes.
+constexpr std::int64_t kMostTimes = 8, kMostMore = 4096;
+
+/// Throws the UsageError for a rounds() that no bucket can have. The message begins with the
+/// compressor and the shape.
+class Refusal {
+ public:
+  Refusal(const std::string& name, const Shape& shape)
+      : place_(fmt::format("compressor {}: rounds() of {} elements in {} rows", name,
+                           shape.elements, shape.rows)) {}
+  [[noreturn]] void operator()(const std::string& expected, const std::string& found) const {
+    throw UsageError(fmt::format("{}: expected {}, found {}", place_, expected, found));
+  }
+
+ private:
+  std::string place_;
+};
+
+void check_round(const Round& round, const Shape& shape, const Refusal& refuse) {
+  const std::int64_t most = kMostTimes * 4 * shape.elements + kMostMore;
+  if (round.bytes < 0 || round.bytes > most)
+    refuse(fmt::format("0 to {} bytes", most), fmt::format("{}", round.bytes));
+  if (round.is_bound && (round.expected < 0 || round.expected > round.bytes))
+    refuse(fmt::format("as a rule 0 to {} bytes, which is the bound", round.bytes),
+           fmt::format("{}", round.expected));
+  if (round.combine == Combine::gather && round.dtype != DType::u8)
+    refuse("u8 of a payload that is gathered", std::string(name_of(round.dtype)));
+  if (round.bytes % size_of(round.dtype) != 0)
+    refuse(fmt::format("whole elements of {}", name_of(round.dtype)),
+           fmt::format("{} bytes", round.bytes));
+}
+
+/// Refuses what the executor cannot run. Several rounds must all be sums. The payload of round i +
+/// 1 is made of one sum, not of each rank's payload.
+void check(const std::vector<Round>& rounds, const Shape& shape, const Refusal& refuse) {
+  for (const Round& round : rounds) {
+    check_round(round, shape, refuse);
+    if (rounds.size() > 1 && round.combine == Combine::gather)
+      refuse("sums, if there are several rounds", "one that is gathered");
+  }
+}
+
+/// The bytes that a part takes in a payload. A gathered part is padded to whole words. If some part
+/// of the round has only a bound, each part is also preceded by its size.
+std::int64_t room_of(const Round& round, bool has_size) {
+  if (round.combine == Combine::sum) return round.bytes;
+  return pad4(round.bytes) + (has_size ? kPartSizeBytes : 0);
+}
+
+/// Takes over, or compares, the kinds of rounds: all tensors of a bucket must have the same. One
+/// tensor whose size depends on its values makes the round of the whole bucket a bound.
+void join(std::vector<BucketRound>& whole, const std::vector<Round>& rounds,
+          const Refusal& refuse) {
+  if (whole.empty())
+    for (const Round& r : rounds) whole.push_back({r.combine, r.dtype, 0, false});
+  if (whole.size() != rounds.size())
+    refuse(fmt::format("{} rounds, as another tensor of the bucket has", whole.size()),
+           fmt::format("{}", rounds.size()));
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    if (whole[i].combine != rounds[i].combine || whole[i].dtype != rounds[i].dtype)
+      refuse("the same sums and types for all shapes", fmt::format("others in round {}", i));
+    whole[i].is_bound = whole[i].is_bound || rounds[i].is_bound;
+  }
+}
+
+/// Puts a part at the end of each round. The running length `elements` of a round is the offset of
+/// the next part. `expected` runs along with the usual size, where there is one.
+void place(BucketPart& part, const std::vector<Round>& rounds, std::vector<BucketRound>& whole) {
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    part.offset.push_back(whole[i].elements * size_of(whole[i].dtype));
+    part.bytes.push_back(rounds[i].bytes);
+    Round as_a_rule = rounds[i];
+    if (as_a_rule.is_bound && as_a_rule.expected > 0) as_a_rule.bytes = as_a_rule.expected;
+    if (rounds[i].is_bound && rounds[i].expected == 0) whole[i].tells_sizes = true;
+    whole[i].elements += room_of(rounds[i], whole[i].is_bound) / size_of(whole[i].dtype);
+    whole[i].expected += room_of(as_a_rule, whole[i].is_bound) / size_of(whole[i].dtype);
+  }
+}
+
+/// A round with a bound can travel in two ways. Either all ranks pad their payloads to the bound.
+/// Or ranks first exchange their sizes and then send only what they have. That costs one more
+/// message and, on a device, a wait of the host. So up to an eighth of padding is accepted.
+///
+/// Example: payloads usually have 900 elements. With a bound of 1,000 ranks pad, because 1,000 is
+/// at most 900 + 112. With a bound of 1,100 they tell sizes. If a codec names no usual size, ranks
+/// always tell sizes.
+void choose_between_sizes_and_padding(BucketRound& round) {
+  if (round.is_bound && round.elements > round.expected + round.expected / 8)
+    round.tells_sizes = true;
+}
+
+}  // namespace
+
+std::int64_t BucketLayout::coded_elements() const {
+  std::int64_t sum = 0;
+  for (const BucketPart& part : parts)
+    if (part.is_coded()) sum += part.shape.elements;
+  return sum;
+}
+
+std::vector<Round> rounds_of(const Compressor& compressor, const Shape& shape, int phase) {
+  return phase < 0 ? compressor.rounds(shape) : compressor.rounds(shape, phase);
+}
+
+BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase,
+                       const std::string& name) {
+  BucketLayout layout;
+  std::vector<std::vector<Round>> rounds;  // by part
+  for (const Shape& shape : shapes) {
+    rounds.push_back(rounds_of(compressor, shape, phase));
+    if (rounds.back().empty()) continue;
+    const Refusal refuse(name, shape);
+    check(rounds.back(), shape, refuse);
+    join(layout.rounds, rounds.back(), refuse);
+  }
+  std::int64_t value = 0;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    BucketPart& part = layout.parts.emplace_back(BucketPart{shapes[i], value, {}, {}, -1});
+    value += part.shape.elements;
+    if (rounds[i].empty()) {
+      part.dense = layout.dense_elements;
+      layout.dense_elements += part.shape.elements;
+    } else {
+      place(part, rounds[i], layout.rounds);
+    }
+  }
+  for (BucketRound& round : layout.rounds) choose_between_sizes_and_padding(round);
+  if (layout.is_coded() && layout.dense_elements > 0 &&
+      layout.rounds.front().combine == Combine::sum && layout.rounds.front().dtype == DType::f32) {
+    layout.dense_begin = layout.rounds.front().elements;
+    layout.rounds.front().elements += layout.dense_elements;
+  }
+  return layout;
+}
+
+DistinctIndices::DistinctIndices(std::uint64_t key, std::uint64_t n) : n_(n) {
+  const int bits = std::bit_width(n - 1);
+  low_bits_ = (bits + 1) / 2;
+  low_mask_ = static_cast<std::uint32_t>((std::uint64_t{1} << low_bits_) - 1);
+  high_mask_ = static_cast<std::uint32_t>((std::uint64_t{1} << (bits - low_bits_)) - 1);
+  for (std::uint64_t round = 0; round < 2 * kTurns; ++round)
+    keys_[round] = static_cast<std::uint32_t>(random_bits(key, round) >> 32);
+}
+
+// The finaliser of MurmurHash3 (Appleby): every bit of x reaches every bit of the answer.
+std::uint32_t DistinctIndices::mixed(std::uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x85ebca6bu;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+  return x ^ (x >> 16);
+}
+
+/// One walk of the network on [0, 2^bits). A turn changes the high half by a function of the low
+/// half, then the low half by a function of the high half. Each of the two steps can be undone by
+/// repeating it, so the whole is a bijection, whatever mixed() is.
+std::uint64_t DistinctIndices::permuted(std::uint64_t i) const {
+  auto low = static_cast<std::uint32_t>(i) & low_mask_;
+  auto high = static_cast<std::uint32_t>(i >> low_bits_) & high_mask_;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    high ^= mixed(low ^ keys_[2 * turn]) & high_mask_;
+    low ^= mixed(high ^ keys_[2 * turn + 1]) & low_mask_;
+  }
+  return static_cast<std::uint64_t>(high) << low_bits_ | low;
 }
 
 }  // namespace linerate::compress

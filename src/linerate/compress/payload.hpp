@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "linerate/compress/codec.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {
@@ -112,5 +115,122 @@ struct Sender {
 };
 /// Throws UsageError for a codec that says it wrote more than its room, or less if that is exact.
 void check_sent(std::size_t sent, std::size_t room, bool is_bound, const Sender& sender);
+
+// Payloads of entries: f32 values, then their u32 indices, strictly ascending; if the number of
+// entries depends on the values, a u32 count first.
+
+inline constexpr std::int64_t kEntryBytes = 8;
+inline constexpr std::int64_t kCountBytes = 4;
+
+/// k = max(1, floor(density * n)), at most n; 0 for n = 0.
+std::int64_t entries_of(double density, std::int64_t elements);
+
+/// Writes values and indices to the front of `payload`; returns the bytes.
+std::size_t write_entries(const Selection& sent, std::span<std::byte> payload);
+/// Writes count, values and indices.
+std::size_t write_counted_entries(const Selection& sent, std::span<std::byte> payload);
+/// v - D(C(v)) for entries that travel as they are: what is sent leaves the residual, exactly.
+/// Nothing if no residual is kept.
+void clear_sent(const Selection& sent, std::span<float> residual);
+
+/// Entries of one rank's payload, not yet checked.
+struct Entries {
+  std::span<const std::byte> values, indices;  // of 4 bytes each
+  std::size_t count = 0;
+};
+/// Entries of a payload that is nothing else. Throws InputError unless it has `count` of them.
+Entries read_entries(std::span<const std::byte> payload, std::size_t count, std::string_view method,
+                     std::size_t rank);
+/// For a payload that begins with its count. Throws InputError for a size that is not the count's,
+/// and for more than `most` entries.
+Entries read_counted_entries(std::span<const std::byte> payload, std::size_t most,
+                             std::string_view method, std::size_t rank);
+
+/// mean[i] = (sum of the entries at i, in the order of ranks) / ranks. Throws InputError, before
+/// writing anything, if an index is out of range or not above the one before.
+void average_entries(const std::vector<Entries>& ranks, const Arrived& arrived,
+                     std::span<float> mean, std::string_view method);
+
+// How the encoded tensors of a bucket lie in its payloads. Planner and executor share this layout.
+
+/// A tensor of a bucket.
+struct BucketPart {
+  Shape shape;
+  std::int64_t value = 0;  // its first element in the bucket
+  /// The offset of each round's bytes in one rank's payload, at the latest: parts before it may
+  /// take less than their bound. Empty: it travels dense.
+  std::vector<std::int64_t> offset, bytes;
+  std::int64_t dense = -1;  // its first element among those that travel dense, -1: it does not
+
+  bool is_coded() const { return dense < 0; }
+};
+
+/// A round of a bucket: one payload a rank.
+struct BucketRound {
+  Combine combine = Combine::gather;
+  DType dtype = DType::u8;
+  std::int64_t elements = 0;  // of `dtype`, of one rank, with the dense ones that follow
+  bool is_bound = false;      // each part is its size (u32) and that many bytes, of at most `bytes`
+  std::int64_t expected = 0;  // of a bound: elements as a rule
+  /// With a bound: ranks tell each other how much they send, and send no more. Else all ranks send
+  /// as much as the bound, which is then little more than the usual size.
+  bool tells_sizes = false;
+};
+
+struct BucketLayout {
+  std::vector<BucketPart> parts;  // in the order of the bucket
+  std::vector<BucketRound> rounds;
+  /// Elements of tensors for which compression does not pay. If the first round sums f32, as the
+  /// bucket has, these elements follow the round's own from element `dense_begin` on. Else they are
+  /// a payload of their own.
+  std::int64_t dense_elements = 0;
+  std::int64_t dense_begin = -1;
+
+  bool is_coded() const { return !rounds.empty(); }
+  std::int64_t coded_elements() const;
+  bool has_dense_payload() const { return dense_elements > 0 && dense_begin < 0; }
+};
+
+/// `shapes` in the order of the bucket, whose elements are f32; `phase` as Input has it; `name` of
+/// the compressor. A bucket without compressed tensors has no rounds. Throws UsageError for
+/// rounds() that no payload can have.
+BucketLayout layout_of(const Compressor& compressor, std::span<const Shape> shapes, int phase,
+                       const std::string& name);
+
+/// Compressor::rounds(shape), or of a phase.
+std::vector<Round> rounds_of(const Compressor& compressor, const Shape& shape, int phase);
+
+// Distinct random indices without memory: a keyed bijection of [0, n).
+
+/// A permutation of [0, n), 1 <= n <= 2^32, that depends on (key, n) alone. So at(0) ... at(k - 1)
+/// are k distinct indices, which every rank computes without a table of those that are taken.
+///
+/// A Feistel network permutes [0, 2^bits), with as many bits as n needs. An answer of n or more is
+/// put through the network again until it is below n. This is "cycle walking" (Black & Rogaway
+/// 2002, "Ciphers with arbitrary finite domains"). Example: n = 5 takes 3 bits. at(2) may walk from
+/// 2 to 6, which is no index, and from 6 to 1. Then 1 is the answer. No other start ends at 1,
+/// because the walk backwards from 1 meets 6 and then 2.
+class DistinctIndices {
+ public:
+  DistinctIndices(std::uint64_t key, std::uint64_t n);
+  /// i < n. Takes fewer than two walks of the network on average, because 2^bits is less than 2 n.
+  std::uint64_t at(std::uint64_t i) const {
+    do {
+      i = permuted(i);
+    } while (i >= n_);
+    return i;
+  }
+
+ private:
+  static constexpr int kTurns = 4;  // two rounds each
+
+  static std::uint32_t mixed(std::uint32_t x);
+  std::uint64_t permuted(std::uint64_t i) const;
+
+  std::uint64_t n_;
+  int low_bits_;
+  std::uint32_t low_mask_, high_mask_;
+  std::uint32_t keys_[2 * kTurns];
+};
 
 }  // namespace linerate::compress

@@ -1,7 +1,6 @@
-#include "linerate/core/collective.hpp"
-
 #include <string>
 
+#include "linerate/core/dtype.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate {
@@ -37,6 +36,19 @@ double bus_factor(Collective c, int ranks) {
     default:
       return 1;
   }
+}
+
+DType parse_dtype(std::string_view name) {
+  for (std::size_t i = 0; i < kDTypeNames.size(); ++i)
+    if (kDTypeNames[i] == name) return static_cast<DType>(i);
+  throw UsageError("unknown element type \"" + std::string(name) +
+                   "\"; known: f32 f64 f16 bf16 i32 i64 u8");
+}
+
+void check_failed(const char* expression, const std::string& detail, const char* file, int line) {
+  throw InternalError(std::string(file) + ":" + std::to_string(line) +
+                      ": check failed: " + expression + (detail.empty() ? "" : ": " + detail) +
+                      "; this is a bug in linerate, please report it");
 }
 
 }  // namespace linerate

@@ -1,20 +1,23 @@
 // Reads files, and writes them so that a reader never sees half of one. The content goes to a
-// temporary file in the same folder, which is then renamed over the target (temporary_file.hpp).
+// temporary file in the same folder, which is then renamed over the target (file.hpp).
 // Links are followed first, because a rename would replace the link. Pipes and terminals cannot be
 // renamed over, so they are written into.
 #include "linerate/core/file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <optional>
+#include <random>
 
-#include "linerate/core/descriptor.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/temporary_file.hpp"
 
 namespace linerate {
 namespace {
@@ -107,6 +110,119 @@ void make_and_try_folder_of(const fs::path& path) {
   if (fs::is_directory(target.path, ignored))
     throw InputError(path.string(), "expected a file, found a folder; give a name inside it");
   if (!target.stream) make_and_try_folder(folder_of(target.path));
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMark = ".part-";
+constexpr std::size_t kDigits = 16, kLongestName = 255;
+
+/// The beginning of the temporary file's name. A long name is cut, so that there is room for the
+/// mark.
+std::string prefix_of(const fs::path& target) {
+  return target.filename().string().substr(0, kLongestName - kMark.size() - kDigits) +
+         std::string(kMark);
+}
+
+bool is_temporary_name(std::string_view name, std::string_view prefix) {
+  return name.size() == prefix.size() + kDigits && name.starts_with(prefix) &&
+         name.find_first_not_of("0123456789abcdef", prefix.size()) == name.npos;
+}
+
+std::string random_digits() {
+  std::random_device random;
+  char digits[kDigits + 1];
+  std::snprintf(digits, sizeof digits, "%08x%08x", random(), random());
+  return digits;
+}
+
+/// Syncs a descriptor. Some file systems, and all pipes, have no sync, which is no error.
+bool sync(int fd) {
+  return ::fsync(fd) == 0 || errno == EINVAL || errno == EROFS || errno == ENOTSUP ||
+         errno == ENOSYS;
+}
+
+}  // namespace
+
+void fail_with_errno(const std::string& place, const std::string& what, int error) {
+  throw InputError(place, what + ": " + std::strerror(error));
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+void write_all(int fd, std::string_view content, const std::string& place) {
+  while (!content.empty()) {
+    const ssize_t n = ::write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_with_errno(place, "cannot write", errno);
+    content.remove_prefix(to_index(n));
+  }
+  if (!sync(fd)) fail_with_errno(place, "cannot sync", errno);
+}
+
+TemporaryFile::TemporaryFile(fs::path target, std::string place)
+    : target_(std::move(target)), place_(std::move(place)) {
+  struct ::stat old {};
+  const bool there = ::stat(target_.c_str(), &old) == 0;
+  do {
+    create(there ? old.st_mode & 0777 : 0644);
+    // A sweep by another process may have removed the file before it was locked.
+  } while (!is_there());
+  // If the file system has no modes, there is none to keep.
+  if (there) static_cast<void>(::fchmod(file_.get(), old.st_mode & 07777));
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!renamed_) ::unlink(path_.c_str());
+}
+
+void TemporaryFile::create(unsigned mode) {
+  int fd = -1;
+  do {
+    path_ = folder_of(target_) / (prefix_of(target_) + random_digits());
+    fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EEXIST);
+  if (fd < 0) fail_with_errno(place_, "cannot create", errno);
+  file_ = Descriptor(fd);
+  // Fails if the file system has no locks; then no process sweeps there either.
+  static_cast<void>(::flock(fd, LOCK_EX));
+}
+
+bool TemporaryFile::is_there() const {
+  struct ::stat status {};
+  return ::fstat(file_.get(), &status) == 0 && status.st_nlink > 0;
+}
+
+void TemporaryFile::write(std::string_view content) { write_all(file_.get(), content, place_); }
+
+void TemporaryFile::rename_over_target() {
+  // Still open, so that its lock is held until its name is gone.
+  if (::rename(path_.c_str(), target_.c_str()) != 0)
+    fail_with_errno(place_, "cannot rename into place", errno);
+  renamed_ = true;
+  const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A folder that may be written to but not read cannot be opened, nor synced.
+  if (folder.open() && !sync(folder.get()))
+    fail_with_errno(place_, "cannot sync its folder", errno);
+}
+
+/// Removes the files whose lock is free. For example writer A was killed: the kernel dropped its
+/// lock, so B's sweep takes the lock and removes the file. Writer C still has its lock, so B leaves
+/// C's file alone.
+void TemporaryFile::sweep(const fs::path& target) {
+  std::error_code ignored;
+  const std::string prefix = prefix_of(target);
+  fs::directory_iterator entry(folder_of(target), ignored);
+  for (; !ignored && entry != fs::directory_iterator(); entry.increment(ignored)) {
+    const fs::path path = entry->path();
+    if (!is_temporary_name(path.filename().string(), prefix)) continue;
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file.open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  }
 }
 
 }  // namespace linerate

@@ -1,4 +1,4 @@
-#include "linerate/core/large_pages.hpp"
+#include "linerate/core/keep_memory.hpp"
 
 #include <linux/mman.h>  // MADV_COLLAPSE: Debian 12's C library does not name it
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "linerate/core/log.hpp"
+#include "linerate/core/error.hpp"
 
 #include <cstdio>
 #include <memory>

@@ -9,10 +9,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/text_table.hpp"
 
 namespace linerate {
 namespace {
@@ -215,6 +217,75 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   for (const std::string& candidate : candidates)
     if (const std::size_t d = distance(candidate); d < least) least = d, best = candidate;
   return best;
+}
+
+namespace {
+
+/// The number of bytes of the UTF-8 character that begins here; 0 if none does.
+///
+/// The first byte tells the length: below 0x80 one byte, from 0xc2 two, from 0xe0 three, from 0xf0
+/// four. Each later byte adds 6 bits. Four things are refused besides broken sequences: control
+/// characters, surrogates, codes above 0x10ffff, and codes that a shorter sequence could give.
+std::size_t character_at(std::string_view text) {
+  const auto byte = [&text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80)
+    return (first >= ' ' && first != 0x7f) || first == '\t' || first == '\n' || first == '\r';
+  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < size) return 0;
+  std::uint32_t code = first & (0xffU >> (size + 1));
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3fU);
+  }
+  const bool control = code < 0xa0, surrogate = code >= 0xd800 && code < 0xe000;
+  const bool longer_than_needed = (size == 3 && code < 0x800) || (size == 4 && code < 0x10000);
+  return control || surrogate || longer_than_needed || code > 0x10ffff ? 0 : size;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t size = character_at(text);
+    if (size == 0)
+      out += '?';
+    else
+      out += text.substr(0, size);
+    text.remove_prefix(size == 0 ? 1 : size);
+  }
+  return out;
+}
+
+std::vector<std::string> table_lines(const std::vector<TextColumn>& columns,
+                                     const std::vector<std::vector<std::string>>& rows,
+                                     std::string_view indent) {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    widths.push_back(columns[c].head.size());
+    for (const auto& row : rows) widths[c] = std::max(widths[c], row[c].size());
+  }
+  const auto line = [&](auto text_of_column) {
+    std::string out(indent);
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (c > 0) out += "  ";
+      out += columns[c].right ? fmt::format("{:>{}}", text_of_column(c), widths[c])
+                              : fmt::format("{:<{}}", text_of_column(c), widths[c]);
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    return out;
+  };
+  std::vector<std::string> lines = {line([&](std::size_t c) { return columns[c].head; })};
+  for (const auto& row : rows) lines.push_back(line([&](std::size_t c) { return row[c]; }));
+  return lines;
+}
+
+std::string text_table(const std::vector<TextColumn>& columns,
+                       const std::vector<std::vector<std::string>>& rows, std::string_view indent) {
+  std::string out;
+  for (const std::string& line : table_lines(columns, rows, indent)) out += line + "\n";
+  return out;
 }
 
 }  // namespace linerate

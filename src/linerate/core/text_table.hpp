@@ -1,4 +1,4 @@
-// A table for terminals: columns as wide as their cells, two blanks apart.
+// Quotes a file's text in a message. A file may contain any bytes, and a terminal takes only text.
 #pragma once
 
 #include <string>
@@ -6,6 +6,12 @@
 #include <vector>
 
 namespace linerate {
+
+/// The text with '?' for each byte that is neither a character of UTF-8 nor a blank: control
+/// characters, halves of characters, other data.
+std::string printable(std::string_view text);
+
+// A table for terminals: columns as wide as their cells, two blanks apart.
 
 struct TextColumn {
   std::string head;

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "linerate/core/collective.hpp"
+#include "linerate/core/dtype.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/doc/cluster.hpp"
 
@@ -135,7 +135,7 @@ class TableLaw {
   std::vector<double> falls_, regimes_;
 };
 
-/// At the table's own rank count. Bytes in the convention of core/collective.hpp.
+/// At the table's own rank count. Bytes in the convention of core/dtype.hpp.
 Estimate evaluate(const doc::CollectiveCost& cost, double bytes);
 
 }  // namespace linerate::cost

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/option_reader.hpp"
 
 namespace linerate::doc {
 
@@ -43,6 +46,112 @@ JsonReader FieldChecker::reader_of(const Json& json) {
 JsonReader FieldChecker::nothing() {
   static const Json kNothing = Json::object();
   return reader_of(kNothing);
+}
+
+void OptionReader::fail(std::string_view key, const std::string& message) const {
+  throw UsageError(fmt::format("strategy {}: {}: {}", component_.name, key, message));
+}
+
+void OptionReader::refuse(std::string_view key, const std::string& expected) const {
+  const std::string* value = component_.find(key);
+  fail(key, fmt::format("expected {}, found {}", expected, value ? *value : "nothing"));
+}
+
+const std::string* OptionReader::find(std::string_view key) {
+  known_.emplace_back(key);
+  return component_.find(key);
+}
+
+template <typename Parse>
+auto OptionReader::parsed(std::string_view key, const std::string& value, Parse parse) const {
+  try {
+    return parse(value);
+  } catch (const UsageError& e) {
+    fail(key, e.what());
+  }
+}
+
+Bytes OptionReader::size(std::string_view key, Bytes otherwise) {
+  const std::string* value = find(key);
+  return value ? parsed(key, *value, parse_size) : otherwise;
+}
+
+Seconds OptionReader::time(std::string_view key, Seconds otherwise) {
+  return time(key).value_or(otherwise);
+}
+
+std::optional<Seconds> OptionReader::time(std::string_view key) {
+  const std::string* value = find(key);
+  if (!value) return std::nullopt;
+  return parsed(key, *value, parse_time);
+}
+
+std::optional<BytesPerSecond> OptionReader::rate(std::string_view key) {
+  const std::string* value = find(key);
+  if (!value) return std::nullopt;
+  const BytesPerSecond rate = parsed(key, *value, parse_rate);
+  if (!(rate.value > 0)) refuse(key, "a rate above 0");
+  return rate;
+}
+
+std::int64_t OptionReader::integer(std::string_view key, std::int64_t otherwise) {
+  const std::string* value = find(key);
+  return value ? parsed(key, *value, parse_integer) : otherwise;
+}
+
+// "0.25" or "1/4".
+std::optional<double> OptionReader::number(std::string_view key) {
+  const std::string* value = find(key);
+  if (!value) return std::nullopt;
+  return parsed(key, *value, [](const std::string& text) {
+    const std::size_t bar = text.find('/');
+    if (bar == std::string::npos) return parse_number(text);
+    const double over = parse_number(std::string_view(text).substr(0, bar));
+    const double under = parse_number(std::string_view(text).substr(bar + 1));
+    if (under == 0) throw UsageError(fmt::format("expected a number, found \"{}\"", text));
+    return over / under;
+  });
+}
+
+std::string OptionReader::text(std::string_view key, const std::string& otherwise) {
+  const std::string* value = find(key);
+  return value ? *value : otherwise;
+}
+
+std::size_t OptionReader::choice(std::string_view key, const std::vector<std::string>& words,
+                                 std::size_t otherwise) {
+  const std::string* value = find(key);
+  if (!value) return otherwise;
+  const auto found = std::find(words.begin(), words.end(), *value);
+  if (found == words.end())
+    fail(key, fmt::format("expected one of {}, found \"{}\"", join(words, ", "), *value));
+  return to_index(found - words.begin());
+}
+
+std::optional<DType> OptionReader::wire(std::string_view key) {
+  static const std::vector<std::string> words = {"fp32", "fp16", "bf16", "f32", "f16"};
+  static constexpr DType types[] = {DType::f32, DType::f16, DType::bf16, DType::f32, DType::f16};
+  if (!find(key)) return std::nullopt;
+  return types[choice(key, words)];
+}
+
+// Every getter adds its key to the known ones, so whatever option is left was asked for by nobody.
+void OptionReader::finish() const {
+  for (const auto& [key, value] : component_.options) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    std::vector<std::string> known = known_;
+    std::sort(known.begin(), known.end());
+    known.erase(std::unique(known.begin(), known.end()), known.end());
+    if (key.empty())
+      throw UsageError(fmt::format("strategy {}: expected option=value, found \"{}\"; Known: {}",
+                                   component_.name, value,
+                                   known.empty() ? "none" : join(known, ", ")));
+    const std::string near = nearest(key, known);
+    throw UsageError(fmt::format("strategy {}: unknown option \"{}\"{} Known: {}", component_.name,
+                                 key,
+                                 near.empty() ? ";" : fmt::format("; did you mean \"{}\"?", near),
+                                 known.empty() ? "none" : join(known, ", ")));
+  }
 }
 
 }  // namespace linerate::doc

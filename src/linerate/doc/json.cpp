@@ -9,8 +9,8 @@
 #include <cmath>
 #include <set>
 
-#include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 
 namespace linerate::doc {
 namespace {

@@ -8,11 +8,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -329,6 +330,25 @@ void validate(const Plan& plan) {
       for (const std::int32_t rank : part)
         LINERATE_CHECK(rank >= 0 && rank < plan.ranks, group.name);
   for (const TaskGraph& g : plan.variants) validate_graph(plan, g);
+}
+
+Collective collective_of(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::all_reduce:
+      return Collective::all_reduce;
+    case TaskKind::reduce_scatter:
+      return Collective::reduce_scatter;
+    case TaskKind::all_gather:
+    case TaskKind::all_gather_v:
+      return Collective::all_gather;
+    case TaskKind::all_to_all:
+      return Collective::all_to_all;
+    case TaskKind::broadcast:
+      return Collective::broadcast;
+    default:
+      break;
+  }
+  throw InternalError(std::string("not a collective: ") + std::string(name_of(kind)));
 }
 
 }  // namespace linerate::doc

@@ -1,6 +1,6 @@
 // Seconds of K-FAC's parts, from the shapes of a layer's factors and measured rates. Work is
 // counted in flops of matrix products; small parts are counted by elements.
-#include "linerate/doc/second_order_cost.hpp"
+#include "linerate/doc/cluster.hpp"
 
 #include <algorithm>
 

@@ -9,15 +9,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/compare/step_table.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/evaluation/timing.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/exec/rehearse.hpp"
 #include "linerate/plan/planner.hpp"
+#include "linerate/rehearse/rehearse.hpp"
 
 namespace linerate::evaluate {
 namespace {
@@ -240,6 +247,105 @@ std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const Conte
                                    std::int64_t gradient_bytes, const Prepare& prepare,
                                    const Progress& progress) {
   return Contest(communicator, options, gradient_bytes, prepare, progress).run();
+}
+
+namespace {
+
+// Rehearses some steps. The bytes are the mean over the ranks. Collective.
+Round run_round(comm::Communicator& communicator, const std::shared_ptr<const doc::Plan>& plan,
+                std::int64_t steps) {
+  exec::RehearsalOptions options;
+  options.steps = static_cast<int>(steps);
+  Round round;
+  options.sent_bytes = &round.sent_bytes;
+  round.timeline = exec::rehearse(communicator, plan, options);
+  communicator.all_reduce(comm::buffer(round.sent_bytes), comm::Reduce::sum, "bytes sent")->wait();
+  round.sent_bytes /= communicator.size();
+  return round;
+}
+
+/// If the Cluster has no codec of a compressor's name, its coding takes no time.
+void note_free_coding(doc::Setup& setup) {
+  for (const doc::TimedRun& run : setup.timed)
+    if ((run.role == doc::Role::sixteen_bit || run.role == doc::Role::candidate) &&
+        plan::traits_of(doc::parse_strategy(run.strategy)).changes_convergence &&
+        run.encode_s + run.decode_s == 0)
+      setup.notes.push_back(run.strategy +
+                            ": the Cluster has no codec of that name, so encoding and decoding "
+                            "take no time here; linerate calibrate --codecs measures them");
+}
+
+}  // namespace
+
+// A strategy is prepared by planning it once. Its rounds then rehearse the Plan's steady steps.
+NewSetup rehearsed_setup(comm::Communicator& communicator, const doc::Workload& workload,
+                         const doc::Cluster& cluster, const ContestOptions& options,
+                         doc::Setup place, const Progress& progress) {
+  place.model = workload.name;
+  place.batch = workload.batch_per_rank;
+  place.mode = doc::kRehearsed;
+  const auto run = [=, &communicator](doc::Setup& setup) {
+    std::optional<BytesPerSecond> line_rate;
+    if (setup.line_rate_bytes_per_s) line_rate = BytesPerSecond{*setup.line_rate_bytes_per_s};
+    const auto prepare = [&](const std::string& strategy) -> RunRound {
+      doc::Plan plan = *rehearse::plan_strategy(communicator, workload, cluster,
+                                                doc::parse_strategy(strategy), line_rate)
+                            .plan;
+      plan.warm_up.clear();  // the steps after it are timed
+      return [&communicator, plan = std::make_shared<const doc::Plan>(std::move(plan))](
+                 std::int64_t steps) { return run_round(communicator, plan, steps); };
+    };
+    setup.timed = contest(communicator, options, workload.gradient_bytes(), prepare, progress);
+    note_free_coding(setup);
+  };
+  return {std::move(place), run};
+}
+
+namespace {
+
+// The file's setups if it exists and may be extended, else none. Tries the folder, so that a long
+// run does not fail at its end.
+doc::Evaluation opened(const std::filesystem::path& path, bool extend) {
+  const bool exists = std::filesystem::exists(path);
+  if (exists && !extend)
+    throw UsageError(fmt::format(
+        "-o {}: the file exists already; add to it with --append, or name another", path.string()));
+  doc::Evaluation held;
+  if (exists) held = doc::load_evaluation(path);
+  make_and_try_folder_of(path);
+  return held;
+}
+
+void require_new(const doc::Setup& setup, const doc::Evaluation& held,
+                 const std::filesystem::path& path) {
+  const std::string title = doc::title_of(setup);
+  if (std::any_of(held.setups.begin(), held.setups.end(),
+                  [&](const doc::Setup& s) { return doc::title_of(s) == title; }))
+    throw UsageError(
+        fmt::format("{}: expected a new setup, found {} in it; give this network another "
+                    "--label, or another file",
+                    path.string(), title));
+}
+
+}  // namespace
+
+doc::Evaluation run_setups(comm::Communicator& communicator, const std::filesystem::path& path,
+                           bool extend, std::vector<NewSetup> setups) {
+  const bool writes = communicator.rank() == 0 && !path.empty();
+  doc::Evaluation all;
+  comm::require_success(communicator, "results", [&] {
+    if (!writes) return;
+    all = opened(path, extend);
+    for (const NewSetup& one : setups) require_new(one.setup, all, path);
+  });
+  for (NewSetup& one : setups) {
+    one.run(one.setup);
+    all.setups.push_back(std::move(one.setup));
+    comm::require_success(communicator, "results", [&] {
+      if (writes) doc::save(all, path);
+    });
+  }
+  return all;
 }
 
 }  // namespace linerate::evaluate

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/doc/cluster.hpp"
 #include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/timeline.hpp"
+#include "linerate/doc/workload.hpp"
 
 namespace linerate::evaluate {
 
@@ -50,5 +53,31 @@ void check(const ContestOptions& options);
 std::vector<doc::TimedRun> contest(comm::Communicator& communicator, const ContestOptions& options,
                                    std::int64_t gradient_bytes, const Prepare& prepare,
                                    const Progress& progress = {});
+
+// One launch's setups, and the file that a loop over networks and rank counts fills.
+
+struct NewSetup {
+  doc::Setup setup;  // what tells it from others
+  /// Adds the runs, alike on every rank. Collective.
+  std::function<void(doc::Setup&)> run;
+};
+
+/// Runs the setups one after the other and returns all setups, those read included; complete on
+/// rank 0. Rank 0 writes each setup to the file as soon as it is done, because a later one may
+/// fail. An empty path: no file. With `extend` they join the setups of an existing file; without it
+/// the file must not exist. Before anything is measured it tries the folder, and throws UsageError
+/// for a setup of the same title as one in the file. An error of rank 0 is thrown on every rank.
+/// Collective.
+doc::Evaluation run_setups(comm::Communicator& communicator, const std::filesystem::path& path,
+                           bool extend, std::vector<NewSetup> setups);
+
+// A setup whose computation waits: step times alone, on the network at hand.
+
+/// For this Workload on the ranks and the network of `place`; plans are made for its line rate.
+/// Encoding and decoding wait as long as the Cluster's codecs say (calibrate --codecs); a note
+/// names those that it does not know, which cost nothing here.
+NewSetup rehearsed_setup(comm::Communicator& communicator, const doc::Workload& workload,
+                         const doc::Cluster& cluster, const ContestOptions& options,
+                         doc::Setup place, const Progress& progress = {});
 
 }  // namespace linerate::evaluate

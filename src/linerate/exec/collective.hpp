@@ -1,11 +1,14 @@
 // A communication task as a call of a Communicator.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/exec/operation.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 
@@ -21,5 +24,19 @@ void check_collective(const doc::Plan& plan, const doc::Task& task);
 comm::WorkPtr submit_collective(const doc::Plan& plan, const doc::TaskGraph& graph,
                                 const doc::Task& task, comm::Communicator& group,
                                 Payloads& payloads, const std::string& title);
+
+// Runs the Plan's casts for what they cost, over memory of the right size that nobody reads.
+
+class CastOperation : public Operation {
+ public:
+  /// Throws UsageError if the plan's codec is no cast, and for types that cannot be cast.
+  explicit CastOperation(const doc::Plan& plan);
+
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override;
+
+ private:
+  const doc::Plan& plan_;
+  std::shared_ptr<std::byte> dense_, encoded_;  // memory of the largest bucket, f32 and cast
+};
 
 }  // namespace linerate::exec

@@ -1,11 +1,9 @@
-// The compressors of a Plan at work on one rank: codecs and residuals by parameter, and the encode
-// and decode tasks of each bucket.
-//
-// A runner calls run() for each such task, in the codec's lane. The training step calls the rest,
-// between steps.
+// The interface through which a driver of training steps uses a Plan's compressors, wherever they
+// compute.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,13 +12,73 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/compress/codec.hpp"
 #include "linerate/compress/coded_tensor.hpp"
-#include "linerate/compress/compression_state.hpp"
 #include "linerate/compress/registry.hpp"
+#include "linerate/compress/two_phase.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/exec/coded_bucket.hpp"
-#include "linerate/exec/step_compression.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
+
+/// The encode and decode operations of training Plans that compress. A step leaves something in its
+/// codecs: residuals, warm-started factors. That counts once the step is accepted, so keep() or
+/// drop() ends each step. Decodes of a step that counts may follow keep().
+///
+/// Buckets hold gradients in their own units (not divided by the ranks); decode writes the mean
+/// over the ranks. Residuals belong to parameters, by name, so another cut into buckets loses none
+/// of them.
+///
+/// Residuals and factors are in units of the loss, whatever a scaler multiplies the loss by.
+/// Buckets that are encoded hold gradients divided by that scale; decode multiplies the means by it
+/// again.
+class StepCompression : public Operation {
+ public:
+  /// Codecs and residuals are kept if name, shape and compressor stay. Between steps, when no task
+  /// runs.
+  virtual void set_plan(std::shared_ptr<const doc::Plan> plan) = 0;
+  /// The phase of the next step, which follows from the number of steps that counted. The name of
+  /// the step's variant ends with a dot and this phase. Empty if all steps are alike.
+  virtual std::string phase() const = 0;
+  /// Comes before the tasks of a step, when no task of the step before it runs. Random numbers are
+  /// drawn from the number of steps that counted, so a step that is dropped and repeated draws the
+  /// same ones.
+  virtual void begin_step() = 0;
+  /// Comes after begin_step(), with the variant that the step runs. Gradients that the variant
+  /// sends dense take their parameters' residuals along, until keep() or drop(). If the step
+  /// counts, those residuals are zero from then on. `shapes`: by position in the Plan.
+  virtual void begin_dense(const doc::TaskGraph& graph,
+                           std::span<const compress::Shape> shapes) = 0;
+  /// The factor by which a scaler multiplied the loss of the step's gradients; absent: no scaler.
+  /// Comes before the first task of a step, and stays until it is set again.
+  void set_loss_scale(std::optional<double> scale) {
+    loss_scale_ = scale ? std::optional(static_cast<float>(*scale)) : std::nullopt;
+  }
+  std::optional<float> loss_scale() const { return loss_scale_; }
+  /// Whether the Plan's compressor turns means that travel dense into something else for the
+  /// optimizer (Compressor::of_dense). Then each such mean is shown to it, once in a step.
+  virtual bool sees_dense_means() const = 0;
+  /// The step counts on every rank, except for the parameters of these names. No rank used those,
+  /// so nobody takes their means and their residuals stay as they were.
+  virtual void keep(std::set<std::string> unused = {}) = 0;
+  /// The step counts on no rank: codecs are as they were before.
+  virtual void drop() = 0;
+
+  /// Between steps. load() replaces what there is: parameters that it does not name, and codecs of
+  /// another compressor, begin anew; residuals stay.
+  virtual compress::CompressionState save() const = 0;
+  virtual void load(compress::CompressionState state) = 0;
+
+ private:
+  std::optional<float> loss_scale_;
+};
+
+// The compressors of a Plan at work on one rank: codecs and residuals by parameter, and the encode
+// and decode tasks of each bucket.
+//
+// A runner calls run() for each such task, in the codec's lane. The training step calls the rest,
+// between steps.
 
 /// Gradients of a greater magnitude count as infinite under a strategy that compresses. Residuals,
 /// momenta and products of factors add gradients up over steps, ranks and elements. No network
@@ -117,6 +175,45 @@ class Compression : public StepCompression {
   mutable std::optional<std::set<std::string>> counted_;
   bool infinite_ = false;
   bool in_step_ = false;
+};
+
+// Runs the Plan's compressors for what they cost: on noise, each rank by itself.
+
+/// Encodes noise, and decodes its own payload in place of every rank's.
+///
+/// `rehearse --real codec` runs this in the codec's lane. The collectives of a rehearsal move other
+/// memory (PayloadArena), because the numbers on the wire do not matter. But a decode needs
+/// payloads of the right form. So after each encode this copies its own block to where the other
+/// ranks' blocks would arrive. Each rank then seems to have sent as much as this one.
+class CompressionLoad : public Operation {
+ public:
+  CompressionLoad(std::shared_ptr<const doc::Plan> plan, int rank, int ranks);
+
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override;
+
+ private:
+  class Memory : public Payloads {
+   public:
+    explicit Memory(const doc::Plan& plan);
+    comm::Buffer buffer(const doc::TaskGraph& graph, std::int32_t payload) override;
+    /// Buckets are the noise, or what a decode writes over.
+    void set_decoding(bool decoding) { decoding_ = decoding; }
+
+   private:
+    std::vector<float> noise_, decoded_;  // as large as the largest bucket
+    std::map<std::pair<const doc::TaskGraph*, std::int32_t>, std::vector<std::byte>> encoded_;
+    bool decoding_ = false;
+  };
+
+  void stand_in_for_others(const doc::TaskGraph& graph, const doc::Task& task);
+  void repeat_own_block(const doc::TaskGraph& graph, std::int32_t from, std::int32_t to);
+  void repeat_own_part(const doc::TaskGraph& graph, std::int32_t payload, std::int32_t counts);
+
+  std::shared_ptr<const doc::Plan> plan_;
+  int rank_, ranks_;
+  Memory memory_;
+  Compression compression_;
+  std::set<std::int32_t> encoded_;  // buckets, in this step
 };
 
 }  // namespace linerate::exec

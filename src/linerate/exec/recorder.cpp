@@ -15,10 +15,10 @@
 #include <fstream>
 #include <utility>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/clock.hpp"
-#include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::exec {
 namespace {

@@ -20,9 +20,9 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/cast_operation.hpp"
-#include "linerate/exec/compression_load.hpp"
-#include "linerate/exec/payload_arena.hpp"
+#include "linerate/exec/coded_bucket.hpp"
+#include "linerate/exec/collective.hpp"
+#include "linerate/exec/compression.hpp"
 #include "linerate/exec/runner.hpp"
 
 namespace linerate::exec {

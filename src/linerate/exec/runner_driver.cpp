@@ -12,7 +12,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
-#include "linerate/exec/runner_state.hpp"
+#include "linerate/exec/runner.hpp"
 
 namespace linerate::exec {
 

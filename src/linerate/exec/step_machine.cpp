@@ -1,7 +1,7 @@
 // The step machine counts. Each task of an open step has the number of its predecessors that are
 // not done. Each lane has a cursor on the next task of its list. An event lowers some counts; then
 // advance_all() pushes each cursor as far as it goes. The Runner drives it with tasks that end
-// (runner_events.cpp), the StreamRunner with tasks that are enqueued (streams/stream_runner.cpp).
+// (runner.cpp), the StreamRunner with tasks that are enqueued (streams/stream_runner.cpp).
 //
 // An example. The compute lane has the observed tasks `backward 1` and `backward 0`. The network's
 // lane has `all-reduce 1` and `all-reduce 0`, each after the backward task of its number.
@@ -21,6 +21,7 @@
 
 #include <algorithm>
 
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
@@ -215,6 +216,50 @@ void StepMachine::advance_all(Moves& moves) {
 /// Steps close in order. A later step that is through stays open until the steps before it are.
 void StepMachine::close_finished() {
   while (!open_.empty() && open_.front().left == 0) open_.pop_front();
+}
+
+void StepRunner::agree_on(const doc::Plan& plan, comm::Communicator& communicator) {
+  comm::require_same(
+      communicator, "plan",
+      {fmt::format("strategy {} for {} ranks, {} gradients, hash {:016x}", plan.strategy,
+                   plan.ranks, plan.gradient_names.size(), plan.hash())});
+  // The plan is the same on all ranks from here on, and so is what is thrown.
+  if (plan.ranks != communicator.size())
+    throw UsageError(
+        fmt::format("plan \"{}\" is for {} ranks, the communicator has {}; plan again for {} ranks",
+                    plan.strategy, plan.ranks, communicator.size(), communicator.size()));
+  validate(plan);
+}
+
+void StepRunner::refuse_after(const std::exception_ptr& failure) {
+  std::string what = "an exception of an unknown type";
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+  }
+  throw CommError(fmt::format(
+      "an earlier step failed ({}), so its gradients are not usable and no further step can run",
+      what));
+}
+
+std::int32_t counts_of(const doc::TaskGraph& graph, std::int32_t payload) {
+  const auto at =
+      std::find_if(graph.payloads.begin(), graph.payloads.end(), [payload](const doc::Payload& p) {
+        return p.content == doc::Content::counts && p.of == payload;
+      });
+  return at == graph.payloads.end() ? -1 : static_cast<std::int32_t>(at - graph.payloads.begin());
+}
+
+std::vector<std::int64_t> Payloads::counts(const doc::TaskGraph& graph, const doc::Task& task) {
+  const std::int32_t payload = counts_of(graph, task.first);
+  if (payload < 0)
+    throw InternalError(graph.name + ": nobody counts the parts of payload " +
+                        std::to_string(task.first));
+  const comm::Buffer b = buffer(graph, payload);
+  const auto* first = static_cast<const std::int64_t*>(b.data);
+  return {first, first + b.count.value};
 }
 
 }  // namespace linerate::exec

@@ -1,6 +1,8 @@
 #include "linerate/models/catalogue.hpp"
 
-#include "linerate/models/families.hpp"
+#include <string>
+
+#include "linerate/core/error.hpp"
 
 namespace linerate::models {
 
@@ -66,6 +68,14 @@ Description describe(std::string_view name, const Options& options) {
   if (options.classes && *options.classes < 1)
     throw UsageError("--classes: expected at least 1, found " + std::to_string(*options.classes));
   return maker.make(request);
+}
+
+Variant parse_variant(std::string_view name) {
+  if (name == "auto") return Variant::automatic;
+  if (name == "published") return Variant::published;
+  if (name == "small") return Variant::small;
+  throw UsageError("--variant: expected auto, published or small, found \"" + std::string(name) +
+                   "\"");
 }
 
 }  // namespace linerate::models

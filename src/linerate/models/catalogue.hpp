@@ -1,15 +1,38 @@
-// The known networks by name.
+// What a network is made for: the shapes it gets.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "linerate/core/registry.hpp"
 #include "linerate/models/description.hpp"
-#include "linerate/models/request.hpp"
 
 namespace linerate::models {
+
+/// Networks made for 224 pixels have a small variant: a stem of stride 1 without pooling.
+enum class Variant : std::uint8_t {
+  automatic,
+  published,
+  small
+};  // automatic: small up to 64 pixels
+/// "auto", "published", "small". Throws UsageError.
+Variant parse_variant(std::string_view name);
+
+/// The shapes a maker gets; both are always set.
+struct Request {
+  Shape input{};
+  std::int64_t classes = 0;  // 0: the published head
+  Variant variant = Variant::automatic;
+
+  bool small() const {
+    if (variant != Variant::automatic) return variant == Variant::small;
+    return input.size() == 3 && input[1] <= 64 && input[2] <= 64;
+  }
+};
+
+// The known networks by name.
 
 /// What `--input` and `--classes` say; absent: the published network (`default_input`).
 struct Options {
@@ -29,5 +52,20 @@ const Registry<Maker>& catalogue();
 
 /// Throws UsageError for an unknown name, or an input that the network cannot take.
 Description describe(std::string_view name, const Options& options = {});
+
+// One maker per network; the catalogue lists them.
+
+Description make_mlp(const Request&);
+Description make_lenet(const Request&);
+Description make_resnet18(const Request&);
+Description make_resnet50(const Request&);
+Description make_resnet101(const Request&);
+Description make_resnet152(const Request&);
+Description make_vgg16(const Request&);
+Description make_densenet201(const Request&);
+Description make_inception_v4(const Request&);
+Description make_bert_base(const Request&);
+Description make_bert_large(const Request&);
+Description make_gpt_small(const Request&);
 
 }  // namespace linerate::models

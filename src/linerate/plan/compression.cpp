@@ -18,10 +18,10 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/model_curve.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/codec_costs.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/codec.hpp"
+#include "linerate/plan/exchange.hpp"
 
 namespace linerate::plan {
 namespace {

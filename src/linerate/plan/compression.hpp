@@ -8,17 +8,17 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/coding_step.hpp"
-#include "linerate/compress/steps_by.hpp"
+#include "linerate/compress/payload.hpp"
+#include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/codec.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
 

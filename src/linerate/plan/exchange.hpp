@@ -1,6 +1,7 @@
-// How gradients leave the rank: all that exchanges decide.
+// What compression carries from step to step, as far as a Plan says.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,11 +11,50 @@
 #include "linerate/core/registry.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/doc/prediction.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/plan/traits.hpp"
-#include "linerate/plan/wire_form.hpp"
+#include "linerate/plan/codec.hpp"
 
 namespace linerate::plan {
+
+/// Bytes that every rank keeps from step to step for what this task encodes. 0 if it encodes
+/// nothing, casts, or is a later round of the same tensors. A compressor says its bytes tensor by
+/// tensor. A generic codec is taken to keep one copy of the dense values.
+std::int64_t kept_bytes(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
+
+// A Plan without the last parts of its steps, as if they took no time.
+
+/// What a task is there for.
+doc::StepPart part_of(const doc::Plan& plan, const doc::TaskGraph& graph, const doc::Task& task);
+
+/// The Plan with the tasks of parts up to `last` alone. A task that waited for a lost task waits
+/// for what that one waited for. Payloads and order stay, so nothing is fused or placed anew. The
+/// result can be simulated but not executed.
+doc::Plan up_to(const doc::Plan& plan, doc::StepPart last);
+
+// What others ask about a strategy before it plans anything.
+
+/// What the plan depends on in a measured step; each includes the ones before it.
+enum class PlansBy { nothing, order, times, cost };
+std::string_view name_of(PlansBy by);
+
+/// Which interpreters of a Plan can carry a strategy out.
+struct Runs {
+  bool simulate = true, rehearse = true, train = true;
+
+  std::vector<std::string_view> names() const;
+  Runs operator&&(const Runs& other) const;
+};
+
+struct Traits {
+  PlansBy plans_by = PlansBy::nothing;
+  bool changes_convergence = false;  // its steps differ from the uncompressed ones
+  bool needs_summable = false;       // works on payloads that can be summed alone
+  Runs runs = {};
+  std::string_view why_not_train = {};  // if it cannot
+};
+
+// How gradients leave the rank: all that exchanges decide.
 
 /// What an exchange derives from a Workload alone, once for all Plans of a series.
 struct PreparedWorkload {
@@ -82,5 +122,27 @@ struct ExchangeEntry {
   Candidates candidates = {};
 };
 using ExchangeLine = RegistryLine<ExchangeEntry>;
+
+// The strategies by name, as `linerate list strategies` prints them, and their traits. Nothing
+// outside this registry compares a strategy's name.
+
+const Registry<ExchangeEntry>& exchanges();
+
+/// What may follow an exchange after '+'.
+enum class Extra { codec, compressor, automatic, curvature };
+struct ExtraEntry {
+  Extra extra;
+  Traits traits;
+};
+/// K-FAC, the codec that its numbers alone describe, then the compressors, the user's own included.
+const Registry<ExtraEntry>& extras();
+/// The name of Extra::codec.
+inline constexpr std::string_view kCodec = "codec";
+/// The name of Extra::automatic.
+inline constexpr std::string_view kAuto = "auto";
+/// The name of Extra::curvature.
+inline constexpr std::string_view kKfac = "kfac";
+/// Whether a component after '+' is this one.
+bool is(const doc::Component& component, Extra extra);
 
 }  // namespace linerate::plan

@@ -2,10 +2,14 @@
 // left in the StepDraft. A new algorithm is one more pass.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "linerate/compress/codec.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/codec.hpp"
@@ -13,8 +17,8 @@
 #include "linerate/plan/draft.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/make_plan.hpp"
-#include "linerate/plan/wire_form.hpp"
 
 namespace linerate::plan {
 
@@ -145,5 +149,52 @@ void add_update(const PassInput& input, StepDraft& step);
 /// The Workload's other collectives, which the computation waits for; not in training, whose model
 /// sends its own.
 void add_other_collectives(const PassInput& input, StepDraft& step);
+
+// The kinds of steps that a strategy tells apart, and which one each step is.
+
+/// A phase of the compressor, what K-FAC updates, and which other collectives run.
+struct StepKind {
+  std::string name;  // what a variant's name ends with: "warm-up.stale"; empty: there is one kind
+  int phase = -1;    // of compress::Phases; -1: it has one
+  CurvatureUpdate update = {};
+  std::int64_t in_period = 0;  // of the other collectives: a step in which the same ones run
+};
+
+/// Step s is of kind warm_up[s] while s < warm_up.size(), then of kind
+/// cycle[(s - warm_up.size()) % cycle.size()].
+struct StepKinds {
+  std::vector<StepKind> kinds;  // every phase with every update: a runner may choose any
+  std::vector<std::int32_t> warm_up, cycle;
+};
+
+/// The kinds and their schedule, from a compressor's phases, K-FAC's intervals, and the intervals
+/// in steps of other collectives (`every`). The cycle is as long as all together take to repeat.
+/// Throws UsageError if that is longer than any schedule.
+StepKinds step_kinds(const compress::Phases& phases, const std::optional<Kfac>& kfac,
+                     const std::vector<int>& every = {});
+
+// Where one step ends and the next begins: edges from the last collectives of a variant to the
+// updates at the head of whichever follows.
+
+/// Valid as long as the step's graph and what it was made with.
+struct StepBorder {
+  /// A task at the head of the step, and the positions of the gradients that it needs.
+  struct Need {
+    std::uint32_t task = 0;
+    std::span<const std::int32_t> gradients;
+  };
+  std::vector<std::uint32_t> arrival;  // [gradients] the task that brings it back
+  std::vector<Need> needs;
+};
+
+/// The border of a step whose tasks are in their places (Draft::linearise). `curvature` is null if
+/// nothing is preconditioned.
+void find_border(const doc::Workload& workload, const StepDraft& step, const Curvature* curvature,
+                 StepBorder& border);
+
+/// Appends edges to the graph of a step. Updates of variant `variant`, and what they wait for, wait
+/// for the arrival of each of their gradients in the step before.
+void join_steps(const StepBorder& from, doc::TaskGraph& graph, const StepBorder& to,
+                std::int32_t variant);
 
 }  // namespace linerate::plan

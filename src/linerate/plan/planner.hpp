@@ -1,6 +1,7 @@
 // Reads a Strategy once and makes Plans by it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,10 +11,9 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/make_plan.hpp"
 #include "linerate/plan/passes.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/plan/step_kinds.hpp"
 
 namespace linerate::plan {
 
@@ -97,5 +97,58 @@ class Planner {
 /// Planner::traits() without a Cluster: codecs are not read. Throws UsageError for unknown names
 /// and options of the exchange.
 [[nodiscard]] Traits traits_of(const doc::Strategy& strategy);
+
+// Plans of one Workload by one strategy, for one network after another.
+
+/// Makes once what its Plans have in common: names, kinds of steps, the computation. Memory is used
+/// again: sweeps make thousands of Plans.
+class PlanSeries {
+ public:
+  /// Borrows Planner and Workload. `options.cost` is not looked at. Throws InputError for a
+  /// Workload without gradients.
+  PlanSeries(const Planner& planner, const doc::Workload& workload, const PlanOptions& options);
+
+  /// Valid until the next call. `cost` prices. Throws as make_plan does.
+  const doc::Plan& plan(const cost::CostModel& cost, int ranks);
+  /// The Plan made last.
+  doc::Plan last() && { return std::move(plan_); }
+
+ private:
+  struct Variant {
+    std::int32_t kind = 0;  // of kinds_
+    bool first_step = false, weighted = false;
+  };
+  struct Request;
+
+  std::int32_t add_variants(std::string_view base, bool first_step);
+  void set_names();
+  void set_schedule(std::int32_t first_steps, std::int32_t steady);
+  void make_steps(const Request&, const Exchange& exchange);
+  void make(const Request&, const Exchange& exchange, const Variant&, doc::TaskGraph& graph);
+  void keep_what_ends_first(const Request&);
+  double mean_of_cycle() const;
+
+  const Planner& planner_;
+  const doc::Workload& workload_;
+  std::unique_ptr<const PreparedWorkload> prepared_;  // by the exchange
+  PlanOptions options_;
+  StepKinds kinds_;
+  std::vector<Variant> variants_;  // as the Plan's
+  doc::Plan plan_;
+  StepDraft computation_;  // a step with computation alone, and its operations
+  std::vector<doc::Component> operations_;
+  StepDraft step_;
+  std::vector<StepBorder> borders_;  // by variant, if steps reach into the next one
+  std::vector<double> end_s_;        // by variant, if exchanges are compared
+  doc::Plan other_;                  // with the exchange that is compared
+};
+
+// Private: buckets of steps that train several models in turn.
+
+/// The buckets of each turn of a step (Gradient::turn), cut as those of a Workload of its own. No
+/// bucket holds gradients of two turns, and limits begin anew. `first_step`: as
+/// Exchange::fuse_first_step.
+void fuse_turns(const Exchange& exchange, const FusionInput& input, bool first_step,
+                const Fusion& out);
 
 }  // namespace linerate::plan

@@ -1,6 +1,6 @@
 // Exchanges are files of their own; extras stand here, as a compressor is a line of
 // compress/registry.cpp and brings its own text.
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 
 #include <algorithm>
 

@@ -2,16 +2,21 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <CLI/CLI.hpp>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/report/inputs.hpp"
+#include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::python {
 
@@ -39,5 +44,54 @@ void bind_documents(nb::module_& module);
 /// Binds `options(verb)`: the options that a verb's parser has.
 void bind_options(nb::module_& module);
 void bind_verbs(nb::module_& module);
+
+// Private: long work that obeys Ctrl-C, without the GIL.
+
+/// Runs `work` in a thread of its own. The calling thread lets other threads of Python run, looks
+/// for signals and hands the latest line of progress to `progress` (a callable, or None) ten times
+/// a second. A signal's exception, or one of `progress`, stops the work and is raised when the work
+/// has ended.
+void run_interruptible(const std::function<void(const verbs::Caller&)>& work,
+                       const verbs::Documents& documents, nanobind::handle progress);
+
+template <typename Result>
+Result interruptible(const std::function<Result(const verbs::Caller&)>& work,
+                     const verbs::Documents& documents, nanobind::handle progress) {
+  std::optional<Result> result;
+  run_interruptible([&](const verbs::Caller& caller) { result.emplace(work(caller)); }, documents,
+                    progress);
+  return std::move(*result);
+}
+
+// Private: a verb's parser, given words as the command's is.
+
+using Words = std::vector<std::string>;
+
+/// The parser of `linerate VERB`, or of VERB and its sub-verb. Python's keywords become words of a
+/// command line, and this parses them. So both have the same options, checks and messages.
+class VerbParser {
+ public:
+  template <typename Options>
+  VerbParser(Words verb, Options& options) : verb_(std::move(verb)) {
+    app_.require_subcommand(1);
+    last_ = &app_;
+    for (const std::string& name : verb_) last_ = last_->add_subcommand(name);
+    add_options(*last_, options);
+  }
+  VerbParser(const VerbParser&) = delete;
+  VerbParser& operator=(const VerbParser&) = delete;
+
+  /// Throws UsageError.
+  void parse(Words words) {
+    words.insert(words.begin(), verb_.begin(), verb_.end());
+    verbs::parse_words(app_, words);
+  }
+  const CLI::App& verb() const { return *last_; }
+
+ private:
+  Words verb_;
+  CLI::App app_{"", "linerate"};
+  CLI::App* last_;
+};
 
 }  // namespace linerate::python

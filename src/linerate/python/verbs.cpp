@@ -13,25 +13,9 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/python/bindings.hpp"
-#include "linerate/python/interruptible.hpp"
-#include "linerate/python/verb_parser.hpp"
-#include "linerate/report/advice_text.hpp"
-#include "linerate/report/collective_text.hpp"
-#include "linerate/report/plan_text.hpp"
-#include "linerate/report/prediction_text.hpp"
-#include "linerate/trace/explain/explain_json.hpp"
-#include "linerate/trace/explain/explain_text.hpp"
-#include "linerate/verbs/advise.hpp"
-#include "linerate/verbs/calibrate.hpp"
-#include "linerate/verbs/compare.hpp"
-#include "linerate/verbs/explain.hpp"
-#include "linerate/verbs/export.hpp"
-#include "linerate/verbs/import.hpp"
-#include "linerate/verbs/list.hpp"
-#include "linerate/verbs/plan.hpp"
-#include "linerate/verbs/report.hpp"
-#include "linerate/verbs/whatif.hpp"
-#include "linerate/verbs/whatif_collective.hpp"
+#include "linerate/report/texts.hpp"
+#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 namespace linerate::python {
 namespace {

@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "linerate/calibrate/fit.hpp"
-#include "linerate/comm/agreement.hpp"
-#include "linerate/cost/extrapolation.hpp"
+#include "linerate/comm/fingerprint.hpp"
+#include "linerate/cost/collective_times.hpp"
+#include "linerate/cost/estimate.hpp"
 #include "linerate/cost/network_kinds.hpp"
-#include "linerate/cost/ring_or_tree.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
 #include "linerate/sim/simulate.hpp"
 
 namespace linerate::rehearse {

@@ -1,5 +1,4 @@
-// Chooses the Plan of a training run and changes it at agreed steps, from what the steps measured.
-// Needs no LibTorch.
+// The times of K-FAC's work in a window of steps, agreed among ranks, for the planner.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/calibrate/call_train.hpp"
+#include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/block.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -20,10 +19,68 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/replan/curvature_profile.hpp"
-#include "linerate/replan/trial.hpp"
 
 namespace linerate::replan {
+
+/// Seconds in one step of this rank; negative: not measured in it.
+struct CurvatureTimes {
+  std::vector<double> forward_s;               // by block: its layer's pass, without the factor
+  std::vector<double> factor_a_s, factor_g_s;  // by block
+  std::vector<double> inverse_s;               // by factor (doc::factor_index)
+};
+
+class CurvatureProfile {
+ public:
+  void add(const CurvatureTimes& step) { steps_.push_back(step); }
+
+  /// Agrees on the window's times: medians of each rank, then means over the ranks that measured a
+  /// part. They go into the Workload's layers and blocks, where block b is of layer b, and as
+  /// inverse times by dimension into `cost`. A part that no rank measured stays. Collective; the
+  /// same on every rank.
+  void agree(comm::Communicator& communicator, doc::Workload& workload,
+             doc::SecondOrderCost& cost) const;
+
+ private:
+  std::vector<CurvatureTimes> steps_;
+};
+
+// Whether a strategy's steps are longer than ddp's on these ranks. It is measured, because no cost
+// model of the network has what messages cost the processors that compute.
+
+/// What a trial found: seconds of a step, means over the ranks, the same on every rank.
+struct TrialResult {
+  double ddp_s = 0, strategy_s = 0;
+};
+
+/// Blocks of steps by ddp and by the strategy in turn, kRounds of each. So a drift of the machine's
+/// speed meets both. The first step of a block is not counted, because its memory is new.
+class Trial {
+ public:
+  static constexpr int kRounds = 2;
+
+  /// `counted`: steps of a block, at least 1.
+  explicit Trial(int counted) : counted_(counted) {}
+
+  /// Whether the next step is ddp's.
+  bool of_ddp() const { return blocks_ % 2 == 0; }
+  int steps_of_a_block() const { return counted_ + 1; }
+  /// Blocks that have ended.
+  int blocks() const { return blocks_; }
+  bool is_over() const { return blocks_ == 2 * kRounds; }
+  /// A step's seconds on this rank; negative: not known. True if it ends a block.
+  bool add(double step_s);
+  /// Of a trial that is over: of each the mean of its blocks' medians. Collective.
+  TrialResult agree(comm::Communicator& communicator) const;
+
+ private:
+  int counted_;
+  int blocks_ = 0, steps_ = 0;       // steps_: of the block under way
+  std::vector<double> block_ = {};   // counted steps of the block under way
+  std::vector<double> ddp_, other_;  // medians of blocks
+};
+
+// Chooses the Plan of a training run and changes it at agreed steps, from what the steps measured.
+// Needs no LibTorch.
 
 struct PlannedParameter {
   std::string name;

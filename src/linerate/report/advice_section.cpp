@@ -1,13 +1,15 @@
 // An Advice as charts and tables. Words are those of its text.
-#include "linerate/report/advice_section.hpp"
-
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+
+#include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/report/advice_text.hpp"
-#include "linerate/report/drawing.hpp"
-#include "linerate/report/row_chart.hpp"
+#include "linerate/evaluation/accuracy.hpp"
+#include "linerate/report/sections.hpp"
+#include "linerate/report/texts.hpp"
 
 namespace linerate::report {
 namespace {
@@ -75,10 +77,11 @@ Section section_of(const doc::Advice& advice) {
   section.paragraphs = paragraphs_of(advice);
   for (const doc::Straggler& s : advice.stragglers)
     section.paragraphs.push_back(fmt::format("Late rank {}: {}", s.rank, s.reason));
-  section.figures.push_back({"Ranked strategies",
-                             "The best setting of each exchange; the numbers have all settings. "
-                             "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
-                             drawing_of(chart_of(advice)), table_of(advice)});
+  section.figures.push_back(
+      {"Ranked strategies",
+       "The best setting of each exchange; the numbers have all settings. "
+       "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
+       drawing_of(chart_of(advice)), table_of(advice)});
   if (!advice.ceilings.empty()) {
     Table ceilings{{"Remedy and the most that it could gain", "Step", "What it means"},
                    {},
@@ -91,6 +94,130 @@ Section section_of(const doc::Advice& advice) {
     section.notes.push_back(sentence_of(t, advice));
   section.notes.insert(section.notes.end(), advice.notes.begin(), advice.notes.end());
   return section;
+}
+
+// Charts of an Evaluation. Tables and sentences are those of its text: a page and a terminal say
+// the same.
+
+namespace {
+
+Table table_of(const evaluation::Cells& cells) {
+  Table table;
+  for (const TextColumn& column : cells.columns) {
+    table.head.push_back(column.head);
+    table.numbers.push_back(column.right);
+  }
+  table.rows = cells.rows;
+  return table;
+}
+
+// A baseline says its role, "ddp (fp32)": a candidate may have the same strategy.
+std::string name_of(const doc::TimedRun& run) {
+  return run.role == doc::Role::candidate
+             ? run.strategy
+             : fmt::format("{} ({})", run.strategy, doc::name_of(run.role));
+}
+
+// A run within a budget of time has another number of steps: over steps it is no point of the same
+// curve.
+bool is_drawn(const doc::TrainedRun& run) {
+  return run.budget == doc::Budget::steps && run.diverged.empty();
+}
+
+/// Over the seeds that were tested at the same step. Their times differ, their step does not.
+struct Tested {
+  std::vector<double> train_s, accuracy;
+};
+
+// An example: three seeds have 0.89, 0.90 and 0.91 at step 100. The point is 90 %, its band 89 to
+// 91 %. Over time it stands at the mean of their seconds. One seed has no band.
+Point point_of(std::int64_t step, const Tested& tested, bool over_time) {
+  const auto [low, high] = std::minmax_element(tested.accuracy.begin(), tested.accuracy.end());
+  Point point{over_time ? mean(tested.train_s) : static_cast<double>(step),
+              100 * mean(tested.accuracy),
+              {},
+              {}};
+  if (tested.accuracy.size() > 1) point.low = 100 * *low, point.high = 100 * *high;
+  return point;
+}
+
+// Sentences before charts: first the noise floor, as no difference below it counts.
+Section section_of(const doc::Setup& setup) {
+  Section section;
+  section.title = title_of(setup);
+  if (!setup.timed.empty()) {
+    section.paragraphs.push_back(evaluation::noise_sentence(setup) + ".");
+    section.figures.push_back(
+        {"Step time",
+         "Median over rounds in which all take turns. Bar: least and greatest round. Diamonds: "
+         "tuned baselines and the A/A run (the same strategy twice).",
+         drawing_of(step_chart(setup)), table_of(evaluation::timing_cells(setup))});
+  }
+  if (!setup.trained.empty()) {
+    section.paragraphs.push_back(evaluation::target_sentence(setup) + ".");
+    const std::string caption = "Mean over seeds; band: least and greatest.";
+    section.figures.push_back(
+        {"Accuracy over steps", caption, drawing_of(accuracy_chart(setup, false))});
+    section.figures.push_back({"Accuracy over time", caption,
+                               drawing_of(accuracy_chart(setup, true)),
+                               table_of(evaluation::accuracy_cells(setup))});
+  }
+  section.notes = setup.notes;
+  if (!setup.timed.empty()) section.table = table_of(evaluation::property_cells(setup));
+  return section;
+}
+
+}  // namespace
+
+// Bars from the least to the greatest round. Where they overlap the order of two strategies is not
+// certain.
+RowChart step_chart(const doc::Setup& setup) {
+  RowChart chart;
+  chart.name = "Step time by strategy";
+  chart.label = "Measured step time";
+  for (const doc::TimedRun& run : setup.timed) {
+    const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
+    chart.rows.push_back(
+        {name_of(run), evaluation::step_s(run), *low, *high, run.role != doc::Role::candidate, {}});
+  }
+  return chart;
+}
+
+// Strategies keep their order of appearance in both charts, so a colour means the same in both.
+LineChart accuracy_chart(const doc::Setup& setup, bool over_time) {
+  LineChart chart;
+  chart.name = over_time ? "Test accuracy over time" : "Test accuracy over steps";
+  chart.x_label = over_time ? "Training, seconds" : "Steps";
+  chart.y_label = "Test accuracy, %";
+  chart.log_x = false;
+  std::vector<std::string> names;  // in order of appearance
+  std::map<std::string, std::map<std::int64_t, Tested>> tested;
+  for (const doc::TrainedRun& run : setup.trained) {
+    if (!is_drawn(run)) continue;
+    if (std::find(names.begin(), names.end(), run.strategy) == names.end())
+      names.push_back(run.strategy);
+    for (const doc::AccuracyPoint& p : run.points) {
+      tested[run.strategy][p.step].train_s.push_back(p.train_s);
+      tested[run.strategy][p.step].accuracy.push_back(p.test_accuracy);
+    }
+  }
+  for (const std::string& name : names) {
+    Series& series = chart.series.emplace_back(Series{name, {}});
+    for (const auto& [step, at] : tested[name])
+      series.points.push_back(point_of(step, at, over_time));
+  }
+  return chart;
+}
+
+std::vector<Section> sections_of(const doc::Evaluation& evaluation) {
+  std::vector<Section> sections;
+  const evaluation::Gains gains = evaluation::count_gains(evaluation);
+  Section& summary = sections.emplace_back();
+  summary.title = "Evaluation of compressors";
+  summary.paragraphs.push_back(gains.all > 0 ? evaluation::sentence_of(gains)
+                                             : "No candidate was timed.");
+  for (const doc::Setup& setup : evaluation.setups) sections.push_back(section_of(setup));
+  return sections;
 }
 
 }  // namespace linerate::report

@@ -1,7 +1,5 @@
 // An Advice for a terminal: the sentences first, as they are the answer. Then come the candidates
 // with their numbers, and at the end what would change the answer.
-#include "linerate/report/advice_text.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,7 +9,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/report/time_range.hpp"
+#include "linerate/report/texts.hpp"
 
 namespace linerate::report {
 namespace {

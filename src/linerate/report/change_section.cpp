@@ -1,4 +1,4 @@
-#include "linerate/report/change_section.hpp"
+#include "linerate/report/sections.hpp"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/report/drawing.hpp"
-#include "linerate/report/row_chart.hpp"
-#include "linerate/report/time_range.hpp"
-#include "linerate/report/timeline_section.hpp"
+#include "linerate/report/texts.hpp"
 
 namespace linerate::report {
 namespace {

@@ -11,12 +11,8 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/doc/validate.hpp"
-#include "linerate/report/advice_section.hpp"
-#include "linerate/report/change_section.hpp"
-#include "linerate/report/evaluation_section.hpp"
-#include "linerate/report/prediction_section.hpp"
-#include "linerate/report/timeline_section.hpp"
-#include "linerate/trace/import_files.hpp"
+#include "linerate/report/sections.hpp"
+#include "linerate/trace/load.hpp"
 
 namespace linerate::report {
 namespace {

@@ -1,7 +1,7 @@
 // Curves and maps go over bandwidth, so a prediction of no known bandwidth is in the table alone.
 // What is compared in one map takes the same steps: a lossy strategy's shorter step says nothing of
 // its time to a target.
-#include "linerate/report/prediction_section.hpp"
+#include "linerate/report/sections.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/report/drawing.hpp"
 
 namespace linerate::report {
 namespace {

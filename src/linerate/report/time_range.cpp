@@ -1,6 +1,6 @@
 // Intervals of fitted costs may be narrower than the three digits that times have elsewhere. Both
 // ends would print alike and look like a typing error.
-#include "linerate/report/time_range.hpp"
+#include "linerate/report/texts.hpp"
 
 #include <fmt/format.h>
 

@@ -1,18 +1,19 @@
 // A prediction and a run of the same job share a section: they have one time axis, and a column
 // each in the table. That is the question a reader has: whether the prediction holds, and which
 // part of a step it misses.
-#include "linerate/report/timeline_section.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/report/breakdown_table.hpp"
-#include "linerate/report/drawing.hpp"
-#include "linerate/report/row_chart.hpp"
-#include "linerate/report/timeline_chart.hpp"
+#include "linerate/report/sections.hpp"
+#include "linerate/report/texts.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::report {
@@ -167,6 +168,198 @@ std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
     sections.push_back(section_of(set));
   }
   return sections;
+}
+
+// Which events of a Timeline are drawn, and how they are gathered into bars. A page cannot show a
+// run of a thousand steps on a hundred ranks. It shows one step, of the slowest ranks, in as many
+// lanes as a reader can tell apart.
+
+namespace {
+
+// The part of the Timeline that is drawn.
+struct Window {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::string step;                 // "step 3, the median of 20"
+  std::vector<std::int32_t> ranks;  // ascending
+  bool ranks_left_out = false;
+};
+
+// From the first event to the last, for a Timeline that states no steps.
+Window whole(const doc::Timeline& t) {
+  Window w{std::numeric_limits<std::int64_t>::max(),
+           std::numeric_limits<std::int64_t>::min(),
+           "",
+           {},
+           false};
+  std::set<std::int32_t> ranks;
+  for (const doc::Event& e : t.events) {
+    w.begin_ns = std::min(w.begin_ns, e.start_ns);
+    w.end_ns = std::max(w.end_ns, e.end_ns);
+    ranks.insert(e.rank);
+  }
+  w.ranks.assign(ranks.begin(), ranks.end());
+  if (w.begin_ns > w.end_ns) w.begin_ns = w.end_ns = 0;
+  return w;
+}
+
+// The step whose slowest rank takes the median time: neither the warm-up nor an outlier. An
+// example: the slowest ranks of three steps took 5, 9 and 6 ms. The step of 6 ms is drawn. Of an
+// even number it is the lower of the two in the middle.
+//
+// If the ranks are too many, those that took longest in this step are kept: what holds a step up is
+// on them. They are drawn in ascending order all the same. The window spans all of their steps, as
+// they begin apart.
+Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
+  std::map<std::int32_t, std::vector<const doc::Step*>> by_index;
+  for (const doc::Step& s : t.steps) by_index[s.index].push_back(&s);
+  if (by_index.empty()) {
+    Window w = whole(t);
+    w.ranks_left_out = w.ranks.size() > most_ranks;
+    if (w.ranks_left_out) w.ranks.resize(most_ranks);
+    return w;
+  }
+  std::vector<std::pair<std::int64_t, std::int32_t>> lengths;  // of the slowest rank, index
+  for (const auto& [index, steps] : by_index) {
+    std::int64_t length = 0;
+    for (const doc::Step* s : steps) length = std::max(length, s->end_ns - s->start_ns);
+    lengths.emplace_back(length, index);
+  }
+  std::sort(lengths.begin(), lengths.end());
+  const std::int32_t chosen = lengths[(lengths.size() - 1) / 2].second;
+
+  std::vector<const doc::Step*> steps = by_index[chosen];
+  std::stable_sort(steps.begin(), steps.end(), [](const doc::Step* a, const doc::Step* b) {
+    return a->end_ns - a->start_ns > b->end_ns - b->start_ns;
+  });
+  Window w;
+  w.ranks_left_out = steps.size() > most_ranks;
+  if (w.ranks_left_out) steps.resize(most_ranks);
+  w.begin_ns = steps.front()->start_ns, w.end_ns = steps.front()->end_ns;
+  for (const doc::Step* s : steps) {
+    w.begin_ns = std::min(w.begin_ns, s->start_ns);
+    w.end_ns = std::max(w.end_ns, s->end_ns);
+    w.ranks.push_back(s->rank);
+  }
+  std::sort(w.ranks.begin(), w.ranks.end());
+  w.step = lengths.size() == 1 ? fmt::format("step {}", chosen)
+                               : fmt::format("step {}, the median of {}", chosen, lengths.size());
+  return w;
+}
+
+// Greedy interval colouring by start time: a bar goes into the first lane that is free when it
+// begins. An example: bars of 0 to 4 ms, 1 to 2 ms and 5 to 6 ms. The first takes lane 0, the
+// second overlaps it and takes lane 1, the third finds lane 0 free again. This needs no more lanes
+// than bars overlap at once.
+//
+// Ends that overlap by less than a quarter of `gap_s` count as free. A reader cannot see it, and a
+// lane of its own would mislead. Beyond `most_lanes` bars are drawn over each other in the last
+// one.
+//
+// Then neighbours of one kind closer than `gap_s` become one bar, if one of them is shorter than
+// that. An example with 10 us: bars of 3 us at 0 and at 5 us are one bar of 8 us with two events.
+// Two bars of 1 ms, 5 us apart, stay two: a reader sees them both.
+void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& row) {
+  std::stable_sort(bars.begin(), bars.end(),
+                   [](const Bar& a, const Bar& b) { return a.start_s < b.start_s; });
+  for (Bar& bar : bars) {
+    std::size_t lane = 0;
+    while (lane < row.lanes.size() && row.lanes[lane].back().end_s > bar.start_s + gap_s / 4)
+      ++lane;
+    lane = std::min(lane, most_lanes - 1);
+    if (lane == row.lanes.size()) row.lanes.emplace_back();
+    std::vector<Bar>& target = row.lanes[lane];
+    const bool tiny = bar.end_s - bar.start_s < gap_s;
+    if (!target.empty() && target.back().kind == bar.kind &&
+        bar.start_s - target.back().end_s < gap_s &&
+        (tiny || target.back().end_s - target.back().start_s < gap_s || target.back().events > 1)) {
+      target.back().end_s = std::max(target.back().end_s, bar.end_s);
+      target.back().events += 1;
+      target.back().label.clear();
+    } else {
+      target.push_back(std::move(bar));
+    }
+  }
+}
+
+// Forward and backward of an imported Timeline are no work of their own, but say what the kernels
+// within them belong to. An example: a rank's backward spans 10 to 20 ms. A kernel that begins at
+// 12 ms is drawn as backward, one at 25 ms as computation of no known phase. If wraps nest, the one
+// that began last counts.
+class Wraps {
+ public:
+  explicit Wraps(const doc::Timeline& t) : t_(t) {
+    for (const doc::Event& e : t.events)
+      if (is_wrap(e)) all_[e.rank].push_back(&e);
+    for (auto& [rank, wraps] : all_)
+      std::stable_sort(wraps.begin(), wraps.end(), [](const doc::Event* a, const doc::Event* b) {
+        return a->start_ns < b->start_ns;
+      });
+  }
+  // Of a simulated or recorded Timeline forward and backward are computation themselves, so none is
+  // a wrap.
+  bool is_wrap(const doc::Event& e) const {
+    return !doc::is_communication(e.kind) && !doc::is_computation(t_, e) &&
+           (e.kind == doc::TaskKind::forward || e.kind == doc::TaskKind::backward);
+  }
+  doc::TaskKind kind_of(const doc::Event& e) const {
+    const auto rank = all_.find(e.rank);
+    if (e.kind != doc::TaskKind::compute || rank == all_.end()) return e.kind;
+    const auto after = std::upper_bound(
+        rank->second.begin(), rank->second.end(), e.start_ns,
+        [](std::int64_t time, const doc::Event* wrap) { return time < wrap->start_ns; });
+    return after != rank->second.begin() && e.start_ns < (*(after - 1))->end_ns
+               ? (*(after - 1))->kind
+               : e.kind;
+  }
+
+ private:
+  const doc::Timeline& t_;
+  std::map<std::int32_t, std::vector<const doc::Event*>> all_;  // by rank, by start
+};
+
+// Workload and strategy are in the section's title: a phone has no room for them here.
+std::string title_of(const doc::Timeline& t, const Window& w) {
+  std::string title = t.mode.empty() ? "timeline" : t.mode;
+  if (!w.step.empty()) title += ", " + w.step;
+  title += ": " + format_time(static_cast<double>(w.end_ns - w.begin_ns) * 1e-9);
+  if (w.ranks_left_out)
+    title += fmt::format(" (the {} slowest of {} ranks)", w.ranks.size(), t.ranks);
+  return title;
+}
+
+}  // namespace
+
+// Events are cut at the window's ends, so that one that reaches in from the step before is seen
+// there.
+TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options) {
+  const Window window = median_step(timeline, to_index(std::max(1, options.most_ranks)));
+  TimelineGroup group;
+  group.title = title_of(timeline, window);
+  group.length_s = static_cast<double>(window.end_ns - window.begin_ns) * 1e-9;
+  const Wraps wraps(timeline);
+  std::map<std::pair<std::int32_t, doc::Resource>, std::vector<Bar>> bars;
+  for (const doc::Event& e : timeline.events) {
+    if (e.end_ns <= window.begin_ns || e.start_ns >= window.end_ns || e.end_ns <= e.start_ns)
+      continue;
+    if (!std::binary_search(window.ranks.begin(), window.ranks.end(), e.rank) || wraps.is_wrap(e))
+      continue;
+    const auto seconds = [&](std::int64_t ns) {
+      return static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns) *
+             1e-9;
+    };
+    const bool named = e.name >= 0 && to_index(e.name) < timeline.names.size();
+    const doc::TaskKind kind = wraps.kind_of(e);
+    bars[{e.rank, e.resource}].push_back(
+        {kind, seconds(e.start_ns), seconds(e.end_ns),
+         named ? timeline.names[to_index(e.name)] : std::string(name_of(kind)), 1});
+  }
+  for (auto& [key, of_row] : bars) {
+    Row row{key.first, key.second, {}};
+    lay_out(std::move(of_row), to_index(std::max(1, options.most_lanes)),
+            group.length_s * options.resolution, row);
+    group.rows.push_back(std::move(row));
+  }
+  return group;
 }
 
 }  // namespace linerate::report

@@ -30,9 +30,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/sim/fluid_state.hpp"
-#include "linerate/sim/slot_graph.hpp"
-#include "linerate/sim/sweep.hpp"
+#include "linerate/sim/simulator.hpp"
 
 namespace linerate::sim {
 namespace {

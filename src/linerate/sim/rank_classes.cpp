@@ -11,13 +11,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <tuple>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/sim/broadcast_reach.hpp"
+#include "linerate/cost/collective_times.hpp"
 
 namespace linerate::sim {
 namespace {
@@ -145,6 +147,135 @@ RankClasses classes_of(const doc::Plan& plan, const doc::TaskGraph& graph,
   fill_members(plan, used, result);
   add_roots(plan, graph, result);
   return result;
+}
+
+// The arrays are flat, instead of a vector a group. Plans for K-FAC have thousands of groups of one
+// rank, and a simulation copies the Membership into its TaskTimes.
+
+void Membership::add_group() {
+  Group& g = groups_.emplace_back();
+  g.begin = g.end = static_cast<std::uint32_t>(classes_.size());
+  g.parts_begin = g.parts_end = static_cast<std::uint32_t>(parts_.size());
+}
+
+void Membership::add_part(std::span<const std::int32_t> classes, std::int32_t ranks) {
+  Group& g = groups_.back();
+  classes_.insert(classes_.end(), classes.begin(), classes.end());
+  const std::uint32_t before = g.end - g.begin;
+  g.end = static_cast<std::uint32_t>(classes_.size());
+  parts_.push_back({before, g.end - g.begin, ranks});
+  g.parts_end = static_cast<std::uint32_t>(parts_.size());
+}
+
+void Membership::finish_group() {
+  Group& g = groups_.back();
+  if (g.begin == g.end) return;
+  const auto [low, high] =
+      std::minmax_element(classes_.begin() + g.begin, classes_.begin() + g.end);
+  g.low = *low;
+  g.range = static_cast<std::uint32_t>(*high - *low + 1);
+  g.positions = static_cast<std::uint32_t>(positions_.size());
+  positions_.resize(positions_.size() + g.range, kNoSlot);
+  for (std::uint32_t k = g.begin; k < g.end; ++k)
+    positions_[g.positions + static_cast<std::uint32_t>(classes_[k] - g.low)] = k - g.begin;
+}
+
+// A Plan has thousands of tasks but few kinds of them, so a price is a look-up of a cost curve and
+// one evaluation. The curves are kept in two short lists that are searched from the front. One is
+// for collectives of all ranks, which are most, and one for collectives of fewer.
+
+double Prices::seconds_of_part(const doc::Task& task, int ranks) {
+  if (ranks == ranks_ || !doc::is_communication(task.kind)) return seconds(task);
+  if (ranks <= 1) return 0;
+  const auto bytes = static_cast<double>(task.priced_bytes());
+  for (const Line& l : part_lines_)
+    if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire)
+      return task.seconds + priced(l.curve, bytes);
+  return task.seconds + priced(add(part_lines_, task, ranks), bytes);
+}
+
+const cost::CostCurve& Prices::curve_of(const doc::Task& task, int ranks) {
+  std::vector<Line>& lines = ranks == ranks_ ? lines_ : part_lines_;
+  for (const Line& l : lines)
+    if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire) return l.curve;
+  return add(lines, task, ranks);
+}
+
+// The curve says when the last rank has the message. The split into a rank's own part and the rest
+// is taken from its growth. Take a chain that pipelines chunks, with a curve of 1 ms + 1 ms/MiB.
+// Each further MiB occupies every link for 1 ms, so 4 MiB keep a rank busy for 1 + 4 ms. Take a
+// binomial tree of 4 ranks over links of 1 ms/MiB. Its curve grows by 2 ms/MiB, because the message
+// takes two hops; the root does send it twice. If a curve grows faster than that, the excess is
+// spent on the links of other ranks.
+BroadcastTime Prices::broadcast_of_part(const doc::Task& task, int ranks) {
+  const double last_s = seconds_of_part(task, ranks);
+  if (ranks <= 1) return {last_s, last_s};
+  const cost::CostCurve& curve = curve_of(task, ranks);
+  const auto bytes = static_cast<double>(task.priced_bytes());
+  const double whole_s = curve.seconds(bytes);
+  // Two octaves, since fitted curves have jumps and dents.
+  const double growth_s = (curve.seconds(2 * bytes) - curve.seconds(bytes / 2)) / 1.5;
+  // The root of a binomial tree sends it so often over its own link; no rank does so more.
+  const double copies = std::ceil(std::log2(ranks));
+  const double bytes_per_s = model_.network_bytes_per_s();
+  const double carried_s =
+      bytes_per_s > 0 ? std::min(growth_s, copies * bytes / bytes_per_s) : growth_s;
+  const double own_s = curve.seconds(0) + std::max(0.0, carried_s);
+  if (!(own_s < whole_s)) return {last_s, last_s};
+  // Bounds scale both alike.
+  return {task.seconds + (last_s - task.seconds) * std::max(0.0, own_s) / whole_s, last_s};
+}
+
+const cost::CostCurve& Prices::add(std::vector<Line>& lines, const doc::Task& task, int ranks) {
+  lines.push_back({task.kind, task.wire, ranks,
+                   cost::cost_curve(model_, collective_of(task.kind), ranks, task.wire)});
+  return lines.back().curve;
+}
+
+// The low or the high end of a price, as the Bound says.
+double Prices::bounded(const cost::CostCurve& curve, double bytes) const {
+  const cost::Estimate e = curve.estimate(bytes);
+  return bound_ == Bound::low ? e.low : e.high;
+}
+
+// Contention at a Bound. A network of a kind has slowdowns from 1 to its slowdown_high. A measured
+// Cluster has a noise floor instead. The noise is in the time that is lost, not in the whole. With
+// a floor of 10 %, a slowdown of 1.30 lies between 1 + .30 / 1.1 = 1.27 and 1 + .30 * 1.1 = 1.33.
+doc::Contention Prices::contention() const {
+  const doc::Cluster& cluster = model_.cluster();
+  doc::Contention c = cluster.contention.value_or(doc::Contention{});
+  if (bound_ == Bound::expected) return c;
+  if (model_.has_spread()) {
+    c.compute_slowdown = bound_ == Bound::low ? 1 : cluster.nominal->slowdown_high;
+    return c;
+  }
+  const double apart = 1 + cluster.noise_floor.value_or(0);
+  const double times = bound_ == Bound::low ? 1 / apart : apart;
+  for (double* factor : {&c.compute_slowdown, &c.communication_slowdown, &c.coding_slowdown})
+    if (*factor > 1) *factor = 1 + (*factor - 1) * times;
+  c.message_s *= times;
+  return c;
+}
+
+bool Prices::has_known_error() const {
+  const auto known = [](const Line& l) { return l.curve.has_known_error(); };
+  return !(lines_.empty() && part_lines_.empty()) &&
+         std::all_of(lines_.begin(), lines_.end(), known) &&
+         std::all_of(part_lines_.begin(), part_lines_.end(), known);
+}
+
+// In a binomial tree a rank gets the message from the rank whose number, counted from the root, has
+// one bit less. So the bits that are set in the number are the messages on the way. Among 8 ranks
+// with root 0, rank 4 (100) is one message away. Ranks 3 (011) and 5 (101) are two messages away,
+// and rank 7 (111) three. `most` is the largest count below `ranks`. Either the last rank has it,
+// or the number of all ones that is one bit shorter. With 5 ranks that is rank 3 (011) with two
+// messages, although the last rank, 4 (100), takes one.
+double share_of_way(std::int32_t position, std::int32_t root, std::int32_t ranks) {
+  if (ranks <= 1) return 0;
+  const auto last = static_cast<unsigned>(ranks - 1);
+  const int most = std::max(std::popcount(last), static_cast<int>(std::bit_width(last)) - 1);
+  const auto relative = static_cast<unsigned>((position - root + ranks) % ranks);
+  return static_cast<double>(std::popcount(relative)) / most;
 }
 
 }  // namespace linerate::sim

@@ -1,17 +1,41 @@
+#include <algorithm>
+
+#include "linerate/sim/fluid.hpp"
+#include "linerate/sim/simulator.hpp"
+
+namespace linerate::sim {
+namespace {
+
+template <typename Action>
+void for_edges(const doc::TaskGraph& graph, const TaskTimes& times, Action action) {
+  for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
+    for (const std::uint32_t p : graph.predecessors(i)) times.for_shared(p, i, action);
+}
+
+}  // namespace
+
+// Two passes over the edges fill the CSR arrays: the first one counts, the second one writes.
+SlotGraph::SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times)
+    : waits(times.first.back(), 0), begin_(times.first.back() + 1, 0) {
+  for_edges(graph, times, [this](std::uint32_t before, std::uint32_t after) {
+    ++waits[after];
+    ++begin_[before + 1];
+  });
+  for (std::size_t s = 0; s < waits.size(); ++s) begin_[s + 1] += begin_[s];
+  successors_.resize(begin_.back());
+  std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
+  for_edges(graph, times, [this, &next](std::uint32_t before, std::uint32_t after) {
+    successors_[next[before]++] = after;
+  });
+}
+
 // The choice among the three ways of simulating, by what the Cluster and the Plan need:
 //   one sweep            ranks are alike and nothing contends
 //   a sweep over classes ranks differ, in speed or in their groups
 //   events (fluid.cpp)   the Cluster says that computation and communication slow each other down
 // All three agree if two of them apply; the cheaper one is taken, because searches simulate
 // thousands of Plans.
-#include "linerate/sim/run_graph.hpp"
 
-#include <algorithm>
-
-#include "linerate/sim/fluid.hpp"
-#include "linerate/sim/sweep.hpp"
-
-namespace linerate::sim {
 namespace {
 
 // Whether every rank has every task. A plan with one group needs no look at its tasks.

@@ -16,11 +16,9 @@
 #include <optional>
 #include <vector>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/stop.hpp"
 #include "linerate/doc/validate.hpp"
-#include "linerate/sim/run_graph.hpp"
-#include "linerate/sim/step_exposure.hpp"
 
 namespace linerate::sim {
 namespace {

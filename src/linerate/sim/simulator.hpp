@@ -1,15 +1,153 @@
-// Simulates one Plan after the other.
+// When each task ran; both ways of simulating write it.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "linerate/core/index.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/cost/cost_model.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/sim/prices.hpp"
+#include "linerate/doc/timeline.hpp"
+#include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/sim/steady_cycle.hpp"
-#include "linerate/sim/task_times.hpp"
-#include "linerate/sim/unroll.hpp"
 
 namespace linerate::sim {
+
+/// Task i of a rank of class c ran in [start[s], end[s]), in seconds, with s = slot(i, c). A task
+/// has a slot for every class of its group. A collective has one for each class too: its `start` is
+/// the class's own submission, and its `end` that of the whole part.
+///
+/// An example with two classes. Both have task 0, with the slots 0 and 1. Class 1 alone has task 1,
+/// with slot 2. Both have task 2, with the slots 3 and 4. Then `first` is {0, 2, 3, 5}, and slot(2,
+/// 1) is 4.
+struct TaskTimes {
+  std::vector<double> start, end;    // may be longer than needed: memory is used again
+  std::vector<std::uint32_t> first;  // [tasks + 1] first slot; empty: all ranks alike, slot = task
+  std::vector<std::int32_t> group;   // [tasks] as the Plan says; unused if `first` is empty
+  Membership members;                // of the groups; unused if `first` is empty
+
+  /// kNoSlot if the class does not have the task.
+  std::uint32_t slot(std::uint32_t task, std::int32_t rank_class) const {
+    if (first.empty()) return task;
+    const std::uint32_t position = members.position(group[task], rank_class);
+    return position == kNoSlot ? kNoSlot : first[task] + position;
+  }
+  /// Slots of the task, of all its classes.
+  std::uint32_t slots_begin(std::uint32_t task) const { return first.empty() ? task : first[task]; }
+  std::uint32_t slots_end(std::uint32_t task) const {
+    return first.empty() ? task + 1 : first[task + 1];
+  }
+
+  /// action(slot of `before`, slot of `after`) for every class that has both tasks.
+  template <typename Action>
+  void for_shared(std::uint32_t before, std::uint32_t after, Action action) const;
+};
+
+template <typename Action>
+void TaskTimes::for_shared(std::uint32_t before, std::uint32_t after, Action action) const {
+  const std::uint32_t b = first[before], a = first[after];
+  if (group[before] == group[after]) {
+    for (std::uint32_t k = 0; k < first[after + 1] - a; ++k) action(b + k, a + k);
+    return;
+  }
+  // The smaller group is looked up in the larger: tasks of single ranks may number thousands.
+  const auto of_before = members.classes_in(group[before]);
+  const auto of_after = members.classes_in(group[after]);
+  const std::uint32_t common =
+      static_cast<std::uint32_t>(std::min(of_before.size(), of_after.size()));
+  const bool before_is_smaller = of_before.size() == common;
+  for (std::uint32_t k = 0; k < common; ++k) {
+    const std::uint32_t other = before_is_smaller ? members.position(group[after], of_before[k])
+                                                  : members.position(group[before], of_after[k]);
+    if (other == kNoSlot) continue;
+    before_is_smaller ? action(b + k, a + other) : action(b + other, a + k);
+  }
+}
+
+// Several steps one after the other: their tasks are numbered through, and edges into the next step
+// lead to a task like any other.
+
+/// Borrows the Plan.
+struct Unrolled {
+  const doc::Plan* plan = nullptr;
+  std::vector<std::uint32_t> begins;   // [steps] first task of each step
+  std::vector<std::int32_t> variants;  // [steps] index into Plan::variants
+  doc::TaskGraph joined;               // several steps as one graph, tasks and edges alone: join()
+
+  const doc::TaskGraph& variant(std::size_t step) const {
+    return plan->variants[to_index(variants[step])];
+  }
+  /// A single step is its variant itself; several must have been joined.
+  const doc::TaskGraph& graph() const { return begins.size() == 1 ? variant(0) : joined; }
+  /// One past the last task of a step.
+  std::uint32_t end(std::size_t step) const {
+    return begins[step] + static_cast<std::uint32_t>(variant(step).tasks.size());
+  }
+};
+
+/// The first step of a Plan that belongs to its cycle.
+std::int64_t first_of_cycle(const doc::Plan& plan);
+/// True when a step of the cycle reaches into the next one.
+bool reaches_next_step(const doc::Plan& plan);
+
+/// Lays out so many steps of the Plan's schedule from `first_step` on. 0 begins as a real run does,
+/// with its warm-up; first_of_cycle() begins with the cycle. There is no barrier between steps: the
+/// next step waits only for its resources and for the edges that name its variant. Copies no task.
+void lay_out_steps(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
+/// Copies tasks and edges of several steps into one graph.
+void join(Unrolled& steps);
+/// lay_out_steps() and join().
+void unroll(const doc::Plan& plan, std::int64_t first_step, int steps, Unrolled& out);
+
+/// The edges out of the step `before` into a step of this variant that comes after it, sorted by
+/// the task that they lead to. `edges` is overwritten.
+void find_edges_into(std::int32_t variant, const doc::TaskGraph& before,
+                     std::vector<doc::NextStepEdge>& edges);
+
+// The cycle of a Plan once it repeats, task by task: predicted Timelines are read from it.
+
+/// The cycle as it repeats: steps first_step .. first_step + the plan's cycle - 1 of `unrolled`.
+/// The steps before it let overlapping steps settle. `times` are seconds since the begin of the
+/// run, and `origin_s` is time 0 of the cycle: the earliest begin over the classes. Of `classes`
+/// only the members are used. Valid as long as the Plan.
+struct SteadyCycle {
+  Unrolled unrolled;
+  TaskTimes times;
+  RankClasses classes;
+  std::size_t first_step = 0;
+  double origin_s = 0;
+  double end_s = 0;  // of the last task
+
+  std::size_t steps() const { return unrolled.begins.size() - first_step; }
+  /// Rounded to the nanosecond.
+  std::int64_t since_origin_ns(double at_s) const { return doc::nanoseconds(at_s - origin_s); }
+  /// When a class runs a task; absent if it does not have it, or it takes no time.
+  std::optional<Span> span(std::uint32_t task, std::int32_t rank_class) const {
+    const std::uint32_t slot = times.slot(task, rank_class);
+    if (slot == kNoSlot || times.end[slot] <= times.start[slot]) return std::nullopt;
+    return Span{since_origin_ns(times.start[slot]), since_origin_ns(times.end[slot])};
+  }
+  /// Step `index` of the cycle on a class of ranks. It begins at the end of the class's last
+  /// computation in the step before, or at time 0 in the first step of all. It ends at the end of
+  /// its last computation in this step. Empty for a class that computes nothing.
+  Span step(std::size_t index, std::int32_t rank_class) const;
+  /// Where the first step of the cycle begins on a class, by the clock of `times`.
+  double begin_s(std::int32_t rank_class) const;
+};
+
+/// The cycle, with the graph of all its steps joined.
+SteadyCycle steady_cycle(const doc::Plan& plan, const cost::CostModel& model);
+/// The same, into memory that was used before. Steps are joined only if simulating them needs it.
+void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle);
+
+/// The ranks that a picture of the job shows: all of them up to 16, else one of each class.
+std::vector<std::int32_t> shown_ranks(const doc::Plan& plan, const RankClasses& classes);
+
+// Simulates one Plan after the other.
 
 /// Simulates plans, keeping its memory between calls.
 class Simulator {
@@ -35,5 +173,73 @@ struct NetworkTime {
   doc::Bounded overlaps_s;    // the rest, which computation may hide
 };
 [[nodiscard]] NetworkTime network_time(const doc::Plan& plan, const cost::CostModel& model);
+
+// The task graph as each class of ranks has it: edges between slots.
+
+/// The edges of a graph, once for every class that has both ends. A class waits only for the
+/// predecessors of a task that it has itself; between classes only collectives wait. So the slots
+/// of two classes share no edge. doc::VariantIndex says the same of tasks.
+struct SlotGraph {
+  /// Takes the slots that `times` lays out for the graph.
+  SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times);
+
+  std::vector<std::uint32_t> waits;  // [slots] predecessors that are not done
+
+  std::span<const std::uint32_t> successors(std::uint32_t slot) const {
+    return {successors_.data() + begin_[slot], successors_.data() + begin_[slot + 1]};
+  }
+
+ private:
+  std::vector<std::uint32_t> begin_, successors_;  // CSR
+};
+
+// Picks the cheapest way to simulate a graph that is still exact for it.
+
+/// Whether computation and communication slow each other down.
+bool contends(const Prices& prices);
+
+/// Simulates a graph: by one sweep if ranks are alike and nothing contends, by a sweep over classes
+/// if ranks differ in speed or groups. If the Cluster says that computation and communication slow
+/// each other down, by events. The graph is a variant of the plan or several, unrolled.
+/// `step_begins`: the first task of each step, where delays are due. Returns the end of the last
+/// task, in seconds. `starts` off may leave times.start untouched.
+double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
+                 std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts);
+
+/// The same for steps that were laid out. Joins them only if it has to.
+double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
+/// Whether run_steps() needs no classes, all ranks being alike.
+bool are_alike(const Unrolled& steps, const doc::Cluster& cluster);
+
+// How much of a Plan's predicted step is exposed communication (doc/scaling_factor.hpp).
+
+/// Seconds a steady step: the mean over the plan's cycle and over the ranks that
+/// predicted_timeline() shows. So a comparison with that Timeline starts from the same figure.
+double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model);
+/// Of the Plan's steady cycle.
+double exposed_communication_s(const doc::Plan& plan, const SteadyCycle& cycle);
+
+// Without contention one pass over the tasks is the whole simulation. A task's start follows from
+// its predecessors, its resource and a collective's delay, which are all earlier in the Plan.
+
+/// For ranks that are alike and in every task's group. Returns the end of the last task; `starts`
+/// off leaves times.start untouched.
+double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
+/// The same of several steps, which need not be joined: it is what the sweep over their graph would
+/// give, bit for bit.
+double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
+
+/// For ranks in classes. A collective starts for each class when the class has come to it. It ends
+/// for the classes of a part together, its price after the last of them started. A broadcast waits
+/// for its root alone (BroadcastTime). `step_begins`: the first task of each step in the graph,
+/// where delays are due. Returns the end of the last task, in seconds.
+double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
+             std::span<const std::uint32_t> step_begins, TaskTimes& times);
+
+/// Gives every task its slots.
+void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times);
+
+/// The factor on a task's duration on ranks of this class.
+double slowness(const doc::Task& task, const RankClass& rank_class);
 
 }  // namespace linerate::sim

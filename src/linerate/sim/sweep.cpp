@@ -12,7 +12,7 @@
 //
 // There are two versions of the pass, for ranks that are alike and for classes of ranks. The first
 // is the inner loop of every search, so it has no slots and no look-ups.
-#include "linerate/sim/sweep.hpp"
+#include "linerate/sim/simulator.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,16 @@
 #include "linerate/torch_adapter/agreed_model.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/modules/embedding.h>
 
-#include "linerate/comm/agreement.hpp"
+#include <array>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "linerate/comm/fingerprint.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/doc/validate.hpp"
 
 namespace linerate::torch_adapter {
@@ -31,6 +39,167 @@ ModelState agreed_model(const NamedTensors& parameters, const NamedTensors& buff
                    options.replan_above, options.most_above_ddp),
        options.cluster ? "cluster " + to_json(*options.cluster) : "no cluster"});
   return state;
+}
+
+// Lists a model's parameters and buffers, and finds what cannot be exchanged, with the way out in
+// the message. DataParallel asks at its construction and whenever the model has changed. Tensors
+// that modules share are listed once. Ranks compare the lines of describe() before the first
+// exchange, so names, types, sizes and strides must agree.
+
+namespace {
+
+bool has_gradient_type(const at::Tensor& tensor) {
+  const auto type = dtype_of(tensor.scalar_type());
+  return type && is_floating(*type);
+}
+
+/// Why this tensor's bytes cannot travel from this device; empty when they can.
+std::string untransportable(const at::Tensor& tensor, c10::Device from,
+                            bool exchanges_device_memory) {
+  if (!tensor.defined()) return "is undefined; register it after its creation";
+  if (tensor.layout() != at::kStrided)
+    return fmt::format("has layout {}; only dense (strided) tensors are exchanged",
+                       c10::str(tensor.layout()));
+  if (!tensor.is_cpu() && (!exchanges_device_memory || tensor.is_meta()))
+    return fmt::format(
+        "lies on {}; move the model to the CPU, or give the process group that moves its memory as "
+        "device_group",
+        tensor.device().str());
+  if (tensor.device() != from)
+    return fmt::format("lies on {}, and others on {}; move the model to one device",
+                       tensor.device().str(), from.str());
+  if (!tensor.is_non_overlapping_and_dense())
+    return fmt::format("has strides [{}] that overlap or leave gaps; assign a contiguous copy",
+                       fmt::join(tensor.strides(), ", "));
+  return "";
+}
+
+/// The device of the first tensor that is defined; the CPU if there is none.
+c10::Device device_of_first(const NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.defined()) return tensor.device();
+  return c10::kCPU;
+}
+
+template <typename Named>
+NamedTensors to_list(const Named& named) {
+  NamedTensors list;
+  for (const auto& item : named) list.emplace_back(item.key(), item.value());
+  return list;
+}
+
+}  // namespace
+
+std::string sparse_module(torch::nn::Module& model) {
+  const auto is_sparse = [](const torch::nn::Module& module) {
+    const auto* embedding = dynamic_cast<const torch::nn::EmbeddingImpl*>(&module);
+    const auto* bag = dynamic_cast<const torch::nn::EmbeddingBagImpl*>(&module);
+    return (embedding && embedding->options.sparse()) || (bag && bag->options.sparse());
+  };
+  const auto complaint = [](const std::string& name) {
+    return fmt::format(
+        "module \"{}\" makes sparse gradients, which are not supported; construct it without "
+        "the option sparse",
+        name);
+  };
+  if (is_sparse(model)) return complaint(model.name());
+  // The list leaves out the model itself, which may live on the stack and then has no shared_ptr.
+  for (const auto& item : model.named_modules("", /*include_self=*/false))
+    if (is_sparse(*item.value())) return complaint(item.key());
+  return "";
+}
+
+std::string unsupported(const NamedTensors& parameters, const NamedTensors& buffers,
+                        bool exchanges_device_memory) {
+  const c10::Device from = device_of_first(parameters);
+  for (const auto& [name, tensor] : parameters) {
+    if (const std::string why = untransportable(tensor, from, exchanges_device_memory);
+        !why.empty())
+      return fmt::format("parameter \"{}\" {}", name, why);
+    if (tensor.requires_grad() && !has_gradient_type(tensor))
+      return fmt::format(
+          "parameter \"{}\" has type {}, expected float, double, half or bfloat16; convert it",
+          name, c10::toString(tensor.scalar_type()));
+    if (tensor.requires_grad() && !tensor.is_leaf())
+      return fmt::format(
+          "parameter \"{}\" is not a leaf, because it is computed from other tensors; register the "
+          "tensors that it is computed from",
+          name);
+  }
+  for (const auto& [name, tensor] : buffers)
+    if (const std::string why = untransportable(tensor, from, exchanges_device_memory);
+        !why.empty())
+      return fmt::format("buffer \"{}\" {}", name, why);
+  return "";
+}
+
+ModelState collect(const NamedTensors& parameters, const NamedTensors& buffers) {
+  ModelState state;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  for (const auto& [name, tensor] : parameters) {
+    if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    if (tensor.requires_grad()) {
+      state.trained.push_back({name, tensor, *dtype_of(tensor.scalar_type()), tensor.sizes().vec(),
+                               tensor.strides().vec()});
+    } else {
+      state.frozen.emplace_back(name, tensor);
+    }
+  }
+  for (const auto& [name, tensor] : buffers)
+    if (seen.insert(tensor.unsafeGetTensorImpl()).second) state.buffers.emplace_back(name, tensor);
+  return state;
+}
+
+std::vector<std::string> describe(const NamedTensors& parameters, const NamedTensors& buffers) {
+  std::vector<std::string> lines;
+  const auto add = [&lines](std::string_view what, const std::string& name, const at::Tensor& t) {
+    lines.push_back(fmt::format("{} {} {} [{}] strides [{}]{}{}", what, name,
+                                c10::toString(t.scalar_type()), fmt::join(t.sizes(), ", "),
+                                fmt::join(t.strides(), ", "),
+                                t.requires_grad() ? " requires_grad" : "",
+                                t.is_cpu() ? "" : " on " + c10::DeviceTypeName(t.device().type())));
+  };
+  for (const auto& [name, tensor] : parameters) add("parameter", name, tensor);
+  for (const auto& [name, tensor] : buffers) add("buffer", name, tensor);
+  return lines;
+}
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor);
+  return tensors;
+}
+
+NamedTensors named_parameters(torch::nn::Module& model) {
+  return to_list(model.named_parameters());
+}
+NamedTensors named_buffers(torch::nn::Module& model) { return to_list(model.named_buffers()); }
+
+namespace {
+
+using Pair = std::pair<DType, c10::ScalarType>;
+constexpr std::array<Pair, kDTypeNames.size()> kTypes = {{
+    {DType::f32, c10::ScalarType::Float},
+    {DType::f64, c10::ScalarType::Double},
+    {DType::f16, c10::ScalarType::Half},
+    {DType::bf16, c10::ScalarType::BFloat16},
+    {DType::i32, c10::ScalarType::Int},
+    {DType::i64, c10::ScalarType::Long},
+    {DType::u8, c10::ScalarType::Byte},
+}};
+
+}  // namespace
+
+c10::ScalarType scalar_type(DType type) {
+  for (const auto& [ours, theirs] : kTypes)
+    if (ours == type) return theirs;
+  throw InternalError("a DType that LibTorch has no name for");
+}
+
+std::optional<DType> dtype_of(c10::ScalarType type) {
+  for (const auto& [ours, theirs] : kTypes)
+    if (theirs == type) return ours;
+  return std::nullopt;
 }
 
 }  // namespace linerate::torch_adapter

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/element_type.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

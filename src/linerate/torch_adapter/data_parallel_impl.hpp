@@ -18,14 +18,10 @@
 
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/delayed_updates.hpp"
-#include "linerate/torch_adapter/early_sending.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
-#include "linerate/torch_adapter/left_gradients.hpp"
-#include "linerate/torch_adapter/measured_step.hpp"
-#include "linerate/torch_adapter/model_watch.hpp"
 #include "linerate/torch_adapter/parameter_exchange.hpp"
 #include "linerate/torch_adapter/partial_optimizer.hpp"
+#include "linerate/torch_adapter/stream_steps.hpp"
 
 namespace linerate::torch_adapter {
 

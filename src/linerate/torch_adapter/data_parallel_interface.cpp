@@ -14,20 +14,18 @@
 #include <string>
 #include <utility>
 
-#include "linerate/comm/agreement.hpp"
-#include "linerate/compress/compression_state.hpp"
+#include "linerate/comm/fingerprint.hpp"
+#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
-#include "linerate/torch_adapter/state_broadcast.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
-#include "linerate/torch_streams/named_device.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

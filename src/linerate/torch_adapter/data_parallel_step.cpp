@@ -24,17 +24,15 @@
 #include <set>
 #include <utility>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
-#include "linerate/torch_adapter/weight_sample.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -7,10 +7,14 @@
 
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "linerate/exec/streams/lane_streams.hpp"
-#include "linerate/torch_streams/make_tensor_clock.hpp"
-#include "linerate/torch_streams/make_tensor_device.hpp"
+#include <vector>
+
+#include "linerate/exec/streams/stream_program.hpp"
+#include "linerate/torch_streams/event_clock.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -75,6 +79,23 @@ std::vector<double> GroupCallTrain::ends_ns() {
   std::vector<double> ends;
   for (exec::MarkId m = 1; m < marks_; ++m) ends.push_back(clock_->ns_between(0, m));
   return ends;
+}
+
+void SlowHost::see(const std::string& kind, const exec::CallTimes& times) {
+  Count& count = kinds_[kind];
+  ++count.all;
+  if (!times.was_queued || times.host_s > times.device_s) ++count.slow;
+}
+
+std::string SlowHost::note(const std::string& device) const {
+  std::vector<std::string> counts;
+  for (const auto& [kind, count] : kinds_)
+    if (count.slow > 0) counts.push_back(fmt::format("{} of {} {}", count.slow, count.all, kind));
+  if (counts.empty()) return "";
+  return fmt::format(
+      "K-FAC: the host takes longer to enqueue than {} to compute: {}. Steps with many such layers "
+      "wait for the host",
+      device, fmt::join(counts, ", "));
 }
 
 }  // namespace linerate::torch_adapter

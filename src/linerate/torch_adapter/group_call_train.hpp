@@ -5,13 +5,16 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "linerate/calibrate/call_train.hpp"
+#include "linerate/calibrate/collective_probe.hpp"
 #include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/comm/communicator.hpp"
-#include "linerate/torch_streams/tensor_clock.hpp"
+#include "linerate/exec/streams/stream_times.hpp"
+#include "linerate/torch_streams/event_clock.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -37,6 +40,23 @@ class GroupCallTrain final : public calibrate::CallSeries {
   std::unique_ptr<torch_streams::TensorClock> clock_;
   exec::MarkId marks_ = 0;
   at::Tensor whole_, exchanged_;
+};
+
+// Counts the work of K-FAC that takes the host longer to enqueue than the device to do. Private to
+// torch_adapter.
+
+class SlowHost {
+ public:
+  /// `kind`: "factors"
+  void see(const std::string& kind, const exec::CallTimes& times);
+  /// How many of each kind are slower on the host, in words; empty: none.
+  std::string note(const std::string& device) const;
+
+ private:
+  struct Count {
+    int slow = 0, all = 0;
+  };
+  std::map<std::string, Count> kinds_;
 };
 
 }  // namespace linerate::torch_adapter

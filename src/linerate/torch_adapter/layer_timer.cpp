@@ -18,8 +18,8 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
-#include "linerate/torch_adapter/parameters.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

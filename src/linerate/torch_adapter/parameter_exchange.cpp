@@ -11,20 +11,19 @@
 #include <span>
 #include <utility>
 
-#include "linerate/comm/agreement.hpp"
-#include "linerate/comm/link.hpp"
+#include "linerate/comm/communicator.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/plan/compression.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
-#include "linerate/plan/registry.hpp"
 #include "linerate/torch_adapter/group_call_train.hpp"
+#include "linerate/torch_adapter/kfac/curvature_plan.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
-#include "linerate/torch_adapter/kfac/shared_curvature.hpp"
 #include "linerate/torch_adapter/stream_compression.hpp"
 
 namespace linerate::torch_adapter {

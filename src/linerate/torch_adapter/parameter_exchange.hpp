@@ -15,16 +15,15 @@
 #include <vector>
 
 #include "linerate/exec/compression.hpp"
-#include "linerate/exec/step_runner.hpp"
+#include "linerate/exec/step_machine.hpp"
 #include "linerate/replan/run_planner.hpp"
-#include "linerate/torch_adapter/delayed_updates.hpp"
-#include "linerate/torch_adapter/gradient_count.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
+#include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
-#include "linerate/torch_adapter/measured_step.hpp"
-#include "linerate/torch_adapter/parameters.hpp"
+#include "linerate/torch_adapter/options.hpp"
+#include "linerate/torch_adapter/partial_optimizer.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
-#include "linerate/torch_adapter/step_report.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
 
 namespace linerate::torch_adapter {

@@ -5,26 +5,28 @@
 #include <ATen/core/DimVector.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "linerate/compress/method/half_precision.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/large_pages.hpp"
-#include "linerate/torch_adapter/element_type.hpp"
-#include "linerate/torch_adapter/finite_parts.hpp"
+#include "linerate/core/keep_memory.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -331,6 +333,23 @@ std::shared_ptr<const void> PayloadMemory::hold(const doc::TaskGraph&, std::int3
 comm::Buffer PayloadMemory::buffer(const doc::TaskGraph& graph, std::int32_t payload) {
   const at::Tensor& values = values_.at(to_index(payload));
   return {values.data_ptr(), {values.numel()}, graph.payloads[to_index(payload)].dtype};
+}
+
+/// An array's largest magnitude is infinite or a NaN if an element is. So one norm an array finds
+/// both.
+at::Tensor any_infinite(const std::vector<at::Tensor>& arrays) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<at::Tensor> filled;
+  for (const at::Tensor& array : arrays)
+    if (array.numel() > 0) filled.push_back(array);
+  if (filled.empty()) return at::zeros({}, arrays.at(0).options().dtype(at::kBool));
+  const std::vector<at::Tensor> largest = at::_foreach_norm(filled, kInfinity);
+  return at::stack(largest).lt(kInfinity).all().logical_not();
+}
+
+void FiniteParts::write(const at::Tensor& flags) {
+  if (!parts_.empty()) flags.select(0, 0).copy_(any_infinite(parts_));
+  parts_.clear();
 }
 
 }  // namespace linerate::torch_adapter

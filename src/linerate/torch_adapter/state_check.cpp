@@ -13,10 +13,11 @@
 #include <sstream>
 #include <vector>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -94,6 +95,14 @@ void require_same_tensors(comm::Communicator& communicator, const std::string& w
   for (const std::string& list : comm::gather_texts(communicator, text, what + ": hashes"))
     by_rank.push_back(lines_of(list));
   throw on_every_rank(CommError(what + ": " + difference_in_words(by_rank)));
+}
+
+void broadcast_memory(comm::Communicator& communicator, const MemoryPieces& pieces,
+                      const std::string& name) {
+  std::vector<comm::WorkPtr> works;
+  for (const std::span<std::byte> piece : pieces)
+    works.push_back(communicator.broadcast(comm::buffer(piece), 0, name));
+  for (const comm::WorkPtr& work : works) work->wait();
 }
 
 }  // namespace linerate::torch_adapter

@@ -18,12 +18,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/plan/compression.hpp"
-#include "linerate/torch_adapter/operation_of.hpp"
 #include "linerate/torch_adapter/stream_compression.hpp"
 
 namespace linerate::torch_adapter {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <array>
 #include <exception>
@@ -10,17 +11,17 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/exec/compression.hpp"
-#include "linerate/exec/operation.hpp"
-#include "linerate/exec/step_runner.hpp"
-#include "linerate/torch_adapter/gradient_count.hpp"
-#include "linerate/torch_adapter/parameters.hpp"
+#include "linerate/exec/step_machine.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
+#include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
-#include "linerate/torch_streams/late_answer.hpp"
+#include "linerate/torch_streams/late_values.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -201,6 +202,23 @@ class StepTensors {
   std::array<bool, doc::kCompressedStepFlags> said_{};
   double copy_s_ = 0;
   int unused_here_ = 0, unused_everywhere_ = 0;
+};
+
+// An operation of a Plan that is a function. Private to torch_adapter.
+
+/// Runs without autograd's recording. A worker's thread has a mode of its own, so the caller's
+/// NoGradGuard does not reach it.
+class OperationOf : public exec::Operation {
+ public:
+  using Run = std::function<void(const doc::TaskGraph&, const doc::Task&)>;
+  explicit OperationOf(Run run) : run_(std::move(run)) {}
+  void run(const doc::TaskGraph& graph, const doc::Task& task) override {
+    const c10::NoGradGuard no_grad;
+    run_(graph, task);
+  }
+
+ private:
+  Run run_;
 };
 
 }  // namespace linerate::torch_adapter

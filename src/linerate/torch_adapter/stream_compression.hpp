@@ -17,11 +17,11 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/exec/coded_bucket.hpp"
-#include "linerate/exec/step_compression.hpp"
+#include "linerate/exec/compression.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_codecs/coded_parameter.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
-#include "linerate/torch_streams/late_answer.hpp"
+#include "linerate/torch_streams/late_values.hpp"
 
 namespace linerate::torch_adapter {
 

@@ -5,24 +5,31 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <utility>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/calibrate/collective_probe.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
-#include "linerate/exec/streams/make_stream_program.hpp"
-#include "linerate/torch_streams/make_tensor_clock.hpp"
-#include "linerate/torch_streams/make_tensor_device.hpp"
-#include "linerate/torch_streams/named_device.hpp"
+#include "linerate/exec/streams/stream_runner.hpp"
+#include "linerate/torch_adapter/kfac/curvature_plan.hpp"
+#include "linerate/torch_streams/event_clock.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -370,6 +377,131 @@ void StreamSteps::reduce_scatter(const exec::StreamWork& work, const at::Tensor&
   if (!checks_sums_) return;
   const std::int64_t block = array.numel() / group.size();
   sums_.add(array.narrow(0, group.rank() * block, block));
+}
+
+// Times work on a model's device, as the mean over ranks, for the probes of codecs and of K-FAC's
+// work. QueueTimer does the timing. While it enqueues the timed work, the device multiplies
+// matrices (filler()), so that the host's launches do not count.
+
+namespace {
+
+/// Rounds on a device and on a processor, whose times repeat well and take long.
+constexpr int kTimedRounds = 5, kTimedRoundsOfProcessors = 3;
+
+/// One product of matrices, 17 GFlop: 0.3 ms on an H100.
+std::function<void()> filler(c10::Device device) {
+  if (device.is_cpu()) return {};
+  constexpr std::int64_t kRows = 2048;
+  const at::Tensor x = at::zeros({kRows, kRows}, at::TensorOptions().device(device));
+  return [x, product = at::zeros_like(x)]() mutable { at::mm_out(product, x, x); };
+}
+
+std::shared_ptr<torch_streams::TensorClock> clock_of(c10::Device device) {
+  std::shared_ptr<torch_streams::TensorClock> clock = torch_streams::make_tensor_clock(device);
+  clock->follow(torch_streams::make_tensor_device(device, 1, {})->streams());
+  return clock;
+}
+
+/// A timer for the device. A device that does not work shows it at its first use, which is here.
+exec::QueueTimer working_timer(c10::Device device) {
+  try {
+    return {clock_of(device), filler(device)};
+  } catch (const c10::Error& e) {
+    throw DeviceError(
+        fmt::format("device {}: expected one that computes, found: {}; check its driver, and "
+                    "whether this PyTorch was built for it",
+                    device.str(), e.what_without_backtrace()));
+  }
+}
+
+}  // namespace
+
+TimedQueue::TimedQueue(c10::Device device) : TimedQueue(device, working_timer(device)) {}
+
+TimedQueue::TimedQueue(c10::Device device, exec::QueueTimer timer)
+    : device_(device), timer_(std::move(timer)) {
+  if (device.is_cpu()) as_device_.emplace();
+}
+
+std::string TimedQueue::type() const { return torch_streams::type_name(device_); }
+
+std::vector<exec::CallTimes> TimedQueue::time(comm::Communicator& communicator,
+                                              const std::vector<exec::QueuedCalls>& work) {
+  communicator.barrier("work of a device")->wait();
+  std::vector<exec::CallTimes> found =
+      timer_.time(work, timer_.is_immediate() ? kTimedRoundsOfProcessors : kTimedRounds);
+  std::vector<double> of_all;
+  for (const exec::CallTimes& one : found)
+    of_all.insert(of_all.end(), {one.device_s, one.host_s, one.was_queued ? 1.0 : 0.0});
+  calibrate::mean_over_ranks(communicator, of_all);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    found[i] = {of_all[3 * i], of_all[3 * i + 1], of_all[3 * i + 2] == 1};
+  return found;
+}
+
+// Turns the moments of one measured step into the times that replan works with. resolve() replaces
+// the numbers of marks by times, once the device has passed them. times_of() takes out of the times
+// all that another plan would place elsewhere.
+
+namespace {
+
+double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
+  return static_cast<double>(until_ns - from_ns) * 1e-9;
+}
+
+/// The seconds of each factor's inverse. Factors that were inverted together share their time
+/// equally.
+std::vector<double> inverse_seconds(const std::vector<TimedInverses>& inverses,
+                                    std::size_t blocks) {
+  std::vector<double> seconds(2 * blocks, -1);
+  for (const TimedInverses& some : inverses)
+    for (const std::int32_t factor : some.factors)
+      seconds[to_index(factor)] = seconds_between(some.took.start_ns, some.took.end_ns) /
+                                  static_cast<double>(some.factors.size());
+  return seconds;
+}
+
+}  // namespace
+
+void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns) {
+  const auto put = [&](std::int64_t& moment) {
+    if (moment >= 0) moment = times_ns[to_index(moment)];
+  };
+  for (std::int64_t* const moment : {&step.begin, &step.first_gradient, &step.end}) put(*moment);
+  for (std::int64_t& moment : step.gradients) put(moment);
+  for (Span& span : step.held) put(span.start_ns), put(span.end_ns);
+  for (FactorSpan& span : step.factors) put(span.start_ns), put(span.end_ns);
+  for (TimedInverses& some : step.inverses) put(some.took.start_ns), put(some.took.end_ns);
+}
+
+/// Takes out of the times what another plan would move. Ready times lose the factors that were
+/// computed before them, since the planner has those as tasks of their own. The time before the
+/// first gradient loses the waits for means of the step before.
+///
+/// An example in ms. The step begins at 0 and waits from 1 to 3 for a mean. Its first gradient
+/// comes at 10 and its last at 20, and from 12 to 15 it computes a factor. Then `before_s` is 8 ms,
+/// and the last gradient is ready 7 ms after the first.
+replan::StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
+  replan::StepTimes times;
+  times.update = step.update;
+  const bool has_factors = blocks > 0 && step.update.factors;
+  const std::int64_t first = step.first_gradient;
+  for (const std::int64_t ready : step.gradients) {
+    double ready_s = ready < 0 ? -1 : seconds_between(first, ready);
+    if (ready >= 0 && has_factors)
+      ready_s = std::max(0.0, ready_s - factors_between_s(step.factors, first, ready));
+    times.ready_s.push_back(ready_s);
+  }
+  if (step.begin >= 0) times.step_s = seconds_between(step.begin, step.end);
+  if (step.begin >= 0 && first >= 0) {
+    times.before_s = seconds_between(step.begin, first);
+    for (const Span& span : step.held)
+      times.before_s -= seconds_between(span.start_ns, span.end_ns);
+    times.before_s = std::max(times.before_s, 0.0);
+  }
+  if (has_factors)
+    times.curvature = curvature_times(step.factors, blocks, inverse_seconds(step.inverses, blocks));
+  return times;
 }
 
 }  // namespace linerate::torch_adapter

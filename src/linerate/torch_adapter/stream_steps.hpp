@@ -10,28 +10,33 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/comm/communicator.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/exec/recorder.hpp"
-#include "linerate/exec/step_runner.hpp"
-#include "linerate/exec/streams/step_recording.hpp"
+#include "linerate/exec/runner.hpp"
+#include "linerate/exec/step_machine.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
-#include "linerate/exec/variant_names.hpp"
-#include "linerate/torch_adapter/finite_parts.hpp"
+#include "linerate/exec/streams/stream_times.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/replan/run_planner.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/options.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
-#include "linerate/torch_streams/tensor_clock.hpp"
-#include "linerate/torch_streams/tensor_device.hpp"
+#include "linerate/torch_streams/event_clock.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 
 /// StepRunner on a device, for Plans without timers. Operations are called when their work is to be
 /// enqueued. The host waits for the device only in a gather of parts whose sizes ranks tell each
-/// other, and for what host_read.hpp names. When Runner would sleep until a task is done, here the
-/// stream that the caller computes in waits for the task.
+/// other, and for what stream_program.hpp names. When Runner would sleep until a task is done, here
+/// the stream that the caller computes in waits for the task.
 ///
 /// Thread safety: one call at a time, from any thread.
 class StreamSteps final : public exec::StepRunner {
@@ -132,5 +137,59 @@ class StreamSteps final : public exec::StepRunner {
   std::exception_ptr failure_;
   int unwinding_ = std::uncaught_exceptions();
 };
+
+// A device's queue for work whose time is to be measured. Private to torch_adapter.
+
+/// The calling thread's current stream, in which operators enqueue, with a timer. If the device is
+/// the CPU, its tensors are computed on as a device's are while this object lives (CpuAsDevice).
+class TimedQueue {
+ public:
+  /// Throws DeviceError if the device does not work.
+  explicit TimedQueue(c10::Device device);
+  /// `timer`: of that device's queue.
+  TimedQueue(c10::Device device, exec::QueueTimer timer);
+
+  c10::Device device() const { return device_; }
+  /// "cuda"
+  std::string type() const;
+  /// How often work should be enqueued in a row: several times, unless it is done at once.
+  int calls_in_a_row() const { return timer_.is_immediate() ? 1 : 8; }
+  /// Times the work on all ranks at once. Returns medians of rounds, means over ranks. Work counts
+  /// as queued if it was on every rank. Collective.
+  std::vector<exec::CallTimes> time(comm::Communicator& communicator,
+                                    const std::vector<exec::QueuedCalls>& work);
+
+ private:
+  std::optional<CpuAsDevice> as_device_;
+  c10::Device device_;
+  exec::QueueTimer timer_;
+};
+
+// The times of one step of this rank, for planners: first moments as they came, later the times
+// between them. Private to torch_adapter.
+
+/// Factors whose inverses were computed together, in this time.
+struct TimedInverses {
+  std::vector<std::int32_t> factors;
+  Span took;
+};
+
+/// Moments are those of exec::StepRunner::moment(); -1: there was none.
+struct MeasuredStep {
+  std::int64_t begin = -1;  // the end of the step before
+  std::int64_t first_gradient = -1, end = -1;
+  std::vector<std::int64_t> gradients = {};  // by parameter: its last
+  std::vector<Span> held = {};  // before the first gradient: waits for means of the step before
+  std::vector<FactorSpan> factors = {};  // of K-FAC
+  std::vector<TimedInverses> inverses = {};
+  plan::CurvatureUpdate update = {false, false};
+};
+
+/// Replaces moments that are numbers by their times.
+void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns);
+
+/// The planner's times of a step whose moments are in ns, and of K-FAC with so many blocks; 0:
+/// without it.
+replan::StepTimes times_of(const MeasuredStep& step, std::size_t blocks);
 
 }  // namespace linerate::torch_adapter

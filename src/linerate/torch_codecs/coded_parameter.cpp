@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "linerate/compress/keep_denormals.hpp"
-#include "linerate/compress/method/pass_codecs.hpp"
+#include "linerate/compress/method/sign_codecs.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::torch_codecs {

@@ -5,14 +5,12 @@
 #include <cmath>
 #include <memory>
 
-#include "linerate/compress/distinct_indices.hpp"
-#include "linerate/compress/kernel/magnitude.hpp"
-#include "linerate/compress/kernel/two_bit.hpp"
-#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/rng.hpp"
-#include "linerate/torch_codecs/bucket_magnitudes.hpp"
-#include "linerate/torch_codecs/words.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/torch_codecs/bucket_arrays.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::torch_codecs {
 namespace {

@@ -1,17 +1,15 @@
-// Payloads of entries where tensors lie (compress/sparse_payload.hpp), without waiting for their
+// Payloads of entries where tensors lie (compress/payload.hpp), without waiting for their
 // numbers. Of each tensor there are slots for as many entries as it may send. An entry's place in
 // its payload follows from its slot and from numbers of tensors, so slots are all that is as large
 // as a bucket. Words of slots that are not used are zeros. They are added where others may be.
 #include <algorithm>
 #include <memory>
 
-#include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/payload.hpp"
-#include "linerate/compress/sparse_payload.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/torch_codecs/bucket_magnitudes.hpp"
-#include "linerate/torch_codecs/words.hpp"
+#include "linerate/torch_codecs/bucket_arrays.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::torch_codecs {
 namespace {

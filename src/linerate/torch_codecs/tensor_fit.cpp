@@ -5,11 +5,11 @@
 #include <cmath>
 #include <memory>
 
-#include "linerate/compress/method/sidco_fit.hpp"
-#include "linerate/compress/sparse_payload.hpp"
+#include "linerate/compress/method/entry_codecs.hpp"
+#include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/torch_codecs/bucket_magnitudes.hpp"
-#include "linerate/torch_codecs/words.hpp"
+#include "linerate/torch_codecs/bucket_arrays.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::torch_codecs {
 namespace {

@@ -1,4 +1,4 @@
-// Codes on grids, for tensors where they lie (compress/method/grid_format.hpp, kernel/grid.hpp).
+// Codes on grids, for tensors where they lie (compress/method/formats.hpp, kernel/grid.hpp).
 // The payloads are the host's to the bit, except for the deviation of ternary codes, a sum whose
 // order is the device's.
 //
@@ -16,7 +16,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/torch_codecs/bucket_arrays.hpp"
-#include "linerate/torch_codecs/words.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::torch_codecs {
 namespace {

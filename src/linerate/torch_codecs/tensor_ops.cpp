@@ -7,12 +7,11 @@
 #include <cstring>
 #include <limits>
 
-#include "linerate/compress/bucket_layout.hpp"
 #include "linerate/compress/keep_denormals.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/torch_codecs/words.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::torch_codecs {
 namespace {

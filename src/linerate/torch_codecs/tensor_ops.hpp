@@ -11,14 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/compress/coding_step.hpp"
 #include "linerate/compress/factors.hpp"
-#include "linerate/compress/kernel/half.hpp"
-#include "linerate/compress/method/entry_format.hpp"
-#include "linerate/compress/method/grid_format.hpp"
-#include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/method/sign_format.hpp"
-#include "linerate/compress/stage_control.hpp"
 #include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::compress {

@@ -13,7 +13,7 @@
 #include "linerate/compress/payload.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/torch_codecs/bucket_arrays.hpp"
-#include "linerate/torch_codecs/words.hpp"
+#include "linerate/torch_codecs/tensor_codec.hpp"
 
 namespace linerate::torch_codecs {
 namespace {

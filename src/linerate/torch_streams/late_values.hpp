@@ -26,4 +26,23 @@ class LateValues {
   std::deque<Asked> asked_;
 };
 
+// A yes or no that a device computes, for a host that does not wait for it. The training step asks
+// in one step whether all gradients were finite, and takes the answer in a later step.
+
+/// Thread safety: one thread.
+class LateAnswer {
+ public:
+  /// `answer`: a scalar bool tensor, computed in the current stream. Enqueues its copy to the host.
+  /// If nobody has taken an earlier answer, the two become one: yes if either is yes.
+  void ask(const at::Tensor& answer);
+  /// The answer, if it has come by now; each answer once.
+  std::optional<bool> take();
+
+ private:
+  at::Tensor asked_;  // on the device; undefined: nothing that was not taken
+  at::Tensor here_;   // the same on the CPU
+  std::optional<c10::Event>
+      there_;  // after which it is there, recorded again and again; none: it is
+};
+
 }  // namespace linerate::torch_streams

@@ -1,4 +1,4 @@
-// The streams and events of a device, as PyTorch has them, for a StreamRunner.
+// The device that tensors lie on, for steps that a program of PyTorch's drives.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,14 +7,40 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/core/index.hpp"
-#include "linerate/exec/streams/stream_device.hpp"
-#include "linerate/torch_streams/tensor_device.hpp"
+#include "linerate/exec/streams/stream_program.hpp"
 
 namespace linerate::torch_streams {
+
+/// A device's streams. The program computes in one of them, which mostly is the stream that is
+/// current when it calls. If the program calls from another stream for once, the two streams wait
+/// for each other as said here.
+class TensorDevice : public exec::StreamDevice {
+ public:
+  /// Does a task's work in the current stream and without waiting for it: operators of ATen,
+  /// collectives of a ProcessGroup.
+  using TaskWork = std::function<void(const exec::StreamWork&)>;
+
+  /// Work that is enqueued in the compute stream from now on begins after all that is in the
+  /// calling thread's current stream.
+  virtual void compute_after_caller() = 0;
+  /// Work that is enqueued in the calling thread's current stream from now on begins after all that
+  /// is in the compute stream.
+  virtual void caller_after_compute() = 0;
+  /// Does the work in the compute stream, after all that is in the calling thread's current stream.
+  /// The next work in that stream, and in the one that called caller_after_compute() last, begins
+  /// after it. So the stream that trains finds updates that another stream has asked for.
+  virtual void compute(const std::function<void()>& work) = 0;
+  /// By exec::StreamId; none on the CPU.
+  virtual std::vector<c10::Stream> streams() const = 0;
+};
+
+// The streams and events of a device, as PyTorch has them, for a StreamRunner.
 
 /// Any accelerator whose guard is registered with c10 (CUDA, XPU, PrivateUse1 ...). Its events take
 /// no times; EventClock has events that do. Only host_wait() synchronises, and for one event.
@@ -55,5 +81,32 @@ class TorchStreamDevice final : public TensorDevice {
   std::optional<c10::Event> border_;  // between the program's stream and the compute stream
   TaskWork work_;
 };
+
+// The device that a name of PyTorch's stands for, on one of several ranks.
+
+/// How many devices of its type this process may use. The type is an accelerator, with streams and
+/// events. Throws DeviceError if this PyTorch has none of the type, or no device of this index.
+int devices_like(c10::Device device);
+
+/// The device of a name such as "cuda:1", "xpu" or "cpu", as torch.device() takes them. A name
+/// without an index stands for the devices of its type in turn. With two of them, the ranks 0, 1, 2
+/// of a host (`turn`) get devices 0, 1, 0. Throws UsageError for a text that names no device,
+/// DeviceError for a device that is not here.
+c10::Device named_device(const std::string& name, int turn);
+
+/// Whether the calling thread's current stream there is capturing a graph: work is then recorded
+/// for a replay and does not run. False before LibTorch 2.13, which cannot tell.
+bool is_capturing(c10::Device device);
+
+/// "cuda", without an index.
+std::string type_name(c10::Device device);
+
+// Chooses the streams that tensors of a device are used in.
+
+/// The streams of a device. On the CPU work is done at once when it is enqueued, so there are no
+/// streams. An accelerator has a TorchStreamDevice, which gets these arguments.
+std::unique_ptr<TensorDevice> make_tensor_device(c10::Device device, std::size_t streams,
+                                                 TensorDevice::TaskWork work,
+                                                 const std::vector<exec::StreamId>& first = {});
 
 }  // namespace linerate::torch_streams

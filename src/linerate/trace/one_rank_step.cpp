@@ -14,7 +14,7 @@
 //
 // The parts are uncertain by themselves, so their errors add as squares. Two parts that could each
 // be off, by 3 and by 4 ms, widen the interval by 5 ms.
-#include "linerate/trace/one_rank_step.hpp"
+#include "linerate/trace/to_workload.hpp"
 
 #include <fmt/format.h>
 
@@ -25,12 +25,8 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/contention/alone.hpp"
-#include "linerate/trace/contention/overlap.hpp"
+#include "linerate/trace/contention/slowdown.hpp"
 #include "linerate/trace/job/periods.hpp"
-#include "linerate/trace/job/typical_step.hpp"
-#include "linerate/trace/other_traffic.hpp"
-#include "linerate/trace/typical_steps.hpp"
 
 namespace linerate::trace {
 namespace {

@@ -8,7 +8,7 @@
 //
 // Single cases mislead: the last sum of statistics in backward may have no computation after it. So
 // collectives of one kind (operation, bytes, ranks) decide together, by majority.
-#include "linerate/trace/other_traffic.hpp"
+#include "linerate/trace/to_workload.hpp"
 
 #include <fmt/format.h>
 
@@ -22,9 +22,9 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/contention/alone.hpp"
+#include "linerate/trace/contention/slowdown.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
-#include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
 namespace {

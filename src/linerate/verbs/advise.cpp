@@ -1,4 +1,4 @@
-#include "linerate/verbs/advise.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/verbs/option_checks.hpp"
-#include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
 namespace {

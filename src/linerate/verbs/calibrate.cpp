@@ -1,7 +1,7 @@
 // A Cluster has three sources: logs that people have, probes of the ranks of this launch, or a
 // Cluster that is there. To any of them what compressors and K-FAC cost here may be added. Some of
 // these parts need ranks, some LibTorch. calibrate() starts no more than the options need.
-#include "linerate/verbs/calibrate.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
@@ -11,16 +11,14 @@
 #include "linerate/calibrate/codec_probe.hpp"
 #include "linerate/calibrate/from_logs.hpp"
 #include "linerate/calibrate/probe.hpp"
-#include "linerate/calibrate/second_order.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/outliers.hpp"
-#include "linerate/verbs/link_argument.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/verbs/option_checks.hpp"
-#include "linerate/verbs/option_value.hpp"
+#include "linerate/verbs/question_argument.hpp"
 
 namespace linerate::verbs {
 namespace {

@@ -1,16 +1,15 @@
-#include "linerate/verbs/explain.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/stop.hpp"
-#include "linerate/trace/import_files.hpp"
 #include "linerate/trace/load.hpp"
-#include "linerate/trace/one_rank_step.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "linerate/verbs/option_checks.hpp"
 
 namespace linerate::verbs {

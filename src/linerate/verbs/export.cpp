@@ -1,8 +1,8 @@
-#include "linerate/verbs/export.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include "linerate/trace/import_files.hpp"
+#include "linerate/trace/load.hpp"
 
 namespace linerate::verbs {
 

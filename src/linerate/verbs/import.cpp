@@ -1,10 +1,9 @@
-#include "linerate/verbs/import.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <CLI/CLI.hpp>
 
 #include "linerate/core/text.hpp"
 #include "linerate/verbs/option_checks.hpp"
-#include "linerate/verbs/option_value.hpp"
 
 namespace linerate::verbs {
 

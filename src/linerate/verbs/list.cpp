@@ -1,6 +1,6 @@
 // Registries hold what is printed and what is written here, so a new line of theirs is in both at
 // once.
-#include "linerate/verbs/list.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <utility>
 
@@ -9,7 +9,7 @@
 #include "linerate/cost/network_kinds.hpp"
 #include "linerate/doc/json.hpp"
 #include "linerate/models/catalogue.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 
 namespace linerate::verbs {
 namespace {

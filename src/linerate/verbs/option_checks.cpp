@@ -4,13 +4,17 @@
 #include "linerate/verbs/option_checks.hpp"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/load.hpp"
 
 namespace linerate::verbs {
 namespace {
@@ -73,6 +77,265 @@ CLI::Validator one_of(const std::vector<std::string>& words) {
                                near.empty() ? "" : "; did you mean " + near + "?");
           },
           "{" + join(words, ",") + "}"};
+}
+
+namespace {
+
+// In the order of Documents::Held.
+constexpr std::array<std::string_view, 6> kKinds = {"Workload", "Cluster",     "Plan",
+                                                    "Timeline", "Predictions", "Advice"};
+
+}  // namespace
+
+// A document is there, but of another kind: "<workload>: expected a Workload or a file, found a
+// Cluster".
+void Documents::refuse(const std::string& name, std::size_t found, std::size_t expected) {
+  throw UsageError(fmt::format("{}: expected a {} or a file, found a {}", name, kKinds.at(expected),
+                               kKinds.at(found)));
+}
+
+// A document in memory is shared, not copied: verbs read it alone.
+std::shared_ptr<const doc::Cluster> cluster_of(const std::string& name, const Caller& caller) {
+  if (auto held = caller.documents.find<doc::Cluster>(name)) return held;
+  return std::make_shared<doc::Cluster>(doc::load_cluster(name));
+}
+
+std::shared_ptr<const doc::Timeline> timeline_of(const std::string& name, const Caller& caller) {
+  if (auto held = caller.documents.find<doc::Timeline>(name)) return held;
+  return std::make_shared<doc::Timeline>(trace::load_timeline({name}));
+}
+
+namespace {
+
+// In quotes if a shell would split or change it. "dear+codec(ratio=8)" needs them for its
+// parentheses.
+std::string quoted(const std::string& text) {
+  const bool plain = text.find_first_of(" ()[]$&;|<>*?'\"\\") == std::string::npos && !text.empty();
+  return plain ? text : "\"" + text + "\"";
+}
+
+}  // namespace
+
+// Only what was given is named: defaults may differ in a later version, and the page says which
+// version made it.
+std::string command_line(const CLI::App& verb) {
+  std::string line = "linerate " + verb.get_name();
+  for (const CLI::Option* option : verb.get_options()) {
+    if (option->count() == 0) continue;
+    const bool positional = option->get_name(false, false).rfind("-", 0) != 0;
+    if (option->get_items_expected() == 0) {
+      line += " " + option->get_name();
+      continue;
+    }
+    for (const std::string& value : option->results())
+      line += (positional ? " " : " " + option->get_name() + " ") + quoted(value);
+  }
+  return line;
+}
+
+// CLI11 reads the words and knows the options; its messages name neither what was expected nor
+// where. So its error is looked at once more with the words that were read, and linerate's own
+// message is made of what they show. An example: "linerate whatif --bandwith 10Gbit/s" leaves two
+// words that whatif does not know. The message is about the first: the second is its value. It ends
+// with "did you mean --bandwidth?".
+
+namespace {
+
+// From the program down to the verb, or its sub-verb, that was named: linerate, whatif, all-reduce.
+// CLI11 lists the sub-verbs that were given unless a filter asks for all.
+std::vector<const CLI::App*> named_verbs(const CLI::App& app) {
+  std::vector<const CLI::App*> verbs = {&app};
+  while (!verbs.back()->get_subcommands().empty())
+    verbs.push_back(verbs.back()->get_subcommands().front());
+  return verbs;
+}
+
+// "linerate whatif all-reduce", as one would type it.
+std::string full_name(const CLI::App& verb) {
+  const CLI::App* parent = verb.get_parent();
+  return parent ? full_name(*parent) + " " + verb.get_name() : verb.get_name();
+}
+
+std::vector<std::string> names_of_subverbs(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : verb.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(sub->get_name());
+  return names;
+}
+
+// A positional has a name for the help alone: nobody can mistype it.
+std::vector<std::string> names_of_options(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options())
+    if (!option->get_positional()) names.push_back(option->get_name());
+  return names;
+}
+
+// A single dash is a value: standard input by custom.
+bool looks_like_option(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
+
+// It takes no value.
+bool is_flag(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
+
+// "; did you mean --bandwidth?", or nothing if no known word is near enough.
+std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", near);
+}
+
+// What the words after `verb` may be. Only `whatif` has sub-verbs that may be left out.
+std::string expected_word(const CLI::App& verb, const std::vector<std::string>& subverbs) {
+  if (subverbs.empty()) return "no further word";
+  const std::string one_of = "one of " + join(subverbs, ", ");
+  return verb.get_require_subcommand_min() > 0 ? one_of : "an option, or " + one_of;
+}
+
+// What `verb` does not know; "--", before which options end, is nobody's.
+std::vector<std::string> unknown_to(const CLI::App& verb) {
+  std::vector<std::string> unknown = verb.remaining();
+  std::erase(unknown, "--");
+  return unknown;
+}
+
+// About the first option that `verb` does not know; empty if it knows all. Of "--bandwith=10Gbit/s"
+// the name alone is compared.
+std::string unknown_option(const CLI::App& verb) {
+  const std::vector<std::string> unknown = unknown_to(verb);
+  const auto at = std::find_if(unknown.begin(), unknown.end(), looks_like_option);
+  if (at == unknown.end()) return "";
+  const std::string name = at->substr(0, at->find('='));
+  return fmt::format("expected one of its options, found {}{}", name,
+                     suggestion(name, names_of_options(verb)));
+}
+
+// The same of a word that is no option. An unknown option's value would be one.
+std::string unknown_word(const CLI::App& verb) {
+  const std::vector<std::string> unknown = unknown_to(verb);
+  if (unknown.empty()) return "";
+  const std::vector<std::string> subverbs = names_of_subverbs(verb);
+  return fmt::format("expected {}, found \"{}\"{}", expected_word(verb, subverbs), unknown.front(),
+                     suggestion(unknown.front(), subverbs));
+}
+
+// "give --ranks TEXT: Rank counts, such as 16,32,64."
+std::string how_to_give(const CLI::Option& option) {
+  const std::string type = option.get_positional() ? "" : " " + option.get_type_name();
+  return fmt::format("give {}{}: {}", option.get_name(), type, option.get_description());
+}
+
+bool is_extra(const CLI::ParseError& e) { return e.get_name() == "ExtrasError"; }
+
+// CLI11's errors hold no option, but their text names one; a flag without its dashes. The text is
+// cut at blanks and colons, and each word is tried as a name, as it is and with dashes.
+const CLI::Option* option_named_in(const CLI::App& verb, const std::string& text) {
+  for (std::size_t end, at = 0; at < text.size(); at = end + 1) {
+    end = std::min(text.find_first_of(" :", at), text.size());
+    const std::string word = text.substr(at, end - at);
+    for (const std::string& name : {word, "--" + word})
+      if (const CLI::Option* option = verb.get_option_no_throw(name)) return option;
+  }
+  return nullptr;
+}
+
+// Too many values or too few. An option that was given twice is shown with both of its values.
+std::string about_count(const CLI::Option& option) {
+  const std::size_t found = option.count();
+  if (is_flag(option)) return "expected no value, found one; leave out what follows its name";
+  if (found == 0) return "expected a value, found none; " + how_to_give(option);
+  return fmt::format("expected one value, found {}: \"{}\"; {}", found,
+                     join(option.results(), "\", \""), how_to_give(option));
+}
+
+// CLI11 names types INT, UINT and FLOAT: whole numbers hold "INT".
+std::string about_type(const CLI::Option& option) {
+  const bool whole = option.get_type_name().find("INT") != std::string::npos;
+  return fmt::format("expected {}, found {}", whole ? "a whole number" : "a number",
+                     join(option.results(), ", "));
+}
+
+// About an option: what CLI11 refuses, with place, expected and found. Checks of linerate's own
+// (option_checks.hpp) say what they expect already; CLI11 puts the option's name before that, but
+// not for positionals.
+std::string said_of(const CLI::App& verb, const CLI::Option& option, const CLI::ParseError& e) {
+  const std::string name = full_name(verb);
+  if (e.get_name() == "RequiredError")
+    return fmt::format("{}: expected {}, found nothing; {}", name, option.get_name(),
+                       how_to_give(option));
+  const std::string place = option.get_positional() ? name : option.get_name();
+  if (e.get_name() == "ArgumentMismatch") return place + ": " + about_count(option);
+  if (e.get_name() == "ConversionError") return place + ": " + about_type(option);
+  return option.get_positional() ? fmt::format("{}: {}", place, e.what()) : e.what();
+}
+
+// What explains most comes first: an option that no verb knows, from the program down. Then an
+// option that CLI11 names, with its value. Then a word too many. What is left is a verb that was
+// not given. In this order the value of a mistyped option is never taken for a word too many.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& e) {
+  const std::vector<const CLI::App*> verbs = named_verbs(app);
+  const CLI::App& last = *verbs.back();
+  const auto with_help = [](const CLI::App& verb, const std::string& said) {
+    return fmt::format("{}\n{} --help says what it takes", said, full_name(verb));
+  };
+  for (const auto unknown : {unknown_option, unknown_word}) {
+    for (const CLI::App* verb : verbs)
+      if (const std::string said = unknown(*verb); !said.empty())
+        return with_help(*verb, full_name(*verb) + ": " + said);
+    if (const CLI::Option* option = option_named_in(last, e.what()); option && !is_extra(e))
+      return with_help(last, said_of(last, *option, e));
+  }
+  return with_help(last, fmt::format("{}: expected one of {}, found nothing", full_name(last),
+                                     join(names_of_subverbs(last), ", ")));
+}
+
+// Flags take no value, and others one that is there: CLI11 takes whatever follows an option, the
+// next option too. An example: "--output --json" would write a file named "--json". A value may
+// still begin with one dash, as -1 does.
+void require_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (is_flag(*option)) {
+      option->disable_flag_override();
+      continue;
+    }
+    const bool named = !option->get_positional();
+    const auto complaint = [named](const std::string& value) -> std::string {
+      if (value.empty()) return "expected a value, found an empty text";
+      return named && value.starts_with("--") ? "expected a value, found " + value : "";
+    };
+    option->transform(CLI::Validator(complaint, ""));  // before the option's own checks
+  }
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    require_values(*sub);
+}
+
+// "--name=" and "-n=value" as two words: CLI11 takes the next word for the value of the one, and
+// "=value" for that of the other. An example: "--ranks= -n=4 --size=1" becomes "--ranks", "", "-n",
+// "4" and "--size=1". What follows "--" is left as it is.
+std::vector<std::string> with_values_apart(const std::vector<std::string>& words) {
+  std::vector<std::string> apart;
+  const auto options_end = std::find(words.begin(), words.end(), "--");
+  for (auto word = words.begin(); word != options_end; ++word) {
+    const std::size_t equals = word->find('=');
+    const bool split = word->starts_with("--") ? equals == word->size() - 1
+                                               : word->starts_with('-') && equals == 2;
+    apart.push_back(split ? word->substr(0, equals) : *word);
+    if (split) apart.push_back(word->substr(equals + 1));
+  }
+  apart.insert(apart.end(), options_end, words.end());
+  return apart;
+}
+
+}  // namespace
+
+void parse_words(CLI::App& app, const std::vector<std::string>& words) {
+  require_values(app);
+  std::vector<std::string> backwards = with_values_apart(words);  // as CLI11 takes a list
+  std::reverse(backwards.begin(), backwards.end());
+  try {
+    app.parse(std::move(backwards));
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) throw;
+    throw UsageError(usage_message(app, e));
+  }
 }
 
 }  // namespace linerate::verbs

@@ -1,4 +1,4 @@
-#include "linerate/verbs/plan.hpp"
+#include "linerate/verbs/verbs.hpp"
 
 #include <CLI/CLI.hpp>
 

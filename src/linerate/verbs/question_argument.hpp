@@ -1,4 +1,4 @@
-// The options of a question about a job on a network: what `whatif` and `plan` share.
+// -c FILE or --network KIND, or a bandwidth alone: the network a verb works on.
 #pragma once
 
 #include <memory>
@@ -6,11 +6,55 @@
 #include <string>
 #include <vector>
 
-#include "linerate/verbs/network_argument.hpp"
-#include "linerate/verbs/workload_argument.hpp"
+#include "linerate/doc/cluster.hpp"
+#include "linerate/doc/workload.hpp"
+#include "linerate/models/workload.hpp"
+#include "linerate/verbs/option_checks.hpp"
 #include "linerate/whatif/question.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace linerate::verbs {
+
+struct NetworkArgument {
+  std::string cluster, kind;
+
+  bool is_given() const { return !cluster.empty() || !kind.empty(); }
+};
+
+void add_network_options(CLI::App& verb, NetworkArgument& argument);
+/// The Cluster of the file or of the kind. Of neither, an empty one with a network of any kind, if
+/// `has_bandwidth`. Throws UsageError, InputError for a file that cannot be read.
+std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& argument,
+                                                 bool has_bandwidth, const Caller& caller);
+
+}  // namespace linerate::verbs
+
+// -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers,
+// --scale, --device-speed: the Workload a verb works on, and the speed of the Cluster's devices.
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::verbs {
+
+struct WorkloadArgument {
+  models::WorkloadSource source;
+  std::string step_time, scale, device_speed;
+  std::optional<std::string> covers;  // step or forward_backward; absent: step
+};
+
+void add_workload_options(CLI::App& verb, WorkloadArgument& argument);
+/// Throws UsageError for what does not go together, InputError for a file that cannot be read.
+doc::Workload read_workload(const WorkloadArgument& argument, const Caller& caller = {});
+/// The Cluster, its devices as fast as --device-speed says.
+std::shared_ptr<const doc::Cluster> at_device_speed(std::shared_ptr<const doc::Cluster> cluster,
+                                                    const WorkloadArgument& argument);
+
+// The options of a question about a job on a network: what `whatif` and `plan` share.
 
 struct QuestionArgument {
   WorkloadArgument workload;
@@ -33,5 +77,19 @@ whatif::Question question_of(const QuestionArgument& argument);
 std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& argument,
                                                  const whatif::Question& question,
                                                  const Caller& caller = {});
+
+}  // namespace linerate::verbs
+
+// --link RATE: a network slower than the one that is there.
+
+namespace CLI {
+class App;
+}
+
+namespace linerate::verbs {
+
+void add_link_option(CLI::App& verb, std::string& link);
+/// Before the ranks come together; of an empty text: none. Throws UsageError.
+void set_link(const std::string& link);
 
 }  // namespace linerate::verbs

@@ -18,25 +18,20 @@
 #include <thread>
 #include <utility>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/side_by_side.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/extrapolation.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/network_kinds.hpp"
-#include "linerate/cost/outliers.hpp"
-#include "linerate/cost/price_notes.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/plan/plan_series.hpp"
+#include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_step.hpp"
-#include "linerate/sim/predicted_timeline.hpp"
-#include "linerate/sim/prices.hpp"
+#include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
-#include "linerate/whatif/agarwal_answer.hpp"
 #include "linerate/whatif/preset_model.hpp"
-#include "linerate/whatif/step_parts.hpp"
 
 namespace linerate::whatif {
 namespace {

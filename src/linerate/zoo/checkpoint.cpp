@@ -7,10 +7,24 @@
 // of their bytes.
 #include "linerate/zoo/checkpoint.hpp"
 
+#include <ATen/ops/empty.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
 #include "linerate/core/error.hpp"
-#include "linerate/core/hash.hpp"
+#include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -111,6 +125,206 @@ Checkpoint decode(std::string_view content, const std::string& place) {
 
 std::filesystem::path checkpoint_file(const std::filesystem::path& folder) {
   return folder / "checkpoint";
+}
+
+// One run keeps its checkpoints in a folder, and no other may: two runs would replace each other's.
+// The lock says so before the first step.
+
+namespace {
+
+// "process 4711 on host node3", for the message to another run.
+std::string this_process() {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return "process " + std::to_string(::getpid()) + " on host " + host.data();
+}
+
+/// "mlp at step 40", or why that is unknown.
+std::string what_is_in(const std::filesystem::path& file) {
+  try {
+    const std::string content = read_file(file);
+    const Checkpoint c = decode(content, file.string());
+    const auto model = c.settings.find("model");
+    return "a checkpoint of " + (model == c.settings.end() ? "some model" : model->second) +
+           " at step " + std::to_string(c.step);
+  } catch (const InputError& e) {
+    return "a file that cannot be read as a checkpoint (" + std::string(e.what()) + ")";
+  }
+}
+
+}  // namespace
+
+// Made and tried at once: a run must not find after an hour that it cannot write here.
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
+  make_and_try_folder(folder_);
+  lock();
+}
+
+// The lock is the kernel's (flock), so it ends with the process, however that ends. The file's
+// content only tells people who holds it. Some file systems have no locks; then a warning is all.
+void CheckpointFolder::lock() {
+  const std::filesystem::path path = folder_ / "lock";
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.open())
+    throw InputError(path.string(), "cannot open: " + std::string(std::strerror(errno)));
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      throw InputError(folder_.string(),
+                       "another run keeps its checkpoints here (" +
+                           std::string(trim(read_file(path))) +
+                           "); wait until it has ended, or give another --checkpoint folder");
+    return log::warning(folder_.string() + ": its file system knows no locks (" +
+                        std::strerror(errno) +
+                        "); make sure that no other run keeps its checkpoints here");
+  }
+  const std::string owner = this_process() + "\n";
+  if (::ftruncate(file.get(), 0) != 0 ||
+      ::write(file.get(), owner.data(), owner.size()) != static_cast<ssize_t>(owner.size()))
+    throw InputError(path.string(), "cannot write: " + std::string(std::strerror(errno)));
+  lock_ = std::move(file);
+}
+
+// For a run that starts anew: it would replace what is there at its first checkpoint.
+void CheckpointFolder::require_none() const {
+  if (!std::filesystem::exists(file())) return;
+  throw UsageError("--checkpoint " + folder_.string() + ": found " + what_is_in(file()) +
+                   "; continue it with --resume, give another folder, or replace it with "
+                   "--overwrite");
+}
+
+// A new file takes the old one's place in one step, so whatever happens one of them is whole.
+void CheckpointFolder::write(const Checkpoint& checkpoint) {
+  try {
+    write_file_atomically(file(), encode(checkpoint));
+  } catch (const InputError& e) {
+    std::error_code ignored;
+    throw InputError(
+        std::string(e.what()) +
+        (std::filesystem::exists(file(), ignored)
+             ? "; the checkpoint before it is whole; solve this, then go on with --resume"
+             : "; there is no checkpoint before it"));
+  }
+}
+
+// Between LibTorch's tensors and the arrays of a checkpoint, and between rank 0's files and all
+// ranks. Rank 0 alone reads and writes: other ranks may be on machines that do not have the folder.
+
+namespace {
+
+/// The element type of a tensor in a checkpoint.
+DType dtype_of(const at::Tensor& tensor) {
+  const auto type = torch_adapter::dtype_of(tensor.scalar_type());
+  if (type == DType::f32 || type == DType::f64 || type == DType::i64) return *type;
+  check_failed("f32, f64 or i64", "a checkpoint holds no other types");
+}
+
+// Sends a text of any length from rank 0: its size first. Collective.
+void broadcast(comm::Communicator& communicator, std::string& text) {
+  auto size = static_cast<std::int64_t>(text.size());
+  communicator.broadcast(comm::buffer(size), 0, "size of the checkpoint")->wait();
+  text.resize(to_index(size));
+  if (size > 0) communicator.broadcast(comm::buffer(text), 0, "checkpoint")->wait();
+}
+
+}  // namespace
+
+// The array points into the tensor's memory; the keeper holds the tensor until the checkpoint is
+// written.
+Array ArrayKeeper::array(const std::string& name, const at::Tensor& tensor) {
+  const at::Tensor& flat = kept_.emplace_back(tensor.detach().contiguous());
+  return {name,
+          dtype_of(flat),
+          flat.sizes().vec(),
+          {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}};
+}
+
+at::Tensor tensor_of(const Array& array) {
+  // Memory inside a file's text is not aligned: a copy is.
+  const at::Tensor copy = at::empty(array.shape, torch_adapter::scalar_type(array.dtype));
+  std::memcpy(copy.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
+  return copy;
+}
+
+// Three messages: whether the file exists, an error or none, and the content. Every rank takes the
+// same way through them, so an error of rank 0 leaves nobody waiting.
+std::optional<std::string> read_for_all(comm::Communicator& communicator,
+                                        const std::filesystem::path& file) {
+  std::string content, error;
+  std::int64_t there = 0;
+  if (communicator.rank() == 0 && std::filesystem::exists(file)) {
+    const comm::Busy busy = communicator.busy("reading a checkpoint");
+    there = 1;
+    try {
+      content = read_file(file);
+    } catch (const InputError& e) {
+      error = e.what();
+    }
+  }
+  communicator.broadcast(comm::buffer(there), 0, "is there a checkpoint")->wait();
+  if (there == 0) return std::nullopt;
+  broadcast(communicator, error);
+  if (!error.empty()) throw on_every_rank(InputError(error));
+  broadcast(communicator, content);
+  return content;
+}
+
+void save_measurement(const Measurement::Result& result, const TrainOptions& options) {
+  doc::Timeline timeline = result.timeline;
+  timeline.source = options.source;
+  timeline.workload = result.workload.name;
+  timeline.strategy = options.strategy;
+  doc::Workload workload = result.workload;
+  workload.source = options.source;
+  // A run with K-FAC has no strategy that others are to be compared with: they take other steps.
+  if (timeline.ranks > 1 && !plan::kfac_of(doc::parse_strategy(options.strategy))) {
+    workload.current = options.strategy;
+    workload.recorded = doc::RecordedStep{result.recorded_step_s, timeline.ranks};
+  }
+  std::filesystem::path beside = options.record;
+  beside.replace_extension(".workload.json");
+  save(timeline, options.record);
+  save(workload, beside);
+}
+
+std::vector<std::string> lines_of(const Settings& settings) {
+  std::vector<std::string> lines;
+  for (const Setting& s : settings) lines.push_back(s.key + " " + s.value);
+  return lines;
+}
+
+std::map<std::string, std::string> kept(const Settings& settings) {
+  std::map<std::string, std::string> values;
+  for (const Setting& s : settings)
+    if (s.on_resume != OnResume::free) values[s.key] = s.value;
+  return values;
+}
+
+// All settings that differ are told at once, so that one attempt is enough to see them.
+std::vector<std::string> notes_on_resume(const Settings& now,
+                                         const std::map<std::string, std::string>& then,
+                                         const std::string& place) {
+  std::vector<std::string> refused, noted, absent;
+  for (const Setting& s : now) {
+    const auto old = then.find(s.key);
+    if (s.on_resume == OnResume::free) continue;
+    if (old == then.end())
+      absent.push_back(s.key);
+    else if (old->second != s.value)
+      (s.on_resume == OnResume::same ? refused : noted)
+          .push_back(s.key + " " + old->second + ", this run asks for " + s.value + " (" +
+                     s.option + ")");
+  }
+  const std::string written = place + " was written with ";
+  if (!refused.empty())
+    throw UsageError("--resume: " + written + join(refused, "; ") +
+                     ". Resume with the options it was written with, or start anew with another "
+                     "--checkpoint folder");
+  std::vector<std::string> notes;
+  if (!noted.empty()) notes.push_back("note: " + written + join(noted, "; "));
+  if (!absent.empty())
+    notes.push_back("note: " + place + " is of an older linerate, which did not write down " +
+                    join(absent, ", ") + ": make sure that they are as they were");
+  return notes;
 }
 
 }  // namespace linerate::zoo

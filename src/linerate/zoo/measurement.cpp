@@ -19,7 +19,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/models/blocks.hpp"
+#include "linerate/models/description.hpp"
 
 namespace linerate::zoo {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/counters/sampler.hpp"
-#include "linerate/doc/bounded.hpp"
+#include "linerate/doc/prediction.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/exec/recorder.hpp"

@@ -5,10 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/zoo/network.hpp"
+#include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
 
@@ -25,5 +28,20 @@ std::string too_large(const torch_adapter::KFAC& preconditioner, const plan::Kfa
 /// [..., classes], one target each. `first_sample`: this rank's first among those of all ranks.
 void show_output(torch_adapter::KFAC& preconditioner, const plan::Kfac& kfac,
                  const at::Tensor& output, std::int64_t first_sample);
+
+// The layers of a zoo network that K-FAC takes, before any training. No LibTorch in this header.
+
+struct RegistrationReport {
+  std::string model;
+  std::int64_t parameters = 0;  // of the whole network
+  std::vector<torch_adapter::RegisteredLayer> layers;
+};
+
+/// For the network and the strategy that these options train, without data and without a step.
+/// Throws UsageError, also for a strategy without kfac.
+RegistrationReport registration_report(const TrainOptions& options);
+
+/// For people: layers whose names differ only in numbers share a line.
+std::string text_of(const RegistrationReport& report);
 
 }  // namespace linerate::zoo

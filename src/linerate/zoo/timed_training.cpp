@@ -3,10 +3,20 @@
 // under way. Bytes are counted over the round's steps alone.
 #include "linerate/zoo/timed_training.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "linerate/core/error.hpp"
 #include "linerate/core/intervals.hpp"
+#include "linerate/doc/strategy.hpp"
+#include "linerate/evaluation/accuracy.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/models/description.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/zoo/trainer.hpp"
 
 namespace linerate::zoo {
@@ -122,5 +132,140 @@ evaluate::Round TimedTraining::run(std::int64_t steps) {
 }
 
 std::int64_t TimedTraining::parameters() const { return impl_->trainer.parameters(); }
+
+// A setup of `linerate evaluate` that trains. Step times come first, by a contest of trainings that
+// take turns. Their learning rate is so small that gradients stay those of the first weights, and
+// no compressor diverges. Accuracy comes from whole trainings afterwards, one by one. Each strategy
+// trains over some seeds, for as many steps as fp32, and again for as long as fp32 takes.
+
+namespace {
+
+constexpr double kTimingRate = 1e-6;      // gradients stay those of the first weights
+constexpr std::int64_t kWarmUp = 8;       // strategies plan again in their first steps
+constexpr std::int64_t kTestPoints = 20;  // of a training, if nothing else is asked for
+
+std::int64_t steps_of(const TrainedSetupOptions& o) { return o.train.steps.value_or(300); }
+
+// The base options with this strategy.
+TrainOptions options_for(const std::string& strategy, const TrainOptions& base) {
+  TrainOptions options = base;
+  options.strategy = strategy;
+  // dgc accumulates with a momentum of its own in place of the optimizer's.
+  if (plan::asked_of_optimizer(doc::parse_strategy(strategy)).momentum == compress::Momentum::own)
+    options.momentum = 0;
+  return options;
+}
+
+void time_steps(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+                const evaluate::Progress& progress) {
+  TrainOptions timing = o.train;
+  timing.rate = kTimingRate;
+  timing.schedule = "constant";
+  timing.test_samples = 1;
+  timing.test_every.reset();
+  int made = 0;
+  const auto prepare = [&](const std::string& strategy) -> evaluate::RunRound {
+    const auto training = std::make_shared<TimedTraining>(
+        options_for(strategy, timing), communicator, fmt::format("timed {}", made++));
+    training->warm_up(kWarmUp);
+    return [training](std::int64_t steps) { return training->run(steps); };
+  };
+  setup.timed = evaluate::contest(communicator, o.contest,
+                                  4 * describe(timing).parameter_elements(), prepare, progress);
+}
+
+// One training to its end. A loss that is no number ends it without an error; its tests so far are
+// kept.
+doc::TrainedRun trained(comm::Communicator& communicator, const TrainOptions& options,
+                        doc::Role role, doc::Budget budget) {
+  const TrainReport report = train(options, communicator);
+  doc::TrainedRun run;
+  run.strategy = options.strategy;
+  run.role = role;
+  run.budget = budget;
+  run.seed = options.seed;
+  run.learning_rate = *options.rate;
+  run.steps = *options.steps;
+  run.diverged = report.diverged;
+  for (const TestReport& t : report.tests)
+    run.points.push_back({t.step, t.train_s, std::isfinite(t.loss) ? t.loss : 0, t.accuracy});
+  return run;
+}
+
+/// The trainings of one setup, one after the other.
+class Trainings {
+ public:
+  Trainings(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
+            const evaluate::Progress& progress)
+      : setup_(setup), communicator_(communicator), o_(o), progress_(progress) {}
+
+  void run() {
+    const std::vector<doc::TimedRun> timed = setup_.timed;
+    for (std::size_t i = 0; i < timed.size(); ++i)
+      if (timed[i].role != doc::Role::repeat) train(timed[i], rate_of(timed, i));
+  }
+
+ private:
+  /// The learning rate of a run. Candidates stand in the order of contest.candidates, after the
+  /// baselines, and may have rates of their own.
+  double rate_of(const std::vector<doc::TimedRun>& timed, std::size_t index) const {
+    const double base = learning_rate(o_.train);
+    if (timed[index].role != doc::Role::candidate) return base;
+    const std::size_t baselines = timed.size() - o_.contest.candidates.size();
+    const auto own = o_.rates.find(o_.contest.candidates[index - baselines]);
+    return own == o_.rates.end() ? base : own->second;
+  }
+
+  // Trains for equal steps, and for equal time unless that is as many steps.
+  void train(const doc::TimedRun& timed, double rate) {
+    const std::int64_t steps = steps_of(o_);
+    add(timed, rate, steps, doc::Budget::steps);
+    const auto in_time = evaluation::steps_in_equal_time(setup_, timed.strategy, steps);
+    if (o_.equal_time && in_time && *in_time != steps)
+      add(timed, rate, *in_time, doc::Budget::time);
+  }
+
+  void add(const doc::TimedRun& timed, double rate, std::int64_t steps, doc::Budget budget) {
+    TrainOptions options = options_for(timed.strategy, o_.train);
+    options.rate = rate;
+    options.steps = steps;
+    options.epochs.reset();
+    options.ends_when_diverged = true;
+    if (!options.test_every) options.test_every = std::max<std::int64_t>(1, steps / kTestPoints);
+    for (int s = 0; s < o_.seeds; ++s) {
+      options.seed = o_.train.seed + static_cast<std::uint64_t>(s);
+      if (progress_)
+        progress_(fmt::format("training {}, equal {}, seed {}", timed.strategy, name_of(budget),
+                              options.seed));
+      setup_.trained.push_back(trained(communicator_, options, timed.role, budget));
+    }
+  }
+
+  doc::Setup& setup_;
+  comm::Communicator& communicator_;
+  const TrainedSetupOptions& o_;
+  const evaluate::Progress& progress_;
+};
+
+}  // namespace
+
+evaluate::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions o,
+                                 doc::Setup place, const evaluate::Progress& progress) {
+  evaluate::check(o.contest);
+  for (const auto& [candidate, rate] : o.rates)
+    if (std::find(o.contest.candidates.begin(), o.contest.candidates.end(), candidate) ==
+        o.contest.candidates.end())
+      throw UsageError(fmt::format(
+          "--lr-of: expected one of --compressors as it stands there, found {}", candidate));
+  place.model = o.train.model;
+  place.input = models::to_text(describe(o.train).input);
+  place.data = o.train.data;
+  place.batch = o.train.batch;
+  const auto run = [=, &communicator, o = std::move(o)](doc::Setup& setup) {
+    time_steps(setup, communicator, o, progress);
+    if (o.seeds > 0) Trainings(setup, communicator, o, progress).run();
+  };
+  return {std::move(place), run};
+}
 
 }  // namespace linerate::zoo

@@ -30,23 +30,22 @@
 #include <thread>
 #include <utility>
 
-#include "linerate/comm/agreement.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/core/hash.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/keep_memory.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/compression.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/preconditioner.hpp"
-#include "linerate/zoo/tensor_arrays.hpp"
 
 namespace linerate::zoo {
 namespace {

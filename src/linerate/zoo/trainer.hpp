@@ -10,15 +10,11 @@
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/zoo/batches.hpp"
 #include "linerate/zoo/checkpoint.hpp"
-#include "linerate/zoo/checkpoint_folder.hpp"
-#include "linerate/zoo/data_order.hpp"
+#include "linerate/zoo/dataset.hpp"
 #include "linerate/zoo/measurement.hpp"
 #include "linerate/zoo/network.hpp"
 #include "linerate/zoo/optimizer.hpp"
-#include "linerate/zoo/run_settings.hpp"
-#include "linerate/zoo/schedule.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {

@@ -4,18 +4,18 @@
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include "linerate/comm/agreement.hpp"
-#include "linerate/compress/compression_state.hpp"
+#include "linerate/comm/fingerprint.hpp"
+#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/core/hash.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/models/catalogue.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/plan/registry.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
-#include "linerate/zoo/tensor_arrays.hpp"
+#include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/trainer.hpp"
 
 namespace linerate::zoo {

@@ -16,9 +16,9 @@
 #include "comm/communicator_suite.hpp"
 #include "comm/ending_suite.hpp"
 #include "comm/link_suite.hpp"
+#include "linerate/comm/c10d/c10d_channel.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
-#include "linerate/comm/c10d/process_group.hpp"
-#include "linerate/comm/c10d/store_beats.hpp"
+#include "linerate/comm/c10d/tensor_group.hpp"
 
 namespace linerate::comm {
 namespace suite {

@@ -1,5 +1,5 @@
 // Who touches which payload, as it follows from a Plan's edges.
-#include "linerate/exec/streams/payload_uses.hpp"
+#include "linerate/exec/streams/stream_program.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

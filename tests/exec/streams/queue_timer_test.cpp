@@ -1,5 +1,5 @@
 // What a device takes, on a queue whose host and device a test knows.
-#include "linerate/exec/streams/queue_timer.hpp"
+#include "linerate/exec/streams/stream_times.hpp"
 
 #include <gtest/gtest.h>
 

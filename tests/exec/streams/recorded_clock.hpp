@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/streams/simulated_device.hpp"
-#include "linerate/exec/streams/stream_clock.hpp"
+#include "linerate/exec/streams/stream_program.hpp"
 
 namespace linerate::support {
 

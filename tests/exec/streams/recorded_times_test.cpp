@@ -11,7 +11,7 @@
 #include "exec/streams/recorded_clock.hpp"
 #include "exec/streams/stream_jobs.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/streams/step_recording.hpp"
+#include "linerate/exec/streams/stream_runner.hpp"
 #include "linerate/models/workload.hpp"
 
 namespace linerate::support {

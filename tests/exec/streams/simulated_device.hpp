@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "exec/streams/recorded_streams.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/doc/plan_index.hpp"
-#include "linerate/exec/operation.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::support {
 

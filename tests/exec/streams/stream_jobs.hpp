@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "exec/streams/simulated_device.hpp"
-#include "linerate/exec/streams/make_stream_program.hpp"
+#include "linerate/exec/streams/stream_runner.hpp"
 #include "sim/random_plan.hpp"
 
 namespace linerate::support {

@@ -7,7 +7,6 @@
 #include "exec/sample_plans.hpp"
 #include "exec/streams/recorded_streams.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/exec/streams/make_stream_program.hpp"
 
 namespace linerate::exec {
 namespace {

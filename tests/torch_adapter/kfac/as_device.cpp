@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "linerate/torch_adapter/kfac/host_code.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

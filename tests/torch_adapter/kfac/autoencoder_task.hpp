@@ -13,7 +13,7 @@
 #include <limits>
 #include <vector>
 
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::torch_adapter {
 

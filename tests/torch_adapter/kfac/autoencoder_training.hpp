@@ -10,9 +10,8 @@
 #include <memory>
 #include <utility>
 
-#include "linerate/torch_adapter/kfac/host_code.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/kfac/autoencoder_task.hpp"
 

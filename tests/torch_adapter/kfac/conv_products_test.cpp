@@ -1,7 +1,6 @@
 // Products that taps of a convolution share, against those of its patches.
 #include "linerate/torch_adapter/kfac/conv_products.hpp"
 
-#include "linerate/torch_adapter/kfac/conv_patches.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
 namespace linerate::torch_adapter {

@@ -5,7 +5,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/kfac/autoencoder_training.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"

@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
-#include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 #include "torch_adapter/exact_fisher.hpp"
 
 namespace linerate::torch_adapter {

@@ -9,7 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include "linerate/doc/plan.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
 namespace linerate::torch_adapter {

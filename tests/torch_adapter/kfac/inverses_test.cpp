@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "linerate/torch_adapter/kfac/collector.hpp"
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kl_clip.hpp"
-#include "linerate/torch_adapter/kfac/symmetric_product.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
 namespace linerate::torch_adapter {

@@ -1,4 +1,4 @@
-#include "linerate/torch_adapter/kfac/large_product.hpp"
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -13,8 +13,8 @@
 
 #include <thread>
 
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 #include "torch_adapter/warnings.hpp"
 

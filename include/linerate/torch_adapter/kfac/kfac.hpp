@@ -8,7 +8,6 @@
 
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
-#include "linerate/torch_adapter/kfac/loss_kind.hpp"
 
 namespace at {
 class Tensor;
@@ -19,8 +18,8 @@ class Module;
 
 namespace linerate::torch_adapter {
 
-struct KfacState;  // kfac_state.hpp
-struct LayerSpec;  // layer_spec.hpp
+struct KfacState;  // kfac_report.hpp
+struct LayerSpec;  // kfac_options.hpp
 
 /// Kronecker-factored approximate curvature (Martens & Grosse 2015) of a model's layers:
 ///

@@ -1,16 +1,105 @@
-// How K-FAC preconditions a model. Formulas: Martens & Grosse 2015 (K-FAC), Grosse & Martens 2016
-// (convolutions), Eschenhagen et al. 2023 (shared positions: expand and reduce).
-// Thread safety: values.
+// A layer that K-FAC preconditions, as it finds it in a model.
+// The kinds of losses that K-FAC is told. Thread safety: values.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
-#include "linerate/plan/kfac/largest_factor.hpp"
-#include "linerate/torch_adapter/kfac/scheduled_value.hpp"
+#include "linerate/plan/make_plan.hpp"
+
+namespace linerate::torch_adapter {
+
+/// What its weights do; conv: of one, two or three dimensions, those of its weight.
+enum class LayerKind : std::uint8_t { linear, conv, embedding, norm };
+
+/// A layer's parameters. How it is used (stride, padding, dilation, padding index, epsilon) is read
+/// from the operators that use it.
+struct LayerSpec {
+  std::string name;                    // that reports and errors call it
+  LayerKind kind = LayerKind::linear;  // decides what its factors are
+  /// linear [out, in], conv [out, in / groups, kd, kh, kw] or without kd or kd and kh, embedding
+  /// [words, features], norm [units]
+  at::Tensor weight = {};
+  at::Tensor bias = {};  // [out], or undefined: none, or one that is not trained
+  int groups = 1;        // of a convolution
+  /// linear: the weight is [in, out], and inputs are multiplied with it as it is (Conv1D of Hugging
+  /// Face's GPT-2).
+  bool transposed = false;
+  /// Whether the module is in training mode; absent: always.
+  std::function<bool()> trains = {};
+  /// Why its factors would not be its curvature, for the report; empty if they are.
+  std::string refusal = {};
+};
+
+// The kinds of losses that K-FAC is told. Thread safety: values.
+
+/// The losses whose Fisher information K-FAC can sample. z is the network's output, and each
+/// formula is one term. LossAverage has the number by which the loss divides their sum.
+enum class LossKind : std::uint8_t {
+  softmax_cross_entropy,  // z [N, classes, positions...], one label a sample and position
+  binary_cross_entropy,   // with logits, each element of z a term
+  squared_error,          // (z - t)²
+  half_squared_error,     // (z - t)² / 2
+};
+
+/// Where the classes of an output of three or more dimensions lie.
+enum class OutputLayout : std::uint8_t {
+  classes_second,  // [N, classes, positions...], as PyTorch's cross_entropy() takes it
+  classes_last,    // [N, positions..., classes], as language models give it
+};
+
+/// How a loss reads the network's output.
+struct LossView {
+  /// Targets of this class do not count.
+  std::int64_t ignore_index = -100;
+  /// Absent: it follows from the target's shape.
+  std::optional<OutputLayout> layout = {};
+};
+
+// A hyper-parameter: a number, or a function of the step.
+
+/// A number, or one for each step.
+/// Thread safety: a value; what a function that was given may do is up to it.
+class ScheduledValue {
+ public:
+  /// From the step's number, counted from 0.
+  using OfStep = std::function<double(std::int64_t)>;
+
+  /// The same in every step.
+  ScheduledValue(double value) : value_(value) {}
+  /// `of_step(step)` in each step.
+  template <typename F>
+  requires(std::is_invocable_r_v<double, F, std::int64_t>) ScheduledValue(F of_step)
+      : value_(OfStep(std::move(of_step))) {}
+
+  /// The number, if it is one.
+  std::optional<double> constant() const {
+    const double* fixed = std::get_if<double>(&value_);
+    return fixed ? std::optional(*fixed) : std::nullopt;
+  }
+  /// In this step.
+  double at(std::int64_t step) const {
+    if (const double* fixed = std::get_if<double>(&value_)) return *fixed;
+    return std::get<OfStep>(value_)(step);
+  }
+
+ private:
+  std::variant<double, OfStep> value_;
+};
+
+}  // namespace linerate::torch_adapter
+
+// How K-FAC preconditions a model. Formulas: Martens & Grosse 2015 (K-FAC), Grosse & Martens 2016
+// (convolutions), Eschenhagen et al. 2023 (shared positions: expand and reduce).
+// Thread safety: values.
 
 namespace torch::optim {
 class Optimizer;
@@ -91,7 +180,7 @@ struct KfacOptions {
   ScheduledValue gradient_scale = 1;
   /// Factors of a convolution look at one of `conv_subsampling` squared bands of the output's rows.
   /// The bands differ by sample and are drawn anew in each step. They are weighted so that their
-  /// expectation is the whole factor (row_bands.hpp). 1: all rows.
+  /// expectation is the whole factor (conv_products.hpp). 1: all rows.
   int conv_subsampling = 1;
   /// Seeds Monte-Carlo labels and subsampled positions.
   std::uint64_t seed = 0;

@@ -1,5 +1,4 @@
-// What explain works on: the activity of each rank of one job, lean, from whatever format it was
-// read.
+// The operations that traces know, more than what linerate itself runs.
 // Thread safety: values.
 #pragma once
 
@@ -11,16 +10,95 @@
 #include <string_view>
 #include <vector>
 
-#include "linerate/core/collective.hpp"
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/intervals.hpp"
 #include "linerate/doc/block.hpp"
-#include "linerate/doc/bounded.hpp"
+#include "linerate/doc/prediction.hpp"
 #include "linerate/doc/timeline.hpp"
-#include "linerate/trace/job/comm_op.hpp"
-#include "linerate/trace/job/phase.hpp"
 
 namespace linerate::trace {
+
+/// What a communication in a trace may be; more than what linerate itself runs.
+enum class CommOp : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  send,
+  recv,
+  send_recv,
+  barrier,
+  unknown
+};
+inline constexpr std::array<std::string_view, 13> kCommOpNames = {
+    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "gather",
+    "scatter",    "send",           "recv",       "send-recv",  "barrier",   "unknown"};
+[[nodiscard]] constexpr std::string_view name_of(CommOp op) {
+  return kCommOpNames[static_cast<std::size_t>(op)];
+}
+/// busbw = algbw * factor (nccl-tests; gather and scatter as in PARAM); nullopt for barrier and
+/// unknown.
+[[nodiscard]] std::optional<double> bus_factor(CommOp op, int ranks);
+/// No rank can leave before the last one has arrived, so ends agree between ranks. Not so for
+/// broadcast (root), reduce (non-root), gather, scatter, send and recv.
+[[nodiscard]] constexpr bool synchronises(CommOp op) {
+  return op == CommOp::all_reduce || op == CommOp::reduce_scatter || op == CommOp::all_gather ||
+         op == CommOp::all_to_all || op == CommOp::barrier;
+}
+/// Whether it may be an exchange of gradients.
+[[nodiscard]] constexpr bool carries_gradients(CommOp op) {
+  return op == CommOp::all_reduce || op == CommOp::reduce_scatter;
+}
+
+// The parts of a training step that a delay can arise in.
+
+/// What a step was doing.
+enum class StepPhase : std::uint8_t {
+  data_loading,
+  copy,
+  forward,
+  backward,
+  optimizer,
+  between_steps,  // a pause: nothing is at work there
+  unknown
+};
+/// How many there are.
+inline constexpr std::size_t kPhases = 7;
+/// What name_of() gives, by value.
+inline constexpr std::array<std::string_view, kPhases> kPhaseNames = {
+    "data loading", "host-device copy", "forward", "backward",
+    "optimizer",    "between steps",    "unknown"};
+[[nodiscard]] constexpr std::string_view name_of(StepPhase p) {
+  return kPhaseNames[static_cast<std::size_t>(p)];
+}
+
+/// A time in which it did one thing.
+struct PhaseSpan {
+  Span span;                             // when
+  StepPhase phase = StepPhase::unknown;  // what
+};
+
+/// Fills the pauses in `work`, which may come in any order. The result is disjoint, by start, and
+/// reaches from the first to the last of `work`. If spans overlap, the earlier one counts.
+///
+/// A pause belongs to the phase before it, with three exceptions. After data loading, after a
+/// backward pass, and after an optimizer that opens a step (zero_grad), it belongs to the phase
+/// that follows. The caller of a backward pass goes on only when the pass is done, so the pause is
+/// the caller's. `step_starts` ascend. A pause that contains one is cut there, and the second part
+/// is between steps, unless data loading comes next.
+///
+/// Example. Forward ends at 4 ms, backward is from 5 to 9 ms, the optimizer from 11 to 12 ms. The
+/// pause at 4 ms is forward's, the one at 9 ms is the optimizer's.
+[[nodiscard]] std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
+                                                 const std::vector<std::int64_t>& step_starts);
+
+// What explain works on: the activity of each rank of one job, lean, from whatever format it was
+// read.
+// Thread safety: values.
 
 /// Communication::ready_ns if it is not known.
 inline constexpr std::int64_t kNotReady = INT64_MIN;
@@ -31,7 +109,7 @@ struct Communication {
   CommOp op = CommOp::unknown;   // what it is
   std::int32_t group = -1;       // index into Job::groups
   std::int32_t group_size = -1;  // ranks of the group
-  std::int64_t bytes = -1;       // S of core/collective.hpp
+  std::int64_t bytes = -1;       // S of core/dtype.hpp
   bool gradients = true;         // false: known to carry flags, buffers or other things
   bool deduced =
       false;  // bytes are not the communication's own record but its launching annotation's input
@@ -76,7 +154,7 @@ struct StepSpan {
 struct Announced {
   std::int32_t step = -1;           // position in RankActivity::steps
   CommOp op = CommOp::unknown;      // what it is
-  std::int64_t bytes = -1;          // S of core/collective.hpp
+  std::int64_t bytes = -1;          // S of core/dtype.hpp
   std::optional<DType> dtype = {};  // absent: unknown
 };
 
@@ -157,7 +235,7 @@ struct OneRankTime {
 };
 
 /// All traces of one job. Times are nanoseconds since origin_ns; clocks of ranks may differ
-/// (breakdown.hpp).
+/// (explanation.hpp).
 struct Job {
   std::vector<RankActivity> ranks;     // one a file
   int world_size = -1;                 // -1: unknown
@@ -174,7 +252,7 @@ struct Job {
   bool cycle = false;     // predicted steps that repeat: what lies outside them is of other steps
   bool complete = false;  // what is found in traces when they are joined was found before
   int updates = 1;        // of the parameters in each of its steps: more in whole periods of them
-  // Of the backward pass that ends in an exchange, in typical times (typical_step.hpp).
+  // Of the backward pass that ends in an exchange, in typical times (periods.hpp).
   std::vector<GradientRecord> gradients;  // in ready order; empty: unknown
   std::vector<LayerRecord> layers;        // of the same pass
   Accumulation accumulation;              // of gradients
@@ -184,7 +262,8 @@ struct Job {
   std::optional<OneRankTime> one_rank;      // absent: unknown, or not looked for
   std::vector<std::string> notes;           // what was missing or refused, said to the user
   std::vector<std::string> sharding_names;  // of libraries that split models, by their annotations
-  std::string sharding;  // how the model is split over ranks (sharding.hpp); empty: not, or unknown
+  std::string
+      sharding;  // how the model is split over ranks (exchange_sets.hpp); empty: not, or unknown
 };
 
 /// Position of the group in Job::groups, added if it is new.

@@ -7,7 +7,7 @@
 // all-reduce. At 11 s ranks 0 and 1 see that they are stuck, and look at the beats. Rank 2's beat
 // does not change any more. When it has been silent for as long as Liveness allows, rank 0 writes
 // the reason. Rank 1 finds that at its next look.
-#include "linerate/comm/c10d/store_beats.hpp"
+#include "linerate/comm/c10d/c10d_channel.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,9 +1,13 @@
-// Messages over MPI's non-blocking point-to-point calls. Private to comm/mpi.
+// Signs of life over MPI, next to the collectives. Private to comm/mpi.
 #pragma once
 
 #include <mpi.h>
+#include <sys/types.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,12 +15,95 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/comm/mpi/mpi_beats.hpp"
-#include "linerate/comm/mpi/one_world.hpp"
-#include "linerate/comm/mpi/peer_memory.hpp"
+#include "linerate/comm/liveness.hpp"
+#include "linerate/comm/mpi/mpi_process.hpp"
 #include "linerate/comm/transport.hpp"
 
 namespace linerate::comm {
+
+/// Every rank sends every other a beat once a period, on a communicator of its own. All calls come
+/// from the thread that owns MPI.
+class MpiBeats {
+ public:
+  MpiBeats(MPI_Comm parent, std::shared_ptr<Liveness> life);
+  ~MpiBeats();
+  MpiBeats(const MpiBeats&) = delete;
+  MpiBeats& operator=(const MpiBeats&) = delete;
+
+  void set_state(Beat::State state);
+  /// The next service() sends, due or not.
+  void say_now();
+  /// The run has failed. Peers learn of it with the next beat. The first failure counts, own or
+  /// heard.
+  void set_failure(const std::string& reason);
+  const std::optional<std::string>& failure() const { return failure_; }
+
+  /// Takes beats that have arrived. Sends beats if a period has passed, or if there is news.
+  void service(Clock::time_point now);
+
+  /// At exit: returns whether every rank succeeded, this one included. A rank that succeeded waits
+  /// until all others have come here too, as MPI_Finalize would. Unlike MPI_Finalize, it learns of
+  /// a rank that fails or falls silent.
+  bool part(bool succeeded);
+  /// Gives back what belongs to MPI; no beats after this.
+  void close();
+
+ private:
+  struct Message {
+    std::uint64_t world =
+        0;  // which make_world of the process: MPI reuses the ids of freed communicators
+    Beat beat = {};
+    SharedWork shared = {};
+    std::array<char, 900> failure{};  // empty: none
+  };
+  struct Line {
+    Message outgoing;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool current = true;  // the last message has the latest news
+  };
+
+  std::optional<std::string> why_not_all_succeed(Clock::time_point now);
+  bool meet();
+  void farewell();
+  void send(Clock::time_point now);
+  void take(Clock::time_point now);
+  void receive();
+  bool all_peers(const std::function<bool(int)>& holds) const;
+
+  const std::shared_ptr<Liveness> life_;
+  const std::uint64_t world_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  Clock::time_point last_send_;
+  std::optional<std::string> failure_;
+  Message incoming_;
+  MPI_Request incoming_request_ = MPI_REQUEST_NULL;
+  std::vector<Line> lines_;  // by rank
+};
+
+// The memory of other ranks on this host, read by the kernel (CMA, process_vm_readv). Private to
+// comm/mpi.
+
+class PeerMemory {
+ public:
+  /// Opens the memory of all ranks. Returns nothing, on every rank alike, unless three things hold.
+  /// All ranks want it; MPI's own settings let it use shared memory with single copies; and every
+  /// rank has read a word of every other. Collective.
+  static std::optional<PeerMemory> open(MPI_Comm world, bool wanted);
+
+  /// The outcome of a read. All bytes were copied, or this process may not read that memory
+  /// (`denied`), or `problem` tells why the peer cannot be read.
+  struct Outcome {
+    bool denied = false;
+    std::optional<std::string> problem{};
+    bool copied() const { return !denied && !problem; }
+  };
+  Outcome read(int peer, std::uint64_t address, void* into, std::size_t bytes) const;
+
+ private:
+  std::vector<pid_t> pids_;  // by rank
+};
+
+// Messages over MPI's non-blocking point-to-point calls. Private to comm/mpi.
 
 class MpiChannel final : public Transport {
  public:

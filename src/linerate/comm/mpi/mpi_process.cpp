@@ -18,11 +18,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string>
 #include <thread>
 
-#include "linerate/comm/mpi/one_world.hpp"
+#include "linerate/comm/launcher.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/text.hpp"
 
 namespace linerate::comm {
 namespace {
@@ -179,6 +181,65 @@ std::string error_text(int code) {
 
 void check_mpi(int code, std::string_view call) {
   if (code != MPI_SUCCESS) throw CommError(fmt::format("{} failed: {}", call, error_text(code)));
+}
+
+namespace {
+
+std::atomic<bool> taken{false}, quiet{false};
+
+}  // namespace
+
+OneWorld::OneWorld() {
+  if (taken.exchange(true))
+    throw UsageError(
+        "MPI: expected no other world in this process, found one that still exists; use "
+        "that one, or destroy it on every rank first");
+  quiet = false;
+}
+
+OneWorld::~OneWorld() {
+  if (mine_) taken = false;
+}
+
+bool OneWorld::closing() { return taken && !quiet; }
+
+void OneWorld::set_quiet() { quiet = true; }
+
+namespace {
+
+std::string message(std::chrono::steady_clock::duration limit) {
+  const std::string rank =
+      launcher_rank() ? fmt::format("rank {}: ", *launcher_rank()) : std::string();
+  const std::string others = launcher_size() ? fmt::format(" of {}", *launcher_size()) : "";
+  std::string text = fmt::format(
+      "{}MPI: the job did not start within {}, because it waits for a rank{} that has not come "
+      "this far, or is stopped or dead. Look at what each rank printed and at its process (ps). If "
+      "ranks start slowly, raise the timeout",
+      rank, format_time(std::chrono::duration<double>(limit).count()), others);
+  for (const std::string& found : look_at_ranks()) text += "\n" + rank + found;
+  return text;
+}
+
+}  // namespace
+
+StartDeadline::StartDeadline(std::chrono::steady_clock::duration limit)
+    : thread_([this, limit] {
+        std::unique_lock lock(mutex_);
+        if (over_.wait_for(lock, limit, [this] { return started_; })) return;
+        fmt::print(stderr, "{}\n", message(limit));
+        std::fflush(nullptr);
+        // The first exit makes the launcher end the others, who are about to say the same.
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        _exit(4);
+      }) {}
+
+StartDeadline::~StartDeadline() {
+  {
+    const std::lock_guard lock(mutex_);
+    started_ = true;
+  }
+  over_.notify_one();
+  thread_.join();
 }
 
 }  // namespace linerate::comm

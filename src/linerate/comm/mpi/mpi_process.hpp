@@ -4,9 +4,14 @@
 
 #include <mpi.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 namespace linerate::comm {
 
@@ -52,5 +57,46 @@ std::string error_text(int code);
 
 /// Throws CommError when an MPI call reports an error.
 void check_mpi(int code, std::string_view call);
+
+// One world at a time in a process: each has a thread of its own that calls MPI, and
+// MPI_THREAD_SERIALIZED allows but one. Private to comm/mpi.
+
+/// The right to be the world of this process, given back by the destructor.
+class OneWorld {
+ public:
+  /// Throws UsageError while another one has it.
+  OneWorld();
+  OneWorld(OneWorld&& other) noexcept : mine_(std::exchange(other.mine_, false)) {}
+  OneWorld& operator=(OneWorld&&) = delete;
+  ~OneWorld();
+
+  /// Whether a world is being destroyed on another thread.
+  static bool closing();
+  /// The world that exists has ended its thread and no longer calls MPI.
+  static void set_quiet();
+
+ private:
+  bool mine_ = true;
+};
+
+// A deadline for MPI_Init and the first collectives of a job. They wait for every rank, for ever if
+// one never starts. Private to comm/mpi.
+
+/// Unless destroyed in time, prints the missing ranks on stderr and ends the process with status 4.
+/// There is no milder way: MPI_Init can be neither cancelled nor left, and no other thread may call
+/// MPI meanwhile.
+class StartDeadline {
+ public:
+  explicit StartDeadline(std::chrono::steady_clock::duration limit);
+  ~StartDeadline();
+  StartDeadline(const StartDeadline&) = delete;
+  StartDeadline& operator=(const StartDeadline&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool started_ = false;
+  std::thread thread_;
+};
 
 }  // namespace linerate::comm

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "linerate/compress/codec.hpp"
-#include "linerate/compress/kernel/all_finite.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {

@@ -6,7 +6,7 @@
 #include <hwy/foreach_target.h>  // includes this file once per target
 #include <hwy/highway.h>
 
-#include "linerate/compress/kernel/grid.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
 #include "linerate/compress/kernel/rounding_bits-inl.hpp"
 // clang-format on

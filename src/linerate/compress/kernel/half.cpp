@@ -6,7 +6,7 @@
 #include <hwy/foreach_target.h>  // includes this file once per target
 #include <hwy/highway.h>
 
-#include "linerate/compress/kernel/half.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/core/half_vectors-inl.hpp"
 // clang-format on
 

@@ -24,7 +24,7 @@
 #include <array>
 #include <limits>
 
-#include "linerate/compress/kernel/low_rank.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
 #ifndef LINERATE_COMPRESS_LOW_RANK_SIZES  // the file is included several times
 #define LINERATE_COMPRESS_LOW_RANK_SIZES

@@ -12,8 +12,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "linerate/compress/kernel/magnitude.hpp"
-#include "linerate/compress/kernel/moments.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {

@@ -7,7 +7,7 @@
 #include <hwy/highway.h>
 
 #include "linerate/compress/kernel/lanes-inl.hpp"
-#include "linerate/compress/kernel/powers.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/kernel/rounding_bits-inl.hpp"
 // clang-format on
 

@@ -7,7 +7,7 @@
 #include <hwy/highway.h>
 // clang-format on
 
-#include "linerate/compress/kernel/residual.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {

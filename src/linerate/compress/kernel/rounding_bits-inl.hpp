@@ -1,4 +1,4 @@
-// rounding_bits.hpp in vectors. For files that Highway compiles once per instruction set; hence the
+// cast.hpp in vectors. For files that Highway compiles once per instruction set; hence the
 // guard that toggles.
 #if defined(LINERATE_COMPRESS_ROUNDING_BITS_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINERATE_COMPRESS_ROUNDING_BITS_INL
@@ -7,8 +7,8 @@
 #define LINERATE_COMPRESS_ROUNDING_BITS_INL
 #endif
 
+#include "linerate/compress/cast.hpp"
 #include "linerate/compress/kernel/lanes-inl.hpp"
-#include "linerate/compress/rounding_bits.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {

@@ -9,8 +9,7 @@
 
 #include <algorithm>
 
-#include "linerate/compress/kernel/magnitude.hpp"
-#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {

@@ -1,6 +1,5 @@
-#include "linerate/compress/kernel/selection.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
-#include "linerate/compress/kernel/magnitude.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {

@@ -7,7 +7,7 @@
 #include <hwy/highway.h>
 
 #include "linerate/compress/kernel/lanes-inl.hpp"
-#include "linerate/compress/kernel/statistics.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 // clang-format on
 
 #include <algorithm>

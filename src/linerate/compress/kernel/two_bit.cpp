@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "linerate/compress/kernel/two_bit.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {

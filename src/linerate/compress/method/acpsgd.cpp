@@ -14,7 +14,7 @@
 
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/warm_up.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

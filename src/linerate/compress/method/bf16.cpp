@@ -1,5 +1,5 @@
 // bf16: Kalamkar et al. 2019 (arXiv 1905.12322).
-#include "linerate/compress/method/half_precision.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

@@ -16,10 +16,8 @@
 #include <vector>
 
 #include "linerate/compress/codec.hpp"
-#include "linerate/compress/method/grid_format.hpp"
-#include "linerate/compress/method/power_format.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/method/sign_format.hpp"
 #include "linerate/core/dtype.hpp"
 
 namespace linerate::compress {

@@ -1,6 +1,6 @@
 // efsignsgd: Karimireddy et al. 2019 (arXiv 1901.09847): signs at the mean magnitude, with error
 // feedback. |v - sent|^2 = (1 - |v|_1^2 / (n |v|_2^2)) |v|^2.
-#include "linerate/compress/method/scaled_signs.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

@@ -1,5 +1,5 @@
 // fp16: Micikevicius et al. 2018 (arXiv 1710.03740).
-#include "linerate/compress/method/half_precision.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

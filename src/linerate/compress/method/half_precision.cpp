@@ -1,6 +1,5 @@
-#include "linerate/compress/method/half_precision.hpp"
-
 #include "linerate/compress/method/built_in.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/payload.hpp"
 
 namespace linerate::compress {
@@ -23,6 +22,55 @@ class HalfPrecision : public BuiltIn {
 
 std::unique_ptr<const Compressor> half_precision(DType half) {
   return std::make_unique<HalfPrecision>(half);
+}
+
+namespace {
+
+class GridCodes : public BuiltIn {
+ public:
+  explicit GridCodes(const GridFormat& format) : format_(format) {}
+  std::vector<Round> rounds(const Shape& shape) const override {
+    return one_round_if_smaller(
+        shape, {.combine = Combine::gather, .bytes = bytes_of(format_, shape.elements)});
+  }
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<GridCodec, GridFormat>{{format_}};
+  }
+  Residual residual() const override { return format_.residual; }
+  bool is_unbiased() const override { return format_.unbiased; }
+
+ private:
+  GridFormat format_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Compressor> grid_codes(const GridFormat& format) {
+  return std::make_unique<GridCodes>(format);
+}
+
+namespace {
+
+class ScaledSigns : public BuiltIn {
+ public:
+  explicit ScaledSigns(const SignFormat& format) : format_(format) {}
+  std::vector<Round> rounds(const Shape& shape) const override {
+    return one_round_if_smaller(shape,
+                                {.combine = Combine::gather, .bytes = bytes_of(format_, shape)});
+  }
+  CodecChoice choice(const Shape&) const override {
+    return CodecWith<ScaledSignCodec, SignFormat>{{format_}};
+  }
+  Residual residual() const override { return Residual::needed; }
+
+ private:
+  SignFormat format_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Compressor> scaled_signs(const SignFormat& format) {
+  return std::make_unique<ScaledSigns>(format);
 }
 
 }  // namespace linerate::compress

@@ -7,9 +7,7 @@
 
 #include "linerate/compress/method/built_in.hpp"
 #include "linerate/compress/method/entry_codecs.hpp"
-#include "linerate/compress/method/half_precision.hpp"
-#include "linerate/compress/method/low_rank_codecs.hpp"
-#include "linerate/compress/method/pass_codecs.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/sign_codecs.hpp"
 
 namespace linerate::compress {

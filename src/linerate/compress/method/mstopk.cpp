@@ -6,17 +6,13 @@
 #include <utility>
 
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/magnitude.hpp"
-#include "linerate/compress/kernel/moments.hpp"
-#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/sparse_payload.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 namespace {

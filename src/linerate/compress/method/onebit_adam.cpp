@@ -13,10 +13,8 @@
 // This is the worker's half and, with beta=0, the server's of the two-phase exchange
 // (two_phase.hpp).
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/momentum.hpp"
-#include "linerate/compress/method/scaled_signs.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/method/warm_up.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
 

@@ -14,7 +14,7 @@
 // the second one of P would be 1e-8 of the whole, and count as vanished.
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/warm_up.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

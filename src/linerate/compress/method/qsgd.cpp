@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linerate/compress/kernel/statistics.hpp"
-#include "linerate/compress/method/bucket_options.hpp"
-#include "linerate/compress/method/grid_codes.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/compress/method/formats.hpp"
+#include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

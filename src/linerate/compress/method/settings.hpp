@@ -1,13 +1,18 @@
 // The options of methods, read in one place for every implementation: the kernels here, and the
 // tensor operations of torch_codecs. Each read function is in its method's file. Formats that
-// methods share are in grid_format.hpp, power_format.hpp and sign_format.hpp.
+// methods share are in formats.hpp, formats.hpp and formats.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
-#include "linerate/compress/tail_fit.hpp"
+#include "linerate/compress/codec.hpp"
+#include "linerate/compress/factors.hpp"
 #include "linerate/doc/option_reader.hpp"
 
 namespace linerate::compress {
@@ -76,5 +81,54 @@ struct MsTopKSettings {
   double density = 0.01;
   int halvings = 20;
 };
+
+// The option density=0.01 of the sparse methods.
+
+/// The share of a tensor's elements that is sent: in (0, 1], by default 0.01. Refuses others.
+double read_density(doc::OptionReader& options);
+
+// Warm-ups that methods begin with: dense steps, before a codec takes over.
+
+/// The option `key`: a number of steps, 0 if it is absent; refuses what is below 0.
+std::int64_t read_warm_up(doc::OptionReader& options, std::string_view key = "warmup");
+
+/// One phase, "dense", of so many steps; none for 0.
+std::vector<Phase> dense_warm_up(std::int64_t steps);
+
+// Momentum as methods keep it themselves: m <- beta m + (1 - beta) x.
+
+/// The option `key`; refuses what is not from 0 to below 1.
+double read_momentum(doc::OptionReader& options, std::string_view key, double otherwise);
+
+/// An exponential moving average of tensors, in f32.
+class MovingAverage {
+ public:
+  explicit MovingAverage(double beta)
+      : keep_(static_cast<float>(beta)), take_(static_cast<float>(1 - beta)) {}
+  /// out[i] = beta m[i] + (1 - beta) x[i]; `out` may be m.
+  void operator()(std::span<const float> m, std::span<const float> x, std::span<float> out) const {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = keep_ * m[i] + take_ * x[i];
+  }
+
+ private:
+  float keep_, take_;
+};
+
+// The options that quantisers share.
+
+/// bits=8, one of `allowed`. Throws UsageError.
+int read_bits(doc::OptionReader& options, std::initializer_list<int> allowed, int otherwise = 8);
+/// bucket=128: a power of two, 32 to 4096 elements. Throws UsageError.
+std::size_t read_bucket(doc::OptionReader& options, std::int64_t otherwise);
+
+// Helps codecs that are written over a back end with a call that has all tensors of a bucket.
+
+/// A member of each codec of a call, by tensor.
+template <class Member, class Of, class Call>
+std::vector<Member*> kept_of(const Call& tensors, Member Of::*member) {
+  std::vector<Member*> all;
+  for (auto* const codec : tensors.codecs) all.push_back(&(static_cast<Of&>(*codec).*member));
+  return all;
+}
 
 }  // namespace linerate::compress

@@ -1,5 +1,5 @@
 // sidco: magnitudes above a threshold that is fitted to their distribution, in stages
-// (sidco_fit.hpp); no sort. Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
+// (entry_codecs.hpp); no sort. Abdelmoniem et al. 2021 (MLSys, arXiv 2101.10761).
 //   v[n] f32 -> u32 count, f32 values, u32 indices; at most ceil(1.3 k) of them,
 //     k = max(1, floor(density n))
 // If more pass the threshold, the largest of them are sent, because cutting by index would starve
@@ -8,22 +8,17 @@
 // The paper fits all of v. Here a large tensor's moments are those of an eighth of it, and v is
 // formed and picked in one pass. With 2^17 or more elements the mean is off by some 0.3 %, while
 // the control of stages tolerates 20 %.
+#include "linerate/compress/coding_step.hpp"
+#include "linerate/compress/factors.hpp"
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/largest.hpp"
-#include "linerate/compress/kernel/magnitude.hpp"
-#include "linerate/compress/kernel/moments.hpp"
-#include "linerate/compress/kernel/select.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/density.hpp"
+#include "linerate/compress/method/entry_codecs.hpp"
 #include "linerate/compress/method/settings.hpp"
-#include "linerate/compress/method/sidco_fit.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/sparse_payload.hpp"
-#include "linerate/compress/stage_control.hpp"
-#include "linerate/compress/tail_fit.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/rng.hpp"
+#include "linerate/core/random.hpp"
 
 namespace linerate::compress {
 namespace {

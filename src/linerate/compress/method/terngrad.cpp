@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "linerate/compress/kernel/statistics.hpp"
-#include "linerate/compress/method/grid_codes.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/compress/method/formats.hpp"
 #include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {

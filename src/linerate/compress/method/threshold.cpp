@@ -16,16 +16,11 @@
 #include <optional>
 
 #include "linerate/compress/host_ops.hpp"
-#include "linerate/compress/kernel/largest.hpp"
-#include "linerate/compress/kernel/magnitude.hpp"
-#include "linerate/compress/kernel/select.hpp"
-#include "linerate/compress/kernel/two_bit.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/method/built_in.hpp"
-#include "linerate/compress/method/density.hpp"
 #include "linerate/compress/method/settings.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/sparse_payload.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::compress {

@@ -6,10 +6,11 @@
 #include "linerate/exec/streams/stream_runner.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/exec/operation.hpp"
+#include "linerate/exec/step_machine.hpp"
 
 namespace linerate::exec {
 namespace {
@@ -336,6 +337,129 @@ void StreamRunner::use_memory(const Place& by) {
     else
       *at = by;
   }
+}
+
+// Prepares a Plan for a rank's streams. Each event costs the host some time, so only tasks that
+// something waits for get one. Which these are depends on the order of steps, too. So the runner
+// itself is run on a device that does nothing, over steps of each variant. The events that it
+// waited for are the ones to record.
+
+namespace {
+
+class NoDevice : public StreamDevice {
+ public:
+  void enqueue(StreamId, const StreamWork&) override {}
+  void record(EventId, StreamId) override {}
+  void wait(StreamId, EventId) override {}
+  void host_wait(EventId) override {}
+};
+
+TaskMarks marks_of(const doc::Plan& plan, bool value) {
+  TaskMarks marks;
+  for (const doc::TaskGraph& graph : plan.variants) marks.emplace_back(graph.tasks.size(), value);
+  return marks;
+}
+
+std::vector<std::vector<EdgeFromBefore>> edges_from_before(const doc::Plan& plan,
+                                                           std::int32_t rank) {
+  std::vector<std::vector<EdgeFromBefore>> edges(plan.variants.size());
+  const auto has = [&](const doc::Task& task) { return plan.group_of(task).holds(rank); };
+  for (std::size_t v = 0; v < plan.variants.size(); ++v)
+    for (const doc::NextStepEdge& e : plan.variants[v].next_step)
+      if (has(plan.variants[v].tasks[e.from]) &&
+          has(plan.variants[to_index(e.variant)].tasks[e.to]))
+        edges[to_index(e.variant)].push_back({e.to, e.from, static_cast<std::int32_t>(v)});
+  for (auto& of_variant : edges)
+    std::stable_sort(of_variant.begin(), of_variant.end(),
+                     [](const auto& a, const auto& b) { return a.to < b.to; });
+  return edges;
+}
+
+/// The variants to try, step by step: the schedule's warm-up and two of its cycles, then each
+/// variant that a runner may choose besides. Each follows itself or its cycle once, so that edges
+/// from the step before are seen as well.
+std::vector<std::int32_t> steps_to_try(const doc::Plan& plan) {
+  std::vector<std::int32_t> steps = plan.warm_up;
+  for (int again = 0; again < 2; ++again)
+    steps.insert(steps.end(), plan.cycle.begin(), plan.cycle.end());
+  const auto scheduled = steps;
+  for (std::int32_t v = 0; v < static_cast<std::int32_t>(plan.variants.size()); ++v)
+    if (std::find(scheduled.begin(), scheduled.end(), v) == scheduled.end())
+      steps.insert(steps.end(), {v, v});
+  return steps;
+}
+
+}  // namespace
+
+std::shared_ptr<const StreamProgram> make_stream_program(std::shared_ptr<const doc::Plan> plan,
+                                                         std::int32_t rank) {
+  const doc::Plan& p = *plan;
+  const auto program = std::make_shared<StreamProgram>(
+      StreamProgram{std::move(plan), rank, LaneStreams(p, rank), PayloadUses(p),
+                    edges_from_before(p, rank), marks_of(p, true)});
+  NoDevice device;
+  StreamRunner runner(program, device);
+  for (const std::int32_t variant : steps_to_try(p)) runner.run_step(variant);
+  program->has_event = runner.waited_for();
+  return program;
+}
+
+// Records the tasks of a step that runs in streams. Each task has a mark before and after it in its
+// stream. Times are numbers of moments until StreamTimes has read them. A task's ready time is the
+// latest of its predecessors' ends, which the host does not know either. So it is a moment of its
+// own, the latest of others.
+
+StepRecording::StepRecording(StreamDevice& device, Recorder& recorder,
+                             std::shared_ptr<StreamTimes> times,
+                             std::shared_ptr<const StreamProgram> program)
+    : device_(device), recorder_(recorder), times_(std::move(times)), program_(std::move(program)) {
+  for (const doc::TaskGraph& graph : program_->plan->variants)
+    names_.emplace_back(*program_->plan, graph, &recorder_);
+}
+
+void StepRecording::begin_step(std::int32_t variant) {
+  records_ = recorder_.keeps();
+  ends_before_ = std::exchange(ends_, {});
+  if (!records_) return;
+  recorded_as_ = recorder_.step();
+  begin_ = times_->begin_step();
+  const std::size_t tasks = program_->plan->variants[to_index(variant)].tasks.size();
+  ends_ = {variant, std::vector<std::int64_t>(tasks, -1)};
+}
+
+void StepRecording::note_end(std::uint32_t task) {
+  if (records_) ends_.of_task[task] = times_->set_in(LaneStreams::kComputeStream);
+}
+
+void StepRecording::enqueue(StreamId stream, const StreamWork& work) {
+  if (!records_) return device_.enqueue(stream, work);
+  const std::int64_t start = times_->set_in(stream);
+  device_.enqueue(stream, work);
+  const std::int64_t end = ends_.of_task[work.id.task] = times_->set_in(stream);
+  const VariantNames& names = names_[to_index(ends_.variant)];
+  recorder_.add({.kind = work.task.kind,
+                 .resource = work.task.resource,
+                 .name = names.names[work.id.task],
+                 .set = names.sets[work.id.task],
+                 .ready_ns = recorder_.time_of(ready(work)),
+                 .start_ns = recorder_.time_of(start),
+                 .end_ns = recorder_.time_of(end),
+                 .bytes = work.task.bytes},
+                recorded_as_);
+}
+
+/// When a task could have run, as the step machine defines it: when its last predecessor was over
+/// and its step had begun. Predecessors in the step before count as well.
+std::int64_t StepRecording::ready(const StreamWork& work) {
+  std::vector<std::int64_t> ends = {begin_};
+  const auto add = [&ends](const Ends& of, std::uint32_t task) {
+    if (of.of_task[task] >= 0) ends.push_back(of.of_task[task]);
+  };
+  for (const std::uint32_t p : work.graph.predecessors(work.id.task)) add(ends_, p);
+  for (const EdgeFromBefore& edge : program_->from_before[to_index(ends_.variant)])
+    if (edge.to == work.id.task && edge.variant == ends_before_.variant)
+      add(ends_before_, edge.from);
+  return times_->latest_of(ends);
 }
 
 }  // namespace linerate::exec

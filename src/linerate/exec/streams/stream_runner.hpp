@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "linerate/core/index.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/exec/runner.hpp"
 #include "linerate/exec/step_machine.hpp"
-#include "linerate/exec/streams/host_read.hpp"
-#include "linerate/exec/streams/stream_device.hpp"
 #include "linerate/exec/streams/stream_program.hpp"
+#include "linerate/exec/streams/stream_times.hpp"
 
 namespace linerate::exec {
 
@@ -26,14 +27,14 @@ struct StreamCounts {
 /// One step: begin_step(); for each observed task open(), its work, report(). Executed tasks are
 /// enqueued meanwhile, each when the machine starts it. The step is enqueued when all observed
 /// tasks are reported, and then the next step may begin. Nothing waits for the device except if the
-/// host needs values of the device (host_read.hpp).
+/// host needs values of the device (stream_program.hpp).
 ///
 /// A task's stream waits for these, if they are in another stream.
 /// - the ends of its predecessors, in this step and the one before
 /// - the compute lane's tasks that stand before such a predecessor in the Plan, in whatever order
 ///   autograd enqueued them, because the Plan counts on lane order
 /// - for a collective: the collective before it in the network's lane, whatever its group
-/// - the tasks that used its arrays before it (payload_uses.hpp)
+/// - the tasks that used its arrays before it (stream_program.hpp)
 ///
 /// A wait is left out if the task's stream is known to be past that place anyway. Each stream has a
 /// vector clock for that (`known_`): for each stream the last place that is over when the next task
@@ -167,6 +168,63 @@ class StreamRunner {
   std::vector<Wait> waits_;  // of the task that is being enqueued, by stream; place 0: none
   TaskMarks waited_for_;
   StreamCounts counts_;
+};
+
+// Makes a stream program by a run of the StreamRunner on no device.
+
+/// An event costs a device about a microsecond, so a task gets one only if a stream or the host
+/// waits for its end. Which ends are waited for follows from the Plan alone. So this runs the steps
+/// once on a device that does nothing, with an event after each task. It keeps the events that were
+/// waited for. It runs the schedule, and each variant that is not in the schedule twice.
+std::shared_ptr<const StreamProgram> make_stream_program(std::shared_ptr<const doc::Plan> plan,
+                                                         std::int32_t rank);
+
+// Records what is enqueued: tasks with the times that a device took for them.
+
+/// Stands between a StreamRunner and its device. It sets a mark before and after the work of each
+/// task, in the task's stream. It adds the task to a Recorder as a Runner does. While the Recorder
+/// keeps nothing, it only passes calls on. It makes no stream and no host wait.
+///
+/// The waits of a stream come before the first mark, so a task begins when its stream has come to
+/// it. A collective begins there, too, and then waits for the streams of the other ranks. It ends
+/// when it is over. If the host is slower than the device, it ends when the host has set the mark.
+class StepRecording final : public StreamDevice {
+ public:
+  /// `device` and `recorder` outlive this object, `recorder` following `times`.
+  StepRecording(StreamDevice& device, Recorder& recorder, std::shared_ptr<StreamTimes> times,
+                std::shared_ptr<const StreamProgram> program);
+
+  /// Before anything of a step of this variant is enqueued, the waits of StreamRunner::fork()
+  /// included.
+  void begin_step(std::int32_t variant);
+  /// Sets a mark: the work of an observed task is in the compute stream, and other tasks may have
+  /// waited for just that. The mark gives those tasks' `ready` time. The event of the observed task
+  /// itself is added by whoever observes it.
+  void note_end(std::uint32_t task);
+
+  void enqueue(StreamId stream, const StreamWork& work) override;
+  void record(EventId event, StreamId stream) override { device_.record(event, stream); }
+  void wait(StreamId stream, EventId event) override { device_.wait(stream, event); }
+  void host_wait(EventId event) override { device_.host_wait(event); }
+
+ private:
+  /// The moments at which tasks ended, -1 for those that have none.
+  struct Ends {
+    std::int32_t variant = -1;
+    std::vector<std::int64_t> of_task;
+  };
+
+  std::int64_t ready(const StreamWork& work);
+
+  StreamDevice& device_;
+  Recorder& recorder_;
+  std::shared_ptr<StreamTimes> times_;
+  std::shared_ptr<const StreamProgram> program_;
+  std::vector<VariantNames> names_;  // by variant
+  bool records_ = false;             // this step
+  std::int32_t recorded_as_ = 0;     // the Recorder's number for it
+  std::int64_t begin_ = -1;          // of this step
+  Ends ends_, ends_before_;          // of this step and the one before
 };
 
 }  // namespace linerate::exec

@@ -4,12 +4,11 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/model_curve.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/exchange/decoupled_fusion.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/pass/compute.hpp"
+#include "linerate/plan/pass/update.hpp"
 
 namespace linerate::plan {
 namespace {

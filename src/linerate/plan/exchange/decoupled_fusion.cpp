@@ -15,7 +15,7 @@
 // The search looks at O(L^2) last buckets, with at most kWays ways each. Most are skipped by
 // bounds: a bucket that is beaten even after the best R and the best G of its prefix is not
 // combined.
-#include "linerate/plan/exchange/decoupled_fusion.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,14 +1,26 @@
-// Cutting a list of gradients into buckets.
+// Costs that are no lines, for rules that know only lines.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
+#include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
 
 namespace linerate::plan {
+
+/// The line through the costs of two sizes; flat if they fall, and never below 0 at size 0.
+inline cost::Line line_through(double least, double least_s, double most, double most_s) {
+  const double beta = most > least ? std::max(0.0, (most_s - least_s) / (most - least)) : 0;
+  return {std::max(0.0, least_s - beta * least), beta};
+}
+
+// Cutting a list of gradients into buckets.
 
 /// Positions 0 .. L-1: the order in which gradients get ready.
 void ready_order(const doc::Workload& workload, std::vector<std::int32_t>& out);
@@ -23,5 +35,53 @@ void append_by_limits(const doc::Workload& workload, std::span<const std::int32_
 /// One bucket of the consecutive positions [begin, end), which must share a dtype.
 void append_range(const doc::Workload& workload, std::int32_t begin, std::int32_t end,
                   doc::TaskGraph& graph);
+
+// The exact fusion of gradients on one FIFO channel, by dynamic programming.
+
+/// Gradients 1 .. L in ready order.
+struct FusionProblem {
+  std::span<const double> ready_s;      // [L], never decreasing
+  std::span<const double> bytes;        // [L], as they count on the wire
+  std::span<const std::int32_t> fence;  // [L] first gradient that may share a bucket with l
+  double cap_bytes = std::numeric_limits<double>::infinity();  // a lone gradient may exceed it
+};
+
+/// The ends of the buckets, ascending, the last one L. They are those of F[L], where F[j] = min
+/// over i < j of max(F[i], ready_j) + T(P_j - P_i). A bucket is i+1 .. j. Exact for costs of size
+/// alone. Ties go to fewer buckets, then to the smaller i. optimal.cpp tells how the search goes
+/// over the straight pieces of T. Windows in which sending alone takes longer than the best so far
+/// are left out. O(L K) time and memory for K pieces that rise; flat and falling ones are searched
+/// through.
+std::vector<std::int32_t> optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost);
+
+// Fusion of gradients for a decoupled exchange: reduce-scatter under backward, all-gather under the
+// next forward pass.
+
+/// Gradients 1 .. L in ready order.
+struct DecoupledProblem {
+  std::span<const double> ready_s;         // [L] since backward began, never decreasing
+  std::span<const double> bytes;           // [L] as they count on the wire
+  std::span<const std::int32_t> fence;     // [L] first gradient that may share a bucket with l
+  std::span<const double> forward_left_s;  // [L] of forward and updates, when l is first needed
+  double backward_s = 0;
+};
+
+struct DecoupledResult {
+  double step_s = 0;               // backward, exchange and forward, one after the other
+  std::vector<std::int32_t> ends;  // of the buckets, ascending, the last one L
+};
+
+/// Minimises max(R + G, backward + forward) over buckets of consecutive gradients i+1 .. j:
+///
+///   R[j] = max(R[i], ready_j) + T_reduce_scatter(P_j - P_i)     the channel, in ready order
+///   G[j] = max(G[i], left(i, j)) + T_all_gather(P_j - P_i)      the channel, in forward order
+///
+/// left(i, j) is the largest forward_left of the bucket. A bucket's all-gather comes before those
+/// of earlier gradients, and the rest of the forward pass follows whichever arrives last. Both
+/// values only grow with R[i] and G[i], so it is enough to keep the prefixes that no other one
+/// beats in both. The result is exact, except for the cap on how many of those are kept.
+DecoupledResult decoupled_fusion(const DecoupledProblem& problem,
+                                 const cost::CostCurve& reduce_scatter,
+                                 const cost::CostCurve& all_gather);
 
 }  // namespace linerate::plan

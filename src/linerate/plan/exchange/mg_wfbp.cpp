@@ -4,10 +4,9 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/model_curve.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/exchange/cost_line.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {

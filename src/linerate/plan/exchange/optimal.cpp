@@ -14,7 +14,7 @@
 //
 // A window holds the prefixes whose rest lies in one piece. As j grows, prefixes enter at its end
 // and leave at its begin, each once. So K pieces cost O(L K).
-#include "linerate/plan/exchange/optimal.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -22,11 +22,10 @@
 #include <numeric>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/affine_pieces.hpp"
-#include "linerate/cost/model_curve.hpp"
+#include "linerate/cost/collective_times.hpp"
+#include "linerate/cost/cost_curve.hpp"
 #include "linerate/doc/option_reader.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {
 namespace {

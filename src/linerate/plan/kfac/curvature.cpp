@@ -19,7 +19,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/cost/model_curve.hpp"
+#include "linerate/cost/collective_times.hpp"
 
 namespace linerate::plan {
 namespace {

@@ -13,7 +13,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/registry.hpp"
+#include "linerate/plan/exchange.hpp"
 
 namespace linerate::plan {
 namespace {

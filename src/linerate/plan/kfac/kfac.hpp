@@ -8,8 +8,8 @@
 
 #include "linerate/doc/block.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/plan/kfac/largest_factor.hpp"
 #include "linerate/plan/kfac/placement.hpp"
+#include "linerate/plan/make_plan.hpp"
 
 namespace linerate::plan {
 

@@ -15,8 +15,8 @@
 #include <tuple>
 
 #include "linerate/core/index.hpp"
-#include "linerate/plan/exchange/cost_line.hpp"
-#include "linerate/plan/kfac/broadcast_fusion.hpp"
+#include "linerate/cost/collective_times.hpp"
+#include "linerate/plan/exchange/fusion.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
 
 namespace linerate::plan {
@@ -213,6 +213,164 @@ std::vector<FactorGroup> group_factors(const PassInput& input, const StepDraft& 
                                        const FactorTraffic& traffic) {
   if (factors_overlap(input)) return OverlappedGroups(input, step, traffic).groups();
   return groups_at_the_end(*input.curvature, traffic);
+}
+
+// Merges groups of factors with buckets of gradients into one order on the network. An example:
+// groups are ready at 2 and 6 ms and buckets at 4 and 9 ms. By readiness the order is group,
+// bucket, group, bucket. If the buckets from the second one on wait, it is the same. If all wait,
+// both groups come first.
+
+namespace {
+
+/// For each block, the last transfer that brings a part of its gradient; -1 if none does.
+std::vector<std::int32_t> last_of_blocks(const PassInput& input, const StepDraft& step,
+                                         const std::vector<std::int32_t>& transfer_of_bucket) {
+  std::vector<std::int32_t> of_gradient(input.workload.gradients.size(), -1);
+  for (std::size_t b = 0; b < transfer_of_bucket.size(); ++b) {
+    const doc::Payload& bucket = step.graph->payloads[b];
+    for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
+      of_gradient[to_index(step.graph->members[to_index(m)])] = transfer_of_bucket[b];
+  }
+  std::vector<std::int32_t> last;
+  for (const PlannedBlock& block : input.curvature->blocks) {
+    last.push_back(-1);
+    for (const std::int32_t p : block.gradients)
+      last.back() = std::max(last.back(), of_gradient[to_index(p)]);
+  }
+  return last;
+}
+
+}  // namespace
+
+void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& groups) {
+  const std::vector<Transfer>& buckets = traffic.gradients();
+  std::size_t b = 0;
+  for (FactorGroup& group : groups) {
+    while (b < buckets.size() && buckets[b].ready_s <= group.ready_s) ++b;
+    group.bucket = b;
+  }
+}
+
+void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups) {
+  for (FactorGroup& group : groups) group.bucket = std::min(group.bucket, from);
+}
+
+FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
+                           const FactorTraffic& traffic, const std::vector<FactorGroup>& groups) {
+  const Curvature& curvature = *input.curvature;
+  const auto seconds_of = traffic.seconds_of_sums();
+  FactorArrivals arrivals{{},
+                          std::vector<std::int32_t>(to_index(curvature.factors()), -1),
+                          {},
+                          traffic.backward_end_s()};
+  std::vector<std::int32_t> transfer_of;  // by bucket
+  const auto send_buckets_before = [&](std::size_t end) {
+    while (transfer_of.size() < end) {
+      arrivals.transfers.push_back(traffic.gradients()[transfer_of.size()]);
+      transfer_of.push_back(static_cast<std::int32_t>(arrivals.transfers.size()) - 1);
+    }
+  };
+  for (const FactorGroup& group : groups) {
+    send_buckets_before(group.bucket);
+    std::int64_t elements = 0;
+    for (const std::int32_t f : group.members) {
+      elements += curvature.sent_elements(f);
+      arrivals.after[to_index(f)] = static_cast<std::int32_t>(arrivals.transfers.size());
+    }
+    arrivals.transfers.push_back(
+        {group.ready_s, seconds_of(elements, static_cast<std::int64_t>(group.members.size()))});
+  }
+  send_buckets_before(traffic.gradients().size());
+  arrivals.gradient_after = last_of_blocks(input, step, transfer_of);
+  return arrivals;
+}
+
+// When gradients need the network during backward, for fusion of factors: sums of factors travel in
+// the gaps that gradients leave. Times come from adding up the compute lane, not from a simulation,
+// as the Plan is not whole yet.
+
+// A bucket may be ready before the one before it, and leaves after it. So ready times are made to
+// ascend.
+FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
+                             std::span<const Handle> computed)
+    : input_(input), step_(step), computed_(computed) {
+  add_lane();
+  double latest_s = 0;
+  for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
+    const doc::Task& send = step.tasks[step.exchanges[b].send];
+    latest_s = std::max(latest_s, ready_s_of(b));
+    gradients_.push_back(
+        {latest_s, cost::cost_curve(input.cost, collective_of(send.kind), input.ranks, send.wire)
+                           .seconds(static_cast<double>(send.priced_bytes())) +
+                       static_cast<double>(tensors_of(*step.graph, send)) * tensor_s()});
+  }
+}
+
+// Adds up the compute lane as if nothing in it waited: after each task, the seconds since the step
+// began.
+void FactorTraffic::add_lane() {
+  for (Handle h = step_.tasks.first(doc::Resource::compute); h != kNoTask;
+       h = step_.tasks.behind(h)) {
+    backward_end_s_ += step_.tasks[h].seconds;
+    const auto index = to_index(h);
+    if (end_s_.size() <= index) end_s_.resize(index + 1, -1);
+    end_s_[index] = backward_end_s_;
+    if (h == step_.backward_end) return;
+  }
+}
+
+/// When a task ends. For a task of another lane, or after backward, the end of backward.
+double FactorTraffic::end_of(Handle h) const {
+  const auto index = to_index(h);
+  return index < end_s_.size() && end_s_[index] >= 0 ? end_s_[index] : backward_end_s_;
+}
+
+// An exchange may hold a bucket back. Its seconds count from the start of backward, which is the
+// end of forward.
+double FactorTraffic::ready_s_of(std::size_t bucket) const {
+  const double ready = end_of(step_.exchanges[bucket].ready);
+  if (step_.not_before.empty() || input_.first_step) return ready;
+  return std::max(ready, end_of(step_.forward.back()) + step_.not_before[bucket]);
+}
+
+// f(elements, tensors): a sum's message, and what each tensor adds to it.
+std::function<double(std::int64_t, std::int64_t)> FactorTraffic::seconds_of_sums() const {
+  return [curve = cost::cost_curve(input_.cost, Collective::all_reduce, input_.ranks),
+          each_s = tensor_s(),
+          element = size_of(input_.curvature->dtype)](std::int64_t n, std::int64_t tensors) {
+    return curve.seconds(static_cast<double>(n * element)) + static_cast<double>(tensors) * each_s;
+  };
+}
+
+// After backward nothing computes next to the network, so messages are not slowed any more.
+Channel FactorTraffic::channel() const {
+  const auto& contention = input_.cost.cluster().contention;
+  return {backward_end_s_, contention ? contention->communication_slowdown : 1};
+}
+
+namespace {
+
+/// The tensors that a payload stands for; flags and the like are one.
+std::int32_t tensors_of(const doc::TaskGraph& graph, std::int32_t index) {
+  const doc::Payload* payload = &graph.payloads[to_index(index)];
+  while (payload->of >= 0) payload = &graph.payloads[to_index(payload->of)];
+  return std::max(1, payload->end - payload->begin);
+}
+
+}  // namespace
+
+std::int64_t tensors_of(const doc::TaskGraph& graph, const doc::Task& task) {
+  if (task.subject != doc::Subject::payloads) return 0;
+  std::int64_t tensors = 0;
+  for (std::int32_t p = task.first; p <= task.last; ++p) tensors += tensors_of(graph, p);
+  return tensors;
+}
+
+void add_tensor_times(double tensor_s, doc::TaskGraph& graph) {
+  if (!(tensor_s > 0)) return;
+  for (doc::Task& task : graph.tasks)
+    if (doc::is_communication(task.kind))
+      task.seconds += tensor_s * static_cast<double>(tensors_of(graph, task));
 }
 
 }  // namespace linerate::plan

@@ -38,8 +38,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/host_code.hpp"
-#include "linerate/torch_adapter/kfac/triangle_packing.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -15,10 +15,9 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/block.hpp"
+#include "linerate/torch_adapter/kfac/counted_positions.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
-#include "linerate/torch_adapter/kfac/kfac_state.hpp"
-#include "linerate/torch_adapter/kfac/layer_input.hpp"
-#include "linerate/torch_adapter/kfac/layer_spec.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -36,7 +35,7 @@ struct BlockOptions {
 /// divides it and takes it into the running average. invert() inverts the average, and directions()
 /// multiplies gradients by the inverses.
 ///
-/// Packed is the form that is sent and kept: `groups` upper triangles (triangle_packing.hpp). An
+/// Packed is the form that is sent and kept: `groups` upper triangles (factor_inverse.hpp). An
 /// embedding's A is its diagonal. A norm layer's G is [3, units]: scale², scale shift, shift². All
 /// are f64 if the layer is, else f32.
 ///

@@ -25,10 +25,10 @@
 #include <utility>
 
 #include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/log.hpp"
 #include "linerate/torch_adapter/buffer.hpp"
-#include "linerate/torch_adapter/operation_of.hpp"
+#include "linerate/torch_adapter/step_operations.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -16,13 +16,12 @@
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/plan.hpp"
-#include "linerate/exec/operation.hpp"
-#include "linerate/exec/step_runner.hpp"
-#include "linerate/torch_adapter/delayed_updates.hpp"
+#include "linerate/exec/step_machine.hpp"
 #include "linerate/torch_adapter/kfac/curvature_plan.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
-#include "linerate/torch_adapter/measured_step.hpp"
+#include "linerate/torch_adapter/partial_optimizer.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_adapter/stream_steps.hpp"
 
 namespace linerate::torch_adapter {
 

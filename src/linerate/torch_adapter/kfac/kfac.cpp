@@ -7,12 +7,11 @@
 #include <fmt/format.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/kfac/counted_positions.hpp"
-#include "linerate/torch_adapter/kfac/kfac_inside.hpp"
-#include "linerate/torch_adapter/kfac/loss_curvature.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/torch_adapter/kfac/operator_input.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
-#include "linerate/torch_adapter/kfac/registration.hpp"
-#include "linerate/torch_adapter/parameters.hpp"
 
 namespace linerate::torch_adapter {
 

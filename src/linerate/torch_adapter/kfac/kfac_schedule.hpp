@@ -56,4 +56,9 @@ class KfacSchedule {
   bool warned_unbound_ = false, warned_passes_ = false;
 };
 
+// From a strategy's kfac(...) to the preconditioner's options. Private to linerate.
+
+/// What the text says. The rest, such as the loss's average and the rate, is the caller's.
+[[nodiscard]] KfacOptions planned_options(const plan::Kfac& kfac);
+
 }  // namespace linerate::torch_adapter

@@ -8,21 +8,24 @@
 //
 // A convolution is a linear layer on patches, one for each position of the output. The patches of a
 // batch would take kernel-size times the memory of the images. So either products are shared
-// between positions (conv_products.cpp), or patches are made in parts (conv_patches.cpp).
+// between positions (conv_products.cpp), or patches are made in parts (conv_products.cpp).
 #include "linerate/torch_adapter/kfac/kronecker_block.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/kfac/conv_products.hpp"
-#include "linerate/torch_adapter/kfac/host_code.hpp"
-#include "linerate/torch_adapter/kfac/large_product.hpp"
-#include "linerate/torch_adapter/kfac/symmetric_product.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -87,7 +90,7 @@ void KroneckerBlock::add_linear_input(const at::Tensor& input) {
 }
 
 /// With subsampling, a sample shows one band of its rows. Each band is weighted by the number of
-/// bands (row_bands.hpp). A is divided by all rows, as if all were seen.
+/// bands (conv_products.hpp). A is divided by all rows, as if all were seen.
 void KroneckerBlock::add_conv_input(const LayerInput& input) {
   const at::Tensor images = batched(input.tensor.detach());
   const std::int64_t height = input.conv.outputs(0, images.size(2));
@@ -225,6 +228,180 @@ std::vector<std::pair<at::Tensor, at::Tensor>> KroneckerBlock::parts(
   const at::Tensor of_weight = direction.narrow(2, 0, inputs());
   return {{layer().weight, layer().transposed ? of_weight.transpose(1, 2) : of_weight},
           {layer().bias, layer().bias.defined() ? direction.select(2, inputs()) : at::Tensor()}};
+}
+
+// The block of embeddings. An input is a word's one-hot vector, so A is diagonal: how often each
+// word was used. Only its diagonal is kept, [words], and dividing by it takes the place of an
+// inverse. G is dense, as that of a linear layer. Padding words count for neither.
+
+EmbeddingBlock::EmbeddingBlock(const LayerSpec& layer, const BlockOptions& options)
+    : CurvatureBlock(layer, block_shape(layer), options) {}
+
+void EmbeddingBlock::add_input(const LayerInput& input) {
+  if (!runs_on_host(input.tensor)) return enqueue_input(input);
+  at::Tensor counts = at::bincount(input.tensor.flatten(), {}, shape().a);
+  if (input.padding_index >= 0) counts[input.padding_index].zero_();
+  sum(FactorSide::a).add_(counts);
+  count(FactorSide::a) += counts.sum().item<double>();
+}
+
+/// Counts words on a device, without at::bincount(), which looks for the largest word on the host.
+void EmbeddingBlock::enqueue_input(const LayerInput& input) {
+  const at::Tensor words = input.tensor.flatten();
+  const at::Tensor counts = words.ne(input.padding_index).to(dtype());
+  sum(FactorSide::a).index_add_(0, words, counts);
+  count_there(FactorSide::a, counts.sum(at::kDouble));
+}
+
+void EmbeddingBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
+                                  double scale) {
+  at::Tensor rows = to_dtype(gradient).reshape({-1, shape().g});
+  if (input.padding_index >= 0)
+    rows = rows * (input.tensor.flatten() != input.padding_index).unsqueeze(1);
+  if (options_.shared_positions == SharedPositions::reduce && input.tensor.dim() > 1)
+    rows = rows.view(gradient.sizes()).flatten(1, -2).sum(1);
+  add_symmetric_product(rows.t(), scale * scale, sum(FactorSide::g)[0]);
+}
+
+at::Tensor EmbeddingBlock::gradients(Alike blocks) const {
+  std::vector<at::Tensor> all;
+  for (const CurvatureBlock* const block : blocks)
+    all.push_back(to_dtype(block->layer().weight.grad()).unsqueeze(0));
+  return all.size() == 1 ? all.front() : at::cat(all);
+}
+
+at::Tensor EmbeddingBlock::diagonal_inverses(const at::Tensor& packed,
+                                             const at::Tensor& damping) const {
+  return options_.method == InverseMethod::eigen ? packed : (packed + damping).reciprocal();
+}
+
+at::Tensor EmbeddingBlock::precondition(const at::Tensor& gradients, const Inverse& a,
+                                        const Inverse& g, const at::Tensor& damping) const {
+  const at::Tensor p = a.matrix.unsqueeze(2);  // [n, words, 1]
+  if (options_.method == InverseMethod::cholesky) return at::matmul(gradients * p, g.matrix);
+  const at::Tensor rotated =
+      at::matmul(gradients, g.matrix) / (p * g.values.unsqueeze(1) + damping);
+  return at::matmul(rotated, g.matrix.mT());
+}
+
+std::vector<std::pair<at::Tensor, at::Tensor>> EmbeddingBlock::parts(
+    const at::Tensor& direction) const {
+  return {{layer().weight, direction[0]}};
+}
+
+// The block of norm layers. Each unit has a scale and a shift, so its part of the Fisher matrix is
+// 2 x 2. No other unit matters to it. Let s be the sample's gradient of the scale, and b that of
+// the shift. The three sums are those of s s, s b and b b: [3][units].
+
+namespace {
+
+/// Sums a tensor shaped like a norm layer's output over each sample's positions: [samples, units].
+at::Tensor by_sample(const at::Tensor& values, const LayerInput& input) {
+  if (!input.is_layer_norm)  // [N, C, positions...]
+    return values.dim() == 2 ? values : values.flatten(2).sum(2);
+  const std::int64_t leading = values.dim() - input.normalized_dims;
+  // The sizes are computed and not left to reshape(), because a batch may have no samples.
+  std::int64_t positions = 1, units = 1;
+  for (std::int64_t i = 1; i < leading; ++i) positions *= values.size(i);
+  for (std::int64_t i = leading; i < values.dim(); ++i) units *= values.size(i);
+  return values.reshape({leading > 0 ? values.size(0) : 1, positions, units}).sum(1);
+}
+
+at::Tensor normalized(const at::Tensor& x, const LayerInput& input) {
+  if (input.is_layer_norm)
+    return at::layer_norm(x, x.sizes().slice(x.dim() - input.normalized_dims), {}, {},
+                          input.epsilon);
+  if (input.batch_statistics)
+    return at::batch_norm(x, {}, {}, {}, {}, /*training=*/true, 0, input.epsilon, false);
+  return at::batch_norm(x, {}, {}, input.running_mean.to(x.scalar_type()),
+                        input.running_variance.to(x.scalar_type()), /*training=*/false, 0,
+                        input.epsilon, false);
+}
+
+/// (F + damping I)^-1 of 2 x 2 blocks by their determinant, which is at least damping². [n, 3,
+/// units].
+at::Tensor inverses_of(const at::Tensor& f, const at::Tensor& damping) {
+  const at::Tensor first = f.select(1, 0) + damping, second = f.select(1, 2) + damping;
+  const at::Tensor between = f.select(1, 1);
+  const at::Tensor scaled = (first * second - between * between).reciprocal();
+  return at::stack({second * scaled, -between * scaled, first * scaled}, 1);
+}
+
+}  // namespace
+
+UnitWiseBlock::UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options)
+    : CurvatureBlock(layer, block_shape(layer), options) {}
+
+/// The gradient of a unit's scale is the output's gradient times the normalized input, summed over
+/// the sample's positions. That of its shift is the output's gradient, summed likewise.
+void UnitWiseBlock::add_gradient(const LayerInput& input, const at::Tensor& gradient,
+                                 double scale) {
+  const at::Tensor g = to_dtype(gradient);
+  const at::Tensor s = by_sample(g * normalized(to_dtype(input.tensor), input), input);
+  const at::Tensor b = layer().bias.defined() ? by_sample(g, input) : at::zeros_like(s);
+  const at::Tensor sums = sum(FactorSide::g).view({3, -1});
+  const at::Tensor both = at::stack({s, b});
+  sums.narrow(0, 0, 2).add_((both * s).sum(1), scale * scale);
+  sums.select(0, 2).add_((b * b).sum(0), scale * scale);
+}
+
+at::Tensor UnitWiseBlock::gradients(Alike blocks) const {
+  std::vector<at::Tensor> scales, shifts;
+  for (const CurvatureBlock* const block : blocks) {
+    scales.push_back(to_dtype(block->layer().weight.grad()).flatten());
+    const at::Tensor& bias = block->layer().bias;
+    const bool shifted = bias.defined() && bias.grad().defined();
+    shifts.push_back(shifted ? to_dtype(bias.grad()).flatten() : at::zeros_like(scales.back()));
+  }
+  return at::stack({at::stack(scales), at::stack(shifts)}, 1);
+}
+
+at::Tensor UnitWiseBlock::diagonal_inverses(const at::Tensor& packed,
+                                            const at::Tensor& damping) const {
+  if (options_.method == InverseMethod::eigen) return packed;
+  return inverses_of(packed.view({packed.size(0), 3, -1}), damping).flatten(1);
+}
+
+at::Tensor UnitWiseBlock::precondition(const at::Tensor& gradients, const Inverse&,
+                                       const Inverse& g, const at::Tensor& damping) const {
+  const at::Tensor kept = g.matrix.view({gradients.size(0), 3, -1});
+  const at::Tensor m = options_.method == InverseMethod::eigen ? inverses_of(kept, damping) : kept;
+  const at::Tensor s = gradients.select(1, 0).unsqueeze(1), b = gradients.select(1, 1).unsqueeze(1);
+  return (m.narrow(1, 0, 2) * s).add_(m.narrow(1, 1, 2) * b);
+}
+
+std::vector<std::pair<at::Tensor, at::Tensor>> UnitWiseBlock::parts(
+    const at::Tensor& direction) const {
+  return {{layer().weight, direction.select(1, 0)}, {layer().bias, direction.select(1, 1)}};
+}
+
+CurvatureBlock::Shape block_shape(const LayerSpec& layer) {
+  const at::Tensor& w = layer.weight;
+  switch (layer.kind) {
+    case LayerKind::linear:
+    case LayerKind::conv: {
+      const std::int64_t out = w.size(layer.transposed ? 1 : 0);
+      return {BlockKind::kronecker, w.numel() / out + (layer.bias.defined() ? 1 : 0),
+              out / layer.groups, layer.groups};
+    }
+    case LayerKind::embedding:
+      return {BlockKind::embedding, w.size(0), w.size(1), 1};
+    case LayerKind::norm:
+      break;
+  }
+  return {BlockKind::unit_wise, 0, w.numel(), 1};
+}
+
+std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const BlockOptions& options) {
+  switch (block_shape(layer).kind) {
+    case BlockKind::kronecker:
+      return std::make_unique<KroneckerBlock>(layer, options);
+    case BlockKind::embedding:
+      return std::make_unique<EmbeddingBlock>(layer, options);
+    case BlockKind::unit_wise:
+      break;
+  }
+  return std::make_unique<UnitWiseBlock>(layer, options);
 }
 
 }  // namespace linerate::torch_adapter

@@ -3,9 +3,8 @@
 
 #include <vector>
 
-#include "linerate/torch_adapter/kfac/conv_patches.hpp"
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
 #include "linerate/torch_adapter/kfac/curvature_block.hpp"
-#include "linerate/torch_adapter/kfac/row_bands.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -46,6 +45,56 @@ class KroneckerBlock : public CurvatureBlock {
   /// Adds columns[inputs, n] of group q, which lack the bias's 1.
   void add_input_columns(int q, const at::Tensor& columns, double weight);
   std::int64_t inputs() const { return shape().a - (layer().bias.defined() ? 1 : 0); }
+};
+
+// Curvature of embeddings. Private to torch_adapter.
+
+/// K-FAC of embeddings. Inputs are one-hot vectors, so A is diagonal: the words' frequencies p. For
+/// example the words 2, 0, 2, 1 give p = (1/4, 1/4, 1/2). A rare word has a small p, so its row of
+/// the gradient is divided by little and moves far. A padding index counts on neither side.
+class EmbeddingBlock : public CurvatureBlock {
+ public:
+  EmbeddingBlock(const LayerSpec& layer, const BlockOptions& options);
+
+  void add_input(const LayerInput& input) override;
+  void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
+  /// The input tells which rows of the gradient belong to the padding index.
+  bool keeps_input() const override { return true; }
+  at::Tensor gradients(Alike blocks) const override;
+
+ protected:
+  /// Inverses of A: 1 / (p + pi gamma), or p itself for eigen.
+  at::Tensor diagonal_inverses(const at::Tensor& packed, const at::Tensor& damping) const override;
+  at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
+                          const at::Tensor& damping) const override;
+  std::vector<std::pair<at::Tensor, at::Tensor>> parts(const at::Tensor& direction) const override;
+
+ private:
+  void enqueue_input(const LayerInput& input);
+};
+
+// Curvature of the scales and shifts of norm layers. Private to torch_adapter.
+
+/// K-FAC of norm layers. Each unit's scale and shift have a 2 x 2 block of their own: F = mean of
+/// (s, b) (s, b)ᵀ. Here s = sum x g and b = sum g over the positions of one sample. g is the
+/// gradient of the output, and x is the normalised input. For a layer norm this is the empirical
+/// Fisher's block. For a batch norm it ignores how samples affect each other through the batch's
+/// statistics.
+class UnitWiseBlock : public CurvatureBlock {
+ public:
+  UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options);
+
+  void add_input(const LayerInput&) override {}
+  void add_gradient(const LayerInput& input, const at::Tensor& gradient, double scale) override;
+  bool keeps_input() const override { return true; }
+  at::Tensor gradients(Alike blocks) const override;
+
+ protected:
+  /// [n, 3 units] of (F + damping I)^-1 or, for eigen, F itself.
+  at::Tensor diagonal_inverses(const at::Tensor& packed, const at::Tensor& damping) const override;
+  at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
+                          const at::Tensor& damping) const override;
+  std::vector<std::pair<at::Tensor, at::Tensor>> parts(const at::Tensor& direction) const override;
 };
 
 }  // namespace linerate::torch_adapter

@@ -1,5 +1,5 @@
 // The output of benchmarks of collectives: calibrate reads it, explain and import say so.
-#include "linerate/bench_logs/collective_log.hpp"
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/trace/importer/importer.hpp"
 
 namespace linerate::trace {

@@ -7,9 +7,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <numeric>
 #include <span>
+#include <utility>
 
+#include "linerate/core/index.hpp"
+#include "linerate/core/intervals.hpp"
+#include "linerate/core/random.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/explain/lateness.hpp"
+#include "linerate/trace/explain/program.hpp"
+#include "linerate/trace/job/collective_names.hpp"
+#include "linerate/trace/job/one_job.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -105,6 +115,349 @@ SlowdownFound slowdown_of(std::vector<Repetition> repetitions) {
   if (factor && low && high && *high / *low <= kWidestSlowdown)
     out.slowdown = Slowdown{*factor, *low, *high};
   return out;
+}
+
+// Leaves times out of a job by bending each rank's clock. A hook took 5 to 8 ms and is left out
+// whole. Times up to 5 ms stay, times up to 8 ms become 5 ms, and later ones come 3 ms earlier. So
+// a kernel from 4 to 9 ms lasts from 4 to 6 ms. With a share of one half the clock runs at half its
+// speed there. Several causes are summed.
+
+namespace {
+
+/// How much of a set lies before a moment, in ns, by a binary search over running sums.
+class LengthBefore {
+ public:
+  explicit LengthBefore(const SpanSet& set) : set_(set) {
+    std::int64_t sum = 0;
+    for (const Span& s : set) {
+      before_.push_back(sum);
+      sum += s.length();
+    }
+  }
+  std::int64_t operator()(std::int64_t ns) const {
+    const auto after =
+        std::upper_bound(set_.begin(), set_.end(), ns,
+                         [](std::int64_t time, const Span& s) { return time < s.start_ns; });
+    if (after == set_.begin()) return 0;
+    const Span& last = *(after - 1);
+    return before_[to_index(after - set_.begin()) - 1] + std::min(ns, last.end_ns) - last.start_ns;
+  }
+
+ private:
+  const SpanSet& set_;
+  std::vector<std::int64_t> before_;
+};
+
+}  // namespace
+
+SpanSet at_work(const RankActivity& rank, bool on_device) {
+  if (!on_device) return union_of(rank.compute);
+  SpanSet work;
+  for (const Span& s : union_of(union_of(rank.compute), union_of(rank.copies)))
+    if (!work.empty() && s.start_ns - work.back().end_ns < kBetweenKernelsNs)
+      work.back().end_ns = s.end_ns;
+    else
+      work.push_back(s);
+  return work;
+}
+
+std::vector<SpanSet> exposed_communication_of(const Job& job) {
+  std::vector<SpanSet> all;
+  for (const RankActivity& rank : job.ranks) {
+    std::vector<Span> sent;
+    for (const Communication& c : rank.communications) sent.push_back(c.span);
+    all.push_back(difference_of(union_of(std::move(sent)), at_work(rank, !job.cpu_device)));
+  }
+  return all;
+}
+
+std::vector<SpanSet> between_kernels(const Job& job) {
+  std::vector<SpanSet> all;
+  for (const RankActivity& rank : job.ranks)
+    all.push_back(difference_of(at_work(rank, !job.cpu_device),
+                                union_of(union_of(rank.compute), union_of(rank.copies))));
+  return all;
+}
+
+namespace {
+
+/// Computation, copies and communication.
+SpanSet busy_of(const RankActivity& rank) {
+  std::vector<Span> busy = rank.compute;
+  busy.insert(busy.end(), rank.copies.begin(), rank.copies.end());
+  for (const Communication& c : rank.communications) busy.push_back(c.span);
+  return union_of(std::move(busy));
+}
+
+/// By rank: when its device had nothing to do for 10 us or more while `of_host` (from the spans of
+/// its operators) went on. None if the CPU is the device, or if the host is unknown.
+template <typename OfHost>
+std::vector<SpanSet> idle_during(const Job& job, const OfHost& of_host) {
+  std::vector<SpanSet> all(job.ranks.size());
+  if (job.cpu_device) return all;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const RankActivity& rank = job.ranks[r];
+    if (rank.steps.empty() || rank.host.empty()) continue;
+    SpanSet idle = difference_of(union_of(windows_of_steps(rank)), busy_of(rank));
+    std::erase_if(idle, [](const Span& s) { return s.length() < kBetweenKernelsNs; });
+    all[r] = intersection_of(idle, of_host(union_of(rank.host)));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<SpanSet> waits_for_host(const Job& job) {
+  return idle_during(job, [](const SpanSet& host) { return host; });
+}
+
+std::vector<SpanSet> waits_between_operators(const Job& job) {
+  constexpr std::int64_t kLongestNs = 1'000'000;  // beyond, it pauses
+  return idle_during(job, [](const SpanSet& host) {
+    SpanSet between;
+    for (std::size_t i = 1; i < host.size(); ++i)
+      if (host[i].start_ns - host[i - 1].end_ns < kLongestNs)
+        between.push_back({host[i - 1].end_ns, host[i].start_ns});
+    return between;
+  });
+}
+
+namespace {
+
+/// The most that a rank sent of gradients in one of its steps; 0: unknown.
+std::int64_t most_sent(const RankActivity& rank) {
+  std::vector<std::int64_t> sums(rank.steps.size(), 0);
+  std::vector<bool> known(rank.steps.size(), true);
+  for (const Communication& c : rank.communications) {
+    if (c.step < 0 || !c.gradients || !carries_gradients(c.op)) continue;
+    const auto step = to_index(c.step);
+    if (c.bytes < 0) known[step] = false;
+    sums[step] += std::max<std::int64_t>(0, c.bytes);
+  }
+  std::int64_t most = 0;
+  for (std::size_t s = 0; s < sums.size(); ++s)
+    if (known[s]) most = std::max(most, sums[s]);
+  return most;
+}
+
+}  // namespace
+
+std::vector<SpanSet> hook_times(const Job& job) {
+  std::vector<SpanSet> all(job.ranks.size());
+  if (!job.sharding.empty()) return all;  // what it sums is not what backward made
+  const auto dense = static_cast<double>(dense_bytes(job));
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const RankActivity& rank = job.ranks[r];
+    const auto sent = static_cast<double>(most_sent(rank));
+    if (sent == 0 || sent > kHookSendsLess * dense) continue;
+    all[r] = union_of(union_of(rank.exchange_work),
+                      difference_of(union_of(rank.exchange_calls), busy_of(rank)));
+  }
+  return all;
+}
+
+Job without(Job job, const std::vector<LeftOut>& all) {
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    std::vector<std::pair<LengthBefore, double>> lost;
+    for (const LeftOut& l : all)
+      if (r < l.spans.size() && !l.spans[r].empty() && l.share > 0)
+        lost.emplace_back(LengthBefore(l.spans[r]), l.share);
+    if (lost.empty()) continue;
+    map_times(job.ranks[r], [&lost](std::int64_t ns) {
+      double before = 0;
+      for (const auto& [length, share] : lost) before += share * static_cast<double>(length(ns));
+      return ns - std::llround(before);
+    });
+  }
+  return job;
+}
+
+// Collects repetitions for slowdown.hpp. The same work must be found again, in another step, with
+// and without communication. Two ways, the surer one first:
+//
+// 1. The place in the step: the third "aten::conv2d" of five in step 4 is the third of five in step
+// 5.
+// 2. The surroundings: a kernel with the same launch between the same two kernels before and after
+// it.
+//
+// Communication counts only while data moved. Waiting for another rank slows no computation.
+// Transfers come from matched collectives: their last ns on each rank (explain/transfers.hpp).
+
+namespace {
+
+/// A computation of a rank by its place in its step.
+struct PlacedWork {
+  std::size_t at = 0;  // position in RankActivity::compute
+  std::int32_t step = 0;
+  std::int32_t occurrence = 0;
+};
+
+/// Positions of computations that no other one contains, by start: an operator and the operators
+/// inside it are one piece of work.
+std::vector<std::size_t> outermost(const std::vector<Span>& all) {
+  std::vector<std::size_t> order(all.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&all](std::size_t a, std::size_t b) {
+    return std::pair(all[a].start_ns, -all[a].end_ns) < std::pair(all[b].start_ns, -all[b].end_ns);
+  });
+  std::int64_t end_ns = INT64_MIN;
+  std::erase_if(order, [&](std::size_t i) {
+    if (all[i].end_ns <= end_ns) return true;
+    end_ns = all[i].end_ns;
+    return false;
+  });
+  return order;
+}
+
+/// Which step a moment belongs to: up to the begin of the next one; -1 before the first.
+class StepAt {
+ public:
+  explicit StepAt(const RankActivity& rank) {
+    for (const Span& window : windows_of_steps(rank)) starts_.push_back(window.start_ns);
+    std::sort(starts_.begin(), starts_.end());
+  }
+  std::int32_t operator()(std::int64_t ns) const {
+    return static_cast<std::int32_t>(std::upper_bound(starts_.begin(), starts_.end(), ns) -
+                                     starts_.begin()) -
+           1;
+  }
+
+ private:
+  std::vector<std::int64_t> starts_;
+};
+
+/// The named computation of one rank, with when its collectives moved data. `moved_ns`: by
+/// communication, -1 if unknown.
+class RankWork {
+ public:
+  RankWork(const RankActivity& rank, const std::vector<std::int64_t>& moved_ns,
+           std::uint64_t rank_number)
+      : rank_(rank), rank_number_(rank_number) {
+    std::vector<Span> moving, unknown;
+    for (std::size_t i = 0; i < rank.communications.size(); ++i) {
+      const Span& span = rank.communications[i].span;
+      if (moved_ns[i] >= 0)
+        moving.push_back({span.end_ns - moved_ns[i], span.end_ns});
+      else
+        unknown.push_back(span);
+    }
+    for (std::size_t i = 0; i < rank.compute_names.size(); ++i)
+      if (rank.compute_names[i] == 0) unknown.push_back(rank.compute[i]);
+    transfers_ = union_of(std::move(moving)), doubtful_ = union_of(std::move(unknown));
+  }
+
+  const SpanSet& transfers() const { return transfers_; }
+
+  /// Adds the rank's repetitions, by place in the step, and by surroundings if launches are known.
+  void compare(Overlap& out) {
+    if (rank_.compute_names.size() != rank_.compute.size() || rank_.steps.empty()) return;
+    const StepAt step_at(rank_);
+    std::vector<PlacedWork> placed;
+    for (const std::size_t i : outermost(rank_.compute)) {
+      const std::int32_t step = step_at(rank_.compute[i].start_ns);
+      if (step < 0 || rank_.compute_names[i] == 0) continue;
+      placed.push_back({i, step, count_[{step, rank_.compute_names[i]}]++});
+    }
+    for (const PlacedWork& p : placed) add(p.at, place_of(p), out.compute);
+    if (rank_.launch_sizes.size() != rank_.compute.size()) return;
+    constexpr std::size_t kAround = 2;
+    for (std::size_t i = kAround; i + kAround < placed.size(); ++i) {
+      const std::span around(&placed[i - kAround], 2 * kAround + 1);
+      if (const std::uint64_t kind = neighbourhood_of(around); kind != 0)
+        add(placed[i].at, kind, out.alike);
+    }
+  }
+
+ private:
+  std::uint64_t place_of(const PlacedWork& p) const {
+    const std::uint64_t name = rank_.compute_names[p.at];
+    return hash_value(
+        name, hash_value(static_cast<std::uint64_t>(p.occurrence),
+                         hash_value(static_cast<std::uint64_t>(count_.at({p.step, name})))));
+  }
+
+  /// 0: a launch among them is unknown.
+  std::uint64_t neighbourhood_of(std::span<const PlacedWork> around) const {
+    std::uint64_t hash = hash_value(around.size());
+    for (const PlacedWork& p : around) {
+      if (rank_.launch_sizes[p.at] == 0) return 0;
+      hash = hash_value(rank_.compute_names[p.at], hash_value(rank_.launch_sizes[p.at], hash));
+    }
+    return hash;
+  }
+
+  void add(std::size_t at, std::uint64_t kind, std::vector<Repetition>& out) const {
+    const Span& span = rank_.compute[at];
+    if (clipped(doubtful_, span).empty())
+      out.push_back(
+          {hash_value(rank_number_, kind), span.seconds(), seconds_of(clipped(transfers_, span))});
+  }
+
+  const RankActivity& rank_;
+  std::uint64_t rank_number_;
+  SpanSet transfers_, doubtful_;
+  std::map<std::pair<std::int32_t, std::uint64_t>, std::int32_t> count_;  // by step and name
+};
+
+std::uint64_t kind_of(const Communication& c) {
+  std::uint64_t hash = hash_value(static_cast<std::uint64_t>(c.op));
+  hash = hash_value(static_cast<std::uint64_t>(c.bytes), hash);
+  hash = hash_value(static_cast<std::uint64_t>(c.group), hash);
+  hash = hash_value(static_cast<std::uint64_t>(c.group_size), hash);
+  return hash_value(c.dtype ? static_cast<std::uint64_t>(*c.dtype) + 1 : 0, hash);
+}
+
+}  // namespace
+
+/// Computation is compared on each rank by itself. A collective is compared once for all its ranks,
+/// because it is slowed if any of them computes. So their computation is united, each since the
+/// begin of the transfer on its own clock.
+Overlap overlap_of(const Job& job) {
+  Overlap out;
+  const MatchResult matched = match_collectives(job);
+  out.collective_beside_s.assign(matched.collectives.size(), -1);
+  if (job.computation_unknown || !job.has_durations) return out;
+  const Transfers transfers = transfers_of(job, matched);
+  std::vector<SpanSet> computing;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    std::vector<Span> all;
+    for (const Communication& c : job.ranks[r].communications) all.push_back(c.span);
+    RankWork work(job.ranks[r], transfers.ns[r], r);
+    work.compare(out);
+    computing.push_back(union_of(job.ranks[r].compute));
+    out.during_transfers.push_back(intersection_of(computing.back(), work.transfers()));
+    out.during_communication.push_back(intersection_of(computing.back(), union_of(std::move(all))));
+  }
+  for (std::size_t k = 0; k < matched.collectives.size(); ++k) {
+    const Matched& m = matched.collectives[k];
+    const auto first_rank = to_index(m.members.front().rank);
+    const auto first_index = to_index(m.members.front().index);
+    const std::int64_t moved_ns = transfers.ns[first_rank][first_index];
+    if (moved_ns < 0) continue;
+    std::vector<Span> computed;  // since the begin of the transfer, the same on all ranks
+    for (const Member& member : m.members) {
+      const auto rank = to_index(member.rank);
+      const Span& span = job.ranks[rank].communications[to_index(member.index)].span;
+      const std::int64_t begin_ns = span.end_ns - moved_ns;
+      for (const Span& c : clipped(computing[rank], {begin_ns, span.end_ns}))
+        computed.push_back({c.start_ns - begin_ns, c.end_ns - begin_ns});
+    }
+    const double beside_s = seconds_of(union_of(std::move(computed)));
+    out.collective_beside_s[k] = beside_s;
+    const Communication& c = job.ranks[first_rank].communications[first_index];
+    if (c.bytes > 0)
+      out.communication.push_back({kind_of(c), static_cast<double>(moved_ns) * 1e-9, beside_s});
+  }
+  return out;
+}
+
+SlowdownFound compute_slowdown(const Overlap& overlap) {
+  SlowdownFound found = slowdown_of(overlap.compute);
+  if (found.slowdown) return found;
+  SlowdownFound alike = slowdown_of(overlap.alike);
+  if (!alike.slowdown) return found;
+  alike.slowdown->low = 1;
+  return alike;
 }
 
 }  // namespace linerate::trace

@@ -1,11 +1,11 @@
 // Everything that `explain` measures, in one pass over a job. run() is the order: what is there,
 // collectives over ranks, interval sets by rank, causes and gains, then sums by rank and by step.
-// verdict.cpp judges the result, explain_text.cpp and explain_json.cpp print it.
+// explanation.cpp judges the result, explain_text.cpp and explain_text.cpp print it.
 //
 // Two kinds of figures stand next to each other. Busy times are lengths of interval sets, and need
-// nothing but one rank's trace. Gains come from a replay (find_critical_path.hpp), and need all
+// nothing but one rank's trace. Gains come from a replay (ceilings.hpp), and need all
 // ranks. A mean of busy times halves what one late rank of two costs; a gain does not.
-#include "linerate/trace/explain/breakdown.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 #include <fmt/format.h>
 
@@ -17,12 +17,10 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/exposed_communication.hpp"
 #include "linerate/doc/scaling_factor.hpp"
-#include "linerate/trace/explain/busy_time.hpp"
-#include "linerate/trace/explain/find_critical_path.hpp"
-#include "linerate/trace/explain/match.hpp"
-#include "linerate/trace/explain/transfers.hpp"
+#include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/trace/explain/lateness.hpp"
+#include "linerate/trace/explain/program.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {

@@ -11,7 +11,7 @@
 // MiB are bucket_cap_mb=25 in ready order. They are also DDP's own limits with the small bucket
 // last. In the second case DDP sums a flag for each parameter after the last bucket, and that flag
 // decides.
-#include "linerate/trace/explain/bucket_rule.hpp"
+#include "linerate/trace/explain/explanation.hpp"
 
 #include <fmt/format.h>
 
@@ -23,9 +23,8 @@
 
 #include "linerate/core/bucket_limits.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/trace/job/bucket_limits_found.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
-#include "linerate/trace/job/typical_step.hpp"
+#include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
 namespace {

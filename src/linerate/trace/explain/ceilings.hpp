@@ -13,9 +13,10 @@
 #include <set>
 #include <vector>
 
+#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/explain/lateness.hpp"
-#include "linerate/trace/explain/remedy.hpp"
-#include "linerate/trace/explain/replay.hpp"
+#include "linerate/trace/explain/program.hpp"
+#include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 
@@ -84,5 +85,18 @@ class RemedyGains {
   std::optional<double> alone_s_;
   std::optional<Borders> recorded_;
 };
+
+// What a hook on the exchange of gradients costs and saves. It sends fewer bytes. In return it
+// encodes and decodes, and often waits for each bucket while backward could have gone on.
+
+/// Nothing if gradients are exchanged whole, or if their sizes, their exchanges or the calls around
+/// them are unknown.
+std::optional<HookCost> hook_cost(const Job& job, const Program& program, const RemedyGains& gains);
+
+// Finds what the dependencies of a job's own traces say.
+
+/// `whole`: the traces of all ranks are there, and their communication was found. Otherwise only
+/// pauses and irregular steps are looked for, as a replay needs every rank. `matched` is of `job`.
+CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole);
 
 }  // namespace linerate::trace

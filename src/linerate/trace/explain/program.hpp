@@ -18,6 +18,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -94,5 +96,58 @@ struct Program {
   std::vector<ProgramCollective> collectives;
   std::vector<std::int64_t> step_of;  // by collective: number of its step, -1 unknown
 };
+
+// Which communications of different ranks are one collective, and how far the ranks' clocks are
+// apart.
+
+/// One member: position in Job::ranks and in its communications.
+struct Member {
+  std::int32_t rank = 0;
+  std::int32_t index = 0;
+};
+
+/// A collective as its ranks saw it.
+struct Matched {
+  std::vector<Member> members;  // by rank
+  bool complete = false;        // every rank of its group is among the members
+};
+
+struct MatchResult {
+  std::vector<Matched> collectives;           // by start on the first member
+  std::vector<std::int64_t> clock_offset_ns;  // per rank: add it to be on the first rank's clock
+  std::int64_t clock_residual_ns = 0;         // median distance of ends after alignment
+  std::vector<std::string> notes;
+};
+
+/// Communications of several ranks are one collective if their group and sequence number are equal,
+/// or their communication id. A trace without either is counted: the k-th communication of a group
+/// in a step is the same collective on every rank. Counting holds as long as operation and bytes
+/// agree. At the first disagreement the group is no longer matched, and a note says where.
+///
+/// Clocks are aligned on the ends of synchronising collectives, because ranks arrive at different
+/// times and leave together. Each rank gets one offset, its median difference from the first rank.
+MatchResult match_collectives(const Job& job);
+
+// A job's program run again, with some of its causes of delay left out. ceilings.cpp and
+// ceilings.cpp say what to leave out, and compare the steps of two replays.
+
+/// What is left out. Nothing else takes less time than recorded.
+struct Change {
+  bool instant_network = false;  // data moves in no time
+  /// Collectives whose ranks were not all seen to meet take no time: for all that is known, they
+  /// wait for late ranks.
+  bool instant_unmatched = false;
+  bool nothing_waits = false;  // no rank waits for a communication
+  /// Gradients are exchanged one bucket after the other, and waited for when the last has been
+  /// asked for: what DDP does without a hook.
+  bool waits_for_last = false;
+  double transfer_factor = 1;                      // of the times in which gradients move
+  std::vector<std::vector<std::int64_t>> cuts_ns;  // by lane and point, of its own time before
+};
+
+/// When each lane passes its borders, in ns; nullopt if a trace's communications wait for each
+/// other in a circle. Without a change: as recorded, on the first rank's clock.
+std::optional<std::vector<std::vector<std::int64_t>>> replay(const Program& program,
+                                                             const Change& change = {});
 
 }  // namespace linerate::trace

@@ -18,8 +18,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/importer/importer.hpp"
-#include "linerate/trace/input/decimal.hpp"
-#include "linerate/trace/input/event_array.hpp"
+#include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {

@@ -16,7 +16,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <utility>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
@@ -185,5 +187,15 @@ std::string Repairs::text() const {
 }
 
 Repairs repair_json(PaddedText& text) { return Mender(text).run(); }
+
+EventArray::EventArray(PaddedText text, const std::string& name, std::string_view what)
+    : text_(std::move(text)) {
+  Repairs repairs = repair_json(text_);
+  if (const auto e = parser_.parse(text_.data(), text_.size(), false).get_array().get(events_))
+    throw InputError(name, fmt::format("expected {}: {}", what, simdjson::error_message(e)));
+  if (repairs.any())
+    repair_note_ = fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text());
+  begins_anew_ = std::move(repairs.begins_anew);
+}
 
 }  // namespace linerate::trace

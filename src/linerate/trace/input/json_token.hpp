@@ -1,7 +1,9 @@
 // Private: raw JSON tokens as simdjson hands them out (quotes and trailing blanks included).
 #pragma once
 
+#include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 namespace linerate::trace {
@@ -21,5 +23,22 @@ inline std::string_view unquoted(std::string_view token) {
     token = token.substr(1, token.size() - 2);
   return token;
 }
+
+// Private: numbers of a trace, read from their digits. A double holds an epoch microsecond to 0.25
+// us only.
+
+/// Decimal text times 10^scale as a whole number, rounded half away from zero. The text may be
+/// quoted and may have an exponent. nullopt: it is no number, or it leaves 63 bits. Example:
+/// "1734001122334455.678" at scale 3 gives 1734001122334455678.
+std::optional<std::int64_t> parse_scaled(std::string_view text, int scale);
+/// Microseconds to nanoseconds, exactly.
+inline std::optional<std::int64_t> parse_us_as_ns(std::string_view text) {
+  return parse_scaled(text, 3);
+}
+inline std::optional<std::int64_t> parse_whole(std::string_view text) {
+  return parse_scaled(text, 0);
+}
+/// Whole numbers up to 2^64 - 1 (Comms Id, correlation), optionally quoted.
+std::optional<std::uint64_t> parse_unsigned(std::string_view text);
 
 }  // namespace linerate::trace

@@ -18,10 +18,11 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/trace/job/typical_step.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -359,6 +360,241 @@ std::optional<Job> in_periods(const Job& job) {
     regroup(r, groups);
   }
   return joined;
+}
+
+// A profiler with a schedule writes one file for each cycle. Rank 0 may come with steps 5 to 7 in
+// one file and 25 to 27 in another. Files of one rank are sorted by the time at which they were
+// recorded and appended. Two files of one rank that overlap in time are not cycles, and refused.
+
+namespace {
+
+Span recorded_span(const RankActivity& r) {
+  Span all{INT64_MAX, INT64_MIN};
+  const auto see = [&all](const Span& s) {
+    all = {std::min(all.start_ns, s.start_ns), std::max(all.end_ns, s.end_ns)};
+  };
+  for (const Span& s : r.compute) see(s);
+  for (const Span& s : r.host) see(s);
+  for (const StepSpan& s : r.steps) see(s.span);
+  for (const Communication& c : r.communications) see(c.span);
+  return all;
+}
+
+/// Renumbers steps if the cycle before already used their numbers. After steps 0 to 2 come 4 to 6:
+/// the gap says that the time between two cycles belongs to no step.
+void renumber(const std::vector<StepSpan>& before, std::vector<StepSpan>& steps) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // beyond it sums may leave 64 bits
+  if (before.empty() || steps.empty() || steps.front().number > before.back().number) return;
+  if (before.back().number > kMost || steps.front().number < 0) return;
+  const std::int64_t by = before.back().number + 2 - steps.front().number;
+  for (StepSpan& s : steps) s.number += by;
+}
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+/// Positions of steps in `from` go on after those of `to`.
+void append_cycle(RankActivity& to, RankActivity& from) {
+  renumber(to.steps, from.steps);
+  const auto behind = static_cast<std::int32_t>(to.steps.size());
+  const auto move_step = [behind](std::int32_t& step) { step += step >= 0 ? behind : 0; };
+  for (Communication& c : from.communications) move_step(c.step);
+  for (Announced& a : from.announced) move_step(a.step);
+  for (BackwardPass& p : from.passes) move_step(p.step);
+  std::int64_t issued = -1;
+  for (const Communication& c : to.communications) issued = std::max(issued, c.issued);
+  for (Communication& c : from.communications)
+    if (c.issued >= 0) c.issued += issued + 1;
+  append(to.steps, from.steps);
+  // A cycle whose names are unknown leaves room for those of the other.
+  to.compute_names.resize(to.compute.size());
+  from.compute_names.resize(from.compute.size());
+  to.launch_sizes.resize(to.compute.size());
+  from.launch_sizes.resize(from.compute.size());
+  append(to.compute, from.compute);
+  append(to.compute_names, from.compute_names);
+  append(to.launch_sizes, from.launch_sizes);
+  append(to.copies, from.copies);
+  append(to.host, from.host);
+  if (to.pauses && from.pauses)
+    append(*to.pauses, *from.pauses);
+  else
+    to.pauses.reset();
+  append(to.calls, from.calls);
+  append(to.exchange_work, from.exchange_work);
+  append(to.exchange_calls, from.exchange_calls);
+  append(to.phases, from.phases);
+  append(to.communications, from.communications);
+  append(to.announced, from.announced);
+  append(to.passes, from.passes);
+}
+
+}  // namespace
+
+/// Sorted by rank and time, each recording either begins a rank or is appended to the one before
+/// it.
+void join_cycles(Job& job) {
+  std::map<int, std::size_t> times;
+  for (const RankActivity& r : job.ranks) ++times[r.rank];
+  if (times.size() == job.ranks.size()) return;
+  struct Cycle {
+    RankActivity activity;
+    Span recorded_span;
+  };
+  std::vector<Cycle> cycles;
+  for (RankActivity& r : job.ranks) {
+    const Span span = recorded_span(r);
+    cycles.push_back({std::move(r), span});
+  }
+  std::stable_sort(cycles.begin(), cycles.end(), [](const Cycle& a, const Cycle& b) {
+    return std::pair(a.activity.rank, a.recorded_span) <
+           std::pair(b.activity.rank, b.recorded_span);
+  });
+  std::vector<RankActivity> joined;
+  std::int64_t end_ns = INT64_MIN;  // of the last of `joined`
+  for (Cycle& c : cycles) {
+    RankActivity& r = c.activity;
+    const bool another = joined.empty() || r.rank < 0 || joined.back().rank != r.rank;
+    const bool same_time = !another && c.recorded_span.start_ns < end_ns;
+    end_ns = c.recorded_span.end_ns;
+    if (another) {
+      joined.push_back(std::move(r));
+      continue;
+    }
+    if (same_time)
+      throw InputError(
+          r.source,
+          fmt::format(
+              "is of rank {}, and so is {}, recorded at the same time; give each rank's trace once",
+              r.rank, joined.back().source));
+    append_cycle(joined.back(), r);
+  }
+  job.ranks = std::move(joined);
+}
+
+// One backward pass that stands for all. Passes with the same gradients in the same order form a
+// kind, and the most common kind is the job's. A recording may hold other kinds, such as a first
+// pass in another order. Each time of the result is then a median twice: over the passes of a rank,
+// and over the ranks that nothing held up.
+
+namespace {
+
+/// As most steps have them; without records of passes one a mark.
+int passes_to_an_update(const Job& job) {
+  std::map<int, int> passes;
+  for (const RankActivity& r : job.ranks) {
+    std::map<std::int32_t, int> in_step;
+    for (const BackwardPass& p : r.passes) ++in_step[p.step];
+    for (const auto& [step, n] : in_step) ++passes[n];
+  }
+  return passes.empty() ? job.accumulation.marks : std::max(1, most_common(passes) / job.updates);
+}
+
+/// Elements, type, layer, rows, turn.
+using Signature = std::vector<std::tuple<std::int64_t, DType, int, std::int64_t, int>>;
+
+Signature signature_of(const std::vector<GradientRecord>& gradients) {
+  Signature s;
+  for (const GradientRecord& g : gradients)
+    s.emplace_back(g.elements, g.dtype, g.layer, g.rows, g.turn);
+  return s;
+}
+
+/// The last pass of each step: the one whose gradients are exchanged while it goes on.
+std::vector<const BackwardPass*> last_passes(const RankActivity& rank) {
+  std::map<std::int32_t, const BackwardPass*> last;
+  for (const BackwardPass& p : rank.passes) last[p.step] = &p;
+  std::vector<const BackwardPass*> passes;
+  for (const auto& [step, pass] : last) passes.push_back(pass);
+  return passes;
+}
+
+/// The median of `time_of(pass)` over each rank's passes, typical of the ranks, in ns.
+std::int64_t typical(const std::vector<std::vector<const BackwardPass*>>& ranks,
+                     const auto& time_of) {
+  std::vector<double> medians;
+  for (const std::vector<const BackwardPass*>& passes : ranks) {
+    std::vector<double> times;
+    for (const BackwardPass* p : passes) times.push_back(static_cast<double>(time_of(*p)));
+    if (!times.empty()) medians.push_back(median(times));
+  }
+  return std::llround(typical_of_ranks(std::move(medians)));
+}
+
+}  // namespace
+
+int turns_of(const Job& job) {
+  if (!job.gradients.empty()) return job.gradients.back().turn + 1;
+  int last = 0;
+  for (const RankActivity& r : job.ranks)
+    for (const Communication& c : r.communications)
+      if (c.step >= 0 && c.gradients && carries_gradients(c.op)) last = std::max(last, c.turn);
+  return last + 1;
+}
+
+std::string layer_name(const Job& job, int layer) {
+  return fmt::format("layer{}", static_cast<int>(job.layers.size()) - 1 - layer);
+}
+
+std::string gradient_name(const Job& job, std::size_t gradient) {
+  return fmt::format("{}.gradient{}", layer_name(job, job.gradients[gradient].layer), gradient);
+}
+
+double lower_median(std::vector<double> values) {
+  const auto middle = values.begin() + (std::ssize(values) - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double typical_of_ranks(std::vector<double> values) {
+  const double most = lower_median(values) * (1 + kAlike);
+  std::erase_if(values, [most](double v) { return v > most; });
+  return median(values);
+}
+
+std::vector<const BackwardPass*> exchanging_passes(const Job& job, const RankActivity& rank) {
+  std::vector<const BackwardPass*> passes = last_passes(rank);
+  const Signature usual = signature_of(job.gradients);
+  std::erase_if(passes, [&](const BackwardPass* p) { return signature_of(p->gradients) != usual; });
+  return passes;
+}
+
+/// Medians of each gradient are taken by themselves, so their order could break by a little. Ready
+/// times are therefore raised to that of the gradient before.
+void find_typical_step(Job& job) {
+  job.accumulation.passes = passes_to_an_update(job);
+  std::map<Signature, int> counts;
+  for (const RankActivity& r : job.ranks)
+    for (const BackwardPass* p : last_passes(r)) ++counts[signature_of(p->gradients)];
+  if (counts.empty()) return;
+  const Signature usual = most_common(counts);
+  std::vector<std::vector<const BackwardPass*>> ranks;
+  const BackwardPass* any = nullptr;
+  for (const RankActivity& r : job.ranks) {
+    std::vector<const BackwardPass*>& mine = ranks.emplace_back();
+    for (const BackwardPass* p : last_passes(r))
+      if (signature_of(p->gradients) == usual) mine.push_back(any = p);
+  }
+  job.gradients = any->gradients;
+  job.layers = any->layers;
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < job.gradients.size(); ++i) {
+    const std::int64_t ready =
+        typical(ranks, [i](const BackwardPass& p) { return p.gradients[i].ready_ns; });
+    before = job.gradients[i].ready_ns = std::max(before, ready);
+  }
+  for (std::size_t i = 0; i < job.layers.size(); ++i) {
+    LayerRecord& layer = job.layers[i];
+    layer.backward_ns =
+        typical(ranks, [i](const BackwardPass& p) { return p.layers[i].backward_ns; });
+    if (!layer.block) continue;
+    for (const auto rows : {&doc::Block::rows_a, &doc::Block::rows_g})
+      (*layer.block).*rows = typical(ranks, [&](const BackwardPass& p) {
+        return p.layers[i].block.value_or(*layer.block).*rows;
+      });
+  }
 }
 
 }  // namespace linerate::trace

@@ -7,10 +7,13 @@
 // 4. the input of an annotation around it, such as nccl:all_reduce; such a size counts as deduced
 #include "linerate/trace/kineto/launch_join.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <string>
 #include <unordered_set>
 #include <utility>
 
@@ -168,6 +171,230 @@ const CommMark* LaunchJoin::annotation_around(const Launch& launch) const {
   }
   const bool coalesced = innermost != nullptr && is_coalesced(*innermost);
   return coalesced && before != nullptr ? before : innermost;
+}
+
+// Operators and annotations are both sorted by start. Each operator takes the first annotation from
+// its own start on that is free and may be its communication. `first` moves past annotations that
+// are taken or too old, so most operators find theirs at once.
+
+namespace {
+
+/// What a back end may run an operation as: Gloo's reduce-scatter and barrier are all-reduces.
+bool runs_as(CommOp issued, CommOp ran) {
+  if (issued == ran || issued == CommOp::unknown || ran == CommOp::unknown) return true;
+  if (ran == CommOp::all_reduce)
+    return issued == CommOp::reduce_scatter || issued == CommOp::barrier;
+  return false;
+}
+
+/// Whether the annotation may be of this operator. It has the size of the array that goes in, the
+/// operator those of input and output. An unknown size contradicts nothing.
+bool may_be(const CollectiveArgs& issued, const CollectiveArgs& ran) {
+  if (!runs_as(issued.op, ran.op)) return false;
+  const std::int64_t n = ran.in_elements;
+  if (n < 0 || (issued.in_elements < 0 && issued.out_elements < 0)) return true;
+  return n == issued.in_elements || n == issued.out_elements;
+}
+
+CollectiveArgs args_of(const KinetoTrace& t, std::int32_t args) {
+  return args < 0 ? CollectiveArgs{} : t.args[to_index(args)];
+}
+
+/// Type and group of the annotation, operation and array sizes of the operator.
+void take_operator(const CollectiveArgs& issued, CollectiveArgs& args) {
+  if (issued.op != CommOp::unknown) args.op = issued.op;
+  if (issued.in_elements >= 0) args.in_elements = issued.in_elements;
+  if (issued.out_elements >= 0) args.out_elements = issued.out_elements;
+  if (args.element_bytes < 0) args.element_bytes = issued.element_bytes, args.dtype = issued.dtype;
+}
+
+}  // namespace
+
+std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
+  std::vector<HostCommunication> all;
+  for (const CommMark& m : t.marks)
+    if (t.names[m.name].host_backend) {
+      HostCommunication c{.mark = &m, .args = args_of(t, m.args)};
+      if (c.args.op == CommOp::unknown) c.args.op = t.names[m.name].op;
+      all.push_back(c);
+    }
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.mark->span.start_ns < b.mark->span.start_ns;
+  });
+  std::vector<const CommMark*> operators;
+  for (const CommMark& m : t.operators) operators.push_back(&m);
+  std::stable_sort(operators.begin(), operators.end(), [](const CommMark* a, const CommMark* b) {
+    return a->span.start_ns < b->span.start_ns;
+  });
+  std::size_t first = 0;  // everything before it is taken, or older than any further operator
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const CollectiveArgs issued = args_of(t, operators[i]->args);
+    const std::int64_t start = operators[i]->span.start_ns;
+    while (first < all.size() && (all[first].issued >= 0 || all[first].mark->span.start_ns < start))
+      ++first;
+    for (std::size_t k = first; k < all.size(); ++k)
+      if (all[k].issued < 0 && may_be(issued, all[k].args)) {
+        all[k].issued = static_cast<std::int64_t>(i);
+        all[k].called_ns = start;
+        take_operator(issued, all[k].args);
+        break;
+      }
+  }
+  return all;
+}
+
+// If the CPU is the device, its operators are the computation. But a trace also has annotations,
+// calls of communication and operators of the loader, which would be counted twice or wrongly.
+//
+// Example. An operator of DDP from 1 to 9 ms calls an all-reduce at 3 ms. It contains a call that
+// communicates, so it is not computation itself. A copy inside it from 1.2 to 1.4 ms is. Gloo's own
+// copy at 5 ms, on a thread of the back end, is part of the communication.
+
+namespace {
+
+using SpansByThread = std::map<std::int64_t, std::vector<Span>>;
+
+/// Spans of what `wanted` says, by thread.
+template <typename Wanted>
+SpansByThread spans_of(const KinetoTrace& t, const Wanted& wanted) {
+  SpansByThread spans;
+  for (const CpuOp& op : t.ops)
+    if (wanted(t.names[op.name].kind)) spans[op.tid].push_back(op.span);
+  for (auto& [tid, all] : spans) std::sort(all.begin(), all.end());
+  return spans;
+}
+
+bool contains_one_of(const Span& outer, const std::vector<Span>& inner) {
+  const auto first = std::upper_bound(inner.begin(), inner.end(), Span{outer.start_ns, INT64_MAX});
+  return first != inner.end() && first->end_ns < outer.end_ns;
+}
+
+}  // namespace
+
+bool runs_on_cpu(const KinetoTrace& t) {
+  if (!t.device.empty() || t.other_device > 0 || !t.launches.empty() || t.ops.empty()) return false;
+  if (!t.backend.empty() && t.backend != "gloo" && t.backend != "mpi") return false;
+  if (std::any_of(t.marks.begin(), t.marks.end(), [&t](const CommMark& m) {
+        return t.names[m.name].kind == NameKind::comm_mark && !t.names[m.name].host_backend;
+      }))
+    return false;
+  return std::none_of(t.ops.begin(), t.ops.end(), [&t](const CpuOp& op) {
+    const std::string& name = t.names[op.name].text;
+    return name.find("cudnn") != std::string::npos || name.find("miopen") != std::string::npos ||
+           name.find("cuda") != std::string::npos;
+  });
+}
+
+InsideCommunications::InsideCommunications(const KinetoTrace& t) {
+  for (const CommMark& m : t.marks)
+    if (t.names[m.name].host_backend) by_thread_[m.tid].push_back(m.span);
+  for (auto& [tid, spans] : by_thread_) spans = union_of(std::move(spans));
+}
+
+bool InsideCommunications::contains(const CpuOp& op) const {
+  const auto thread = by_thread_.find(op.tid);
+  if (thread == by_thread_.end()) return false;
+  const std::vector<Span>& spans = thread->second;
+  const auto after =
+      std::upper_bound(spans.begin(), spans.end(), Span{op.span.start_ns, INT64_MAX});
+  return after != spans.begin() && op.span.end_ns <= (after - 1)->end_ns;
+}
+
+/// Sorted by start and the longer one first, an operator is outermost if it starts after the end of
+/// the last outermost one.
+std::vector<Span> host_calls(const KinetoTrace& t) {
+  std::vector<Span> all;
+  for (const CpuOp& op : t.ops) {
+    const NameKind kind = t.names[op.name].kind;
+    if (op.tid == t.step_thread && (kind == NameKind::plain || kind == NameKind::accumulate_grad ||
+                                    kind == NameKind::evaluate))
+      all.push_back(op.span);
+  }
+  std::sort(all.begin(), all.end(), [](const Span& a, const Span& b) {
+    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
+  });
+  std::vector<Span> outermost;
+  for (const Span& s : all)
+    if (outermost.empty() || s.start_ns >= outermost.back().end_ns) outermost.push_back(s);
+  return outermost;
+}
+
+HostComputation host_computation(const KinetoTrace& t) {
+  const InsideCommunications inside(t);
+  const SpansByThread collectives = spans_of(t, [](NameKind k) { return k == NameKind::c10d; });
+  SpansByThread loading = spans_of(t, [](NameKind k) { return k == NameKind::loading; });
+  for (auto& [tid, spans] : loading) spans = union_of(std::move(spans));
+  HostComputation work;
+  for (const CpuOp& op : t.ops) {
+    const NameKind kind = t.names[op.name].kind;
+    if (kind != NameKind::plain && kind != NameKind::accumulate_grad) continue;
+    if (inside.contains(op)) continue;
+    const auto calls = collectives.find(op.tid);
+    if (calls != collectives.end() && contains_one_of(op.span, calls->second)) continue;
+    const auto loads = loading.find(op.tid);
+    if (loads != loading.end() && !clipped(loads->second, op.span).empty()) continue;
+    work.spans.push_back(op.span);
+    work.names.push_back(t.names[op.name].hash);
+  }
+  return work;
+}
+
+// Bus bandwidth of an all-to-all assumes equal parts, and one of them stays on the rank. With
+// uneven parts, as experts have them, the own part may be all or nothing of the data. Splits are
+// needed to say which.
+
+namespace {
+
+/// Elements that cross the network: all less the rank's own part. Splits count rows or elements, so
+/// they are used as shares of their sum. No list: even parts. -1: unknown.
+std::int64_t without_own(const std::vector<std::int64_t>& parts, std::size_t own,
+                         std::int64_t elements, int ranks) {
+  if (parts.empty() && ranks > 0) return elements - elements / ranks;
+  if (elements < 0 || own >= parts.size()) return -1;
+  double sum = 0;
+  for (const std::int64_t p : parts) sum += static_cast<double>(std::max<std::int64_t>(p, 0));
+  if (sum <= 0) return elements == 0 ? 0 : -1;
+  const double share = static_cast<double>(std::max<std::int64_t>(parts[own], 0)) / sum;
+  return elements - static_cast<std::int64_t>(share * static_cast<double>(elements) + 0.5);
+}
+
+}  // namespace
+
+std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
+  if (a.splits < 0 || a.element_bytes < 0) return -1;
+  const SplitSizes& s = trace_.splits[to_index(a.splits)];
+  if (s.cut) return ++cut_, -1;
+  const auto own = own_position(a);
+  if (!own) return ++unplaced_, -1;
+  const std::int64_t sent = without_own(s.in, *own, a.in_elements, a.group_size);
+  const std::int64_t received = without_own(s.out, *own, a.out_elements, a.group_size);
+  const std::int64_t most = std::max(sent, received);
+  if (sent < 0 || received < 0 || most > (std::int64_t{1} << 40)) return -1;
+  return most * a.element_bytes;
+}
+
+/// This rank's place among the ranks of the group.
+std::optional<std::size_t> UnevenAllToAll::own_position(const CollectiveArgs& a) const {
+  if (a.group < 0 || trace_.rank < 0) return std::nullopt;
+  const auto& ranks = trace_.groups[to_index(a.group)].ranks;
+  const auto at = std::find(ranks.begin(), ranks.end(), trace_.rank);
+  if (at == ranks.end()) return std::nullopt;
+  return to_index(at - ranks.begin());
+}
+
+std::vector<std::string> UnevenAllToAll::notes() const {
+  std::vector<std::string> notes;
+  if (cut_ > 0)
+    notes.push_back(
+        fmt::format("{}: the split sizes of {} uneven all-to-alls are cut above 30 ranks, so their "
+                    "bus bandwidth is that of even splits",
+                    trace_.source, cut_));
+  if (unplaced_ > 0)
+    notes.push_back(fmt::format(
+        "{}: {} uneven all-to-alls do not say which split is the rank's own (rank or members of "
+        "the group are missing), so their bus bandwidth is that of even splits",
+        trace_.source, unplaced_));
+  return notes;
 }
 
 }  // namespace linerate::trace

@@ -12,8 +12,8 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/core/printable.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/core/text_table.hpp"
 #include "linerate/trace/importer/importer.hpp"
 
 namespace linerate::trace {

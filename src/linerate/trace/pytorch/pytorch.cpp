@@ -6,10 +6,9 @@
 #include <utility>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/importer/file_ranks.hpp"
 #include "linerate/trace/importer/importer.hpp"
-#include "linerate/trace/job/cycles.hpp"
 #include "linerate/trace/job/one_job.hpp"
+#include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/kineto/kineto_job.hpp"
 #include "linerate/trace/kineto/kineto_reader.hpp"
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "linerate/doc/timeline.hpp"
+#include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
@@ -13,5 +14,19 @@ namespace linerate::trace {
 Job job_of(const doc::Timeline& timeline);
 /// The other way, for documents and exporters. `source` says where the job came from.
 doc::Timeline timeline_of(const Job& job, const std::string& source);
+
+// A recorded job in full, as text that its Timeline carries. Events alone lack what the host did,
+// and which operator a kernel came from. A job that is read again from this text is explained as
+// its traces are.
+
+/// All but what a Timeline has itself: origin, counters, line rate and notes.
+std::string recording_of(const Job& job);
+/// Throws InputError naming what is wrong in it.
+Job job_of_recording(const std::string& text);
+
+// linerate's own documents among the files given.
+
+/// A Timeline or another document of linerate's.
+bool is_document(const Head& head);
 
 }  // namespace linerate::trace

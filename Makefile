@@ -1,6 +1,6 @@
 # One-line verbs over the presets in CMakePresets.json.
-.PHONY: demo demo-build test build configure setup dev core-only core-test asan asan-torch tsan format bench \
-	docs python clean
+.PHONY: demo demo-build test build configure setup dev core-only core-test asan asan-torch tsan \
+	format bench docs python clean
 PRESET ?= release
 # Tests that compute have a processor each (tools/one-processor); two more run that wait.
 TESTS_AT_ONCE := $(shell expr $$(nproc) + 2)

@@ -230,7 +230,7 @@ bool misses(double measured_s, const doc::Bounded& step, const doc::Candidate& f
   return std::abs(measured_s - step.value) > gain_s;
 }
 
-// "Present strategy ddp: measured 106 ms, predicted 100 ms (95 .. 104).", and what follows if the
+// "Strategy in use, ddp: measured 106 ms, predicted 100 ms (95 .. 104).", and what follows if the
 // prediction misses.
 std::string in_words(const doc::Advice& a, const doc::Bounded& step, bool is_known) {
   std::string predicted = format_time(step.value);

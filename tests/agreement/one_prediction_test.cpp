@@ -22,8 +22,12 @@ doc::Cluster measured(const support::Setting& setting) {
   c.cores = 1;
   for (const Collective collective : {Collective::all_reduce, Collective::reduce_scatter,
                                       Collective::all_gather, Collective::broadcast})
-    c.collectives.push_back(
-        {.collective = collective, .ranks = 2, .segments = {{0, 1 << 30, 1e-4, 1e-9, 0.7, 1.4}}});
+    c.collectives.push_back({.collective = collective,
+                             .ranks = 2,
+                             .source = {},
+                             .segments = {{0, 1 << 30, 1e-4, 1e-9, 0.7, 1.4}},
+                             .switches = {},
+                             .samples = {}});
   return c;
 }
 
@@ -132,7 +136,7 @@ std::vector<support::Setting> some_settings() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, OnePrediction, testing::ValuesIn(some_settings()),
-                         [](const auto& info) { return std::to_string(info.index); });
+                         [](const auto& named) { return std::to_string(named.index); });
 
 // A reduce-scatter of 4 MiB takes twice what the all-reduce that holds it does.
 TEST(MeasurementsThatOthersContradict, AreNamedOnceByWhatifAndAdvise) {

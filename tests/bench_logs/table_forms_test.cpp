@@ -130,11 +130,14 @@ TEST(TableForms, ARowThatCannotBeReadIsNamedWithItsReason) {
            {"all-reduce,1.5,1024,1e-5,f32", "expected 1 to 10000000 ranks, found \"1.5\""},
            {"all-reduc,2,1024,1e-5,f32", "found \"all-reduc\"; did you mean all-reduce?"},
            {"1024,1e-5", "expected 5 cells, found 2"}}) {
-    if (row != "1024,1e-5")
+    if (row != "1024,1e-5") {
       EXPECT_THAT(refusal(head + row + "\n"), HasSubstr("line 2: \"" + row + "\": ")) << row;
+    }
     const CollectiveLog log = read(head + "all-reduce,2,2048,1e-5,f32\n" + row + "\n");
     EXPECT_EQ(log.rows.size(), 1u) << row;
-    if (row != "1024,1e-5") EXPECT_THAT(log.unread, HasSubstr(reason)) << row;
+    if (row != "1024,1e-5") {
+      EXPECT_THAT(log.unread, HasSubstr(reason)) << row;
+    }
   }
 }
 

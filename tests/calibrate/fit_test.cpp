@@ -93,8 +93,9 @@ TEST(Fit, FromOneMebibyteOnPricesAreWhatWasMeasuredAndNoOutlier) {
   for (const doc::CollectiveCost& truth : tables_to_break()) {
     const doc::CollectiveCost cost = fit_collective(truth, {});
     for (const doc::CostSample& s : cost.samples)
-      if (s.bytes >= kMiB && cost.switches.empty())
+      if (s.bytes >= kMiB && cost.switches.empty()) {
         EXPECT_NEAR(cost::evaluate(cost, s.bytes).seconds, s.seconds, 0.02 * s.seconds) << s.bytes;
+      }
   }
 }
 

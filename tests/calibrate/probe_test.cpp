@@ -91,7 +91,7 @@ struct Nothing final : faults::Interposer {
 };
 
 struct SlicesOverMessages final : ComputeLoad {
-  explicit SlicesOverMessages(const AtOnce& comm) : comm(comm) {}
+  explicit SlicesOverMessages(const AtOnce& over) : comm(over) {}
   void run_slice() override { found += comm.open; }
   const AtOnce& comm;
   int found = 0;

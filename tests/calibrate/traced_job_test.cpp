@@ -247,7 +247,7 @@ TEST(TracedJob, DelaysOfCollectivesBehindOthersDoNotCount) {
   EXPECT_THAT(notes, Contains(HasSubstr("10 collectives")));
   job.ranks[0].communications.resize(10);
   EXPECT_EQ(start_delay_from_trace(job, "job", notes), 0);
-  EXPECT_THAT(notes, Contains(HasSubstr("5 came to an idle network, 8 are needed")));
+  EXPECT_THAT(notes, Contains(HasSubstr("5 came to an idle network, and 8 are needed")));
   for (std::size_t i = 0; i < 60; ++i) job.ranks[0].communications.push_back(scattered(i));
   EXPECT_EQ(start_delay_from_trace(job, "job", notes), 0);
   EXPECT_THAT(notes, Contains(HasSubstr("it scatters (90 % interval")));

@@ -69,10 +69,11 @@ TEST(NetworkKinds, SwitchesThatAddTakeTheBytesOnce) {
     EXPECT_NEAR(
         all_reduce(sharp, ranks, 2 * bytes).seconds - all_reduce(sharp, ranks, bytes).seconds,
         bytes / line, 1e-9);
-    if (ranks > 16)  // between two nodes either sends the bytes once
+    if (ranks > 16) {  // between two nodes either sends the bytes once
       EXPECT_LT(
           all_reduce(sharp, ranks, bytes).seconds,
           0.7 * all_reduce(nominal_cluster("8xnvlink4,rdma:100Gbit/s"), ranks, bytes).seconds);
+    }
     for (const std::int64_t size : {1 << 10, 1 << 20, 1 << 30})
       EXPECT_LE(model.collective(Collective::all_gather, size, ranks).seconds,
                 model.collective(Collective::all_reduce, size, ranks).seconds);
@@ -114,11 +115,12 @@ TEST(NetworkKinds, EveryNetworkKeepsItsOrder) {
       EXPECT_GT(e.high, e.seconds) << cluster.name << ranks;
       EXPECT_GT(e.seconds, before) << cluster.name << ranks << " took less than fewer ranks";
       // No law sends less over a line than what nodes have to.
-      if (nodes > 1)
+      if (nodes > 1) {
         EXPECT_GE(e.seconds,
                   (cluster.nominal->between.adds ? 1 : bus_factor(Collective::all_reduce, nodes)) *
                       bytes / 12.5e9)
             << cluster.name << ranks;
+      }
       const CostModel model(cluster);
       for (const Collective half : {Collective::reduce_scatter, Collective::all_gather})
         EXPECT_LT(model.collective(half, 1 << 26, ranks).seconds, e.seconds) << cluster.name;
@@ -146,12 +148,13 @@ TEST(NetworkKinds, ABandwidthAloneReachesUpToTheSlowestKind) {
     EXPECT_EQ(e.seconds, point);
     EXPECT_EQ(e.low, point);
     for (const NetworkKind& k : network_kinds())
-      if (k.between && k.name != "wan")
+      if (k.between && k.name != "wan") {
         EXPECT_GE(
             e.high,
             all_reduce(nominal_cluster(k.name + ":" + std::to_string(gbit) + "Gbit/s"), 16, 1 << 26)
                 .seconds)
             << k.name;
+      }
   }
 }
 
@@ -160,7 +163,7 @@ TEST(NetworkKinds, KindsNobodyMeasuredHaveTheWidestSpread) {
   for (const NetworkKind& k : network_kinds()) widest = std::max(widest, k.level.transfer_spread);
   for (const NetworkKind& k : network_kinds()) {
     EXPECT_FALSE(k.sources.empty()) << k.name;
-    if (k.level.measurements == 0) EXPECT_EQ(k.level.transfer_spread, widest) << k.name;
+    EXPECT_TRUE(k.level.measurements > 0 || k.level.transfer_spread == widest) << k.name;
   }
 }
 
@@ -201,7 +204,9 @@ TEST(NetworkKinds, NotesSayThatNothingWasMeasuredUnlessSomethingWas) {
   doc::Cluster measured;
   measured.nominal = any_network();
   EXPECT_THAT(nominal_note(measured, 8, unknown), HasSubstr("its kind is not known"));
-  measured.collectives.push_back({.ranks = 2, .segments = {{0, 100, 0, 1e-9}}});
+  doc::CollectiveCost& cost = measured.collectives.emplace_back();
+  cost.ranks = 2;
+  cost.segments = {{0, 100, 0, 1e-9}};
   EXPECT_EQ(nominal_note(measured, 8, unknown), "");
 }
 

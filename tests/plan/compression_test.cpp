@@ -187,7 +187,7 @@ TEST(CompressionPlan, AutoSaysWhatItLacks) {
   EXPECT_THAT(message_of("ddp+auto(nothing)"), HasSubstr("list compressors"));
   EXPECT_THAT(message_of("ddp+auto(topk, fp16, density=0.1)"), HasSubstr("belongs to one"));
   EXPECT_THAT(message_of("ddp+auto(density=0.1)"), HasSubstr("belongs to one"));
-  EXPECT_THAT(message_of("ddp+auto(fp16, onebit-adam)"), HasSubstr("must be the only one"));
+  EXPECT_THAT(message_of("ddp+auto(fp16, onebit-adam)"), HasSubstr("must be the only compressor"));
   EXPECT_THAT(message_of("ddp+auto(topk(density=2))"), HasSubstr("density"));
 }
 

@@ -35,12 +35,6 @@ constexpr const char* kAlone = "alone";
 
 using Launches = std::map<std::string, std::int64_t>;  // by operator
 
-std::int64_t sum_of(const Launches& launches) {
-  std::int64_t sum = 0;
-  for (const auto& [name, times] : launches) sum += times;
-  return sum;
-}
-
 /// Of rank 0 in the third and the fourth step, by SGD with momentum. The image's size changes
 /// nothing.
 std::vector<Launches> launches_of(Communicator& communicator, const std::string& strategy) {

@@ -60,7 +60,7 @@ TEST(Construction, WhatOneRankCannotExchangeIsEveryRanksError) {
     EXPECT_THAT(with(torch::zeros({8}).slice(0, 0, 8, 2)), HasSubstr("strides [2]"));
     EXPECT_THAT(with(torch::zeros({4}).to_sparse()), HasSubstr("Sparse"));
     EXPECT_THAT(with(torch::zeros({4}, torch::device(at::kMeta))), HasSubstr("lies on meta"));
-    EXPECT_THAT(with(trained({4}) * 2), HasSubstr("no leaf"));
+    EXPECT_THAT(with(trained({4}) * 2), HasSubstr("not a leaf"));
     EXPECT_THAT(refusal(communicator, {{"w", torch::zeros({4})}}),
                 HasSubstr("no parameter requires a gradient"));
   });

@@ -111,7 +111,7 @@ TEST(TensorCodecProbe, SaysWhereTheHostIsTheSlowerOneOrWaits) {
                 ElementsAre(HasSubstr("fp16: for a tensor of 16.4 kB the host takes 3.00 ms to "
                                       "enqueue what cpu does in")));
     EXPECT_THAT(notes(ticking_queue(10, true)),
-                ElementsAre(HasSubstr("fp16: the host waits for cpu within it")));
+                ElementsAre(HasSubstr("fp16: the host waits for cpu during coding")));
   });
 }
 
@@ -172,7 +172,7 @@ TEST(SlowHost, IsCountedByKindOfWork) {
   host.see("factors", slow);
   EXPECT_THAT(host.note("cuda"),
               HasSubstr("the host takes longer to enqueue than cuda to compute: 2 of 2 factors, 1 "
-                        "of 2 inverses; "));
+                        "of 2 inverses. "));
 }
 
 /// As `calibrate --device` calls it, with a device for each rank; no rank is left waiting.

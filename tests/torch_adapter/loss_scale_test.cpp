@@ -193,8 +193,9 @@ TEST_P(LossScale, DoesNotMoveTheBoundOnUsableGradients) {
       OneVector job{communicator, strategy, group};
       for (const double scale : {1.0, 0x1p16, 0x1p-16, 0x1p40}) {
         EXPECT_FALSE(job.step(0x1p60, scale).infinite) << strategy << ", " << scale;
-        if (group.empty() || std::string(strategy).find("topk") != std::string::npos)
+        if (group.empty() || std::string(strategy).find("topk") != std::string::npos) {
           EXPECT_TRUE(job.step(0x1p65, scale).infinite) << strategy << ", " << scale;
+        }
       }
     }
   });
@@ -243,9 +244,9 @@ TEST_P(LossScale, HasToBeOneOfAllRanksAndOfAWholeStep) {
 INSTANTIATE_TEST_SUITE_P(Ranks, LossScale,
                          testing::Combine(testing::Values(1, 2, 3),
                                           testing::Values("", kScaledGroup)),
-                         [](const auto& info) {
-                           return fmt::format("{}{}", std::get<0>(info.param),
-                                              *std::get<1>(info.param) ? "Enqueued" : "");
+                         [](const auto& named) {
+                           return fmt::format("{}{}", std::get<0>(named.param),
+                                              *std::get<1>(named.param) ? "Enqueued" : "");
                          });
 
 }  // namespace

@@ -182,10 +182,11 @@ TEST_P(BucketOfCodecs, TakesAFewArraysOfMemory) {
 void expect_alike(const at::Tensor& a, const at::Tensor& b, double bound) {
   ASSERT_EQ(a.defined(), b.defined());
   if (!a.defined()) return;
-  if (bound == 0)
+  if (bound == 0) {
     EXPECT_TRUE(at::equal(a, b));
-  else if (a.is_floating_point())
+  } else if (a.is_floating_point()) {
     EXPECT_LE((a - b).abs().max().item<double>(), bound * b.abs().max().item<double>());
+  }
 }
 
 TEST_P(BucketOfCodecs, IsTheSameHoweverItIsCut) {

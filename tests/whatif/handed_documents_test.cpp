@@ -88,9 +88,9 @@ std::vector<Call> calls() {
   question.strategies = {ddp()};
   const Documents good = sound();
   const auto inputs = [](const doc::Timeline& timeline) {
-    report::Inputs inputs;
-    inputs.timelines.push_back({.file = "", .label = "run", .timeline = timeline});
-    return inputs;
+    report::Inputs run;
+    run.timelines.push_back({.file = "", .label = "run", .timeline = timeline});
+    return run;
   };
   const auto unused = [](auto&&) {};
   return {
@@ -119,7 +119,11 @@ std::vector<Call> calls() {
          unused(whatif::timeline_of({d.plan, model}, d.workload));
        }},
       {"advise", "workload cluster",
-       [=](const Documents& d) { unused(advise::advise(d.workload, d.cluster, {.ranks = 4})); }},
+       [=](const Documents& d) {
+         advise::AdviseOptions options;
+         options.ranks = 4;
+         unused(advise::advise(d.workload, d.cluster, options));
+       }},
       {"compare, predicted", "timeline",
        [=](const Documents& d) { unused(compare::compare(d.timeline, good.timeline)); }},
       {"compare, measured", "timeline",

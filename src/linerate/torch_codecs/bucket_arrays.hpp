@@ -1,4 +1,5 @@
-// Tensors of a bucket as one array, and numbers of each of them as another.
+// Lays the tensors of a bucket out as one array, and one number of each tensor as another. A launch
+// costs some microseconds whatever it works on, so codecs here work on arrays of whole buckets.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,13 +12,19 @@
 
 namespace linerate::torch_codecs {
 
-/// Numbers that the host knows, without a copy from its memory: of the options' type.
+/// Numbers that the host knows, as a tensor of the options' type. They travel as arguments of an
+/// operator, so nothing is copied from the host's memory.
 at::Tensor listed(const std::vector<at::Scalar>& numbers, const at::TensorOptions& options);
 
-/// numbers[t], sizes[t] times, t after t.
+/// numbers[t], sizes[t] times, for one t after the other.
 at::Tensor spread(const at::Tensor& numbers, const std::vector<std::int64_t>& sizes);
 
-/// Where each tensor is in an array in which each begins at a multiple of some elements.
+/// The places of tensors in an array in which each tensor begins at a multiple of some elements. A
+/// row is `multiple` elements, so no row has two tensors.
+///
+/// Example: three tensors of 3, 8 and 5 elements at multiples of 4. They begin at 0, 4 and 12, and
+/// the array has 20 elements in 5 rows. row_tensors() is 0, 1, 1, 2, 2, and row_numbers() is 0, 0,
+/// 1, 0, 1.
 struct Padded {
   Padded(const std::vector<std::int64_t>& sizes, std::int64_t multiple);
   static Padded of(const std::vector<TensorOps::Place>& tensors, std::int64_t multiple);
@@ -25,12 +32,12 @@ struct Padded {
 
   /// The elements of each tensor, then zeros.
   at::Tensor array(const std::vector<at::Tensor>& values) const;
-  /// Of tensors one after the other.
+  /// The same, of tensors that lie one after the other in `joined`.
   at::Tensor array(const at::Tensor& joined) const;
   std::vector<at::Tensor> parts_of(const at::Tensor& array) const {
     return TensorOps::parts_of(array, places);
   }
-  /// Of each tensor: its elements, filled up.
+  /// A tensor's elements, filled up to whole rows.
   std::int64_t room(std::size_t tensor) const;
   /// `numbers`, one a tensor: one of each row of `multiple` elements, [rows][1].
   at::Tensor by_row(const at::Tensor& numbers) const;

@@ -38,7 +38,8 @@ at::Tensor CodedParameter::zeros() const {
   return at::zeros({shape_.elements}, at::TensorOptions().device(device_).dtype(at::kFloat));
 }
 
-/// What goes on with another method is found on the host, by what does it there.
+/// The state that goes on with another method is found on the host, by compress::CodedTensor. So
+/// the rules of that stand once. A change of the method is rare, and its copies may wait.
 void CodedParameter::use(const compress::TensorMethod& method) {
   if (label_ == method.label) return;
   const compress::CompressedTensorState before = state();
@@ -83,7 +84,7 @@ void CodedParameter::set_residual(const compress::CompressedTensorState& from) {
       at::from_blob(const_cast<float*>(from.residual.data()), {shape_.elements}, at::kFloat));
 }
 
-/// Nothing waits in the steps after the first of them.
+/// Only the first dense step after coded ones reads the state on the host, and waits for it.
 at::Tensor CodedParameter::begin_dense(int rank) {
   if (std::exchange(may_owe_elsewhere_, false)) {
     loaded_ = state();
@@ -119,6 +120,9 @@ void CodedParameter::add_kept(std::vector<KeptTensor*>& to) const {
       if (auto* const tensor = dynamic_cast<KeptTensor*>(one)) to.push_back(tensor);
 }
 
+/// On a device the host does not know yet whether the step had something in it. `none` is 1 if not,
+/// and then the residual is still owed. So the residual becomes residual * none: zeros if it was
+/// sent, else itself. forget_sent() drops the zeros when the host knows.
 bool CodedParameter::keep(const at::Tensor& none) {
   const compress::KeepDenormals denormals;
   const bool sent = std::exchange(sends_residual_, false) && residual_.defined();

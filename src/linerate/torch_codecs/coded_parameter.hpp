@@ -1,4 +1,4 @@
-// A parameter as codecs over tensors see it on one rank: what a step leaves for the next one.
+// A parameter as codecs over tensors see it on one rank, with what a step leaves for the next one.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,13 +15,13 @@
 
 namespace linerate::torch_codecs {
 
-/// As compress::CodedTensor, call by call, on a device: residual, momentum and factors stay there,
-/// and state() is in the host's words, so that either goes on from what the other saved. Nothing
-/// waits for the device but state(), use() of another method than before or of what was loaded, and
-/// codecs that say so (sidco).
+/// As compress::CodedTensor, call by call, on a device. Residual, momentum and factors stay there.
+/// state() has the host's form, so either class goes on from the other's state. Nothing waits for
+/// the device but state(), use() of another method than before or of what was loaded, and codecs
+/// that say so (sidco).
 ///
-/// Tensors that outlive a call are made in the stream that is current in it, and only written in
-/// place afterwards: their memory belongs to that stream.
+/// Tensors that outlive a call are made in the stream that is current in it. Afterwards they are
+/// only written in place, because their memory belongs to that stream.
 ///
 /// Thread safety: one thread at a time.
 class CodedParameter {
@@ -35,10 +35,10 @@ class CodedParameter {
   /// `method`: its compressor is over_tensors() of the device.
   void use(const compress::TensorMethod& method);
 
-  /// Where its residual and what a step makes of it are from now on, f32[elements] each: those of
-  /// a bucket's tensors in one array, so that an operator is enough for all. Whoever gives memory
-  /// copies the residual before a step, and takes over what the step leaves. For a method with
-  /// error feedback.
+  /// The memory of its residual and of the residual that a step leaves, from now on, f32[elements]
+  /// each. Those of a bucket's tensors are in one array, so that one operator is enough for all.
+  /// The giver of the memory copies the residual before a step, and takes over the one that the
+  /// step leaves. For a method with error feedback.
   void live_in(const at::Tensor& residual, const at::Tensor& next);
   bool lives_in(const at::Tensor& residual) const {
     return !keeps_ || residual_.data_ptr() == residual.data_ptr();

@@ -1,6 +1,11 @@
-// How codecs choose entries where tensors lie: all of a bucket's tensors at a time, each by itself.
-// What the host decides on the way of one tensor is here tried for all of them, and which counts is
-// decided on the device.
+// How codecs choose entries where tensors lie: for all tensors of a bucket at a time, each by
+// itself. The host's choice of one tensor has branches that depend on values. Here a branch would
+// wait for the device. So each way is tried for all tensors, and the device selects between the
+// results.
+//
+// Example: threshold with three tensors. The last tau selects a fitting number in tensors 0 and 2,
+// but too few in tensor 1. The exact tau is looked for in all three, by the sort that counts are
+// taken from as well. Then at::where() takes the last tau for 0 and 2 and the exact one for 1.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -47,9 +52,10 @@ at::Tensor bits_at_least(const at::Tensor& thresholds) {
   return bits_of(nearest) + (nearest.to(at::kDouble) < thresholds);
 }
 
-/// The bisection of compress/method/mstopk.cpp with numbers that stay on the device: as many counts
-/// of all elements as it may take. Larger thresholds are reached by fewer, so the best of them are
-/// an extreme, and those after the last one that it needs change nothing.
+/// The bisection of compress/method/mstopk.cpp with numbers that stay on the device. It makes as
+/// many counts of all elements as it may need, because the host cannot see that the search is over.
+/// Larger thresholds are reached by fewer magnitudes. So the best thresholds are a least and a
+/// largest one among those that were tried. Later ones than needed change nothing.
 class Bisection {
  public:
   Bisection(const Magnitudes& of, const at::Tensor& k) : of_(of), k_(k) {}
@@ -101,8 +107,9 @@ class Bisection {
   at::Tensor counts_;                   // [tried][tensors]
 };
 
-/// dgc's samples of magnitudes: of each tensor the threshold that the density's share of a sample
-/// reaches, f32[tensors].
+/// dgc's thresholds, f32[tensors]: of each tensor the magnitude that the density's share of a
+/// sample reaches. The host computes the sample's places, because they follow from keys and sizes
+/// alone.
 at::Tensor sampled_thresholds(const Magnitudes& of, const std::vector<compress::Keys>& keys,
                               double density) {
   std::vector<std::int64_t> firsts, strides, sizes, k;
@@ -127,8 +134,9 @@ at::Tensor sampled_thresholds(const Magnitudes& of, const std::vector<compress::
   return floats_of(sampled.kth_largest(sampled.sorted(), k));
 }
 
-/// How many of each tensor reach a threshold, lowered while they are much fewer than wanted: all
-/// thresholds are tried, and the first that does is taken. [tensors].
+/// [tensors]: how many magnitudes of each tensor reach a threshold, which is lowered while they are
+/// much fewer than wanted. Counts for all the lowered thresholds are taken, and the first that is
+/// enough is used. In sorted magnitudes a count is a binary search, so ten of them cost little.
 at::Tensor count_of_enough(const Magnitudes& of, const Magnitudes::Sorted& sorted,
                            at::Tensor threshold, const at::Tensor& wanted) {
   std::vector<at::Tensor> tried = {threshold};

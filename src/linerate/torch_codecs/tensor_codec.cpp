@@ -16,8 +16,9 @@ const at::Tensor& KeptTensor::now() const {
   return now_.value;
 }
 
-/// In place: the memory belongs to the stream that wrote it. Arrays come first. A part of one whose
-/// numbers were elsewhere before takes them from there afterwards.
+/// Replaces the written numbers by those from before, in place, because the memory belongs to the
+/// stream that wrote it. Arrays are replaced by one operator each. Then each part whose numbers lay
+/// elsewhere before takes them from there.
 void KeptTensor::undo_if(const std::vector<KeptTensor*>& kept, const at::Tensor& none) {
   std::map<const at::TensorImpl*, at::Tensor> before;  // by array
   std::vector<KeptTensor*> alone;
@@ -49,6 +50,8 @@ void KeptTensor::keep() {
   lent_.reset();
 }
 
+/// The copy is lent: load() may write to it. So now() takes the numbers from it again at its next
+/// call.
 std::span<std::byte> KeptTensor::bytes() {
   lent_ = now().cpu().contiguous();
   return {static_cast<std::byte*>(lent_.data_ptr()), lent_.nbytes()};

@@ -1,11 +1,16 @@
 // A codec over tensors of any device, by LibTorch's operations alone, in the format of the codec of
-// compress: a rank that codes on its processor and one that codes on a GPU decode each other. The
-// formats, sizes and options are those of compress; here is only how tensors are made into them.
+// compress. So a rank that codes on its processor and one that codes on a GPU decode each other's
+// payloads. Formats, sizes and options are those of compress. Only the work on tensors is here.
 //
-// encode() and decode() never wait for the device, but for those that say so (sidco): what depends
-// on the values is a tensor of one element. Payloads have the round's bytes; if that is a bound,
-// what is not used of it is zeros, and `used` says how much is. A payload that is damaged cannot be
-// thrown about without waiting for the device: damaged() tells it, to be read when it suits.
+// encode() and decode() never wait for the device, except in codecs that say so (sidco). An answer
+// that depends on the values is a tensor of one element. Payloads have the round's bytes. If that
+// is a bound, the unused rest is zeros, and `used` has the number of bytes before it. A damaged
+// payload cannot be thrown about without waiting for the device. So damaged() is a tensor, which
+// the caller reads later.
+//
+// Example of a step on three ranks with topk: each rank enqueues encode(), the all-gather of three
+// payloads, and decode(), one after the other. The host goes on at once. When it reads the flags of
+// the step anyway, it reads damaged() as well, and only then throws.
 #pragma once
 
 #include <ATen/ATen.h>

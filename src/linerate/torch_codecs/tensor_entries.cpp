@@ -1,7 +1,13 @@
 // Payloads of entries where tensors lie (compress/payload.hpp), without waiting for their
 // numbers. Of each tensor there are slots for as many entries as it may send. An entry's place in
-// its payload follows from its slot and from numbers of tensors, so slots are all that is as large
-// as a bucket. Words of slots that are not used are zeros. They are added where others may be.
+// its payload follows from its slot and from numbers of tensors. So only slots are as large as a
+// bucket. Words of slots that are not used are zeros. They are added where others may be.
+//
+// Example: two tensors may send up to 3 and 2 entries, so there are slots 0 to 2 and 3 to 4. They
+// do send 2 and 1. In a block without gaps, tensor 0's payload begins at word 1, after its size:
+// the count, two values, two indices. Tensor 1's size is word 6, and its payload begins at word 7.
+// Slot 1 is the second entry of tensor 0: its value goes to word 3 and its index to word 5. Slots 2
+// and 4 are beyond their counts and add zeros.
 #include <algorithm>
 #include <memory>
 
@@ -78,7 +84,7 @@ std::vector<std::int64_t> firsts_of(const Padded& rows) {
   return firsts;
 }
 
-/// Nothing of what is sent stays.
+/// Removes the entries that are sent from the residual.
 void keep_rest(const TensorOps::Sending& tensors, const TensorOps::Chosen& chosen) {
   if (!tensors.keeps_residual()) return;
   const at::Tensor& x = chosen.of->x;
@@ -160,9 +166,14 @@ struct ArrivedWords {
   at::Tensor bytes;   // i32[ranks][tensors], as their senders said; undefined: not checked
 };
 
-/// Where a payload begins is known when those before it are. So it is looked up for every word of a
-/// block where the next payload would begin, if one began there; then a step a payload is enough.
-/// What a damaged block says leads to some word of it.
+/// Finds where the payloads of a block begin. A payload's place is known only when the sizes of
+/// those before it are. So for every word of the block the place is computed where the next size
+/// would be, if a size stood in this word. Then one look-up a payload is enough, for all ranks at
+/// once. The sizes of a damaged block lead to some word inside it, and the checks that follow
+/// refuse its entries.
+///
+/// Example: a block's words are 8, a, b, 4, c. Word 0 says 8 bytes, so two words follow, and the
+/// next size is word 3. It says one word. The payloads begin at the words 1 and 4.
 ArrivedWords words_of_blocks(TensorOps::Block& block, std::int64_t first, std::int64_t ranks,
                              std::size_t tensors, const at::TensorOptions& whole) {
   const at::Tensor words = block.bytes.view(at::kInt).narrow(0, first, ranks).view({-1});

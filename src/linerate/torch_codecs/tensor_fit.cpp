@@ -1,5 +1,7 @@
-// sidco where tensors lie. Unlike the others it waits for the device, once for moments and once a
-// stage, with a few numbers of each tensor of a bucket: the fit is made on the host.
+// sidco where tensors lie. Unlike the others it waits for the device, once for the moments and once
+// for each stage, because the fit is made on the host. A few numbers of each tensor are copied. All
+// tensors of a bucket are searched together. So a bucket of three tensors waits as often as the
+// tensor with the most stages.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -76,7 +78,8 @@ at::Tensor listed_bits(const std::vector<std::uint32_t>& bits, const at::Tensor&
   return listed(numbers, like.options().dtype(at::kInt));
 }
 
-/// The excess over the least magnitude: what is summed is as small as what varies.
+/// The tails' moments, as the excess over the least magnitude. In a tail far from zero, sums of the
+/// excess lose fewer digits.
 std::vector<compress::TailFit> tails_of(const Magnitudes& of,
                                         const std::vector<std::uint32_t>& least) {
   const at::Tensor origin = listed_bits(least, of.x), bits = of.bits();
@@ -147,6 +150,9 @@ std::vector<T> those(const std::vector<T>& all, const std::vector<std::size_t>& 
 
 }  // namespace
 
+/// As FittedSelection of compress/method/sidco.cpp, for all tensors of a bucket. Tensors whose
+/// selection must be mended are collected, and their largest magnitudes are picked in one more
+/// pass.
 TensorOps::Chosen TensorOps::choose_by_fit(const Sending& tensors, const Rooms&,
                                            const Controls& controls,
                                            const SidcoSettings& settings) {

@@ -48,6 +48,7 @@ std::vector<at::Tensor> halves_of(const std::vector<at::Tensor>& payloads, DType
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// Whether the tensors fill the array, so that one operator on the array serves for all.
 bool covers_all(const std::vector<TensorOps::Place>& places, const at::Tensor& array) {
   std::int64_t elements = 0;
   for (const TensorOps::Place& place : places) elements += place.elements;
@@ -108,8 +109,8 @@ void TensorCodec::begin(int phase) {
 
 namespace {
 
-/// Of a bucket's tensors those that are coded together, and the part of the bucket's arrays that
-/// they lie in.
+/// The tensors of a bucket that are coded together, and the part of the bucket's arrays in which
+/// they lie.
 struct Together {
   std::size_t begin, end;      // tensors
   std::int64_t first, beyond;  // elements of the arrays
@@ -130,7 +131,9 @@ struct Together {
   }
 };
 
-/// Whole tensors, in their order.
+/// Cuts a bucket into parts of whole tensors, in their order. Example with at most 16 million
+/// elements: tensors of 10, 4, 9 and 20 million make three parts. They are the first two, the
+/// third, and the fourth, which is larger than the limit by itself.
 std::vector<Together> in_turn(const std::vector<TensorOps::Place>& places, std::int64_t most) {
   std::vector<Together> parts;
   std::int64_t sum = 0;
@@ -174,8 +177,8 @@ TensorOps::Arriving part_of(const TensorOps::Arriving& tensors, const Together& 
 
 }  // namespace
 
-/// What lies between the parts keeps its residual. Later rounds go on with what the first one
-/// wrote.
+/// Elements between the parts keep their residual. Later rounds go on with the numbers that the
+/// first round wrote.
 void TensorCodec::encode_bucket(int round, const Sending& tensors) {
   const compress::KeepDenormals keep;
   const c10::NoGradGuard no_grad;
@@ -290,8 +293,8 @@ void TensorOps::narrow(const Sending& tensors, DType half, float share) {
   at::_foreach_copy_(halves_of(tensors.payloads, half), parts_of(scaled, tensors.places));
 }
 
-/// Tensors one after the other, in their payloads too, are one array; times `back` is exact if it
-/// is a power of two: then it is part of the subtraction.
+/// Tensors that lie one after the other, in their payloads too, are one array. A product with
+/// `back` is exact if `back` is a power of two. Then it is part of the subtraction.
 TensorOps::Flag TensorOps::narrow_and_keep(const Sending& tensors, DType half,
                                            const compress::HalfScale& scale) {
   add_residuals(tensors);

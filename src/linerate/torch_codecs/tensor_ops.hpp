@@ -1,5 +1,9 @@
-// The back end of codecs that works where tensors lie: all tensors of a bucket by one operator, or
-// by one of ATen's foreach ones for 64 of them. The other back end is compress/host_ops.hpp.
+// The back end of codecs that works where tensors lie. One operator works on all tensors of a
+// bucket, or one of ATen's foreach operators on 64 of them. The other back end is
+// compress/host_ops.hpp, which says what each function does.
+//
+// Nothing here waits for the device, unless it says so. So an answer that depends on values, such
+// as a flag or a payload's size, is a tensor too.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,8 +31,8 @@ namespace linerate::torch_codecs {
 
 struct Magnitudes;
 
-/// A codec codes so many elements of a bucket together, or one larger tensor: what it works in
-/// follows from that and not from the bucket, which may be a whole model.
+/// At most so many elements of a bucket are coded together, or one larger tensor. The memory for
+/// intermediate results follows from this number, not from the bucket, which may be a whole model.
 inline constexpr std::int64_t kMostTogether = std::int64_t{1} << 24;
 
 struct TensorOps {
@@ -45,12 +49,12 @@ struct TensorOps {
   struct Place {
     std::int64_t first = 0, elements = 0;
   };
-  /// Its tensors in an array that is laid out as the bucket.
+  /// The tensors as views of an array that is laid out as the bucket.
   static std::vector<at::Tensor> parts_of(const at::Tensor& array,
                                           const std::vector<Place>& places);
 
-  /// Payloads whose sizes are known on the device alone, as exec/compression lays them: each one's
-  /// bytes (u32), then the payload, of whole words; zeros after the last one.
+  /// Payloads whose sizes only the device has, laid out as in exec/compression. Each one's bytes
+  /// (u32) come first, then the payload in whole words. After the last one there are zeros.
   struct Block {
     at::Tensor bytes;      // u8[..][of all]: of several ranks if it has arrived
     at::Tensor end = {};   // [..]: words of those that were coded so far; undefined: none was

@@ -317,7 +317,7 @@ TEST(Passes, ThatAreNotAsManyAsSaidAreWarnedOfOnce) {
   const std::vector<PassCase> cases = {
       {"one", 0, some(1)},
       {"as many as said", 4, some(4)},
-      {"more, nothing said", 0, some(4), {"4 backward passes", "expected 1", "say accumulate=4"}},
+      {"more, nothing said", 0, some(4), {"4 backward passes", "expected 1", "give accumulate=4"}},
       {"fewer", 4, some(3), {"3 backward passes", "accumulate=4"}},
       {"more", 2, some(3), {"3 backward passes", "accumulate=2"}},
       {"undivided sums", 0, some(4), {}, Over::sum},

@@ -75,9 +75,9 @@ TEST(Change, ThePredictionStandsNextToTheMeasuredStep) {
   Inputs inputs = before_and_after();
   EXPECT_EQ(change_of(inputs)->paragraphs[1],
             "Before dear ran, its step was predicted to take 18.0 ms (90 % interval 17.0 ms .. "
-            "21.0 ms), 10.0 % less than measured. The measured step lies inside the interval.");
+            "21.0 ms), 10 % less than measured. The measured step lies inside the interval.");
   EXPECT_THAT(change_of(inputs)->table->rows.front(),
-              ElementsAre("step", "18.0 ms", "20.0 ms", "-10.0 %"));
+              ElementsAre("step", "18.0 ms", "20.0 ms", "-10 %"));
   inputs.advice[0].candidates[0].step_s->high = 0.019;
   EXPECT_THAT(change_of(inputs)->paragraphs[1], HasSubstr("lies outside the interval"));
   inputs.timelines.pop_back();

@@ -97,6 +97,11 @@ const doc::Bounded* advised_step(const MeasuredJob& job, const ChangeDocuments& 
   return nullptr;
 }
 
+// "+5.0 %", "-59 %".
+std::string signed_percent(double change) {
+  return (change < 0 ? "-" : "+") + format_percent(std::abs(change));
+}
+
 std::string prediction_sentence(const MeasuredJob& job, const ChangeDocuments& documents) {
   const std::optional<double> predicted_s = job.comparison->step.predicted_s;
   const std::optional<double> error = job.comparison->step.error();
@@ -106,7 +111,7 @@ std::string prediction_sentence(const MeasuredJob& job, const ChangeDocuments& d
   const doc::Bounded* advised = advised_step(job, documents);
   if (advised)
     text += fmt::format(" (90 % interval {})", time_range(*advised->low, *advised->high));
-  text += fmt::format(", {:.1f} % {} than measured.", 100 * std::abs(*error),
+  text += fmt::format(", {} {} than measured.", format_percent(std::abs(*error)),
                       *error < 0 ? "less" : "more");
   if (!advised) return text;
   const bool inside = job.step_s() >= *advised->low && job.step_s() <= *advised->high;
@@ -169,7 +174,7 @@ std::optional<Table> comparison_table(const std::vector<MeasuredJob>& jobs) {
       table.rows.push_back(
           {compared > 1 ? fmt::format("{}, {}", job.strategy(), row.what) : row.what,
            format_time(*row.predicted_s), format_time(*row.measured_s),
-           error ? fmt::format("{:+.1f} %", 100 * *error) : "–"});
+           error ? signed_percent(*error) : "–"});
     }
   }
   if (table.rows.empty()) return std::nullopt;
@@ -230,7 +235,7 @@ std::string loss_sentence(const ChangeDocuments& documents) {
   for (std::size_t i = 1; i < documents.losses.size(); ++i) {
     const double loss = mean_before(documents.losses[i], steps, last);
     text += fmt::format(" and {:.3g} with {}", loss, name_of(documents.losses[i], documents));
-    if (reference > 0) text += fmt::format(" ({:+.1f} %)", 100 * (loss / reference - 1));
+    if (reference > 0) text += fmt::format(" ({})", signed_percent(loss / reference - 1));
   }
   return text + fmt::format(", as the mean of the last {} step{}.", last, last == 1 ? "" : "s");
 }

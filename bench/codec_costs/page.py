@@ -28,7 +28,7 @@ def printed(program, command, folder):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
         sys.exit(f"page: {command}: {done.stderr.strip()}")
-    said = re.compile(r"note: |\S+: \d+ gradients")
+    said = re.compile(r"note: |ratio: |exposed: |\S+: \d+ gradients")
     return [line.rstrip() for line in done.stdout.rstrip().splitlines() if not said.match(line)]
 
 

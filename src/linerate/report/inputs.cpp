@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kAccepted =
     "expected a Timeline, the output of \"whatif --json\", of \"advise --json\" or of "
     "\"evaluate\", "
-    "or the losses of \"train --losses\"";
+    "or the losses of \"linerate train --losses\"";
 constexpr std::string_view kLossHead = "step,loss\n";
 
 // For the error: what the file is instead.
@@ -44,7 +44,7 @@ NamedLosses losses_of(std::string_view text, const std::string& file) {
     } catch (const UsageError&) {
       throw InputError(fmt::format("{}: line {}", file, line),
                        fmt::format("expected a step and its loss, such as 12,0.345; found \"{}\"; "
-                                   "write the file again by train --losses",
+                                   "write the file again by linerate train --losses",
                                    row));
     }
   }

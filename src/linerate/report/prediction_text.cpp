@@ -58,7 +58,9 @@ std::vector<std::string> row_of(const Prediction& p, const Columns& columns) {
   std::vector<std::string> row = {
       p.strategy, std::to_string(p.ranks),
       p.bandwidth_bit_per_s ? format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte) : kUnknown};
-  if (columns.ratios) row.push_back(fmt::format("{:g}", p.compression_ratio));
+  if (columns.ratios)
+    row.push_back(p.compression_ratio < 1000 ? fmt::format("{:.3g}", p.compression_ratio)
+                                             : fmt::format("{:.0f}", p.compression_ratio));
   row.push_back(p.step_s ? format_time(p.step_s->value) : kUnknown);
   row.push_back(time_or(p.exposed_communication_s, kUnknown));
   row.push_back(p.scaling_factor ? fmt::format("{:#.3g}", *p.scaling_factor) : kUnknown);

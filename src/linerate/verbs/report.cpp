@@ -25,7 +25,7 @@ bool add_held(report::Inputs& inputs, const std::string& name, const Documents& 
 void add_options(CLI::App& verb, ReportOptions& o) {
   verb.add_option("files", o.files,
                   "Timelines, traces (all ranks of one job together), and files of whatif --json, "
-                  "advise --json, evaluate and train --losses")
+                  "advise --json, evaluate and linerate train --losses")
       ->required();
 }
 

@@ -1,5 +1,6 @@
 // Logs as nccl-tests prints them, with launchers' labels, other output between the lines, rows cut
 // off and several runs in one file: the rows come back, or a refusal, never other rows.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "bench_logs/printed_log.hpp"

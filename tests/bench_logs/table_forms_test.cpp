@@ -1,4 +1,5 @@
 // Tables as people have them: quotes, digits in groups, text before them, columns of a rendering.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "bench_logs/read_log.hpp"

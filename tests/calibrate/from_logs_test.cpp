@@ -2,6 +2,7 @@
 // barriers, 16-bit sums, traces.
 #include "linerate/calibrate/from_logs.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 // What traces say beside their collectives' own times: contention and start delay, known by
 // construction, and given back.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // Costs agree with each other on Clusters of every kind, made at random.
 #include "cost/agreement.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <set>

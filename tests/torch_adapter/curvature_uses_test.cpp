@@ -1,5 +1,6 @@
 // Layers that some ranks use, or none, more than once, frozen and thawed, by sequences of unequal
 // length in unequal batches: ranks take the steps of one rank with the joined batch.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>

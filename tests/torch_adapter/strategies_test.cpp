@@ -1,5 +1,6 @@
 // Training under every strategy of the registry: the weights are bulk's, and a step does what its
 // Plan names and nothing else.
+#include <fmt/format.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>

@@ -1,5 +1,6 @@
 // What is broken in the same way for every format: gzip streams that end early, ids and ranks
 // beyond sense, events in any order.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/bench_logs/log_readers.hpp"

@@ -1,5 +1,6 @@
 #include "linerate/trace/explain/explanation.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,6 +1,8 @@
 // Traces of a CPU back end, written by hand: what a rank's host and Gloo's thread record.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 

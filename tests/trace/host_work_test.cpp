@@ -1,4 +1,5 @@
 // Jobs whose device is the CPU: what of the host's records is computation.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/trace/explain/explanation.hpp"

@@ -1,5 +1,6 @@
 // What a job is comes from what it does: kernels of other libraries, kernels from before the
 // recording, and annotations of libraries that split nothing.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"

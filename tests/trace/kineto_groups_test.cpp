@@ -1,5 +1,6 @@
 // What the arguments of collectives say: groups, keys across ranks, uneven splits, names of every
 // kind.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/trace/explain/explanation.hpp"

@@ -1,5 +1,6 @@
 // Large traces are parsed a slice of the events at a time, and in parts by several threads:
 // whatever stands in them, the numbers are those of the whole.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

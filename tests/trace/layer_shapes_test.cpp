@@ -1,4 +1,5 @@
 // Shapes and Kronecker factors of a network's layers, from the operators of its backward passes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

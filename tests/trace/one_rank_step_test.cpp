@@ -2,6 +2,7 @@
 // profiler, steps cut by the end of the recording; and from a recording of one rank alone.
 #include "linerate/trace/to_workload.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // What a job sends besides gradients stands in its Workload, where it ran.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>

@@ -3,6 +3,8 @@
 // synthetic_job.hpp, hosts launch, devices follow, and every time has noise.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

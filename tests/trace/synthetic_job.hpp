@@ -2,6 +2,8 @@
 // microseconds, so that every sum in the tests is exact.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <string>

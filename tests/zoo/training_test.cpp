@@ -1,4 +1,5 @@
 // train() as a whole, with ranks as threads: resuming, recording, and equality with one rank.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -24,7 +24,7 @@ namespace linerate {
 
 /// Three significant figures with the fitting unit: "20.0 us", "128 ms", "1.25 GB/s", "26.2 MB".
 [[nodiscard]] std::string format_time(double seconds);
-/// A share of 1: "12.3 %".
+/// A share of 1, two digits: "12 %", "0.5 %".
 [[nodiscard]] std::string format_percent(double share);
 /// Bytes: "26.2 MB".
 [[nodiscard]] std::string format_size(double bytes);

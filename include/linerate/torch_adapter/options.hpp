@@ -82,15 +82,7 @@ struct DataParallelOptions {
 /// Parameters or buffers with the names that errors and Plans call them.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-}  // namespace linerate::torch_adapter
-
 // Optimizers that LibTorch does not know, such as Python's: what DataParallel asks of them.
-
-namespace at {
-class Tensor;
-}
-
-namespace linerate::torch_adapter {
 
 /// An optimizer that is stepped after an exchange, as far as it decides whether that is right.
 struct SteppedOptimizer {

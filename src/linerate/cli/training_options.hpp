@@ -22,16 +22,8 @@ namespace linerate::cli {
 /// text of --input. The model and what a verb does with it are options of its own.
 void add_training_options(CLI::App& verb, zoo::TrainOptions& options, std::string& input);
 
-}  // namespace linerate::cli
-
 // What the programs that rehearse and that train share of linerate evaluate: the options, and all
 // but making setups.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::cli {
 
 /// As typed; the library's types follow in contest_of() and in what makes setups.
 struct EvaluateArguments {

@@ -41,15 +41,7 @@ LINERATE_VERBS(LINERATE_DECLARE_SETUP)
 inline constexpr std::array kSetups = {LINERATE_VERBS(LINERATE_SETUP)};
 #undef LINERATE_SETUP
 
-}  // namespace linerate::cli
-
 // The sub-verbs `linerate whatif all-reduce | all-gather | ...`: the time of one collective.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::cli {
 
 /// Adds one sub-verb per collective to `whatif`. Its own callback must return at once when one of
 /// them was given.

@@ -30,16 +30,8 @@ void add_network_options(CLI::App& verb, NetworkArgument& argument);
 std::shared_ptr<const doc::Cluster> read_network(const NetworkArgument& argument,
                                                  bool has_bandwidth, const Caller& caller);
 
-}  // namespace linerate::verbs
-
 // -w FILE or -w zoo:NAME with --input, --classes, --batch, --step-time, --step-time-covers,
 // --scale, --device-speed: the Workload a verb works on, and the speed of the Cluster's devices.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct WorkloadArgument {
   models::WorkloadSource source;
@@ -78,15 +70,7 @@ std::shared_ptr<const doc::Cluster> read_cluster(const QuestionArgument& argumen
                                                  const whatif::Question& question,
                                                  const Caller& caller = {});
 
-}  // namespace linerate::verbs
-
 // --link RATE: a network slower than the one that is there.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 void add_link_option(CLI::App& verb, std::string& link);
 /// Before the ranks come together; of an empty text: none. Throws UsageError.

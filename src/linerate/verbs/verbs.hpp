@@ -42,16 +42,8 @@ void add_options(CLI::App& verb, AdviseOptions& options);
 /// Throws UsageError, InputError.
 doc::Advice advise(const AdviseOptions& options, const Caller& caller = {});
 
-}  // namespace linerate::verbs
-
 // linerate calibrate: logs people already have, or probes under mpirun, become a Cluster with
 // errors.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct CalibrateOptions {
   std::vector<std::string> logs;
@@ -94,15 +86,7 @@ struct Calibrated {
 Calibrated calibrate(const CalibrateOptions& options, const Caller& caller = {},
                      const TorchProbes& probes = {});
 
-}  // namespace linerate::verbs
-
 // linerate compare: the error of a prediction, task kind by task kind, next to the noise.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct CompareOptions {
   std::string predicted, measured, noise;
@@ -113,15 +97,7 @@ void add_options(CLI::App& verb, CompareOptions& options);
 /// Throws InputError.
 compare::Comparison compare(const CompareOptions& options, const Caller& caller = {});
 
-}  // namespace linerate::verbs
-
 // linerate explain: where a step's time goes, and the verdict.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct ExplainOptions {
   std::vector<std::string> files, alone;
@@ -141,15 +117,7 @@ Explained explain(const ExplainOptions& options, const Caller& caller = {});
 /// The Timeline of its traces.
 doc::Timeline timeline_of(const Explained& explained);
 
-}  // namespace linerate::verbs
-
 // linerate export: a Timeline for ui.perfetto.dev.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct ExportOptions {
   std::vector<std::string> files;
@@ -160,15 +128,7 @@ void add_options(CLI::App& verb, ExportOptions& options);
 std::shared_ptr<const doc::Timeline> export_timeline(const ExportOptions& options,
                                                      const Caller& caller = {});
 
-}  // namespace linerate::verbs
-
 // linerate import: traces and per-gradient logs become a Workload.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct ImportOptions {
   std::vector<std::string> files, alone;
@@ -208,15 +168,7 @@ void add_options(CLI::App& verb, PlanOptions& options);
 /// Throws UsageError, InputError.
 whatif::Planned plan(const PlanOptions& options, const Caller& caller = {});
 
-}  // namespace linerate::verbs
-
 // linerate report: one self-contained page from Timelines, what-ifs, advice and evaluations.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct ReportOptions {
   std::vector<std::string> files;
@@ -258,15 +210,7 @@ doc::Timeline timeline_of(const Asked& asked, std::size_t prediction);
 /// What a page of it shows: the answer, and the Timeline of its first combination if it has one.
 report::Inputs page_of(const Asked& asked);
 
-}  // namespace linerate::verbs
-
 // linerate whatif all-reduce | all-gather | ...: the time of one collective.
-
-namespace CLI {
-class App;
-}
-
-namespace linerate::verbs {
 
 struct CollectiveOptions {
   Collective collective = Collective::all_reduce;

@@ -109,8 +109,9 @@ def main():
         print("\n".join(places_of(sys.argv[1], pages)))
         return 0
     prose = {p.relative_to(root): p.read_text()
-             for pattern in ("docs/**/*.md", "bench/*.md", "src/**/*.md", "tests/**/*.md",
-                             "README.md", "CONTRIBUTING.md") for p in sorted(root.glob(pattern))}
+             for pattern in ("docs/**/*.md", "bench/*.md", "examples/**/*.md", "src/**/*.md",
+                             "tests/**/*.md", "README.md", "CONTRIBUTING.md")
+             for p in sorted(root.glob(pattern))}
     docs = {p: text for p, text in prose.items() if p.parts[0] == "docs"}
     said = [] if "--counts" in sys.argv else [
         *problems_of_length(docs),

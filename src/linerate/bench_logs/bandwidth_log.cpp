@@ -1,23 +1,355 @@
-// Readers of formats give this class their runs (columns.hpp). add() finds the unit of the
-// times, drops damaged rows, lets Judge name the test, and settles the number of ranks. It first
-// judges the run whole. If no test fits, the run may be several that were appended without a
-// header, and each stretch of ascending sizes is judged by itself.
+// Readers of formats give this class their runs. add() finds the unit of the times, drops damaged
+// rows, decides which test printed them, and settles the number of ranks. It first judges the run
+// whole. If no test fits, the run may be several that were appended without a header, and each
+// stretch of ascending sizes is judged by itself.
+//
+// A log may have lost its title, have a wrong one, or have those of several runs. Rows cannot lie
+// as easily, since their bandwidths were computed with the true test and the true number of ranks.
 #include "linerate/bench_logs/bandwidth_log.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
-#include "linerate/bench_logs/log_readers.hpp"
-#include "linerate/core/dtype.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::bench_logs {
+
+// How many ranks ran, and how many of them on a node. With one communicator, the highest listed
+// number plus one is the count. With several groups, numbers run over all of them, so the lines of
+// the largest group are counted.
+//
+// Example: 8 ranks, with 4 lines of node1, 2 of node2 and two lines lost. There are two hosts, and
+// the fullest one has 4 lines. 4 x 2 is 8, so four ranks share a node. With 3 lines of node1 this
+// would not hold, and the answer is unknown.
+
+void ListedRanks::add(double rank, double group, std::string_view host, std::string_view device) {
+  const auto is_number = [](double n) { return n >= 0 && n < kMostRanks && n == std::floor(n); };
+  if (!is_number(rank)) return;
+  highest_rank_ = std::max(highest_rank_, static_cast<int>(rank));
+  Group& g = groups_[is_number(group) ? static_cast<int>(group) : 0];
+  ++g.lines;
+  if (host.empty()) return;
+  ++g.of_host[std::string(host)];
+  const double number = number_of(device).value_or(-1);
+  if (is_number(number) && rank == highest_rank_) last_device_ = static_cast<int>(number);
+  if (!device.empty() && !devices_.emplace(host, device).second) one_name_for_several_ = true;
+}
+
+void ListedRanks::set(int ranks, int ranks_per_node) {
+  ranks_ = ranks;
+  ranks_per_node_ = ranks_per_node;
+}
+
+std::optional<int> ListedRanks::ranks() const {
+  if (ranks_) return ranks_;
+  if (groups_.empty()) return std::nullopt;
+  if (groups_.size() == 1) return highest_rank_ + 1;
+  // Numbers run over all groups, and each group has a communicator of its own.
+  int most = 0;
+  for (const auto& [number, group] : groups_) most = std::max(most, group.lines);
+  return most;
+}
+
+int ListedRanks::ranks_per_node(int ranks) const {
+  if (ranks_per_node_) return *ranks_per_node_;
+  if (groups_.empty() || one_name_for_several_ || ranks < 1) return 0;
+  const auto largest = std::max_element(
+      groups_.begin(), groups_.end(),
+      [](const auto& a, const auto& b) { return a.second.lines < b.second.lines; });
+  int most = 0;
+  for (const auto& [host, count] : largest->second.of_host) most = std::max(most, count);
+  // Holds when lines were lost, too: as many on every host as on the one that is listed whole.
+  if (most * static_cast<int>(largest->second.of_host.size()) == ranks) return most;
+  const int devices = last_device_.value_or(0) + 1;
+  const bool ends_node = (highest_rank_ + 1) % devices == 0 && ranks % devices == 0;
+  return is_cut(ranks) && devices > 1 && ends_node ? devices : 0;
+}
+
+bool ListedRanks::is_cut(int ranks) const {
+  return !ranks_per_node_ && groups_.size() == 1 && groups_.begin()->second.lines < ranks;
+}
+
+std::string ListedRanks::doubt(int ranks) const {
+  if (!is_cut(ranks)) return "";
+  const int lines = groups_.begin()->second.lines, taken = ranks_per_node(ranks);
+  const std::string listed =
+      fmt::format("{} of {} ranks {} listed", lines, ranks, lines == 1 ? "is" : "are");
+  if (taken == 0)
+    return listed + ": the number that share a node is not known; give --ranks-per-node";
+  return fmt::format("{}: taken as {} on each node; if that is wrong, give --ranks-per-node",
+                     listed, taken);
+}
+
+// Printed bandwidths tell the number of ranks. busbw = algbw * factor, and the factor depends on n:
+// 2 (n-1)/n for all-reduce, (n-1)/n for gathers and scatters (nccl-tests, doc/PERFORMANCE.md).
+// Printed numbers are rounded, so each stands for an interval, and so does n.
+//
+// Example. "1.00" and "1.97" stand for 0.995 to 1.005 and 1.965 to 1.975. Their ratio is 1.955 to
+// 1.985, which all-reduce has on 45 to 132 ranks. Another row has 100.00 and 196.88. Its ratio is
+// 1.9687 to 1.9689, for which only 64 ranks are left. Rows of one run intersect, so the best row
+// decides.
+//
+// Sizes tell it, too. All-gather prints the elements of one rank's piece as count. A size of 16 MiB
+// with a count of 1,048,576 floats is four pieces, so four ranks.
+
 namespace {
+
+constexpr RankRange kNoRanks{1, 0};
+
+/// Thrown inside this file: why readable rows of a log are not used.
+struct RowsNotUsed {
+  std::string why;
+};
+
+/// A test that can have printed all of the rows, and on how many ranks.
+struct PossibleTest {
+  const BandwidthTest* test;
+  RankRange ranks;
+};
+using Candidates = std::vector<PossibleTest>;
+
+/// Bytes a second that size and time say, in GB/s.
+Interval algbw_by_time(const BandwidthRow& row, const Timing& t, double unit_s) {
+  const double gb = row.bytes * 1e-9 / unit_s;
+  return Interval{gb, gb}.over(t.time_range);
+}
+
+/// Whether the algbw printed next to a time follows from size and time, within their printed digits
+/// and half a percent.
+bool agrees(const BandwidthRow& row, const Timing& t, double unit_s) {
+  // Both come from one measured time; printed digits are all that may differ.
+  constexpr double kSlack = 0.005;
+  const Interval said = *t.algbw, timed = algbw_by_time(row, t, unit_s);
+  return timed.low <= said.high * (1 + kSlack) && said.low <= timed.high * (1 + kSlack);
+}
+
+Interval widened(const Interval& range, double times) {
+  const double middle = (range.low + range.high) / 2, half = times * (range.high - range.low) / 2;
+  return {std::max(0.0, middle - half), middle + half};
+}
+
+/// busbw / algbw over both groups; `blur` multiplies what rounding leaves.
+Interval ratio_of(const BandwidthRow& row, double unit_s, double blur) {
+  Interval ratio;
+  for (const Timing& t : row.timings) {
+    if (t.time <= 0 || !t.busbw || t.busbw->high <= 0) continue;
+    const Interval timed = algbw_by_time(row, t, unit_s);
+    Interval algbw = t.algbw ? t.algbw->with(timed) : timed;
+    if (algbw.empty()) algbw = *t.algbw;
+    ratio = ratio.with(widened(*t.busbw, blur).over(widened(algbw, blur)));
+  }
+  return ratio;
+}
+
+/// How many pieces of `count` elements the size holds, if that is a whole number.
+std::optional<double> pieces_of(const BandwidthRow& row) {
+  if (row.count.value_or(0) <= 0) return std::nullopt;
+  const double pieces = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
+  return pieces >= 1 && pieces == std::floor(pieces) ? std::optional(pieces) : std::nullopt;
+}
+
+/// Takes off an algbw that is no algbw. Until 2020 all-gather and reduce-scatter print the bytes
+/// that travel, (n-1)/n of the size, as algbw too. The sign is that both bandwidths are equal in
+/// every row of several pieces. Other runs stay as they are.
+void take_off_travelled(std::vector<BandwidthRow>& rows) {
+  const auto same = [](const Timing& t) {
+    return t.time <= 0 || (t.algbw && t.busbw && t.algbw->low == t.busbw->low);
+  };
+  const bool travelled = std::all_of(rows.begin(), rows.end(), [&](const BandwidthRow& row) {
+    return pieces_of(row).value_or(1) > 1 && same(row.timings[0]) && same(row.timings[1]);
+  });
+  if (!travelled) return;
+  for (BandwidthRow& row : rows) {
+    row.timings[0].algbw = row.timings[1].algbw = std::nullopt;
+    row.travelled = true;
+  }
+}
+
+/// The numbers of ranks that all rows together leave possible for a test. A row can exclude the
+/// test by its operation or root, or by a count that the test does not print. It also excludes the
+/// test if no n gives its ratio. `believed`: the log names the test, so its count may be in another
+/// convention.
+RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
+                         bool believed) {
+  Interval ratio;
+  RankRange range;
+  for (const BandwidthRow& row : rows) {
+    if (row.reduces && test.reduces && *row.reduces != *test.reduces) return kNoRanks;
+    if (row.rooted.value_or(test.rooted) != test.rooted) return kNoRanks;
+    // Since "none" is printed only tests that no training step uses count what travels.
+    if (row.travelled && row.none && test.collective) return kNoRanks;
+    const auto pieces = pieces_of(row);
+    if (pieces && *pieces > 1) {
+      if (!test.splits) return kNoRanks;
+      range = range.with({*pieces, *pieces});
+    } else if (pieces && test.splits && !believed) {
+      return kNoRanks;
+    }
+    ratio = ratio.with(ratio_of(row, unit_s, blur));
+  }
+  return ratio.empty() ? kNoRanks : range.with(ranks_of(test.factor, ratio));
+}
+
+}  // namespace
+
+// limit * (n-1)/n = r gives n = limit / (limit - r). A ratio at the limit leaves n without an upper
+// bound.
+RankRange ranks_of(BusFactor factor, const Interval& ratio) {
+  if (factor == BusFactor::one) return ratio.holds(1) ? RankRange{} : kNoRanks;
+  const double limit = factor == BusFactor::twice ? 2 : 1;  // limit * (n-1)/n
+  const auto ranks_at = [limit](double r) { return limit / (limit - r); };
+  RankRange range;
+  // 2 ranks have the least.
+  if (ratio.low >= limit || ratio.high < limit / 2) return kNoRanks;
+  // Whole numbers on the border are not lost to binary rounding.
+  range.low = std::max(2.0, std::ceil(ranks_at(ratio.low) * (1 - 1e-12)));
+  if (ratio.high < limit) range.high = std::floor(ranks_at(ratio.high) * (1 + 1e-12));
+  return range;
+}
+
+// possible_tests() keeps the tests that can have printed the rows. decide() then takes the first of
+// these that leaves one:
+//
+// 1. the caller's --collective
+// 2. the last statement ("Collective test starting"), then the last command line
+// 3. the rows alone, with the listed ranks and the check in place as further evidence
+// 4. a mention, such as a list of programs in a README
+//
+// Example. Rows have algbw 10.00 and busbw 15.00 GB/s, and no title. The ratio 1.5 is 2 (n - 1) / n
+// for all-reduce on four ranks. No test whose factor is (n - 1) / n reaches 1.5, and broadcast has
+// 1. So all-reduce is left, on four ranks.
+
+namespace {
+
+Candidates possible_tests(const BandwidthRun& run, Rows rows, double unit_s,
+                          const CollectiveLogOptions& options) {
+  const auto is_named = [&](const BandwidthTest& test) {
+    if (options.collective) return test.collective == options.collective;
+    return std::any_of(run.titles.begin(), run.titles.end(), [&](const auto& title) {
+      return title.first != TitleStrength::mention && title.second == &test;
+    });
+  };
+  Candidates found;
+  // Scripts that rewrite a table may cut digits where printf rounds them.
+  for (const double blur : {1.0, 2.0}) {
+    for (const BandwidthTest& test : bandwidth_tests()) {
+      const RankRange range = possible_ranks(rows, test, unit_s, blur, is_named(test));
+      if (!range.empty()) found.push_back({&test, range});
+    }
+    if (!found.empty()) break;
+  }
+  return found;
+}
+
+/// Whether rows that were checked out of place were checked in place, too. All-to-all cannot check
+/// in place and prints "N/A" there. Absent: no row says, or rows differ.
+std::optional<bool> checked_in_place(Rows rows) {
+  std::size_t yes = 0, no = 0;
+  for (const BandwidthRow& row : rows) {
+    const Timing &out = row.timings[0], &in = row.timings[1];
+    if (out.time <= 0 || in.time <= 0 || !out.checked.value_or(false) || !in.checked) continue;
+    ++(*in.checked ? yes : no);
+  }
+  return (yes == 0) == (no == 0) ? std::nullopt : std::optional(yes > 0);
+}
+
+/// Whether every process ran alone. On one rank nothing travels, so busbw is 0, however large
+/// algbw.
+bool ran_alone(Rows rows) {
+  std::size_t zero = 0, other = 0;
+  for (const BandwidthRow& row : rows)
+    for (const Timing& t : row.timings) {
+      if (t.time <= 0 || !t.algbw || !t.busbw) continue;
+      other += t.busbw->low > 0;
+      // All-gather on two ranks has the least share of algbw that several ranks have, a half.
+      zero += t.busbw->high < t.algbw->low / 2;
+    }
+  return zero > 0 && other == 0;
+}
+
+std::string why_impossible(Rows rows) {
+  if (ran_alone(rows))
+    return "its busbw is 0 throughout, so every process measured itself alone (nccl-tests built "
+           "without MPI=1?); expected one run of all ranks together";
+  return fmt::format(
+      "expected rows of one collective on one number of ranks; the bandwidths of {} to {} bytes do "
+      "not fit that; split the log into one file a run",
+      rows.front().bytes, rows.back().bytes);
+}
+
+std::string names_of(const Candidates& candidates) {
+  std::vector<std::string> names;
+  for (const PossibleTest& c : candidates) names.push_back(std::string(c.test->name) + "_perf");
+  return join(names, " or ");
+}
+
+/// The reason for leaving out rows of tests that no training step uses.
+std::string not_used(const Candidates& candidates) {
+  return fmt::format(
+      "found {}, which no training step uses; expected all-reduce, reduce-scatter, all-gather, "
+      "all-to-all, broadcast or reduce; leave that part out or say --collective",
+      names_of(candidates));
+}
+
+/// Those for which `holds`; all if it holds for none.
+template <typename Predicate>
+void keep_if_any(Candidates& candidates, Predicate holds) {
+  if (std::any_of(candidates.begin(), candidates.end(), holds))
+    std::erase_if(candidates, [&](const PossibleTest& c) { return !holds(c); });
+}
+
+/// The one test that the rows leave. Throws RowsNotUsed if several are left, or none that a
+/// training step uses.
+PossibleTest decided_by_rows(const BandwidthRun& run, Rows rows, const Candidates& candidates) {
+  Candidates left = candidates;
+  std::erase_if(left, [](const PossibleTest& c) { return !c.test->is_common; });
+  if (const auto listed = run.listed.ranks())
+    keep_if_any(left, [&](const PossibleTest& c) { return c.ranks.holds(*listed); });
+  if (const auto checked = checked_in_place(rows))
+    keep_if_any(left, [&](const PossibleTest& c) { return c.test->checks_in_place == *checked; });
+  if (left.size() == 1) return left.front();
+  // A mention, such as a list of programs in a README, decides only among what is left.
+  Candidates mentioned = candidates;
+  std::erase_if(mentioned, [&](const PossibleTest& c) {
+    return std::none_of(run.titles.begin(), run.titles.end(),
+                        [&](const auto& title) { return title.second == c.test; });
+  });
+  if (mentioned.size() == 1) return mentioned.front();
+  if (std::none_of(left.begin(), left.end(), [](auto& c) { return !!c.test->collective; }))
+    throw RowsNotUsed{not_used(left.empty() ? candidates : left)};
+  throw RowsNotUsed{fmt::format(
+      "{} print the same columns, and no line says which of them ran; give --collective",
+      names_of(left))};
+}
+
+/// Throws RowsNotUsed if rows and titles leave none or several tests, or one without a Collective.
+PossibleTest decide(const BandwidthRun& run, Rows rows, const Candidates& candidates,
+                    const CollectiveLogOptions& options) {
+  if (candidates.empty()) throw RowsNotUsed{why_impossible(rows)};
+  const PossibleTest* found = nullptr;
+  const auto look_for = [&](const BandwidthTest* test) {
+    for (const PossibleTest& c : candidates)
+      if (!found && c.test == test) found = &c;
+  };
+  if (options.collective) {
+    look_for(test_of(*options.collective));
+    if (!found)
+      throw RowsNotUsed{
+          fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
+                      "--collective out",
+                      name_of(*options.collective))};
+  }
+  for (const TitleStrength strength : {TitleStrength::statement, TitleStrength::command})
+    for (auto title = run.titles.rbegin(); title != run.titles.rend(); ++title)
+      if (title->first == strength) look_for(title->second);
+  const PossibleTest decided = found ? *found : decided_by_rows(run, rows, candidates);
+  if (!decided.test->collective) throw RowsNotUsed{not_used({decided})};
+  return decided;
+}
 
 bool informs(const Timing& t) { return t.time > 0 && t.algbw && t.algbw->low > 0; }
 
@@ -76,21 +408,17 @@ void BandwidthLog::refuse(const std::string& where, const std::string& why) {
 void BandwidthLog::add(BandwidthRun run) {
   failed_ = failed_ || run.failed;
   if (run.rows.empty()) return;
-  run.rows = without_travelled(std::move(run.rows));
+  take_off_travelled(run.rows);
   check_collective(run);
   const std::optional<double> unit_s = unit_of(run);
-  const std::vector<BandwidthRow> rows =
-      unit_s ? sound_rows(run, *unit_s) : std::vector<BandwidthRow>();
-  if (rows.empty()) {
-    left_out_.push_back(contradiction(run));
-    return;
-  }
-  for (const BandwidthRow& row : rows)
+  const BandwidthRun whole = run;
+  if (unit_s) refuse_damaged(run.rows, *unit_s);
+  if (!unit_s || run.rows.empty()) return leave_out(contradiction(whole));
+  for (const BandwidthRow& row : run.rows)
     wrong_ += row.timings[0].wrong > 0 || row.timings[1].wrong > 0;
-  const Judge whole(run, rows, *unit_s, options_);
-  if (whole.has_candidates()) return add_stretch(run, rows, whole, *unit_s);
-  for (const Rows stretch : ascending_stretches(rows))
-    add_stretch(run, stretch, Judge(run, stretch, *unit_s, options_), *unit_s);
+  if (!possible_tests(run, run.rows, *unit_s, options_).empty())
+    return add_stretch(run, run.rows, *unit_s);
+  for (const Rows stretch : ascending_stretches(run.rows)) add_stretch(run, stretch, *unit_s);
 }
 
 /// Throws InputError if --collective contradicts a title or the redop column: a log must not be
@@ -111,26 +439,22 @@ void BandwidthLog::check_collective(const BandwidthRun& run) const {
                                            name_of(asked)));
 }
 
-/// The rows whose own time and bandwidth agree. Others were damaged, and count as refused.
-std::vector<BandwidthRow> BandwidthLog::sound_rows(const BandwidthRun& run, double unit_s) {
-  std::vector<BandwidthRow> sound;
-  for (const BandwidthRow& row : run.rows) {
-    const bool damaged = std::any_of(
-        std::begin(row.timings), std::end(row.timings),
-        [&](const Timing& t) { return t.time > 0 && t.algbw && !agrees(row, t, unit_s); });
-    refused_ += damaged;
-    if (!damaged) sound.push_back(row);
-  }
-  return sound;
+/// Leaves the rows whose own time and bandwidth agree. Others were damaged.
+void BandwidthLog::refuse_damaged(std::vector<BandwidthRow>& rows, double unit_s) {
+  refused_ += std::erase_if(rows, [&](const BandwidthRow& row) {
+    return std::any_of(std::begin(row.timings), std::end(row.timings), [&](const Timing& t) {
+      return t.time > 0 && t.algbw && !agrees(row, t, unit_s);
+    });
+  });
 }
 
 /// Adds samples of the rows, out of place and in place, or the reason why they are left out.
-void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& judge,
-                               double unit_s) try {
-  const auto& [test, possible] = judge.decide();
+void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, double unit_s) try {
+  const auto [test, possible] =
+      decide(run, rows, possible_tests(run, rows, unit_s, options_), options_);
   note_other_title(run, *test);
   const int ranks = settled_ranks(run, possible);
-  if (const std::string doubt = run.listed.doubt(ranks); !doubt.empty()) note_once(doubt);
+  if (const std::string doubt = run.listed.doubt(ranks); !doubt.empty()) note(doubt);
   for (const BandwidthRow& row : rows)
     for (int g = 0; g < 2; ++g)
       if (const Timing& t = row.timings[g]; t.time > 0)
@@ -145,7 +469,7 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
                              .low_s = t.low * unit_s,
                              .high_s = t.high * unit_s});
 } catch (const RowsNotUsed& left_out) {
-  left_out_.push_back(left_out.why);
+  leave_out(left_out.why);
 }
 
 /// The number of ranks; 0: unknown. The listed ranks stand unless the bandwidths exclude them,
@@ -154,7 +478,8 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, const Judge& 
 int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possible) {
   const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
   const bool silent = possible.low == RankRange{}.low && possible.high == RankRange{}.high;
-  if (listed && (silent || possible.holds(*listed))) return settle_ranks(source(), listed, asked);
+  if (silent && !listed && !asked) note("the log does not say how many ranks ran; give --ranks");
+  if (silent || (listed && possible.holds(*listed))) return settle_ranks(source(), listed, asked);
   if (asked && !possible.holds(*asked)) refuse_ranks(source(), *asked, possible.text());
   const int ranks = possible.single() ? static_cast<int>(possible.low) : asked.value_or(0);
   const auto excluded = [&] {
@@ -188,9 +513,7 @@ CollectiveLog BandwidthLog::finish() {
     throw InputError(source(), fmt::format("the {} log holds no row with a size and a time; the "
                                            "first row that could not be read is {}",
                                            log_.format, first_refused_));
-  std::set<std::string> said;
-  for (const std::string& why : left_out_)
-    if (said.insert(why).second) note("left out: " + why);
+  for (const std::string& why : left_out_) note("left out: " + why);
   if (refused_ > 0) {
     note(fmt::format("{} rows could not be read (interrupted by other output?){}", refused_,
                      first_refused_.empty() ? "" : "; the first is " + first_refused_));
@@ -199,268 +522,6 @@ CollectiveLog BandwidthLog::finish() {
   if (wrong_ > 0 || failed_)
     note(fmt::format("{} rows report wrong results, so what was measured did not work", wrong_));
   return std::move(log_);
-}
-
-// The constructor keeps the tests that can have printed the rows (bandwidth_log.hpp). decide()
-// then takes the first of these that leaves one:
-//
-// 1. the caller's --collective
-// 2. the last statement ("Collective test starting"), then the last command line
-// 3. the rows alone, with the listed ranks and the check in place as further evidence
-// 4. a mention, such as a list of programs in a README
-//
-// Example. Rows have algbw 10.00 and busbw 15.00 GB/s, and no title. The ratio 1.5 is 2 (n - 1) / n
-// for all-reduce on four ranks. No test whose factor is (n - 1) / n reaches 1.5, and broadcast has
-// 1. So all-reduce is left, on four ranks.
-
-namespace {
-
-using Candidates = std::vector<const PossibleTest*>;
-
-std::string names_of(const Candidates& candidates) {
-  std::vector<std::string> names;
-  for (const PossibleTest* c : candidates) names.push_back(std::string(c->test->name) + "_perf");
-  return join(names, " or ");
-}
-
-/// The reason for leaving out rows of tests that no training step uses.
-std::string not_used(const Candidates& candidates) {
-  return fmt::format(
-      "found {}, which no training step uses; expected all-reduce, reduce-scatter, all-gather, "
-      "all-to-all, broadcast or reduce; leave that part out or say --collective",
-      names_of(candidates));
-}
-
-/// Whether rows that were checked out of place were checked in place, too. All-to-all cannot check
-/// in place and prints "N/A" there. Absent: no row says, or rows differ.
-std::optional<bool> checked_in_place(Rows rows) {
-  std::size_t yes = 0, no = 0;
-  for (const BandwidthRow& row : rows) {
-    const Timing &out = row.timings[0], &in = row.timings[1];
-    if (out.time <= 0 || in.time <= 0 || !out.checked.value_or(false) || !in.checked) continue;
-    ++(*in.checked ? yes : no);
-  }
-  return (yes == 0) == (no == 0) ? std::nullopt : std::optional(yes > 0);
-}
-
-/// Whether every process ran alone. On one rank nothing travels, so busbw is 0, however large
-/// algbw.
-bool ran_alone(Rows rows) {
-  std::size_t zero = 0, other = 0;
-  for (const BandwidthRow& row : rows)
-    for (const Timing& t : row.timings) {
-      if (t.time <= 0 || !t.algbw || !t.busbw) continue;
-      other += t.busbw->low > 0;
-      // All-gather on two ranks has the least share of algbw that several ranks have, a half.
-      zero += t.busbw->high < t.algbw->low / 2;
-    }
-  return zero > 0 && other == 0;
-}
-
-/// Those for which `holds`; all if it holds for none.
-template <typename Predicate>
-void keep_if_any(Candidates& candidates, Predicate holds) {
-  if (std::any_of(candidates.begin(), candidates.end(), holds))
-    std::erase_if(candidates, [&](const PossibleTest* c) { return !holds(c); });
-}
-
-}  // namespace
-
-Judge::Judge(const BandwidthRun& run, Rows rows, double unit_s, const CollectiveLogOptions& options)
-    : run_(run), rows_(rows), options_(options) {
-  // Scripts that rewrite a table may cut digits where printf rounds them.
-  for (const double blur : {1.0, 2.0}) {
-    for (const BandwidthTest& test : bandwidth_tests()) {
-      const RankRange range = possible_ranks(rows, test, unit_s, blur, is_named(test));
-      if (!range.empty()) candidates_.push_back({&test, range});
-    }
-    if (has_candidates()) return;
-  }
-}
-
-const PossibleTest& Judge::decide() const {
-  if (!has_candidates()) throw RowsNotUsed{impossible()};
-  const PossibleTest* found = options_.collective ? asked_for() : titled();
-  if (!found) found = by_rows();
-  if (!found->test->collective) throw RowsNotUsed{not_used({found})};
-  return *found;
-}
-
-std::string Judge::impossible() const {
-  if (ran_alone(rows_))
-    return "its busbw is 0 throughout, so every process measured itself alone (nccl-tests built "
-           "without MPI=1?); expected one run of all ranks together";
-  return fmt::format(
-      "expected rows of one collective on one number of ranks; the bandwidths of {} to {} bytes do "
-      "not fit that; split the log into one file a run",
-      rows_.front().bytes, rows_.back().bytes);
-}
-
-/// The caller or the log names it.
-bool Judge::is_named(const BandwidthTest& test) const {
-  if (options_.collective) return test.collective == options_.collective;
-  return std::any_of(run_.titles.begin(), run_.titles.end(), [&](const auto& title) {
-    return title.first != TitleStrength::mention && title.second == &test;
-  });
-}
-
-const PossibleTest* Judge::candidate_of(const BandwidthTest* test) const {
-  const auto found = std::find_if(candidates_.begin(), candidates_.end(),
-                                  [test](const PossibleTest& c) { return c.test == test; });
-  return found == candidates_.end() ? nullptr : &*found;
-}
-
-const PossibleTest* Judge::asked_for() const {
-  const PossibleTest* found = candidate_of(test_of(*options_.collective));
-  if (!found)
-    throw RowsNotUsed{
-        fmt::format("--collective says {0}, but the log's bandwidths are not those of {0}; leave "
-                    "--collective out",
-                    name_of(*options_.collective))};
-  return found;
-}
-
-/// The last of the most credible titles; nullptr: the rows contradict all.
-const PossibleTest* Judge::titled() const {
-  for (const TitleStrength strength : {TitleStrength::statement, TitleStrength::command})
-    for (auto title = run_.titles.rbegin(); title != run_.titles.rend(); ++title)
-      if (title->first == strength)
-        if (const PossibleTest* found = candidate_of(title->second)) return found;
-  return nullptr;
-}
-
-/// The one test that the rows leave. Tests that only few builds have count only if a line mentions
-/// them. Throws RowsNotUsed if several are left, or none that a training step uses.
-const PossibleTest* Judge::by_rows() const {
-  Candidates left, all;
-  for (const PossibleTest& c : candidates_) {
-    all.push_back(&c);
-    if (c.test->name != "hypercube" && c.test->name != "alltoallv") left.push_back(&c);
-  }
-  if (const auto listed = run_.listed.ranks())
-    keep_if_any(left, [&](const PossibleTest* c) { return c->ranks.holds(*listed); });
-  if (const auto checked = checked_in_place(rows_))
-    keep_if_any(left, [&](const PossibleTest* c) { return c->test->checks_in_place == *checked; });
-  if (left.size() == 1) return left.front();
-  // A mention, such as a list of programs in a README, decides only among what is left.
-  std::set<const PossibleTest*> mentioned;
-  for (const auto& [strength, test] : run_.titles)
-    if (const PossibleTest* c = candidate_of(test)) mentioned.insert(c);
-  if (mentioned.size() == 1) return *mentioned.begin();
-  if (std::none_of(left.begin(), left.end(), [](auto* c) { return !!c->test->collective; }))
-    throw RowsNotUsed{not_used(left.empty() ? all : left)};
-  throw RowsNotUsed{fmt::format(
-      "{} print the same columns, and no line says which of them ran; give --collective",
-      names_of(left))};
-}
-
-// Printed bandwidths tell the number of ranks. busbw = algbw * factor, and the factor depends on n:
-// 2 (n-1)/n for all-reduce, (n-1)/n for gathers and scatters (nccl-tests, doc/PERFORMANCE.md).
-// Printed numbers are rounded, so each stands for an interval, and so does n.
-//
-// Example. "1.00" and "1.97" stand for 0.995 to 1.005 and 1.965 to 1.975. Their ratio is 1.955 to
-// 1.985, which all-reduce has on 45 to 132 ranks. Another row has 100.00 and 196.88. Its ratio is
-// 1.9687 to 1.9689, for which only 64 ranks are left. Rows of one run intersect, so the best row
-// decides.
-//
-// Sizes tell it, too. All-gather prints the elements of one rank's piece as count. A size of 16 MiB
-// with a count of 1,048,576 floats is four pieces, so four ranks.
-
-namespace {
-
-/// The whole n >= 2 whose factor lies in `ratio`. limit * (n-1)/n = r gives n = limit / (limit -
-/// r). A ratio at the limit leaves n without an upper bound.
-RankRange ranks_of(BusFactor factor, const Interval& ratio) {
-  if (factor == BusFactor::one) return ratio.holds(1) ? RankRange{} : kNoRanks;
-  const double limit = factor == BusFactor::twice ? 2 : 1;  // limit * (n-1)/n
-  const auto ranks_at = [limit](double r) { return limit / (limit - r); };
-  RankRange range;
-  if (ratio.low >= limit) return kNoRanks;
-  if (ratio.high < limit / 2) return kNoRanks;  // 2 ranks have the least
-  // Whole numbers on the border are not lost to binary rounding.
-  range.low = std::max(2.0, std::ceil(ranks_at(ratio.low) * (1 - 1e-12)));
-  if (ratio.high < limit) range.high = std::floor(ranks_at(ratio.high) * (1 + 1e-12));
-  return range;
-}
-
-/// Bytes a second that size and time say, in GB/s.
-Interval algbw_by_time(const BandwidthRow& row, const Timing& t, double unit_s) {
-  const double gb = row.bytes * 1e-9 / unit_s;
-  return Interval{gb, gb}.over(t.time_range);
-}
-
-// Both come from one measured time; printed digits are all that may differ.
-constexpr double kSlack = 0.005;
-
-Interval widened(const Interval& range, double times) {
-  const double middle = (range.low + range.high) / 2, half = times * (range.high - range.low) / 2;
-  return {std::max(0.0, middle - half), middle + half};
-}
-
-/// busbw / algbw over both groups; `blur` multiplies what rounding leaves.
-Interval ratio_of(const BandwidthRow& row, double unit_s, double blur) {
-  Interval ratio;
-  for (const Timing& t : row.timings) {
-    if (t.time <= 0 || !t.busbw || t.busbw->high <= 0) continue;
-    const Interval timed = algbw_by_time(row, t, unit_s);
-    Interval algbw = t.algbw ? t.algbw->with(timed) : timed;
-    if (algbw.empty()) algbw = *t.algbw;
-    ratio = ratio.with(widened(*t.busbw, blur).over(widened(algbw, blur)));
-  }
-  return ratio;
-}
-
-/// How many pieces of `count` elements the size holds, if that is a whole number.
-std::optional<double> pieces_of(const BandwidthRow& row) {
-  if (row.count.value_or(0) <= 0) return std::nullopt;
-  const double pieces = row.bytes / (*row.count * static_cast<double>(size_of(row.dtype)));
-  return pieces >= 1 && pieces == std::floor(pieces) ? std::optional(pieces) : std::nullopt;
-}
-
-bool same(const Timing& t) {
-  return t.time <= 0 || (t.algbw && t.busbw && t.algbw->low == t.busbw->low);
-}
-
-}  // namespace
-
-std::vector<BandwidthRow> without_travelled(std::vector<BandwidthRow> rows) {
-  const bool travelled = std::all_of(rows.begin(), rows.end(), [](const BandwidthRow& row) {
-    return pieces_of(row).value_or(1) > 1 && same(row.timings[0]) && same(row.timings[1]);
-  });
-  if (travelled)
-    for (BandwidthRow& row : rows) {
-      row.timings[0].algbw = row.timings[1].algbw = std::nullopt;
-      row.travelled = true;
-    }
-  return rows;
-}
-
-bool agrees(const BandwidthRow& row, const Timing& t, double unit_s) {
-  const Interval said = *t.algbw, timed = algbw_by_time(row, t, unit_s);
-  return timed.low <= said.high * (1 + kSlack) && said.low <= timed.high * (1 + kSlack);
-}
-
-/// A row can exclude the test by its operation or root, or by a count that the test does not print.
-/// It also excludes the test if no n gives its ratio. What all rows allow is intersected.
-RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
-                         bool believed) {
-  Interval ratio;
-  RankRange range;
-  for (const BandwidthRow& row : rows) {
-    if (row.reduces && test.reduces && *row.reduces != *test.reduces) return kNoRanks;
-    if (row.rooted.value_or(test.rooted) != test.rooted) return kNoRanks;
-    // Since "none" is printed only tests that no training step uses count what travels.
-    if (row.travelled && row.none && test.collective) return kNoRanks;
-    const auto pieces = pieces_of(row);
-    if (pieces && *pieces > 1) {
-      if (!test.splits) return kNoRanks;
-      range = range.with({*pieces, *pieces});
-    } else if (pieces && test.splits && !believed) {
-      return kNoRanks;
-    }
-    ratio = ratio.with(ratio_of(row, unit_s, blur));
-  }
-  return ratio.empty() ? kNoRanks : range.with(ranks_of(test.factor, ratio));
 }
 
 }  // namespace linerate::bench_logs

@@ -2,16 +2,12 @@
 // is the name "avglatency" with the unit "us", and a name has one meaning in the tables below.
 // Words that say out of place or in place are taken off first. So "oop_time" is the time of group
 // 0, and "ip_busbw" is the bus bandwidth of group 1.
-#include "linerate/bench_logs/columns.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <string>
-#include <utility>
 
-#include "linerate/bench_logs/log_readers.hpp"
+#include "linerate/bench_logs/bandwidth_log.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
@@ -70,7 +66,10 @@ int group_of(std::string& name) {
     std::string rest;
     if (name.starts_with(word)) rest = name.substr(word.size());
     if (name.ends_with(word)) rest = name.substr(0, name.size() - word.size());
-    if (!is_among(rest, "time algbw busbw wrong error algbandwidth busbandwidth latency")) continue;
+    if (!is_among(rest,
+                  "time cputime algbw busbw wrong nwrong error algbandwidth busbandwidth latency "
+                  "peritermin peritermax"))
+      continue;
     name = rest;
     return group;
   }
@@ -108,11 +107,11 @@ constexpr std::array kTimingMeanings = {
         "mean cputime avg average p50 averagetime avegtime averagelatency meanlatency "
         "medianlatency p50latency latencyp50 timeavg latencyavg seconds secs s us ms ns"},
     // Least and largest repetition, in the unit of the time.
-    TimingColumn{&TimingColumns::low, "min mintime minlatency minlat timemin imin"},
-    TimingColumn{&TimingColumns::high, "max maxtime maxlatency maxlat timemax imax"},
+    TimingColumn{&TimingColumns::low, "min mintime minlatency minlat timemin imin peritermin"},
+    TimingColumn{&TimingColumns::high, "max maxtime maxlatency maxlat timemax imax peritermax"},
     TimingColumn{&TimingColumns::algbw, "algbw algbandwidth algobw"},
     TimingColumn{&TimingColumns::busbw, "busbw busbandwidth nwbw"},
-    TimingColumn{&TimingColumns::wrong, "wrong error errors res"}};
+    TimingColumn{&TimingColumns::wrong, "wrong nwrong error errors res"}};
 
 template <typename Owner, std::size_t n>
 int Owner::*meaning_in(const std::array<Meaning<Owner>, n>& meanings, std::string_view name) {
@@ -130,7 +129,7 @@ class HeaderReader {
     columns_.cells = titles.size();
     for (std::size_t i = 0; i < titles.size(); ++i) column(Title(titles[i]), static_cast<int>(i));
     if (units_differ_) return {};
-    if (extreme_unit_ && extreme_unit_ != columns_.time_unit_s)
+    if (extreme_unit_ && columns_.time_unit_s && extreme_unit_ != columns_.time_unit_s)
       for (TimingColumns& t : columns_.timings) t.low = t.high = -1;
     return columns_;
   }
@@ -285,10 +284,6 @@ double half_unit(std::string word) {
 
 }  // namespace
 
-Interval Interval::with(const Interval& other) const {
-  return {std::max(low, other.low), std::min(high, other.high)};
-}
-
 Interval Interval::over(const Interval& divisor) const {
   constexpr double kNone = std::numeric_limits<double>::infinity();
   return {divisor.high < kNone && divisor.high > 0 ? low / divisor.high : 0,
@@ -386,19 +381,26 @@ constexpr std::array kTests = {
     BandwidthTest{"sendrecv", std::nullopt, std::nullopt, false, false, BusFactor::one, false},
     BandwidthTest{"gather", std::nullopt, false, true, true, BusFactor::once},
     BandwidthTest{"scatter", std::nullopt, false, true, true, BusFactor::once},
-    BandwidthTest{"hypercube", std::nullopt, false, false, true, BusFactor::once},
-    BandwidthTest{"alltoallv", std::nullopt, false, false, true, BusFactor::once, false},
+    BandwidthTest{"hypercube", std::nullopt, false, false, true, BusFactor::once, true, false},
+    BandwidthTest{"alltoallv", std::nullopt, false, false, true, BusFactor::once, false, false},
+    BandwidthTest{"barrier", Collective::barrier, false, false, false, BusFactor::one, true, false},
 };
 
 }  // namespace
 
 std::span<const BandwidthTest> bandwidth_tests() { return kTests; }
 
-const BandwidthTest* test_named(std::string_view name) {
-  const std::string key = plain_word(name);
+const BandwidthTest* test_named(std::string_view text) {
+  const std::string key = plain_word(text);
   for (const BandwidthTest& test : kTests)
     if (key == plain_word(test.name)) return &test;
-  return key == "bcast" ? test_of(Collective::broadcast) : nullptr;
+  if (const BandwidthTest* test = test_in(text)) return test;
+  // Reduce is part of other names, and gather and scatter are, too.
+  for (const std::string_view name :
+       {"reducescatter", "allreduce", "allgather", "alltoall", "broadcast", "bcast"})
+    if (key.find(name) != std::string::npos)
+      return name == "bcast" ? test_of(Collective::broadcast) : test_named(name);
+  return nullptr;
 }
 
 const BandwidthTest* test_of(Collective collective) {
@@ -415,7 +417,9 @@ const BandwidthTest* test_in(std::string_view text) {
     while (first > 0 && (std::isalpha(static_cast<unsigned char>(text[first - 1])) != 0 ||
                          text[first - 1] == '_'))
       --first;
-    if (const BandwidthTest* test = test_named(text.substr(first, at - first))) found = test;
+    const std::string key = plain_word(text.substr(first, at - first));
+    for (const BandwidthTest& test : kTests)
+      if (key == plain_word(test.name)) found = &test;
   }
   return found;
 }

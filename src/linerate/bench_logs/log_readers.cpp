@@ -7,177 +7,87 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <regex>
 
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 
 namespace linerate::bench_logs {
 namespace {
 
-constexpr std::size_t kLongestBracket = 200;
-
-bool is_decimal_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
+/// One label. (?=\s|$) ends a word.
+const std::regex& any_label() {
+  static const std::regex label(
+      // "[1,0]<stdout>:", "(head, rank=0)"
+      R"((?:\[[^\]]{0,198}\]|\([^)]{0,198}\))(?:<stdout>|<stderr>|<stddiag>)?:?)"
+      // "2024-03-01", "12:00:00,123", "2024-03-01T12:00:00.5Z": digits with at least two dividers.
+      R"(|\d[\d.,+TZ]*[:-][\d.,+TZ]*[:-][\d:.,+TZ-]*(?=\s|$))"
+      // After it, the year before a bracket, or a name before another one with a colon.
+      R"((?:\s+(?:\d{4}(?=[\[(])|[A-Za-z]\S*\s+\S+:(?=\s|$)))?)"
+      // "0:", "node1:", or "node1:1024" and "0:#" glued to the line.
+      R"(|\S+:(?=\s|$)|\S+:(?=#[^\s:]*(?:\s|$))|\S*[A-Za-z]\S*:(?=\d[^\s:]*(?:\s|$)))"
+      // Single marks between a label and the line.
+      R"(|(?:[|>FP-]|INFO|DEBUG|STDOUT|stdout|stderr)(?=\s|$))"
+      // "Mar 18", "Fri", and "name-1 |".
+      R"(|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?=\s|$))"
+      R"((?:\s+\d{1,2}(?=\s|$))?|[A-Za-z]\S*\s+\|(?=\s|$))");
+  return label;
+}
 
 std::string_view trimmed_left(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r");
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
 }
 
-std::string_view first_word(std::string_view text) {
-  return text.substr(0, std::min(text.find_first_of(" \t\r"), text.size()));
+/// The first label of `text`; empty: none.
+std::string_view label_of(std::string_view text) {
+  constexpr std::size_t kLongest = 256;
+  const std::string_view head = text.substr(0, kLongest);
+  if (number_of(head.substr(0, head.find_first_of(" \t\r")))) return {};
+  std::cmatch found;
+  return std::regex_search(head.data(), head.data() + head.size(), found, any_label(),
+                           std::regex_constants::match_continuous)
+             ? head.substr(0, static_cast<std::size_t>(found.length()))
+             : std::string_view();
 }
 
-/// "2024-03-01", "12:00:00,123", "2024-03-01T12:00:00.5Z": digits with at least two dividers.
-bool is_time_stamp(std::string_view word) {
-  if (word.empty() || !is_decimal_digit(word[0])) return false;
-  const auto dividers =
-      std::count_if(word.begin(), word.end(), [](char c) { return c == ':' || c == '-'; });
-  return dividers >= 2 && word.find_first_not_of("0123456789:-.,+TZ") == std::string_view::npos;
-}
-
-constexpr std::string_view kDaysAndMonths =
-    "Mon Tue Wed Thu Fri Sat Sun Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec";
-/// Single marks between a label and the line.
-constexpr std::string_view kMarks = "| - > INFO DEBUG STDOUT stdout stderr F P";
-
-/// "[1,0]<stdout>:", "(head, rank=0)": the length with what clings to the bracket, 0 if `text` does
-/// not begin with one.
-std::size_t bracket_length(std::string_view text) {
-  const char close = text.starts_with('[') ? ']' : text.starts_with('(') ? ')' : '\0';
-  if (close == '\0') return 0;
-  std::size_t end = text.find(close);
-  if (end == std::string_view::npos || end > kLongestBracket) return 0;
-  ++end;
-  for (const std::string_view stream : {"<stdout>", "<stderr>", "<stddiag>"})
-    if (text.substr(end).starts_with(stream)) end += stream.size();
-  return end < text.size() && text[end] == ':' ? end + 1 : end;
-}
-
-/// "0:", "node1:", or "node1:1024" and "0:#" glued to the line.
-std::size_t colon_length(std::string_view word) {
-  if (word.size() > 1 && word.back() == ':') return word.size();
-  const std::size_t colon = word.rfind(':');
-  if (colon == std::string_view::npos || colon == 0 || colon + 1 == word.size()) return 0;
-  const char next = word[colon + 1];
-  const bool named =
-      std::any_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(colon), is_letter);
-  return next == '#' || (named && is_decimal_digit(next)) ? colon + 1 : 0;
-}
-
-/// Length of labels that take a second word to recognise; 0: none. "Mar 18" is a date. A name is a
-/// label if "|" follows it, or after a time stamp if a word with a colon follows. A year may cling
-/// to a bracket.
-std::size_t length_of_several(std::string_view text, std::string_view word, bool after_stamp) {
-  const std::string_view second = first_word(trimmed_left(text.substr(word.size())));
-  const bool day = is_among(word, kDaysAndMonths) && second.size() <= 2 && number_of(second);
-  const bool name = !word.empty() && is_letter(word[0]);
-  const bool colon = after_stamp && !second.empty() && colon_length(second) == second.size();
-  if (day || (name && (second == "|" || colon)))
-    return to_index(second.data() + second.size() - text.data());
-  if (is_among(word, kDaysAndMonths)) return word.size();
-  const bool year = after_stamp && word.size() > 4 && (word[4] == '[' || word[4] == '(') &&
-                    number_of(word.substr(0, 4));
-  return year ? 4 : 0;
-}
-
-/// Length of the first label of `text`; 0: none.
-std::size_t label_length(std::string_view text, bool& after_stamp) {
-  if (const std::size_t bracket = bracket_length(text)) return bracket;
-  const std::string_view word = first_word(text);
-  if (is_time_stamp(word)) {
-    after_stamp = true;
-    return word.size();
+/// For messages: without control characters and blanks in a row, cut at 80 characters.
+std::string shortened(std::string_view line) {
+  constexpr std::size_t kShown = 80;
+  std::string text;
+  for (const char c : line.substr(0, 4096)) {
+    const bool blank = static_cast<unsigned char>(c) <= ' ' || c == '\x7f';
+    if (!blank)
+      text += c;
+    else if (!text.empty() && text.back() != ' ')
+      text += ' ';
   }
-  if (const std::size_t colon = colon_length(word)) return colon;
-  return is_among(word, kMarks) ? word.size() : length_of_several(text, word, after_stamp);
+  text = printable(trim(text));
+  if (text.size() <= kShown) return text;
+  std::size_t end = kShown;
+  // Not in the middle of a character of several bytes.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
+  return text.substr(0, end) + "...";
 }
 
 }  // namespace
 
 std::string_view without_label(std::string_view line) {
   std::string_view rest = trimmed_left(line);
-  bool after_stamp = false;
-  while (const std::size_t length = label_length(rest, after_stamp))
-    rest = trimmed_left(rest.substr(length));
+  for (std::string_view label; !(label = label_of(rest)).empty();)
+    rest = trimmed_left(rest.substr(label.size()));
   return rest;
 }
 
 std::string without_repeated_label(std::string_view line) {
   const std::string_view whole = trimmed_left(line), rest = without_label(line);
-  const std::string_view label = whole.substr(0, bracket_length(whole));
+  const bool has_bracket = whole.starts_with('[') || whole.starts_with('(');
+  const std::string_view label = has_bracket ? label_of(whole) : std::string_view();
   return label.empty() ? std::string(rest) : replaced(rest, label, " ");
-}
-
-// How many ranks ran, and how many of them on a node. With one communicator, the highest listed
-// number plus one is the count. With several groups, numbers run over all of them, so the lines of
-// the largest group are counted.
-//
-// Example: 8 ranks, with 4 lines of node1, 2 of node2 and two lines lost. There are two hosts, and
-// the fullest one has 4 lines. 4 x 2 is 8, so four ranks share a node. With 3 lines of node1 this
-// would not hold, and the answer is unknown.
-
-void ListedRanks::add(int rank, int group, std::string_view host, std::string_view device) {
-  highest_rank_ = std::max(highest_rank_, rank);
-  Group& g = groups_[group];
-  ++g.lines;
-  if (host.empty()) return;
-  ++g.of_host[std::string(host)];
-  const auto number = number_of(device);
-  if (number && rank == highest_rank_ && *number >= 0 && *number < kMostRanks)
-    last_device_ = static_cast<int>(*number);
-  if (!device.empty() && !devices_.emplace(host, device).second) one_name_for_several_ = true;
-}
-
-void ListedRanks::set(int ranks, int ranks_per_node) {
-  ranks_ = ranks;
-  ranks_per_node_ = ranks_per_node;
-}
-
-std::optional<int> ListedRanks::ranks() const {
-  if (ranks_) return ranks_;
-  if (groups_.empty()) return std::nullopt;
-  if (groups_.size() == 1) return highest_rank_ + 1;
-  // Numbers run over all groups, and each group has a communicator of its own.
-  int most = 0;
-  for (const auto& [number, group] : groups_) most = std::max(most, group.lines);
-  return most;
-}
-
-int ListedRanks::ranks_per_node(int ranks) const {
-  if (ranks_per_node_) return *ranks_per_node_;
-  if (groups_.empty() || one_name_for_several_ || ranks < 1) return 0;
-  const auto largest = std::max_element(
-      groups_.begin(), groups_.end(),
-      [](const auto& a, const auto& b) { return a.second.lines < b.second.lines; });
-  int most = 0;
-  for (const auto& [host, count] : largest->second.of_host) most = std::max(most, count);
-  // Holds when lines were lost, too: as many on every host as on the one that is listed whole.
-  if (most * static_cast<int>(largest->second.of_host.size()) == ranks) return most;
-  const int devices = last_device_.value_or(0) + 1;
-  const bool ends_node = (highest_rank_ + 1) % devices == 0 && ranks % devices == 0;
-  return is_cut(ranks) && devices > 1 && ends_node ? devices : 0;
-}
-
-bool ListedRanks::is_cut(int ranks) const {
-  return !ranks_per_node_ && groups_.size() == 1 && groups_.begin()->second.lines < ranks;
-}
-
-std::string ListedRanks::doubt(int ranks) const {
-  if (!is_cut(ranks)) return "";
-  const int lines = groups_.begin()->second.lines, taken = ranks_per_node(ranks);
-  const std::string listed =
-      fmt::format("{} of {} ranks {} listed", lines, ranks, lines == 1 ? "is" : "are");
-  if (taken == 0)
-    return listed + ": the number that share a node is not known; give --ranks-per-node";
-  return fmt::format("{}: taken as {} on each node; if that is wrong, give --ranks-per-node",
-                     listed, taken);
 }
 
 std::string plain_word(std::string_view text) {
@@ -216,24 +126,6 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
 
 std::string plain_blanks(std::string_view line) { return replaced(line, "\xc2\xa0", " "); }
 
-std::string shortened(std::string_view line) {
-  constexpr std::size_t kShown = 80;
-  std::string text;
-  for (const char c : line.substr(0, 4096)) {
-    const bool blank = static_cast<unsigned char>(c) <= ' ' || c == '\x7f';
-    if (!blank)
-      text += c;
-    else if (!text.empty() && text.back() != ' ')
-      text += ' ';
-  }
-  text = printable(trim(text));
-  if (text.size() <= kShown) return text;
-  std::size_t end = kShown;
-  // Not in the middle of a character of several bytes.
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80) --end;
-  return text.substr(0, end) + "...";
-}
-
 std::string quoted_line(std::size_t number, std::string_view line) {
   return fmt::format("line {}: \"{}\"", number, shortened(line));
 }
@@ -262,22 +154,6 @@ std::optional<DType> dtype_of_log(std::string_view name) {
     if (key.starts_with(prefix)) key.erase(0, prefix.size());
   for (const auto& [type, names] : kNames)
     if (is_among(key, names)) return type;
-  return std::nullopt;
-}
-
-std::optional<Collective> collective_named_in(std::string_view text) {
-  const std::string key = plain_word(text);
-  // reduce-scatter and all-reduce before reduce, all-gather before gather.
-  static constexpr std::array<std::pair<std::string_view, Collective>, 7> kNames = {
-      {{"reducescatter", Collective::reduce_scatter},
-       {"allreduce", Collective::all_reduce},
-       {"allgather", Collective::all_gather},
-       {"alltoall", Collective::all_to_all},
-       {"broadcast", Collective::broadcast},
-       {"bcast", Collective::broadcast},
-       {"reduceperf", Collective::reduce}}};
-  for (const auto& [name, collective] : kNames)
-    if (key.find(name) != std::string::npos) return collective;
   return std::nullopt;
 }
 

@@ -1,13 +1,13 @@
-// Private: what launchers, schedulers and log collectors write before the lines of a program.
+// Private: logs of collective benchmarks and tables of one's own timings become rows of
+// (collective, ranks, dtype, bytes, seconds). The readers know nccl-tests of every era as text and
+// JSON, OSU micro-benchmarks, and the summary of DeepSpeed's logger. Sizes of all formats are
+// converted to one convention, S of core/dtype.hpp.
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "linerate/bench_logs/collective_sample.hpp"
@@ -16,75 +16,18 @@
 
 namespace linerate::bench_logs {
 
-/// The line without its labels, however many. Labels are "[1,0]<stdout>:" (mpirun), "0: " (srun
-/// -l), "[0] " (hydra), "(head, rank=0, pid=7) " (Ray), "node1: " (pdsh) and "name-1 | " (compose).
-/// Time stamps are labels, too, and so are the words between a time stamp and a name with a colon.
-/// A number is never taken for a label, since it may be the first cell of a row.
-std::string_view without_label(std::string_view line);
-/// Launchers that label every write of a program label the parts of a row, too: "[0] 1024 256
-/// float[0] 12.5". The line without its label, and with a blank for each repetition of it in
-/// brackets.
-std::string without_repeated_label(std::string_view line);
+/// By the first bytes (InputFile::head).
+bool is_collective_log(std::string_view head);
+/// Only for nccl-tests' JSON.
+bool is_nccl_tests_json(std::string_view head);
+/// Throws InputError if no row can be read, or if --ranks contradicts the log. It also throws if a
+/// size is one rank's part and the number of ranks is unknown.
+CollectiveLog read_collective_log(trace::InputFile& input,
+                                  const CollectiveLogOptions& options = {});
+CollectiveLog load_collective_log(const std::filesystem::path& path,
+                                  const CollectiveLogOptions& options = {});
 
-// Private: the ranks that a log lists before its rows.
-
-/// The lines "Rank 3 Group 0 Pid 12 on node1 device 3" of one run. Lines get lost, so the highest
-/// number counts if there is one communicator: with lines of ranks 0, 1 and 3 there are four ranks.
-class ListedRanks {
- public:
-  void add(int rank, int group, std::string_view host, std::string_view device);
-  void set(int ranks, int ranks_per_node);
-  /// Ranks of one communicator; nullopt: nothing is listed.
-  std::optional<int> ranks() const;
-  /// Ranks on each node; 0 if the hosts do not say: they are absent, uneven, or have one name for
-  /// several machines. If the list was cut, the device of the last listed rank may say it. Rank 7
-  /// on device 7 ends a node of eight.
-  int ranks_per_node(int ranks) const;
-  /// What ranks_per_node() takes for granted, for people; empty: nothing.
-  std::string doubt(int ranks) const;
-
- private:
-  bool is_cut(int ranks) const;
-  struct Group {
-    int lines = 0;
-    std::map<std::string, int> of_host = {};
-  };
-  std::map<int, Group> groups_;
-  std::set<std::pair<std::string, std::string>> devices_;  // by host
-  int highest_rank_ = -1;
-  std::optional<int> last_device_;  // of the highest rank
-  bool one_name_for_several_ = false;
-  std::optional<int> ranks_, ranks_per_node_;  // set() outright
-};
-
-// Private: the words and conventions that logs of collective benchmarks share.
-
-/// Lower case without the marks that differ between spellings: '_', '-' and blanks.
-std::string plain_word(std::string_view text);
-std::vector<std::string_view> words_of(std::string_view line);
-/// Whether the word is one of `names`, which single blanks divide.
-bool is_among(std::string_view word, std::string_view names);
-std::string replaced(std::string_view text, std::string_view what, std::string_view with);
-/// The line with plain blanks for non-breaking ones (U+00A0).
-std::string plain_blanks(std::string_view line);
-/// For messages: without control characters and blanks in a row, cut at 80 characters.
-std::string shortened(std::string_view line);
-/// For messages: `line 7: "1048576 abc"`.
-std::string quoted_line(std::size_t number, std::string_view line);
-/// The whole word as a number; "1.2e+06" and "12.00" included, "N/A" and "nan" not.
-std::optional<double> number_of(std::string_view word);
-/// "float", "ncclFloat32", "MPI_CHAR", "half", "bfloat16", "Float" ... nullopt when unknown.
-std::optional<DType> dtype_of_log(std::string_view name);
-/// "all_reduce_perf", "alltoall_perf", "Allgather" ... anywhere in the text.
-std::optional<Collective> collective_named_in(std::string_view text);
-/// --ranks contradicts what was found: "2", "14 to 19".
-[[noreturn]] void refuse_ranks(const std::string& name, int asked, const std::string& found);
-/// The rank count that holds: the log's, else the caller's, else 0. Throws InputError when they
-/// contradict.
-int settle_ranks(const std::string& name, std::optional<int> from_log,
-                 std::optional<int> from_caller);
-
-// Private: the readers of log_readers.hpp, one per format.
+// The readers, one per format.
 
 bool is_nccl_tests(std::string_view head);
 CollectiveLog read_nccl_tests(trace::InputFile& input, const CollectiveLogOptions& options);
@@ -105,31 +48,39 @@ bool is_hccl_demo(std::string_view head);
 bool is_plain_table(std::string_view head);
 CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options);
 
-// Private: JSON among the lines that launchers write.
+// What launchers, schedulers and log collectors write before the lines of a program.
 
-/// The object that begins with the brace at `at`, up to the brace that closes it; to the end if
-/// none does.
-std::string_view object_at(std::string_view text, std::size_t at);
-/// Where the first line begins that opens an object, after its label; npos: none does.
-std::size_t first_object(std::string_view text);
-/// The first object, without a launcher's labels. The label of its first line is taken off every
-/// line that has it. Lines without it are another program's, and dropped.
-std::string without_launcher(std::string_view text);
+/// The line without its labels, however many. Labels are "[1,0]<stdout>:" (mpirun), "0: " (srun
+/// -l), "[0] " (hydra), "(head, rank=0, pid=7) " (Ray), "node1: " (pdsh) and "name-1 | " (compose).
+/// Time stamps are labels, too, and so are the words between a time stamp and a name with a colon.
+/// A number is never taken for a label, since it may be the first cell of a row.
+std::string_view without_label(std::string_view line);
+/// Launchers that label every write of a program label the parts of a row, too: "[0] 1024 256
+/// float[0] 12.5". The line without its label, and with a blank for each repetition of it in
+/// brackets.
+std::string without_repeated_label(std::string_view line);
 
-// Logs of collective benchmarks and tables of one's own timings become rows of (collective, ranks,
-// dtype, bytes, seconds). The readers know nccl-tests of every era as text and JSON, OSU
-// micro-benchmarks, and the summary of DeepSpeed's logger. Sizes of all formats are converted to
-// one convention, S of core/dtype.hpp.
+// The words and conventions that logs of collective benchmarks share.
 
-/// By the first bytes (InputFile::head).
-bool is_collective_log(std::string_view head);
-/// Only for nccl-tests' JSON.
-bool is_nccl_tests_json(std::string_view head);
-/// Throws InputError if no row can be read, or if --ranks contradicts the log. It also throws if a
-/// size is one rank's part and the number of ranks is unknown.
-CollectiveLog read_collective_log(trace::InputFile& input,
-                                  const CollectiveLogOptions& options = {});
-CollectiveLog load_collective_log(const std::filesystem::path& path,
-                                  const CollectiveLogOptions& options = {});
+/// Lower case without the marks that differ between spellings: '_', '-' and blanks.
+std::string plain_word(std::string_view text);
+std::vector<std::string_view> words_of(std::string_view line);
+/// Whether the word is one of `names`, which single blanks divide.
+bool is_among(std::string_view word, std::string_view names);
+std::string replaced(std::string_view text, std::string_view what, std::string_view with);
+/// The line with plain blanks for non-breaking ones (U+00A0).
+std::string plain_blanks(std::string_view line);
+/// For messages: `line 7: "1048576 abc"`, shortened.
+std::string quoted_line(std::size_t number, std::string_view line);
+/// The whole word as a number; "1.2e+06" and "12.00" included, "N/A" and "nan" not.
+std::optional<double> number_of(std::string_view word);
+/// "float", "ncclFloat32", "MPI_CHAR", "half", "bfloat16", "Float" ... nullopt when unknown.
+std::optional<DType> dtype_of_log(std::string_view name);
+/// The rank count that holds: the log's, else the caller's, else 0. Throws InputError when they
+/// contradict.
+int settle_ranks(const std::string& name, std::optional<int> from_log,
+                 std::optional<int> from_caller);
+/// --ranks contradicts what was found: "2", "14 to 19".
+[[noreturn]] void refuse_ranks(const std::string& name, int asked, const std::string& found);
 
 }  // namespace linerate::bench_logs

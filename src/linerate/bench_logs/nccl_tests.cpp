@@ -14,8 +14,6 @@
 #include <cmath>
 
 #include "linerate/bench_logs/bandwidth_log.hpp"
-#include "linerate/bench_logs/columns.hpp"
-#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
@@ -32,44 +30,31 @@ struct Header {
 };
 
 /// The header's own words: "size count type redop root time algbw busbw #wrong time algbw busbw
-/// #wrong". Words before "size" are a label, and are dropped. After the first time each word is a
-/// column, known or not, so that later columns keep their numbers. Nothing is known if one of size,
-/// count, type, time or algbw is missing.
-Header header_of(const Words& words) {
-  Words names;
-  int times = 0;
-  for (std::string_view w : words) {
-    w.remove_prefix(std::min(w.find_first_not_of('#'), w.size()));
-    times += is_among(w, "time cputime");
-    if (times == 0 && is_among(w, "size bytes")) names.clear();
-    if (times == 0 && is_among(w, "size bytes count N type redop op root"))
-      names.push_back(w);
-    else if (times > 0 && is_among(w, "time cputime algbw busbw wrong error res i_min i_max"))
-      names.push_back(w);
-    else if (times > 0 && !w.empty() && w != "timestamp")
-      names.push_back("-");  // a column of its own, whatever it is
-  }
-  if (names.size() < 4 || !is_among(names[0], "size bytes") || !is_among(names[1], "count N") ||
-      names[2] != "type" || times > 2)
+/// #wrong". Other words before "time" are a label, and are dropped. Nothing is known if one of
+/// size, count, type, time or algbw is missing.
+Header header_of(Words words) {
+  bool timed = false;
+  for (std::string_view& w : words) w.remove_prefix(std::min(w.find_first_not_of('#'), w.size()));
+  std::erase_if(words, [&timed](std::string_view w) {
+    timed = timed || is_among(w, "time cputime");
+    return w.empty() || w == "timestamp" ||
+           (!timed && !is_among(w, "size bytes count N type redop op root"));
+  });
+  if (words.size() < 4 || !is_among(words[0], "size bytes") || !is_among(words[1], "count N") ||
+      words[2] != "type")
     return {};
-  Columns columns = columns_of_titles({names.begin(), names.end()});
-  if (names[3] == "op") columns.redop = 3;
+  Cells titles(words.begin(), words.end());
+  if (titles[3] == "op") titles[3] = "redop";
+  const Columns columns = columns_of_titles(titles);
   if (columns.timings[0].time < 0 || columns.timings[0].algbw < columns.timings[0].time) return {};
   return {.columns = columns,
-          .is_of_2017 = names[0] == "bytes" && names[1] == "N",
-          .counts_wrong = std::find(names.begin(), names.end(), "wrong") != names.end()};
+          .is_of_2017 = titles[0] == "bytes" && titles[1] == "N",
+          .counts_wrong = std::find(words.begin(), words.end(), "wrong") != words.end()};
 }
 
 bool is_whole(std::string_view word) {
   return !word.empty() && word.size() < 19 &&
          word.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-/// A number, or one with the suffix of a unit, which no version prints: "1K", "4MiB".
-bool is_size(std::string_view word) {
-  constexpr std::size_t kLongestUnit = 3;
-  const std::size_t end = word.find_last_of("0123456789.") + 1;
-  return word.size() - end <= kLongestUnit && number_of(word.substr(0, end));
 }
 
 /// "sum", "none", "prod": a word that is no number.
@@ -125,7 +110,7 @@ std::optional<Cells> cells_under(const Words& line, const Columns& c) {
 std::optional<BandwidthRow> parse_row(const Words& line, const Header& header, bool stated) {
   const auto cells = cells_under(line, header.columns);
   std::optional<BandwidthRow> row = cells ? row_of(*cells, header.columns) : std::nullopt;
-  if (!row || (row->timings[0].time <= 0 && row->timings[1].time <= 0)) return std::nullopt;
+  if (!row || !row->is_timed()) return std::nullopt;
   if (const std::string& root = cell_at(*cells, header.columns.root); !root.empty()) {
     const auto number = number_of(root);
     if (!number || *number < -1 || *number != std::floor(*number)) return std::nullopt;
@@ -200,10 +185,10 @@ class Scanner {
       closed_ = has_rows_;
     const std::size_t hash = line.find('#');
     if (hash != std::string_view::npos)
-      read_comment(words_of(line.substr(hash)), line);
+      read_comment(words_of(line.substr(hash + 1)), line);
     else if (line.find("algbw") != std::string_view::npos)
       read_header(words);  // the mark was lost on the way
-    else if (found_header() && words.size() >= 7 && is_size(words[0]))
+    else if (found_header() && words.size() >= 7 && number_of(words[0]))
       log_.refuse(quoted_line(line_number_, line));
     else if (!words.empty())
       text_between_ = true;
@@ -262,15 +247,11 @@ class Scanner {
         if (words[i] == key) return words[i + 1];
       return {};
     };
-    if (words.size() < 3 || (words[0] != "#Rank" && (words[0] != "#" || words[1] != "Rank")))
-      return;
-    const auto rank = number_of(words[0] == "#" ? words[2] : words[1]);
-    if (!rank || *rank < 0 || *rank >= 1e7 || *rank != std::floor(*rank)) return;
+    if (words.empty() || words[0] != "Rank") return;
+    const auto rank = number_of(after("Rank"));
+    if (!rank || *rank < 0 || *rank >= kMostRanks || *rank != std::floor(*rank)) return;
     begin_run_above_header();
-    const double group = number_of(after("Group")).value_or(0);
-    run().listed.add(static_cast<int>(*rank),
-                     group >= 0 && group < 1e7 ? static_cast<int>(group) : 0, after("on"),
-                     after("device"));
+    run().listed.add(*rank, number_of(after("Group")).value_or(0), after("on"), after("device"));
   }
 
   void take_titles() {
@@ -293,9 +274,9 @@ class Scanner {
   /// Reads a row under the present header, or else under the usual one of every era from 2019 on.
   void read_row(const Words& words, std::string_view line) {
     // An interrupted row is not one of another layout.
-    std::optional<BandwidthRow> row =
-        found_header() ? parse_row(words, header_, true) : parse_row(words, usual_, false);
-    if (!row && found_header() && !has_header_) row = parse_row(words, usual_, false);
+    std::optional<BandwidthRow> row;
+    if (found_header()) row = parse_row(words, header_, true);
+    if (!row && !has_header_) row = parse_row(words, usual_, false);
     if (!row) {
       has_rows_ = true;
       log_.refuse(quoted_line(line_number_, line));

@@ -4,6 +4,7 @@
 // whatever order they come. Each run is then judged like a log of nccl-tests (bandwidth_log.hpp),
 // so that bandwidths in the table are checked as well.
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <array>
@@ -14,8 +15,6 @@
 #include <tuple>
 
 #include "linerate/bench_logs/bandwidth_log.hpp"
-#include "linerate/bench_logs/columns.hpp"
-#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
@@ -88,13 +87,6 @@ Interval five_digits(const Timing& t) {
   return {std::min(t.time_range.low, t.time - half), std::max(t.time_range.high, t.time + half)};
 }
 
-const BandwidthTest* test_in_cell(const std::string& cell) {
-  if (const BandwidthTest* test = test_named(cell)) return test;
-  if (const BandwidthTest* test = test_in(cell)) return test;
-  const auto collective = collective_named_in(cell);
-  return collective ? test_of(*collective) : nullptr;
-}
-
 /// The first word of the file's name that is an element type: f16 of "all_reduce_f16.csv".
 std::optional<DType> dtype_named_in(const std::string& path) {
   std::string words = std::filesystem::path(path).filename().string();
@@ -112,14 +104,27 @@ std::optional<DType> dtype_named_in(const std::string& path) {
 /// refused, because a wrong guess is off by a thousand.
 class TableReader {
  public:
-  TableReader(const std::string& name, const CollectiveLogOptions& options)
-      : named_type_(dtype_named_in(name)), log_(name, "table", options) {}
+  /// `known`: what is said of the rows besides the table.
+  TableReader(const std::string& name, const CollectiveLogOptions& options,
+              const std::string& format = "table", BandwidthRun known = {})
+      : named_type_(dtype_named_in(name)), known_(std::move(known)), log_(name, format, options) {}
 
-  void line(std::string_view line, std::size_t number) {
+  CollectiveLog read(trace::InputFile& input) {
+    for (std::string_view line; input.next_line(line);) read_line(line, input.line_number());
+    if (columns_.known() && lacks_unit()) refuse_unit();
+    for (auto& [kind, run] : runs_) {
+      name_collective(run);
+      log_.add(std::move(run));
+    }
+    return log_.finish();
+  }
+
+ private:
+  void read_line(std::string_view line, std::size_t number) {
     const std::string plain = plain_blanks(line);
     const std::string_view text = trim(plain);
     if (text.empty() || is_rule(text)) return;
-    if (columns_.known() && is_line_of_units(text)) {
+    if (!header_.empty() && columns_.known() && is_line_of_units(text)) {
       read_header(with_units(header_, plain), number);
     } else if (is_header(columns_of_header(text))) {
       read_header(plain, number);
@@ -138,16 +143,6 @@ class TableReader {
     }
   }
 
-  CollectiveLog finish() {
-    if (columns_.known() && lacks_unit()) refuse_unit();
-    for (auto& [kind, run] : runs_) {
-      name_collective(run);
-      log_.add(std::move(run));
-    }
-    return log_.finish();
-  }
-
- private:
   void read_header(const std::string& line, std::size_t number) {
     header_ = line, header_number_ = number;
     columns_ = columns_of_header(trim(line));
@@ -169,7 +164,7 @@ class TableReader {
   /// "collective=all_reduce", above a table.
   void read_title(std::string_view line) {
     const std::size_t at = line.find("collective=");
-    if (at != std::string_view::npos) title_ = collective_named_in(line.substr(at));
+    if (at != std::string_view::npos) title_ = test_named(line.substr(at));
   }
 
   /// Whether the cells are a row. A text after a table is none: "Avg bus bandwidth: 58.4GB/s". A
@@ -245,12 +240,13 @@ class TableReader {
       return fmt::format("expected 1 to {} ranks, found \"{}\"", kMostRanks, counted);
     if (row->bytes <= 0) return "";
     const std::string& collective = cell_at(cells, columns_.collective);
-    const BandwidthTest* test = test_in_cell(collective);
+    const BandwidthTest* test = test_named(collective);
     if (!collective.empty() && !test) return unknown_collective(collective);
     const double per_node = on_node * each;
-    BandwidthRun& run = runs_[{plain_word(collective), *ranks, per_node}];
+    BandwidthRun& run =
+        runs_.try_emplace({plain_word(collective), *ranks, per_node}, known_).first->second;
     if (run.rows.empty()) {
-      run.unit_s = columns_.time_unit_s;
+      if (columns_.time_unit_s) run.unit_s = columns_.time_unit_s;
       if (*ranks > 0)
         run.listed.set(static_cast<int>(*ranks),
                        per_node >= 1 && per_node <= *ranks ? static_cast<int>(per_node) : 0);
@@ -284,26 +280,24 @@ class TableReader {
   /// file counts like a command. Otherwise the columns decide, and if they say nothing it is
   /// all-reduce.
   void name_collective(BandwidthRun& run) {
-    if (!run.titles.empty() || log_.options().collective) return;
+    if (!run.titles.empty() || log_.options().collective || known_.unit_s) return;
     const std::string file = std::filesystem::path(log_.source()).filename().string();
-    const auto named = title_ ? title_ : collective_named_in(file);
-    if (named) run.titles.emplace_back(TitleStrength::command, test_of(*named));
+    const BandwidthTest* named = title_ ? title_ : test_named(file);
+    if (named) run.titles.emplace_back(TitleStrength::command, named);
     run.titles.emplace_back(TitleStrength::mention, test_of(Collective::all_reduce));
     const BandwidthRow& row = run.rows.back();
     const bool says = row.reduces || row.count || row.timings[0].busbw || row.timings[1].busbw;
-    if (!named && !says && !said_collective_) {
+    if (!named && !says)
       log_.note("the table does not name its collective, so it is taken as all-reduce");
-      said_collective_ = true;
-    }
   }
 
   Columns columns_;
   std::string header_;  // the line of it
   std::size_t header_number_ = 0;
-  std::optional<Collective> title_;  // above the table
+  const BandwidthTest* title_ = nullptr;  // above the table
   std::optional<DType> named_type_;
   std::map<std::tuple<std::string, double, double>, BandwidthRun> runs_;  // by what the cells say
-  bool said_collective_ = false;
+  BandwidthRun known_;
   BandwidthLog log_;
 };
 
@@ -332,9 +326,205 @@ bool is_plain_table(std::string_view head) {
 }
 
 CollectiveLog read_collective_table(trace::InputFile& input, const CollectiveLogOptions& options) {
-  TableReader reader(input.name(), options);
-  for (std::string_view line; input.next_line(line);) reader.line(line, input.line_number());
-  return reader.finish();
+  return TableReader(input.name(), options).read(input);
+}
+
+// JSON becomes a table: each object is a row, and each key a column.
+//
+// - nccl-tests -J file (2025 on) is {version, config{devices[]}, results[{size, count, type,
+//   out_of_place{}, in_place{}}]}. A file is one run. Its command line names the test, but like a
+//   title of a text it is only believed if the bandwidths agree.
+// - rccl-tests -x FILE -Z json writes flat objects, one a line (to mid-2025) or in a list. They
+//   have the columns of its CSV.
+
+namespace {
+
+using simdjson::dom::element;
+using JsonRow = std::vector<std::pair<std::string, std::string>>;
+
+/// The object that begins with the brace at `at`, up to the brace that closes it; to the end if
+/// none does. Braces are counted outside of strings; a backslash in a string hides the next
+/// character.
+std::string_view object_at(std::string_view text, std::size_t at) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = at; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && c == '{')
+      ++depth;
+    else if (!quoted && c == '}' && --depth == 0)
+      return text.substr(at, i + 1 - at);
+  }
+  return text.substr(at);
+}
+
+/// Where the first line begins that opens an object, after its label; npos: none does.
+std::size_t first_object(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    // A key with a colon looks like a label, so that only what is before the brace is asked.
+    const std::string_view line = text.substr(at, end - at);
+    const std::size_t brace = line.find('{');
+    if (brace != std::string_view::npos && without_label(line.substr(0, brace)).empty())
+      return at + brace;
+    at = end + 1;
+  }
+  return std::string_view::npos;
+}
+
+/// The first object, without a launcher's labels. The label of its first line is taken off every
+/// line that has it. Lines without it are another program's, and dropped.
+std::string without_launcher(std::string_view text) {
+  const std::size_t at = first_object(text);
+  if (at == std::string_view::npos) return "";
+  const std::size_t begin = text.rfind('\n', at) + 1;  // 0 after npos
+  const std::string_view label = text.substr(begin, at - begin);
+  if (trim(label).empty()) return std::string(object_at(text, at));
+  std::string own;
+  for (std::size_t i = begin; i < text.size();) {
+    const std::size_t end = std::min(text.find('\n', i), text.size());
+    const std::string_view line = text.substr(i, end - i);
+    if (line.starts_with(label)) own.append(line.substr(label.size())).push_back('\n');
+    i = end + 1;
+  }
+  return std::string(object_at(own, 0));
+}
+
+std::string_view text_at(const element& object, const char* key) {
+  std::string_view s;
+  return object[key].get(s) == simdjson::SUCCESS ? s : std::string_view();
+}
+
+/// Empty for null. Without what parts the cells of a table.
+std::string cell_text(const element& value) {
+  std::string text = value.is_null() ? "" : simdjson::minify(value);
+  std::erase_if(text, [](char c) { return c == '"' || c == ','; });
+  return std::string(trim(text));
+}
+
+/// Adds the object's values under their keys: "size", and "out_of_place_time" of one inside.
+/// Numbers inside are those of nccl-tests, which prints six decimals.
+void add_cells(const simdjson::dom::object& object, const std::string& prefix, JsonRow& row) {
+  for (const auto& [key, value] : object) {
+    const std::string name = prefix + std::string(key);
+    double number = 0;
+    if (simdjson::dom::object inside; value.get_object().get(inside) == simdjson::SUCCESS)
+      add_cells(inside, name + "_", row);
+    else if (!prefix.empty() && value.get_double().get(number) == simdjson::SUCCESS)
+      row.emplace_back(name, fmt::format("{:.6f}", number));
+    else
+      row.emplace_back(name, cell_text(value));
+  }
+}
+
+/// The rows below a header of all keys.
+std::string csv_of(const std::vector<JsonRow>& rows) {
+  std::vector<std::string> keys;
+  for (const JsonRow& row : rows)
+    for (const auto& [key, text] : row)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  std::string csv = join(keys, ",") + "\n";
+  for (const JsonRow& row : rows) {
+    std::vector<std::string> cells(keys.size());
+    for (const auto& [key, text] : row)
+      cells[to_index(std::find(keys.begin(), keys.end(), key) - keys.begin())] = text;
+    csv += join(cells, ",") + "\n";
+  }
+  return csv;
+}
+
+CollectiveLog read_rows(const std::vector<JsonRow>& rows, const trace::InputFile& input,
+                        const CollectiveLogOptions& options, const std::string& format,
+                        BandwidthRun known) {
+  trace::InputFile table = trace::InputFile::from_memory(csv_of(rows), input.name());
+  return TableReader(input.name(), options, format, std::move(known)).read(table);
+}
+
+/// The listed ranks, the test by the command line, and whether results were wrong.
+BandwidthRun said_besides(const element& root) {
+  BandwidthRun known;
+  simdjson::dom::array devices, args;
+  int next = 0;
+  if (root["config"]["devices"].get(devices) == simdjson::SUCCESS)
+    for (const element& d : devices) {
+      const auto number = [&d](const char* key) {
+        return d[key].error() ? std::nullopt : number_of(cell_text(d[key].value()));
+      };
+      const auto rank = number("rank"), device = number("device");
+      known.listed.add(rank ? *rank : next++, number("group").value_or(0), text_at(d, "hostname"),
+                       device ? fmt::format("{:g}", *device) : "");
+    }
+  // One word an argument, or one text.
+  std::string command(text_at(root, "args"));
+  if (root["args"].get(args) == simdjson::SUCCESS)
+    for (const element& a : args) command += cell_text(a) + " ";
+  if (const BandwidthTest* test = test_in(command))
+    known.titles.emplace_back(TitleStrength::command, test);
+  auto okay = root["out_of_bounds"]["okay"];
+  known.failed = !okay.error() && cell_text(okay.value()) == "false";
+  known.unit_s = 1e-6;
+  return known;
+}
+
+}  // namespace
+
+bool is_nccl_tests_json(std::string_view head) {
+  const std::size_t first = first_object(head);
+  if (first == std::string_view::npos) return false;
+  head.remove_prefix(first);
+  // A PyTorch trace names its nccl_version too; its process groups may fill the head before the
+  // first event.
+  for (const char* key :
+       {"\"traceEvents\"", "\"distributedInfo\"", "\"schemaVersion\"", "\"deviceProperties\""})
+    if (head.find(key) != std::string_view::npos) return false;
+  return head.find("\"nccl_version\"") != std::string_view::npos ||
+         head.find("\"out_of_place\"") != std::string_view::npos;
+}
+
+CollectiveLog read_nccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
+  const trace::PaddedText text(without_launcher(input.read_all().view()));
+  simdjson::dom::parser parser;
+  element root;
+  if (const auto error = parser.parse(text.data(), text.size(), false).get(root))
+    throw InputError(input.name(),
+                     fmt::format("not valid JSON: {}", simdjson::error_message(error)));
+  simdjson::dom::array results;
+  if (root["results"].get(results) != simdjson::SUCCESS)
+    throw InputError(input.name(), "expected an array \"results\" of nccl-tests, found none");
+  std::vector<JsonRow> rows;
+  for (const element& result : results)
+    if (simdjson::dom::object object; result.get_object().get(object) == simdjson::SUCCESS)
+      add_cells(object, "", rows.emplace_back());
+  return read_rows(rows, input, options, "nccl-tests JSON", said_besides(root));
+}
+
+bool is_rccl_tests_json(std::string_view head) {
+  return head.find("\"inPlace\"") != std::string_view::npos &&
+         head.find("\"algBw\"") != std::string_view::npos;
+}
+
+/// An object that cannot be parsed becomes a row that the table refuses, so that it is counted.
+CollectiveLog read_rccl_tests_json(trace::InputFile& input, const CollectiveLogOptions& options) {
+  const trace::PaddedText whole = input.read_all();
+  const std::string_view text = whole.view();
+  simdjson::dom::parser parser;
+  std::vector<JsonRow> rows;
+  for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at)) {
+    const std::string_view object = object_at(text, at);
+    at += std::max<std::size_t>(1, object.size());
+    const trace::PaddedText padded(object);
+    simdjson::dom::object values;
+    const bool broken = parser.parse(padded.data(), padded.size(), false).get_object().get(values);
+    if (broken && !rows.empty())
+      rows.push_back({{"size", replaced(object.substr(0, object.find('\n')), ",", " ")}});
+    else if (!broken && !values["size"].error() && !values["time"].error())
+      add_cells(values, "", rows.emplace_back());
+  }
+  return read_rows(rows, input, options, "rccl-tests JSON", {});
 }
 
 }  // namespace linerate::bench_logs

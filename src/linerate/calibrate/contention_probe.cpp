@@ -5,7 +5,6 @@
 #include "linerate/calibrate/contention_probe.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -13,13 +12,12 @@
 #include <thread>
 
 #include "linerate/compress/cast.hpp"
+#include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 
 namespace linerate::calibrate {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int kSleepTrials = 20;
 constexpr int kMostRounds = 200;
@@ -27,8 +25,8 @@ constexpr auto kRest = std::chrono::milliseconds(1);
 constexpr Bytes kMessage = KiB(4);  // as good as no bytes: what is left is waking and handing over
 constexpr std::size_t kCodedElements = 1 << 20;  // a bucket of 4 MiB
 
-double seconds_between(Clock::time_point a, Clock::time_point b) {
-  return std::chrono::duration<double>(b - a).count();
+double seconds_since(std::int64_t begin_ns) {
+  return static_cast<double>(steady_ns() - begin_ns) * 1e-9;
 }
 
 /// Of all threads of this process, so far.
@@ -72,11 +70,11 @@ class ContentionProber {
   }
 
   doc::Contention run() {
-    const Clock::time_point start = Clock::now();
+    const std::int64_t start = steady_ns();
     shorten_exchange();
     std::vector<double> compute, communication, coded, messages;
     for (int round = 0; round < kMostRounds; ++round) {
-      const double elapsed = agreed_max(seconds_between(start, Clock::now()));
+      const double elapsed = agreed_max(seconds_since(start));
       if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.count()));
       if (round >= options_.fewest_rounds && elapsed >= options_.budget.count()) break;
       const double exchange_alone = exchange(false).seconds;
@@ -90,12 +88,11 @@ class ContentionProber {
       }
       messages.push_back(message_s());
     }
-    std::array<double, 4> mean = {median(compute), median(communication), median(coded),
-                                  median(messages)};
-    communicator_.all_reduce(comm::buffer(mean), comm::Reduce::sum, "contention")->wait();
-    for (double& m : mean) m /= communicator_.size();
-    for (int k = 0; k < 3; ++k) mean[to_index(k)] = std::max(1.0, mean[to_index(k)]);
-    return {mean[0], mean[1], mean[2], std::max(0.0, mean[3])};
+    std::vector<double> mean = {median(compute), median(communication), median(coded),
+                                median(messages)};
+    mean_over_ranks(communicator_, mean);
+    return {std::max(1.0, mean[0]), std::max(1.0, mean[1]), std::max(1.0, mean[2]),
+            std::max(0.0, mean[3])};
   }
 
  private:
@@ -134,27 +131,27 @@ class ContentionProber {
     for (const Bytes b : options_.exchange)
       works.push_back(communicator_.all_reduce({buffer_.data(), {b.value / 4}, DType::f32},
                                                comm::Reduce::sum, "calibrate"));
-    const Clock::time_point start = Clock::now();
+    const std::int64_t start = steady_ns();
     double slices = 0;
     // At least one slice, as the exchange may be through before it.
     while (computing && (slices == 0 || !works.back()->done())) load_.run_slice(), slices += 1;
-    const Clock::time_point end = Clock::now();
+    const double computing_s = seconds_since(start);
     for (const comm::WorkPtr& w : works) w->wait();
     const double seconds =
         static_cast<double>(works.back()->times().end_ns - works.front()->times().start_ns) * 1e-9;
-    return {seconds, slices / seconds_between(start, end)};
+    return {seconds, slices / computing_s};
   }
 
   /// All ranks compute for about as long as the exchange takes, at least 20 ms.
   double slices_per_second(double at_least_s) {
     communicator_.barrier("calibrate")->wait();
-    const Clock::time_point start = Clock::now();
+    const std::int64_t start = steady_ns();
     const double enough = std::max(0.020, at_least_s);
     double slices = 0, elapsed = 0;
     do {
       load_.run_slice();
       slices += 1;
-      elapsed = seconds_between(start, Clock::now());
+      elapsed = seconds_since(start);
     } while (elapsed < enough);
     return slices / elapsed;
   }
@@ -187,9 +184,7 @@ Seconds probe_progress_sleep(comm::Communicator& communicator) {
   for (int i = 0; i < kSleepTrials; ++i) {
     communicator.barrier("calibrate")->wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    const std::int64_t submitted =
-        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
-            .count();
+    const std::int64_t submitted = steady_ns();
     const comm::WorkPtr work =
         communicator.all_reduce(comm::buffer(value), comm::Reduce::sum, "calibrate");
     work->wait();

@@ -162,31 +162,24 @@ void expect_text(const std::string& text, const std::string& place) {
     throw InputError(place, "expected JSON, found data that is not text");
 }
 
-/// Goes over a text and throws InputError if an object has a key twice, because a Json keeps only
-/// the last of two equal keys. `around_` has the objects and lists around the present value, each
-/// with its keys or items so far; they give the path in the error.
-class KeysOnce : public nlohmann::json_sax<Json> {
+/// Called by the parser with each key and value. Throws InputError if an object has a key twice,
+/// because a Json keeps only the last of two equal keys. `around_` has the objects and lists around
+/// the present value, each with its keys or items so far; they give the path in the error.
+class KeysOnce {
  public:
   explicit KeysOnce(const std::string& place) : place_(place) {}
 
-  bool null() override { return value(); }
-  bool boolean(bool) override { return value(); }
-  bool number_integer(Json::number_integer_t) override { return value(); }
-  bool number_unsigned(Json::number_unsigned_t) override { return value(); }
-  bool number_float(Json::number_float_t, const std::string&) override { return value(); }
-  bool string(std::string&) override { return value(); }
-  bool binary(Json::binary_t&) override { return value(); }
-  bool start_object(std::size_t) override { return open({.is_list = false}); }
-  bool start_array(std::size_t) override { return open({.is_list = true}); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(std::string& name) override {
-    if (!around_.back().keys.insert(name).second) refuse(name);
-    around_.back().last = name;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
+  void see(Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start || event == Event::array_start) {
+      around_.push_back({.is_list = event == Event::array_start});
+    } else if (event == Event::key) {
+      around_.back().last = parsed.get_ref<const std::string&>();
+      if (!around_.back().keys.insert(around_.back().last).second) refuse();
+    } else {
+      if (event != Event::value) around_.pop_back();
+      if (!around_.empty()) ++around_.back().items;
+    }
   }
 
  private:
@@ -198,26 +191,14 @@ class KeysOnce : public nlohmann::json_sax<Json> {
     std::string last = {};  // key
   };
 
-  bool value() {
-    if (!around_.empty()) ++around_.back().items;
-    return true;
-  }
-  bool open(const Around& around) {
-    around_.push_back(around);
-    return true;
-  }
-  bool close() {
-    around_.pop_back();
-    return value();
-  }
-  [[noreturn]] void refuse(const std::string& name) const {
+  [[noreturn]] void refuse() const {
     std::string path;
     for (std::size_t i = 0; i + 1 < around_.size(); ++i)
       path += "/" + (around_[i].is_list ? std::to_string(around_[i].items) : around_[i].last);
     throw InputError(place_,
                      fmt::format("{}: expected each key once, found \"{}\" twice; leave one "
                                  "out",
-                                 path.empty() ? "/" : path, name));
+                                 path.empty() ? "/" : path, around_.back().last));
   }
 
   const std::string& place_;
@@ -226,15 +207,15 @@ class KeysOnce : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-// Names line and column of a syntax error. The text is parsed twice, the second time for keys that
-// occur twice.
+// Names line and column of a syntax error.
 Json parse_json(const std::string& text, const std::string& place) {
   expect_text(text, place);
   try {
-    Json json = Json::parse(text);
     KeysOnce keys(place);
-    Json::sax_parse(text, &keys);
-    return json;
+    return Json::parse(text, [&keys](int, Json::parse_event_t event, const Json& parsed) {
+      keys.see(event, parsed);
+      return true;
+    });
   } catch (const Json::parse_error& e) {
     const std::size_t at = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
     const auto line =

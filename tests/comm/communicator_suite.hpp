@@ -27,6 +27,7 @@
 #include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
+#include "support/scalar_arithmetic.hpp"
 
 namespace linerate::comm::suite {
 

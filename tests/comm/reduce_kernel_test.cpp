@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "linerate/core/random.hpp"
+#include "support/scalar_arithmetic.hpp"
 
 namespace linerate::comm {
 namespace {

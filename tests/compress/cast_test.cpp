@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/core/error.hpp"
+#include "support/scalar_arithmetic.hpp"
 
 namespace linerate::compress {
 namespace {

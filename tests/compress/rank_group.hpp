@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "linerate/comm/reduce_kernel.hpp"
 #include "linerate/compress/codec.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/random.hpp"
+#include "support/scalar_arithmetic.hpp"
 
 namespace linerate::compress {
 

@@ -2,12 +2,11 @@
 // back to nearest even (one rounding an element); integers wrap. If an element is a NaN, max and
 // min give a NaN. `out` may be `a` or `b`, but must not overlap either in part.
 //
-// Every rank has to compute the same bits, on whatever processor it runs. So vector and scalar code
-// round alike, and no product is contracted with a sum.
+// Every rank has to compute the same bits, on whatever processor it runs. So all
+// instruction sets round alike, and no product is contracted with a sum.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "linerate/comm/buffer.hpp"
 #include "linerate/core/dtype.hpp"
@@ -23,18 +22,5 @@ void reduce_into(void* out, const void* a, const void* b, std::size_t elements, 
 void scale_into(void* out, const void* in, double scale, std::size_t elements, DType dtype);
 void add_scaled_into(void* out, const void* a, double scale_a, const void* b, double scale_b,
                      std::size_t elements, DType dtype);
-/// add_scaled_into() step by step: both products are written, a stretch at a time, and summed.
-void add_scaled_in_stretches(void* out, const void* a, double scale_a, const void* b,
-                             double scale_b, std::size_t elements, DType dtype);
-/// The same sums one element at a time. Tests compare the vector form with these.
-void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t elements, DType dtype,
-                        Reduce op);
-void scale_into_scalar(void* out, const void* in, double scale, std::size_t elements, DType dtype);
-
-/// Conversions of one element, as the scalar twin does them.
-float float_of_f16(std::uint16_t bits);
-std::uint16_t f16_of_float(float value);
-float float_of_bf16(std::uint16_t bits);
-std::uint16_t bf16_of_float(float value);
 
 }  // namespace linerate::comm

@@ -1,23 +1,23 @@
-// The scalar twin of reduce_simd.cpp. It has plain loops, with conversions spelled out bit by bit,
-// and sums in stretches. reduce_simd.cpp also calls it for the elements that fill no whole vector.
+// comm/reduce_kernel.hpp in other words, for tests to compare with: plain loops, one element at a
+// time, with conversions spelled out bit by bit.
+#pragma once
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
-#include "linerate/comm/reduce_kernel.hpp"
+#include "linerate/comm/buffer.hpp"
+#include "linerate/core/dtype.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/index.hpp"
 
 namespace linerate::comm {
-namespace {
 
-template <typename T>
 /// A NaN of either side is the result, also of a maximum. Sums of integers wrap around.
-/// reduce_simd.cpp has the same rules, because which elements it leaves depends on the processor,
-/// and ranks must get the same bits.
+template <typename T>
 T combine(T a, T b, Reduce op) {
   if constexpr (std::is_floating_point_v<T>) {
     if (op == Reduce::sum) return a + b;
@@ -46,22 +46,20 @@ void combine_half(void* out, const void* a, const void* b, std::size_t n, Reduce
   for (std::size_t i = 0; i < n; ++i) z[i] = Narrow(combine(Widen(x[i]), Widen(y[i]), op));
 }
 
-}  // namespace
-
-float float_of_bf16(std::uint16_t bits) {
+inline float float_of_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 /// bf16 is the upper half of an f32. Adding 0x7fff plus the lowest bit that stays rounds to
 /// nearest, and ties to even. For example the lower half 0x8000 is a tie. The sum carries if the
 /// bit that stays is 1, and does not if it is 0.
-std::uint16_t bf16_of_float(float value) {
+inline std::uint16_t bf16_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);  // stays quiet NaN
   return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
-float float_of_f16(std::uint16_t bits) {
+inline float float_of_f16(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000u) << 16;
   const std::uint32_t exponent = (bits >> 10) & 0x1f;
   const std::uint32_t mantissa = bits & 0x3ff;
@@ -79,7 +77,7 @@ float float_of_f16(std::uint16_t bits) {
 /// Rounds to nearest, ties to even, in integers. 13 bits of the mantissa go. Example: 1 + 2^-11
 /// lies in the middle between 1 and 1 + 2^-10, and the even one of them is 1. Adding 0xfff does not
 /// carry then. At 1 + 3 * 2^-11 the bit that stays is 1, is added as well, and carries to 1 + 2^-9.
-std::uint16_t f16_of_float(float value) {
+inline std::uint16_t f16_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
@@ -97,8 +95,8 @@ std::uint16_t f16_of_float(float value) {
   return static_cast<std::uint16_t>(sign | (rounded >> 13));
 }
 
-void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t n, DType dtype,
-                        Reduce op) {
+inline void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t n, DType dtype,
+                               Reduce op) {
   switch (dtype) {
     case DType::f32:
       return combine_all<float>(out, a, b, n, op);
@@ -117,7 +115,7 @@ void reduce_into_scalar(void* out, const void* a, const void* b, std::size_t n, 
   }
 }
 
-void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, DType dtype) {
+inline void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, DType dtype) {
   const auto single = static_cast<float>(scale);
   const auto halves = [&](auto widen, auto narrow) {
     const auto* x = static_cast<const std::uint16_t*>(in);
@@ -140,23 +138,6 @@ void scale_into_scalar(void* out, const void* in, double scale, std::size_t n, D
       return halves(float_of_bf16, bf16_of_float);
     default:
       throw InternalError("only floating-point arrays are scaled");
-  }
-}
-
-/// Both scaled arrays are made in stretches of 4 kB, which stay in the cache, and then added. So
-/// the rounding is that of the separate functions.
-void add_scaled_in_stretches(void* out, const void* a, double scale_a, const void* b,
-                             double scale_b, std::size_t elements, DType dtype) {
-  const auto size = to_index(size_of(dtype));
-  auto* z = static_cast<std::byte*>(out);
-  const auto* x = static_cast<const std::byte*>(a);
-  const auto* y = static_cast<const std::byte*>(b);
-  std::array<std::byte, 4096> left, right;
-  for (std::size_t i = 0; i < elements * size; i += left.size()) {
-    const std::size_t n = std::min(left.size(), elements * size - i) / size;
-    scale_into(left.data(), x + i, scale_a, n, dtype);
-    scale_into(right.data(), y + i, scale_b, n, dtype);
-    reduce_into(z + i, left.data(), right.data(), n, dtype, Reduce::sum);
   }
 }
 

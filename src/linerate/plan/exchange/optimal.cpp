@@ -5,20 +5,15 @@
 //   F[2] = min(max(4, 2) + 3, 2 + 4) = 6 ms, both in one bucket
 //   F[3] = min(max(6, 3) + 3, max(4, 3) + 4, 3 + 5) = 8 ms. Two cuts end then; one bucket is fewer.
 //
-// The windows make the search linear. Take one straight piece T = alpha + beta S. What follows
-// prefix i finishes at alpha + beta P_j + max(F[i] - beta P_i, ready_j - beta P_i). Its key F[i] -
-// beta P_i does not depend on j. Of the prefixes that were done before ready_j the longest is best,
-// as it leaves least to send. Of the others the smallest key is best. In the example beta is 1 and
-// the keys are 0, 4 - 1 = 3 and 6 - 2 = 4. For j = 3 the terms are max(0, 3) = 3, 3 and 4 ms, to
-// which 2 + 3 ms are added.
-//
-// A window holds the prefixes whose rest lies in one piece. As j grows, prefixes enter at its end
-// and leave at its begin, each once. So K pieces cost O(L K).
+// For each j the last bucket grows from the end. It is done once sending alone takes longer than
+// the best so far: in the example a bucket of F[2] that sends for more than 4 ms cannot be best. So
+// O(L^2) buckets are looked at in the worst case, and few if start-ups are short.
 #include "linerate/plan/exchange/fusion.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <compare>
+#include <limits>
 #include <numeric>
 
 #include "linerate/core/index.hpp"
@@ -33,11 +28,11 @@ namespace {
 // Times are whole ticks, far shorter than what matters. Sums of straight pieces then come out the
 // same wherever they are cut, and ties are ties.
 using Ticks = std::int64_t;
-constexpr Ticks kFew = 1024;         // more than sums of sizes are off by
-constexpr std::size_t kUsual = 256;  // gradients of a network for which memory is taken at once
+constexpr Ticks kFew = 1024;  // more than sums of sizes are off by
+constexpr Ticks kNoEnd = std::numeric_limits<Ticks>::max() / 2;
 
-// When prefix j finishes if its last bucket begins after prefix `from`, and in how many buckets
-// `from` is exchanged. Ordered as the result wants it: by time, then by buckets, then by `from`.
+// When a prefix finishes, in how many buckets, and after which prefix the last of them begins.
+// Ordered as the result wants it: by time, then by buckets, then by `from`.
 struct Cut {
   Ticks finish = 0;
   std::int32_t count = 0, from = 0;
@@ -45,165 +40,75 @@ struct Cut {
   auto operator<=>(const Cut&) const = default;
 };
 
-// The prefixes that leave bytes of one straight piece of T to send. Sizes grow with j, so each
-// prefix enters and leaves once.
-struct Window {
-  // A prefix finishes, with what follows it, max(key, ready - bytes) after a time that is the same
-  // for all of them.
-  struct Prefix {
-    Ticks key = 0, bytes = 0;  // F[i] - T(P_i) without its start-up, and the latter
-    std::int32_t from = 0;
-  };
-
-  double from_bytes = 0, to_bytes = 0, ticks_per_byte = 0;
+// A straight piece of T. A bucket from P_i to P_j takes alpha + ticks(P_j) - ticks(P_i).
+struct Piece {
+  double to_bytes = 0, ticks_per_byte = 0;
   Ticks alpha = 0;
-  bool climbs = false;  // more bytes take longer, however few
-  // What sending its bytes, or those of a window after it, takes at least.
-  Ticks least = 0;
-  std::size_t begin = 0, end = 0;
-  // If it climbs, the prefixes that may still be best, by index, from `first` on. A longer prefix
-  // leaves less to send. So a shorter one may be best only while its key is smaller. Hence keys
-  // ascend along the list, and F with them.
-  std::vector<Prefix> kept = {};
-  std::size_t first = 0;
+  Ticks beyond = kNoEnd;  // what larger buckets than its own take at least
+
+  Ticks ticks(double bytes) const { return static_cast<Ticks>(ticks_per_byte * bytes); }
 };
 
 class OptimalSearch {
  public:
   OptimalSearch(const FusionProblem& problem, const cost::CostCurve& cost)
-      : problem_(problem),
-        finish_(problem.bytes.size() + 1),
-        prefix_(finish_.size()),
-        chosen_(finish_.size()) {
+      : problem_(problem), prefix_(problem.bytes.size() + 1), best_(prefix_.size()) {
     std::partial_sum(problem.bytes.begin(), problem.bytes.end(), prefix_.begin() + 1);
-    const std::vector<cost::AffinePiece> pieces = cost::affine_pieces(cost, prefix_.back());
-    windows_.reserve(pieces.size());
-    choose_ticks(pieces);
-    const double least =
-        problem.bytes.empty() ? 0 : *std::min_element(problem.bytes.begin(), problem.bytes.end());
-    for (const cost::AffinePiece& p : pieces)
-      windows_.push_back({p.from_bytes, p.to_bytes, p.beta_s_per_byte * ticks_per_s_,
-                          ticks(p.alpha_s),
-                          p.beta_s_per_byte > 0 && ticks(p.beta_s_per_byte * least) > kFew,
-                          ticks(std::min(p.seconds(p.from_bytes), p.seconds(p.to_bytes))) - kFew});
-    for (std::size_t w = windows_.size() - 1; w-- > 0;)
-      windows_[w].least = std::min(windows_[w].least, windows_[w + 1].least);
-    for (Window& w : windows_)
-      if (w.climbs) w.kept.reserve(std::min<std::size_t>(problem.bytes.size(), kUsual));
-    windows_.front().from_bytes = -1;
-    windows_.back().to_bytes = std::numeric_limits<double>::infinity();
+    add_pieces(cost::affine_pieces(cost, prefix_.back()));
   }
 
   std::vector<std::int32_t> run() {
-    for (std::size_t j = 1; j < finish_.size(); ++j) {
-      begin(j);
-      auto window = windows_.begin();
-      while (size(j - 1) > window->to_bytes) ++window;  // all prefixes leave more
-      for (; window != windows_.end() && best_.finish >= ready_ + window->least; ++window)
-        search(*window);
-      finish_[j] = best_.finish;
-      chosen_[j] = {best_.count + 1, best_.from};
-    }
-    return ends();
-  }
-
- private:
-  // How a prefix is best exchanged: in how many buckets, and where the last of them begins.
-  struct Chosen {
-    std::int32_t count = 0, from = 0;
-  };
-
-  // The largest number is 2^58 ticks, so no sum reaches 2^62.
-  void choose_ticks(const std::vector<cost::AffinePiece>& pieces) {
-    double most = problem_.ready_s.empty() ? 0 : std::abs(problem_.ready_s.back());
-    for (const cost::AffinePiece& p : pieces)
-      most = std::max({most, std::abs(p.alpha_s), std::abs(p.beta_s_per_byte) * prefix_.back()});
-    ticks_per_s_ = most > 0 ? std::exp2(58) / most : 1;
-  }
-  Ticks ticks(double seconds) const { return static_cast<Ticks>(seconds * ticks_per_s_); }
-  Ticks bytes_of(const Window& w, std::size_t prefix) const {
-    return static_cast<Ticks>(w.ticks_per_byte * prefix_[prefix]);
-  }
-
-  // Sets the step to j. `low_` is the first prefix that a bucket up to j may begin after, by dtype
-  // and by the cap on sizes.
-  void begin(std::size_t j) {
-    j_ = j;
-    ready_ = ticks(problem_.ready_s[j - 1]);
-    best_ = {std::numeric_limits<Ticks>::max(), 0, 0};
-    if (!problem_.fence.empty()) low_ = std::max(low_, to_index(problem_.fence[j - 1]));
-    while (low_ + 1 < j && prefix_[j] - prefix_[low_] > problem_.cap_bytes) ++low_;
-  }
-
-  double size(std::size_t i) const { return prefix_[j_] - prefix_[i]; }
-
-  // Moves the window to j and offers its best prefixes. A piece that is flat or falls has no order
-  // of keys, so all its prefixes are tried.
-  void search(Window& w) {
-    w.begin = std::max(w.begin, low_);
-    while (w.begin < j_ && size(w.begin) > w.to_bytes) ++w.begin;
-    w.end = std::max(w.begin, w.end);
-    for (; w.end < j_ && size(w.end) > w.from_bytes; ++w.end)
-      if (w.climbs) keep(w, w.end);
-    if (w.begin == w.end) return;
-    const Ticks transfer = w.alpha + bytes_of(w, j_);
-    if (w.climbs) return search_kept(w, transfer);
-    for (std::size_t i = w.begin; i < w.end; ++i)
-      consider(i, std::max(finish_[i], ready_) - bytes_of(w, i) + transfer);
-  }
-
-  // A prefix enters. Those before it with a larger key leave: it has less to send and is no later.
-  // Equal keys go by the number of buckets.
-  void keep(Window& w, std::size_t i) const {
-    const Ticks bytes = bytes_of(w, i), key = finish_[i] - bytes;
-    while (w.first < w.kept.size() &&
-           (key < w.kept.back().key ||
-            (key == w.kept.back().key && chosen_[i].count < chosen_of(w.kept.back()).count)))
-      w.kept.pop_back();
-    w.kept.push_back({key, bytes, static_cast<std::int32_t>(i)});
-  }
-
-  // The longest prefix that is done before the last gradient is there is best of those that are.
-  // The next in the list is best of the others. Prefixes before these two never count again, since
-  // ready times never fall.
-  void search_kept(Window& w, Ticks transfer) {
-    while (w.first < w.kept.size() && index_of(w.kept[w.first]) < w.begin) ++w.first;
-    while (w.first + 1 < w.kept.size() && is_early(w.kept[w.first + 1])) ++w.first;
-    if (w.first == w.kept.size()) return;
-    const Window::Prefix& best = w.kept[w.first];
-    if (!is_early(best)) return consider(index_of(best), best.key + transfer);
-    consider(index_of(best), ready_ - best.bytes + transfer);
-    if (w.first + 1 < w.kept.size())
-      consider(index_of(w.kept[w.first + 1]), w.kept[w.first + 1].key + transfer);
-  }
-
-  static std::size_t index_of(const Window::Prefix& p) { return to_index(p.from); }
-  const Chosen& chosen_of(const Window::Prefix& p) const { return chosen_[index_of(p)]; }
-  bool is_early(const Window::Prefix& p) const { return finish_[index_of(p)] <= ready_; }
-  void consider(std::size_t i, Ticks finish) {
-    if (finish > best_.finish) return;
-    best_ = std::min(best_, {finish, chosen_[i].count, static_cast<std::int32_t>(i)});
-  }
-
-  std::vector<std::int32_t> ends() const {
+    for (std::size_t j = 1; j < best_.size(); ++j) best_[j] = best_cut(j);
     std::vector<std::int32_t> ends;
-    for (auto j = static_cast<std::int32_t>(finish_.size()) - 1; j > 0;
-         j = chosen_[to_index(j)].from)
+    for (auto j = static_cast<std::int32_t>(best_.size()) - 1; j > 0; j = best_[to_index(j)].from)
       ends.push_back(j);
     std::reverse(ends.begin(), ends.end());
     return ends;
   }
 
+ private:
+  // The largest number is 2^58 ticks, so no sum reaches 2^62.
+  void add_pieces(const std::vector<cost::AffinePiece>& pieces) {
+    double most = problem_.ready_s.empty() ? 0 : std::abs(problem_.ready_s.back());
+    for (const cost::AffinePiece& p : pieces)
+      most = std::max({most, std::abs(p.alpha_s), std::abs(p.beta_s_per_byte) * prefix_.back()});
+    ticks_per_s_ = most > 0 ? std::exp2(58) / most : 1;
+    Ticks beyond = kNoEnd;
+    for (auto p = pieces.rbegin(); p != pieces.rend(); ++p) {
+      pieces_.push_back({p->to_bytes, p->beta_s_per_byte * ticks_per_s_, ticks(p->alpha_s), beyond});
+      const double least_s = std::min(p->seconds(p->from_bytes), p->seconds(p->to_bytes));
+      beyond = std::min(beyond, ticks(least_s) - kFew);
+    }
+    std::reverse(pieces_.begin(), pieces_.end());
+    pieces_.back().to_bytes = std::numeric_limits<double>::infinity();
+  }
+  Ticks ticks(double seconds) const { return static_cast<Ticks>(seconds * ticks_per_s_); }
+
+  Cut best_cut(std::size_t j) {
+    const Ticks ready = ticks(problem_.ready_s[j - 1]);
+    // The first prefix that the last bucket may begin after, by dtype and by the cap on sizes.
+    if (!problem_.fence.empty()) low_ = std::max(low_, to_index(problem_.fence[j - 1]));
+    while (low_ + 1 < j && prefix_[j] - prefix_[low_] > problem_.cap_bytes) ++low_;
+    Cut best{kNoEnd, 0, 0};
+    auto piece = pieces_.begin();
+    for (std::size_t i = j; i-- > low_;) {
+      while (prefix_[j] - prefix_[i] > piece->to_bytes) ++piece;
+      const Ticks sending = piece->alpha + piece->ticks(prefix_[j]) - piece->ticks(prefix_[i]);
+      const Cut cut{std::max(best_[i].finish, ready) + sending, best_[i].count + 1,
+                    static_cast<std::int32_t>(i)};
+      best = std::min(best, cut);
+      const bool rises = piece->ticks_per_byte >= 0;
+      if (rises && ready + std::min(sending, piece->beyond) > best.finish) break;
+    }
+    return best;
+  }
+
   const FusionProblem& problem_;
-  std::vector<Ticks> finish_;   // F[i]
   std::vector<double> prefix_;  // P[i]
-  std::vector<Chosen> chosen_;
-  std::vector<Window> windows_;
+  std::vector<Cut> best_;       // F[i], and how it comes about
+  std::vector<Piece> pieces_;
   double ticks_per_s_ = 1;
-  // The step from i to j_:
-  std::size_t j_ = 0, low_ = 0;
-  Ticks ready_ = 0;
-  Cut best_ = {};
+  std::size_t low_ = 0;
 };
 
 // optimal(cap=..., wire=...)

@@ -33,7 +33,9 @@ TEST(Fluid, WithoutSlowdownEqualsTheSweepTaskForTask) {
     const doc::TaskGraph& graph = plan.variants.back();
     Prices prices(model, 2);
     TaskTimes by_sweep, by_events;
-    const double end = sweep(graph, prices, by_sweep, true);
+    Unrolled step;
+    lay_out_steps(plan, 0, 1, step);
+    const double end = sweep(step, prices, by_sweep);
     const RankClasses classes = classes_of(plan, graph, c);
     const doc::Contention none;
     EXPECT_NEAR(run_fluid(graph, prices, classes, {}, none, by_events), end, 1e-12);

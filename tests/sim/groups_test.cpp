@@ -30,13 +30,11 @@ std::pair<double, double> times_of(const std::vector<TracedTask>& trace, std::in
   return {-1, -1};
 }
 
-class Groups : public ::testing::TestWithParam<bool> {
+class Groups : public ::testing::Test {
  protected:
   // Ring of n ranks: (n-1) + 2 (n-1)/n 0.25 S, that is 3 s for 8 B between two and 6 s between
-  // four. With the parameter the events simulate, at a contention that nobody notices.
-  Groups() : cluster_(support::two_rank_cluster(1, 0.25)) {
-    if (GetParam()) cluster_.contention = doc::Contention{1 + 1e-15, 1};
-  }
+  // four.
+  Groups() : cluster_(support::two_rank_cluster(1, 0.25)) {}
   std::vector<TracedTask> trace(const doc::Plan& plan) const {
     return trace_tasks(plan, cost::CostModel(cluster_), 1);
   }
@@ -50,7 +48,7 @@ class Groups : public ::testing::TestWithParam<bool> {
   doc::Cluster cluster_;
 };
 
-TEST_P(Groups, ACollectiveStartsAtTheOwnSubmissionAndEndsForAll) {
+TEST_F(Groups, ACollectiveStartsAtTheOwnSubmissionAndEndsForAll) {
   doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   g.add(exchange(8), g.add(compute(10)));
@@ -60,7 +58,7 @@ TEST_P(Groups, ACollectiveStartsAtTheOwnSubmissionAndEndsForAll) {
   expect_times(t, 1, 1, 15, 18);
 }
 
-TEST_P(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
+TEST_F(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
   doc::Plan plan = support::empty_plan(4);
   const std::int32_t node = plan.group({"node", {{0, 1}, {2, 3}}});
   const std::int32_t leaders = plan.group({"leaders", {{0, 2}}});
@@ -87,7 +85,7 @@ TEST_P(Groups, TwoNodesReduceApartThenTheirLeadersThenEachNodeBroadcasts) {
   expect_times(t, 3, 3, 8, 11 + broadcast);
 }
 
-TEST_P(Groups, ACollectiveCostsByTheSizeOfItsPart) {
+TEST_F(Groups, ACollectiveCostsByTheSizeOfItsPart) {
   doc::Plan plan = support::empty_plan(8);
   const std::int32_t uneven = plan.group({"uneven", {{0, 1}, {2, 3, 4, 5}, {6}}});
   plan.variants.front().add(exchange(8, uneven));
@@ -102,7 +100,7 @@ TEST_P(Groups, ACollectiveCostsByTheSizeOfItsPart) {
   EXPECT_NEAR(simulate(plan, cost::CostModel(cluster_)).communication_s, 6 + all, 1e-9);
 }
 
-TEST_P(Groups, ARankOutsideIsNotDelayed) {
+TEST_F(Groups, ARankOutsideIsNotDelayed) {
   doc::Plan plan = support::empty_plan(3);
   const std::int32_t pair = plan.group({"pair", {{0, 2}}});
   doc::TaskGraph& g = plan.variants.front();
@@ -114,7 +112,7 @@ TEST_P(Groups, ARankOutsideIsNotDelayed) {
   EXPECT_EQ(times_of(t, 1, first).first, -1);
 }
 
-TEST_P(Groups, OneRankWorksWhileTheOthersGoOn) {
+TEST_F(Groups, OneRankWorksWhileTheOthersGoOn) {
   // Rank 1 alone computes 5 s more; rank 0 waits for it in the collective alone.
   doc::Plan plan = support::empty_plan(2);
   const std::int32_t one = plan.group({"rank 1", {{1}}});
@@ -131,7 +129,7 @@ TEST_P(Groups, OneRankWorksWhileTheOthersGoOn) {
   expect_times(t, 1, 3, 8, 11);
 }
 
-TEST_P(Groups, HostTasksAndTimersKeepTheirTimeOnSlowRanks) {
+TEST_F(Groups, HostTasksAndTimersKeepTheirTimeOnSlowRanks) {
   doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   const auto timer = g.add(support::work(doc::Resource::host, 3));
@@ -142,7 +140,7 @@ TEST_P(Groups, HostTasksAndTimersKeepTheirTimeOnSlowRanks) {
   expect_times(t, 1, 1, 3, 5);
 }
 
-TEST_P(Groups, ADelayIsDueBeforeTheFirstComputationOfEachStep) {
+TEST_F(Groups, ADelayIsDueBeforeTheFirstComputationOfEachStep) {
   doc::Plan plan = support::empty_plan(2);
   doc::TaskGraph& g = plan.variants.front();
   g.add(exchange(8), g.add(compute(2)));
@@ -177,7 +175,7 @@ doc::Task rooted(std::int32_t root) {
 // have that at 4 s, its 0 (two messages away) at 5 s. Rank 3 sends the third from 4 s on, until 5
 // s; 0 and 2 have it at 6 and 7 s, and 1 at 6 s. One behind the other, each when the one before is
 // everywhere: 9 s.
-TEST_P(Groups, BroadcastsOfDifferentRootsOverlapAlongTheTree) {
+TEST_F(Groups, BroadcastsOfDifferentRootsOverlapAlongTheTree) {
   cluster_.collectives = {passed_on()};
   doc::Plan plan = support::empty_plan(4);
   doc::TaskGraph& g = plan.variants.front();
@@ -194,7 +192,7 @@ TEST_P(Groups, BroadcastsOfDifferentRootsOverlapAlongTheTree) {
 
 // The root does not wait for a rank that comes late, nor do the others; what the late one has
 // missed lies there.
-TEST_P(Groups, ABroadcastWaitsForItsRootAlone) {
+TEST_F(Groups, ABroadcastWaitsForItsRootAlone) {
   cluster_.collectives = {passed_on()};
   doc::Plan plan = support::empty_plan(4);
   const std::int32_t late = plan.group({"late", {{1}}}), first = plan.group({"root", {{0}}});
@@ -210,7 +208,7 @@ TEST_P(Groups, ABroadcastWaitsForItsRootAlone) {
 }
 
 // Curves of one line say nothing of what passes on other ranks' links: one behind the other.
-TEST_P(Groups, BroadcastsPricedByOneLineDoNotOverlap) {
+TEST_F(Groups, BroadcastsPricedByOneLineDoNotOverlap) {
   cluster_.collectives = {passed_on()};
   cluster_.collectives.front().segments = {{0, std::int64_t{1} << 31, 1, 0.25}};
   doc::Plan plan = support::empty_plan(4);
@@ -223,7 +221,7 @@ TEST_P(Groups, BroadcastsPricedByOneLineDoNotOverlap) {
 
 // A link carries 4 B/s, the root of a tree over four ranks sends 8 B twice: 4 s of its link, and no
 // rank sends more. The curve says 9 s at 8 B and 1 s at none: 4 s pass on the links of others.
-TEST_P(Groups, NoRankCarriesMoreThanTheRootOfATree) {
+TEST_F(Groups, NoRankCarriesMoreThanTheRootOfATree) {
   cluster_.collectives = {passed_on()};
   cluster_.collectives.front().segments = {{0, std::int64_t{1} << 31, 1, 1}};
   const cost::CostModel model(cluster_);
@@ -252,7 +250,7 @@ double chains_s(int ranks, const std::vector<std::int32_t>& roots, int chunks) {
 
 // A chain of c chunks is everywhere after P - 2 + c. In trains of changing roots the model is
 // within 15 % of what its links do; one behind the other takes up to twice as long.
-TEST_P(Groups, BroadcastsInARowAreNearTheTimeOfTheirLinks) {
+TEST_F(Groups, BroadcastsInARowAreNearTheTimeOfTheirLinks) {
   for (const int ranks : {4, 8})
     for (const int chunks : {1, 2, 4, 8}) {
       std::vector<std::int32_t> roots;
@@ -282,8 +280,6 @@ TEST_P(Groups, BroadcastsInARowAreNearTheTimeOfTheirLinks) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(SweepAndEvents, Groups, ::testing::Bool());
-
 TEST(GroupClasses, AClassIsOfOnePartInEveryUsedGroup) {
   doc::Plan plan = support::empty_plan(6);
   const std::int32_t node = plan.group({"node", {{0, 1, 2}, {5, 4, 3}}});
@@ -308,7 +304,9 @@ TEST(GroupClasses, ATaskHasASlotForEachClassOfItsGroup) {
   TaskTimes times;
   const cost::CostModel model(support::two_rank_cluster(1, 0.25));
   Prices prices(model, 4);
-  run_graph(plan, plan.variants.front(), prices, {}, times, true);
+  Unrolled step;
+  lay_out_steps(plan, 0, 1, step);
+  run_steps(step, prices, times);
   EXPECT_EQ(times.slot(0, 0), kNoSlot);
   EXPECT_EQ(times.slot(0, 1), 0u);
   EXPECT_EQ(times.slot(1, 0), 1u);

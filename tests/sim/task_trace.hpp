@@ -27,7 +27,7 @@ inline std::vector<TracedTask> trace_tasks(const doc::Plan& plan, const cost::Co
   sim::unroll(plan, 0, steps, unrolled);
   sim::Prices prices(model, plan.ranks);
   sim::TaskTimes times;
-  sim::run_graph(plan, unrolled.graph(), prices, unrolled.begins, times, true);
+  sim::run_steps(unrolled, prices, times);
   const sim::RankClasses classes = sim::classes_of(plan, unrolled.graph(), model.cluster());
   std::vector<TracedTask> trace;
   for (std::int32_t rank = 0; rank < plan.ranks; ++rank)

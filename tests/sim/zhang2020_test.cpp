@@ -60,7 +60,9 @@ TEST_F(Zhang2020, WorkedScheduleOfSixteenRanksAt25Gbit) {
   const doc::Plan p = plan(m, 16);
   Prices prices(m, 16);
   TaskTimes times;
-  sweep(p.variants.back(), prices, times, true);
+  Unrolled step;
+  lay_out_steps(p, first_of_cycle(p), 1, step);
+  run_steps(step, prices, times);
   const double forward = times.end[0];
   std::size_t bucket = 0;
   for (std::uint32_t i = 0; i < p.variants.back().tasks.size(); ++i) {

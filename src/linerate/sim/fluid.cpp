@@ -1,4 +1,5 @@
-// A simulation by events, for Clusters whose computation and communication slow each other down.
+// A simulation by events, for ranks that differ in speed or groups, and for Clusters whose
+// computation and communication slow each other down.
 //
 // Every class of ranks has a lane a resource, and a lane runs its tasks in the Plan's order. A task
 // in progress has `left` seconds of work at full speed and goes at a rate of at most 1. The loop in
@@ -18,9 +19,8 @@
 //   6.75 ms  Rank 0 ends its computation. Of the transfer 3.75 / 1.1 = 3.41 ms are done.
 //  13.34 ms  The remaining 6.59 ms have passed at full speed. The transfer ends on both ranks.
 //
-// An event costs a look at every class and at everything that is under way. run_graph.cpp calls
-// this only if the Cluster has a Contention; otherwise a sweep (sweep.cpp) gives the same times in
-// one pass.
+// An event costs a look at every class and at everything that is under way. Ranks that are alike
+// and do not contend get the same times from one pass over their tasks (sweep.cpp).
 #include "linerate/sim/fluid.hpp"
 
 #include <fmt/format.h>
@@ -38,6 +38,66 @@ namespace {
 using doc::Resource;
 using doc::Task;
 
+// The edges of a graph between slots, once for every class that has both ends. A class waits only
+// for the predecessors of a task that it has itself; between classes only collectives wait. So the
+// slots of two classes share no edge. doc::VariantIndex says the same of tasks.
+class SlotGraph {
+ public:
+  // Takes the slots that `times` lays out for the graph. Two passes over the edges fill the CSR
+  // arrays: the first one counts, the second one writes.
+  SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times)
+      : waits(times.first.back(), 0), begin_(times.first.back() + 1, 0) {
+    for_edges(graph, times, [this](std::uint32_t before, std::uint32_t after) {
+      ++waits[after];
+      ++begin_[before + 1];
+    });
+    for (std::size_t s = 0; s < waits.size(); ++s) begin_[s + 1] += begin_[s];
+    successors_.resize(begin_.back());
+    std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
+    for_edges(graph, times, [this, &next](std::uint32_t before, std::uint32_t after) {
+      successors_[next[before]++] = after;
+    });
+  }
+
+  std::vector<std::uint32_t> waits;  // [slots] predecessors that are not done
+
+  std::span<const std::uint32_t> successors(std::uint32_t slot) const {
+    return {successors_.data() + begin_[slot], successors_.data() + begin_[slot + 1]};
+  }
+
+ private:
+  template <typename Action>
+  static void for_edges(const doc::TaskGraph& graph, const TaskTimes& times, Action action) {
+    for (std::uint32_t i = 0; i < graph.tasks.size(); ++i)
+      for (const std::uint32_t p : graph.predecessors(i)) times.for_shared(p, i, action);
+  }
+
+  std::vector<std::uint32_t> begin_, successors_;  // CSR
+};
+
+// The factor on a task's duration on ranks of this class.
+double slowness(const Task& task, const RankClass& rank_class) {
+  return task.resource == Resource::compute || task.resource == Resource::codec
+             ? rank_class.compute_factor
+             : 1;
+}
+
+// Gives every task its slots.
+void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times) {
+  times.members = classes.members;
+  times.first.resize(graph.tasks.size() + 1);
+  times.group.resize(graph.tasks.size());
+  std::uint32_t next = 0;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    times.first[i] = next;
+    times.group[i] = graph.tasks[i].group;
+    next += classes.members.count(graph.tasks[i].group);
+  }
+  times.first.back() = next;
+  if (times.end.size() < next) times.end.resize(next);
+  if (times.start.size() < next) times.start.resize(next);
+}
+
 // One simulation. `times` has its slots already, and run() fills its starts and ends.
 class Fluid {
  public:
@@ -48,6 +108,7 @@ class Fluid {
         prices_(prices),
         classes_(classes),
         contention_(contention),
+        contends_(contention.any()),
         times_(times),
         slots_(graph, times),
         ready_(slots_.waits.size(), 0.0),
@@ -320,11 +381,13 @@ class Fluid {
   void set_rates() {
     for (const std::size_t c : touched_) {
       states_[c].touched = false;
+      if (!contends_) continue;  // all rates are 1
       note_computing(states_[c]);
       states_[c].pay(now_);
       set_class_rates(c);
     }
     touched_.clear();
+    if (!contends_) return;
     for (CollectiveTransfer& t : transfers_)
       if (t.progress.active) t.progress.set_rate(now_, network_rate(t.computing > 0));
     for (const std::size_t f : under_way_)
@@ -422,6 +485,7 @@ class Fluid {
   Prices& prices_;
   const RankClasses& classes_;
   const doc::Contention& contention_;
+  const bool contends_;
   TaskTimes& times_;
   SlotGraph slots_;
   std::vector<double> ready_;  // [slots] when the last predecessor was done

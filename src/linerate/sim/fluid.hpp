@@ -132,20 +132,21 @@ struct Flight {
   std::size_t landed = 0;
   int computing = 0;  // classes under way that compute
 
-  /// The end of the next landing. `progress` counts down to the last landing. The next landing is
-  /// due as long before that as it is earlier in `landings`, so it is due when that much is left.
+  /// The end of the next landing. `progress` counts down to the last landing, so what is done of it
+  /// is done of the next one too.
   double end() const {
     if (!progress.active) return kNever;
-    const double behind_s = landings.back().after_s - landings[landed].after_s;
-    return progress.since + std::max(0.0, progress.left - behind_s) / progress.rate;
+    const double done_s = landings.back().after_s - progress.left;
+    return progress.since + std::max(0.0, landings[landed].after_s - done_s) / progress.rate;
   }
 };
 
-// Discrete events with contention. Computation and communication of a rank slow each other down by
-// the Cluster's factors while both are active, and so do computation and coding.
+// Discrete events. Each class of ranks works through its tasks at its own speed. Computation and
+// communication of a rank slow each other down by the Cluster's factors while both are active, and
+// so do computation and coding.
 
-/// Simulates a graph whose computation and communication contend. Returns the end of the last task,
-/// in seconds; `times` receives the start and end of every slot.
+/// Simulates a graph. Returns the end of the last task, in seconds; `times` receives the start and
+/// end of every slot.
 ///
 /// - Computation means the resources compute and codec. Host tasks and delays slow nothing.
 /// - A collective transfers once all ranks of its part have come to it. It slows computation from
@@ -156,7 +157,7 @@ struct Flight {
 /// - Computation and coding of one rank slow each other down, too.
 /// - While a rank waits out the Cluster's delay before a collective, it does not transfer.
 ///
-/// With all factors 1 the result is the sweep's. `step_begins`: the first task of each step.
+/// `step_begins`: the first task of each step, where delays of ranks are due.
 double run_fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
                  std::span<const std::uint32_t> step_begins, const doc::Contention& contention,
                  TaskTimes& times);

@@ -23,11 +23,13 @@
 namespace linerate::sim {
 namespace {
 
-// The end of the last task of a graph alone, in seconds.
-double makespan(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
-                TaskTimes& times) {
-  static constexpr std::uint32_t kBegin = 0;
-  return run_graph(plan, graph, prices, {&kBegin, 1}, times, false);
+// The end of the last task of a variant alone, in seconds.
+double makespan(const doc::Plan& plan, std::int32_t variant, Prices& prices, TaskTimes& times,
+                Unrolled& unrolled) {
+  unrolled.plan = &plan;
+  unrolled.begins = {0};
+  unrolled.variants = {variant};
+  return run_steps(unrolled, prices, times);
 }
 
 // End of the last computation of a step, over all classes.
@@ -67,7 +69,7 @@ double steady_period(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   const std::size_t length = plan.cycle.size();
   for (std::size_t cycles = kFewestCycles;; cycles *= 2) {
     lay_out_steps(plan, first_of_cycle(plan), static_cast<int>(cycles * length), unrolled);
-    run_steps(unrolled, prices, times, false);
+    run_steps(unrolled, prices, times);
     if (const auto period = period_of(unrolled, times, length, cycles)) return *period;
   }
 }
@@ -91,7 +93,8 @@ double mean_over_cycle(const doc::Plan& plan, SecondsOf seconds_of) {
   for (const std::int32_t v : plan.cycle) ++steps[to_index(v)];
   double sum = 0;
   for (std::size_t v = 0; v < steps.size(); ++v)
-    if (steps[v] > 0) sum += static_cast<double>(steps[v]) * seconds_of(plan.variants[v]);
+    if (steps[v] > 0)
+      sum += static_cast<double>(steps[v]) * seconds_of(static_cast<std::int32_t>(v));
   return sum / static_cast<double>(plan.cycle.size());
 }
 
@@ -100,18 +103,18 @@ double steady_step_s(const doc::Plan& plan, Prices& prices, TaskTimes& times, Un
   if (reaches_next_step(plan))
     return steady_period(plan, prices, times, unrolled) / static_cast<double>(plan.cycle.size());
   return mean_over_cycle(
-      plan, [&](const doc::TaskGraph& graph) { return makespan(plan, graph, prices, times); });
+      plan, [&](std::int32_t variant) { return makespan(plan, variant, prices, times, unrolled); });
 }
 
 // Network time of one step, in seconds. It is that of the collectives of all ranks, and on top that
 // of the rank with the most in parts.
 template <typename Counts>
-double communication_s(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
-                       Counts counts) {
+double communication_s(const doc::Plan& plan, std::int32_t variant, Prices& prices, Counts counts) {
   double together = 0;
   std::vector<double> of_rank(to_index(plan.ranks));
+  const doc::TaskGraph& graph = plan.variants[to_index(variant)];
   for (const doc::Task& task : graph.tasks) {
-    if (!doc::is_communication(task.kind) || !counts(task)) continue;
+    if (!doc::is_communication(task.kind) || !counts(graph, task)) continue;
     const auto& parts = plan.group_of(task).parts;
     if (parts.empty()) together += prices.seconds(task);
     for (const auto& part : parts)
@@ -128,11 +131,11 @@ bool is_waited_for(const doc::TaskGraph& graph, const doc::Task& task) {
 }
 
 double network_s(const doc::Plan& plan, Prices& prices, bool waited_for) {
-  return mean_over_cycle(plan, [&](const doc::TaskGraph& graph) {
-    return communication_s(plan, graph, prices, [&](const doc::Task& task) {
-      return is_waited_for(graph, task) == waited_for;
-    });
-  });
+  const auto counts = [&](const doc::TaskGraph& graph, const doc::Task& task) {
+    return is_waited_for(graph, task) == waited_for;
+  };
+  return mean_over_cycle(plan,
+                         [&](std::int32_t v) { return communication_s(plan, v, prices, counts); });
 }
 
 }  // namespace
@@ -178,9 +181,9 @@ SimResult Simulator::simulate_exposure(const doc::Plan& plan, const cost::CostMo
 /// Adds the network's time and the interval, if every collective priced has a known error. The low
 /// end of a one-sided model is the step itself, so it need not be simulated.
 SimResult Simulator::finish(const doc::Plan& plan, Prices& prices, SimResult result) {
-  result.communication_s = mean_over_cycle(plan, [&](const doc::TaskGraph& graph) {
-    return communication_s(plan, graph, prices, [](const doc::Task&) { return true; });
-  });
+  const auto all = [](const doc::TaskGraph&, const doc::Task&) { return true; };
+  result.communication_s =
+      mean_over_cycle(plan, [&](std::int32_t v) { return communication_s(plan, v, prices, all); });
   if (!prices.has_known_error()) return result;
   const auto bounded = [&](Bound bound) {
     Prices at(prices.model(), plan.ranks, bound);

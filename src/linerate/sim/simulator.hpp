@@ -174,42 +174,22 @@ struct NetworkTime {
 };
 [[nodiscard]] NetworkTime network_time(const doc::Plan& plan, const cost::CostModel& model);
 
-// The task graph as each class of ranks has it: edges between slots.
-
-/// The edges of a graph, once for every class that has both ends. A class waits only for the
-/// predecessors of a task that it has itself; between classes only collectives wait. So the slots
-/// of two classes share no edge. doc::VariantIndex says the same of tasks.
-struct SlotGraph {
-  /// Takes the slots that `times` lays out for the graph.
-  SlotGraph(const doc::TaskGraph& graph, const TaskTimes& times);
-
-  std::vector<std::uint32_t> waits;  // [slots] predecessors that are not done
-
-  std::span<const std::uint32_t> successors(std::uint32_t slot) const {
-    return {successors_.data() + begin_[slot], successors_.data() + begin_[slot + 1]};
-  }
-
- private:
-  std::vector<std::uint32_t> begin_, successors_;  // CSR
-};
-
-// Picks the cheapest way to simulate a graph that is still exact for it.
+// The two ways of simulating, and which of them steps need.
 
 /// Whether computation and communication slow each other down.
 bool contends(const Prices& prices);
-
-/// Simulates a graph: by one sweep if ranks are alike and nothing contends, by a sweep over classes
-/// if ranks differ in speed or groups. If the Cluster says that computation and communication slow
-/// each other down, by events. The graph is a variant of the plan or several, unrolled.
-/// `step_begins`: the first task of each step, where delays are due. Returns the end of the last
-/// task, in seconds. `starts` off may leave times.start untouched.
-double run_graph(const doc::Plan& plan, const doc::TaskGraph& graph, Prices& prices,
-                 std::span<const std::uint32_t> step_begins, TaskTimes& times, bool starts);
-
-/// The same for steps that were laid out. Joins them only if it has to.
-double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
-/// Whether run_steps() needs no classes, all ranks being alike.
+/// Whether ranks are alike and in every task's group.
 bool are_alike(const Unrolled& steps, const doc::Cluster& cluster);
+
+/// Simulates steps that were laid out. Ranks that are alike need one pass over the tasks, unless
+/// the Cluster says that computation and communication contend; everything else takes events
+/// (fluid.hpp), for which the steps are joined. Returns the end of the last task, in seconds.
+double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times);
+
+/// One pass over the tasks of steps, which need not be joined. For ranks that are alike, without
+/// contention. A task's start follows from its predecessors, its resource and a collective's delay,
+/// which are all earlier in the Plan.
+double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times);
 
 // How much of a Plan's predicted step is exposed communication (doc/scaling_factor.hpp).
 
@@ -218,28 +198,5 @@ bool are_alike(const Unrolled& steps, const doc::Cluster& cluster);
 double exposed_communication_s(const doc::Plan& plan, const cost::CostModel& model);
 /// Of the Plan's steady cycle.
 double exposed_communication_s(const doc::Plan& plan, const SteadyCycle& cycle);
-
-// Without contention one pass over the tasks is the whole simulation. A task's start follows from
-// its predecessors, its resource and a collective's delay, which are all earlier in the Plan.
-
-/// For ranks that are alike and in every task's group. Returns the end of the last task; `starts`
-/// off leaves times.start untouched.
-double sweep(const doc::TaskGraph& graph, Prices& prices, TaskTimes& times, bool starts);
-/// The same of several steps, which need not be joined: it is what the sweep over their graph would
-/// give, bit for bit.
-double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times, bool starts);
-
-/// For ranks in classes. A collective starts for each class when the class has come to it. It ends
-/// for the classes of a part together, its price after the last of them started. A broadcast waits
-/// for its root alone (BroadcastTime). `step_begins`: the first task of each step in the graph,
-/// where delays are due. Returns the end of the last task, in seconds.
-double sweep(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
-             std::span<const std::uint32_t> step_begins, TaskTimes& times);
-
-/// Gives every task its slots.
-void lay_out_slots(const doc::TaskGraph& graph, const RankClasses& classes, TaskTimes& times);
-
-/// The factor on a task's duration on ranks of this class.
-double slowness(const doc::Task& task, const RankClass& rank_class);
 
 }  // namespace linerate::sim

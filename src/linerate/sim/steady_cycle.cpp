@@ -167,7 +167,7 @@ void find_steady_cycle(const doc::Plan& plan, Prices& prices, SteadyCycle& cycle
   cycle.first_step = reaches_next_step(plan) ? kCyclesToSettle * length : 0;
   lay_out_steps(plan, first_of_cycle(plan), static_cast<int>(cycle.first_step + length),
                 cycle.unrolled);
-  cycle.end_s = run_steps(cycle.unrolled, prices, cycle.times, true);
+  cycle.end_s = run_steps(cycle.unrolled, prices, cycle.times);
   const doc::Cluster& cluster = prices.model().cluster();
   cycle.classes = are_alike(cycle.unrolled, cluster)
                       ? one_class()

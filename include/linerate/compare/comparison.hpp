@@ -57,6 +57,8 @@ struct Comparison {
 [[nodiscard]] Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured,
                                  const CompareOptions& options = {});
 
+/// A relative error as texts print it: format_percent() with its sign, "+12 %", "-0.5 %", "0 %".
+[[nodiscard]] std::string signed_percent(double error);
 /// For a terminal: step, exposed communication, kinds, then what has no partner; tasks on request.
 [[nodiscard]] std::string to_text(const Comparison& comparison, bool with_tasks);
 /// The comparison as JSON: what `compare --json` prints.

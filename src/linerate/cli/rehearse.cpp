@@ -13,6 +13,7 @@
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/compare/comparison.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/json.hpp"
@@ -116,8 +117,8 @@ void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOpti
   for (const rehearse::Rehearsed& r : all) {
     const std::optional<double> error = r.step.error();
     rows.push_back({r.plan->strategy, time(r.step.predicted_s), time(r.step.measured_s),
-                    error ? fmt::format("{:+.1f} %", 100 * *error) : "-",
-                    time(r.exposed.predicted_s), time(r.exposed.measured_s)});
+                    error ? compare::signed_percent(*error) : "-", time(r.exposed.predicted_s),
+                    time(r.exposed.measured_s)});
   }
   fmt::print("{}", text_table({{"strategy"},
                                {"predicted", true},

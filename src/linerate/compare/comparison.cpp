@@ -281,17 +281,16 @@ Comparison compare(const doc::Timeline& predicted, const doc::Timeline& measured
 
 // A Comparison as text and as JSON.
 
+std::string signed_percent(double error) {
+  return (error >= 0.0005 ? "+" : "") + format_percent(error);
+}
+
 namespace {
 
 constexpr std::size_t kMostListed = 8;
 
 std::string time_or(const std::optional<double>& seconds) {
   return seconds ? format_time(*seconds) : "-";
-}
-
-std::string percent(const std::optional<double>& share, bool with_sign) {
-  if (!share) return "-";
-  return (with_sign && *share >= 0.0005 ? "+" : "") + format_percent(*share);
 }
 
 // "all-reduce conv1.weight +3 [1]": kind, subject, and the phase if it is not the first.
@@ -304,7 +303,8 @@ std::string table_of(const std::string& head, const std::vector<ComparedRow>& ro
   std::vector<std::vector<std::string>> cells;
   for (const ComparedRow& r : rows)
     cells.push_back({title(r), time_or(r.predicted_s), time_or(r.measured_s),
-                     percent(r.error(), true), percent(r.noise, false)});
+                     r.error() ? signed_percent(*r.error()) : "-",
+                     r.noise ? format_percent(*r.noise) : "-"});
   return text_table(
       {{head}, {"predicted", true}, {"measured", true}, {"error", true}, {"noise", true}}, cells);
 }

@@ -24,15 +24,10 @@ LineChart chart_of(std::vector<Series> series) {
   return chart;
 }
 
-template <typename Chart>
-Json data_of(const Chart& chart) {
-  return Json::parse(drawing_of(chart).json);
-}
-
 Json points_of(std::vector<Point> points, bool log_x = true) {
   LineChart chart = chart_of({{"s", std::move(points)}});
   chart.log_x = log_x;
-  return data_of(chart)["series"][0]["points"];
+  return Json::parse(drawing_of(chart).json)["series"][0]["points"];
 }
 
 TEST(LineDrawing, AnUndefinedValueIsAGap) {
@@ -54,9 +49,10 @@ TEST(LineDrawing, WhatALogarithmicAxisLacksIsLeftOut) {
 
 TEST(LineDrawing, TheRangeToShowIsThere) {
   LineChart chart = chart_of({{"s", {{1, 1, {}, {}}}}});
-  EXPECT_EQ(data_of(chart)["y_range"], Json::array());
+  const auto range = [&] { return Json::parse(drawing_of(chart).json)["y_range"]; };
+  EXPECT_EQ(range(), Json::array());
   chart.y_low = 0, chart.y_high = 1;
-  EXPECT_EQ(data_of(chart)["y_range"], Json::array({0.0, 1.0}));
+  EXPECT_EQ(range(), Json::array({0.0, 1.0}));
 }
 
 TEST(LineDrawing, WithoutADefinedValueItSaysSo) {
@@ -79,42 +75,18 @@ TEST(Drawing, ANameThatIsNoUtf8IsReplaced) {
   EXPECT_EQ(Json::parse(json)["series"][0]["name"], "a\uFFFD\uFFFD z");
 }
 
-TEST(MapDrawing, HasEveryCellInItsPlace) {
-  const HeatMap map{"test",
-                    "bandwidth, Gbit/s",
-                    "ranks",
-                    {"1", "10"},
-                    {"16"},
-                    {"ddp", "dear"},
-                    {{0, false, "5 ms"}, {1, true, "4 ms"}}};
-  const Json data = data_of(map);
-  EXPECT_EQ(data["cells"], Json::parse(R"([[0,false,"5 ms"],[1,true,"4 ms"]])"));
-  EXPECT_EQ(data["columns"], Json::parse(R"(["1","10"])"));
-  EXPECT_EQ(data["rows"], Json::parse(R"(["16"])"));
-  EXPECT_EQ(data["choices"], Json::parse(R"(["ddp","dear"])"));
-}
-
-TEST(MapDrawing, AnUndefinedCellHasNoChoice) {
-  const HeatMap map{"test", "c", "r", {"1"}, {"16"}, {"ddp"}, {{-1, false, ""}}};
-  EXPECT_EQ(data_of(map)["cells"], Json::parse(R"([[-1,false,""]])"));
-}
-
-TEST(MapDrawing, WithoutCellsItSaysSo) {
-  const Drawing drawing = drawing_of(HeatMap{"test", "c", "r", {}, {}, {}, {}});
-  EXPECT_EQ(drawing.json, "");
-  EXPECT_EQ(drawing.nothing, "No defined value to draw");
-}
-
-TEST(RowDrawing, LeavesOutWhatIsNotFinite) {
-  RowChart chart{
-      "test", "Step", {}, {{"good", 1, 0.9, 1.1, false, {}}, {"bad", kNaN, {}, {}, false, {}}}};
-  EXPECT_EQ(data_of(chart)["rows"],
-            Json::parse(R"([{"name": "good", "value_s": 1.0, "text": "1.00 s",
-                             "emphasised": false, "parts_s": [], "low_s": 0.9, "high_s": 1.1}])"));
-  chart.rows[0].high_s = kNaN;  // no end, no interval
-  EXPECT_FALSE(data_of(chart)["rows"][0].contains("low_s"));
-  chart.rows.clear();
-  EXPECT_EQ(drawing_of(chart).json, "");
+TEST(RowDrawing, HasAnIntervalOfTwoEndsOrPartsOrNothingToDraw) {
+  const std::vector<Json> rows = {chart_row("a", {1, 0.9, 1.1}, true),
+                                  chart_row("b", {1, 0.9, {}}, false),
+                                  chart_row("c", 2, {1.5, 0.5})};
+  const Json drawn = Json::parse(drawing_of_rows("test", "Step", rows, {"x", "y"}).json);
+  EXPECT_EQ(drawn["parts"], Json::parse(R"(["x", "y"])"));
+  EXPECT_EQ(drawn["rows"][0],
+            Json::parse(R"({"name": "a", "value_s": 1.0, "text": "1.00 s", "emphasised": true,
+                            "parts_s": [], "low_s": 0.9, "high_s": 1.1})"));
+  EXPECT_FALSE(drawn["rows"][1].contains("low_s"));
+  EXPECT_EQ(drawn["rows"][2]["parts_s"], Json::parse("[1.5, 0.5]"));
+  EXPECT_EQ(drawing_of_rows("test", "Step", {}).json, "");
 }
 
 }  // namespace

@@ -306,17 +306,18 @@ const TESTS = {
   },
   'a name stands in a bar that is wide enough, else its kind, else the tooltip alone says it'() {
     const long = 'a name that is far too long for its bar';
-    const kinds = ['forward', 'backward', 'update'].map((name, i) => ({name, colour: `c${i}`}));
     const drawn = draw({
       kind: 'timeline',
-      kinds,
       groups: [{
         title: 'trained: 100 ms',
         length_s: 0.1,
         rows: [{
           rank: 0,
           resource: 'compute',
-          lanes: [[[0, 0, 0.05, '<fc>', 1], [1, 0.05, 0.07, long, 1], [2, 0.095, 0.1, '', 7]]]
+          lanes: [[
+            ['forward', 0, 0.05, '<fc>', 1], ['backward', 0.05, 0.07, long, 1],
+            ['update', 0.095, 0.1, '', 7]
+          ]]
         }]
       }]
     });
@@ -336,17 +337,16 @@ const TESTS = {
   },
   'neighbours of one kind whose names do not fit bear the kind once'() {
     const bars = Array.from(
-        {length: 20}, (_, i) => [0, i / 20, (i + 1) / 20, 'a name longer than its bar', 1]);
-    const drawn = draw({kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
+        {length: 20},
+        (_, i) => ['forward', i / 20, (i + 1) / 20, 'a name longer than its bar', 1]);
+    const drawn = draw({kind: 'timeline', groups: [
       {title: 't', length_s: 1, rows: [{rank: 0, resource: 'compute', lanes: [bars]}]}]});
     assert.equal(drawn.texts.filter((words) => words === 'forward').length, 1);
   },
   'a run of unnamed bars ends with its kind and before a bar that bears its name'() {
-    const kinds = ['forward', 'backward'].map((name, i) => ({name, colour: `c${i}`})),
-          long = 'x'.repeat(50);
+    const long = 'x'.repeat(50);
     const drawn = draw({
       kind: 'timeline',
-      kinds,
       groups: [{
         title: 't',
         length_s: 1,
@@ -354,8 +354,8 @@ const TESTS = {
           rank: 0,
           resource: 'compute',
           lanes: [[
-            [0, 0, 0.2, long, 1], [1, 0.2, 0.4, long, 1], [1, 0.4, 0.6, 'fc', 1],
-            [1, 0.6, 0.8, long, 1]
+            ['forward', 0, 0.2, long, 1], ['backward', 0.2, 0.4, long, 1],
+            ['backward', 0.4, 0.6, 'fc', 1], ['backward', 0.6, 0.8, long, 1]
           ]]
         }]
       }]
@@ -364,9 +364,9 @@ const TESTS = {
                      ['forward', 'backward', 'fc', 'backward']);
   },
   'a bar of no length is seen, lanes lie below each other, ranks further apart than resources'() {
-    const bar = [0, 0.5, 0.5, 'x', 1],
+    const bar = ['forward', 0.5, 0.5, 'x', 1],
           row = (rank, resource) => ({rank, resource, lanes: [[bar], [bar]]});
-    const {svg} = draw({kind: 'timeline', kinds: [{name: 'forward', colour: 'c0'}], groups: [
+    const {svg} = draw({kind: 'timeline', groups: [
       {title: 't', length_s: 1, rows: [row(0, 'compute'), row(0, 'network'), row(1, 'compute')]}]});
     const bars =
         svg.all('rect').filter((r) => r.attributes.class.includes('bar')).map((r) => r.attributes);
@@ -377,10 +377,9 @@ const TESTS = {
         String(steps));
   },
   'rows bear their rank where there are several, below each group its own title'() {
-    const row = (rank) => ({rank, resource: 'compute', lanes: [[[0, 0, 1, 'x', 1]]]});
+    const row = (rank) => ({rank, resource: 'compute', lanes: [[['forward', 0, 1, 'x', 1]]]});
     const chart = {
       kind: 'timeline',
-      kinds: [{name: 'forward', colour: 'c0'}],
       groups: [
         {title: 'predicted', length_s: 1, rows: [row(0), row(1)]},
         {title: 'trained', length_s: 2, rows: [row(0)]}

@@ -152,7 +152,7 @@ TEST(Page, NoNameEndsAScriptElement) {
 }
 
 TEST(Page, AFigureWithoutAValueSaysSoInWords) {
-  const Drawing nothing = drawing_of(RowChart{"name", "Step", {}, {}});
+  const Drawing nothing = drawing_of_rows("name", "Step", {});
   const std::string html = to_html({"t", {}, "", "", {{"s", {}, {{"f", "c", nothing}}, {}}}});
   EXPECT_THAT(html, HasSubstr("<p>No defined value to draw</p>"));
   EXPECT_THAT(html, Not(HasSubstr("<svg role")));

@@ -23,23 +23,19 @@ std::string text_of(const std::optional<doc::Bounded>& i) {
 
 // Ranked candidates alone share an axis: time per step times the steps it takes, in steps of the
 // uncompressed run. An example: 10 ms a step and 1.1 times the steps is drawn at 11 ms.
-RowChart chart_of(const doc::Advice& advice) {
-  RowChart chart;
-  chart.name = "Strategies by predicted time to target";
+Drawing chart_of(const doc::Advice& advice) {
+  std::vector<doc::Json> rows;
   bool weighted = false;
   for (const doc::Candidate* c : shown_candidates(advice, false)) {
     if (c->standing != doc::Standing::ranked || !c->target_s) continue;
-    chart.rows.push_back({advice.named(c->strategy),
-                          c->target_s->value,
-                          c->target_s->low,
-                          c->target_s->high,
-                          c->strategy == advice.current,
-                          {}});
+    rows.push_back(
+        chart_row(advice.named(c->strategy), *c->target_s, c->strategy == advice.current));
     weighted = weighted || c->steps_to_target.has_value();
   }
-  chart.label =
-      weighted ? "Step time × steps to target relative to uncompressed" : "Predicted step time";
-  return chart;
+  return drawing_of_rows(
+      "Strategies by predicted time to target",
+      weighted ? "Step time × steps to target relative to uncompressed" : "Predicted step time",
+      rows);
 }
 
 // All candidates, with their reasons: the chart shows only those that can be compared.
@@ -52,17 +48,6 @@ Table table_of(const doc::Advice& advice) {
                       c.steps_to_target ? fmt::format("× {:.3g}", c.steps_to_target->value) : "–",
                       format_size(c.memory_bytes), c.trains ? "yes" : "no", c.reason});
   return t;
-}
-
-std::string sentence_of(const doc::TurningPoint& t, const doc::Advice& a) {
-  if (t.of_bandwidth())
-    return fmt::format("The answer changes at a bandwidth of {}: {} below, {} above.",
-                       bracket_of(t), a.named(t.below), a.named(t.above));
-  return fmt::format(
-      "{} has a shorter step than {} from a compression ratio of {} on. The steps it takes "
-      "are "
-      "not counted.",
-      a.named(t.above), a.named(t.below), bracket_of(t));
 }
 
 }  // namespace
@@ -81,7 +66,7 @@ Section section_of(const doc::Advice& advice) {
       {"Ranked strategies",
        "The best setting of each exchange; the numbers have all settings. "
        "Dot: prediction. Bar: its 90 % interval. Diamond: the strategy in use.",
-       drawing_of(chart_of(advice)), table_of(advice)});
+       chart_of(advice), table_of(advice)});
   if (!advice.ceilings.empty()) {
     Table ceilings{{"Remedy and the most that it could gain", "Step", "What it means"},
                    {},
@@ -90,8 +75,8 @@ Section section_of(const doc::Advice& advice) {
       ceilings.rows.push_back({c.remedy, text_of(c.step_s), c.reason});
     section.table = std::move(ceilings);
   }
-  for (const doc::TurningPoint& t : advice.turning_points)
-    section.notes.push_back(sentence_of(t, advice));
+  section.notes =
+      turning_points_of(advice, "The answer changes at a bandwidth of {}: {} below, {} above.");
   section.notes.insert(section.notes.end(), advice.notes.begin(), advice.notes.end());
   return section;
 }
@@ -151,7 +136,7 @@ Section section_of(const doc::Setup& setup) {
         {"Step time",
          "Median over rounds in which all take turns. Bar: least and greatest round. Diamonds: "
          "tuned baselines and the A/A run (the same strategy twice).",
-         drawing_of(step_chart(setup)), table_of(evaluation::timing_cells(setup))});
+         step_chart(setup), table_of(evaluation::timing_cells(setup))});
   }
   if (!setup.trained.empty()) {
     section.paragraphs.push_back(evaluation::target_sentence(setup) + ".");
@@ -171,16 +156,14 @@ Section section_of(const doc::Setup& setup) {
 
 // Bars from the least to the greatest round. Where they overlap the order of two strategies is not
 // certain.
-RowChart step_chart(const doc::Setup& setup) {
-  RowChart chart;
-  chart.name = "Step time by strategy";
-  chart.label = "Measured step time";
+Drawing step_chart(const doc::Setup& setup) {
+  std::vector<doc::Json> rows;
   for (const doc::TimedRun& run : setup.timed) {
     const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
-    chart.rows.push_back(
-        {name_of(run), evaluation::step_s(run), *low, *high, run.role != doc::Role::candidate, {}});
+    rows.push_back(chart_row(name_of(run), {evaluation::step_s(run), *low, *high},
+                             run.role != doc::Role::candidate));
   }
-  return chart;
+  return drawing_of_rows("Step time by strategy", "Measured step time", rows);
 }
 
 // Strategies keep their order of appearance in both charts, so a colour means the same in both.

@@ -107,16 +107,6 @@ std::string ceilings_of(const doc::Advice& a) {
   return text_table({{"remedy"}, {"step", true}, {"90 % interval", true}, {"reason"}}, rows, "  ");
 }
 
-// "bandwidth between 1.006 and 1.012 Gbit/s: below dear+fp16; above ddp". A ratio has one side of
-// interest alone.
-std::string turning_of(const doc::TurningPoint& t, const doc::Advice& a) {
-  if (t.of_bandwidth())
-    return fmt::format("  bandwidth of {}: below it {}, above it {}\n", bracket_of(t),
-                       a.named(t.below), a.named(t.above));
-  return fmt::format("  compression ratio of {}: from there on {} has a shorter step than {}\n",
-                     bracket_of(t), a.named(t.above), a.named(t.below));
-}
-
 }  // namespace
 
 std::vector<std::string> paragraphs_of(const doc::Advice& a) {
@@ -126,15 +116,22 @@ std::vector<std::string> paragraphs_of(const doc::Advice& a) {
   return all;
 }
 
-// In the unit that fits its upper end. A ratio has none.
-std::string bracket_of(const doc::TurningPoint& t) {
-  const bool giga = t.high >= kBitsPerGbit;
-  const double unit = !t.of_bandwidth() ? 1 : giga ? kBitsPerGbit : kBitsPerMbit;
-  const char* name = !t.of_bandwidth() ? "" : giga ? " Gbit/s" : " Mbit/s";
+// "between 1.006 and 1.012 Gbit/s", in the unit that fits the upper end.
+std::vector<std::string> turning_points_of(const doc::Advice& a, std::string_view sentence) {
   constexpr double kNarrow = 1.05;  // two numbers of three digits that say the same
-  return t.high <= kNarrow * t.low
-             ? fmt::format("about {:.3g}{}", std::sqrt(t.low * t.high) / unit, name)
-             : fmt::format("between {:.3g} and {:.3g}{}", t.low / unit, t.high / unit, name);
+  std::vector<std::string> all;
+  for (const doc::TurningPoint& t : a.turning_points) {
+    if (!t.of_bandwidth()) continue;
+    const bool giga = t.high >= kBitsPerGbit;
+    const double unit = giga ? kBitsPerGbit : kBitsPerMbit;
+    const std::string range =
+        t.high <= kNarrow * t.low
+            ? fmt::format("about {:.3g}", std::sqrt(t.low * t.high) / unit)
+            : fmt::format("between {:.3g} and {:.3g}", t.low / unit, t.high / unit);
+    all.push_back(fmt::format(fmt::runtime(sentence), range + (giga ? " Gbit/s" : " Mbit/s"),
+                              a.named(t.below), a.named(t.above)));
+  }
+  return all;
 }
 
 std::vector<const doc::Candidate*> shown_candidates(const doc::Advice& a, bool all) {
@@ -162,8 +159,10 @@ std::string to_text(const doc::Advice& a, bool all) {
     out += "\nThe most that each remedy could gain, with " + a.named(a.current) + "\n" +
            ceilings_of(a);
   out += "\nWhere the answer changes\n";
-  for (const doc::TurningPoint& t : a.turning_points) out += turning_of(t, a);
-  if (a.turning_points.empty()) out += "  nowhere within a factor of 1000 of this bandwidth\n";
+  const std::vector<std::string> turns =
+      turning_points_of(a, "  bandwidth of {}: below it {}, above it {}\n");
+  for (const std::string& turn : turns) out += turn;
+  if (turns.empty()) out += "  nowhere within a factor of 1000 of this bandwidth\n";
   for (const std::string& note : a.notes) out += "note: " + note + "\n";
   return out;
 }

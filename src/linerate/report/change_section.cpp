@@ -97,11 +97,6 @@ const doc::Bounded* advised_step(const MeasuredJob& job, const ChangeDocuments& 
   return nullptr;
 }
 
-// "+5.0 %", "-59 %".
-std::string signed_percent(double change) {
-  return (change < 0 ? "-" : "+") + format_percent(std::abs(change));
-}
-
 std::string prediction_sentence(const MeasuredJob& job, const ChangeDocuments& documents) {
   const std::optional<double> predicted_s = job.comparison->step.predicted_s;
   const std::optional<double> error = job.comparison->step.error();
@@ -125,37 +120,34 @@ std::string verdict_sentence(const MeasuredJob& job) {
                      trace::finding_text(verdict), verdict.reason);
 }
 
-ChartRow row_of(const NamedTimeline& t, const trace::Explanation& e, double step_s) {
-  ChartRow row;
-  row.name = fmt::format("{}, {}", t.timeline.strategy,
-                         is_predicted(t.timeline) ? "predicted" : "measured");
-  row.value_s = step_s;
+doc::Json row_of(const NamedTimeline& t, const trace::Explanation& e, double step_s) {
   double whole_s = 0, computing_s = 0, moving_s = 0, waiting_s = 0, idle_s = 0;
   for (const trace::RankRow& r : e.breakdown.ranks) {
     whole_s += r.per_step.window_s, computing_s += r.per_step.compute_s;
     moving_s += r.per_step.exposed_transfer_s, idle_s += r.per_step.idle_s;
     waiting_s += r.per_step.exposed_wait_s + r.per_step.exposed_unsplit_s;
   }
+  std::vector<double> parts_s;
   if (whole_s > 0)
     for (const double part_s : {computing_s, moving_s, waiting_s, idle_s})
-      row.parts_s.push_back(part_s / whole_s * step_s);
-  return row;
+      parts_s.push_back(part_s / whole_s * step_s);
+  return chart_row(fmt::format("{}, {}", t.timeline.strategy,
+                               is_predicted(t.timeline) ? "predicted" : "measured"),
+                   step_s, parts_s);
 }
 
 Figure step_figure(const std::vector<MeasuredJob>& jobs) {
-  RowChart chart{.name = "Where a step goes, before and after the change",
-                 .label = "Time of a step",
-                 .parts = {"computing and coding", "moving data, not overlapped",
-                           "waiting for other ranks", "neither"},
-                 .rows = {}};
+  std::vector<doc::Json> rows;
   for (const MeasuredJob& job : jobs) {
     if (job.predicted)
-      chart.rows.push_back(row_of(*job.predicted, explanation_of(*job.predicted),
-                                  job.comparison->step.predicted_s.value_or(0)));
-    chart.rows.push_back(row_of(*job.measured, job.explanation, job.step_s()));
+      rows.push_back(row_of(*job.predicted, explanation_of(*job.predicted),
+                            job.comparison->step.predicted_s.value_or(0)));
+    rows.push_back(row_of(*job.measured, job.explanation, job.step_s()));
   }
   return {"Where a step goes", "Median step, divided as the mean step of all ranks is.",
-          drawing_of(chart)};
+          drawing_of_rows("Where a step goes, before and after the change", "Time of a step", rows,
+                          {"computing and coding", "moving data, not overlapped",
+                           "waiting for other ranks", "neither"})};
 }
 
 /// What `compare` says of each job that was predicted.
@@ -174,7 +166,7 @@ std::optional<Table> comparison_table(const std::vector<MeasuredJob>& jobs) {
       table.rows.push_back(
           {compared > 1 ? fmt::format("{}, {}", job.strategy(), row.what) : row.what,
            format_time(*row.predicted_s), format_time(*row.measured_s),
-           error ? signed_percent(*error) : "–"});
+           error ? compare::signed_percent(*error) : "–"});
     }
   }
   if (table.rows.empty()) return std::nullopt;
@@ -235,7 +227,7 @@ std::string loss_sentence(const ChangeDocuments& documents) {
   for (std::size_t i = 1; i < documents.losses.size(); ++i) {
     const double loss = mean_before(documents.losses[i], steps, last);
     text += fmt::format(" and {:.3g} with {}", loss, name_of(documents.losses[i], documents));
-    if (reference > 0) text += fmt::format(" ({})", signed_percent(loss / reference - 1));
+    if (reference > 0) text += fmt::format(" ({})", compare::signed_percent(loss / reference - 1));
   }
   return text + fmt::format(", as the mean of the last {} step{}.", last, last == 1 ? "" : "s");
 }

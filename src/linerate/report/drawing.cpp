@@ -2,166 +2,77 @@
 // window that shows it. Here values that cannot be drawn are left out, so that the script needs no
 // rules for them.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 
-#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/json.hpp"
 #include "linerate/report/sections.hpp"
 
 namespace linerate::report {
-namespace {
 
 using doc::Json;
-
-// A colour per kind, fixed, so that pages can be compared. Kinds that share one never meet in a
-// row. In the order of TaskKind.
-constexpr std::array kColours =
-    std::to_array<std::string_view>({"c0", "c6", "c3", "c4", "c5", "c7", "c2", "c2", "c1", "n",
-                                     "c4", "c3", "c2", "c1", "n", "c0", "n"});
-static_assert(kColours.size() == doc::kTaskKindNames.size());
 
 // "</script>" in a name would end the element, "<!--" would hide its end. In JSON "<" stands only
 // inside strings, and there \u003c means the same. Names of traces may hold bytes that are no
 // UTF-8: they are replaced.
-std::string inside_script(const Json& json) {
-  std::string out;
+Drawing drawing_of(const std::string& name, const Json& json, bool any, const char* nothing) {
+  Drawing drawing{name, "", nothing};
+  if (!any) return drawing;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) {
     if (c == '<')
-      out += "\\u003c";
+      drawing.json += "\\u003c";
     else
-      out += c;
+      drawing.json += c;
   }
-  return out;
+  return drawing;
 }
 
-// Without anything to draw the JSON stays empty, and the page says so in words.
-Drawing drawing(const std::string& name, const Json& json, bool any,
-                const char* nothing = "No defined value to draw") {
-  return {name, any ? inside_script(json) : "", nothing};
-}
-
-// [x, y], or [x, y, low, high] with an interval. y is null in a gap.
-Json json_of(const Point& p) {
-  if (p.low) return Json::array({p.x, doc::json_of(p.y), *p.low, *p.high});
-  return Json::array({p.x, doc::json_of(p.y)});
-}
-
-// An interval needs both ends: a bar with one end would be read as one that ends at the dot.
-Json json_of(const ChartRow& row) {
-  Json json = {{"name", row.name},
-               {"value_s", row.value_s},
-               {"text", format_time(row.value_s)},
-               {"emphasised", row.emphasised},
-               {"parts_s", row.parts_s}};
-  if (row.low_s && row.high_s && std::isfinite(*row.low_s) && std::isfinite(*row.high_s))
-    json["low_s"] = *row.low_s, json["high_s"] = *row.high_s;
-  return json;
-}
-
-// Bars name their kind by its place among those that occur. An example: forward, backward and
-// all-reduce occur, so a bar of the all-reduce begins with 2. A bar is [kind, start, end, label,
-// events]. A page may hold thousands, so they are lists without names.
-class TimelineJson {
- public:
-  Json of(const TimelineChart& chart) {
-    number_kinds(chart);
-    Json groups = Json::array();
-    for (const TimelineGroup& g : chart.groups) {
-      Json& group = groups.emplace_back(Json{{"title", g.title}, {"length_s", g.length_s}});
-      group["rows"] = Json::array();
-      for (const Row& row : g.rows) group["rows"].push_back(json_of(row));
-    }
-    return {{"kind", "timeline"}, {"kinds", kinds_}, {"groups", groups}};
-  }
-
- private:
-  // Kinds get numbers in the order of TaskKind, which is the order of the key. Kinds that do not
-  // occur are not in it.
-  void number_kinds(const TimelineChart& chart) {
-    for (const TimelineGroup& g : chart.groups)
-      for (const Row& row : g.rows)
-        for (const std::vector<Bar>& lane : row.lanes)
-          for (const Bar& bar : lane) number_of_[bar.kind] = 0;
-    for (auto& [kind, number] : number_of_) {
-      number = kinds_.size();
-      kinds_.push_back({{"name", name_of(kind)}, {"colour", kColours[to_index(kind)]}});
-    }
-  }
-
-  Json json_of(const Row& row) const {
-    Json lanes = Json::array();
-    for (const std::vector<Bar>& lane : row.lanes) {
-      Json& bars = lanes.emplace_back(Json::array());
-      for (const Bar& bar : lane)
-        bars.push_back(
-            Json::array({number_of_.at(bar.kind), bar.start_s, bar.end_s, bar.label, bar.events}));
-    }
-    return {{"rank", row.rank}, {"resource", name_of(row.resource)}, {"lanes", lanes}};
-  }
-
-  std::map<doc::TaskKind, std::size_t> number_of_;
-  Json kinds_ = Json::array();
-};
-
-}  // namespace
-
-// The range holds what is fixed of the y axis; the script widens it to the data.
+// A point is [x, y], or [x, y, low, high] with an interval. y is null in a gap. The range holds
+// what is fixed of the y axis; the script widens it to the data.
 Drawing drawing_of(const LineChart& chart) {
   Json lines = Json::array(), range = Json::array();
   bool any = false;
   for (const Series& s : chart.series) {
     Json points = Json::array();
     for (const Point& p : drawable(s, chart.log_x).points) {
-      points.push_back(json_of(p));
+      Json& point = points.emplace_back(Json::array({p.x, doc::json_of(p.y)}));
+      if (p.low) point.push_back(*p.low), point.push_back(*p.high);
       any = any || p.y;
     }
     lines.push_back({{"name", s.name}, {"points", points}});
   }
   for (const std::optional<double>& y : {chart.y_low, chart.y_high})
     if (y) range.push_back(*y);
-  return drawing(chart.name,
-                 {{"kind", "lines"},
-                  {"x_label", chart.x_label},
-                  {"y_label", chart.y_label},
-                  {"log_x", chart.log_x},
-                  {"y_range", range},
-                  {"series", lines}},
-                 any);
+  return drawing_of(chart.name,
+                    {{"kind", "lines"},
+                     {"x_label", chart.x_label},
+                     {"y_label", chart.y_label},
+                     {"log_x", chart.log_x},
+                     {"y_range", range},
+                     {"series", lines}},
+                    any);
 }
 
-Drawing drawing_of(const RowChart& chart) {
-  Json rows = Json::array();
-  for (const ChartRow& row : chart.rows)
-    if (std::isfinite(row.value_s)) rows.push_back(json_of(row));
-  return drawing(chart.name,
-                 {{"kind", "rows"}, {"label", chart.label}, {"parts", chart.parts}, {"rows", rows}},
-                 !rows.empty());
+// An interval needs both ends: a bar with one end would be read as one that ends at the dot.
+Json chart_row(const std::string& name, const doc::Bounded& time_s, bool emphasised) {
+  Json row = chart_row(name, time_s.value, {});
+  row["emphasised"] = emphasised;
+  if (time_s.has_interval()) row["low_s"] = *time_s.low, row["high_s"] = *time_s.high;
+  return row;
 }
 
-Drawing drawing_of(const HeatMap& map) {
-  LINERATE_CHECK(map.cells.size() == map.columns.size() * map.rows.size(), "cells of " + map.name);
-  Json cells = Json::array();
-  for (const HeatCell& cell : map.cells)
-    cells.push_back(Json::array({cell.choice, cell.tied, cell.value}));
-  return drawing(map.name,
-                 {{"kind", "map"},
-                  {"column_label", map.column_label},
-                  {"row_label", map.row_label},
-                  {"columns", map.columns},
-                  {"rows", map.rows},
-                  {"choices", map.choices},
-                  {"cells", cells}},
-                 !map.cells.empty());
+Json chart_row(const std::string& name, double time_s, const std::vector<double>& parts_s) {
+  return {{"name", name},
+          {"value_s", time_s},
+          {"text", format_time(time_s)},
+          {"emphasised", false},
+          {"parts_s", parts_s}};
 }
 
-Drawing drawing_of(const TimelineChart& chart) {
-  const bool any = std::any_of(chart.groups.begin(), chart.groups.end(),
-                               [](const TimelineGroup& g) { return g.length_s > 0; });
-  return drawing(chart.name, TimelineJson().of(chart), any, "No event with a duration to draw");
+Drawing drawing_of_rows(const std::string& name, const std::string& label,
+                        const std::vector<Json>& rows, const std::vector<std::string>& parts) {
+  return drawing_of(name, {{"kind", "rows"}, {"label", label}, {"parts", parts}, {"rows", rows}},
+                    !rows.empty());
 }
 
 namespace {

@@ -299,13 +299,20 @@ function keysOfMap(map) {
 
 // ---- Steps over time: a row a rank and resource, lanes of bars ----
 
-// A bar is [kind, start, end, label, events].
+// A bar is [kind, start, end, label, events]. Every kind has its colour, so that pages can be
+// compared. Kinds that share one never meet in a row.
+const KINDS = {
+  'forward': 'c0', 'backward': 'c6', 'encode': 'c3', 'decode': 'c4', 'all-reduce': 'c5',
+  'reduce-scatter': 'c7', 'all-gather': 'c2', 'all-gather-v': 'c2', 'all-to-all': 'c1',
+  'broadcast': 'n', 'factor': 'c4', 'inverse': 'c3', 'precondition': 'c2', 'update': 'c1',
+  'host': 'n', 'compute': 'c0', 'copy': 'n'
+};
 
 const LANE = 20, TITLE = 26, ROW_GAP = 4, RANK_GAP = 8;
 
 // A name that fits stands in its bar; a run of bars of one kind whose names do not fit carries the
 // kind once. The rest is left to the tooltips: never a cut name.
-function labelLane(svg, kinds, placed, baseline) {
+function labelLane(svg, placed, baseline) {
   const fits = (words, width) => words && widthOf(words) <= width - 6;
   const write = (from, to, words) => text(svg, (from + to) / 2, baseline, words, 'middle', 'in');
   const named = ({label, from, to}) => fits(label, to - from);
@@ -319,8 +326,7 @@ function labelLane(svg, kinds, placed, baseline) {
     while (i < placed.length && placed[i].kind === first.kind && placed[i].from - to < 3 &&
            !named(placed[i]))
       to = placed[i++].to;
-    if (fits(kinds[first.kind].name, to - first.from))
-      write(first.from, to, kinds[first.kind].name);
+    if (fits(first.kind, to - first.from)) write(first.from, to, first.kind);
   }
 }
 
@@ -346,17 +352,16 @@ function drawTimeline(svg, chart, width) {
       rect(svg, left, y, right - left, LANE * row.lanes.length, 'track');
       for (const lane of row.lanes) {
         const placed = lane.map(([kind, start, end, label, events]) => {
-          const from = x(start), to = Math.max(x(end), from + 0.4),
-                {name, colour} = chart.kinds[kind];
+          const from = x(start), to = Math.max(x(end), from + 0.4);
           explain(
               rect(
                   svg, from, y + 1, to - from, LANE - 2,
-                  `${colour} bar${to - from > 3 ? ' edged' : ''}`),
-              `${events > 1 ? `${events} events of kind ${name}` : `${label} (${name})`}: ${
+                  `${KINDS[kind]} bar${to - from > 3 ? ' edged' : ''}`),
+              `${events > 1 ? `${events} events of kind ${kind}` : `${label} (${kind})`}: ${
                   inUnit(end - start)} from ${inUnit(start)}`);
           return {kind, label, from, to};
         });
-        labelLane(svg, chart.kinds, placed, y + LANE / 2 + 4);
+        labelLane(svg, placed, y + LANE / 2 + 4);
         y += LANE;
       }
       y += ROW_GAP;
@@ -370,8 +375,12 @@ function drawTimeline(svg, chart, width) {
   return y + 44;
 }
 
-const keysOfTimeline = (chart) =>
-    chart.kinds.map(({name, colour}) => [name, swatch(`${colour} bar edged`)]);
+function keysOfTimeline(chart) {
+  const lanes = chart.groups.flatMap((group) => group.rows).flatMap((row) => row.lanes);
+  const drawn = new Set(lanes.flat().map(([kind]) => kind));
+  return Object.keys(KINDS).filter((kind) => drawn.has(kind))
+      .map((kind) => [kind, swatch(`${KINDS[kind]} bar edged`)]);
+}
 
 // ---- Figures ----
 

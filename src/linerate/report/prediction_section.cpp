@@ -67,20 +67,18 @@ Point scaling_point(const Prediction& p) {
 // one's ends. An example: A takes 10 ms (9 to 12), B 11 ms (10 to 13), C 14 ms (13 to 15). A is
 // best and tied with B. C is not part of the tie. The first of equal steps wins, in the order that
 // the user gave.
-HeatCell best_of(const std::vector<const Prediction*>& candidates,
-                 const std::vector<std::string>& strategies) {
+doc::Json best_of(const std::vector<const Prediction*>& candidates,
+                  const std::vector<std::string>& strategies) {
   const Prediction* best = nullptr;
   for (const Prediction* p : candidates)
     if (p->step_s && (!best || p->step_s->value < best->step_s->value)) best = p;
-  if (!best) return {};
-  HeatCell cell;
-  cell.choice = static_cast<int>(std::find(strategies.begin(), strategies.end(), best->strategy) -
-                                 strategies.begin());
-  cell.value = format_time(best->step_s->value);
-  const double reach = best->step_s->high_or_value();
-  for (const Prediction* p : candidates)
-    if (p != best && p->step_s && p->step_s->low_or_value() <= reach) cell.tied = true;
-  return cell;
+  if (!best) return doc::Json::array({-1, false, ""});
+  const bool tied = std::any_of(candidates.begin(), candidates.end(), [&](const Prediction* p) {
+    return p != best && p->step_s && p->step_s->low_or_value() <= best->step_s->high_or_value();
+  });
+  return doc::Json::array(
+      {std::find(strategies.begin(), strategies.end(), best->strategy) - strategies.begin(), tied,
+       format_time(best->step_s->value)});
 }
 
 Table table_of(const std::vector<Prediction>& predictions) {
@@ -155,7 +153,7 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& all) {
 }
 
 // Axes ascend, whatever the order of the question. A map that defines no cell is left out.
-std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
+std::vector<Drawing> best_strategy_maps(const std::vector<Prediction>& all) {
   std::vector<Prediction> predictions = with_bandwidth(all);
   std::erase_if(predictions, [](const Prediction& p) { return p.changes_convergence; });
   const std::vector<std::string> strategies = strategies_of(predictions);
@@ -165,71 +163,72 @@ std::vector<HeatMap> best_strategy_maps(const std::vector<Prediction>& all) {
   auto ranks = distinct<int>(predictions, [](const Prediction& p) { return p.ranks; });
   std::sort(bandwidths.begin(), bandwidths.end());
   std::sort(ranks.begin(), ranks.end());
-  std::vector<HeatMap> maps;
+  std::vector<std::string> columns, rows;
+  for (const double b : bandwidths) columns.push_back(gbit(b));
+  for (const int n : ranks) rows.push_back(std::to_string(n));
+  std::vector<Drawing> maps;
   for (const double ratio :
        distinct<double>(predictions, [](const Prediction& p) { return p.compression_ratio; })) {
-    HeatMap map;
-    map.name =
-        ratio > 1 ? fmt::format("Best strategy at compression ratio {:g}", ratio) : "Best strategy";
-    map.column_label = "bandwidth, Gbit/s", map.row_label = "ranks";
-    map.choices = strategies;
-    for (const double b : bandwidths) map.columns.push_back(gbit(b));
-    for (const int n : ranks) {
-      map.rows.push_back(std::to_string(n));
+    doc::Json cells = doc::Json::array();
+    for (const int n : ranks)
       for (const double b : bandwidths) {
         std::vector<const Prediction*> here;
         for (const Prediction& p : predictions)
           if (p.ranks == n && *p.bandwidth_bit_per_s == b && p.compression_ratio == ratio)
             here.push_back(&p);
-        map.cells.push_back(best_of(here, strategies));
+        cells.push_back(best_of(here, strategies));
       }
-    }
-    if (std::any_of(map.cells.begin(), map.cells.end(),
-                    [](const HeatCell& c) { return c.choice >= 0; }))
-      maps.push_back(std::move(map));
+    if (std::none_of(cells.begin(), cells.end(), [](const auto& cell) { return cell[0] >= 0; }))
+      continue;
+    maps.push_back(drawing_of(
+        ratio > 1 ? fmt::format("Best strategy at compression ratio {:g}", ratio) : "Best strategy",
+        {{"kind", "map"},
+         {"column_label", "bandwidth, Gbit/s"},
+         {"row_label", "ranks"},
+         {"columns", columns},
+         {"rows", rows},
+         {"choices", strategies},
+         {"cells", cells}},
+        true));
   }
   return maps;
 }
 
-// A bar's name says rank count and bandwidth only where the bars differ in them.
-std::optional<RowChart> parts_chart(const std::vector<Prediction>& predictions) {
-  RowChart chart;
-  chart.name = "Exposed time of each part of a step";
-  chart.label = "Step";
-  for (const char* name : kPartTitles) chart.parts.push_back(name);
+// A bar's name says rank count and bandwidth only where the bars differ in them. By exclusion a
+// part may come out negative: the step without it took longer.
+std::optional<Figure> parts_figure(const std::vector<Prediction>& predictions) {
+  const std::vector<std::string> parts(kPartTitles.begin(), kPartTitles.end());
+  Table table{{"Strategy"}, {}, {false}};
+  table.head.insert(table.head.end(), parts.begin(), parts.end());
+  table.head.push_back("Step");
+  table.numbers.resize(table.head.size(), true);
   const bool ranks =
       distinct<int>(predictions, [](const Prediction& p) { return p.ranks; }).size() > 1;
   const bool rates = distinct<std::optional<double>>(predictions, [](const Prediction& p) {
                        return p.bandwidth_bit_per_s;
                      }).size() > 1;
+  std::vector<doc::Json> rows;
   for (const Prediction& p : predictions) {
     if (!p.parts_s || !p.step_s) continue;
-    ChartRow& row = chart.rows.emplace_back();
-    row.name = series_name(p, is_swept(predictions, p));
-    if (ranks) row.name += fmt::format(", {} ranks", p.ranks);
+    std::string name = series_name(p, is_swept(predictions, p));
+    if (ranks) name += fmt::format(", {} ranks", p.ranks);
     if (rates && p.bandwidth_bit_per_s)
-      row.name += ", " + format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte);
-    row.parts_s.assign(p.parts_s->begin(), p.parts_s->end());
-    row.value_s = p.step_s->value;
+      name += ", " + format_bit_rate(*p.bandwidth_bit_per_s / kBitsPerByte);
+    rows.push_back(chart_row(name, p.step_s->value, {p.parts_s->begin(), p.parts_s->end()}));
+    std::vector<std::string>& cells = table.rows.emplace_back(1, name);
+    for (const double part : *p.parts_s)
+      cells.push_back(part < 0 ? "-" + format_time(-part) : format_time(part));
+    cells.push_back(format_time(p.step_s->value));
   }
-  return chart.rows.empty() ? std::nullopt : std::optional(chart);
+  if (rows.empty()) return std::nullopt;
+  return Figure{"What steps spend their time on",
+                "A part's time is the step's time with the part and all parts to its left, less "
+                "its time without the part.",
+                drawing_of_rows("Exposed time of each part of a step", "Step", rows, parts),
+                std::move(table)};
 }
 
 namespace {
-
-// By exclusion a part may come out negative: the step without it took longer.
-Table parts_table(const RowChart& chart) {
-  Table t{{"Strategy"}, {}, {false}};
-  for (const std::string& part : chart.parts) t.head.push_back(part), t.numbers.push_back(true);
-  t.head.push_back("Step"), t.numbers.push_back(true);
-  for (const ChartRow& row : chart.rows) {
-    std::vector<std::string>& cells = t.rows.emplace_back(1, row.name);
-    for (const double part : row.parts_s)
-      cells.push_back(part < 0 ? "-" + format_time(-part) : format_time(part));
-    cells.push_back(format_time(row.value_s));
-  }
-  return t;
-}
 
 /// The answer: which strategy has the shortest step, and in how many of the cases.
 std::string shortest_sentence(const doc::Predictions& all) {
@@ -276,19 +275,14 @@ Section section_of(const doc::Predictions& all, const std::string& title) {
     section.paragraphs.push_back(best);
   for (const LineChart& chart : scaling_charts(predictions))
     section.figures.push_back({chart.name, range_sentence(chart), drawing_of(chart)});
-  for (const HeatMap& map : best_strategy_maps(predictions))
+  for (const Drawing& map : best_strategy_maps(predictions))
     section.figures.push_back(
-        {map.name + " over bandwidth and ranks", map_caption(predictions), drawing_of(map)});
+        {map.name + " over bandwidth and ranks", map_caption(predictions), map});
   const bool curves = !section.figures.empty();
   if (curves) section.figures.back().data = table_of(predictions);
-  if (const std::optional<RowChart> parts = parts_chart(predictions))
-    section.figures.push_back({"What steps spend their time on",
-                               "A part's time is the step's time with the part and all parts to "
-                               "its left, less its time without the part.",
-                               drawing_of(*parts), parts_table(*parts)});
-  if (curves) {
-    return section;
-  } else if (!predictions.empty()) {
+  if (std::optional<Figure> parts = parts_figure(predictions))
+    section.figures.push_back(std::move(*parts));
+  if (!curves && !predictions.empty()) {
     section.paragraphs.push_back(
         "No bandwidth is known, so there are no curves over it. Run whatif with --bandwidth.");
     section.table = table_of(predictions);

@@ -8,6 +8,7 @@
 
 #include "linerate/doc/advice.hpp"
 #include "linerate/doc/evaluation.hpp"
+#include "linerate/doc/json.hpp"
 #include "linerate/doc/prediction.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/report/named_timeline.hpp"
@@ -45,23 +46,24 @@ struct LineChart {
 /// A series as the chart draws it: ascending x, only what can be drawn; gaps kept as absent y.
 Series drawable(const Series& series, bool log_x);
 
-// Times by name, a row each on a shared axis that begins at 0: a dot with its interval, or the
-// parts that the time is made of.
+// Charts as data for the script of the page (page.js), which draws them.
 
-struct ChartRow {
-  std::string name;
-  double value_s = 0;  // rows whose value is not finite are left out
-  std::optional<double> low_s, high_s;
-  bool emphasised = false;      // drawn in the accent colour, its name in bold
-  std::vector<double> parts_s;  // as the chart names them; what is not above 0 has no length
-};
+Drawing drawing_of(const LineChart& chart);
 
-struct RowChart {
-  std::string name;                // for screen readers
-  std::string label;               // of the axis, without unit
-  std::vector<std::string> parts;  // empty: dots
-  std::vector<ChartRow> rows;
-};
+/// Times by name, a row each on a shared axis that begins at 0. `name` is for screen readers, and
+/// `label` names the axis without its unit.
+Drawing drawing_of_rows(const std::string& name, const std::string& label,
+                        const std::vector<doc::Json>& rows,
+                        const std::vector<std::string>& parts = {});
+/// A row of these: a dot, with its interval if both ends are known. Emphasised: in the accent
+/// colour, its name in bold.
+doc::Json chart_row(const std::string& name, const doc::Bounded& time_s, bool emphasised);
+/// A row as the parts that the time is made of. What is not above 0 has no length.
+doc::Json chart_row(const std::string& name, double time_s, const std::vector<double>& parts_s);
+
+/// If there is nothing to draw the JSON stays empty, and the page says so in words.
+Drawing drawing_of(const std::string& name, const doc::Json& json, bool any,
+                   const char* nothing = "No defined value to draw");
 
 // An Evaluation as charts: step times next to the baselines, accuracy over steps and over time.
 
@@ -70,27 +72,10 @@ std::vector<Section> sections_of(const doc::Evaluation& evaluation);
 
 /// Step times of all timed runs: the median over rounds with the least and the greatest; baselines
 /// and the A/A run are marked.
-RowChart step_chart(const doc::Setup& setup);
+Drawing step_chart(const doc::Setup& setup);
 /// Test accuracy by step, or by seconds of training: a line a strategy, the mean over its
 /// seeds with their range. Runs with equal steps; those that diverged are left out.
 LineChart accuracy_chart(const doc::Setup& setup, bool over_time);
-
-// The best choice in each cell of a grid, as colour and as text.
-
-/// One cell. choice -1: nothing is defined there, the cell is drawn empty with a dash.
-struct HeatCell {
-  int choice = -1;    // index into HeatMap::choices
-  bool tied = false;  // another choice cannot be told apart (intervals overlap): marked with ≈
-  std::string value;  // second line, with unit: "12.4 ms"
-};
-
-struct HeatMap {
-  std::string name;  // for screen readers
-  std::string column_label, row_label;
-  std::vector<std::string> columns, rows;
-  std::vector<std::string> choices;  // in the order of their letters A, B, C …
-  std::vector<HeatCell> cells;       // row by row, columns.size() * rows.size()
-};
 
 // What-if predictions as charts: scaling factor over bandwidth, best strategy over bandwidth and
 // ranks.
@@ -103,14 +88,16 @@ std::vector<LineChart> scaling_charts(const std::vector<doc::Prediction>& predic
 /// Least predicted step per (bandwidth, ranks). Only strategies that take the same steps are
 /// compared, at one compression ratio: what a higher ratio costs in further steps is not known
 /// here. One map a ratio; empty with fewer than two such strategies.
-std::vector<HeatMap> best_strategy_maps(const std::vector<doc::Prediction>& predictions);
+/// A cell is [choice, tied, value]: its strategy, whether another one cannot be told apart, and the
+/// step. Choice -1: nothing is defined there.
+std::vector<Drawing> best_strategy_maps(const std::vector<doc::Prediction>& predictions);
 
 /// The titles of the parts of a K-FAC step (doc::StepPart).
 inline constexpr std::array<const char*, doc::kStepPartNames.size()> kPartTitles = {
     "forward, backward", "gradients", "factors", "their sums", "inverses", "their broadcasts"};
 
-/// A bar a prediction that knows its parts; absent: none does.
-std::optional<RowChart> parts_chart(const std::vector<doc::Prediction>& predictions);
+/// A bar a prediction that knows its parts, and the numbers; absent: none does.
+std::optional<Figure> parts_figure(const std::vector<doc::Prediction>& predictions);
 
 /// Notes, charts, maps, parts and the numbers of one set of predictions. What has no bandwidth is
 /// in the table only.
@@ -128,47 +115,13 @@ std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines);
 /// Whether the planner simulated it.
 [[nodiscard]] bool is_predicted(const doc::Timeline& timeline);
 
-// One training step as bars over time: a row per rank and resource, predicted and measured below
-// each other.
-
-/// A bar of the chart. Several short events of one kind that would touch on paper are one bar.
-struct Bar {
-  doc::TaskKind kind = doc::TaskKind::host;
-  double start_s = 0, end_s = 0;  // since the start of the window
-  std::string label;              // empty for several events together
-  int events = 1;
-};
-
-/// The bars of one rank and resource; lanes hold what overlaps in time (streams of an imported
-/// trace).
-struct Row {
-  int rank = 0;
-  doc::Resource resource = doc::Resource::host;
-  std::vector<std::vector<Bar>> lanes;
-};
-
-/// One Timeline's part of the chart.
-struct TimelineGroup {
-  std::string title;  // "predicted: ddp, 2 ranks, step 3 of 20, 12.4 ms"
-  double length_s = 0;
-  std::vector<Row> rows;
-};
-
-struct TimelineChart {
-  std::string name;  // for screen readers
-  std::vector<TimelineGroup> groups;
-};
-
-struct TimelineOptions {
-  int most_ranks = 4;  // the slowest ranks of the step are shown
-  int most_lanes = 3;  // what overlaps beyond that is drawn over the last lane
-  // share of the window: shorter gaps between bars of one kind are closed
-  double resolution = 1.0 / 1500;
-};
-
-/// Picks the step of median duration (longest rank counts) and lays its events out. A Timeline
-/// without steps is shown whole. No event: a group without rows.
-TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options = {});
+/// One Timeline's part of the chart of steps over time: {"title", "length_s", "rows"}. It shows the
+/// step of median duration (longest rank counts) of the four slowest ranks. A Timeline without
+/// steps is shown whole. A row is {"rank", "resource", "lanes"}. Lanes hold what overlaps in time
+/// (streams of an imported trace). A bar is [kind, start, end, name, events], in seconds since the
+/// start. Several short events of one kind that would touch on paper are one bar without a name.
+doc::Json group_of(const doc::Timeline& timeline);
+Drawing drawing_of_groups(const std::string& name, const std::vector<doc::Json>& groups);
 
 // From data to positions, and the round numbers at which an axis is marked.
 
@@ -196,13 +149,6 @@ std::vector<double> linear_ticks(double low, double high, int most);
 /// 1, 2 and 5 x 10^k inside [low, high], or the powers of ten alone where those are more than
 /// `most`. Ranges that hold fewer than two of them are marked as linear ones.
 std::vector<double> log_ticks(double low, double high, int most);
-
-// Charts as data for the script of the page (page.js), which draws them.
-
-Drawing drawing_of(const LineChart& chart);
-Drawing drawing_of(const RowChart& chart);
-Drawing drawing_of(const HeatMap& map);
-Drawing drawing_of(const TimelineChart& chart);
 
 // A job before and after a change: what the step takes, what was predicted, and the loss at equal
 // steps.

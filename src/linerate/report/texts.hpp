@@ -20,8 +20,9 @@ namespace linerate::report {
 /// strategies would add.
 std::vector<std::string> paragraphs_of(const doc::Advice& advice);
 
-/// "between 1.006 and 1.012 Gbit/s": brackets are 1 % wide, which takes four digits to show.
-std::string bracket_of(const doc::TurningPoint& turning_point);
+/// The turning points of bandwidth in words. `sentence` has places for the bandwidth and for the
+/// strategies below and above it.
+std::vector<std::string> turning_points_of(const doc::Advice& advice, std::string_view sentence);
 
 /// The candidates of the short list, without `all`. An example: ten bucket sizes of one exchange
 /// are tried. They are one family, and its best stands for them. A setting that is in use or

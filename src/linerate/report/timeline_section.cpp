@@ -90,36 +90,31 @@ void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named,
 // nobody and has no such figure, nor has a Timeline that lacks one kind of event.
 std::optional<Figure> waiting_figure(const trace::Breakdown& b, const std::string& label) {
   if (b.ranks.size() < 2 || b.computation_unknown || b.communication_unknown) return std::nullopt;
-  RowChart chart{.name = "Where a step of each rank goes: " + label,
-                 .label = "Time of a step",
-                 .parts = {"computing", "moving data, not overlapped", "waiting for other ranks",
-                           "moving or waiting", "neither"},
-                 .rows = {}};
+  std::vector<doc::Json> rows;
   constexpr std::size_t kMost = 32;
   for (const trace::RankRow& r : b.ranks) {
     const trace::Busy& s = r.per_step;
-    if (s.window_s <= 0 || chart.rows.size() == kMost) continue;
-    ChartRow row;
-    row.name = fmt::format("rank {}", r.rank);
-    row.value_s = s.window_s;
-    row.parts_s = {s.compute_s, s.exposed_transfer_s, s.exposed_wait_s, s.exposed_unsplit_s,
-                   s.idle_s};
-    chart.rows.push_back(std::move(row));
+    if (s.window_s <= 0 || rows.size() == kMost) continue;
+    rows.push_back(chart_row(
+        fmt::format("rank {}", r.rank), s.window_s,
+        {s.compute_s, s.exposed_transfer_s, s.exposed_wait_s, s.exposed_unsplit_s, s.idle_s}));
   }
-  if (chart.rows.size() < 2) return std::nullopt;
+  if (rows.size() < 2) return std::nullopt;
   return Figure{"Waiting, by rank",
                 "Mean of the steps that repeat. A rank waits from its own call of a collective "
                 "until the last rank has called it.",
-                drawing_of(chart)};
+                drawing_of_rows("Where a step of each rank goes: " + label, "Time of a step", rows,
+                                {"computing", "moving data, not overlapped",
+                                 "waiting for other ranks", "moving or waiting", "neither"})};
 }
 
 Section section_of(const std::vector<const NamedTimeline*>& set) {
   Section section;
   section.title = title_of(set.front()->timeline);
-  TimelineChart chart;
-  chart.name = "Timeline of one step: " + section.title;
-  for (const NamedTimeline* t : set) chart.groups.push_back(group_of(t->timeline));
-  section.figures.push_back({"One step over time", caption(set), drawing_of(chart)});
+  std::vector<doc::Json> groups;
+  for (const NamedTimeline* t : set) groups.push_back(group_of(t->timeline));
+  section.figures.push_back({"One step over time", caption(set),
+                             drawing_of_groups("Timeline of one step: " + section.title, groups)});
   for (const NamedTimeline* t : set) {
     if (!t->timeline.steps.empty() && !section.figures.front().data)
       section.figures.front().data = steps_table(t->timeline);
@@ -176,6 +171,10 @@ std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
 
 namespace {
 
+constexpr std::size_t kDrawnRanks = 4;      // the slowest ranks of the step are shown
+constexpr std::size_t kDrawnLanes = 3;      // what overlaps beyond that is drawn over the last lane
+constexpr double kResolution = 1.0 / 1500;  // share of the window: shorter gaps are closed
+
 // The part of the Timeline that is drawn.
 struct Window {
   std::int64_t begin_ns = 0, end_ns = 0;
@@ -209,13 +208,13 @@ Window whole(const doc::Timeline& t) {
 // If the ranks are too many, those that took longest in this step are kept: what holds a step up is
 // on them. They are drawn in ascending order all the same. The window spans all of their steps, as
 // they begin apart.
-Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
+Window median_step(const doc::Timeline& t) {
   std::map<std::int32_t, std::vector<const doc::Step*>> by_index;
   for (const doc::Step& s : t.steps) by_index[s.index].push_back(&s);
   if (by_index.empty()) {
     Window w = whole(t);
-    w.ranks_left_out = w.ranks.size() > most_ranks;
-    if (w.ranks_left_out) w.ranks.resize(most_ranks);
+    w.ranks_left_out = w.ranks.size() > kDrawnRanks;
+    if (w.ranks_left_out) w.ranks.resize(kDrawnRanks);
     return w;
   }
   std::vector<std::pair<std::int64_t, std::int32_t>> lengths;  // of the slowest rank, index
@@ -232,8 +231,8 @@ Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
     return a->end_ns - a->start_ns > b->end_ns - b->start_ns;
   });
   Window w;
-  w.ranks_left_out = steps.size() > most_ranks;
-  if (w.ranks_left_out) steps.resize(most_ranks);
+  w.ranks_left_out = steps.size() > kDrawnRanks;
+  if (w.ranks_left_out) steps.resize(kDrawnRanks);
   w.begin_ns = steps.front()->start_ns, w.end_ns = steps.front()->end_ns;
   for (const doc::Step* s : steps) {
     w.begin_ns = std::min(w.begin_ns, s->start_ns);
@@ -246,39 +245,47 @@ Window median_step(const doc::Timeline& t, std::size_t most_ranks) {
   return w;
 }
 
+/// Times in seconds since the start of the window.
+struct Bar {
+  doc::TaskKind kind = doc::TaskKind::host;
+  double start_s = 0, end_s = 0;
+  std::string name;  // empty for several events together
+  int events = 1;
+};
+
 // Greedy interval colouring by start time: a bar goes into the first lane that is free when it
 // begins. An example: bars of 0 to 4 ms, 1 to 2 ms and 5 to 6 ms. The first takes lane 0, the
 // second overlaps it and takes lane 1, the third finds lane 0 free again. This needs no more lanes
 // than bars overlap at once.
 //
 // Ends that overlap by less than a quarter of `gap_s` count as free. A reader cannot see it, and a
-// lane of its own would mislead. Beyond `most_lanes` bars are drawn over each other in the last
-// one.
+// lane of its own would mislead. Beyond kDrawnLanes bars are drawn over each other in the last one.
 //
 // Then neighbours of one kind closer than `gap_s` become one bar, if one of them is shorter than
 // that. An example with 10 us: bars of 3 us at 0 and at 5 us are one bar of 8 us with two events.
 // Two bars of 1 ms, 5 us apart, stay two: a reader sees them both.
-void lay_out(std::vector<Bar> bars, std::size_t most_lanes, double gap_s, Row& row) {
+std::vector<std::vector<Bar>> lay_out(std::vector<Bar> bars, double gap_s) {
+  std::vector<std::vector<Bar>> lanes;
   std::stable_sort(bars.begin(), bars.end(),
                    [](const Bar& a, const Bar& b) { return a.start_s < b.start_s; });
   for (Bar& bar : bars) {
     std::size_t lane = 0;
-    while (lane < row.lanes.size() && row.lanes[lane].back().end_s > bar.start_s + gap_s / 4)
-      ++lane;
-    lane = std::min(lane, most_lanes - 1);
-    if (lane == row.lanes.size()) row.lanes.emplace_back();
-    std::vector<Bar>& target = row.lanes[lane];
+    while (lane < lanes.size() && lanes[lane].back().end_s > bar.start_s + gap_s / 4) ++lane;
+    lane = std::min(lane, kDrawnLanes - 1);
+    if (lane == lanes.size()) lanes.emplace_back();
+    std::vector<Bar>& target = lanes[lane];
     const bool tiny = bar.end_s - bar.start_s < gap_s;
     if (!target.empty() && target.back().kind == bar.kind &&
         bar.start_s - target.back().end_s < gap_s &&
         (tiny || target.back().end_s - target.back().start_s < gap_s || target.back().events > 1)) {
       target.back().end_s = std::max(target.back().end_s, bar.end_s);
       target.back().events += 1;
-      target.back().label.clear();
+      target.back().name.clear();
     } else {
       target.push_back(std::move(bar));
     }
   }
+  return lanes;
 }
 
 // Forward and backward of an imported Timeline are no work of their own, but say what the kernels
@@ -331,11 +338,9 @@ std::string title_of(const doc::Timeline& t, const Window& w) {
 
 // Events are cut at the window's ends, so that one that reaches in from the step before is seen
 // there.
-TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& options) {
-  const Window window = median_step(timeline, to_index(std::max(1, options.most_ranks)));
-  TimelineGroup group;
-  group.title = title_of(timeline, window);
-  group.length_s = static_cast<double>(window.end_ns - window.begin_ns) * 1e-9;
+doc::Json group_of(const doc::Timeline& timeline) {
+  const Window window = median_step(timeline);
+  const double length_s = static_cast<double>(window.end_ns - window.begin_ns) * 1e-9;
   const Wraps wraps(timeline);
   std::map<std::pair<std::int32_t, doc::Resource>, std::vector<Bar>> bars;
   for (const doc::Event& e : timeline.events) {
@@ -353,13 +358,24 @@ TimelineGroup group_of(const doc::Timeline& timeline, const TimelineOptions& opt
         {kind, seconds(e.start_ns), seconds(e.end_ns),
          named ? timeline.names[to_index(e.name)] : std::string(name_of(kind)), 1});
   }
+  doc::Json rows = doc::Json::array();
   for (auto& [key, of_row] : bars) {
-    Row row{key.first, key.second, {}};
-    lay_out(std::move(of_row), to_index(std::max(1, options.most_lanes)),
-            group.length_s * options.resolution, row);
-    group.rows.push_back(std::move(row));
+    doc::Json& row =
+        rows.emplace_back(doc::Json{{"rank", key.first}, {"resource", name_of(key.second)}});
+    for (const std::vector<Bar>& lane : lay_out(std::move(of_row), length_s * kResolution)) {
+      doc::Json& drawn = row["lanes"].emplace_back(doc::Json::array());
+      for (const Bar& bar : lane)
+        drawn.push_back({name_of(bar.kind), bar.start_s, bar.end_s, bar.name, bar.events});
+    }
   }
-  return group;
+  return {{"title", title_of(timeline, window)}, {"length_s", length_s}, {"rows", rows}};
+}
+
+Drawing drawing_of_groups(const std::string& name, const std::vector<doc::Json>& groups) {
+  const bool any = std::any_of(groups.begin(), groups.end(),
+                               [](const doc::Json& group) { return group["length_s"] > 0; });
+  return drawing_of(name, {{"kind", "timeline"}, {"groups", groups}}, any,
+                    "No event with a duration to draw");
 }
 
 }  // namespace linerate::report

@@ -105,7 +105,7 @@ TEST(SharedCores, TakeTheHighEndOfWhatCodes) {
   const doc::Candidate& crowded = find(a, kCoded);
   EXPECT_DOUBLE_EQ(crowded.step_s->value, apart.step_s->value);
   EXPECT_NEAR(*crowded.step_s->high, apart.step_s->value + 0.020, 1e-9);
-  EXPECT_THAT(crowded.reason, HasSubstr("ranks share cores"));
+  EXPECT_THAT(crowded.reason, HasSubstr("Ranks share cores"));
   EXPECT_FALSE(find(a, "bulk").step_s->high.has_value());
   EXPECT_THAT(a.notes, Contains(HasSubstr("4 ranks share 2 cores")));
   EXPECT_THAT(report::to_text(a, false), HasSubstr("note: 4 ranks share 2 cores"));

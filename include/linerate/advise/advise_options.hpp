@@ -55,43 +55,21 @@ struct StepsToTarget {
 using OnProgress = std::function<void(std::size_t done, std::size_t total)>;
 
 /// Counts for OnProgress.
-/// Thread safety: expect(), did_one() and spare() from any thread; done() while no other calls
-/// them.
+/// Thread safety: any thread.
 class Progress {
  public:
   /// Tells `on_progress`; an empty one is told nothing.
   explicit Progress(OnProgress on_progress) : on_progress_(std::move(on_progress)) {}
 
-  /// Work to come, before any is done.
+  /// From now on so many runs are to come at most.
   void expect(std::size_t runs);
   /// One of the runs expected is done.
   void did_one();
-  /// Runs done so far.
-  std::size_t done() const { return done_; }
-  /// So many of those expected are not needed after all.
-  void spare(std::size_t runs);
 
  private:
   OnProgress on_progress_;
   std::mutex mutex_;
   std::size_t done_ = 0, total_ = 0;
-};
-
-/// Part of the work, which does at most so many runs; what it leaves is spared at its end. At most
-/// one at a time.
-/// Thread safety: one thread at a time.
-class Stage {
- public:
-  /// Begins a part of at most `most` runs.
-  Stage(Progress& progress, std::size_t most)
-      : progress_(progress), begin_(progress.done()), most_(most) {}
-  ~Stage();
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
-
- private:
-  Progress& progress_;
-  std::size_t begin_, most_;
 };
 
 // What is asked of advise().

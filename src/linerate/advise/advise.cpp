@@ -2,8 +2,8 @@
 // the Cluster (evaluator.hpp) and ranked (ranking.hpp). The strategy in use is one of them. The
 // Advice then says, in this order: 1. the verdict: change, do nothing, or inconclusive, with the
 // strategy to use (conclude); 2. ceilings: what the best possible form of each remedy would give
-// (ceilings.hpp); 3. turning points: the bandwidth and the ratio at which the answer changes
-// (ranking.hpp); 4. late ranks, and notes on what was not known.
+// (ceilings.hpp); 3. turning points: the bandwidths at which the answer changes (ranking.hpp); 4.
+// late ranks, and notes on what was not known.
 //
 // A job may have been recorded under an exchange that no strategy of linerate's does. Then the
 // recorded step stands in for the strategy in use, and nothing simulates that strategy.
@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <numeric>
 
 #include "linerate/advise/ceilings.hpp"
 #include "linerate/advise/framework.hpp"
@@ -35,35 +37,34 @@ namespace {
 constexpr double kRounding = 1 + 1e-9;           // of sums of the same times in another order
 constexpr double kLeastUsefulAllowance = 1.005;  // below, "x 1 the steps" says nothing
 
-// "3.2 % shorter than ddp"; changes below .05 % are none.
+// "The step is 3.2 % shorter than with ddp."; changes below .05 % are none.
 std::string against(double value, double reference, const std::string& name) {
   const double change = reference > 0 ? value / reference - 1 : 0;
-  if (std::abs(change) < 0.0005) return "as long as " + name;
-  return fmt::format("{} {} than {}", format_percent(std::abs(change)),
+  if (std::abs(change) < 0.0005) return fmt::format(" The step is as long as with {}.", name);
+  return fmt::format(" The step is {} {} than with {}.", format_percent(std::abs(change)),
                      change < 0 ? "shorter" : "longer", name);
 }
 
 // What a reason says about steps to the target. `dense` is the best strategy that takes the steps
 // of an uncompressed run; a strategy that changes convergence has to beat it. An example: a
 // compressed step of 80 ms against 100 ms pays only below 1.25 times the steps.
-std::string convergence_clause(const Judged& j, const doc::Candidate& dense,
-                               const AdviseOptions& options) {
+std::string about_steps(const Judged& j, const doc::Candidate& dense,
+                        const AdviseOptions& options) {
   const doc::Candidate& c = j.candidate;
   if (!j.changes_convergence()) return "";
   const StepsToTarget* known = find_steps(options.steps, j.strategy);
   if (known && known->missed > 0)
-    return fmt::format("; not ranked, because {} of its runs missed the target", known->missed);
+    return fmt::format(" It is not ranked, because {} of its runs missed the target.",
+                       known->missed);
   if (c.steps_to_target)
-    return fmt::format("; {:.3g} x the steps ({})", c.steps_to_target->value, known->source);
+    return fmt::format(" It takes {:.3g} x the steps ({}).", c.steps_to_target->value,
+                       known->source);
   const double allowed = dense.step_s->value / c.step_s->value;
+  const std::string text = " It is not ranked, because it changes convergence.";
   if (allowed < kLeastUsefulAllowance)
-    return fmt::format(
-        "; not ranked, because it changes convergence; its step is no shorter than {}'s",
-        dense.strategy);
-  return fmt::format(
-      "; not ranked, because it changes convergence; it pays only with less than {:.3g} x the "
-      "steps of {}",
-      allowed, dense.strategy);
+    return text + fmt::format(" Its step is no shorter than that of {}.", dense.strategy);
+  return text + fmt::format(" It pays only with less than {:.3g} x the steps of {}.", allowed,
+                            dense.strategy);
 }
 
 // Why ranks may wait for longer than transfers take, in words.
@@ -88,13 +89,15 @@ std::string exposure_of(const Outcome& outcome, double exposed_s, double beyond_
     text += fmt::format("{} of communication, {} exposed with {}", communication, exposed, why);
   else
     text += fmt::format("{} of {} of communication exposed", exposed, communication);
+  text += ".";
   if (sim::has_coding(outcome.plan))
-    text += fmt::format(", and with coding the step is {} longer than one rank's",
+    text += fmt::format(" With coding the step is {} longer than one rank's.",
                         format_time(std::max(0.0, beyond_s)));
   return text;
 }
 
-// One sentence from the simulated step: how much is sent, how much of it shows, and the difference.
+// Facts from the simulated step, a sentence each: how much is sent, how much of it shows, and the
+// difference.
 std::string reason_of(const Judged& j, const doc::Candidate& current, const doc::Candidate& dense,
                       double one_rank_s, const AdviseOptions& options,
                       const doc::Cluster& cluster) {
@@ -103,19 +106,19 @@ std::string reason_of(const Judged& j, const doc::Candidate& current, const doc:
   std::string text =
       exposure_of(*j.outcome, *c.exposed_communication_s, c.step_s->value - one_rank_s, cluster);
   if (c.strategy != current.strategy)
-    text += ", step " + against(c.step_s->value, current.step_s->value, current.strategy);
+    text += against(c.step_s->value, current.step_s->value, current.strategy);
   if (c.standing == doc::Standing::does_not_fit)
-    text += "; out, it needs " + format_size(c.memory_bytes) + " a rank";
+    text += fmt::format(" It is out, because it needs {} a rank.", format_size(c.memory_bytes));
   else
-    text += convergence_clause(j, dense, options);
+    text += about_steps(j, dense, options);
   if (j.coding_is_bound())
-    text += "; its coding counts as a cast, the least that it can take, so the step may be longer";
+    text += " Its coding counts as a cast, the least that it can take. The step may be longer.";
   if (j.outcome->crowded_s)
-    text += fmt::format("; ranks share cores, so coding may make the step last {}",
+    text += fmt::format(" Ranks share cores, so coding may make the step last {}.",
                         format_time(*j.outcome->crowded_s));
   if (!c.trains)
-    text += fmt::format("; simulated only, because {}", j.outcome->traits.why_not_train);
-  return text + ".";
+    text += fmt::format(" It is only simulated, because {}.", j.outcome->traits.why_not_train);
+  return text;
 }
 
 std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
@@ -291,25 +294,6 @@ Judged judge_current(Evaluator& evaluator, const AdviseOptions& options) {
   return judged;
 }
 
-/// The most runs of the Evaluator that each part takes, for the progress that users see.
-struct Work {
-  std::size_t candidates = 0, ceilings = 0, bandwidths = 0, ratios = 0, full_use = 0, beyond = 0;
-
-  std::size_t all() const {
-    return candidates + ceilings + bandwidths + ratios + full_use + beyond;
-  }
-};
-
-Work work_of(const std::vector<doc::Strategy>& strategies, const std::vector<doc::Strategy>& beyond,
-             const AdviseOptions& options) {
-  return {strategies.size(),
-          most_ceiling_runs(strategies, options.current),
-          most_bandwidth_runs(strategies, options),
-          most_ratio_runs(strategies, options),
-          most_full_use_runs(),
-          beyond.size()};
-}
-
 // In search order, which has the one in use first.
 JudgedList judge_space(Evaluator& evaluator, const Judged& in_use,
                        const std::vector<doc::Strategy>& strategies, const AdviseOptions& options) {
@@ -337,8 +321,6 @@ void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOpt
 
 }  // namespace
 
-// A Stage counts the runs of its part. A part that ends early gives back the runs that it did not
-// need.
 doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
                    const AdviseOptions& asked) {
   validate(workload);
@@ -352,8 +334,15 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   for (const doc::Strategy& tried : asked.refuted) leave_out(tried, space);
   const std::vector<doc::Strategy> beyond = restrict_to(asked.framework, asked, space);
   const AdviseOptions options = with_steps_of_current(asked, space.strategies, space.notes);
-  const Work work = work_of(space.strategies, beyond, options);
-  evaluator.progress().expect(work.all());
+  // The most runs of the Evaluator that each part takes, for the progress that users see.
+  std::deque<std::size_t> parts = {
+      space.strategies.size(), most_ceiling_runs(space.strategies, options.current),
+      most_bandwidth_runs(space.strategies, options), most_full_use_runs(), beyond.size()};
+  const auto begin_part = [&] {
+    evaluator.progress().expect(std::accumulate(parts.begin(), parts.end(), std::size_t{0}));
+    if (!parts.empty()) parts.pop_front();
+  };
+  begin_part();
   const Judged in_use = judge_current(evaluator, options);
 
   JudgedList judged = judge_space(evaluator, in_use, space.strategies, options);
@@ -396,36 +385,23 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   compare_present(a, present, a.candidates.front(), evaluator, options);
   conclude(a, present, simplest, options.least_gain, evaluator);
   say_bound(a, judged);
-  {
-    const Stage stage(evaluator.progress(), work.ceilings);
-    if (!recorded)
-      a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
-    else if (const auto ceiling = recorded_ceiling(evaluator, options))
-      a.ceilings = {*ceiling};
-  }
-  {
-    const Stage stage(evaluator.progress(), work.bandwidths);
-    a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
-  }
-  {
-    const Stage stage(evaluator.progress(), work.ratios);
-    for (doc::TurningPoint& t :
-         ratio_turning_points(evaluator, space.strategies, dense, options, a.notes))
-      a.turning_points.push_back(std::move(t));
-  }
-  {
-    const Stage stage(evaluator.progress(), work.full_use);
-    for (std::string& note :
-         about_compression(judged, dense, ratio_for_full_use(evaluator, options), options))
-      a.notes.push_back(std::move(note));
-  }
+  begin_part();
+  if (!recorded)
+    a.ceilings = ceilings(evaluator, *in_use.outcome, space.strategies, options);
+  else if (const auto ceiling = recorded_ceiling(evaluator, options))
+    a.ceilings = {*ceiling};
+  begin_part();
+  a.turning_points = bandwidth_turning_points(evaluator, space.strategies, options);
+  begin_part();
+  for (std::string& note :
+       about_compression(judged, dense, ratio_for_full_use(evaluator, options), options))
+    a.notes.push_back(std::move(note));
   if (!recorded) a.stragglers = stragglers(evaluator, *in_use.outcome, options);
   lead_with_stragglers(a, present, options.least_gain);
   add_notes(a, judged, options, evaluator);
-  {
-    const Stage stage(evaluator.progress(), work.beyond);
-    put_into_words(asked.framework, evaluator, beyond, options, a);
-  }
+  begin_part();
+  put_into_words(asked.framework, evaluator, beyond, options, a);
+  begin_part();
   a.notes = joined_alike(a.notes);
   return a;
 }

@@ -41,21 +41,6 @@ std::string unranked_names(const std::vector<Judged>& judged, const AdviseOption
   return join(names, "; ");
 }
 
-// Candidates that `linerate train` cannot run, one note for each reason.
-void add_training_notes(doc::Advice& a, const std::vector<Judged>& judged) {
-  std::vector<std::string> reasons;
-  for (const Judged& j : judged)
-    if (j.outcome && !j.candidate.trains)
-      add_once(reasons, std::string(j.outcome->traits.why_not_train));
-  for (const std::string& why : reasons) {
-    std::vector<std::string> names;
-    for (const Judged& j : judged)
-      if (j.outcome && !j.candidate.trains && j.outcome->traits.why_not_train == why)
-        add_once(names, compression_of(j.strategy));
-    a.notes.push_back(fmt::format("linerate train refuses {}: {}.", join(names, "; "), why));
-  }
-}
-
 // A note on entries of --steps-to-target that fit no candidate.
 void add_unmatched(doc::Advice& a, const std::vector<Judged>& judged,
                    const AdviseOptions& options) {
@@ -151,11 +136,6 @@ void add_notes(doc::Advice& a, const std::vector<Judged>& judged, const AdviseOp
                     "step time x steps. Nothing here says how many steps these take: {}.",
                     unranked));
   add_unmatched(a, judged, options);
-  add_training_notes(a, judged);
-  if (options.memory_bytes || evaluator.cluster().memory_bytes)
-    a.notes.push_back(
-        "Memory counts buckets, payloads, residuals and factors. Subtract parameters, activations "
-        "and optimizer state yourself.");
   for (std::string& note :
        cost::extrapolation_notes(evaluator.model_at(options.bandwidth), evaluator.ranks()))
     a.notes.push_back(std::move(note));

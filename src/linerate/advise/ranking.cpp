@@ -244,65 +244,12 @@ std::size_t halvings(double factor) {
   return static_cast<std::size_t>(std::ceil(std::log2(std::log(factor) / std::log(kWidth)))) + 1;
 }
 
-doc::Component* codec_of(doc::Strategy& strategy) {
-  for (doc::Component& c : strategy.extras)
-    if (plan::is(c, plan::Extra::codec)) return &c;
-  return nullptr;
-}
-
-doc::Strategy without_ratio(doc::Strategy strategy) {
-  std::erase_if(codec_of(strategy)->options,
-                [](const auto& option) { return option.first == "ratio"; });
-  return strategy;
-}
-
-doc::Strategy at_ratio(const doc::Strategy& given, double ratio) {
-  doc::Strategy strategy = without_ratio(given);
-  codec_of(strategy)->options.emplace_back("ratio", fmt::format("{:.9g}", ratio));
-  return strategy;
-}
-
-// One codec whatever its ratio, with every exchange that carries it.
-struct CodecFamily {
-  std::string text;  // without its ratio
-  std::vector<doc::Strategy> strategies;
-};
-
-std::vector<CodecFamily> codecs_of(const std::vector<doc::Strategy>& strategies,
-                                   const doc::Strategy& current) {
-  std::vector<CodecFamily> found;
-  const auto add = [&](doc::Strategy s, std::string name) {
-    s = without_ratio(std::move(s));
-    std::string text = doc::to_text({*codec_of(s), {}});
-    if (!name.empty()) text = std::move(name);
-    const auto same = std::find_if(found.begin(), found.end(),
-                                   [&](const CodecFamily& c) { return c.text == text; });
-    if (same == found.end())
-      found.push_back({std::move(text), {std::move(s)}});
-    else
-      same->strategies.push_back(std::move(s));
-  };
-  for (const doc::Strategy& s : strategies)
-    if (doc::Strategy copy = s; codec_of(copy)) add(s, "");
-  if (found.empty())
-    add({current.exchange, {{std::string(plan::kCodec), {}}}}, "a codec that takes no time");
-  return found;
-}
-
 }  // namespace
 
 std::size_t most_bandwidth_runs(const std::vector<doc::Strategy>& strategies,
                                 const AdviseOptions& options) {
   const auto strides = static_cast<std::size_t>(std::ceil(std::log(kReach) / std::log(kStride)));
   return (1 + 2 * (strides + halvings(kStride))) * rankable(strategies, options).size();
-}
-
-std::size_t most_ratio_runs(const std::vector<doc::Strategy>& strategies,
-                            const AdviseOptions& options) {
-  std::size_t runs = 0;
-  for (const CodecFamily& codec : codecs_of(strategies, options.current))
-    runs += (2 + halvings(kMostRatio)) * codec.strategies.size();
-  return runs;
 }
 
 // On the way down the roles are swapped: the bracket's low end is the rate at which another
@@ -338,39 +285,6 @@ std::vector<doc::TurningPoint> bandwidth_turning_points(
   return points;
 }
 
-std::vector<doc::TurningPoint> ratio_turning_points(Evaluator& evaluator,
-                                                    const std::vector<doc::Strategy>& strategies,
-                                                    const doc::Candidate& best,
-                                                    const AdviseOptions& options,
-                                                    std::vector<std::string>& notes) {
-  std::vector<doc::TurningPoint> points;
-  for (const CodecFamily& codec : codecs_of(strategies, options.current)) {
-    const auto shortest = [&](double ratio) {
-      std::vector<double> steps(codec.strategies.size(), INFINITY);
-      side_by_side(steps.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
-        const Judged j = judge(evaluator, at_ratio(codec.strategies[i], ratio), options.bandwidth,
-                               options, worker);
-        if (j.outcome) steps[i] = j.outcome->step_s.value;
-      });
-      return *std::min_element(steps.begin(), steps.end());
-    };
-    const auto loses = [&](double ratio) {
-      return shortest(ratio) > best.step_s->value * (1 - options.least_gain);
-    };
-    const std::string& text = codec.text;
-    if (loses(kMostRatio)) {
-      notes.push_back(fmt::format("At no ratio is {} at least {:g} % faster than {}.", text,
-                                  100 * options.least_gain, best.strategy));
-    } else if (!loses(1)) {
-      notes.push_back(fmt::format("{} has the shorter step at any ratio.", text));
-    } else {
-      const auto [low, high] = bisect(1, kMostRatio, loses);
-      points.push_back({"compression_ratio", low, high, best.strategy, text});
-    }
-  }
-  return points;
-}
-
 std::size_t most_full_use_runs() { return 2 + halvings(kMostRatio); }
 
 // Whatever is left at the highest ratio does not shrink with the bytes: latency, or waiting for
@@ -378,9 +292,11 @@ std::size_t most_full_use_runs() { return 2 + halvings(kMostRatio); }
 std::optional<double> ratio_for_full_use(Evaluator& evaluator, const AdviseOptions& options) {
   doc::Strategy coded{options.current.exchange, {{std::string(plan::kCodec), {}}}};
   std::erase_if(coded.exchange.options, [](const auto& option) { return option.first == "wire"; });
+  auto& settings = coded.extras.front().options;
   const double most = kFullUse * evaluator.workload().one_rank_step_s();
   const auto is_long = [&](double ratio) {
-    const Judged j = judge(evaluator, at_ratio(coded, ratio), options.bandwidth, options);
+    settings = {{"ratio", fmt::format("{:.9g}", ratio)}};
+    const Judged j = judge(evaluator, coded, options.bandwidth, options);
     return !j.outcome || j.outcome->step_s.value > most;
   };
   if (is_long(kMostRatio)) return std::nullopt;

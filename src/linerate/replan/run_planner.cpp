@@ -12,10 +12,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -48,9 +50,8 @@ bool is_bookkeeping(doc::Content content) {
          content == doc::Content::samples || content == doc::Content::counts;
 }
 
-/// The collectives with which the plan moves gradients, factors and inverses.
-std::vector<Collective> collectives_of(const doc::Plan& plan) {
-  std::vector<Collective> kinds;
+/// Adds the collectives with which the plan moves gradients, factors and inverses.
+void add_collectives(const doc::Plan& plan, std::vector<Collective>& kinds) {
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
       if (!is_communication(task.kind)) continue;
@@ -58,12 +59,6 @@ std::vector<Collective> collectives_of(const doc::Plan& plan) {
       const Collective kind = collective_of(task.kind);
       if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
     }
-  return kinds;
-}
-
-void add_collectives(const doc::Plan& plan, std::vector<Collective>& kinds) {
-  for (const Collective kind : collectives_of(plan))
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
 }
 
 /// The strategy with which "auto" begins. Throws UsageError for options of "auto".
@@ -84,15 +79,21 @@ doc::Strategy with_ddp(doc::Strategy strategy) {
   return strategy;
 }
 
-/// For each parameter the median over the steps that have its gradient; negative if none has.
+/// The median of a step's value over the steps that know it; `otherwise` if none does. Negative
+/// values are not known.
+template <typename ValueOf>
+double median_of(std::span<const StepTimes> steps, double otherwise, ValueOf value_of) {
+  std::vector<double> known;
+  for (const StepTimes& step : steps)
+    if (const double value = std::invoke(value_of, step); value >= 0) known.push_back(value);
+  return known.empty() ? otherwise : median(known);
+}
+
+/// By parameter; negative for one that had no gradient.
 std::vector<double> medians_of_ready(const std::vector<StepTimes>& window) {
   std::vector<double> result;
-  for (std::size_t p = 0; p < window.front().ready_s.size(); ++p) {
-    std::vector<double> seen;
-    for (const StepTimes& step : window)
-      if (step.ready_s[p] >= 0) seen.push_back(step.ready_s[p]);
-    result.push_back(seen.empty() ? -1 : median(seen));
-  }
+  for (std::size_t p = 0; p < window.front().ready_s.size(); ++p)
+    result.push_back(median_of(window, -1, [p](const StepTimes& step) { return step.ready_s[p]; }));
   return result;
 }
 
@@ -120,11 +121,12 @@ RunPlanner::RunPlanner(comm::Communicator& communicator, std::vector<PlannedPara
       workload_.layers.push_back({.name = name, .forward_s = 0});
     workload_.blocks = options_.second_order->blocks;
   }
-  if (!chooses && is_to_be_tried()) {
+  if (!chooses && tries() &&
+      plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost) {
     static_cast<void>(plan_of(options_.strategy));  // refuses what it refuses before any step
     tried_ = options_.strategy;
     options_.strategy = with_ddp(options_.strategy);
-    trial_.emplace(options_.measured_steps);
+    trial_.emplace();
   }
   make_plan();
   if (chooses) add_candidates();
@@ -135,11 +137,6 @@ bool RunPlanner::tries() const {
          communicator_.size() > 1 && options_.measured_steps >= 1;
 }
 
-bool RunPlanner::is_to_be_tried() const {
-  return tries() &&
-         plan::traits_of({options_.strategy.exchange, {}}).plans_by == plan::PlansBy::cost;
-}
-
 /// Begins a Trial of what "auto" has chosen, unless that is ddp or has won its trial before.
 void RunPlanner::try_choice() {
   const std::string choice = doc::to_text(options_.strategy);
@@ -148,7 +145,7 @@ void RunPlanner::try_choice() {
   tried_ = options_.strategy;
   trial_result_.reset();
   options_.strategy = with_ddp(options_.strategy);
-  trial_.emplace(options_.measured_steps);
+  trial_.emplace();
   make_plan();
 }
 
@@ -185,7 +182,7 @@ bool RunPlanner::after_step(StepTimes times) {
   const bool first = steps_ == 1;
   window_.push_back(std::move(times));
   if (!first && trial_)
-    return window_.size() == to_index(trial_->steps_of_a_block()) && end_block();
+    return window_.size() == to_index(options_.measured_steps + 1) && end_block();
   if (!first && watches()) return is_window_full() && end_window();
   const int measured = watches() ? 1 : plans_by(plan::PlansBy::times) ? options_.measured_steps : 0;
   const bool last = steps_ == 1 + measured;
@@ -208,7 +205,8 @@ void RunPlanner::read_window() {
 /// Measures what the collectives of this plan, or of all that "auto" may choose, cost at present.
 /// "auto" also measures how they slow the computation, unless a device computes. Collective.
 void RunPlanner::probe() {
-  std::vector<Collective> kinds = collectives_of(*plan_);
+  std::vector<Collective> kinds;
+  add_collectives(*plan_, kinds);
   for (const doc::Strategy& candidate : candidates_) add_collectives(*plan_of(candidate), kinds);
   if (tried_) add_collectives(*plan_of(*tried_), kinds);
   const std::int64_t largest = calibrate::largest_probed(workload_.gradient_bytes());
@@ -227,15 +225,21 @@ void RunPlanner::probe() {
 }
 
 /// Ends a block of a trial. Either it is the other strategy's turn, or the verdict falls. Both are
-/// planned by the order and times of the first block.
+/// planned by the order and times of the first block. The first step of a block is not counted,
+/// because its memory is new. An example with 5 counted steps: after 24 steps ddp and the strategy
+/// have two blocks of 6 each, in turn.
 bool RunPlanner::end_block() {
   read_window();
-  for (const StepTimes& times : window_) trial_->add(times.step_s);
-  if (trial_->blocks() == 1) agree_on_order(medians_of_ready(window_));
+  const double step_s = median_of(std::span(window_).subspan(1), -1, &StepTimes::step_s);
+  if (step_s >= 0) (trial_->of_ddp() ? trial_->ddp_s : trial_->strategy_s).push_back(step_s);
+  if (++trial_->blocks == 1) agree_on_order(medians_of_ready(window_));
   window_.clear();
   bool takes_ddp = trial_->of_ddp();
-  if (trial_->is_over()) {
-    trial_result_ = trial_->agree(communicator_);
+  if (trial_->blocks == 2 * Trial::kRounds) {
+    const auto agreed = [this](const std::vector<double>& blocks) {
+      return mean_over_ranks(blocks.empty() ? 0 : mean(blocks), "steps of a trial");
+    };
+    trial_result_ = {agreed(trial_->ddp_s), agreed(trial_->strategy_s)};
     takes_ddp = trial_result_->strategy_s > trial_result_->ddp_s * (1 + options_.most_above_ddp);
     gave_up_ = takes_ddp;
     trial_.reset();
@@ -250,8 +254,7 @@ bool RunPlanner::end_block() {
 /// After a trial "auto" goes on from what was measured, and never chooses again what the trial
 /// refuted.
 void RunPlanner::keep_result() {
-  predicted_s_ = gave_up_ ? trial_result_->ddp_s : trial_result_->strategy_s;
-  bias_ = 1;
+  predicted_s_ = expected_s_ = gave_up_ ? trial_result_->ddp_s : trial_result_->strategy_s;
   ++measured_plans_;
   if (gave_up_)
     std::erase_if(candidates_, [this](const doc::Strategy& candidate) {
@@ -268,28 +271,28 @@ std::string RunPlanner::trial_in_words() const {
       1e3 * trial_result_->ddp_s, doc::to_text(with_ddp(*tried_)), plan_->strategy);
 }
 
-/// Plans if this window is the first, or if its step is not what the plan in force predicted. If a
-/// new plan does not mend the prediction, `bias_` takes the difference. Otherwise one error would
+/// Plans if this window is the first, or if its step is not what was expected. If a new plan does
+/// not mend the prediction, the measured step is expected from then on. Otherwise one error would
 /// cause a new plan after every window. An example with replan_above .2: predicted 100 ms, measured
-/// 130 ms, so a new plan is made. It predicts 102 ms, and bias_ becomes 130 / 102 = 1.27. The next
-/// window takes 131 ms, about 1 % off 102 * 1.27 ms, and nothing is planned.
+/// 130 ms, so a new plan is made. It predicts 102 ms. The next window takes 131 ms, about 1 % off
+/// 130 ms, and nothing is planned.
 bool RunPlanner::end_window() {
   read_window();
   const double measured_s = agreed_step_s();
   const bool planned = predicted_s_.has_value();
-  const bool departs =
-      !planned || std::abs(measured_s / (*predicted_s_ * bias_) - 1) > options_.replan_above;
+  const bool departs = !planned || std::abs(measured_s / expected_s_ - 1) > options_.replan_above;
   const std::uint64_t before = plan_->hash();
   if (departs) {
     agree_on_order(medians_of_ready(window_));
     if (options_.second_order) agree_on_curvature();
     if (!candidates_.empty()) {
-      agree_on_forward();
+      workload_.forward_s =
+          mean_over_ranks(median_of(window_, 0, &StepTimes::before_s), "time before backward");
       if (planned) probe();
     }
     plan_on_rank_0();
+    expected_s_ = planned && measured_s > 0 ? measured_s : *predicted_s_;
     if (!candidates_.empty()) try_choice();
-    if (planned && measured_s > 0 && *predicted_s_ > 0) bias_ = measured_s / *predicted_s_;
   }
   window_.clear();
   return departs && plan_->hash() != before;
@@ -310,49 +313,26 @@ bool RunPlanner::is_window_full() const {
   return updates >= options_.measured_steps && kinds.size() == kfac.updates().size();
 }
 
+double RunPlanner::mean_over_ranks(double value, const char* what) {
+  communicator_.all_reduce(comm::buffer(value), comm::Reduce::sum, what)->wait();
+  return value / communicator_.size();
+}
+
 /// The mean step over the cycle and over the ranks, as predictions are. Each kind of step counts
 /// with its median, as often as it occurs.
-double RunPlanner::agreed_step_s() const {
-  std::map<std::string_view, std::vector<double>> of_kind;
-  std::vector<double> all;
-  for (const StepTimes& times : window_) {
-    if (times.step_s < 0) continue;
-    of_kind[plan::name_of(times.update)].push_back(times.step_s);
-    all.push_back(times.step_s);
-  }
-  double step_s = all.empty() ? 0 : median(all);
+double RunPlanner::agreed_step_s() {
+  double step_s = median_of(window_, 0, &StepTimes::step_s);
   if (const auto kfac = plan::kfac_of(options_.strategy); kfac && measures_curvature()) {
     step_s = 0;
-    for (std::int64_t s = 0; s < kfac->inverse_interval; ++s)
-      step_s += median(of_kind.at(plan::name_of(kfac->update_of_step(s)))) /
-                static_cast<double>(kfac->inverse_interval);
+    for (std::int64_t s = 0; s < kfac->inverse_interval; ++s) {
+      const std::string_view kind = plan::name_of(kfac->update_of_step(s));
+      step_s += median_of(window_, 0, [kind](const StepTimes& times) {
+        return plan::name_of(times.update) == kind ? times.step_s : -1;
+      });
+    }
+    step_s /= static_cast<double>(kfac->inverse_interval);
   }
-  communicator_.all_reduce(comm::buffer(step_s), comm::Reduce::sum, "measured steps")->wait();
-  return step_s / communicator_.size();
-}
-
-void RunPlanner::agree_on_curvature() {
-  doc::SecondOrderCost cost = cluster().second_order.value_or(doc::SecondOrderCost{});
-  CurvatureProfile profile;
-  for (const StepTimes& times : window_)
-    if (times.curvature) profile.add(*times.curvature);
-  profile.agree(communicator_, workload_, cost);
-  options_.second_order->cost = cost;
-  if (options_.cluster) options_.cluster->second_order = std::move(cost);
-  double forward_s = 0;
-  for (const doc::Layer& layer : workload_.layers) forward_s += layer.forward_s.value_or(0);
-  workload_.forward_s = forward_s;
-}
-
-/// Agrees on the time before backward: the mean of the ranks' medians.
-void RunPlanner::agree_on_forward() {
-  std::vector<double> all;
-  for (const StepTimes& times : window_)
-    if (times.before_s >= 0) all.push_back(times.before_s);
-  double before_s = all.empty() ? 0 : median(all);
-  communicator_.all_reduce(comm::buffer(before_s), comm::Reduce::sum, "time before backward")
-      ->wait();
-  workload_.forward_s = before_s / communicator_.size();
+  return mean_over_ranks(step_s, "measured steps");
 }
 
 /// All ranks have the inputs, but rank 0 alone plans and sends its Plan. Otherwise rounding in a
@@ -449,100 +429,68 @@ std::shared_ptr<const doc::Plan> RunPlanner::plan_of(const doc::Strategy& strate
 namespace {
 
 using Part = std::vector<double> CurvatureTimes::*;
-constexpr Part kParts[] = {&CurvatureTimes::forward_s, &CurvatureTimes::factor_a_s,
-                           &CurvatureTimes::factor_g_s, &CurvatureTimes::inverse_s};
 
-/// The median over the steps that measured a part; negative if none did.
-double median_of(const std::vector<CurvatureTimes>& steps, Part part, std::size_t i) {
-  std::vector<double> seen;
-  for (const CurvatureTimes& step : steps)
-    if (i < (step.*part).size() && (step.*part)[i] >= 0) seen.push_back((step.*part)[i]);
-  return seen.empty() ? -1 : median(seen);
-}
-
-/// Means of one part of all blocks or factors over the ranks that have it.
-std::vector<std::optional<double>> means(comm::Communicator& communicator,
-                                         const std::vector<double>& mine) {
-  std::vector<double> sums, counts;
-  for (const double s : mine) {
-    sums.push_back(std::max(s, 0.0));
-    counts.push_back(s >= 0 ? 1 : 0);
+/// Of one part of `count` blocks or factors: medians over the window, and means over the ranks that
+/// have it.
+std::vector<std::optional<double>> agreed(comm::Communicator& communicator,
+                                          std::span<const StepTimes> window, Part part,
+                                          std::size_t count) {
+  std::vector<double> sums(2 * count, 0);  // then how many have it
+  for (std::size_t i = 0; i < count; ++i) {
+    const double mine = median_of(window, -1, [&](const StepTimes& step) {
+      const bool has = step.curvature && i < ((*step.curvature).*part).size();
+      return has ? ((*step.curvature).*part)[i] : -1;
+    });
+    if (mine >= 0) sums[i] = mine, sums[count + i] = 1;
   }
-  sums.insert(sums.end(), counts.begin(), counts.end());
   communicator.all_reduce(comm::buffer(sums), comm::Reduce::sum, "times of second-order steps")
       ->wait();
-  std::vector<std::optional<double>> all(mine.size());
-  for (std::size_t i = 0; i < mine.size(); ++i)
-    if (sums[mine.size() + i] > 0) all[i] = sums[i] / sums[mine.size() + i];
+  std::vector<std::optional<double>> all(count);
+  for (std::size_t i = 0; i < count; ++i)
+    if (sums[count + i] > 0) all[i] = sums[i] / sums[count + i];
   return all;
 }
 
-/// Sets the times of inverses by dimension: the mean time of one matrix, over all factors of that
-/// size.
-void set_inverses(const std::vector<std::optional<double>>& seconds, const doc::Workload& workload,
-                  doc::SecondOrderCost& cost) {
-  std::map<std::int64_t, std::vector<double>> by_dimension;
+/// The times of inverses by dimension: the mean time of one matrix, over all factors of that size.
+std::map<std::int64_t, std::vector<double>> by_dimension(
+    const std::vector<std::optional<double>>& seconds, const doc::Workload& workload) {
+  std::map<std::int64_t, std::vector<double>> all;
   for (std::size_t f = 0; f < seconds.size(); ++f) {
     const auto factor = static_cast<std::int32_t>(f);
     const doc::Block& block = workload.blocks[to_index(doc::block_of_factor(factor))];
     const doc::FactorSide side = doc::side_of_factor(factor);
     if (seconds[f] && block.dense(side))
-      by_dimension[block.dimension(side)].push_back(*seconds[f] / block.groups);
+      all[block.dimension(side)].push_back(*seconds[f] / block.groups);
   }
-  if (by_dimension.empty()) return;
-  cost.inverses.clear();
-  for (const auto& [dimension, values] : by_dimension)
-    cost.inverses.push_back({dimension, mean(values)});
+  return all;
 }
 
 }  // namespace
 
-void CurvatureProfile::agree(comm::Communicator& communicator, doc::Workload& workload,
-                             doc::SecondOrderCost& cost) const {
-  const std::size_t blocks = workload.blocks.size();
-  for (const Part part : kParts) {
-    const bool of_factors = part == &CurvatureTimes::inverse_s;
-    std::vector<double> mine;
-    for (std::size_t i = 0; i < (of_factors ? 2 : 1) * blocks; ++i)
-      mine.push_back(median_of(steps_, part, i));
-    const std::vector<std::optional<double>> all = means(communicator, mine);
-    if (of_factors) return set_inverses(all, workload, cost);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      if (!all[b]) continue;
-      if (part == &CurvatureTimes::forward_s)
-        workload.layers[to_index(workload.blocks[b].layer)].forward_s = all[b];
-      else if (part == &CurvatureTimes::factor_a_s)
-        workload.blocks[b].factor_a_s = all[b];
-      else
-        workload.blocks[b].factor_g_s = all[b];
-    }
+/// The times go into the Workload's layers and blocks, and those of inverses into the cost. A part
+/// that no rank measured stays.
+void RunPlanner::agree_on_curvature() {
+  const std::size_t blocks = workload_.blocks.size();
+  const auto forward = agreed(communicator_, window_, &CurvatureTimes::forward_s, blocks);
+  const auto factor_a = agreed(communicator_, window_, &CurvatureTimes::factor_a_s, blocks);
+  const auto factor_g = agreed(communicator_, window_, &CurvatureTimes::factor_g_s, blocks);
+  const auto inverses = by_dimension(
+      agreed(communicator_, window_, &CurvatureTimes::inverse_s, 2 * blocks), workload_);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    doc::Block& block = workload_.blocks[b];
+    if (forward[b]) workload_.layers[to_index(block.layer)].forward_s = forward[b];
+    if (factor_a[b]) block.factor_a_s = factor_a[b];
+    if (factor_g[b]) block.factor_g_s = factor_g[b];
   }
-}
-
-namespace {
-
-double mean_or_zero(const std::vector<double>& medians) {
-  return medians.empty() ? 0 : mean(medians);
-}
-
-}  // namespace
-
-// An example with 5 counted steps: a block has 6 steps, and the first one is not counted. After 24
-// steps ddp and the strategy have two blocks each, in turn: ddp, strategy, ddp, strategy.
-bool Trial::add(double step_s) {
-  if (steps_++ > 0 && step_s >= 0) block_.push_back(step_s);
-  if (steps_ <= counted_) return false;
-  if (!block_.empty()) (of_ddp() ? ddp_ : other_).push_back(median(block_));
-  block_.clear();
-  steps_ = 0;
-  ++blocks_;
-  return true;
-}
-
-TrialResult Trial::agree(comm::Communicator& communicator) const {
-  std::vector<double> seconds{mean_or_zero(ddp_), mean_or_zero(other_)};
-  communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "steps of a trial")->wait();
-  return {seconds[0] / communicator.size(), seconds[1] / communicator.size()};
+  doc::SecondOrderCost cost = cluster().second_order.value_or(doc::SecondOrderCost{});
+  if (!inverses.empty()) cost.inverses.clear();
+  for (const auto& [dimension, seconds] : inverses)
+    cost.inverses.push_back({dimension, mean(seconds)});
+  options_.second_order->cost = cost;
+  if (options_.cluster) options_.cluster->second_order = std::move(cost);
+  workload_.forward_s = 0;
+  for (const doc::Layer& layer : workload_.layers)
+    *workload_.forward_s += layer.forward_s.value_or(0);
 }
 
 }  // namespace linerate::replan

@@ -1,4 +1,5 @@
-// The times of K-FAC's work in a window of steps, agreed among ranks, for the planner.
+// Chooses the Plan of a training run and changes it at agreed steps, from what the steps measured.
+// Needs no LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -29,21 +30,6 @@ struct CurvatureTimes {
   std::vector<double> inverse_s;               // by factor (doc::factor_index)
 };
 
-class CurvatureProfile {
- public:
-  void add(const CurvatureTimes& step) { steps_.push_back(step); }
-
-  /// Agrees on the window's times: medians of each rank, then means over the ranks that measured a
-  /// part. They go into the Workload's layers and blocks, where block b is of layer b, and as
-  /// inverse times by dimension into `cost`. A part that no rank measured stays. Collective; the
-  /// same on every rank.
-  void agree(comm::Communicator& communicator, doc::Workload& workload,
-             doc::SecondOrderCost& cost) const;
-
- private:
-  std::vector<CurvatureTimes> steps_;
-};
-
 // Whether a strategy's steps are longer than ddp's on these ranks. It is measured, because no cost
 // model of the network has what messages cost the processors that compute.
 
@@ -53,34 +39,15 @@ struct TrialResult {
 };
 
 /// Blocks of steps by ddp and by the strategy in turn, kRounds of each. So a drift of the machine's
-/// speed meets both. The first step of a block is not counted, because its memory is new.
-class Trial {
- public:
+/// speed meets both.
+struct Trial {
   static constexpr int kRounds = 2;
-
-  /// `counted`: steps of a block, at least 1.
-  explicit Trial(int counted) : counted_(counted) {}
+  int blocks = 0;                                   // that have ended
+  std::vector<double> ddp_s = {}, strategy_s = {};  // medians of blocks, on this rank
 
   /// Whether the next step is ddp's.
-  bool of_ddp() const { return blocks_ % 2 == 0; }
-  int steps_of_a_block() const { return counted_ + 1; }
-  /// Blocks that have ended.
-  int blocks() const { return blocks_; }
-  bool is_over() const { return blocks_ == 2 * kRounds; }
-  /// A step's seconds on this rank; negative: not known. True if it ends a block.
-  bool add(double step_s);
-  /// Of a trial that is over: of each the mean of its blocks' medians. Collective.
-  TrialResult agree(comm::Communicator& communicator) const;
-
- private:
-  int counted_;
-  int blocks_ = 0, steps_ = 0;       // steps_: of the block under way
-  std::vector<double> block_ = {};   // counted steps of the block under way
-  std::vector<double> ddp_, other_;  // medians of blocks
+  bool of_ddp() const { return blocks % 2 == 0; }
 };
-
-// Chooses the Plan of a training run and changes it at agreed steps, from what the steps measured.
-// Needs no LibTorch.
 
 struct PlannedParameter {
   std::string name;
@@ -210,7 +177,6 @@ class RunPlanner {
     return options_.second_order && options_.second_order->measured;
   }
   bool tries() const;
-  bool is_to_be_tried() const;
   void try_choice();
   void keep_result();
   bool end_block();
@@ -219,9 +185,9 @@ class RunPlanner {
   void read_window();
   bool is_window_full() const;
   bool end_window();
-  double agreed_step_s() const;
+  double mean_over_ranks(double value, const char* what);
+  double agreed_step_s();
   void agree_on_curvature();
-  void agree_on_forward();
   void choose();
   double predict(const doc::Plan& plan) const;
   std::shared_ptr<const doc::Plan> plan_of(const doc::Strategy& strategy) const;
@@ -247,7 +213,7 @@ class RunPlanner {
   int measured_plans_ = 0;
   std::vector<StepTimes> window_;
   std::optional<double> predicted_s_;
-  double bias_ = 1;  // measured over predicted, if planning again did not help
+  double expected_s_ = 0;  // predicted, or measured if planning again did not mend the prediction
   std::int64_t steps_ = 0;
   bool settled_ = false;
 };

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/compress/dense_below.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
@@ -108,12 +109,14 @@ inline std::vector<std::string> strategies() {
     all.insert(all.end(), forms.begin(), forms.end());
     for (const auto& extra : plan::extras().lines()) {
       const auto known = extra_options.find(extra.name);
-      if (known == extra_options.end()) {
-        all.push_back(exchange.name + "+" + extra.name);
-        continue;
+      for (const std::string& o :
+           known == extra_options.end() ? std::vector<std::string>{""} : known->second) {
+        doc::Component component = doc::parse_component(extra.name + "(" + o + ")");
+        // Under ddp small tensors travel dense, as they do by default; under others they are coded.
+        if (exchange.name != "ddp" && plan::is(component, plan::Extra::compressor))
+          component.options.emplace_back(compress::kDenseBelow, "0");
+        all.push_back(exchange.name + "+" + doc::to_text(component));
       }
-      for (const std::string& o : known->second)
-        all.push_back(exchange.name + "+" + extra.name + "(" + o + ")");
     }
   }
   return all;
@@ -172,8 +175,8 @@ inline bool cannot_precondition(const doc::Strategy& strategy, int ranks) {
 inline bool cannot_be_halved(const doc::Strategy& strategy, const doc::Workload& workload) {
   if (strategy.extras.empty() || !plan::is(strategy.extras.front(), plan::Extra::compressor))
     return false;
-  const auto compressor =
-      compress::make_compressor(plan::compressors_in(strategy.extras.front()).front());
+  const auto compressor = compress::make_compressor(
+      compress::as_planned(plan::compressors_in(strategy.extras.front()).front()));
   for (const doc::Gradient& g : workload.gradients) {
     if (g.dtype != DType::f32) continue;
     const auto rounds = compressor->rounds({g.elements, g.rows.value_or(1)});

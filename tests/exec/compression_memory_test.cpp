@@ -60,7 +60,8 @@ TEST(CompressionMemory, IsWhatThePlanSaysForEveryCompressor) {
     doc::Cluster cluster;
     cluster.ranks = 2;
     const auto plan = std::make_shared<const doc::Plan>(plan::make_plan(
-        matrix_and_bias(), cluster, doc::parse_strategy("bulk+" + name), 2, {.first_step = false}));
+        matrix_and_bias(), cluster, doc::parse_strategy("bulk+" + name + "(dense_below=0)"), 2,
+        {.first_step = false}));
     const doc::TaskGraph& graph = plan->variants.front();
     ZeroPayloads payloads;
     Compression compression(payloads, 0, 2, 1);
@@ -106,8 +107,9 @@ TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
     for (const float r : state.tensors.at("g0").residual) sum += std::abs(r);
     return sum;
   };
-  const auto sparse = plan_with("bulk+topk(density=0.1)"),
-             denser = plan_with("bulk+mstopk(density=0.3)"), without = plan_with("bulk+signsgd");
+  const auto sparse = plan_with("bulk+topk(density=0.1, dense_below=0)"),
+             denser = plan_with("bulk+mstopk(density=0.3, dense_below=0)"),
+             without = plan_with("bulk+signsgd(dense_below=0)");
   ZeroPayloads payloads;
   Compression compression(payloads, 0, 2, 1);
   compression.set_plan(sparse);
@@ -125,7 +127,7 @@ TEST(CompressionMemory, ResidualsStayWithACompressorThatKeepsThem) {
 
 /// Of the Plan that comes next, which has no compressor: until a step counts that somebody takes.
 TEST(CompressionMemory, ADenseStepSendsTheResidualToo) {
-  const auto sparse = plan_with("bulk+topk(density=0.1)"), dense = plan_with("bulk");
+  const auto sparse = plan_with("bulk+topk(density=0.1, dense_below=0)"), dense = plan_with("bulk");
   const std::vector<compress::Shape> shapes = {{512 * 64, 512}, {512, 1}};
   ZeroPayloads payloads;
   Compression compression(payloads, 0, 2, 1);

@@ -2,6 +2,7 @@
 // auto leaves a bucket alone.
 #include "linerate/plan/compression.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "linerate/compress/registry.hpp"
@@ -50,6 +51,28 @@ std::vector<TaskKind> kinds_of(const doc::Plan& plan) {
   std::vector<TaskKind> kinds;
   for (const doc::Task* t : communication_of(plan.variants.back())) kinds.push_back(t->kind);
   return kinds;
+}
+
+/// A strategy has a default; a Plan, which may be of older times, means what it says.
+TEST(CompressionPlan, SmallTensorsTravelDenseUnlessTheStrategySaysOtherwise) {
+  const doc::Workload w = support::workload_of({4095, 4096}, 1e-3);
+  const auto planned_as = [&](const std::string& compressor) {
+    const doc::Plan plan = planned("bulk+" + compressor, w, 2);
+    for (const doc::Task& task : plan.variants.back().tasks)
+      if (task.kind == TaskKind::encode)
+        return fmt::format("{}, {} elements",
+                           doc::to_text(plan.operations[static_cast<std::size_t>(task.operation)]),
+                           task.bytes / 4);
+    return std::string("dense");
+  };
+  EXPECT_EQ(planned_as("topk"), "topk(dense_below=4096), 4096 elements");
+  EXPECT_EQ(planned_as("topk(dense_below=0)"), "topk, 8191 elements");
+  EXPECT_EQ(planned_as("topk(density=0.1, dense_below=5000)"), "dense");
+  EXPECT_EQ(planned_as("randomk"), "randomk(dense_below=4096), 4096 elements");
+  EXPECT_EQ(planned_as("fp16"), "fp16, 8191 elements");
+  EXPECT_EQ(planned_as("bf16(dense_below=4096)"), "bf16(dense_below=4096), 4096 elements");
+  EXPECT_EQ(planned_as("signsgd"), "signsgd, 8191 elements");
+  EXPECT_FALSE(compress::make_compressor({"topk", {}})->rounds({100, 1}).empty());
 }
 
 /// Bytes a rank sends by the direct algorithms: of an array of S, S (W - 1) / W in either phase.

@@ -17,7 +17,8 @@ from uses import Net, TorchDDP, build, images, loss_of, require_equal, sgd
 import linerate.torch as lt
 
 STEPS = 8
-STRATEGIES = ("ddp", "dear", "ddp+powersgd", "ddp+topk", "ddp+kfac(spd)")
+STRATEGIES = ("ddp", "dear", "ddp+powersgd(dense_below=0)", "ddp+topk(dense_below=0)",
+              "ddp+kfac(spd)")
 
 # of the CPU's other code: what the same code computes there is compared
 OTHER_ARITHMETIC = "powersgd"

@@ -278,7 +278,8 @@ def ddp_options_in_the_strategy():
     loop(other, sgd(hooked.parameters()), data=images)
     other.close()
     for strategy, near in (("ddp(wire=bf16)", hooked), ("ddp(wire=fp16)", hooked),
-                           ("ddp+qsgd(bits=8)", None), ("ddp+maxmin(bits=8)", None)):
+                           ("ddp+qsgd(bits=8, dense_below=0)", None),
+                           ("ddp+maxmin(bits=8, dense_below=0)", None)):
         model = build(Net)
         dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
         loop(dp, sgd(model.parameters()), data=images)
@@ -679,7 +680,7 @@ def grad_scaler_with_an_overflow():
 @use
 def grad_scaler_hears_of_a_compressors_skip():
     model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
+    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1, dense_below=0)")
     opt, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0)
     for step in range(4):
         x, y = rows(step)
@@ -1106,7 +1107,8 @@ def exchange_state_goes_on_bit_for_bit():
             dp.step(opt)
         dp.settle()
 
-    for strategy in ("ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "ddp+onebit"):
+    for strategy in ("ddp+topk(density=0.05, dense_below=0)", "ddp+powersgd(rank=2, dense_below=0)",
+                     "ddp+onebit(dense_below=0)"):
         whole, first = build(Mlp), build(Mlp)
         dp = lt.DataParallel(whole, strategy=strategy, most_above_ddp=KEEPS)
         opt = sgd(whole.parameters())
@@ -1132,7 +1134,8 @@ def exchange_state_goes_on_bit_for_bit():
 @use
 def ddp_hook():
     """Exact strategies give DDP's own bits; compressed ones train, and ranks agree."""
-    for strategy in ("bulk", "bulk(wire=bf16)", "powersgd(rank=2)", "topk(density=0.1)"):
+    for strategy in ("bulk", "bulk(wire=bf16)", "powersgd(rank=2, dense_below=0)",
+                     "topk(density=0.1, dense_below=0)"):
         model, plain = build(Net), build(Net)
         hooked, ddp = DDP(model), DDP(plain)
         hooked.register_comm_hook(*lt.ddp_hook(strategy))
@@ -1610,7 +1613,7 @@ def strategies_are_tried_against_ddp():
 def exchange_state_of_a_strategy_that_gave_way():
     """Residuals are the parameters', whichever plan sent them: they go on under ddp, in this run
     and in the next."""
-    extra = "+randomk(density=0.2)"
+    extra = "+randomk(density=0.2, dense_below=0)"
     model, again = build(Mlp), build(Mlp)
     dp = lt.DataParallel(model, strategy=f"dear{extra}", measured_steps=1, most_above_ddp=-1)
     opt = sgd(model.parameters())
@@ -2055,8 +2058,9 @@ def compressors_enqueued_on_the_cpu():
 
     if dist.get_world_size() > 2:  # a sum's last bit may say which elements are sent
         return
-    for strategy in ("ddp+fp16", "ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "ddp+onebit",
-                     "dear+acpsgd(rank=1)"):
+    for strategy in ("ddp+fp16", "ddp+topk(density=0.05, dense_below=0)",
+                     "ddp+powersgd(rank=2, dense_below=0)", "ddp+onebit(dense_below=0)",
+                     "dear+acpsgd(rank=1, dense_below=0)"):
         exact = "sgd" not in strategy  # products of factors are sums in the operator's order
         here, there = train(strategy, None, range(4)), train(strategy, world, range(4))
         require_equal(strategy, list(there[0].items()), list(here[0].items()), exact)
@@ -2069,7 +2073,8 @@ def compressors_enqueued_on_the_cpu():
 def compressors_and_kfac_enqueued_together():
     """By the code for parameters on a device: batches of one rank that are no numbers leave no rank
     with others' weights, or none."""
-    for strategy in ("ddp+topk(density=0.3)+kfac(d, factors=1)", "dear+kfac(spd, kl=0, factors=1)",
+    for strategy in ("ddp+topk(density=0.3, dense_below=0)+kfac(d, factors=1)",
+                     "dear+kfac(spd, kl=0, factors=1)",
                      "dear+fp16+kfac(spd, kl=0, factors=1)"):
         model = build(Mlp)
         dp = lt.DataParallel(model, strategy=strategy, device_group=dist.group.WORLD)

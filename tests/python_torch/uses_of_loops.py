@@ -284,7 +284,7 @@ def steps_that_would_be_wrong_are_refused():
     require_equal("joint", list(model.named_parameters()), list(other.named_parameters()),
                   exact=True)
 
-    dp = lt.DataParallel(model, strategy="ddp+onebit-adam")
+    dp = lt.DataParallel(model, strategy="ddp+onebit-adam(dense_below=0)")
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
     refused(lambda: dp.step(torch.optim.AdamW(model.parameters())), "onebit-adam with AdamW",
             "sends Adam's first moment")
@@ -343,7 +343,8 @@ def momentum_beside_a_compressor_that_has_its_own():
             "one group's":
                 lambda m: torch.optim.SGD([{"params": m[0].parameters()},
                                            {"params": m[2].parameters(), "momentum": 0.1}], 0.01)}
-    for strategy in ("ddp+dgc(density=0.1)", "bulk+signsgd(momentum=0.9)", "ddp+onebit-adam"):
+    for strategy in ("ddp+dgc(density=0.1, dense_below=0)",
+                     "bulk+signsgd(momentum=0.9, dense_below=0)", "ddp+onebit-adam(dense_below=0)"):
         for opt_of in sums.values():
             refused(lambda: trained(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.",
                     "give the optimizer momentum=0")
@@ -354,18 +355,19 @@ def momentum_beside_a_compressor_that_has_its_own():
             said = trained(strategy, lambda m: kind(m.parameters(), 1e-3))
             assert len(said) == 1 and "first moment" in said[0], said
     for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
-        said = trained("ddp+dgc(density=0.1)",
+        said = trained("ddp+dgc(density=0.1, dense_below=0)",
                        lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
         assert len(said) == 1 and f"with {kind}" in said[0] and "dgc(momentum=0)" in said[0], said
-    for strategy in ("ddp+dgc(density=0.1, momentum=0)", "ddp+topk(density=0.1)", "dear"):
+    for strategy in ("ddp+dgc(density=0.1, momentum=0, dense_below=0)",
+                     "ddp+topk(density=0.1, dense_below=0)", "dear"):
         assert not trained(strategy, sums["plain"])
     for kind in ("Adagrad", "Adadelta", "RMSprop", "Rprop"):
-        assert not trained("ddp+dgc(density=0.1)",
+        assert not trained("ddp+dgc(density=0.1, dense_below=0)",
                            lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
     # A schedule that cycles momentum begins at once.
     opt = torch.optim.SGD(build(Mlp).parameters(), 0.01, momentum=0.0)
     torch.optim.lr_scheduler.OneCycleLR(opt, 0.01, 10)
-    refused(lambda: trained("ddp+dgc(density=0.1)", lambda m: (
+    refused(lambda: trained("ddp+dgc(density=0.1, dense_below=0)", lambda m: (
         opt.param_groups[0].update(params=list(m.parameters())), opt)[1]), "SGD(momentum=0.95)")
 
 
@@ -406,7 +408,7 @@ def several_optimizers():
         warnings.simplefilter("ignore")
         same_as_ddp(in_turn)
 
-    for strategy in (*STRATEGIES, "ddp+topk(density=0.1)"):
+    for strategy in (*STRATEGIES, "ddp+topk(density=0.1, dense_below=0)"):
         model = build(Mlp)
         dp, (a, b) = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS), halves(model)
         with Stderr(), warnings.catch_warnings():

@@ -91,7 +91,7 @@ def layers_replaced_added_and_removed():
 
 @use
 def layers_that_differ_between_ranks_are_an_error_on_every_rank():
-    for strategy in (*STRATEGIES, "ddp+topk(density=0.1)"):
+    for strategy in (*STRATEGIES, "ddp+topk(density=0.1, dense_below=0)"):
         model = build(Mlp)
         dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
 

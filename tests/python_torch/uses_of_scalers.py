@@ -28,10 +28,10 @@ def codecs():
         small = SMALL.get(name, [])
         for more in ([], WARM.get(name)):
             if more is not None:
-                options = ", ".join(small + more)
-                yield f"{name}({options})" if options else name
-    yield from ("topk(density=0.1, exchange=two-phase)", "qsgd(bits=4, exchange=two-phase)",
-                "efsignsgd(exchange=two-phase)", "fp16")
+                yield f"{name}({', '.join([*small, *more, 'dense_below=0'])})"
+    yield from ("topk(density=0.1, exchange=two-phase, dense_below=0)",
+                "qsgd(bits=4, exchange=two-phase, dense_below=0)",
+                "efsignsgd(exchange=two-phase, dense_below=0)", "fp16")
 
 
 class Weights(nn.Module):
@@ -163,7 +163,8 @@ def owed_flows_out_under_a_scaler():
     scaler has."""
     for scaled in (False, True):
         w = nn.Parameter(torch.zeros(32, 32))
-        dp = lt.DataParallel(nn.ParameterList([w]), strategy="ddp+topk(density=0.05)")
+        dp = lt.DataParallel(nn.ParameterList([w]),
+                             strategy="ddp+topk(density=0.05, dense_below=0)")
         opt, scaler = torch.optim.SGD([w], 1.0), torch.amp.GradScaler(
             "cpu", init_scale=64.0, growth_interval=2, enabled=scaled)
         given = torch.zeros(32, 32)
@@ -192,7 +193,7 @@ def two_models_under_two_scalers():
     scale."""
     def run(scaled, to_none=True):
         gen, disc = build(lambda: nn.Linear(10, 10)), build(lambda: nn.Linear(10, 1))
-        dps = [lt.DataParallel(m, strategy="ddp+topk(density=0.2)", name=n)
+        dps = [lt.DataParallel(m, strategy="ddp+topk(density=0.2, dense_below=0)", name=n)
                for m, n in ((gen, "gen"), (disc, "disc"))]
         opts = [torch.optim.SGD(m.parameters(), 0.05) for m in (gen, disc)]
         scalers = [torch.amp.GradScaler("cpu", init_scale=s, growth_interval=g, enabled=scaled)
@@ -217,7 +218,7 @@ def two_models_under_two_scalers():
 
 def steps_of(step_of, make=Ordinary, scaler=None):
     model = build(make)
-    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
+    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1, dense_below=0)")
     opt = torch.optim.SGD(model.parameters(), 0.05)
     for step in range(6):
         step_of(dp, opt, step, scaler)
@@ -304,7 +305,7 @@ def compiled_models_under_a_scaler():
 @use
 def two_scales_in_one_step_are_refused():
     model = build(Mlp)
-    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1)")
+    dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1, dense_below=0)")
     opt, scaler = (torch.optim.SGD(model.parameters(), 0.05),
                    torch.amp.GradScaler("cpu", init_scale=8.0))
     for changes in (False, True, False):
@@ -355,7 +356,7 @@ def ddp_hook_under_a_scaler():
     def run(scaled):
         model = build(Mlp)
         ddp = DDP(model)
-        ddp.register_comm_hook(*lt.ddp_hook("topk(density=0.1)"))
+        ddp.register_comm_hook(*lt.ddp_hook("topk(density=0.1, dense_below=0)"))
         opt, scaler = (torch.optim.SGD(model.parameters(), 0.05),
                        torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled))
         for step in range(8):

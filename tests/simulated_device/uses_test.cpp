@@ -373,7 +373,8 @@ constexpr Use kUses[] = {
     {"scaled_losses", scaled_losses, "_local_scalar_dense", false},
     {"two_models", two_models},
 };
-constexpr const char* kStrategies[] = {"ddp(first=64B, bucket=1KiB)", "dear", "ddp+topk"};
+constexpr const char* kStrategies[] = {"ddp(first=64B, bucket=1KiB)", "dear",
+                                       "ddp+topk(dense_below=0)"};
 /// One after the other: each use by one of them.
 constexpr const char* kWithCurvature[] = {"ddp+kfac(spd)", "ddp+kfac(mpd)", "ddp+kfac(d)"};
 

@@ -105,7 +105,8 @@ TEST_P(LeftOutWaits, AreFoundUnlessARuleExcusesThem) {
 
 INSTANTIATE_TEST_SUITE_P(All, LeftOutWaits,
                          testing::Values("ddp(first=64B, bucket=1KiB)", "dear(layers=1)",
-                                         "ddp+powersgd", "ddp+kfac(spd, factors=1, inverses=1)"));
+                                         "ddp+powersgd(dense_below=0)",
+                                         "ddp+kfac(spd, factors=1, inverses=1)"));
 
 }  // namespace
 }  // namespace linerate::simulated

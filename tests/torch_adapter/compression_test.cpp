@@ -108,7 +108,8 @@ TEST(Dgc, AVectorMovesAsUnderMomentum) {
       torch::nn::Linear net(6, 8), twin(6, 8);
       for (at::Tensor p : twin->parameters()) p.detach().zero_();
       for (at::Tensor p : net->parameters()) p.detach().zero_();
-      const std::string strategy = "ddp+dgc(density=0.1,momentum=0.9,nesterov=" + nesterov + ")";
+      const std::string strategy =
+          "ddp+dgc(density=0.1,momentum=0.9,dense_below=0,nesterov=" + nesterov + ")";
       auto parallel = std::make_unique<DataParallel>(*net, communicator,
                                                      DataParallelOptions{.strategy = strategy});
       torch::optim::SGD optimizer(net->parameters(), 1.0);
@@ -141,7 +142,8 @@ TEST(SignSgd, ASingleElementMovesByItsMomentum) {
   ranks(2, [](Communicator& communicator) {
     torch::nn::Linear net(6, 1);
     for (at::Tensor p : net->parameters()) p.detach().zero_();
-    DataParallel parallel(*net, communicator, {.strategy = "ddp+signsgd(momentum=0.9)"});
+    DataParallel parallel(*net, communicator,
+                          {.strategy = "ddp+signsgd(momentum=0.9, dense_below=0)"});
     torch::optim::SGD optimizer(net->parameters(), 1.0);
     double moment = 0, moved = 0;
     for (int step = 0; step < 30; ++step) {
@@ -204,8 +206,9 @@ TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
   ranks(GetParam(), [](Communicator& communicator) {
     Job dense{communicator, "ddp"};
     for (int step = 0; step < 20; ++step) dense.step(step);
-    for (const char* strategy : {"ddp+fp16", "ddp+bf16", "dear+fp16", "bulk+natural", "ddp+qsgd",
-                                 "ddp(first=64B,bucket=512B)+maxmin"}) {
+    for (const char* strategy :
+         {"ddp+fp16", "ddp+bf16", "dear+fp16", "bulk+natural(dense_below=0)",
+          "ddp+qsgd(dense_below=0)", "ddp(first=64B,bucket=512B)+maxmin(dense_below=0)"}) {
       Job job{communicator, strategy};
       for (int step = 0; step < 20; ++step) job.step(step);
       const double error = (job.weights() - dense.weights()).norm().item<double>() /
@@ -263,10 +266,12 @@ TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
     for (const char* strategy :
-         {"bulk+powersgd(rank=1)", "wfbp+powersgd(rank=1)", "ddp+powersgd(rank=1)",
-          "ddp(first=64B,bucket=256B)+powersgd(rank=1)", "ddp(first=1KiB)+powersgd(rank=1)",
-          "ddp(first=64B,bucket=256B)+powersgd(rank=1,warmup=100)", "wfbp+topk(density=0.1)",
-          "dear+acpsgd(rank=1)"})
+         {"bulk+powersgd(rank=1, dense_below=0)", "wfbp+powersgd(rank=1, dense_below=0)",
+          "ddp+powersgd(rank=1, dense_below=0)",
+          "ddp(first=64B,bucket=256B)+powersgd(rank=1, dense_below=0)",
+          "ddp(first=1KiB)+powersgd(rank=1, dense_below=0)",
+          "ddp(first=64B,bucket=256B)+powersgd(rank=1,warmup=100, dense_below=0)",
+          "wfbp+topk(density=0.1, dense_below=0)", "dear+acpsgd(rank=1, dense_below=0)"})
       for (std::size_t p = 0; p < 6; ++p) {
         Job job{communicator, strategy, 1e-3};
         for (int step = 0; step < 2; ++step) job.step(step);
@@ -354,7 +359,8 @@ TEST_P(EveryCompressor, ReportsTheBytesOfItsPayloads) {
     EXPECT_EQ(bytes("ddp"), 4 * elements);
     EXPECT_EQ(bytes("ddp+fp16"), 2 * elements);
     // Rank 1 of 16 x 6 and 16 x 16; 3 x 16 pays too; biases are dense.
-    EXPECT_EQ(bytes("bulk+powersgd(rank=1)"), 4 * ((16 + 6) + (16 + 16) + (3 + 16) + 16 + 16 + 3));
+    EXPECT_EQ(bytes("bulk+powersgd(rank=1, dense_below=0)"),
+              4 * ((16 + 6) + (16 + 16) + (3 + 16) + 16 + 16 + 3));
   });
 }
 
@@ -412,7 +418,7 @@ TEST_P(EveryCompressor, NamesGradientsThatItLeavesDenseOnce) {
 /// 1-bit Adam's optimizer has a frozen second moment and no first one; LibTorch's are refused.
 TEST_P(EveryCompressor, RefusesAdamForWhatIsAFirstMoment) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Job job{communicator, "ddp+onebit-adam(freeze_step=2)"};
+    Job job{communicator, "ddp+onebit-adam(freeze_step=2, dense_below=0)"};
     torch::optim::Adam adam{job.model.parameters(), torch::optim::AdamOptions(1e-3)};
     torch::optim::AdamW adam_w{job.model.parameters(), torch::optim::AdamWOptions(1e-3)};
     for (torch::optim::Optimizer* optimizer :
@@ -429,7 +435,7 @@ TEST_P(EveryCompressor, RefusesAdamForWhatIsAFirstMoment) {
       job.parallel.step(plain);
     }
     require_bitwise_equal(communicator, job.model);
-    Job gradients{communicator, "ddp+efsignsgd"};
+    Job gradients{communicator, "ddp+efsignsgd(dense_below=0)"};
     torch::optim::Adam other{gradients.model.parameters(), torch::optim::AdamOptions(1e-3)};
     gradients.backward(0);
     EXPECT_NO_THROW(gradients.parallel.step(other));

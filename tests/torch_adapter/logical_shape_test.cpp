@@ -44,8 +44,9 @@ TEST_P(LogicalShape, AMatrixOfRankOneComesBackByOneFactor) {
   ranks(GetParam(), [](Communicator& communicator) {
     for (const char* exchange : {"bulk", "wfbp", "ddp", "ddp(first=64B,bucket=2KiB)"}) {
       NamedTensors parameters = strided();
-      DataParallel parallel(parameters, {}, communicator,
-                            {.strategy = std::string(exchange) + "+powersgd(rank=1)"});
+      DataParallel parallel(
+          parameters, {}, communicator,
+          {.strategy = std::string(exchange) + "+powersgd(rank=1, dense_below=0)"});
       for (int step = 0; step < 4; ++step) {
         at::Tensor loss = torch::zeros({}, at::kFloat);
         double seed = 10.0 * step;
@@ -69,7 +70,8 @@ TEST_P(LogicalShape, AMatrixOfRankOneComesBackByOneFactor) {
 TEST_P(LogicalShape, IsReadFromAnExpandedGradient) {
   ranks(GetParam(), [](Communicator& communicator) {
     NamedTensors parameters = strided();
-    DataParallel parallel(parameters, {}, communicator, {.strategy = "ddp+powersgd(rank=1)"});
+    DataParallel parallel(parameters, {}, communicator,
+                          {.strategy = "ddp+powersgd(rank=1, dense_below=0)"});
     parallel.accumulate([&] {
       at::Tensor loss = torch::zeros({}, at::kFloat);
       for (const auto& [name, tensor] : parameters) loss = loss + tensor.sum();
@@ -112,7 +114,7 @@ TEST_P(LogicalShape, LeavesStepsOfAnOptimizerAlone) {
       for (const auto& [name, tensor] : parameters) flat.push_back(tensor.detach().flatten());
       return torch::cat(flat);
     };
-    EXPECT_LE(relative_error(trained("ddp+powersgd(rank=1)"), trained("ddp")), 1e-5);
+    EXPECT_LE(relative_error(trained("ddp+powersgd(rank=1, dense_below=0)"), trained("ddp")), 1e-5);
   });
 }
 

@@ -189,7 +189,8 @@ TEST_P(LossScale, MakesInfinitiesOfWhatF16CannotHold) {
 /// The bound on usable gradients, 2^64, is one of the loss, for what is encoded and what is not.
 TEST_P(LossScale, DoesNotMoveTheBoundOnUsableGradients) {
   on_ranks([](Communicator& communicator, const std::string& group) {
-    for (const char* strategy : {"bulk+topk(density=0.1)", "bulk+powersgd(rank=1, warmup=3)"}) {
+    for (const char* strategy : {"bulk+topk(density=0.1, dense_below=0)",
+                                 "bulk+powersgd(rank=1, warmup=3, dense_below=0)"}) {
       OneVector job{communicator, strategy, group};
       for (const double scale : {1.0, 0x1p16, 0x1p-16, 0x1p40}) {
         EXPECT_FALSE(job.step(0x1p60, scale).infinite) << strategy << ", " << scale;
@@ -204,7 +205,7 @@ TEST_P(LossScale, DoesNotMoveTheBoundOnUsableGradients) {
 /// Every rank throws, whichever has another scale or two in one step; the next step runs.
 TEST_P(LossScale, HasToBeOneOfAllRanksAndOfAWholeStep) {
   on_ranks([](Communicator& communicator, const std::string& group) {
-    OneVector job{communicator, "ddp+topk(density=0.1)", group};
+    OneVector job{communicator, "ddp+topk(density=0.1, dense_below=0)", group};
     const bool is_last = communicator.rank() == communicator.size() - 1;
     const auto expect_refused = [&](const std::function<void()>& act, auto&& matcher) {
       try {

@@ -83,8 +83,9 @@ TEST(OwedAfterResume, NothingIsLostUnderTheOtherExchange) {
 
 TEST(OwedAfterResume, NothingIsLostUnderAnotherCompressor) {
   for (const std::string& name : with_feedback())
-    expect_balanced(
-        {{2, name}, {2, "topk(density=0.2, exchange=gather)"}, {3, "efsignsgd(exchange=gather)"}});
+    expect_balanced({{2, name},
+                     {2, "topk(density=0.2, exchange=gather, dense_below=0)"},
+                     {3, "efsignsgd(exchange=gather, dense_below=0)"}});
 }
 
 /// Of every strategy by every other, those that send tensors as they are among them.
@@ -103,7 +104,7 @@ TEST(OwedAfterResume, ResidualsStayInAStepThatOverflows) {
   for (const std::string dense : {"ddp", "dear", "ddp(wire=bf16)"})
     comm::run_ranks(2, [&](Communicator& communicator) {
       at::set_num_threads(1);
-      Branches first{communicator, "ddp+topk(density=0.1)", false};
+      Branches first{communicator, "ddp+topk(density=0.1, dense_below=0)", false};
       for (int step = 0; step < 4; ++step) first.step(step, Event::ordinary);
       Branches then{communicator, dense, false};
       then.parallel.load_compression_state(first.parallel.compression_state(), "the run before");
@@ -127,7 +128,7 @@ TEST(OwedAfterResume, NothingIsLostWhenAParameterBecomesDense) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble})
     comm::run_ranks(2, [&](Communicator& communicator) {
       at::set_num_threads(1);
-      Branches job{communicator, "ddp+topk(density=0.1)", false};
+      Branches job{communicator, "ddp+topk(density=0.1, dense_below=0)", false};
       Books books(job.parameters);
       for (int step = 0; step < 5; ++step) books.step(job, step, Event::ordinary);
       const at::Tensor before = owed(job, 0);
@@ -145,9 +146,13 @@ TEST(OwedAfterResume, NothingIsLostWhenAParameterBecomesDense) {
 }
 
 TEST(OwedAfterResume, NothingIsLostUnderOtherOptions) {
-  expect_balanced({{2, "dgc(density=0.1)"}, {2, "dgc(density=0.05, warmup=40)"}});
-  expect_balanced({{2, "topk(density=0.1)"}, {3, "topk(density=0.02)"}});
-  expect_balanced({{2, "powersgd(rank=1)"}, {2, "powersgd(rank=2)"}, {3, "acpsgd(rank=1)"}});
+  expect_balanced(
+      {{2, "dgc(density=0.1, dense_below=0)"}, {2, "dgc(density=0.05, warmup=40, dense_below=0)"}});
+  expect_balanced(
+      {{2, "topk(density=0.1, dense_below=0)"}, {3, "topk(density=0.02, dense_below=0)"}});
+  expect_balanced({{2, "powersgd(rank=1, dense_below=0)"},
+                   {2, "powersgd(rank=2, dense_below=0)"},
+                   {3, "acpsgd(rank=1, dense_below=0)"}});
 }
 
 }  // namespace

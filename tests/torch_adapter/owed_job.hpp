@@ -265,10 +265,12 @@ struct Books {
 /// Every method of the registry that keeps what it did not send, by every exchange that its
 /// payloads can take.
 inline std::vector<std::string> with_feedback() {
-  std::vector<std::string> all = {
-      "powersgd(rank=1, warmup=3)",           "acpsgd(rank=1, warmup=3)",
-      "onebit-adam(beta=0, exchange=gather)", "onebit-adam(beta=0, exchange=two-phase)",
-      "dgc(density=0.1, warmup=3)",           "dgc(density=0.1, nesterov=yes)"};
+  std::vector<std::string> all = {"powersgd(rank=1, warmup=3, dense_below=0)",
+                                  "acpsgd(rank=1, warmup=3, dense_below=0)",
+                                  "onebit-adam(beta=0, exchange=gather, dense_below=0)",
+                                  "onebit-adam(beta=0, exchange=two-phase, dense_below=0)",
+                                  "dgc(density=0.1, warmup=3, dense_below=0)",
+                                  "dgc(density=0.1, nesterov=yes, dense_below=0)"};
   for (const std::string& name : compress::compressors().names()) {
     const doc::Component component = doc::parse_component(small_enough(name));
     const auto compressor = compress::make_compressor(component);
@@ -288,16 +290,22 @@ inline std::vector<std::string> with_feedback() {
 
 /// Strategies that send every tensor as it is.
 inline const std::vector<std::string>& dense_strategies() {
-  static const std::vector<std::string> all = {
-      "ddp", "ddp(wire=bf16)", "bulk", "dear", "ddp+topk(density=1)", "bulk+randomk(density=1)"};
+  static const std::vector<std::string> all = {"ddp",
+                                               "ddp(wire=bf16)",
+                                               "bulk",
+                                               "dear",
+                                               "ddp+topk(density=1, dense_below=0)",
+                                               "bulk+randomk(density=1, dense_below=0)"};
   return all;
 }
 /// Every method of the registry that keeps what it did not send, once; by the two-phase exchange;
 /// and in phases in which tensors travel dense.
 inline std::vector<std::string> coding_strategies_with_feedback() {
-  std::vector<std::string> methods = {
-      "topk(density=0.1, exchange=two-phase)", "powersgd(rank=1, warmup=99)",
-      "acpsgd(rank=1, warmup=99)", "onebit-adam(freeze_step=99)", "dgc(density=0.1, nesterov=yes)"};
+  std::vector<std::string> methods = {"topk(density=0.1, exchange=two-phase, dense_below=0)",
+                                      "powersgd(rank=1, warmup=99, dense_below=0)",
+                                      "acpsgd(rank=1, warmup=99, dense_below=0)",
+                                      "onebit-adam(freeze_step=99, dense_below=0)",
+                                      "dgc(density=0.1, nesterov=yes, dense_below=0)"};
   for (const std::string& name : compress::compressors().names())
     if (compress::make_compressor(doc::parse_component(small_enough(name)))->residual() !=
         compress::Residual::none)

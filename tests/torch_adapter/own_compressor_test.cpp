@@ -161,7 +161,8 @@ TEST_F(OwnCompressor, IsUsedByItsNameWithItsOptions) {
     const std::vector<at::Tensor> dense = exchanged(c, "ddp", dense_bytes);
     for (const std::int64_t sent : {1, 4, 7}) {
       std::int64_t bytes = 0;
-      const auto head = exchanged(c, "ddp+head(elements=" + std::to_string(sent) + ")", bytes);
+      const auto head =
+          exchanged(c, "ddp+head(elements=" + std::to_string(sent) + ", dense_below=0)", bytes);
       EXPECT_LT(bytes, dense_bytes);
       for (std::size_t p = 0; p < head.size(); ++p) {
         const std::int64_t all = dense[p].numel(), here = std::min(sent, all);
@@ -179,7 +180,7 @@ TEST_F(OwnCompressor, KeepsItsResidualInCheckpoints) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     Mlp model;
     model.to(at::kFloat);
-    DataParallel parallel(model, c, {.strategy = "bulk+head(elements=2)"});
+    DataParallel parallel(model, c, {.strategy = "bulk+head(elements=2, dense_below=0)"});
     mean_loss(model.forward(numbers({kBatch, 6}, c.rank(), at::kFloat)),
               numbers({kBatch, 3}, 0.5, at::kFloat))
         .backward();
@@ -211,7 +212,7 @@ TEST_F(OwnCompressor, ThatBreaksItsWordOnOneRankEndsTheRunOnAll) {
       {"decode", {"no decode"}}};
   for (const auto& [wrong, words] : expected)
     for (const std::string how : {"combine=sum", "exchange=gather", "exchange=two-phase"}) {
-      const std::string strategy = "ddp+wrong(in=" + wrong + "," + how + ")";
+      const std::string strategy = "ddp+wrong(dense_below=0,in=" + wrong + "," + how + ")";
       std::atomic<int> ended = 0;
       const auto train = [&](comm::Communicator& c) {
         NamedTensors parameters = {{"weight", torch::zeros({10, 100}).requires_grad_()}};
@@ -253,7 +254,7 @@ TEST_F(OwnCompressor, IsRefusedOnEveryRankForBytesThatNoPayloadHas) {
     for (const auto& [options, words] : found) {
       const NamedTensors parameters = {{"weight", torch::zeros({10, 100}).requires_grad_()}};
       const auto construct = [&] {
-        DataParallel(parameters, {}, c, {.strategy = "ddp+wrong(" + options + ")"});
+        DataParallel(parameters, {}, c, {.strategy = "ddp+wrong(dense_below=0," + options + ")"});
       };
       EXPECT_THAT(construct, testing::ThrowsMessage<UsageError>(testing::AllOf(
                                  testing::HasSubstr("compressor wrong("),

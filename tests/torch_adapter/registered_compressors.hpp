@@ -1,9 +1,11 @@
 // Every compressor of the registry with options that suit small tensors.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "linerate/compress/dense_below.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/strategy.hpp"
@@ -11,12 +13,23 @@
 
 namespace linerate::torch_adapter {
 
+/// The compressor codes tensors of every size.
+inline std::string with_small_tensors(const std::string& compressor) {
+  doc::Component component = doc::parse_component(compressor);
+  if (compress::as_planned(component) != component)
+    component.options.emplace_back(compress::kDenseBelow, "0");
+  return doc::to_text(component);
+}
+
 /// Small as the model is, each of them finds something to encode.
 inline std::string small_enough(const std::string& name) {
-  const bool sparse = name == "topk" || name == "randomk" || name == "mstopk" || name == "sidco" ||
-                      name == "dgc" || name == "threshold";
-  if (sparse && name != "threshold") return name + "(density=0.1)";
-  return name == "powersgd" || name == "acpsgd" ? name + "(rank=1)" : name;
+  const std::vector<std::string> options = compress::options_of(name);
+  const auto has = [&](const char* option) {
+    return std::find(options.begin(), options.end(), option) != options.end();
+  };
+  return with_small_tensors(name + (has("rank")                     ? "(rank=1)"
+                                    : has("density") && !has("tau") ? "(density=0.1)"
+                                                                    : ""));
 }
 
 /// The optimizer's momentum beside this strategy: none where its compressor has its own.
@@ -27,9 +40,11 @@ inline double momentum_beside(const std::string& strategy, double momentum) {
 
 /// Every compressor, by every exchange that its payloads can take; and those whose steps differ.
 inline std::vector<std::string> registered_compressors() {
-  std::vector<std::string> all = {"powersgd(rank=1, warmup=3)", "acpsgd(rank=1, warmup=3)",
-                                  "dgc(density=0.1, warmup=3)", "onebit-adam(freeze_step=3)",
-                                  "onebit-adam(freeze_step=3, exchange=gather)"};
+  std::vector<std::string> all;
+  for (const char* phased : {"powersgd(rank=1, warmup=3)", "acpsgd(rank=1, warmup=3)",
+                             "dgc(density=0.1, warmup=3)", "onebit-adam(freeze_step=3)"})
+    all.push_back(with_small_tensors(phased));
+  all.push_back("onebit-adam(freeze_step=3, dense_below=0, exchange=gather)");
   for (const std::string& name : compress::compressors().names()) {
     doc::Component component = doc::parse_component(small_enough(name));
     all.push_back(doc::to_text(component));

@@ -25,7 +25,7 @@ using torch::optim::SGD;
 using torch::optim::SGDOptions;
 
 const std::vector<std::string> kStepped = {"bulk", "ddp(first=64B,bucket=512B)", "dear(bucket=64B)",
-                                           "ddp+topk(density=0.3)"};
+                                           "ddp+topk(density=0.3, dense_below=0)"};
 
 void backward(Communicator& c, Mlp& model, int step) {
   const at::ScalarType type = model.a->weight.scalar_type();
@@ -61,7 +61,8 @@ Momentum asked_by(const std::string& compressor) {
 /// Over the registry: who has momentum says so itself.
 TEST(SteppedOptimizer, IsRefusedWithMomentumWhereTheCompressorHasItsOwn) {
   std::vector<std::string> all = registered_compressors();
-  for (const char* one : {"dgc(momentum=0)", "signsgd(momentum=0.9)"}) all.emplace_back(one);
+  for (const char* one : {"dgc(momentum=0, dense_below=0)", "signsgd(momentum=0.9, dense_below=0)"})
+    all.emplace_back(one);
   ranks(2, [&](Communicator& c) {
     int own = 0;
     for (const std::string& compressor : all) {
@@ -97,7 +98,7 @@ TEST(SteppedOptimizer, WithAFirstMomentIsWarnedOfOnce) {
   ranks(2, [&](Communicator& c) {
     Mlp model;
     model.to(at::kFloat);
-    DataParallel parallel(model, c, {.strategy = "ddp+dgc(density=0.1)"});
+    DataParallel parallel(model, c, {.strategy = "ddp+dgc(density=0.1, dense_below=0)"});
     torch::optim::Adam adam(model.parameters(), torch::optim::AdamOptions(1e-3));
     torch::optim::RMSprop rms(model.parameters(), torch::optim::RMSpropOptions(1e-3).momentum(0.5));
     int step = 0;
@@ -107,7 +108,7 @@ TEST(SteppedOptimizer, WithAFirstMomentIsWarnedOfOnce) {
     }
     require_bitwise_equal(c, model);
   });
-  const auto said = warnings.with("ddp+dgc(density=0.1) with Adam");
+  const auto said = warnings.with("ddp+dgc(density=0.1, dense_below=0) with Adam");
   if (!said.empty()) {  // rank 0 is of this process
     EXPECT_THAT(said, testing::ElementsAre(HasSubstr("write dgc(momentum=0)")));
     EXPECT_TRUE(warnings.with("RMSprop").empty());
@@ -119,7 +120,7 @@ TEST(SteppedOptimizer, IsLookedAtInEachStep) {
   ranks(2, [](Communicator& c) {
     Mlp model;
     model.to(at::kFloat);
-    DataParallel parallel(model, c, {.strategy = "ddp+dgc(density=0.1)"});
+    DataParallel parallel(model, c, {.strategy = "ddp+dgc(density=0.1, dense_below=0)"});
     SGD optimizer(model.a->parameters(), SGDOptions(0.01));
     int number = 0;
     const auto step = [&] {

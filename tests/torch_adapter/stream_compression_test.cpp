@@ -244,7 +244,8 @@ TEST(StreamedCompressors, ReadNoValues) {
 TEST(StreamedCompressors, AnExceptionThatPassesEndsTheOthersStep) {
   const Warnings quiet;
   for (const std::string compressor :
-       {"fp16", "powersgd(rank=1)", "threshold", "topk(density=0.1, exchange=two-phase)"})
+       {"fp16", "powersgd(rank=1, dense_below=0)", "threshold(dense_below=0)",
+        "topk(density=0.1, exchange=two-phase, dense_below=0)"})
     ranks(2, [&](Communicator& communicator) {
       const GroupOverCommunicator group(kCodedGroup, communicator);
       const auto three_steps = [&] {  // the first one exchanges after backward
@@ -267,9 +268,10 @@ TEST(StreamedCompressors, AnExceptionThatPassesEndsTheOthersStep) {
 TEST(StreamedCompressors, SayThatAPayloadWasDamaged) {
   const Warnings quiet;
   for (const std::string compressor :
-       {"threshold(tau=0.5)", "topk(density=0.1, exchange=gather)",
-        "topk(density=0.1, exchange=two-phase)", "efsignsgd(exchange=two-phase)",
-        "dgc(density=0.1)", "mstopk(density=0.1)"})
+       {"threshold(tau=0.5, dense_below=0)", "topk(density=0.1, exchange=gather, dense_below=0)",
+        "topk(density=0.1, exchange=two-phase, dense_below=0)",
+        "efsignsgd(exchange=two-phase, dense_below=0)", "dgc(density=0.1, dense_below=0)",
+        "mstopk(density=0.1, dense_below=0)"})
     ranks(2, [&](Communicator& communicator) {
       bool damages = false;
       const GroupOverCommunicator group(kCodedGroup, communicator,
@@ -320,7 +322,8 @@ TEST(StreamedCompressors, LeaveOtherTypesDense) {
       }
       return torch::nn::utils::parameters_to_vector(model.parameters()).detach();
     };
-    EXPECT_TRUE(weights_over("ddp+topk", kCodedGroup).equal(weights_over("ddp", "")));
+    EXPECT_TRUE(
+        weights_over("ddp+topk(dense_below=0)", kCodedGroup).equal(weights_over("ddp", "")));
   });
 }
 

@@ -194,6 +194,9 @@ class Compressor {
   virtual double products(const Shape&) const { return 0; }
   /// Whether the expectation of decode()'s mean is the mean of the encoded values.
   virtual bool is_unbiased() const { return false; }
+  /// Under a strategy that does not say dense_below=, tensors of fewer elements travel dense. To
+  /// code a small tensor costs more time than it saves.
+  virtual std::int64_t dense_below() const { return 4096; }
   /// The compressor that codes chunks of tensors in the two-phase exchange. It codes them however
   /// small they are.
   virtual const Compressor& of_chunks() const { return *this; }

@@ -22,7 +22,9 @@ using CompressorLine = RegistryLine<MakeCompressor>;
 /// Adds a user's own. Before the first strategy is parsed, from one thread. Throws UsageError if
 /// the name is taken or is no word.
 void register_compressor(CompressorLine line);
-/// "topk(density=0.01)". Throws UsageError that names what is unknown or out of range.
+/// "topk(density=0.01)", as a Plan's operation says it: without dense_below= it codes tensors of
+/// every size. In a strategy's text the default is 4096. Throws UsageError that names what is
+/// unknown or out of range.
 [[nodiscard]] std::unique_ptr<const Compressor> make_compressor(const doc::Component& component);
 /// The options that a compressor has, in the order in which it reads them.
 [[nodiscard]] std::vector<std::string> options_of(std::string_view compressor);

@@ -1,6 +1,9 @@
 #include "linerate/compress/dense_below.hpp"
 
+#include <string>
 #include <utility>
+
+#include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
 namespace {
@@ -52,6 +55,19 @@ std::unique_ptr<const Compressor> with_dense_below(std::unique_ptr<const Compres
   if (elements < 0) options.refuse(kDenseBelow, "0 or a number of elements");
   if (!compressor || elements == 0) return compressor;
   return std::make_unique<DenseBelow>(std::move(compressor), elements);
+}
+
+doc::Component as_planned(doc::Component component) {
+  const std::string* const said = component.find(kDenseBelow);
+  if (said != nullptr) return *said == "0" ? without_dense_below(component) : component;
+  if (const std::int64_t elements = make_compressor(component)->dense_below(); elements > 0)
+    component.options.emplace_back(kDenseBelow, std::to_string(elements));
+  return component;
+}
+
+doc::Component without_dense_below(doc::Component component) {
+  std::erase_if(component.options, [](const auto& option) { return option.first == kDenseBelow; });
+  return component;
 }
 
 }  // namespace linerate::compress

@@ -1,4 +1,9 @@
 // The option dense_below=, which every compressor has: smaller tensors travel dense.
+//
+// A strategy's text and a Plan's operation differ by its default. "topk" of a strategy means
+// topk(dense_below=4096), as the compressor says (Compressor::dense_below()), and the planner
+// writes that into the Plan. "topk" of a Plan codes tensors of every size, so a Plan of older times
+// keeps its meaning.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +21,11 @@ inline constexpr std::string_view kDenseBelow = "dense_below";
 /// what was not read. Null stays null.
 std::unique_ptr<const Compressor> with_dense_below(std::unique_ptr<const Compressor> compressor,
                                                    doc::OptionReader& options);
+
+/// A strategy's compressor as a Plan's operations name it: with its default, and without
+/// dense_below=0.
+doc::Component as_planned(doc::Component component);
+/// The component without the option, which does not change how a coded tensor is coded.
+doc::Component without_dense_below(doc::Component component);
 
 }  // namespace linerate::compress

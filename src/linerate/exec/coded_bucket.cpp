@@ -15,6 +15,7 @@
 #include <new>
 #include <utility>
 
+#include "linerate/compress/dense_below.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
@@ -121,6 +122,7 @@ CodingOfBucket BucketCodings::make(const TaskGraph& graph, const doc::Task& task
   find_payloads(graph, task.first, bucket);
   compress::CodingStep method = bucket.step;
   method.phase = -1;
+  method.compressor = compress::without_dense_below(method.compressor);
   bucket.method = {doc::to_text(method.to_operation()), bucket.compressor.get(), method.two_phase,
                    rank_, ranks_};
   return bucket;

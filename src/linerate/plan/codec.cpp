@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "linerate/compress/dense_below.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
@@ -249,17 +250,18 @@ doc::Cluster with_known_codecs(doc::Cluster cluster, doc::CodecsOf whose) {
   return cluster;
 }
 
-// The order of the search: this Cluster's own measurement, first with the same options and then by
-// name. Then a known cost with the same options or for all options. Then half of PowerSGD's for
-// ACP-SGD. Then the nearest setting. Then linerate's own codec, and at last what any compressor
-// costs at least.
+// The order of the search: this Cluster's own measurement, first with the same options (but for
+// dense_below=, as dense tensors cost nothing here) and then by name. Then a known cost with the
+// same options or for all options. Then half of PowerSGD's for ACP-SGD. Then the nearest setting.
+// Then linerate's own codec, and at last what any compressor costs at least.
 std::optional<CodecPrice> price_of(const doc::Component& component,
                                    const std::vector<doc::CodecCost>& codecs) {
-  const std::string text = doc::to_text(component);
-  const std::vector<std::string> both_names{text, component.name};
-  for (const std::string& name : both_names)
+  const std::vector<std::string> names{doc::to_text(component),
+                                       doc::to_text(compress::without_dense_below(component)),
+                                       component.name};
+  for (const std::string& name : names)
     if (const doc::CodecCost* own = find_cost(codecs, true, {name})) return CodecPrice{*own};
-  if (const doc::CodecCost* known = find_cost(codecs, false, both_names)) return CodecPrice{*known};
+  if (const doc::CodecCost* known = find_cost(codecs, false, names)) return CodecPrice{*known};
   if (component.name == kAcpsgd) {
     const auto both = price_of({std::string(kPowersgd), component.options}, codecs);
     if (both && !is_bound_from_below(both->cost))

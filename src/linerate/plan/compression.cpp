@@ -140,7 +140,8 @@ OptimizerFit fit_of(const AskedOfOptimizer& asked, compress::StepsBy optimizer) 
 }
 
 Method Method::parse(const doc::Component& component, const doc::Cluster& cluster) {
-  Method method{component, compress::make_compressor(component), {}};
+  const doc::Component planned = compress::as_planned(component);
+  Method method{planned, compress::make_compressor(planned), {}};
   if (const auto price = price_of(component, cluster.codecs))
     method.cost = price->cost, method.about_cost = about(*price, doc::to_text(component));
   return method;

@@ -24,12 +24,12 @@ namespace linerate::plan {
 
 /// A compressor, and what it costs here.
 struct Method {
-  doc::Component component;  // powersgd(rank=4)
+  doc::Component component;  // powersgd(rank=4, dense_below=4096), as operations name it
   std::shared_ptr<const compress::Compressor> compressor;
   std::optional<doc::CodecCost> cost;  // price_of() it; absent: free
   std::string about_cost = {};         // where else that is from; empty: the Cluster's own
 
-  /// Throws UsageError for options that it does not have.
+  /// Of a strategy's component. Throws UsageError for options that it does not have.
   static Method parse(const doc::Component& component, const doc::Cluster& cluster);
 
   double encode_s(const doc::CodedTensors& dense) const { return cost ? cost->encode_s(dense) : 0; }

@@ -45,9 +45,7 @@ class OverTensors : public compress::Compressor {
       : component_(component), device_(device), inner_(compress::make_compressor(component)) {
     built_in(*inner_, component.name);
     if (component.find(compress::kDenseBelow) == nullptr) return;
-    doc::Component all = component;
-    std::erase_if(all.options, [](const auto& one) { return one.first == compress::kDenseBelow; });
-    of_chunks_ = std::make_unique<OverTensors>(all, device);
+    of_chunks_ = std::make_unique<OverTensors>(compress::without_dense_below(component), device);
   }
 
   compress::Phases phases() const override { return inner_->phases(); }

@@ -13,6 +13,8 @@ class HalfPrecision : public BuiltIn {
   }
   CodecChoice choice(const Shape&) const override { return CodecWith<HalfCodec, DType>{{half_}}; }
   Residual residual() const override { return Residual::optional; }
+  /// A dense tensor would need an all-reduce of its own, because these sum 16 bits.
+  std::int64_t dense_below() const override { return 0; }
 
  private:
   DType half_;

@@ -33,6 +33,8 @@ class SignSgd : public BuiltIn {
     return CodecWith<DenseAverageCodec, double>{{momentum_}};
   }
   Residual residual() const override { return Residual::none; }
+  /// A dense tensor would move by its gradient, where others move by +1 or -1.
+  std::int64_t dense_below() const override { return 0; }
   std::int64_t remembered_bytes(const Shape& shape) const override {
     return momentum_ > 0 ? 4 * shape.elements : 0;
   }

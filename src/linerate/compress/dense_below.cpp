@@ -1,49 +1,31 @@
 #include "linerate/compress/dense_below.hpp"
 
-#include <string>
 #include <utility>
-
-#include "linerate/compress/registry.hpp"
 
 namespace linerate::compress {
 namespace {
 
-/// Passes all calls to another compressor, except that rounds() of a small tensor is empty. Chunks
-/// of the two-phase exchange are coded by the inner compressor, however small they are: the option
-/// is about tensors.
-class DenseBelow : public Compressor {
+/// rounds() of a small tensor is empty. Chunks of the two-phase exchange are coded by the inner
+/// compressor, however small they are: the option is about tensors.
+class DenseBelow : public OverCompressor {
  public:
-  DenseBelow(std::unique_ptr<const Compressor> inner, std::int64_t elements)
-      : inner_(std::move(inner)), elements_(elements) {}
+  DenseBelow(std::shared_ptr<const Compressor> inner, std::int64_t elements)
+      : OverCompressor(std::move(inner)), elements_(elements) {}
 
-  Phases phases() const override { return inner_->phases(); }
   std::vector<Round> rounds(const Shape& shape) const override {
-    return is_dense(shape) ? std::vector<Round>() : inner_->rounds(shape);
+    return is_dense(shape) ? std::vector<Round>() : inner()->rounds(shape);
   }
   std::vector<Round> rounds(const Shape& shape, int phase) const override {
-    return is_dense(shape) ? std::vector<Round>() : inner_->rounds(shape, phase);
-  }
-  std::unique_ptr<Codec> codec(const Shape& shape) const override { return inner_->codec(shape); }
-  Residual residual() const override { return inner_->residual(); }
-  Momentum momentum() const override { return inner_->momentum(); }
-  std::unique_ptr<Codec> of_dense(const Shape& shape) const override {
-    return inner_->of_dense(shape);
-  }
-  bool is_two_phase() const override { return inner_->is_two_phase(); }
-  std::unique_ptr<const Compressor> of_means() const override { return inner_->of_means(); }
-  std::int64_t remembered_bytes(const Shape& shape) const override {
-    return inner_->remembered_bytes(shape);
+    return is_dense(shape) ? std::vector<Round>() : inner()->rounds(shape, phase);
   }
   double products(const Shape& shape) const override {
-    return is_dense(shape) ? 0 : inner_->products(shape);
+    return is_dense(shape) ? 0 : inner()->products(shape);
   }
-  bool is_unbiased() const override { return inner_->is_unbiased(); }
-  const Compressor& of_chunks() const override { return *inner_; }
+  const Compressor& of_chunks() const override { return *inner(); }
 
  private:
   bool is_dense(const Shape& shape) const { return shape.elements < elements_; }
 
-  std::unique_ptr<const Compressor> inner_;
   std::int64_t elements_;
 };
 
@@ -55,14 +37,6 @@ std::unique_ptr<const Compressor> with_dense_below(std::unique_ptr<const Compres
   if (elements < 0) options.refuse(kDenseBelow, "0 or a number of elements");
   if (!compressor || elements == 0) return compressor;
   return std::make_unique<DenseBelow>(std::move(compressor), elements);
-}
-
-doc::Component as_planned(doc::Component component) {
-  const std::string* const said = component.find(kDenseBelow);
-  if (said != nullptr) return *said == "0" ? without_dense_below(component) : component;
-  if (const std::int64_t elements = make_compressor(component)->dense_below(); elements > 0)
-    component.options.emplace_back(kDenseBelow, std::to_string(elements));
-  return component;
 }
 
 doc::Component without_dense_below(doc::Component component) {

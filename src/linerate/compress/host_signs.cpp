@@ -100,7 +100,7 @@ struct SignPlaces {
       : rule(format.rule),
         n(elements),
         block(format.block > 0 ? to_index(format.block) : n),
-        bytes(to_index(bytes_of(format, {static_cast<std::int64_t>(n), 1}))),
+        bytes(to_index(bytes_of(format, static_cast<std::int64_t>(n)))),
         words_at(bytes - sign_bytes(n)) {}
 
   std::size_t level_at(std::size_t element) const {

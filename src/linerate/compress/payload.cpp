@@ -127,6 +127,11 @@ void check_ascending(const Entries& entries, std::size_t elements, std::string_v
 
 }  // namespace
 
+Round gathered_entries(std::int64_t most, std::int64_t as_a_rule) {
+  return {Combine::gather, DType::u8, kCountBytes + kEntryBytes * most, true,
+          kCountBytes + kEntryBytes * as_a_rule};
+}
+
 std::int64_t entries_of(double density, std::int64_t elements) {
   const auto k = static_cast<std::int64_t>(std::floor(density * static_cast<double>(elements)));
   return std::min(std::max<std::int64_t>(1, k), elements);

@@ -24,6 +24,11 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b 
 /// bytes an element.
 std::vector<Round> one_round_if_smaller(const Shape& shape, Round round);
 
+/// A round whose payload every rank reads.
+inline Round gathered(std::int64_t bytes) { return {.combine = Combine::gather, .bytes = bytes}; }
+/// Of at most so many entries after their count, and as a rule fewer.
+Round gathered_entries(std::int64_t most, std::int64_t as_a_rule);
+
 /// Throws InputError unless a payload of each rank arrived.
 void check_one_a_rank(const Arrived& arrived, std::string_view method);
 /// Throws InputError unless one of `bytes` bytes did.

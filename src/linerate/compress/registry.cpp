@@ -134,4 +134,12 @@ std::unique_ptr<const Compressor> make_compressor(const doc::Component& componen
   return compressor;
 }
 
+doc::Component as_planned(doc::Component component) {
+  const std::string* const said = component.find(kDenseBelow);
+  if (said != nullptr) return *said == "0" ? without_dense_below(component) : component;
+  if (const std::int64_t elements = make_compressor(component)->dense_below(); elements > 0)
+    component.options.emplace_back(kDenseBelow, std::to_string(elements));
+  return component;
+}
+
 }  // namespace linerate::compress

@@ -49,8 +49,8 @@ extern const std::string_view kCodecCosts;
 /// Its rows with the times of their devices; measured rows come first.
 const std::vector<doc::CodecCost>& known_codec_costs();
 
-/// The costs of linerate's own codecs on a device (launches that docs/launches.md counts, not run
-/// on a GPU), in the order of the file.
+/// The costs of linerate's own codecs on a device (launches that are counted, docs/launches.md; not
+/// run on a GPU), in the order of the file.
 const std::vector<doc::CodecCost>& own_codec_costs();
 
 /// The Cluster with the known costs after its own, those of `whose` first. Without them if its

@@ -257,10 +257,6 @@ using TensorCodec = TensorOps::Codec;
 /// compressor that has no implementation over tensors.
 std::unique_ptr<TensorCodec> make_tensor_codec(const doc::Component& compressor,
                                                const compress::Shape& shape, at::Device device);
-/// As Compressor::of_dense(). Null: the mean is what the optimizer gets.
-std::unique_ptr<TensorCodec> make_dense_tensor_codec(const doc::Component& compressor,
-                                                     const compress::Shape& shape,
-                                                     at::Device device);
 /// What over_tensors() makes.
 std::unique_ptr<TensorCodec> as_tensor_codec(std::unique_ptr<compress::Codec> codec);
 

@@ -124,7 +124,7 @@ struct Layout {
   template <class Sizes>
   Layout(const SignFormat& format, const Sizes& places) : begin(places.size(), 0) {
     for (const TensorOps::Place& place : places) {
-      level_bytes.push_back(compress::bytes_of(format, {place.elements, 1}) -
+      level_bytes.push_back(compress::bytes_of(format, place.elements) -
                             word_bytes(place.elements));
       blocks.push_back(level_bytes.back() / 4 / compress::levels_per_block(format.rule));
     }

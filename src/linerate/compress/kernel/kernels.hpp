@@ -331,6 +331,17 @@ inline void add_residual(const Input& input) { add_residual(input, 0, input.grad
 /// first-level cache. A multiple of every kernel's lanes.
 inline constexpr std::size_t kChunk = 4096;
 
+/// Adds the residual, and calls take(part) with each chunk of v while it is in the cache.
+template <class Take>
+void add_and_take(const Input& input, Take&& take) {
+  const std::span<const float> v = corrected(input);
+  for (std::size_t i = 0; i < v.size(); i += kChunk) {
+    const std::size_t count = std::min(kChunk, v.size() - i);
+    add_residual(input, i, count);
+    take(v.subspan(i, count));
+  }
+}
+
 /// Appends to `out` the elements of v whose magnitude's bits (kernel/magnitude.hpp) are at least
 /// `least`, in order; v[0] has index `first`. A value -0.0 is handed on as +0.0.
 void select(std::span<const float> v, std::uint32_t least, std::size_t first, Selection& out);

@@ -1,4 +1,5 @@
-// Selection by a threshold. Compiled once per instruction set, picked at run time.
+// Selection by a threshold, and what is picked. Compiled once per instruction set, picked at run
+// time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linerate/compress/kernel/select.cpp"
 #include "linerate/compress/kernel/fixed_lanes.hpp"
@@ -10,6 +11,7 @@
 #include <algorithm>
 
 #include "linerate/compress/kernel/kernels.hpp"
+#include "linerate/core/index.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
@@ -98,6 +100,15 @@ std::size_t count_vectors(const float* v, std::size_t n, std::uint32_t least) {
   return count;
 }
 
+void add_vectors(const float* gradient, float* residual, std::size_t n) {
+  const hn::CappedTag<float, 16> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(hn::Add(hn::LoadU(d, residual + i), hn::LoadU(d, gradient + i)), d, residual + i);
+  for (; i < n; ++i) residual[i] += gradient[i];
+}
+
 /// As select_all(), from a list to itself. A store never overtakes the reads, because the list only
 /// shrinks.
 std::size_t filter_of(float* values, std::uint32_t* indices, std::size_t n, std::uint32_t least) {
@@ -135,6 +146,13 @@ HWY_EXPORT(select_of);
 HWY_EXPORT(select_of_sum);
 HWY_EXPORT(count_vectors);
 HWY_EXPORT(filter_of);
+HWY_EXPORT(add_vectors);
+
+void add_residual(const Input& input, std::size_t first, std::size_t count) {
+  if (input.residual.empty()) return;
+  HWY_DYNAMIC_DISPATCH(add_vectors)
+  (input.gradient.data() + first, input.residual.data() + first, count);
+}
 
 // A chunk at a time, as the room for all of v would be twice v.
 void select(std::span<const float> v, std::uint32_t least, std::size_t first, Selection& out) {
@@ -175,6 +193,56 @@ void Selection::keep_at_least(std::uint32_t least) {
 
 std::size_t count_at_least(std::span<const float> v, std::uint32_t least) {
   return HWY_DYNAMIC_DISPATCH(count_vectors)(v.data(), v.size(), least);
+}
+
+namespace {
+
+constexpr std::size_t kWidestStore = 16;  // elements
+
+}  // namespace
+
+void Selection::reserve_more(std::size_t count) {
+  const std::size_t needed = size_ + count + kWidestStore;
+  if (needed <= capacity_) return;
+  const std::size_t capacity = std::max(needed, capacity_ + capacity_ / 2);
+  auto values = std::make_unique_for_overwrite<float[]>(capacity);
+  auto indices = std::make_unique_for_overwrite<std::uint32_t[]>(capacity);
+  std::copy_n(values_.get(), size_, values.get());
+  std::copy_n(indices_.get(), size_, indices.get());
+  values_ = std::move(values);
+  indices_ = std::move(indices);
+  capacity_ = capacity;
+}
+
+void Selection::append(float value, std::uint32_t index) {
+  reserve_more(1);
+  *values_end() = value;
+  *indices_end() = index;
+  ++size_;
+}
+
+void Selection::keep_run(std::size_t first, std::size_t count) {
+  std::copy_n(values_.get() + first, count, values_.get());
+  std::copy_n(indices_.get() + first, count, indices_.get());
+  size_ = count;
+}
+
+// No branch for an element, because a processor could not guess it. Each element is written to the
+// end of the list, and the end moves if the element passes. Example: a cut of magnitude 3 with one
+// tie, and the values 5, 3, -4 and 3. 5 passes, the first 3 uses the tie, -4 passes, and the last 3
+// does not.
+void Selection::keep(Cut cut) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < size_; ++i) {
+    const float value = values_[i];
+    const std::uint32_t bits = magnitude_bits(value);
+    const std::size_t tied = bits == cut.bits && cut.ties != 0;
+    cut.ties -= tied;
+    values_[kept] = value;
+    indices_[kept] = indices_[i];
+    kept += tied | to_index(bits > cut.bits);
+  }
+  size_ = kept;
 }
 
 }  // namespace linerate::compress

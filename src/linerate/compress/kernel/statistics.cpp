@@ -11,6 +11,8 @@
 // clang-format on
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
@@ -71,6 +73,32 @@ Spread spread(const float* v, std::size_t n) {
   return {sums.total(), square_sums.total(), hn::GetLane(hn::MaxOfLanes(kFloats, largest))};
 }
 
+/// The largest of the values' bits without sign, which are at least 0x7f800000 for an infinity or a
+/// NaN. Integers are compared, because a maximum of floats may drop a NaN. Four maxima run side by
+/// side, so that no comparison waits for the one before it.
+std::uint32_t largest_bits(const float* in, std::size_t n) {
+  const hn::ScalableTag<std::int32_t> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto* bits = reinterpret_cast<const std::int32_t*>(in);
+  const auto magnitude = hn::Set(d, 0x7fffffff);
+  auto a = hn::Zero(d), b = a, e = a, f = a;
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    a = hn::Max(a, hn::And(magnitude, hn::LoadU(d, bits + i)));
+    b = hn::Max(b, hn::And(magnitude, hn::LoadU(d, bits + i + lanes)));
+    e = hn::Max(e, hn::And(magnitude, hn::LoadU(d, bits + i + 2 * lanes)));
+    f = hn::Max(f, hn::And(magnitude, hn::LoadU(d, bits + i + 3 * lanes)));
+  }
+  a = hn::Max(hn::Max(a, b), hn::Max(e, f));
+  std::int32_t largest = hn::GetLane(hn::MaxOfLanes(d, a));
+  for (; i < n; ++i) {
+    std::int32_t last;
+    std::memcpy(&last, in + i, sizeof last);
+    largest = std::max(largest, last & 0x7fffffff);
+  }
+  return static_cast<std::uint32_t>(largest);
+}
+
 }  // namespace
 }  // namespace linerate::compress::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -81,6 +109,7 @@ namespace linerate::compress {
 HWY_EXPORT(all_squares);
 HWY_EXPORT(all_ranges);
 HWY_EXPORT(spread);
+HWY_EXPORT(largest_bits);
 
 void sums_of_squares(std::span<const float> v, std::size_t bucket, double* out) {
   HWY_DYNAMIC_DISPATCH(all_squares)(v.data(), v.size(), bucket, out);
@@ -90,6 +119,13 @@ void ranges_of(std::span<const float> v, std::size_t bucket, Range* out) {
 }
 Spread spread_of(std::span<const float> v) {
   return HWY_DYNAMIC_DISPATCH(spread)(v.data(), v.size());
+}
+
+std::uint32_t largest_magnitude_bits(std::span<const float> values) {
+  return HWY_DYNAMIC_DISPATCH(largest_bits)(values.data(), values.size());
+}
+bool all_finite(std::span<const float> values) {
+  return largest_magnitude_bits(values) < 0x7f800000u;
 }
 
 }  // namespace linerate::compress

@@ -6,6 +6,9 @@
 // clang-format off
 #include <hwy/foreach_target.h>  // includes this file once per target
 #include <hwy/highway.h>
+
+#include "linerate/compress/kernel/lanes-inl.hpp"
+#include "linerate/compress/kernel/kernels.hpp"
 // clang-format on
 
 #include <algorithm>
@@ -13,11 +16,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "linerate/compress/kernel/kernels.hpp"
-
 HWY_BEFORE_NAMESPACE();
 namespace linerate::compress::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 /// Bit j of the lower half goes to bit 2 j. The halves of each part are moved apart: 8 bits, then
 /// 4, 2 and 1. Example of the last two steps: 1011 becomes 10 00 11, which has two zeros between
@@ -29,30 +29,22 @@ inline std::uint32_t spread(std::uint32_t x) {
   return (x | x << 1) & 0x55555555u;
 }
 
-template <class D, class M>
-std::uint32_t bits_of(D d, M mask) {
-  std::array<std::uint8_t, 8> bytes{};
-  hn::StoreMaskBits(d, mask, bytes.data());
-  return static_cast<std::uint32_t>(bytes[0]) | static_cast<std::uint32_t>(bytes[1]) << 8;
-}
-
 /// The word of 16 elements, and their residuals. The masks "at or above tau" and "at or below -tau"
 /// have a bit an element. The high bit of a code is the first mask's. The low bit is set if neither
 /// mask has the element.
 std::uint32_t word_of(const float* gradient, float* residual, float tau) {
-  const hn::CappedTag<float, kCodesPerWord> d;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto up = hn::Set(d, tau), down = hn::Set(d, -tau);
+  static_assert(kCodesPerWord % kLanes == 0);
+  const Floats up = hn::Set(kFloats, tau), down = hn::Set(kFloats, -tau);
   std::uint32_t positive = 0, negative = 0;
-  for (std::size_t i = 0; i < kCodesPerWord; i += lanes) {
-    auto v = hn::LoadU(d, gradient + i);
-    if (residual != nullptr) v = hn::Add(hn::LoadU(d, residual + i), v);
+  for (std::size_t i = 0; i < kCodesPerWord; i += kLanes) {
+    Floats v = hn::LoadU(kFloats, gradient + i);
+    if (residual != nullptr) v = hn::Add(hn::LoadU(kFloats, residual + i), v);
     const auto is_up = hn::Ge(v, up), is_down = hn::Le(v, down);
-    positive |= bits_of(d, is_up) << i;
-    negative |= bits_of(d, is_down) << i;
+    positive |= bits_of(is_up) << i;
+    negative |= bits_of(is_down) << i;
     if (residual == nullptr) continue;
     const auto sent = hn::IfThenElse(is_up, up, hn::IfThenElseZero(is_down, down));
-    hn::StoreU(hn::Sub(v, sent), d, residual + i);
+    hn::StoreU(hn::Sub(v, sent), kFloats, residual + i);
   }
   return spread(positive) << 1 | spread(~(positive | negative) & 0xffff);
 }

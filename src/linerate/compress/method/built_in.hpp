@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -82,6 +83,20 @@ class BuiltIn : public Compressor {
   std::unique_ptr<Codec> codec(const Shape& shape) const final;
   std::unique_ptr<Codec> of_dense(const Shape& shape) const final;
 };
+
+/// A method that sends one payload a step, whose size follows from the number of elements.
+struct OneRound {
+  std::function<Round(std::int64_t elements)> round;
+  CodecChoice choice;
+  Residual residual = Residual::needed;
+  bool is_unbiased = false;
+  Momentum momentum = Momentum::optimizers;
+  std::optional<CodecChoice> of_dense = std::nullopt;
+  std::int64_t remembered_bytes = 0;  // of an element
+  std::int64_t dense_below = 4096;
+};
+/// Its compressor. A tensor whose payload would not be smaller travels dense.
+std::unique_ptr<const Compressor> one_round(OneRound method);
 
 /// Their names. Those that a program registers are not among them (registry.hpp).
 std::vector<std::string> built_in_compressors();

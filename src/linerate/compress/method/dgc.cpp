@@ -131,10 +131,8 @@ class Dgc : public BuiltIn {
  private:
   static std::vector<Round> rounds_at(const Shape& shape, double density) {
     if (shape.rows < 2 || shape.columns() < 2) return {};
-    const std::int64_t bytes =
-        kCountBytes + kEntryBytes * dgc_most_entries(density, shape.elements);
-    const std::int64_t as_a_rule = kCountBytes + kEntryBytes * entries_of(density, shape.elements);
-    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes, true, as_a_rule});
+    return one_round_if_smaller(shape, gathered_entries(dgc_most_entries(density, shape.elements),
+                                                        entries_of(density, shape.elements)));
   }
 
   DgcSettings options_;

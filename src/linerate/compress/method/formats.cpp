@@ -24,20 +24,9 @@ float round_up(double value) {
   return nearest < value ? std::nextafter(nearest, kLargest) : nearest;
 }
 
-namespace {
-
-std::int64_t block_of(const SignFormat& format, const Shape& shape) {
-  return format.block > 0 ? format.block : shape.elements;
-}
-std::int64_t level_bytes(const SignFormat& format, const Shape& shape) {
-  if (shape.elements == 0) return 0;
-  return 4 * levels_per_block(format.rule) * ceil_div(shape.elements, block_of(format, shape));
-}
-
-}  // namespace
-
-std::int64_t bytes_of(const SignFormat& format, const Shape& shape) {
-  return level_bytes(format, shape) + 4 * ceil_div(shape.elements, 32);
+std::int64_t bytes_of(const SignFormat& format, std::int64_t n) {
+  const std::int64_t blocks = n == 0 ? 0 : format.block > 0 ? ceil_div(n, format.block) : 1;
+  return 4 * levels_per_block(format.rule) * blocks + 4 * ceil_div(n, 32);
 }
 
 }  // namespace linerate::compress

@@ -99,7 +99,7 @@ constexpr std::int64_t levels_per_block(LevelRule rule) {
   return rule == LevelRule::mean_of_class ? 2 : 1;
 }
 /// f32 levels of all blocks, then the signs' words: 4 or 8 bytes a block and 4 ceil(n / 32).
-std::int64_t bytes_of(const SignFormat& format, const Shape& shape);
+std::int64_t bytes_of(const SignFormat& format, std::int64_t n);
 
 // The two 16-bit floats as a compressor: fp16.cpp and bf16.cpp are its lines.
 

@@ -62,17 +62,6 @@ struct Bracket {
   }
 };
 
-Moments first_pass(const Input& input) {
-  Moments moments;
-  const std::span<const float> v = corrected(input);
-  for (std::size_t i = 0; i < v.size(); i += kChunk) {
-    const std::size_t count = std::min(kChunk, v.size() - i);
-    add_residual(input, i, count);
-    moments.add(v.subspan(i, count));
-  }
-  return moments;
-}
-
 /// Halves the interval from the mean to the largest magnitude, or from 0 to the mean if fewer than
 /// k reach the mean.
 ///
@@ -125,27 +114,15 @@ void keep_run(const Bracket& found, std::size_t k, double random, Selection& sen
   std::swap(sent, kept);
 }
 
-class MsTopK : public BuiltIn {
- public:
-  explicit MsTopK(const MsTopKSettings& settings) : settings_(settings) {}
-  std::vector<Round> rounds(const Shape& shape) const override {
-    const std::int64_t bytes = kEntryBytes * entries_of(settings_.density, shape.elements);
-    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes});
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<MsTopKCodec, MsTopKSettings>{{settings_}};
-  }
-  Residual residual() const override { return Residual::needed; }
-
- private:
-  MsTopKSettings settings_;
-};
-
-MsTopKSettings read_mstopk(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_mstopk(doc::OptionReader& options) {
   const double density = read_density(options);
   const std::int64_t halvings = options.integer("rounds", 20);
   if (halvings < 1 || halvings > 1000) options.refuse("rounds", "a number from 1 to 1000");
-  return {density, static_cast<int>(halvings)};
+  const MsTopKSettings settings{density, static_cast<int>(halvings)};
+  return one_round(
+      {.round =
+           [density](std::int64_t n) { return gathered(kEntryBytes * entries_of(density, n)); },
+       .choice = CodecWith<MsTopKCodec, MsTopKSettings>{{settings}}});
 }
 
 }  // namespace
@@ -155,7 +132,8 @@ HostOps::Chosen HostOps::choose_by_halving(const Sending& tensors, Chosen rooms,
   for (std::size_t t = 0; t < rooms.size(); ++t) {
     const Input& input = tensors.items[t].input;
     Selection& sent = rooms[t]->sent;
-    const Moments moments = first_pass(input);
+    Moments moments;
+    add_and_take(input, [&](std::span<const float> part) { moments.add(part); });
     const std::span<const float> v = corrected(input);
     const std::size_t k = to_index(format.most_of(static_cast<std::int64_t>(v.size())));
     Counter counter(v, sent);
@@ -167,10 +145,7 @@ HostOps::Chosen HostOps::choose_by_halving(const Sending& tensors, Chosen rooms,
 }
 
 CompressorLine compressor_mstopk() {
-  return {"mstopk",
-          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<MsTopK>(read_mstopk(options));
-          },
+  return {"mstopk", make_mstopk,
           "About the largest magnitudes, by bisection: mstopk(density=0.01, rounds=20).",
           "Shi et al. 2021 (arXiv 2010.10458)"};
 }

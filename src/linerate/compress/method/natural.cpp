@@ -11,29 +11,16 @@
 namespace linerate::compress {
 namespace {
 
-class Natural : public BuiltIn {
- public:
-  explicit Natural(PowerFormat format) : format_(format) {}
-  std::vector<Round> rounds(const Shape& shape) const override {
-    return one_round_if_smaller(
-        shape, {.combine = Combine::gather, .bytes = bytes_of(format_, shape.elements)});
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<PowerCodec, PowerFormat>{{format_}};
-  }
-  Residual residual() const override { return Residual::optional; }
-  bool is_unbiased() const override { return true; }
-
- private:
-  PowerFormat format_;
-};
-
 PowerFormat natural_format(doc::OptionReader& options) {
   return read_bits(options, {8, 9}, 9) == 8 ? PowerFormat::eight_bits : PowerFormat::nine_bits;
 }
 
 std::unique_ptr<const Compressor> make_natural(doc::OptionReader& options) {
-  return std::make_unique<Natural>(natural_format(options));
+  const PowerFormat format = natural_format(options);
+  return one_round({.round = [format](std::int64_t n) { return gathered(bytes_of(format, n)); },
+                    .choice = CodecWith<PowerCodec, PowerFormat>{{format}},
+                    .residual = Residual::optional,
+                    .is_unbiased = true});
 }
 
 }  // namespace

@@ -28,8 +28,7 @@ class OneBitAdam : public BuiltIn {
   explicit OneBitAdam(const OneBitAdamSettings& options) : options_(options) {}
   Phases phases() const override { return {.warm_up = dense_warm_up(options_.freeze_step)}; }
   std::vector<Round> rounds(const Shape& shape) const override {
-    return one_round_if_smaller(
-        shape, {.combine = Combine::gather, .bytes = bytes_of(onebit_adam_format(), shape)});
+    return one_round_if_smaller(shape, gathered(bytes_of(onebit_adam_format(), shape.elements)));
   }
   /// In the dense phase there is a round too, because the codec must see the mean to follow the
   /// momentum.

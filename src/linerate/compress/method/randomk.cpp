@@ -30,26 +30,18 @@ void draw(std::uint64_t key, std::uint64_t elements, Places places, HostOps::Dra
                                                                     : scattered.at(j));
 }
 
-class RandomK : public BuiltIn {
- public:
-  explicit RandomK(const RandomKSettings& settings) : settings_(settings) {}
-  std::vector<Round> rounds(const Shape& shape) const override {
-    return one_round_if_smaller(
-        shape, {Combine::sum, DType::f32, 4 * entries_of(settings_.density, shape.elements)});
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<RandomKCodec, RandomKSettings>{{settings_}};
-  }
-  Residual residual() const override { return Residual::optional; }
-  bool is_unbiased() const override { return true; }  // if no residual is kept
-
- private:
-  RandomKSettings settings_;
-};
-
-RandomKSettings read_randomk(doc::OptionReader& options) {
+/// Unbiased if no residual is kept.
+std::unique_ptr<const Compressor> make_randomk(doc::OptionReader& options) {
   const double density = read_density(options);
-  return {density, static_cast<Places>(options.choice("places", {"scattered", "block"}))};
+  const RandomKSettings settings{
+      density, static_cast<Places>(options.choice("places", {"scattered", "block"}))};
+  return one_round({.round =
+                        [density](std::int64_t n) {
+                          return Round{Combine::sum, DType::f32, 4 * entries_of(density, n)};
+                        },
+                    .choice = CodecWith<RandomKCodec, RandomKSettings>{{settings}},
+                    .residual = Residual::optional,
+                    .is_unbiased = true});
 }
 
 }  // namespace
@@ -88,10 +80,7 @@ void HostOps::average_drawn(const Arriving& tensors, const std::vector<Drawn*>& 
 }
 
 CompressorLine compressor_randomk() {
-  return {"randomk",
-          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<RandomK>(read_randomk(options));
-          },
+  return {"randomk", make_randomk,
           "Random elements, the same on all ranks: randomk(density=0.01, places=scattered|block).",
           "Stich et al. 2018 (arXiv 1809.07599)"};
 }

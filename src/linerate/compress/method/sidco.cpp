@@ -108,17 +108,14 @@ class FittedSelection {
     select_largest(v, wanted, sent_);
   }
 
-  /// Adds the residual and takes the moments of all x = |v| > 0, chunk by chunk in the cache.
+  /// Adds the residual and takes the moments of all x = |v| > 0.
   void first_pass(const Input& input) {
     Moments moments;
     LogSum logs;
-    const std::span<const float> v = corrected(input);
-    for (std::size_t i = 0; i < v.size(); i += kChunk) {
-      const std::size_t count = std::min(kChunk, v.size() - i);
-      add_residual(input, i, count);
-      moments.add(v.subspan(i, count));
-      if (settings_.fit == TailDistribution::gamma) logs.add(v.subspan(i, count));
-    }
+    add_and_take(input, [&](std::span<const float> part) {
+      moments.add(part);
+      if (settings_.fit == TailDistribution::gamma) logs.add(part);
+    });
     take_moments(moments, logs);
   }
 
@@ -166,32 +163,20 @@ class FittedSelection {
   Selection& sent_;
 };
 
-class Sidco : public BuiltIn {
- public:
-  explicit Sidco(const SidcoSettings& settings) : settings_(settings) {}
-  std::vector<Round> rounds(const Shape& shape) const override {
-    const std::int64_t capacity = sidco_capacity(entries_of(settings_.density, shape.elements));
-    return one_round_if_smaller(
-        shape, {Combine::gather, DType::u8, kCountBytes + kEntryBytes * capacity, true,
-                kCountBytes + kEntryBytes * entries_of(settings_.density, shape.elements)});
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<SidcoCodec, SidcoSettings>{{settings_}};
-  }
-  Residual residual() const override { return Residual::needed; }
-
- private:
-  SidcoSettings settings_;
-};
-
-SidcoSettings read_sidco(doc::OptionReader& options) {
+std::unique_ptr<const Compressor> make_sidco(doc::OptionReader& options) {
   const double density = read_density(options);
   const auto fit =
       static_cast<TailDistribution>(options.choice("fit", {"exponential", "pareto", "gamma"}));
   const std::int64_t stages = options.integer("stages", 0);
   if (stages < 0 || stages > 64)
     options.refuse("stages", "1 to 64, or 0 to follow what they achieve");
-  return {density, fit, static_cast<int>(stages)};
+  const SidcoSettings settings{density, fit, static_cast<int>(stages)};
+  return one_round({.round =
+                        [density](std::int64_t n) {
+                          const std::int64_t k = entries_of(density, n);
+                          return gathered_entries(sidco_capacity(k), k);
+                        },
+                    .choice = CodecWith<SidcoCodec, SidcoSettings>{{settings}}});
 }
 
 }  // namespace
@@ -205,10 +190,7 @@ HostOps::Chosen HostOps::choose_by_fit(const Sending& tensors, Chosen rooms,
 }
 
 CompressorLine compressor_sidco() {
-  return {"sidco",
-          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<Sidco>(read_sidco(options));
-          },
+  return {"sidco", make_sidco,
           "Magnitudes above a fitted threshold: sidco(density=0.01, "
           "fit=exponential|pareto|gamma, stages=).",
           "Abdelmoniem et al. 2021 (arXiv 2101.10761)"};

@@ -14,46 +14,28 @@
 namespace linerate::compress {
 namespace {
 
-class SignSgd : public BuiltIn {
- public:
-  explicit SignSgd(double momentum) : momentum_(momentum) {}
-  std::vector<Round> rounds(const Shape& shape) const override {
-    const auto bytes = sign_bytes(to_index(shape.elements));
-    return one_round_if_smaller(
-        shape, {.combine = Combine::gather, .bytes = static_cast<std::int64_t>(bytes)});
+/// dense_below: a dense tensor would move by its gradient, where others move by +1 or -1.
+std::unique_ptr<const Compressor> make_signsgd(doc::OptionReader& options) {
+  const double momentum = read_momentum(options, "momentum", 0);
+  OneRound method{.round =
+                      [](std::int64_t n) {
+                        return gathered(static_cast<std::int64_t>(sign_bytes(to_index(n))));
+                      },
+                  .choice = CodecWith<SignSgdCodec, double>{{momentum}},
+                  .residual = Residual::none,
+                  .dense_below = 0};
+  if (momentum > 0) {
+    method.momentum = Momentum::own;
+    method.of_dense = CodecWith<DenseAverageCodec, double>{{momentum}};
+    method.remembered_bytes = 4;
   }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<SignSgdCodec, double>{{momentum_}};
-  }
-  Momentum momentum() const override {
-    return momentum_ > 0 ? Momentum::own : Momentum::optimizers;
-  }
-  std::optional<CodecChoice> dense_choice() const override {
-    if (!(momentum_ > 0)) return std::nullopt;
-    return CodecWith<DenseAverageCodec, double>{{momentum_}};
-  }
-  Residual residual() const override { return Residual::none; }
-  /// A dense tensor would move by its gradient, where others move by +1 or -1.
-  std::int64_t dense_below() const override { return 0; }
-  std::int64_t remembered_bytes(const Shape& shape) const override {
-    return momentum_ > 0 ? 4 * shape.elements : 0;
-  }
-
- private:
-  double momentum_;
-};
-
-double read_signsgd_momentum(doc::OptionReader& options) {
-  return read_momentum(options, "momentum", 0);
+  return one_round(std::move(method));
 }
 
 }  // namespace
 
 CompressorLine compressor_signsgd() {
-  return {"signsgd",
-          [](doc::OptionReader& options) -> std::unique_ptr<const Compressor> {
-            return std::make_unique<SignSgd>(read_signsgd_momentum(options));
-          },
+  return {"signsgd", make_signsgd,
           "A bit an element; the sign that most ranks sent, as +1 or -1: signsgd(momentum=0).",
           "Bernstein et al. 2019 (arXiv 1810.05291)"};
 }

@@ -62,9 +62,7 @@ class Threshold : public BuiltIn {
   explicit Threshold(const ThresholdSettings& settings) : settings_(settings) {}
 
   std::vector<Round> rounds(const Shape& shape) const override {
-    if (is_two_bit())
-      return one_round_if_smaller(shape,
-                                  {Combine::gather, DType::u8, two_bit_bytes(shape.elements)});
+    if (is_two_bit()) return one_round_if_smaller(shape, gathered(two_bit_bytes(shape.elements)));
     // The bound is the dense step's; a tensor too small for one entry never gains.
     if (kCountBytes + kEntryBytes >= 4 * shape.elements) return {};
     const std::int64_t bytes = kCountBytes + 4 * shape.elements;

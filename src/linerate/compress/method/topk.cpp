@@ -12,24 +12,12 @@
 namespace linerate::compress {
 namespace {
 
-class TopK : public BuiltIn {
- public:
-  explicit TopK(double density) : density_(density) {}
-  std::vector<Round> rounds(const Shape& shape) const override {
-    const std::int64_t bytes = kEntryBytes * entries_of(density_, shape.elements);
-    return one_round_if_smaller(shape, {Combine::gather, DType::u8, bytes});
-  }
-  CodecChoice choice(const Shape&) const override {
-    return CodecWith<TopKCodec, double>{{density_}};
-  }
-  Residual residual() const override { return Residual::needed; }
-
- private:
-  double density_;
-};
-
 std::unique_ptr<const Compressor> make_topk(doc::OptionReader& options) {
-  return std::make_unique<TopK>(read_density(options));
+  const double density = read_density(options);
+  return one_round(
+      {.round =
+           [density](std::int64_t n) { return gathered(kEntryBytes * entries_of(density, n)); },
+       .choice = CodecWith<TopKCodec, double>{{density}}});
 }
 
 }  // namespace

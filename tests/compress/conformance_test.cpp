@@ -1,5 +1,7 @@
 // What every registered compressor keeps to: sizes, inputs, agreement of ranks, conservation,
-// damage. A new one is held to it by being registered, with a line in *_expectations.cpp.
+// damage, and a second implementation. A new one is held to it by being registered, with rows in
+// expectations.cpp.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #if defined(__SSE__)
@@ -66,12 +68,27 @@ double largest_magnitude(const std::vector<float>& values) {
   return largest;
 }
 
-TEST(Compressors, EachRegisteredOneIsExpectedHere) {
-  std::vector<std::string> expected;
-  for (const Expectation& e : all_expectations())
+TEST(Compressors, EachRegisteredOneIsExpectedHereAndHasASecondImplementation) {
+  std::vector<std::string> expected, twins;
+  for (const Expectation& e : all_expectations()) {
     expected.push_back(doc::parse_component(e.strategy).name);
-  for (const std::string& name : compressors().names())
+    if (e.sent || e.twin) twins.push_back(expected.back());
+  }
+  for (const std::string& name : compressors().names()) {
     EXPECT_THAT(expected, testing::Contains(name));
+    EXPECT_THAT(twins, testing::Contains(name));
+  }
+}
+
+TEST_P(Conformance, GoldenSizesAndRefusedOptionsAreThose) {
+  if (expected().golden > 0) {
+    std::int64_t bytes = 0;
+    for (const Round& round : compressor_->rounds({1000003, 1})) bytes += round.bytes;
+    EXPECT_EQ(bytes, expected().golden);
+  }
+  const std::string name = doc::parse_component(GetParam().strategy).name;
+  for (const std::string& wrong : expected().refuses)
+    EXPECT_THROW(made(name + "(" + wrong + ")"), UsageError) << wrong;
 }
 
 TEST_P(Conformance, RoundsAreThoseOfTheFormulas) {
@@ -184,6 +201,139 @@ TEST_P(Conformance, EveryInputIsSentAndWhatIsNotSentIsKept) {
           if (HasFatalFailure()) return;
         }
     }
+}
+
+/// One rank, inputs of every kind around words, blocks and buckets.
+TEST_P(Conformance, APayloadIsThatOfASecondImplementation) {
+  if (!expected().sent) return;
+  for (const std::int64_t n : {33, 512, 1009, 5003})
+    for (const EdgeInput& input : edge_inputs(static_cast<std::size_t>(n), 11)) {
+      SCOPED_TRACE(testing::Message() << n << " elements, " << input.name);
+      RankGroup one(*compressor_, {n, 1}, 1, compressor_->residual() == Residual::needed);
+      if (one.rounds().empty()) continue;
+      const std::vector<float> sent = one.step({input.values}, 0);
+      const auto twins = expected().sent(input.values, keys_of(0, 0), one.sent()[0][0].bytes());
+      for (std::size_t i = 0; i < sent.size(); ++i)
+        ASSERT_TRUE(twins[i].allows(sent[i]))
+            << i << ": " << input.values[i] << " sent as " << sent[i] << ", not " << twins[i].lower
+            << " or " << twins[i].upper;
+    }
+}
+
+/// Ranks' payloads by the rule of one.
+Outcome outcome_of(const Sent& rule, const Given& given) {
+  Outcome e{Numbers(given.elements()), {}};
+  for (std::size_t r = 0; r < given.ranks(); ++r) {
+    const std::vector<float> v = given.corrected(r);
+    const auto own = rule(v, given.keys[r], given.payloads[r]);
+    Numbers& kept = e.kept.emplace_back(given.elements());
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      const bool is_open = own[i].both && own[i].lower != own[i].upper;
+      const double sent = is_open     ? std::numeric_limits<double>::quiet_NaN()
+                          : own[i].up ? own[i].upper
+                                      : own[i].lower;
+      e.mean[i] += sent / static_cast<double>(given.ranks());
+      kept[i] = v[i] - sent;
+    }
+  }
+  return e;
+}
+
+/// |found - expected| / |expected|, over the elements that have one right answer; counts the
+/// others. `scale` takes the place of |expected|.
+double relative_difference(const std::vector<float>& found, const Numbers& expected,
+                           std::size_t& open, double scale = 0) {
+  double off = 0, all = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      ++open;
+      continue;
+    }
+    off += (found[i] - expected[i]) * (found[i] - expected[i]);
+    all += expected[i] * expected[i];
+  }
+  return off == 0 ? 0 : std::sqrt(off) / (scale > 0 ? scale : std::sqrt(all));
+}
+double norm_of(const std::vector<float>& v) {
+  double squares = 0;
+  for (const float x : v) squares += static_cast<double>(x) * x;
+  return std::sqrt(squares);
+}
+
+/// Prints the largest differences; docs/compression.md has their summary.
+TEST_P(Conformance, StepsOfRanksAreThoseOfASecondImplementation) {
+  if (!expected().sent && !expected().twin) return;
+  const Shape shape{40 * 60, 40};
+  double of_mean = 0, of_kept = 0;
+  std::size_t open = 0, ignored = 0, elements = 0;
+  for (const int ranks : {1, 2, 3, 5}) {
+    RankGroup group(*compressor_, shape, ranks, has_residual());
+    const Twin twin = expected().twin ? expected().twin() : [&](const Given& given) {
+      return outcome_of(expected().sent, given);
+    };
+    for (std::uint64_t step = 0; step < 8; ++step) {
+      std::vector<std::vector<float>> gradients, residuals;
+      std::vector<Keys> keys;
+      for (int r = 0; r < ranks; ++r) {
+        const auto stream = random_key(step, static_cast<std::uint64_t>(r));
+        gradients.push_back(noise(40 * 60, stream, static_cast<float>(std::exp2(r))));
+        residuals.push_back(group.residual(r));
+        keys.push_back(keys_of(step, r));
+      }
+      const SavedState before = group.codec(0).save();
+      const std::vector<float> mean = group.step(gradients, step);
+      Given given{shape, gradients, residuals, {}, before, keys, step};
+      for (const Payload& payload : group.sent()[0]) given.payloads.push_back(payload.bytes());
+      const Outcome outcome = twin(given);
+      of_mean = std::max(of_mean, relative_difference(mean, outcome.mean, open));
+      elements += mean.size();
+      for (std::size_t r = 0; r < outcome.kept.size(); ++r) {
+        const std::vector<float>& kept = group.residual(static_cast<int>(r));
+        if (!kept.empty())
+          of_kept = std::max(of_kept, relative_difference(kept, outcome.kept[r], ignored,
+                                                          norm_of(given.corrected(r))));
+      }
+    }
+  }
+  fmt::print("[ twin ] {:34} mean {:8.1e}, residual {:8.1e}, either is right {:.2f} %\n",
+             expected().strategy, of_mean, of_kept,
+             100.0 * static_cast<double>(open) / static_cast<double>(elements));
+  EXPECT_LE(of_mean, expected().twin_bound);
+  EXPECT_LE(of_kept, expected().twin_bound);
+  EXPECT_LE(static_cast<double>(open), 0.02 * static_cast<double>(elements));
+}
+
+/// What is decoded of 2000 keys, for each element, is v in the mean: within 6 standard errors, of
+/// 400 elements; and the variance within its bound.
+TEST_P(Conformance, UnbiasedOnesHaveTheMeanAndVarianceOfTheirFormulas) {
+  constexpr std::size_t kElements = 400;
+  constexpr int kDraws = 2000;
+  if (expected().variance == 0) return;
+  EXPECT_TRUE(compressor_->is_unbiased());
+  std::vector<float> v = noise(kElements, 1);
+  // None so small that it is sent by no draw at all, which would leave no error to measure.
+  for (float& x : v) x = std::copysign(std::max(std::abs(x), 0.2f), x);
+  std::vector<double> sum(kElements), squares(kElements);
+  RankGroup one(*compressor_, {kElements, 1}, 1, false);
+  for (std::uint64_t draw = 0; draw < kDraws; ++draw) {
+    const std::vector<float> sent = one.step({v}, draw);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      sum[i] += sent[i];
+      squares[i] += (static_cast<double>(sent[i]) - v[i]) * (static_cast<double>(sent[i]) - v[i]);
+    }
+  }
+  double variance = 0, size = 0;
+  for (std::size_t i = 0; i < kElements; ++i) {
+    const double error = std::sqrt(squares[i]) / kDraws;  // of the mean of the draws
+    ASSERT_NEAR(sum[i] / kDraws, v[i], 6 * error + 1e-6) << i;
+    variance += squares[i] / kDraws;
+    size += static_cast<double>(v[i]) * v[i];
+  }
+  EXPECT_LE(variance, 1.05 * expected().variance * size);
+}
+TEST(Compressors, ThoseThatRoundOneWayAreNotUnbiased) {
+  for (const char* biased : {"maxmin", "terngrad", "signsgd", "efsignsgd", "onebit", "fp16"})
+    EXPECT_FALSE(made(biased)->is_unbiased()) << biased;
 }
 
 /// Different inputs on the ranks, among them n < ranks.

@@ -1,4 +1,4 @@
-// PowerSGD and ACP-SGD against their twins, and the kernels under them.
+// What is particular to PowerSGD and ACP-SGD, and the kernels under them.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -7,8 +7,7 @@
 #include "linerate/compress/factors.hpp"
 #include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/error.hpp"
-#include "oracle_low_rank.hpp"
+#include "oracles.hpp"
 #include "rank_group.hpp"
 
 namespace linerate::compress {
@@ -145,34 +144,6 @@ TEST(Orthonormalise, DependentVectorsBecomeZeroOrAreDrawnAnew) {
   EXPECT_TRUE(all_finite(broken));
 }
 
-/// The mean is the projection of the ranks' mean onto what P spans: P^ P^T mean(M), a Householder
-/// basis of it here. Bound: f32 products with errors of some 30 roundings, in a P whose vectors are
-/// as independent as those of noise.
-TEST(PowerSgd, FirstStepEqualsASecondImplementation) {
-  const std::size_t rows = 60, columns = 150, rank = 4;
-  const Shape shape{rows * columns, rows};
-  for (const int ranks : {1, 3}) {
-    RankGroup group(*made("powersgd"), shape, ranks, true);
-    std::vector<std::vector<float>> gradients;
-    Matrix mean(rows, columns);
-    for (int r = 0; r < ranks; ++r) {
-      gradients.push_back(noise(rows * columns, 70 + static_cast<std::uint64_t>(r)));
-      for (std::size_t i = 0; i < mean.at.size(); ++i) mean.at[i] += gradients.back()[i] / ranks;
-    }
-    const std::vector<float> decoded = group.step(gradients, 0);
-    const Columns q = oracle::random_factor(keys_of(0, 0).shared, rank, columns);
-    const Columns basis = oracle::householder_basis(oracle::times(mean, q));
-    const Matrix expected = oracle::product(basis, oracle::transposed_times(mean, basis));
-    EXPECT_LE(relative_error(decoded, expected.at), 30 * 0x1p-24 * 4);
-    for (int r = 0; r < ranks; ++r) {  // the local rule: M_r - P^ (M_r^T P^)^T
-      const Matrix m(rows, columns, gradients[static_cast<std::size_t>(r)]);
-      Matrix left = oracle::product(basis, oracle::transposed_times(m, basis));
-      for (std::size_t i = 0; i < left.at.size(); ++i) left.at[i] = m.at[i] - left.at[i];
-      EXPECT_LE(relative_error(group.residual(r), left.at), 30 * 0x1p-24 * 4);
-    }
-  }
-}
-
 /// Both methods: a matrix of rank 1 to 4 is sent whole, at once by PowerSGD, in two steps (one of
 /// each factor) by ACP-SGD, whatever its size.
 TEST(LowRank, MatricesOfTheRankAreRecovered) {
@@ -264,13 +235,6 @@ TEST(AcpSgd, ConvergesToTheLargestDirections) {
     off += (static_cast<double>(m[i]) - sent[i]) * (static_cast<double>(m[i]) - sent[i]);
   // What no matrix of rank 2 holds is about sqrt(1/4^2 + 1/8^2 + ...) = 0.29 of about 1.15.
   EXPECT_NEAR(std::sqrt(off) / norm(m), 0.25, 0.05);
-}
-
-TEST(LowRank, OptionsOutOfRangeAreRefused) {
-  EXPECT_THROW(made("powersgd(rank=0)"), UsageError);
-  EXPECT_THROW(made("acpsgd(rank=-2)"), UsageError);
-  EXPECT_THROW(made("powersgd(warmup=-1)"), UsageError);
-  EXPECT_THROW(made("powersgd(rank=4.5)"), UsageError);
 }
 
 }  // namespace

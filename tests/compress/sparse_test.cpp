@@ -1,4 +1,4 @@
-// The sparse methods against their scalar twins, and what each of them promises.
+// What is particular to the sparse methods.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -12,8 +12,7 @@
 #include "linerate/compress/kernel/kernels.hpp"
 #include "linerate/compress/payload.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/error.hpp"
-#include "oracle_sparse.hpp"
+#include "oracles.hpp"
 #include "rank_group.hpp"
 
 namespace linerate::compress {
@@ -41,29 +40,6 @@ std::vector<std::uint8_t> payload_of(const Compressor& compressor, const std::ve
   RankGroup one(compressor, {static_cast<std::int64_t>(v.size()), 1}, 1, true);
   one.step({v}, step);
   return one.sent()[0][0].copy();
-}
-
-std::int64_t bytes_of(const std::string& strategy, const Shape& shape) {
-  std::int64_t sum = 0;
-  for (const Round& round : made(strategy)->rounds(shape)) sum += round.bytes;
-  return sum;
-}
-
-TEST(Sparse, PayloadsHaveTheGoldenSizes) {
-  const Shape million{1000003, 1};
-  EXPECT_EQ(bytes_of("topk(density=0.01)", million), 80000);
-  EXPECT_EQ(bytes_of("mstopk(density=0.01)", million), 80000);
-  EXPECT_EQ(bytes_of("randomk(density=0.01)", million), 40000);
-  EXPECT_EQ(bytes_of("threshold(tau=1,form=two-bit)", million), 250004);
-  EXPECT_EQ(bytes_of("sidco(density=0.01)", million), 4 + 8 * 13000);
-}
-
-TEST(Sparse, OptionsOutOfRangeAreRefused) {
-  for (const char* wrong :
-       {"topk(density=0)", "topk(density=1.5)", "randomk(density=-1)", "threshold(tau=0)",
-        "threshold(tau=-1)", "threshold(form=two-bit)", "sidco(fit=normal)", "sidco(stages=-1)",
-        "dgc(momentum=1)", "dgc(clip=0)", "mstopk(rounds=0)", "topk(rank=4)"})
-    EXPECT_THROW(made(wrong), UsageError) << wrong;
 }
 
 /// Sizes around that of the sample, densities from one element to a third, all inputs.
@@ -123,24 +99,6 @@ TEST(RandomK, IndicesAreAPermutation) {
       }
       ASSERT_THAT(seen, testing::Each(1)) << n;
     }
-}
-
-/// Without a residual: the mean of 4000 steps within 5 standard errors of v for all of 1000
-/// elements. An element is sent as v n/k with probability k/n, so its variance is v^2 (n/k - 1).
-TEST(RandomK, IsUnbiasedWithoutResidual) {
-  for (const char* strategy : {"randomk(density=0.05)", "randomk(density=0.05,places=block)"}) {
-    constexpr std::size_t kElements = 1000;
-    constexpr int kTrials = 4000;
-    const std::vector<float> v = noise(kElements, 3);
-    RankGroup one(*made(strategy), {kElements, 1}, 1, false);
-    std::vector<double> sum(kElements);
-    for (std::uint64_t step = 0; step < kTrials; ++step) {
-      const std::vector<float> mean = one.step({v}, step);
-      for (std::size_t i = 0; i < kElements; ++i) sum[i] += mean[i];
-    }
-    for (std::size_t i = 0; i < kElements; ++i)
-      EXPECT_NEAR(sum[i] / kTrials, v[i], 5 * std::abs(v[i]) * std::sqrt(19.0 / kTrials)) << i;
-  }
 }
 
 TEST(RandomK, IsNotScaledWithResidual) {
@@ -396,41 +354,6 @@ TEST(MsTopK, SelectsWhatTheLoopSelects) {
                     oracle::mstopk(input.values, k, rounds, random))
               << n << " elements, " << density << ", " << rounds << " rounds, " << input.name;
         }
-}
-
-/// Momentum, accumulation and masks by the formulas; what is sent are the largest of r.
-TEST(Dgc, KeepsMomentumAndMasksWhatIsSent) {
-  for (const bool nesterov : {false, true}) {
-    const Shape shape{6000, 60};
-    const std::size_t n = 6000, most = 120;
-    RankGroup one(*made(nesterov ? "dgc(density=0.02,nesterov=yes)" : "dgc(density=0.02)"), shape,
-                  1, false);
-    std::vector<float> u(n), r(n);
-    for (std::uint64_t step = 0; step < 8; ++step) {
-      const std::vector<float> g = noise(n, 40 + step);
-      for (std::size_t i = 0; i < n; ++i) {
-        u[i] = nesterov ? 0.9f * (u[i] + g[i]) : 0.9f * u[i] + g[i];
-        r[i] = nesterov ? r[i] + u[i] + g[i] : r[i] + u[i];
-      }
-      const std::vector<float> mean = one.step({g}, step);
-      const Indices sent = sent_indices(one.sent()[0][0].copy(), true);
-      EXPECT_LE(sent.size(), most);
-      EXPECT_GE(sent.size(), most * 8 / 10);
-      EXPECT_EQ(sent, oracle::largest(r, sent.size()));
-      for (const std::uint32_t i : sent) {
-        EXPECT_EQ(mean[i], r[i]);
-        u[i] = r[i] = 0;
-      }
-    }
-  }
-}
-
-TEST(Dgc, ClipsTheNormOfEachRank) {
-  // 5000 elements of 1: norm 70.7; clip 10 over 4 ranks: norm 5, elements of 5 / 70.7.
-  RankGroup four(*made("dgc(density=0.1,momentum=0,clip=10)"), {5000, 50}, 4, false);
-  const std::vector<float> mean =
-      four.step(std::vector<std::vector<float>>(4, std::vector<float>(5000, 1)), 0);
-  EXPECT_NEAR(mean[0], 5 / std::sqrt(5000.0), 1e-7);
 }
 
 TEST(Dgc, WarmUpTakesThePapersDensitiesInEqualParts) {

@@ -58,8 +58,9 @@ TEST(CodecCosts, OfUnmeasuredCodecsComeFromTheirLaunches) {
   EXPECT_THAT(about(*price, "terngrad"), HasSubstr("not run on a GPU: linerate's codec"));
 }
 
-/// Of the six parameters of docs/launches.md: what a row has more than ddp's is its codec's.
-TEST(CodecCosts, LineratesCodecsLaunchWhatThePageCounts) {
+/// Of the six parameters of launches.txt: what a row has more than ddp's is its codec's. A
+/// compressor may have no row, and then counts as what any one costs at least.
+TEST(CodecCosts, LineratesCodecsLaunchWhatIsCounted) {
   const std::string page = read_file(LAUNCHES_PAGE);
   const auto launches_of = [&](const std::string& row) {
     const std::size_t found = page.find("| `" + row + "` | ");
@@ -89,14 +90,16 @@ TEST(CodecCosts, LineratesCodecsLaunchWhatThePageCounts) {
         << cost.name << ": state (" << counted << " - " << dense << ") launches over " << kBuckets
         << " buckets and " << tensors << " tensors in codec_costs.json";
   }
-  EXPECT_THAT(compress::compressors().names(), testing::IsSubsetOf(stated));
+  EXPECT_THAT(stated, testing::IsSubsetOf(compress::compressors().names()));
+  EXPECT_GE(stated.size(), 18u);
 }
 
 TEST(CodecCosts, LineratesOwnCountFirstIfTheyAreAskedFor) {
   const doc::Cluster own = with_known_codecs({}, doc::CodecsOf::linerate);
-  for (const std::string& name : compress::compressors().names())
-    EXPECT_EQ(price_of(component(name.c_str()), own.codecs)->cost.on, doc::CodingPlace::compute)
-        << name;
+  for (const doc::CodecCost& cost : own_codec_costs())
+    EXPECT_EQ(price_of(component(cost.name.c_str()), own.codecs)->cost.on,
+              doc::CodingPlace::compute)
+        << cost.name;
 }
 
 TEST(CodecCosts, AcpSgdCostsHalfOfPowerSgdOfTheSameRank) {
@@ -114,8 +117,8 @@ TEST(CodecCosts, ABoundSaysThatItIsOne) {
   const auto price = known("mine");
   EXPECT_TRUE(is_bound_from_below(price->cost));
   EXPECT_THAT(about(*price, "mine"), HasSubstr("what any compressor costs at least"));
-  for (const std::string& name : compress::compressors().names())
-    EXPECT_FALSE(is_bound_from_below(known(name.c_str())->cost)) << name;
+  for (const doc::CodecCost& cost : own_codec_costs())
+    EXPECT_FALSE(is_bound_from_below(known(cost.name.c_str())->cost)) << cost.name;
 }
 
 TEST(CodecCosts, OfAcpSgdAreHalfOfACalibratedPowerSgd) {

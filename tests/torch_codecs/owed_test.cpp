@@ -29,19 +29,19 @@ std::unique_ptr<const compress::Compressor> make_over_tensors(doc::OptionReader&
 
 template <std::size_t... index>
 void register_over_tensors(std::index_sequence<index...>) {
-  (compress::register_compressor({std::string(kPrefix) + plain_names().at(index),
-                                  make_over_tensors<index>, "Its codecs over tensors, for tests.",
-                                  "none"}),
-   ...);
+  constexpr compress::MakeCompressor make[] = {make_over_tensors<index>...};
+  ASSERT_LE(plain_names().size(), std::size(make));
+  for (std::size_t i = 0; i < plain_names().size(); ++i)
+    compress::register_compressor({std::string(kPrefix) + plain_names()[i], make[i],
+                                   "Its codecs over tensors, for tests.", "none"});
 }
 
 class OwedOverTensors : public testing::TestWithParam<int> {
  protected:
-  static constexpr std::size_t kCompressors = 18;
   static void SetUpTestSuite() {
-    ASSERT_EQ(plain_names().size(), kCompressors) << "all of them";
+    plain_names();  // before any is added
     feedback() = with_feedback();
-    register_over_tensors(std::make_index_sequence<kCompressors>());
+    register_over_tensors(std::make_index_sequence<64>());
   }
   /// Before any was added.
   static std::vector<std::string>& feedback() {

@@ -4,8 +4,8 @@
 //   $ mpirun -n 2 ./100-compression
 //   ddp                       76840 bytes a step   loss 0.3
 //   ddp(wire=bf16)            38420 bytes a step   loss 0.3
-//   ddp+powersgd(rank=4)      10440 bytes a step   loss 0.3
-//   ddp+topk(density=0.01)     1528 bytes a step   loss 0.3
+//   ddp+powersgd(rank=4)      16424 bytes a step   loss 0.3
+//   ddp+topk(density=0.01)    12608 bytes a step   loss 0.3
 #include <torch/torch.h>
 
 #include <cstdio>

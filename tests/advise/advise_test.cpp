@@ -150,21 +150,29 @@ doc::Candidate candidate(double value, double low, double high) {
   return c;
 }
 
-TEST(Verdict, AFasterOneThatMayBeSlowerIsInconclusiveNotFine) {
-  // 3.8 % to gain; at the high end 2.8 % to lose.
-  EXPECT_EQ(verdict_of(candidate(104, 99, 109), candidate(100, 90, 112), 0.02),
-            doc::AdviceVerdict::inconclusive);
+TEST(Verdict, OfACandidateAgainstTheOneInUse) {
+  using enum doc::AdviceVerdict;
+  struct Case {
+    const char* claim;
+    doc::Candidate current, best;
+    double least_gain;
+    doc::AdviceVerdict verdict;
+  };
+  // Of shared costs: whatever the network costs, it costs one of the two less.
+  for (const Case& c :
+       {Case{"3.8 % to gain; at the high end 2.8 % to lose", candidate(104, 99, 109),
+             candidate(100, 90, 112), 0.02, inconclusive},
+        Case{"the best against itself, whatever the least gain", candidate(100, 50, 200),
+             candidate(100, 50, 200), 0, do_nothing},
+        Case{"overlapping intervals of shared costs", candidate(168, 139, 331),
+             candidate(146, 120, 273), 0.02, change},
+        Case{"intervals apart", candidate(120, 114, 126), candidate(100, 95, 105), 0.02, change},
+        Case{"less than the least gain", candidate(101, 101, 101), candidate(100, 100, 100), 0.02,
+             do_nothing}})
+    EXPECT_EQ(verdict_of(c.current, c.best, c.least_gain), c.verdict) << c.claim;
 }
 
-TEST(Verdict, TheBestAgainstItselfMeansDoNothingWhateverTheLeastGain) {
-  EXPECT_EQ(verdict_of(candidate(100, 50, 200), candidate(100, 50, 200), 0),
-            doc::AdviceVerdict::do_nothing);
-}
-
-TEST(Verdict, OverlappingIntervalsOfSharedCostsAreComparedEndByEnd) {
-  // Nobody knows what the network costs; whatever it is, it costs one of the two less.
-  EXPECT_EQ(verdict_of(candidate(168, 139, 331), candidate(146, 120, 273), 0.02),
-            doc::AdviceVerdict::change);
+TEST(Verdict, ComparesIntervalsOfSharedCostsEndByEnd) {
   const doc::Bounded ratio = over(candidate(146, 120, 273), candidate(168, 139, 331));
   EXPECT_DOUBLE_EQ(*ratio.low, 273.0 / 331);
   EXPECT_DOUBLE_EQ(*ratio.high, 146.0 / 168);
@@ -205,16 +213,6 @@ TEST(Advise, StepsGivenForWhatIsNoCandidateAreSaid) {
   options.steps.pop_back();
   EXPECT_THAT(advise(workload(), cluster(1), options).notes,
               testing::Not(testing::Contains(HasSubstr("no candidate is"))));
-}
-
-TEST(Verdict, IntervalsApartMeanChange) {
-  EXPECT_EQ(verdict_of(candidate(120, 114, 126), candidate(100, 95, 105), 0.02),
-            doc::AdviceVerdict::change);
-}
-
-TEST(Verdict, LessThanTheLeastGainMeansDoNothing) {
-  EXPECT_EQ(verdict_of(candidate(101, 101, 101), candidate(100, 100, 100), 0.02),
-            doc::AdviceVerdict::do_nothing);
 }
 
 TEST(Advise, TheMeasuredErrorOfCollectivesMakesTheIntervals) {

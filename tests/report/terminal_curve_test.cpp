@@ -8,6 +8,7 @@
 namespace linerate::report {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 LineChart rising() {
@@ -78,6 +79,20 @@ TEST(TerminalCurve, UnicodeIsReadFromTheLocale) {
   EXPECT_TRUE(shows_unicode("C.utf8"));
   EXPECT_FALSE(shows_unicode("C"));
   EXPECT_FALSE(shows_unicode(""));
+}
+
+TEST(Scale, LogarithmicPutsTheGeometricMeanInTheMiddle) {
+  EXPECT_DOUBLE_EQ((Scale{1, 100, 0, 200, true})(10), 100);
+  EXPECT_DOUBLE_EQ((Scale{5, 5, 0, 200})(5), 100);  // one value: the middle
+}
+
+TEST(Ticks, AreRoundAndFewEnough) {
+  EXPECT_THAT(linear_ticks(0, 1, 6),
+              ElementsAre(0, testing::DoubleEq(0.2), testing::DoubleEq(0.4),
+                          testing::DoubleNear(0.6, 1e-12), testing::DoubleEq(0.8), 1));
+  EXPECT_THAT(log_ticks(1, 100, 10), ElementsAre(1, 2, 5, 10, 20, 50, 100));
+  EXPECT_THAT(log_ticks(1, 100, 4), ElementsAre(1, 10, 100));
+  EXPECT_FALSE(std::signbit(linear_ticks(0, 80, 8).front()));  // "-0" on an axis
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ struct Candidate {
   // peak per rank beyond the model: buckets, payloads, residuals, factors
   double memory_bytes = 0;
   bool trains = true;  // false: `linerate train` refuses it; it is only predicted
-  std::string reason;  // one sentence
+  std::string reason;  // a sentence for each fact
 };
 
 /// What the best possible form of one remedy would do for the current strategy.
@@ -54,7 +54,7 @@ struct Ceiling {
 /// The answer changes somewhere in (low, high); below and above are the strategies that win on
 /// either side.
 struct TurningPoint {
-  std::string quantity;      // "bandwidth_bit_per_s" or "compression_ratio"
+  std::string quantity;      // "bandwidth_bit_per_s"; in older documents also "compression_ratio"
   double low = 0, high = 0;  // between which the answer changes, in the quantity's unit
   std::string below, above;  // canonical texts
 

@@ -20,7 +20,6 @@
 #include "linerate/advise/search_space.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
 #include "linerate/plan/planner.hpp"
 

@@ -418,9 +418,8 @@ std::string terminal_curve(const LineChart& chart, const TerminalOptions& option
   const int columns = std::max(30, options.width) - indent;
   Canvas canvas(columns, rows);
   const double right = canvas.dot_columns() - 3;
-  const Scale x = chart.log_x ? Scale::logarithmic(e.x_low, e.x_high, 2, right)
-                              : Scale::linear(e.x_low, e.x_high, 2, right);
-  const Scale y = Scale::linear(e.y_low, e.y_high, canvas.dot_rows() - 1, 0);
+  const Scale x{e.x_low, e.x_high, 2, right, chart.log_x};
+  const Scale y{e.y_low, e.y_high, canvas.dot_rows() - 1.0, 0};
   for (std::size_t i = 0; i < series.size(); ++i)
     draw_series(canvas, series[i], x, y, letter_of(i), options.ascii);
 

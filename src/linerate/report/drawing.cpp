@@ -93,16 +93,10 @@ std::vector<double> decades(double low, double high, std::initializer_list<int> 
 
 }  // namespace
 
-Scale::Scale(bool log, double low, double high, double from, double to)
-    : log_(log),
-      low_(log ? std::log(low) : low),
-      high_(log ? std::log(high) : high),
-      from_(from),
-      to_(to) {}
-
 double Scale::operator()(double value) const {
-  if (high_ <= low_) return (from_ + to_) / 2;
-  return from_ + ((log_ ? std::log(value) : value) - low_) / (high_ - low_) * (to_ - from_);
+  if (high <= low) return (from + to) / 2;
+  const auto of = [this](double x) { return logarithmic ? std::log(x) : x; };
+  return from + (of(value) - of(low)) / (of(high) - of(low)) * (to - from);
 }
 
 // The least round step that gives no more than `most` marks. An example: over [0, 1] a step of 0.1

@@ -1,6 +1,6 @@
 // Draws the figures of a page. A figure holds an empty <svg> and, as JSON, what it shows
-// (drawing.cpp). A picture is drawn for the width that its figure has, anew when that changes, so
-// that text has the same size on a phone and on a desk. Colours are classes of page.css.
+// (sections.hpp). A picture is drawn for the width that its figure has, and anew when that changes.
+// So text has the same size on a phone and on a desk. Colours are classes of page.css.
 'use strict';
 (() => {
 

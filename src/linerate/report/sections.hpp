@@ -125,23 +125,13 @@ Drawing drawing_of_groups(const std::string& name, const std::vector<doc::Json>&
 
 // From data to positions, and the round numbers at which an axis is marked.
 
-/// Maps [low, high] to [from, to], linearly or by logarithm. A range of one value maps to the
-/// middle.
-class Scale {
- public:
-  static Scale linear(double low, double high, double from, double to) {
-    return {false, low, high, from, to};
-  }
-  /// low > 0.
-  static Scale logarithmic(double low, double high, double from, double to) {
-    return {true, low, high, from, to};
-  }
-  double operator()(double value) const;
+/// Maps [low, high] to [from, to], linearly or by logarithm (low > 0). A range of one value maps to
+/// the middle.
+struct Scale {
+  double low = 0, high = 0, from = 0, to = 0;
+  bool logarithmic = false;
 
- private:
-  Scale(bool log, double low, double high, double from, double to);
-  bool log_;
-  double low_, high_, from_, to_;
+  double operator()(double value) const;
 };
 
 /// Multiples of 1, 2 or 5 x 10^k inside [low, high], at most `most` of them.

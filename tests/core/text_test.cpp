@@ -69,6 +69,8 @@ TEST(Split, LeavesParenthesesWhole) {
 TEST(Nearest, FindsTheTypoAndNothingFarAway) {
   const std::vector<std::string> names = {"bulk", "ddp", "optimal"};
   EXPECT_EQ(nearest("optmal", names), "optimal");
+  EXPECT_EQ(nearest("dpd", names), "ddp");
+  EXPECT_EQ(nearest("DDP", names), "ddp");
   EXPECT_EQ(nearest("kfac", names), "");
 }
 

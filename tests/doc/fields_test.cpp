@@ -124,7 +124,7 @@ TEST_P(EveryDocument, SaysItsSchemaAndRefusesANewerOneByName) {
   EXPECT_THAT(
       refusal(GetParam(), document),
       testing::StartsWith(fmt::format(
-          "file: /: expected a {} of schema {}, found {}; this linerate is older than the file",
+          "file: expected a {} of schema {}, found {}; this linerate is older than the file",
           GetParam().kind, schema, schema + 1)));
   document["schema"] = 0;
   EXPECT_THAT(refusal(GetParam(), document), HasSubstr("found 0; "));
@@ -144,7 +144,7 @@ TEST(Schemas, AreReadBackToTheOldest) {
   };
   EXPECT_EQ(says(2), "");
   EXPECT_EQ(says(3), "");
-  EXPECT_EQ(says(1), "t.json: /: expected a thing of schema 2 to 3, found 1; schema 1 had no name");
+  EXPECT_EQ(says(1), "t.json: expected a thing of schema 2 to 3, found 1; schema 1 had no name");
   EXPECT_THAT(says(4), HasSubstr("expected a thing of schema 2 to 3, found 4; this linerate"));
 }
 

@@ -35,9 +35,8 @@ constexpr double kCollectiveShare = 0.7;
 void require_network(const comm::Communicator& communicator) {
   if (communicator.size() < 2)
     throw UsageError(
-        "calibrate: one rank has no network to probe; start it as mpirun -n 2 linerate calibrate "
-        "..., "
-        "or give a log with --from");
+        "calibrate: one rank has no network to probe; start it as tools/mpirun -n 2 linerate "
+        "calibrate ..., or give a log with --from");
 }
 
 doc::Cluster probe_cluster(comm::Communicator& communicator, ComputeLoad& load,

@@ -171,7 +171,7 @@ void run_rehearse(const RehearseOptions& o) {
   const auto communicator = comm::make_world(world);
   if (communicator->size() < 2)
     throw UsageError(
-        "rehearse: one rank has no other to exchange with; start it as mpirun -n 2 linerate "
+        "rehearse: one rank has no other to exchange with; start it as tools/mpirun -n 2 linerate "
         "rehearse ...");
   std::vector<rehearse::Rehearsed> all;
   if (plan) {

@@ -147,7 +147,11 @@ bool sync(int fd) {
 }  // namespace
 
 void fail_with_errno(const std::string& place, const std::string& what, int error) {
-  throw InputError(place, what + ": " + std::strerror(error));
+  std::string where;
+  std::error_code ignored;
+  if (error == ENOENT && !place.starts_with('/'))
+    where = "; looked in " + fs::current_path(ignored).string();
+  throw InputError(place, what + ": " + std::strerror(error) + where);
 }
 
 fs::path folder_of(const fs::path& path) {

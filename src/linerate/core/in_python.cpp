@@ -93,7 +93,7 @@ constexpr std::array<Pair, 8> kPhrases = {
      {"linerate list cost-models", "linerate.cost_models()"},
      {"linerate list models", "linerate.models()"},
      {"linerate list networks", "linerate.networks()"},
-     {"mpirun -n 2 linerate calibrate ...", "mpirun -n 2 python program.py"}}};
+     {"tools/mpirun -n 2 linerate calibrate ...", "mpirun -n 2 python program.py"}}};
 constexpr std::array<Pair, 3> kLetters = {{{"c", "cluster"}, {"o", "output"}, {"w", "workload"}}};
 
 template <std::size_t N>

@@ -56,7 +56,8 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, const
   const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
   const std::string_view unit = trim(whole.substr(to_index(end - whole.data())));
   if (status != std::errc{} || !std::isfinite(number) || number < 0)
-    throw UsageError(fmt::format("expected {} such as {}, found \"{}\"", what, example, text));
+    throw UsageError(fmt::format("expected {}{} such as {}, found \"{}\"", what,
+                                 number < 0 ? " that is not below 0," : "", example, text));
   for (const Unit& u : units)
     if (u.name == unit) return number * u.factor;
   if (unit.empty() && number == 0 && !may_be_zero)
@@ -71,9 +72,12 @@ double parse_with_unit(std::string_view text, std::span<const Unit> units, const
   std::vector<std::string> names(units.size());
   std::transform(units.begin(), units.end(), names.begin(),
                  [](const Unit& u) { return std::string(u.name); });
-  throw UsageError(fmt::format(
-      "expected {} such as {}, found the unknown unit \"{}\" in \"{}\"; {} has one of: {}", what,
-      example, unit, text, what, join(names, " ")));
+  const std::string near = nearest(unit, names);
+  throw UsageError(
+      fmt::format("expected {} such as {}, found the unknown unit \"{}\" in \"{}\"; {}", what,
+                  example, unit, text,
+                  near.empty() ? fmt::format("{} has one of: {}", what, join(names, " "))
+                               : fmt::format("did you mean {}?", near)));
 }
 
 /// Three digits: 9.99, 99.9 and 999. The limits are the numbers that would round up to the next
@@ -194,23 +198,25 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
-/// The distance is Levenshtein's: the least number of insertions, deletions and replacements of a
-/// character. `row[j]` is the distance between the first i characters of `word` and the first j of
-/// the other. A candidate counts if it differs in at most a third of the word's characters (at
-/// least one). For example "powersdg" is 2 away from "powersgd", and up to 8 / 3 = 2 are allowed.
+/// The distance is the least number of insertions, deletions, replacements and swaps of neighbours
+/// (optimal string alignment), whatever the case. `rows[i][j]` is the distance between the first i
+/// characters of `word` and the first j of the other. A candidate counts if it differs in at most a
+/// third of the word's characters (at least one). For example "dpd" is one swap away from "ddp".
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  const auto distance = [word](std::string_view other) {
-    std::vector<std::size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0]++;
+  const auto distance = [typed = lowered(word)](const std::string& candidate) {
+    const std::string other = lowered(candidate);
+    std::vector rows(typed.size() + 1, std::vector<std::size_t>(other.size() + 1));
+    std::iota(rows[0].begin(), rows[0].end(), std::size_t{0});
+    for (std::size_t i = 1; i <= typed.size(); ++i) {
+      rows[i][0] = i;
       for (std::size_t j = 1; j <= other.size(); ++j) {
-        const std::size_t up = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (word[i - 1] != other[j - 1])});
-        diagonal = up;
+        rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1,
+                               rows[i - 1][j - 1] + (typed[i - 1] != other[j - 1])});
+        if (i > 1 && j > 1 && typed[i - 1] == other[j - 2] && typed[i - 2] == other[j - 1])
+          rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
       }
     }
-    return row.back();
+    return rows.back().back();
   };
   std::string best;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;

@@ -40,9 +40,8 @@ std::optional<std::string> path_to(const Json& wanted, const Json& from, int dee
 }  // namespace
 
 void JsonReader::fail(const std::string& message) const {
-  std::string path = path_to(*value_, *document_).value_or("");
-  if (path.empty()) path = "/";
-  throw InputError(*place_, path + ": " + message);
+  const std::string path = path_to(*value_, *document_).value_or("");
+  throw InputError(*place_, path.empty() ? message : path + ": " + message);
 }
 
 void JsonReader::refuse(const std::string& expected) const {

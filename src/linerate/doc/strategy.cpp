@@ -78,7 +78,8 @@ std::vector<std::string_view> pieces(std::string_view text) {
       throw UsageError(fmt::format("strategy \"{}\", column {}: \")\" without \"(\"", text, i + 1));
     }
   }
-  if (depth != 0) throw UsageError(fmt::format("strategy \"{}\": \"(\" without \")\"", text));
+  if (depth != 0)
+    throw UsageError(fmt::format("strategy \"{}\": \"(\" without \")\"; close it", text));
   return all;
 }
 

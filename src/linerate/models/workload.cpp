@@ -210,9 +210,10 @@ doc::Workload from_size(std::string_view size, const WorkloadSource& source) {
          .ready_s = w.backward_s * static_cast<double>(i + 1) / static_cast<double>(tensors)});
   if (source.step_time_covers_step) w.step_s = step_s;
   w.step_origin = fmt::format(
-      "as --step-time says; only the model's size is known, so its gradients count as {} tensors "
+      "as --step-time says; only the model's size is known, so its {} gradients count as {} "
+      "tensors "
       "of one size that get ready evenly over backward, two thirds of the step",
-      tensors);
+      name_of(dtype), tensors);
   return w;
 }
 
@@ -241,7 +242,8 @@ doc::Workload load_workload(const WorkloadSource& source) {
   if (source.reference.empty())
     throw UsageError("-w: expected a Workload, found none; give a file, zoo:NAME or params:SIZE");
   if (source.step_time && !(source.step_time->value > 0))
-    throw UsageError("--step-time: expected more than 0 s");
+    throw UsageError(fmt::format("--step-time: expected more than 0 s, found {}",
+                                 format_time(source.step_time->value)));
   if (const auto name = zoo_name(source.reference)) return from_zoo(*name, source);
   constexpr std::string_view kSize = "params:";
   const bool is_size = source.reference.starts_with(kSize);

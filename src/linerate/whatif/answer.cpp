@@ -81,9 +81,9 @@ class Asking {
           "--latency: the model of --preset zhang2020 is a ring without latency; leave it out");
     for (const int n : ranks_)
       if (n < 1)
-        throw UsageError(
-            fmt::format("--ranks: expected at least 1, found {}{}", n,
-                        question.ranks.empty() ? " in the Cluster; give --ranks" : ""));
+        throw UsageError(question.ranks.empty()
+                             ? "--ranks: expected a number of ranks, found none; give --ranks 8"
+                             : fmt::format("--ranks: expected at least 1, found {}", n));
     for (const BytesPerSecond b : once(question.bandwidths)) bandwidths_.emplace_back(b);
     if (bandwidths_.empty()) bandwidths_.emplace_back();
     for (const double c : once(question.compression_ratios)) ratios_.emplace_back(c);

@@ -244,9 +244,11 @@ std::optional<Kfac> kfac_of(const doc::Strategy& strategy) {
   return std::nullopt;
 }
 
-// kfac(spd) alone is ddp+kfac(spd): gradients are exchanged in any case.
+// kfac(spd) alone is ddp+kfac(spd), and fp16 is ddp+fp16: gradients are exchanged in any case.
+// `auto` alone is none of these: training chooses the exchange by it.
 doc::Strategy with_exchange(doc::Strategy strategy) {
-  if (!is(strategy.exchange, Extra::curvature)) return strategy;
+  const auto is_one_of = [&](auto... extras) { return (is(strategy.exchange, extras) || ...); };
+  if (!is_one_of(Extra::curvature, Extra::compressor, Extra::codec)) return strategy;
   strategy.extras.insert(strategy.extras.begin(), std::move(strategy.exchange));
   strategy.exchange = {"ddp", {}};
   return strategy;

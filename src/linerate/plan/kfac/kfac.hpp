@@ -94,7 +94,7 @@ struct Kfac {
 /// What the name of a variant ends with: "", "factors" or "stale".
 std::string_view name_of(const CurvatureUpdate& update);
 
-/// "kfac(spd)" alone is "ddp+kfac(spd)".
+/// "kfac(spd)" alone is "ddp+kfac(spd)", and "fp16" is "ddp+fp16".
 doc::Strategy with_exchange(doc::Strategy strategy);
 
 /// What a strategy says about K-FAC; absent: nothing. Throws UsageError.

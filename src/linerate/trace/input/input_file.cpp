@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/keep_memory.hpp"
 
@@ -162,7 +163,7 @@ InputFile InputFile::open(const std::filesystem::path& path) {
   auto state = std::make_unique<State>();
   state->name = path.string();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw InputError(state->name, fmt::format("cannot open: {}", std::strerror(errno)));
+  if (fd < 0) fail_with_errno(state->name, "cannot open", errno);
   state->attach(fd);
   struct stat info {};
   if (::fstat(fd, &info) == 0) {

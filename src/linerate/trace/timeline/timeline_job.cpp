@@ -650,7 +650,9 @@ std::vector<Importer> timeline_importers() {
        .join = only_job},
       {.name = "linerate document",
        .matches = [](const Head& head) { return yes_if(is_document(head) && !is_timeline(head)); },
-       .advice = "a linerate document, but not a Timeline; explain reads Timelines and traces"}};
+       .advice =
+           "expected a trace or a linerate Timeline, found another linerate document, such as a "
+           "Workload or a Cluster; give what a job recorded"}};
 }
 
 }  // namespace linerate::trace

@@ -12,7 +12,7 @@
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/group_call_train.hpp"
+#include "linerate/torch_adapter/device_probe.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "simulated_device/simulated_device.hpp"
 #include "simulated_device/streamed_backend.hpp"

@@ -1,5 +1,5 @@
 // Times by events of PyTorch's devices: which events, in which streams, and who waits.
-#include "linerate/torch_streams/event_clock.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 #include <gmock/gmock.h>
 

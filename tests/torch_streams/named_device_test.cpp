@@ -10,7 +10,6 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/exec/streams/stream_times.hpp"
-#include "linerate/torch_streams/event_clock.hpp"
 #include "torch_streams/logged_lines.hpp"
 
 namespace linerate::torch_streams {

@@ -13,7 +13,7 @@
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
-#include "linerate/torch_adapter/kfac/kfac_schedule.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 
 namespace linerate::python {
 namespace {

@@ -54,17 +54,11 @@ class Runner : public StepRunner {
   void begin_step(const std::string& label = "");
   void begin_variant(std::string_view variant, const std::string& label = "") override;
 
-  /// Reports an observed task of the current step as done.
-  void report(std::uint32_t task);
+  void report(std::uint32_t task) override;
   /// `end_ns`: when it was done, by steady_ns(); it may be a little in the past.
   void report(std::uint32_t task, std::int64_t end_ns);
-  void report_backward(std::int32_t position) override;
-  void report_factor(std::int32_t factor) override;
   void record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns) override;
   std::int64_t moment() override { return steady_ns(); }
-  void report_before_factor(std::int32_t factor) override;
-  void report_before_backward() override;
-  void report_all(doc::TaskKind kind) override;
   /// Sleeps until all predecessors of an observed task of the current step are done. Returns when
   /// it could start: once those, and the tasks before it in its lane, were done.
   std::int64_t gate(std::uint32_t task);
@@ -84,7 +78,9 @@ class Runner : public StepRunner {
  private:
   struct State;
 
-  void report_left(std::uint32_t end);
+  const VariantNames& names() const override;
+  bool is_left(std::uint32_t task) const override;
+  void wait_before(std::uint32_t task) override { gate(task); }
 
   std::shared_ptr<State> state_;  // shared with collectives under way
   int unwinding_ = std::uncaught_exceptions();
@@ -200,8 +196,6 @@ struct Runner::State : std::enable_shared_from_this<Runner::State> {
   std::int64_t beginning_ns() const;
   void begin(std::int32_t variant, const std::string& name);
   void report(std::uint32_t task, std::int64_t end_ns);
-  bool is_left(std::uint32_t task) const;
-  const VariantNames& current_names() const;
   void run_compute(std::unique_lock<std::mutex>& lock);
   /// Sleeps until this holds. Events wake the thread for this condition alone, because most events
   /// have nothing for it.

@@ -193,97 +193,74 @@ void Runner::State::report(std::uint32_t task, std::int64_t end_ns) {
   run_compute(lock);
 }
 
-namespace {
-
-/// The task of a gradient or factor.
-std::uint32_t task_of(const std::vector<std::uint32_t>& tasks, std::int32_t index) {
-  return tasks[to_index(index)];
-}
-
-}  // namespace
-
-const VariantNames& Runner::State::current_names() const {
-  check_usable();
-  LINERATE_CHECK(in_step, "a gradient or factor outside a step");
-  return names[to_index(machine->variant(step))];
-}
-
-void Runner::report_backward(std::int32_t position) {
-  State& s = *state_;
-  const std::uint32_t task = [&] {
-    const std::lock_guard lock(s.mutex);
-    return task_of(s.current_names().backward_of, position);
-  }();
-  LINERATE_CHECK(task != kNoTask, fmt::format("no backward task for gradient {}", position));
-  s.report(task, steady_ns());
-}
-
-void Runner::report_factor(std::int32_t factor) {
-  State& s = *state_;
-  const std::uint32_t task = [&] {
-    const std::lock_guard lock(s.mutex);
-    return task_of(s.current_names().factor_of, factor);
-  }();
-  if (task != kNoTask && s.is_left(task)) s.report(task, steady_ns());
+const VariantNames& Runner::names() const {
+  const State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.check_usable();
+  LINERATE_CHECK(s.in_step, "a gradient or factor outside a step");
+  return s.names[to_index(s.machine->variant(s.step))];
 }
 
 void Runner::record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns) {
+  const std::uint32_t task = names().factor_of[to_index(factor)];
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  const std::uint32_t task = task_of(s.current_names().factor_of, factor);
   if (task != kNoTask) s.record({.id = {s.step, task}, .start_ns = start_ns, .end_ns = end_ns});
-}
-
-/// Reports the observed tasks before a factor's, up to the first factor that is not there yet. A
-/// layer may come later than the plan has it: forward may come to it after a layer that was
-/// registered later.
-void Runner::report_before_factor(std::int32_t factor) {
-  State& s = *state_;
-  const std::uint32_t task = [&] {
-    const std::lock_guard lock(s.mutex);
-    return task_of(s.current_names().factor_of, factor);
-  }();
-  if (task == kNoTask) return;
-  const std::vector<doc::Task>& tasks = s.graph().tasks;
-  std::uint32_t end = 0;
-  while (end < task && !(tasks[end].kind == TaskKind::factor && s.is_left(end))) ++end;
-  report_left(end);
 }
 
 void Runner::report(std::uint32_t task) { state_->report(task, steady_ns()); }
 void Runner::report(std::uint32_t task, std::int64_t end_ns) { state_->report(task, end_ns); }
 
-/// An observed task that this rank has and that is not reported yet.
-bool Runner::State::is_left(std::uint32_t task) const {
-  const std::lock_guard lock(mutex);
-  if (graph().tasks[task].origin != doc::Origin::observed || machine->is_done({step, task}))
+bool Runner::is_left(std::uint32_t task) const {
+  const State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  if (s.graph().tasks[task].origin != Origin::observed || s.machine->is_done({s.step, task}))
     return false;
-  return machine->index(machine->variant(step)).has[task];
+  return s.machine->index(s.machine->variant(s.step)).has[task];
 }
 
-/// Reports those before `end`, each once its predecessors are done.
-void Runner::report_left(std::uint32_t end) {
+void StepRunner::report_backward(std::int32_t position) {
+  const std::uint32_t task = names().backward_of[to_index(position)];
+  LINERATE_CHECK(task != kNoTask, fmt::format("no backward task for gradient {}", position));
+  report(task);
+}
+
+void StepRunner::report_factor(std::int32_t factor) {
+  const std::uint32_t task = names().factor_of[to_index(factor)];
+  if (task != kNoTask && is_left(task)) report(task);
+}
+
+void StepRunner::report_left(std::uint32_t end) {
   for (std::uint32_t i = 0; i < end; ++i) {
-    if (!state_->is_left(i)) continue;
-    gate(i);
-    state_->report(i, steady_ns());
+    if (!is_left(i)) continue;
+    wait_before(i);
+    report(i);
   }
 }
 
-void Runner::report_before_backward() {
-  State& s = *state_;
-  const std::vector<doc::Task>& tasks = s.graph().tasks;
-  const auto first = std::find_if(tasks.begin(), tasks.end(), [](const doc::Task& task) {
-    return task.kind == TaskKind::backward;
-  });
+/// Reports the observed tasks before a factor's, up to the first factor that is not there yet. A
+/// layer may come later than the plan has it: forward may come to it after a layer that was
+/// registered later.
+void StepRunner::report_before_factor(std::int32_t factor) {
+  const std::uint32_t task = names().factor_of[to_index(factor)];
+  if (task == kNoTask) return;
+  const std::vector<Task>& tasks = graph().tasks;
+  std::uint32_t end = 0;
+  while (end < task && !(tasks[end].kind == TaskKind::factor && is_left(end))) ++end;
+  report_left(end);
+}
+
+void StepRunner::report_before_backward() {
+  const std::vector<Task>& tasks = graph().tasks;
+  const auto first = std::find_if(tasks.begin(), tasks.end(),
+                                  [](const Task& task) { return task.kind == TaskKind::backward; });
   report_left(static_cast<std::uint32_t>(first - tasks.begin()));
 }
 
-void Runner::report_all(TaskKind kind) {
-  State& s = *state_;
-  const TaskGraph& g = s.graph();
-  for (std::uint32_t i = 0; i < g.tasks.size(); ++i)
-    if (g.tasks[i].kind == kind && s.is_left(i)) s.report(i, steady_ns());
+void StepRunner::report_all(TaskKind kind) {
+  const std::vector<Task>& tasks = graph().tasks;
+  for (std::uint32_t i = 0; i < tasks.size(); ++i)
+    if (tasks[i].kind == kind && is_left(i)) report(i);
 }
 
 /// The compute lane may hold executed tasks before this one, so they run here first. If nothing is

@@ -171,6 +171,8 @@ class StepMachine {
 
 // The interface through which training has the tasks of its steps run.
 
+struct VariantNames;  // runner.hpp
+
 /// One step: begin_variant(), a report of each observed task, end_step(), then drain() unless the
 /// Plan carries tasks on into the next step.
 ///
@@ -193,16 +195,17 @@ class StepRunner {
   /// "step 7" makes "step 7: all-reduce bucket 0".
   virtual void begin_variant(std::string_view variant, const std::string& label) = 0;
 
-  /// Each reports observed tasks of the current step as done. report_backward() reports the
-  /// backward task of a gradient. report_factor() reports the task that computes a factor, if this
-  /// rank has it in this step. report_before_factor() and report_before_backward() report all tasks
-  /// that are left before that factor's, or before the first backward task. report_all() reports
-  /// all that are left of a kind.
-  virtual void report_backward(std::int32_t position) = 0;
-  virtual void report_factor(std::int32_t factor) = 0;
-  virtual void report_before_factor(std::int32_t factor) = 0;
-  virtual void report_before_backward() = 0;
-  virtual void report_all(doc::TaskKind kind) = 0;
+  /// Reports an observed task of the current step as done.
+  virtual void report(std::uint32_t task) = 0;
+  /// Each reports observed tasks. report_backward() reports the backward task of a gradient.
+  /// report_factor() reports the task that computes a factor, if this rank has it in this step.
+  /// report_before_factor() and report_before_backward() report all tasks that are left before that
+  /// factor's, or before the first backward task. report_all() reports all that are left of a kind.
+  void report_backward(std::int32_t position);
+  void report_factor(std::int32_t factor);
+  void report_before_factor(std::int32_t factor);
+  void report_before_backward();
+  void report_all(doc::TaskKind kind);
   /// Records for the Timeline that a part of a factor was computed in this time.
   virtual void record_factor(std::int32_t factor, std::int64_t start_ns, std::int64_t end_ns) = 0;
 
@@ -235,6 +238,14 @@ class StepRunner {
   virtual const doc::TaskGraph& graph() const = 0;
 
  protected:
+  /// Of the current step's variant. Throws if there is no step.
+  virtual const VariantNames& names() const = 0;
+  /// An observed task that this rank has and that is not reported yet.
+  virtual bool is_left(std::uint32_t task) const = 0;
+  /// Before report() of a task that others may have to come before: waits for these.
+  virtual void wait_before(std::uint32_t) {}
+  /// Reports the tasks before `end` that are left, each once its predecessors are done.
+  void report_left(std::uint32_t end);
   /// Throws on every rank unless the plan is the same on all of them, valid, and for this number of
   /// ranks. Collective.
   static void agree_on(const doc::Plan& plan, comm::Communicator& communicator);

@@ -498,11 +498,7 @@ void DataParallel::Impl::record_update(std::int64_t start) {
   if (!options.recorder) return;
   std::vector<std::string> names;
   for (const Parameter& p : x().state().trained) names.push_back(p.name);
-  options.recorder->add({.kind = doc::TaskKind::update,
-                         .resource = doc::Resource::compute,
-                         .set = options.recorder->set_id(names),
-                         .start_ns = start,
-                         .end_ns = moment()});
+  torch_adapter::record_update(*options.recorder, names, start, moment());
 }
 
 void DataParallel::Impl::discard_gradients() {

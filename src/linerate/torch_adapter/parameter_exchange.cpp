@@ -20,8 +20,8 @@
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
-#include "linerate/torch_adapter/group_call_train.hpp"
-#include "linerate/torch_adapter/kfac/curvature_plan.hpp"
+#include "linerate/torch_adapter/device_probe.hpp"
+#include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/stream_compression.hpp"
@@ -192,20 +192,17 @@ void ParameterExchange::warn_of_idle_ranks() const {
 }
 
 void ParameterExchange::share_curvature(KFAC& kfac) {
-  const auto take_means = [this](std::size_t block) {
-    for (std::size_t p = 0; p < block_of_.size(); ++p)
-      if (block_of_[p] == static_cast<std::int32_t>(block)) tensors_.take_mean(p);
-  };
+  // A device enqueues this before ranks have said which parameters they use.
   const auto means = [this](std::size_t block) {
     std::vector<std::pair<at::Tensor, at::Tensor>> list;
     for (std::size_t p = 0; p < block_of_.size(); ++p)
       if (block_of_[p] == static_cast<std::int32_t>(block))
-        list.emplace_back(state_.trained[p].tensor, memory_.view(tensors_.position_of(p)));
+        list.emplace_back(state_.trained[p].tensor,
+                          streams_ ? memory_.view(tensors_.position_of(p)) : tensors_.mean(p));
     return list;
   };
-  curvature_.emplace(
-      KfacInside::preconditioner(kfac), memory_, communicator_,
-      CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, take_means, means});
+  curvature_.emplace(KfacInside::preconditioner(kfac), memory_, communicator_,
+                     CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, means});
   curvature_->register_with(*runner_);
   KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {
     const plan::CurvatureUpdate update = planned.update_of_step(step);

@@ -297,6 +297,15 @@ std::vector<ArrivingBucket> by_layer(
   return all;
 }
 
+void record_update(exec::Recorder& recorder, const std::vector<std::string>& names,
+                   std::int64_t start, std::int64_t end) {
+  recorder.add({.kind = doc::TaskKind::update,
+                .resource = doc::Resource::compute,
+                .set = recorder.set_id(names),
+                .start_ns = start,
+                .end_ns = end});
+}
+
 DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
     : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
 
@@ -387,12 +396,7 @@ std::int64_t DelayedUpdates::moment() const { return recorder_ ? recorder_->now(
 
 void DelayedUpdates::end_update(std::size_t index, std::int64_t start, std::int64_t end) {
   ArrivingBucket& bucket = buckets_[index];
-  if (recorder_)
-    recorder_->add({.kind = doc::TaskKind::update,
-                    .resource = doc::Resource::compute,
-                    .set = recorder_->set_id(bucket.names),
-                    .start_ns = start,
-                    .end_ns = end});
+  if (recorder_) record_update(*recorder_, bucket.names, start, end);
   done_[index] = true;
   gate_.forget(index);
   bucket.gradients.clear();

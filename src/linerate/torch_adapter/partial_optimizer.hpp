@@ -137,6 +137,10 @@ std::vector<ArrivingBucket> by_layer(
     const std::function<std::int32_t(const at::Tensor& parameter)>& layer_of,
     const std::function<Preparation(std::int32_t layer)>& preparation_of);
 
+/// Records that the parameters of these names were updated from `start` to `end`.
+void record_update(exec::Recorder& recorder, const std::vector<std::string>& names,
+                   std::int64_t start, std::int64_t end);
+
 /// Updates each bucket's parameters before the first operator that reads one of them, or in
 /// settle(), whichever comes first. The update runs on the thread that asks, and other threads wait
 /// for it. A weight that has other memory since begin() (torch::load, set_data) stays as it is,

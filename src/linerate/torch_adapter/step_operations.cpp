@@ -92,8 +92,8 @@ void StepTensors::begin_step(int ranks, std::optional<std::int64_t> samples) {
     samples_ = static_cast<double>(*samples);
     memory_.only(doc::Content::samples).fill_(*samples_);
   }
-  share_there_.reset();
-  scale_there_ = {};
+  share_.reset();
+  scale_ = {};
   copy_s_ = 0;
   unused_here_ = unused_everywhere_ = 0;
   accepted_ = changed_ = again_ = infinite_ = false;
@@ -135,44 +135,35 @@ void StepTensors::register_with(exec::StepRunner& runner) {
 ///
 /// An example with three ranks of 10, 20 and 10 samples. Their shares are 1/4, 1/2 and 1/4. In
 /// gradient units rank 1's factor is 1/2 times 3, and the decode divides the sum by 3.
-double StepTensors::scale(const doc::Task& task) {
+///
+/// A tensor, since only a device has the sum of the samples. Computed once in a step.
+const at::Tensor& StepTensors::scale(const doc::Task& task) {
   const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
-  if (!keeps_units) return share();
-  return (samples_ ? share() * ranks_ : 1) / loss_scale_.value_or(1);
-}
-
-/// The same as a tensor, since only the device has the sum of the samples. Computed once in a step.
-const at::Tensor& StepTensors::scale_there(const doc::Task& task) {
-  const bool keeps_units = plan::is_in_gradient_units(plan_->operations[to_index(task.operation)]);
-  at::Tensor& known = scale_there_[keeps_units ? 1 : 0];
+  at::Tensor& known = scale_[keeps_units ? 1 : 0];
   if (known.defined()) return known;
+  const double unscaled = loss_scale_.value_or(1);
   if (!samples_)
-    known = c10::scalar_to_tensor(scale(task));
+    known = c10::scalar_to_tensor(keeps_units ? 1 / unscaled : 1.0 / ranks_);
   else
-    known = keeps_units ? share_there().mul(ranks_).div(loss_scale_.value_or(1)) : share_there();
+    known = keeps_units ? share().mul(ranks_).div(unscaled) : share();
   return known;
 }
 
-at::Tensor StepTensors::share_there() {
-  if (!samples_) return c10::scalar_to_tensor(share());
-  if (share_there_.defined()) return share_there_;
+/// The weight of this rank's batch among those of all ranks.
+at::Tensor StepTensors::share() {
+  if (share_.defined()) return share_;
   const at::Tensor all = memory_.only(doc::Content::samples).select(0, 0);
   const at::Tensor mine = at::scalar_tensor(*samples_, all.options());
-  share_there_ = at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
-  return share_there_;
-}
-
-double StepTensors::share() {
-  if (!samples_) return 1.0 / ranks_;
-  const double all = *memory_.only(doc::Content::samples).const_data_ptr<double>();
-  return all > 0 ? *samples_ / all : 0.0;
+  share_ = at::where(all.gt(0), mine.div(all), at::scalar_tensor(0, all.options()));
+  return share_;
 }
 
 void StepTensors::put(const doc::Task& task, at::Tensor& grad) {
+  const auto by = scale(task).item<double>();
   if (memory_.is_view(task.first, grad))
-    grad = memory_.move_out(task.first, scale(task));
+    grad = memory_.move_out(task.first, by);
   else
-    memory_.add(task.first, grad, scale(task));
+    memory_.add(task.first, grad, by);
 }
 
 /// Notes a gradient for its bucket; an undefined one counts as zeros. A gradient that is the slot
@@ -180,7 +171,7 @@ void StepTensors::put(const doc::Task& task, at::Tensor& grad) {
 void StepTensors::note(const doc::Task& task, at::Tensor& grad) {
   const at::Tensor sent = grad;
   if (grad.defined() && memory_.is_view(task.first, grad)) grad = grad.clone();
-  memory_.note(task.first, sent, scale_there(task));
+  memory_.note(task.first, sent, scale(task));
 }
 
 /// Puts .grad, scaled, into its bucket, or notes it to be read in place or copied later. .grad
@@ -443,7 +434,12 @@ bool StepTensors::take_late_infinite() {
 bool StepTensors::take_means(bool may_wait) {
   memory_.release();
   if (enqueued_ && enqueue_verdict(may_wait)) return true;
-  for (std::size_t p = 0; p < count_.size(); ++p) take_mean(p);
+  for (std::size_t p = 0; p < count_.size(); ++p) {
+    const at::Tensor& mine = mean(p);
+    at::Tensor& grad = parameters_[p].tensor.mutable_grad();
+    if (grad.unsafeGetTensorImpl() != mine.unsafeGetTensorImpl()) grad = mine;
+    sent_[p].reset();
+  }
   return false;
 }
 
@@ -483,13 +479,6 @@ at::Tensor StepTensors::settle_there(const at::Tensor& infinite) {
   if (!drops_infinite()) return {};
   infinite_late_.ask(infinite);
   return infinite;
-}
-
-void StepTensors::take_mean(std::size_t parameter) {
-  const at::Tensor& mine = mean(parameter);
-  at::Tensor& grad = parameters_[parameter].tensor.mutable_grad();
-  if (grad.unsafeGetTensorImpl() != mine.unsafeGetTensorImpl()) grad = mine;
-  sent_[parameter].reset();
 }
 
 }  // namespace linerate::torch_adapter

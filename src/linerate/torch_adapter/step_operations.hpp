@@ -114,18 +114,12 @@ class StepTensors {
   const at::Tensor& infinite_there() const { return infinite_there_; }
   /// Of a step that counts, once all means have arrived: whether all of them are finite.
   bool means_are_finite() const;
-  /// take_means() makes every .grad its mean(), take_mean() one of them; once they have arrived.
-  /// take_means() returns true if a scaler has to skip the step: it may look, and then wait for the
-  /// device, if `may_wait`. Then no mean was taken.
+  /// Makes every .grad its mean(), once they have arrived. Returns true if a scaler has to skip the
+  /// step: it may look, and then wait for the device, if `may_wait`. Then no mean was taken.
   bool take_means(bool may_wait);
-  void take_mean(std::size_t parameter);
   /// On a device, for a step that counts, when all has arrived but its means: takes rank 0's
   /// buffers. Returns whether means are to be taken for zero, a scalar bool tensor; undefined: no.
   at::Tensor take_what_has_arrived();
-  /// The weight of this rank's batch among those of all ranks.
-  double share();
-  /// The same as a scalar f64 tensor on the payloads' device.
-  at::Tensor share_there();
   /// The name of a parameter whose .grad has changed after it was sent; null: none.
   const std::string* changed_after_sending() const;
 
@@ -146,8 +140,8 @@ class StepTensors {
     std::int64_t version = 0;
   };
 
-  double scale(const doc::Task& task);
-  const at::Tensor& scale_there(const doc::Task& task);
+  const at::Tensor& scale(const doc::Task& task);
+  at::Tensor share();
   void put(const doc::Task& task, at::Tensor& grad);
   void note(const doc::Task& task, at::Tensor& grad);
   void collect(const doc::Task& task);
@@ -188,8 +182,8 @@ class StepTensors {
   StreamCompression* enqueued_ = nullptr;  // where operations enqueue what they do
   int rank_ = -1;                          // there
   bool preconditions_ = false;
-  at::Tensor share_there_;                 // of this step, once it is known
-  std::array<at::Tensor, 2> scale_there_;  // likewise: of means, in gradient units
+  at::Tensor share_;                 // of this step, once it is known
+  std::array<at::Tensor, 2> scale_;  // likewise: of means, in gradient units
   torch_streams::LateAnswer infinite_late_;
   at::Tensor infinite_there_;
   int ranks_ = 1;

@@ -15,8 +15,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "linerate/calibrate/collective_probe.hpp"
@@ -27,8 +30,6 @@
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
-#include "linerate/torch_adapter/kfac/curvature_plan.hpp"
-#include "linerate/torch_streams/event_clock.hpp"
 #include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
@@ -208,7 +209,6 @@ void StreamSteps::begin_variant(std::string_view variant, const std::string& lab
 
 const doc::TaskGraph& StreamSteps::graph() const { return plan_->variants[to_index(variant_)]; }
 
-/// An observed task that this rank has and that is not reported yet.
 bool StreamSteps::is_left(std::uint32_t task) const {
   const exec::StepMachine& machine = runner_->machine();
   return graph().tasks[task].origin == Origin::observed && machine.is_open(step_) &&
@@ -222,45 +222,6 @@ void StreamSteps::report(std::uint32_t task) {
     runner_->open(task);
     runner_->report(task);
   });
-}
-
-void StreamSteps::report_backward(std::int32_t position) {
-  const std::uint32_t task = names_[to_index(variant_)].backward_of[to_index(position)];
-  LINERATE_CHECK(task != exec::kNoTask, fmt::format("no backward task for gradient {}", position));
-  report(task);
-}
-
-/// The task that computes a factor; exec::kNoTask: the variant computes none.
-std::uint32_t StreamSteps::task_of_factor(std::int32_t factor) const {
-  return names_[to_index(variant_)].factor_of[to_index(factor)];
-}
-
-void StreamSteps::report_factor(std::int32_t factor) {
-  const std::uint32_t task = task_of_factor(factor);
-  if (task != exec::kNoTask && is_left(task)) report(task);
-}
-
-/// Reports observed tasks as Runner's does: up to the first factor that is not there yet.
-void StreamSteps::report_before_factor(std::int32_t factor) {
-  const std::uint32_t task = task_of_factor(factor);
-  if (task == exec::kNoTask) return;
-  for (std::uint32_t i = 0; i < task; ++i) {
-    if (!is_left(i)) continue;
-    if (graph().tasks[i].kind == TaskKind::factor) return;
-    report(i);
-  }
-}
-
-void StreamSteps::report_before_backward() {
-  for (std::uint32_t i = 0; i < graph().tasks.size(); ++i) {
-    if (graph().tasks[i].kind == TaskKind::backward) return;
-    if (is_left(i)) report(i);
-  }
-}
-
-void StreamSteps::report_all(TaskKind kind) {
-  for (std::uint32_t i = 0; i < graph().tasks.size(); ++i)
-    if (graph().tasks[i].kind == kind && is_left(i)) report(i);
 }
 
 std::int64_t StreamSteps::end_step() {
@@ -299,13 +260,13 @@ void StreamSteps::wait_for(exec::TaskId id) {
 
 /// Enqueues a task's work. In PyTorch's profiler each task is a range with its title.
 void StreamSteps::run(const exec::StreamWork& work) {
-  RECORD_USER_SCOPE(names_[to_index(variant_)].titles[work.id.task]);
+  RECORD_USER_SCOPE(names().titles[work.id.task]);
   if (is_communication(work.task.kind)) return exchange(work);
   operations_.find(plan_->operation_name(work.task))->second->run(work.graph, work.task);
 }
 
 std::string StreamSteps::title_of(const exec::StreamWork& work) const {
-  const std::string& title = names_[to_index(variant_)].titles[work.id.task];
+  const std::string& title = names().titles[work.id.task];
   return label_.empty() ? title : label_ + ": " + title;
 }
 
@@ -447,6 +408,87 @@ namespace {
 
 double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
   return static_cast<double>(until_ns - from_ns) * 1e-9;
+}
+
+constexpr std::size_t kA = to_index(doc::FactorSide::a);
+constexpr std::size_t kG = to_index(doc::FactorSide::g);
+
+/// The times of a block's factors, by side, in nanoseconds.
+struct Times {
+  std::array<std::int64_t, 2> began = {-1, -1};  // the first use
+  std::array<std::int64_t, 2> took = {0, 0};     // of all uses
+};
+
+std::vector<Times> factor_times(std::span<const FactorSpan> factors, std::size_t blocks) {
+  std::vector<Times> times(blocks);
+  for (const FactorSpan& span : factors) {
+    Times& t = times.at(to_index(doc::block_of_factor(span.factor)));
+    const auto side = to_index(doc::side_of_factor(span.factor));
+    std::int64_t& began = t.began[side];
+    began = began < 0 ? span.start_ns : std::min(began, span.start_ns);
+    t.took[side] += span.end_ns - span.start_ns;
+  }
+  return times;
+}
+
+std::vector<double> took(const std::vector<Times>& times, std::size_t side) {
+  std::vector<double> all;
+  for (const Times& t : times)
+    all.push_back(t.began[side] < 0 ? -1 : seconds_between(0, t.took[side]));
+  return all;
+}
+
+/// Layers with an observed input, in order of time.
+std::vector<std::size_t> forward_order(const std::vector<Times>& times) {
+  std::vector<std::size_t> order(times.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t b) { return times[b].began[kA] < 0; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t x, std::size_t y) { return times[x].began[kA] < times[y].began[kA]; });
+  return order;
+}
+
+std::int64_t first_gradient(const std::vector<Times>& times) {
+  std::int64_t first = -1;
+  for (const Times& t : times)
+    if (t.began[kG] >= 0 && (first < 0 || t.began[kG] < first)) first = t.began[kG];
+  return first;
+}
+
+/// The forward, factor and inverse times of each layer, from when its factors were computed in a
+/// step of so many blocks.
+///
+/// A layer's forward pass lasts from the end of its factor A to the beginning of the next layer's
+/// A. The last layer's lasts until the first gradient of an output. For example A of layer 1 is
+/// computed from 0 to 2 ms, and A of layer 2 from 7 to 8 ms. The first G begins at 12 ms. Then the
+/// forward passes take 5 and 4 ms.
+replan::CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
+                                       std::vector<double> inverse_s) {
+  const std::vector<Times> times = factor_times(factors, blocks);
+  replan::CurvatureTimes result;
+  result.forward_s.assign(blocks, -1);
+  const std::vector<std::size_t> order = forward_order(times);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Times& t = times[order[i]];
+    const std::int64_t end =
+        i + 1 < order.size() ? times[order[i + 1]].began[kA] : first_gradient(times);
+    if (end < 0) continue;
+    // A layer that is used again later has its other uses' time in `took`.
+    result.forward_s[order[i]] = std::max(seconds_between(t.began[kA] + t.took[kA], end), 0.0);
+  }
+  result.factor_a_s = took(times, kA);
+  result.factor_g_s = took(times, kG);
+  result.inverse_s = std::move(inverse_s);
+  return result;
+}
+
+/// The seconds that factors computed in [from_ns, until_ns) took.
+double factors_between_s(std::span<const FactorSpan> factors, std::int64_t from_ns,
+                         std::int64_t until_ns) {
+  std::int64_t ns = 0;
+  for (const FactorSpan& span : factors)
+    if (span.start_ns >= from_ns && span.start_ns < until_ns) ns += span.end_ns - span.start_ns;
+  return seconds_between(0, ns);
 }
 
 /// The seconds of each factor's inverse. Factors that were inverted together share their time

@@ -28,7 +28,6 @@
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/options.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
-#include "linerate/torch_streams/event_clock.hpp"
 #include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
@@ -52,11 +51,7 @@ class StreamSteps final : public exec::StepRunner {
   void set_operation(const std::string& name, exec::Operation& operation) override;
   void set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t first_step) override;
   void begin_variant(std::string_view variant, const std::string& label) override;
-  void report_backward(std::int32_t position) override;
-  void report_before_backward() override;
-  void report_all(doc::TaskKind kind) override;
-  void report_factor(std::int32_t factor) override;
-  void report_before_factor(std::int32_t factor) override;
+  void report(std::uint32_t task) override;
   /// Does nothing: the host has no times of a device's factors.
   void record_factor(std::int32_t, std::int64_t, std::int64_t) override {}
 
@@ -97,9 +92,8 @@ class StreamSteps final : public exec::StepRunner {
   void make_parts();
   comm::TensorGroup& group_of(const doc::Task& task) const;
   void check_executable(const doc::TaskGraph& graph, const doc::Task& task) const;
-  bool is_left(std::uint32_t task) const;
-  std::uint32_t task_of_factor(std::int32_t factor) const;
-  void report(std::uint32_t task);
+  const exec::VariantNames& names() const override { return names_[to_index(variant_)]; }
+  bool is_left(std::uint32_t task) const override;
   void run(const exec::StreamWork& work);
   void exchange(const exec::StreamWork& work);
   void all_reduce(const exec::StreamWork& work, const at::Tensor& array, const std::string& title);

@@ -12,8 +12,8 @@ void LateValues::ask(const at::Tensor& values) {
   Asked& asked = asked_.emplace_back();
   asked.there = values;
   // A copy into memory that is not pinned would make the host wait.
-  asked.here =
-      at::empty(values.sizes(), at::TensorOptions(at::kDouble).pinned_memory(!device.is_cpu()));
+  asked.here = at::empty(values.sizes(),
+                         at::TensorOptions(values.scalar_type()).pinned_memory(!device.is_cpu()));
   asked.here.copy_(values, /*non_blocking=*/true);
   if (device.is_cpu()) return;
   asked.event.emplace(device.type());
@@ -28,22 +28,10 @@ std::optional<at::Tensor> LateValues::take() {
   return here;
 }
 
-void LateAnswer::ask(const at::Tensor& answer) {
-  const c10::Device device = answer.device();
-  asked_ = asked_.defined() ? asked_.logical_or(answer) : answer;
-  // A copy into memory that is not pinned would make the host wait.
-  here_ =
-      at::empty(at::IntArrayRef(), at::TensorOptions(at::kBool).pinned_memory(!device.is_cpu()));
-  here_.copy_(asked_, /*non_blocking=*/true);
-  if (device.is_cpu()) return;
-  if (!there_) there_.emplace(device.type());
-  there_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-}
-
 std::optional<bool> LateAnswer::take() {
-  if (!asked_.defined() || (there_ && !there_->query())) return std::nullopt;
-  asked_.reset();
-  return *here_.const_data_ptr<bool>();
+  while (const std::optional<at::Tensor> one = asked_.take())
+    come_ = come_.value_or(false) || *one->const_data_ptr<bool>();
+  return asked_.is_empty() ? std::exchange(come_, std::nullopt) : std::nullopt;
 }
 
 }  // namespace linerate::torch_streams

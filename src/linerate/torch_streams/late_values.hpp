@@ -12,11 +12,12 @@ namespace linerate::torch_streams {
 /// Thread safety: one thread.
 class LateValues {
  public:
-  /// `values`: f64 [n], computed in the current stream. Enqueues their copy to the host.
+  /// `values`: of any type, computed in the current stream. Enqueues their copy to the host.
   void ask(const at::Tensor& values);
-  /// The oldest values that were asked for and not taken, f64 [n] on the CPU, if they have come by
-  /// now. A later set that has come earlier waits for its turn.
+  /// The oldest values that were asked for and not taken, on the CPU, if they have come by now. A
+  /// later set that has come earlier waits for its turn.
   std::optional<at::Tensor> take();
+  bool is_empty() const { return asked_.empty(); }
 
  private:
   struct Asked {
@@ -34,15 +35,13 @@ class LateAnswer {
  public:
   /// `answer`: a scalar bool tensor, computed in the current stream. Enqueues its copy to the host.
   /// If nobody has taken an earlier answer, the two become one: yes if either is yes.
-  void ask(const at::Tensor& answer);
-  /// The answer, if it has come by now; each answer once.
+  void ask(const at::Tensor& answer) { asked_.ask(answer); }
+  /// The answer, if all that was asked has come by now; each answer once.
   std::optional<bool> take();
 
  private:
-  at::Tensor asked_;  // on the device; undefined: nothing that was not taken
-  at::Tensor here_;   // the same on the CPU
-  std::optional<c10::Event>
-      there_;  // after which it is there, recorded again and again; none: it is
+  LateValues asked_;
+  std::optional<bool> come_;
 };
 
 }  // namespace linerate::torch_streams

@@ -15,7 +15,7 @@
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/torch_adapter/kfac/kfac_options.hpp"
-#include "linerate/torch_adapter/kfac/kfac_schedule.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/zoo/network.hpp"
 
 namespace linerate::zoo {

@@ -28,7 +28,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -254,32 +253,14 @@ at::Tensor drawn(c10::IntArrayRef sizes, const LabelDraw& draw, Value&& value) {
   return result;
 }
 
-/// drawn_classes() of p [N, positions..., classes] on a device. The random numbers are drawn on the
-/// host and copied there.
-at::Tensor enqueued_classes(const at::Tensor& p, const LabelDraw& draw) {
-  const at::Tensor u =
-      drawn(p.sizes().slice(0, to_index(p.dim() - 1)), draw, random_unit).to(p.device());
-  return u.unsqueeze(-1).ge(p.cumsum(-1)).sum(-1).clamp_max(p.size(-1) - 1);
-}
-
 /// Class indices [N, positions...] drawn from p [N, classes, positions...] by inversion: the first
 /// class at which the cumulated probability exceeds a uniform number. For p = (0.2, 0.5, 0.3) a
-/// draw of 0.6 gives class 1.
+/// draw of 0.6 gives class 1. The random numbers are drawn on the host.
 at::Tensor drawn_classes(const at::Tensor& p, const LabelDraw& draw) {
-  const at::Tensor last = p.movedim(1, -1).to(at::kDouble).contiguous();
-  if (!runs_on_host(p)) return enqueued_classes(last, draw);
-  const std::int64_t classes = last.size(-1);
-  const double* at_term = last.const_data_ptr<double>();
-  const at::Tensor label = drawn(last.sizes().slice(0, to_index(last.dim() - 1)), draw,
-                                 [&](std::uint64_t key, std::uint64_t j) {
-                                   double left = random_unit(key, j);
-                                   std::int64_t c = 0;
-                                   while (c + 1 < classes && left >= at_term[c])
-                                     left -= at_term[c++];
-                                   at_term += classes;
-                                   return static_cast<double>(c);
-                                 });
-  return label.to(at::kLong);
+  const at::Tensor last = p.movedim(1, -1).to(at::kDouble);
+  const at::Tensor u =
+      drawn(last.sizes().slice(0, to_index(last.dim() - 1)), draw, random_unit).to(p.device());
+  return u.unsqueeze(-1).ge(last.cumsum(-1)).sum(-1).clamp_max(last.size(-1) - 1);
 }
 
 }  // namespace

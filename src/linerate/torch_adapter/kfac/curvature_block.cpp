@@ -2,7 +2,7 @@
 // (Martens & Grosse 2015). A is made of the layer's inputs, and G of the gradients of its outputs.
 // The inverse of a Kronecker product is the product of the inverses, so the direction of a layer's
 // gradient matrix is G^-1 gradient A^-1. This file has what all kinds of layers share; what a kind
-// adds is in kronecker_block, embedding_block and unit_wise_block.
+// adds is in kronecker_block.cpp.
 //
 // Damping is factored: A gets gamma pi I and G gets gamma / pi I, with gamma = sqrt(lambda). pi² =
 // (tr A / a) / (tr G / g), so that both factors get the same portion of their mean eigenvalue. For
@@ -51,11 +51,6 @@ constexpr std::int64_t kTogether = std::int64_t{1} << 24;
 
 std::int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
-}
-
-/// Joins tensors in dimension 0. A single one is not copied.
-at::Tensor joined(const Tensors& parts) {
-  return parts.size() == 1 ? parts.front() : at::cat(parts);
 }
 
 template <typename List, typename Get>

@@ -221,10 +221,11 @@ class CurvatureBlock {
                                        const at::Tensor& damping) const = 0;
   virtual at::Tensor precondition(const at::Tensor& gradients, const Inverse& a, const Inverse& g,
                                   const at::Tensor& damping) const = 0;
+  using Parts = std::vector<std::pair<at::Tensor, at::Tensor>>;
   /// The parts of one block's direction: each parameter with its part, in the parameter's shape.
-  virtual std::vector<std::pair<at::Tensor, at::Tensor>> parts(
-      const at::Tensor& direction) const = 0;
+  virtual Parts parts(const at::Tensor& direction) const = 0;
   at::Tensor to_dtype(const at::Tensor& tensor) const { return tensor.detach().to(dtype_); }
+  bool reduces() const { return options_.shared_positions == SharedPositions::reduce; }
   /// Options of this block's type and device.
   at::TensorOptions tensor_options() const { return layer_.weight.options().dtype(dtype_); }
 

@@ -12,23 +12,39 @@
 #include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/diag.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/buffer.hpp"
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
+#include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -125,10 +141,7 @@ Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
 /// Then each keeps its part by the new plan.
 void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
   const Blocks& blocks = pre_.blocks();
-  CurvaturePlan next(std::move(plan), blocks.size(),
-                     [&](doc::Content content, std::int32_t member) {
-                       return elements_of(blocks, content, member);
-                     });
+  CurvaturePlan next(std::move(plan), blocks);
   std::optional<KfacState> whole;
   if (plan_ && plan_->preconditioning != next.preconditioning) whole = save();
   plan_ = std::move(next);
@@ -307,15 +320,11 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 
 // ---- directions ----
 
-/// On the host the means are taken only if the step counts. On a device that is not known yet:
+/// On the host nothing is done for a step that does not count. On a device that is not known yet:
 /// ranks agree on it when all is enqueued, and a step that does not count is undone.
 template <typename Work>
 void CurvatureExchange::with_means(std::span<const std::int32_t> blocks, Work&& work) {
-  if (!enqueues()) {
-    if (!gradients_.accepted()) return;
-    for (const std::int32_t b : blocks) gradients_.take_means(to_index(b));
-    return work();
-  }
+  if (!enqueues() && !gradients_.accepted()) return;
   std::vector<std::pair<at::Tensor, at::Tensor>> means;
   for (const std::int32_t b : blocks)
     for (auto& mean : gradients_.means(to_index(b))) means.push_back(std::move(mean));
@@ -384,6 +393,287 @@ void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& ta
 void CurvatureExchange::clip(const TaskGraph&, const Task&) {
   precondition_waiting();
   if (enqueues() || gradients_.accepted()) pre_.clip();
+}
+
+// Reads a Plan once for CurvatureExchange: which ranks average and precondition each layer, and
+// where each factor, inverse or direction lies in the payloads.
+//
+// Example: a payload of the inverses of factors 4, 5 and 7 with 10, 20 and 30 elements. They begin
+// at 0, 10 and 30. Three statuses follow, so the payload has 63 elements, and factor 5's status is
+// the second from the end.
+
+CurvaturePlan::CurvaturePlan(std::shared_ptr<const doc::Plan> made, const Blocks& blocks)
+    : plan(std::move(made)), preconditioning(blocks.size()), averaging(blocks.size()) {
+  for (const doc::TaskGraph& graph : plan->variants) {
+    note_ranks(graph);
+    note_parts(graph, blocks);
+    is_late = is_late || !graph.next_step.empty();
+  }
+}
+
+void CurvaturePlan::note_ranks(const doc::TaskGraph& graph) {
+  for (const doc::Task& task : graph.tasks) {
+    const std::string_view operation = plan->operation_name(task);
+    const bool averages = operation == "average-factors";
+    if (task.subject == doc::Subject::payloads || (!averages && operation != "precondition"))
+      continue;
+    const std::int32_t last = doc::block_of_factor(task.last);
+    for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b) {
+      std::vector<std::int32_t>& ranks = (averages ? averaging : preconditioning)[to_index(b)];
+      if (!ranks.empty()) continue;
+      for (const auto& part : plan->group_of(task).parts)
+        ranks.insert(ranks.end(), part.begin(), part.end());
+    }
+  }
+}
+
+/// Members stand one after the other in their payload. After them a payload of inverses has a
+/// status for each member, in the same order, so the last member's status is the last element.
+void CurvaturePlan::note_parts(const doc::TaskGraph& graph, const Blocks& blocks) {
+  Variant& variant = variants.emplace_back();
+  variant.payloads.resize(graph.payloads.size());
+  variant.inverses.resize(2 * averaging.size());
+  variant.directions.resize(averaging.size());
+  for (std::size_t p = 0; p < graph.payloads.size(); ++p) {
+    const doc::Payload& payload = graph.payloads[p];
+    const bool inverses = doc::holds_inverses(payload.content);
+    const bool directions = payload.content == doc::Content::directions;
+    if (!inverses && !directions && payload.content != doc::Content::factors) continue;
+    std::int64_t begin = 0;
+    for (std::int32_t m = payload.begin; m < payload.end; ++m) {
+      const std::int32_t member = graph.members[to_index(m)];
+      const std::int64_t elements = elements_of(blocks, payload.content, member);
+      const Part part{static_cast<std::int32_t>(p), member, begin, elements, payload.end - m};
+      variant.payloads[p].push_back(part);
+      if (inverses) variant.inverses[to_index(member)] = part;
+      if (directions) variant.directions[to_index(member)] = part;
+      begin += elements;
+    }
+  }
+}
+
+const CurvaturePlan::Variant& CurvaturePlan::of(const doc::TaskGraph& graph) const {
+  const auto index = &graph - plan->variants.data();
+  LINERATE_CHECK(index >= 0 && index < std::ssize(variants), "a graph of another plan");
+  return variants[to_index(index)];
+}
+
+// Measures the cost of K-FAC's work on this machine in four short runs. They are a small and a
+// large inverse, a product for a factor, and one for a direction. Planners price factors, inverses
+// and directions by these. All ranks use the mean over ranks, so that they make the same plan.
+
+namespace {
+
+constexpr std::int64_t kSmall = 64, kLargest = 1024;
+
+/// Least of three runs, by the clock of where tensors lie.
+class LeastTime {
+ public:
+  explicit LeastTime(c10::Device device) : clock_(torch_streams::make_tensor_clock(device)) {
+    clock_->follow(torch_streams::make_tensor_device(device, 1, {})->streams());
+  }
+  template <typename Work>
+  double of(Work&& work) {
+    double least_ns = 0;
+    for (int run = 0; run < 3; ++run) {
+      clock_->set(0, 0);
+      work();
+      clock_->set(1, 0);
+      clock_->wait_for(1);
+      const double taken_ns = std::max(clock_->ns_between(0, 1), 1.0);
+      least_ns = run == 0 ? taken_ns : std::min(least_ns, taken_ns);
+    }
+    return least_ns * 1e-9;
+  }
+
+ private:
+  std::unique_ptr<torch_streams::TensorClock> clock_;
+};
+
+/// Times one inverse. The matrix has different eigenvalues, because eigendecompositions take longer
+/// then.
+double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod method,
+                 LeastTime& least) {
+  const at::Tensor matrix =
+      at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where)).unsqueeze(0);
+  const at::Tensor damping = at::full({1}, 0.1, where);
+  return least.of([&] {
+    method == InverseMethod::eigen ? symmetric_eigen(matrix) : damped_inverses(matrix, damping);
+  });
+}
+
+double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
+
+}  // namespace
+
+/// An inverse takes a fixed time plus one that grows as the cube of the size, so two sizes give
+/// both. For example 64 rows take 0.1 ms and 1024 rows take 40 ms. The cubes differ by 1.07e9, so a
+/// cube costs 37 ps and the fixed part is 0.09 ms.
+doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
+                                        const std::vector<CurvatureBlock::Shape>& shapes,
+                                        const at::TensorOptions& where, InverseMethod method) {
+  const c10::NoGradGuard no_grad;
+  LeastTime least(where.device());
+  std::int64_t large = 2 * kSmall;
+  for (const CurvatureBlock::Shape& shape : shapes)
+    if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
+  large = std::min(large, kLargest);
+  const at::Tensor rows = at::ones({large, large}, where), sum = at::zeros({large, large}, where);
+  std::array<double, 4> seconds = {
+      inverse_s(kSmall, where, method, least), inverse_s(large, where, method, least),
+      least.of([&] { add_symmetric_product(rows, 1, sum); }),
+      least.of([&] { static_cast<void>(times_transpose(rows, rows)); })};
+  communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")
+      ->wait();
+  for (double& s : seconds) s /= communicator.size();
+  doc::SecondOrderCost cost;
+  cost.inverse_s_per_cube = std::max(0.0, (seconds[1] - seconds[0]) / (cube(large) - cube(kSmall)));
+  cost.inverse_fixed_s = std::max(0.0, seconds[0] - cost.inverse_s_per_cube * cube(kSmall));
+  cost.factor_flops_per_s = 2 * cube(large) / seconds[2];
+  cost.precondition_flops_per_s = 2 * cube(large) / seconds[3];
+  return cost;
+}
+
+// A strategy's text and the preconditioner's options may both set the same thing. An option that
+// was built in (kinds of layers, the inverse's method) must agree with the text. A tuned option
+// (intervals, damping, decay) may stand in either, or be the same in both. The Plan depends on some
+// of them, and those are written into the strategy's text, so that all ranks and the simulator plan
+// by them.
+//
+// Example: the text says kfac(spd, damping=0.01), and the options say inverse_interval = 20 and
+// method = eigen. The text becomes kfac(spd, damping=0.01, inverse=eigen, inverses=20), by which
+// all ranks plan. Had the options said damping = 0.03, shared_kfac() would throw.
+
+namespace {
+
+bool has_kind(const Preconditioner& preconditioner, doc::BlockKind kind) {
+  const Blocks& blocks = preconditioner.blocks();
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [kind](const auto& block) { return block->shape().kind == kind; });
+}
+
+/// Names an option, so that the Plan has it.
+void say(doc::Component& component, const char* option, const std::string& value) {
+  if (!component.find(option)) component.options.emplace_back(option, value);
+}
+
+[[noreturn]] void refuse(const char* option, const std::string& in_text, const char* field,
+                         const std::string& in_options) {
+  throw UsageError(
+      fmt::format("K-FAC: the strategy says {}={}, but the preconditioner's option `{}` {}; say it "
+                  "in one of them, or the same in both",
+                  option, in_text, field, in_options));
+}
+
+/// An option that the preconditioner was made with, which cannot change any more.
+struct Built {
+  const char* option;
+  const char* field;
+  std::string value;
+  bool in_plan;  // the Plan must name it: a text without it means another value
+};
+
+std::vector<Built> build_of(const Preconditioner& preconditioner) {
+  const KfacOptions& o = preconditioner.options();
+  const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
+  const bool norms = has_kind(preconditioner, doc::BlockKind::unit_wise),
+             words = has_kind(preconditioner, doc::BlockKind::embedding),
+             eigen = o.method == InverseMethod::eigen;
+  std::vector<Built> all;
+  // Layers that are not there can be said to be left out, or taken if they were.
+  if (norms || !o.norms) all.push_back({"norms", "norms", on(o.norms), norms});
+  if (words || !o.embeddings) all.push_back({"embeddings", "embeddings", on(o.embeddings), words});
+  all.push_back({"inverse", "method", eigen ? "eigen" : "cholesky", eigen});
+  all.push_back({"largest", "largest_factor", fmt::format("{}", o.largest_factor),
+                 o.largest_factor != plan::kLargestFactor});
+  constexpr std::array kFishers{"empirical", "mc"};  // as Fisher has them
+  all.push_back({"fisher", "fisher", kFishers.at(to_index(o.fisher)), false});
+  all.push_back({"subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling), false});
+  return all;
+}
+
+/// Whether the strategy names it; the clip has two names.
+bool is_named(const doc::Component& component, std::string_view option) {
+  const std::string* const clip = component.find("clip");
+  return component.find(option) || (option == "kl" && clip && *clip == "off");
+}
+
+void require_said_once(const doc::Component& component, const plan::Kfac& kfac,
+                       const KfacOptions& said) {
+  for (const TunedOption& tuned : tuned_options()) {
+    const auto& value = said.*tuned.value;
+    if (!value || !is_named(component, tuned.option)) continue;
+    const double in_text = tuned.in_text(kfac).value();
+    const std::optional<double> in_options = value->constant();
+    if (in_options != in_text)
+      refuse(tuned.option, fmt::format("{}", in_text), tuned.field,
+             in_options ? fmt::format("{}", *in_options) : "a function of the step");
+  }
+}
+
+/// Writes intervals into the strategy's text. The Plan's schedule lists the steps of a cycle, so it
+/// needs numbers and no function of the step.
+void say_intervals(doc::Component& component, const KfacOptions& said) {
+  for (const TunedOption& tuned : tuned_options()) {
+    const auto& value = said.*tuned.value;
+    if (!tuned.in_plan || !value || is_named(component, tuned.option)) continue;
+    if (!value->constant())
+      throw UsageError(
+          fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step, but a "
+                      "Plan needs a number of steps; give a number, or write {}= in the strategy",
+                      tuned.field, tuned.option));
+    say(component, tuned.option, fmt::format("{}", *value->constant()));
+  }
+}
+
+}  // namespace
+
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner) {
+  const auto named =
+      std::find_if(strategy.extras.begin(), strategy.extras.end(),
+                   [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
+  const bool is_named = named != strategy.extras.end();
+  if (is_named == (preconditioner == nullptr))
+    throw UsageError(fmt::format(
+        "strategy {}: {}", doc::to_text(strategy),
+        is_named ? "it preconditions; construct a KFAC and name it as the preconditioner"
+                 : "it does not say how the preconditioner is shared among the ranks; add "
+                   "\"+kfac(spd)\""));
+  if (!is_named) return std::nullopt;
+  const KfacOptions& said = preconditioner->said();
+  const std::vector<Built> build = build_of(*preconditioner);
+  for (const Built& one : build)
+    if (const std::string* const text = named->find(one.option); text && *text != one.value)
+      refuse(one.option, *text, one.field, one.value);
+  require_said_once(*named, plan::Kfac::parse(*named), said);
+  for (const Built& one : build)
+    if (one.in_plan) say(*named, one.option, one.value);
+  say_intervals(*named, said);
+  const bool clip_is_off = said.kl_clip && said.kl_clip->constant() == 0.0;
+  if (clip_is_off && !named->find("clip")) say(*named, "kl", "0");
+  const plan::Kfac kfac = plan::Kfac::parse(*named);
+  preconditioner->adopt(kfac);
+  return kfac;
+}
+
+replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
+                                    comm::Communicator& communicator) {
+  replan::SecondOrder known;
+  std::vector<CurvatureBlock::Shape> shapes;
+  at::TensorOptions where = at::kFloat;
+  for (const auto& block : preconditioner.blocks()) {
+    const CurvatureBlock::Shape& shape = shapes.emplace_back(block->shape());
+    known.blocks.push_back({.layer = static_cast<int>(known.layers.size()),
+                            .kind = shape.kind,
+                            .a = shape.a,
+                            .g = shape.g,
+                            .groups = shape.groups});
+    known.layers.push_back(block->layer().name);
+    if (block->dtype() == at::kDouble) where = where.dtype(at::kDouble);
+    where = where.device(block->layer().weight.device());
+  }
+  known.cost = probe_second_order(communicator, shapes, where, preconditioner.options().method);
+  return known;
 }
 
 }  // namespace linerate::torch_adapter

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/TensorBody.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -15,15 +17,72 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/doc/strategy.hpp"
 #include "linerate/exec/step_machine.hpp"
-#include "linerate/torch_adapter/kfac/curvature_plan.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
+#include "linerate/replan/run_planner.hpp"
+#include "linerate/torch_adapter/kfac/curvature_block.hpp"
 #include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "linerate/torch_adapter/options.hpp"
 #include "linerate/torch_adapter/partial_optimizer.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
 
 namespace linerate::torch_adapter {
+
+// The places of blocks, factors and directions in a Plan's payloads, and the ranks that compute
+// them. Found once for a Plan. Private to torch_adapter.
+
+struct CurvaturePlan {
+  CurvaturePlan(std::shared_ptr<const doc::Plan> plan, const Blocks& blocks);
+
+  /// A member of a payload: a factor, or the block of a direction.
+  struct Part {
+    std::int32_t payload = -1, member = -1;  // -1: it is not sent
+    std::int64_t begin = 0, elements = 0;
+    std::int64_t status = 0;  // of an inverse: this far from the payload's end
+  };
+  struct Variant {
+    std::vector<std::vector<Part>> payloads;
+    std::vector<Part> inverses, directions;  // by factor, by block
+  };
+  const Variant& of(const doc::TaskGraph& graph) const;
+
+  std::shared_ptr<const doc::Plan> plan;
+  /// By block, the ranks that have its task; empty: all.
+  using Ranks = std::vector<std::vector<std::int32_t>>;
+  Ranks preconditioning, averaging;
+  bool is_late = false;  // gradients arrive under the next forward pass
+  std::vector<Variant> variants;
+
+ private:
+  void note_ranks(const doc::TaskGraph& graph);
+  void note_parts(const doc::TaskGraph& graph, const Blocks& blocks);
+};
+
+// The costs of K-FAC's parts on this machine, measured in a moment. Private to torch_adapter.
+
+/// Times K-FAC's parts. Inverses (eigendecompositions) are those of a small matrix and of one as
+/// large as the largest factor, up to 1024. Products are a symmetric and a plain one of that size.
+/// Takes the least of three runs, which all ranks make at once, and the mean over ranks. This is
+/// enough to place inverses; for predictions there is `linerate calibrate`. On a device by the
+/// device's clock.
+doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
+                                        const std::vector<CurvatureBlock::Shape>& shapes,
+                                        const at::TensorOptions& where, InverseMethod method);
+
+// The facts about a model's K-FAC layers that planners need. Private to torch_adapter.
+
+/// The strategy's K-FAC, completed by the preconditioner's kinds of layers and inverses; absent if
+/// neither has it. Throws UsageError if only one of them has it, or if the strategy shares it in a
+/// way that training cannot.
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner);
+
+/// Layer b belongs to block b. Collective: measures what inverses cost.
+replan::SecondOrder second_order_of(const Preconditioner& preconditioner,
+                                    comm::Communicator& communicator);
 
 /// Stands in a message for the direction of a layer that has no inverse yet; the layer's gradient
 /// stays as it is. (A NaN in a direction skips the step.)
@@ -55,9 +114,7 @@ class CurvatureExchange {
   struct Gradients {
     /// Whether the step counts, as all ranks have agreed.
     std::function<bool()> accepted;
-    /// Makes a block's .grads the means that have arrived.
-    std::function<void(std::size_t block)> take_means;
-    /// A block's parameters and what arrives as their gradients, whether the step counts or not.
+    /// A block's parameters and what has arrived as their gradients.
     std::function<std::vector<std::pair<at::Tensor, at::Tensor>>(std::size_t block)> means;
   };
 

@@ -206,11 +206,10 @@ std::int64_t matrices_in(const at::Tensor& packed, std::int64_t d) {
 }
 
 /// The triangles of all arguments, [matrices, triangle_elements(d)]; of one argument a view.
-at::Tensor joined(std::span<const at::Tensor> packed, std::int64_t d) {
-  if (packed.size() == 1) return packed.front().view({matrices_in(packed.front(), d), -1});
+at::Tensor joined_triangles(std::span<const at::Tensor> packed, std::int64_t d) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& one : packed) parts.push_back(one.view({matrices_in(one, d), -1}));
-  return at::cat(parts);
+  return joined(parts);
 }
 
 // For any device, by the places of elements. These are computed anew each time, because kept ones
@@ -220,8 +219,7 @@ at::Tensor joined(std::span<const at::Tensor> packed, std::int64_t d) {
 void enqueue_pack(const std::vector<at::Tensor>& full, const std::vector<at::Tensor>& packed) {
   const std::int64_t d = full.front().size(1);
   const at::Tensor ij = at::triu_indices(d, d, 0, full.front().options().dtype(at::kInt));
-  const at::Tensor all = full.size() == 1 ? full.front() : at::cat(full);
-  const at::Tensor triangles = all.flatten(1).index_select(1, ij[0] * d + ij[1]);
+  const at::Tensor triangles = joined(full).flatten(1).index_select(1, ij[0] * d + ij[1]);
   std::vector<at::Tensor> parts;
   std::int64_t begin = 0;
   for (const at::Tensor& one : full) {
@@ -281,7 +279,7 @@ at::Tensor pack_triangles(const at::Tensor& full) {
 }
 
 at::Tensor unpack_triangles(std::span<const at::Tensor> packed, std::int64_t d) {
-  const at::Tensor triangles = joined(packed, d);
+  const at::Tensor triangles = joined_triangles(packed, d);
   if (!runs_on_host(triangles)) return enqueue_unpack(triangles, d);
   at::Tensor full = at::empty({triangles.size(0), d, d}, triangles.options());
   AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "unpack_triangles", [&] {
@@ -299,7 +297,7 @@ at::Tensor unpack_triangles(const at::Tensor& packed, std::int64_t groups, std::
 }
 
 at::Tensor packed_traces(std::span<const at::Tensor> packed, std::int64_t d) {
-  const at::Tensor triangles = joined(packed, d);
+  const at::Tensor triangles = joined_triangles(packed, d);
   if (!runs_on_host(triangles)) return enqueue_traces(triangles, d);
   at::Tensor traces = at::empty({triangles.size(0)}, triangles.options().dtype(at::kDouble));
   AT_DISPATCH_FLOATING_TYPES(triangles.scalar_type(), "packed_traces", [&] {

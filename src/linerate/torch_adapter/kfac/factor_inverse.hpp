@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/where.h>
 
 #include <atomic>
@@ -31,6 +32,11 @@ Solved damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping);
 /// symmetric[i] = vectors[i] diag(values[i]) vectors[i]ᵀ, one after the other, in their own type;
 /// the host waits for each solver's status, and for nothing else.
 Solved symmetric_eigen(const at::Tensor& symmetric);
+
+/// Joins tensors in dimension 0. A single one is not copied.
+inline at::Tensor joined(const std::vector<at::Tensor>& parts) {
+  return parts.size() == 1 ? parts.front() : at::cat(parts);
+}
 
 // Symmetric matrices as their upper triangles: the form in which factors are kept and sent, and
 // inverses sent. Private to torch_adapter.

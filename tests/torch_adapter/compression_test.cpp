@@ -5,15 +5,19 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/optimizer.h>
 #include <torch/optim/sgd.h>
+#include <torch/types.h>
 #include <torch/utils.h>
 
 #include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
+#include "torch_adapter/owed_job.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
@@ -443,6 +447,209 @@ TEST_P(EveryCompressor, RefusesAdamForWhatIsAFirstMoment) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryCompressor, testing::Values(2, 3, 4));
+
+// A compressor sees a tensor as the matrix of its logical shape, in whatever order its elements lie
+// in memory.
+
+/// Parameters that differ in strides alone from one another, or from what is usual.
+NamedTensors strided() {
+  NamedTensors all = {
+      {"rows", torch::zeros({20, 24}, at::kFloat)},
+      {"columns", torch::zeros({24, 20}, at::kFloat).t()},
+      {"filters", torch::zeros({16, 8, 3, 3}, at::kFloat)},
+      {"channels last",
+       torch::zeros({16, 8, 3, 3}, at::kFloat).contiguous(at::MemoryFormat::ChannelsLast)},
+      {"permuted", torch::zeros({5, 7, 12}, at::kFloat).permute({2, 0, 1})}};
+  for (auto& [name, tensor] : all) tensor.requires_grad_(true);
+  return all;
+}
+
+/// The outer product of two vectors, as the first dimension by all others.
+at::Tensor of_rank_one(const at::Tensor& like, double seed) {
+  const std::int64_t rows = like.size(0);
+  return torch::outer(numbers({rows}, seed), numbers({like.numel() / rows}, seed + 0.5))
+      .reshape(like.sizes())
+      .to(at::kFloat);
+}
+
+double relative_error(const at::Tensor& found, const at::Tensor& expected) {
+  return (found - expected).norm().item<double>() / expected.norm().item<double>();
+}
+
+class LogicalShape : public testing::TestWithParam<int> {};
+
+/// One factor is all that a matrix of rank 1 has: it comes back but for rounding.
+TEST_P(LogicalShape, AMatrixOfRankOneComesBackByOneFactor) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const char* exchange : {"bulk", "wfbp", "ddp", "ddp(first=64B,bucket=2KiB)"}) {
+      NamedTensors parameters = strided();
+      DataParallel parallel(
+          parameters, {}, communicator,
+          {.strategy = std::string(exchange) + "+powersgd(rank=1, dense_below=0)"});
+      for (int step = 0; step < 4; ++step) {
+        at::Tensor loss = torch::zeros({}, at::kFloat);
+        double seed = 10.0 * step;
+        for (auto& [name, tensor] : parameters) {
+          tensor.mutable_grad().reset();
+          loss = loss + (communicator.rank() + 1) * (tensor * of_rank_one(tensor, ++seed)).sum();
+        }
+        loss.backward();
+        parallel.finish();
+        const double mean = (communicator.size() + 1) / 2.0;
+        seed = 10.0 * step;
+        for (const auto& [name, tensor] : parameters)
+          EXPECT_LE(relative_error(tensor.grad(), mean * of_rank_one(tensor, ++seed)), 1e-5)
+              << exchange << ", " << name << ", step " << step;
+      }
+    }
+  });
+}
+
+/// A gradient of a program's own may repeat one column in memory.
+TEST_P(LogicalShape, IsReadFromAnExpandedGradient) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    NamedTensors parameters = strided();
+    DataParallel parallel(parameters, {}, communicator,
+                          {.strategy = "ddp+powersgd(rank=1, dense_below=0)"});
+    parallel.accumulate([&] {
+      at::Tensor loss = torch::zeros({}, at::kFloat);
+      for (const auto& [name, tensor] : parameters) loss = loss + tensor.sum();
+      loss.backward();
+    });
+    const auto column = [](const at::Tensor& like) {
+      std::vector<std::int64_t> sizes(static_cast<std::size_t>(like.dim()), 1);
+      sizes.front() = like.size(0);
+      return numbers(sizes, 1, at::kFloat).expand(like.sizes());
+    };
+    for (auto& [name, tensor] : parameters) tensor.mutable_grad() = column(tensor);
+    parallel.finish();
+    for (const auto& [name, tensor] : parameters)
+      EXPECT_LE(relative_error(tensor.grad(), column(tensor)), 1e-5) << name;
+  });
+}
+
+/// What an optimizer makes of row-major gradients and other weights: the same step.
+TEST_P(LogicalShape, LeavesStepsOfAnOptimizerAlone) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    const auto trained = [&](const std::string& strategy) {
+      NamedTensors parameters = strided();
+      DataParallel parallel(parameters, {}, communicator, {.strategy = strategy});
+      torch::optim::SGD optimizer(
+          [&] {
+            std::vector<at::Tensor> list;
+            for (const auto& [name, tensor] : parameters) list.push_back(tensor);
+            return list;
+          }(),
+          torch::optim::SGDOptions(0.1).momentum(0.9));
+      for (int step = 0; step < 3; ++step) {
+        at::Tensor loss = torch::zeros({}, at::kFloat);
+        double seed = 10.0 * step;
+        for (const auto& [name, tensor] : parameters)
+          loss = loss + (tensor * of_rank_one(tensor, ++seed)).sum();
+        loss.backward();
+        parallel.step(optimizer);
+      }
+      std::vector<at::Tensor> flat;
+      for (const auto& [name, tensor] : parameters) flat.push_back(tensor.detach().flatten());
+      return torch::cat(flat);
+    };
+    EXPECT_LE(relative_error(trained("ddp+powersgd(rank=1, dense_below=0)"), trained("ddp")), 1e-5);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, LogicalShape, testing::Values(1, 2, 3));
+
+// What compressors owe to parameters: sent + owed = given, whichever ranks use a parameter in a
+// step, and for one that nobody uses nothing changes.
+
+class Owed : public testing::TestWithParam<int> {};
+
+TEST_P(Owed, ResidualsAndSentValuesSumToTheGradients) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : with_feedback())
+      for (const char* exchange : {"bulk+", "ddp(first=64B,bucket=2KiB)+"}) {
+        Branches job{communicator, exchange + name, false};
+        Books books(job.parameters);
+        for (int step = 0; step < kRandomSteps; ++step) books.step(job, step, Event::ordinary);
+        for (std::size_t p = 0; p < job.size(); ++p)
+          EXPECT_LE(books.error(job, p), communicator.size() * rounding(name) * books.travelled[p])
+              << job.strategy << ", " << job.parameters[p].first;
+      }
+  });
+}
+
+/// Steps that no rank counts give and send nothing.
+TEST_P(Owed, SkippedStepsAndLossScalesLoseNothing) {
+  const Warnings quiet;
+  ranks(GetParam(), [](Communicator& communicator) {
+    for (const std::string& name : with_feedback()) expect_books_balance(communicator, name);
+  });
+}
+
+/// By parameter name: what all ranks keep for it.
+std::map<std::string, std::string> kept(Branches& job) {
+  std::map<std::string, std::string> all;
+  for (const compress::CompressionState& state : job.states())
+    for (const auto& [name, tensor] : state.tensors)
+      all[name] += compress::to_bytes({.step = 0, .tensors = {{name, tensor}}});
+  return all;
+}
+
+TEST_P(Owed, ResidualsOfAnUnusedParameterStay) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    std::vector<std::string> strategies;
+    for (const std::string& name : registered_compressors()) {
+      strategies.push_back("ddp(first=64B,bucket=2KiB)+" + name);
+      const doc::Component plain = plan::compressors_in(doc::parse_component(name)).front();
+      if (plan::fits_decoupled(plain)) strategies.push_back("dear+" + name);
+    }
+    for (const std::string& strategy : strategies) {
+      Branches job{communicator, strategy};
+      torch::optim::SGD optimizer{
+          {job.parameters[0].second, job.parameters[1].second, job.parameters[2].second},
+          torch::optim::SGDOptions(1e-3)};
+      int unused = 0;
+      for (int step = 0; step < 12; ++step) {
+        const auto before = kept(job);
+        job.backward(step);
+        job.parallel.step(optimizer);
+        const auto after = kept(job);
+        for (std::size_t p = 0; p < job.size(); ++p) {
+          const std::string& name = job.parameters[p].first;
+          if (job.any_uses(step, p) || !before.contains(name)) continue;
+          ++unused;
+          EXPECT_EQ(after.at(name), before.at(name)) << strategy << ", " << name << ", " << step;
+        }
+      }
+      EXPECT_GT(unused, 0) << strategy;
+    }
+  });
+}
+
+TEST_P(Owed, ResidualsThatAreNotFiniteAreNotLoaded) {
+  ranks(GetParam(), [](Communicator& communicator) {
+    Branches job{communicator, "bulk+topk(density=0.1, dense_below=0)"};
+    for (int step = 0; step < 3; ++step) job.step(step, Event::ordinary);
+    std::vector<compress::CompressionState> states = job.states();
+    const auto load = [&] {
+      std::vector<std::string> texts;
+      for (const compress::CompressionState& state : states)
+        texts.push_back(compress::to_bytes(state));
+      job.parallel.load_compression_state(texts, "checkpoint 7");
+    };
+    EXPECT_NO_THROW(load());
+    for (const float wrong : {std::numeric_limits<float>::quiet_NaN(),
+                              -std::numeric_limits<float>::infinity(), 1e30f}) {
+      states.back().tensors.at("wide").residual[3] = wrong;
+      EXPECT_THAT(load, testing::ThrowsMessage<InputError>(testing::AllOf(
+                            testing::HasSubstr("checkpoint 7"), testing::HasSubstr("\"wide\""),
+                            testing::HasSubstr("resume an earlier checkpoint"))))
+          << wrong;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Owed, testing::Values(1, 2, 3));
 
 }  // namespace
 }  // namespace linerate::torch_adapter

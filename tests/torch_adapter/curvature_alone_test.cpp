@@ -20,6 +20,7 @@
 #include "linerate/core/random.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -223,20 +224,15 @@ INSTANTIATE_TEST_SUITE_P(
                       "bulk+kfac(spd, fusion=none, placement=round-robin", "ddp+kfac(dp"));
 
 /// A step by the program's own calls: of a K-FAC alone, or with the ranks of `parallel`.
-struct Manual {
-  explicit Manual(comm::Communicator* c, bool names_optimizer, double kappa = 1e-2)
-      : optimizer(optimizer_of(*net)), pre(*net, options(names_optimizer, kappa)) {
-    if (c)
-      parallel.emplace(*net, *c,
-                       DataParallelOptions{.strategy = "kfac(d)", .preconditioner = &pre});
+struct Manual : Program<> {
+  Manual(comm::Communicator* c, bool names_optimizer, double kappa = 1e-2)
+      : Program<>(c, {.strategy = c ? "kfac(d)" : "", .options = options(&rate, kappa)}) {
+    if (names_optimizer) KfacInside::preconditioner(*pre).set_optimizer(optimizer);
   }
-  KfacOptions options(bool names_optimizer, double kappa) {
+  static KfacOptions options(const double* rate, double kappa) {
     KfacOptions o{.loss_average = LossAverage{}, .factor_interval = 1, .inverse_interval = 1};
     o.kl_clip = kappa;
-    if (names_optimizer)
-      o.optimizer = &optimizer;
-    else
-      o.learning_rate = [this](std::int64_t) { return rate; };
+    o.learning_rate = [rate](std::int64_t) { return *rate; };
     return o;
   }
   std::vector<torch::Tensor> momentum() {
@@ -252,18 +248,13 @@ struct Manual {
   void precondition(double at) {
     rate = at;
     for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
-    optimizer.zero_grad();
     static const Data data = Data::whole();
-    loss_of(net, data).backward();
+    backward(data);
     if (parallel) parallel->finish();
-    pre.step();
+    pre->step();
   }
 
-  Net net;
-  torch::optim::SGD optimizer;
   double rate = 0;
-  KFAC pre;
-  std::optional<DataParallel> parallel;
 };
 
 /// For a K-FAC alone, then on one and two ranks.

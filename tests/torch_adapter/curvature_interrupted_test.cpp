@@ -37,43 +37,32 @@ const std::vector<Data>& batches() {
   return all;
 }
 
-/// One rank of a training.
-struct Program {
-  Program(Communicator& c, const std::string& strategy, const KfacOptions& options = kfac_options(),
+/// A training in which a rank takes its parts of batches().
+struct Batches : Program<> {
+  Batches(Communicator* c, const std::string& strategy, const KfacOptions& options = kfac_options(),
           torch::Dtype dtype = torch::kDouble)
-      : communicator(c),
-        type(dtype),
-        pre((net->to(dtype), *net), options),
-        parallel(*net, c, {.strategy = strategy, .preconditioner = &pre}),
-        optimizer(optimizer_of(*net)) {}
+      : Program<>(c, {.strategy = strategy, .options = options}, dtype),
+        communicator(c),
+        type(dtype) {}
 
   Data mine(std::int64_t batch) const {
     const Data& all = batches()[static_cast<std::size_t>(batch)];
-    const Data part = all.of(communicator);
-    return {part.inputs.to(type), part.targets.to(type)};
+    return (communicator ? all.of(*communicator) : all).in(type);
   }
-  void backward(std::int64_t batch, double factor = 1) {
-    optimizer.zero_grad();
-    (loss_of(net, mine(batch)) * factor).backward();
+  void backward(std::int64_t batch, double factor = 1) { Program<>::backward(mine(batch), factor); }
+  KfacStep step(std::int64_t batch, double factor = 1) {
+    return Program<>::step(mine(batch), factor);
   }
-  KfacStep update() {
-    const KfacStep done = pre.step();
-    optimizer.step();
-    return done;
-  }
-  KfacStep step(std::int64_t batch) {
-    backward(batch);
-    parallel.finish();
-    return update();
-  }
+  int rank() const { return communicator->rank(); }
 
-  Communicator& communicator;
-  const torch::Dtype type;
-  Net net;
-  KFAC pre;
-  DataParallel parallel;
-  torch::optim::SGD optimizer;
+  Communicator* communicator;
+  torch::Dtype type;
 };
+
+/// Multiplies by a weight in another way than its layer does.
+torch::Tensor not_understood(Batches& program) {
+  return torch::matmul(program.net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum();
+}
 
 std::vector<std::string> strategies_and_dp() {
   std::vector<std::string> all = strategies();
@@ -83,23 +72,22 @@ std::vector<std::string> strategies_and_dp() {
 
 /// Some batches of a run count, the others are taken by `interrupt`; the weights are those of a run
 /// without them.
-void expect_no_trace(int ranks, const std::function<void(Program&, std::int64_t)>& interrupt,
+void expect_no_trace(int ranks, const std::function<void(Batches&, std::int64_t)>& interrupt,
                      const std::string& exchange = "ddp+", torch::Dtype type = torch::kDouble) {
   const std::vector<std::int64_t> interrupted = {0, 3, 4, 7};  // all kinds of steps
   batches();                                                   // before ranks ask for them
   for (const std::string& kfac : strategies_and_dp())
     comm::run_ranks(ranks, [&](Communicator& c) {
-      Program plain(c, exchange + kfac, kfac_options(), type);
-      for (std::int64_t k = 0; k < kSteps; ++k)
-        if (std::find(interrupted.begin(), interrupted.end(), k) == interrupted.end())
-          plain.step(k);
-      Program hit(c, exchange + kfac, kfac_options(), type);
-      for (std::int64_t k = 0; k < kSteps; ++k)
-        if (std::find(interrupted.begin(), interrupted.end(), k) == interrupted.end())
-          hit.step(k);
-        else
-          interrupt(hit, k);
-      EXPECT_LT(largest_difference(weights_of(*hit.net), weights_of(*plain.net)),
+      const auto weights = [&](bool is_hit) {
+        Batches program(&c, exchange + kfac, kfac_options(), type);
+        for (std::int64_t k = 0; k < kSteps; ++k)
+          if (std::find(interrupted.begin(), interrupted.end(), k) == interrupted.end())
+            program.step(k);
+          else if (is_hit)
+            interrupt(program, k);
+        return weights_of(*program.net);
+      };
+      EXPECT_LT(largest_difference(weights(true), weights(false)),
                 type == torch::kDouble ? 1e-12 : 1e-5)
           << exchange << kfac;
     });
@@ -108,32 +96,32 @@ void expect_no_trace(int ranks, const std::function<void(Program&, std::int64_t)
 class CurvatureInterrupted : public ::testing::TestWithParam<int> {};
 
 TEST_P(CurvatureInterrupted, ASkippedStepLeavesNoTrace) {
-  expect_no_trace(GetParam(), [](Program& program, std::int64_t batch) {
+  expect_no_trace(GetParam(), [](Batches& program, std::int64_t batch) {
     program.backward(batch);
-    program.parallel.skip_step();
+    program.parallel->skip_step();
   });
 }
 
 TEST_P(CurvatureInterrupted, ARefusedStepLeavesNoTrace) {
-  expect_no_trace(GetParam(), [](Program& program, std::int64_t batch) {
+  expect_no_trace(GetParam(), [](Batches& program, std::int64_t batch) {
     program.backward(batch);
-    if (program.communicator.rank() == 1) program.parallel.refuse_step("a bad batch");
-    EXPECT_THROW(program.parallel.finish(), InputError);
+    if (program.rank() == 1) program.parallel->refuse_step("a bad batch");
+    EXPECT_THROW(program.parallel->finish(), InputError);
   });
 }
 
 /// Passes that come to no end on rank 1, which it says; the others' do.
 template <typename Pass>
 void expect_no_trace_of(int ranks, Pass throwing) {
-  expect_no_trace(ranks, [throwing](Program& program, std::int64_t batch) {
-    if (program.communicator.rank() != 1) {
+  expect_no_trace(ranks, [throwing](Batches& program, std::int64_t batch) {
+    if (program.rank() != 1) {
       program.backward(batch);
     } else {
       program.optimizer.zero_grad();
       EXPECT_THROW(throwing(*program.net, program.mine(batch)), std::exception);
-      program.parallel.refuse_step("a bad batch");
+      program.parallel->refuse_step("a bad batch");
     }
-    EXPECT_THROW(program.parallel.finish(), InputError);
+    EXPECT_THROW(program.parallel->finish(), InputError);
   });
 }
 
@@ -158,13 +146,13 @@ TEST_P(CurvatureInterrupted, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
   for (const bool on_all : {true, false})
     for (const std::string& kfac : strategies_and_dp())
       comm::run_ranks(GetParam(), [&](Communicator& c) {
-        Program plain(c, "ddp+" + kfac), hit(c, "ddp+" + kfac);
+        Batches plain(&c, "ddp+" + kfac), hit(&c, "ddp+" + kfac);
         for (std::int64_t k = 0; k < kSteps; ++k) {
           plain.step(k);
           if ((k == 0 || k % 3 == 1) && (on_all || c.rank() == 1)) hit.backward((k + 5) % kSteps);
           hit.step(k);
         }
-        hit.parallel.require_same_weights(kfac);
+        hit.parallel->require_same_weights(kfac);
         EXPECT_LT(largest_difference(weights_of(*hit.net), weights_of(*plain.net)), 1e-12)
             << kfac << on_all;
       });
@@ -173,9 +161,9 @@ TEST_P(CurvatureInterrupted, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
 /// Infinities and NaN reach all ranks with the gradients, and those say it alike.
 TEST_P(CurvatureInterrupted, ABatchThatIsNotFiniteOnOneRankIsSkippedByAll) {
   for (const double factor : {kNaN, std::numeric_limits<double>::infinity()})
-    expect_no_trace(GetParam(), [factor](Program& program, std::int64_t batch) {
-      program.backward(batch, program.communicator.rank() == 1 ? factor : 1);
-      program.parallel.finish();
+    expect_no_trace(GetParam(), [factor](Batches& program, std::int64_t batch) {
+      program.backward(batch, program.rank() == 1 ? factor : 1);
+      program.parallel->finish();
       const KfacStep done = program.update();
       EXPECT_TRUE(done.skipped);
       for (const torch::Tensor& p : program.net->parameters()) EXPECT_FALSE(p.grad().defined());
@@ -185,54 +173,65 @@ TEST_P(CurvatureInterrupted, ABatchThatIsNotFiniteOnOneRankIsSkippedByAll) {
 TEST_P(CurvatureInterrupted, ACompressedStepThatIsNotFiniteIsSkippedByAll) {
   expect_no_trace(
       GetParam(),
-      [](Program& program, std::int64_t batch) {
-        program.backward(batch, program.communicator.rank() == 1 ? kNaN : 1);
-        EXPECT_TRUE(program.parallel.step(program.pre, program.optimizer).infinite);
+      [](Batches& program, std::int64_t batch) {
+        program.backward(batch, program.rank() == 1 ? kNaN : 1);
+        EXPECT_TRUE(program.parallel->step(*program.pre, program.optimizer).infinite);
       },
       "ddp+topk(density=0.1, dense_below=0)+", torch::kFloat);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureInterrupted, ::testing::Values(2, 4));
 
-/// One rank alone does as several do.
-TEST(CurvatureAlone, ABatchThatIsNotFiniteLeavesNoTrace) {
-  const auto run = [](bool interrupted) {
-    Net net;
-    KFAC pre(*net, kfac_options());
-    torch::optim::SGD optimizer = optimizer_of(*net);
-    for (std::int64_t k = 0; k < kSteps; ++k) {
-      const bool bad = k == 0 || k == 3 || k == 4 || k == 7;
-      if (bad && !interrupted) continue;
-      optimizer.zero_grad();
-      (loss_of(net, batches()[static_cast<std::size_t>(k)]) * (bad ? kNaN : 1)).backward();
-      EXPECT_EQ(pre.step().skipped, bad);
-      optimizer.step();
-    }
-    return weights_of(*net);
+/// One rank alone does as several do: `step(program, batch, interrupted)` leaves the same weights
+/// with interruptions and without.
+template <typename Step>
+void expect_no_trace_alone(Step step) {
+  const auto weights = [&](bool interrupted) {
+    Batches program(nullptr, "");
+    for (std::int64_t k = 0; k < kSteps; ++k) step(program, k, interrupted);
+    return weights_of(*program.net);
   };
-  EXPECT_EQ(largest_difference(run(true), run(false)), 0);
+  EXPECT_EQ(largest_difference(weights(true), weights(false)), 0);
+}
+
+TEST(CurvatureAlone, ABatchThatIsNotFiniteLeavesNoTrace) {
+  expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
+    const bool bad = k == 0 || k == 3 || k == 4 || k == 7;
+    if (bad && !interrupted) return;
+    EXPECT_EQ(program.step(k, bad ? kNaN : 1).skipped, bad);
+  });
 }
 
 TEST(CurvatureAlone, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
-  const auto run = [](bool interrupted) {
-    Net net;
-    KFAC pre(*net, kfac_options());
-    torch::optim::SGD optimizer = optimizer_of(*net);
-    for (std::int64_t k = 0; k < kSteps; ++k) {
-      if (interrupted) loss_of(net, batches()[static_cast<std::size_t>(kSteps - 1 - k)]).backward();
-      optimizer.zero_grad();
-      loss_of(net, batches()[static_cast<std::size_t>(k)]).backward();
-      pre.step();
-      optimizer.step();
-      optimizer.zero_grad();
-    }
-    return weights_of(*net);
-  };
-  EXPECT_EQ(largest_difference(run(true), run(false)), 0);
+  expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
+    if (interrupted) loss_of(program.net, program.mine(kSteps - 1 - k)).backward();
+    program.step(k);
+    program.optimizer.zero_grad();
+  });
 }
 
-using Named = std::vector<std::pair<std::string, at::Tensor>>;
-void expect_same(const Named& found, const Named& expected) {
+/// What step() throws about one batch is said of it alone, and the next takes its place.
+TEST(CurvatureAlone, ABatchThatIsRefusedLeavesNoTrace) {
+  expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
+    if (interrupted && (k == 0 || k == 4)) {
+      program.optimizer.zero_grad();
+      (loss_of(program.net, program.mine(k)) + not_understood(program)).backward();
+      EXPECT_THROW(program.pre->step(), UsageError);
+    }
+    program.step(k);
+  });
+}
+
+/// `passes(program, interrupted)` and a step leave the same state with interruptions and without.
+template <typename Model = Net, typename Passes>
+void expect_same_state(Passes passes, const KfacOptions& options = kfac_options()) {
+  const auto state = [&](bool interrupted) {
+    Program<Model> program(nullptr, {.options = options});
+    passes(program, interrupted);
+    program.pre->step();
+    return to_tensors(program.pre->save());
+  };
+  const auto found = state(true), expected = state(false);
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     EXPECT_TRUE(torch::equal(found[i].second, expected[i].second)) << found[i].first;
@@ -240,95 +239,54 @@ void expect_same(const Named& found, const Named& expected) {
 
 /// Gradients by torch::autograd::grad stand in no .grad: nobody has thrown them away.
 TEST(CurvatureAlone, GradientsThatNobodyAccumulatedAddUp) {
-  const auto run = [](bool functional) {
-    Net net;
-    KFAC pre(*net, kfac_options());
-    const auto parameters = net->parameters();
+  expect_same_state([](Program<>& program, bool functional) {
+    const auto parameters = program.net->parameters();
     for (std::size_t k = 0; k < 2; ++k) {
-      const torch::Tensor loss = loss_of(net, batches()[k]);
+      const torch::Tensor loss = loss_of(program.net, batches()[k]);
       if (!functional) {
         loss.backward();
         continue;
       }
       const auto gradients = torch::autograd::grad({loss}, parameters);
-      if (k == 0) continue;
-      for (std::size_t p = 0; p < parameters.size(); ++p)
+      for (std::size_t p = 0; k == 1 && p < parameters.size(); ++p)
         parameters[p].mutable_grad() = gradients[p];
     }
-    pre.step();
-    return to_tensors(pre.save());
-  };
-  expect_same(run(true), run(false));
+  });
 }
 
 /// A kernel larger than its input.
 TEST(CurvatureAlone, AnOperatorThatThrowsLeavesNoTrace) {
-  const auto run = [](bool interrupted) {
-    Net net;
-    KFAC pre(*net, kfac_options());
+  expect_same_state([](Program<>& program, bool interrupted) {
     if (interrupted) {
-      EXPECT_THROW(net->conv(torch::ones({kSamples, 1, 2, 8}, torch::kDouble)), std::exception);
+      EXPECT_THROW(program.net->conv(torch::ones({kSamples, 1, 2, 8}, torch::kDouble)),
+                   std::exception);
     }
-    loss_of(net, batches()[0]).backward();
-    pre.step();
-    return to_tensors(pre.save());
-  };
-  expect_same(run(true), run(false));
+    loss_of(program.net, batches()[0]).backward();
+  });
 }
 
 /// A rank's part may be empty: its passes count nothing, whatever the layers make of positions.
-template <typename Model>
-void expect_empty_counts_nothing(const Data& data) {
-  for (const auto positions : {SharedPositions::expand, SharedPositions::reduce}) {
-    const auto run = [&](bool interrupted) {
-      Model net;
-      KfacOptions options = kfac_options();
-      options.shared_positions = positions;
-      KFAC pre(*net, options);
-      const Data none{data.inputs.slice(0, 0, 0), data.targets.slice(0, 0, 0)};
-      loss_of(net, data).backward();
-      if (interrupted) loss_of(net, none).backward();
-      pre.step();
-      return to_tensors(pre.save());
-    };
-    expect_same(run(true), run(false));
-  }
-}
 TEST(CurvatureAlone, ABatchOfNoSamplesCountsNothing) {
-  expect_empty_counts_nothing<Net>(Data::whole());
-  expect_empty_counts_nothing<TokenNet>(Data::of_tokens());
-}
-
-/// What step() throws about one batch is said of it alone, and the next takes its place.
-TEST(CurvatureAlone, ABatchThatIsRefusedLeavesNoTrace) {
-  const auto run = [](bool interrupted) {
-    Net net;
-    KFAC pre(*net, kfac_options());
-    torch::optim::SGD optimizer = optimizer_of(*net);
-    for (std::int64_t k = 0; k < kSteps; ++k) {
-      const Data& data = batches()[static_cast<std::size_t>(k)];
-      if (interrupted && (k == 0 || k == 4)) {
-        optimizer.zero_grad();
-        (loss_of(net, data) +
-         torch::matmul(net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum())
-            .backward();
-        EXPECT_THROW(pre.step(), UsageError);
-      }
-      optimizer.zero_grad();
-      loss_of(net, data).backward();
-      pre.step();
-      optimizer.step();
-    }
-    return weights_of(*net);
-  };
-  EXPECT_EQ(largest_difference(run(true), run(false)), 0);
+  for (const auto positions : {SharedPositions::expand, SharedPositions::reduce}) {
+    KfacOptions options = kfac_options();
+    options.shared_positions = positions;
+    const auto passes_of = [](const Data& data) {
+      return [data](auto& program, bool interrupted) {
+        loss_of(program.net, data).backward();
+        const Data none{data.inputs.slice(0, 0, 0), data.targets.slice(0, 0, 0)};
+        if (interrupted) loss_of(program.net, none).backward();
+      };
+    };
+    expect_same_state<Net>(passes_of(Data::whole()), options);
+    expect_same_state<TokenNet>(passes_of(Data::of_tokens()), options);
+  }
 }
 
 /// What is not understood of one step does not refuse those that follow.
 TEST(CurvatureUnknown, RefusesOneStepOnAllRanks) {
   batches();
   comm::run_ranks(2, [](Communicator& c) {
-    Program plain(c, "ddp+kfac(spd)"), hit(c, "ddp+kfac(spd)");
+    Batches plain(&c, "ddp+kfac(spd)"), hit(&c, "ddp+kfac(spd)");
     for (const std::int64_t k : {0, 1, 3, 4}) plain.step(k);
     for (const std::int64_t k : {0, 1, 2, 3, 4}) {
       if (k != 2) {
@@ -337,48 +295,37 @@ TEST(CurvatureUnknown, RefusesOneStepOnAllRanks) {
       }
       hit.optimizer.zero_grad();
       torch::Tensor loss = loss_of(hit.net, hit.mine(k));
-      if (c.rank() == 1)
-        loss =
-            loss + torch::matmul(hit.net->head->weight, torch::ones({8, 1}, torch::kDouble)).sum();
+      if (c.rank() == 1) loss = loss + not_understood(hit);
       loss.backward();
-      EXPECT_THROW(hit.parallel.finish(), UsageError);
+      EXPECT_THROW(hit.parallel->finish(), UsageError);
     }
     EXPECT_LT(largest_difference(weights_of(*hit.net), weights_of(*plain.net)), 1e-12);
   });
 }
 
-/// A second backward pass that nobody announced: what left under the first is sent once more.
+/// A second backward pass that nobody announced, in one step: what left under the first is sent
+/// once more.
 class ExchangedTwice : public ::testing::TestWithParam<std::int64_t> {
  protected:
-  /// In one step.
-  static bool twice(std::int64_t batch) { return batch == GetParam(); }
-  static std::vector<torch::Tensor> alone() {
-    Net net;
-    KFAC pre(*net, kfac_options());
-    torch::optim::SGD optimizer = optimizer_of(*net);
+  static std::vector<torch::Tensor> weights(Communicator* c, const std::string& strategy) {
+    Batches program(c, strategy);
     for (std::int64_t k = 0; k < kSteps; ++k) {
-      optimizer.zero_grad();
-      loss_of(net, batches()[static_cast<std::size_t>(k)]).backward();
-      if (twice(k)) loss_of(net, batches()[0]).backward();
-      pre.step();
-      optimizer.step();
+      program.backward(k);
+      if (k == GetParam()) loss_of(program.net, program.mine(0)).backward();
+      if (c) {
+        EXPECT_EQ(program.parallel->finish().rounds, k == GetParam() ? 2 : 1) << k;
+      }
+      program.update();
     }
-    return weights_of(*net);
+    return weights_of(*program.net);
   }
 };
 
 TEST_P(ExchangedTwice, HasTheCurvatureOfBothBackwardPasses) {
-  const std::vector<torch::Tensor> expected = alone();
+  const std::vector<torch::Tensor> expected = weights(nullptr, "");
   for (const std::string& kfac : strategies())
     comm::run_ranks(2, [&](Communicator& c) {
-      Program program(c, "ddp+" + kfac);
-      for (std::int64_t k = 0; k < kSteps; ++k) {
-        program.backward(k);
-        if (twice(k)) loss_of(program.net, program.mine(0)).backward();
-        EXPECT_EQ(program.parallel.finish().rounds, twice(k) ? 2 : 1) << k;
-        program.update();
-      }
-      EXPECT_LT(largest_difference(weights_of(*program.net), expected), 1e-9) << kfac;
+      EXPECT_LT(largest_difference(weights(&c, "ddp+" + kfac), expected), 1e-9) << kfac;
     });
 }
 
@@ -388,10 +335,10 @@ TEST(NotPreconditioned, IsSaidOnce) {
   const Warnings warnings;
   batches();
   comm::run_ranks(2, [](Communicator& c) {
-    Program program(c, "ddp+kfac(d)");
+    Batches program(&c, "ddp+kfac(d)");
     for (std::int64_t k = 0; k < 4; ++k) {
       program.backward(k);
-      program.parallel.finish();
+      program.parallel->finish();
       program.optimizer.step();
     }
   });
@@ -402,12 +349,12 @@ TEST(NotPreconditioned, IsNotSaidOfStepsThatAre) {
   const Warnings warnings;
   batches();
   comm::run_ranks(2, [](Communicator& c) {
-    Program program(c, "ddp+kfac(d)");
+    Batches program(&c, "ddp+kfac(d)");
     program.step(0);
     program.backward(1);
-    program.parallel.skip_step();
+    program.parallel->skip_step();
     program.backward(2);
-    program.parallel.step(program.pre, program.optimizer);
+    program.parallel->step(*program.pre, program.optimizer);
     program.step(3);
   });
   EXPECT_THAT(warnings.with("without the preconditioner's step()"), IsEmpty());
@@ -416,30 +363,31 @@ TEST(NotPreconditioned, IsNotSaidOfStepsThatAre) {
 TEST(APreconditioner, ThatNobodySharesAnyMoreFollowsItsOwnIntervals) {
   batches();
   comm::run_ranks(2, [](Communicator& c) {
-    Net net;
     KfacOptions options = kfac_options();
     options.factor_interval.reset();  // 10 and 100, unless the strategy says others
     options.inverse_interval.reset();
-    KFAC pre(*net, options);
+    Batches program(&c, "kfac(d, factors=3)", options);
     std::vector<bool> factors, inverses;
-    const auto note = [&](const KfacStep& done) {
+    for (std::int64_t k = 0; k < 5; ++k) {
+      const KfacStep done = program.step(k);
       factors.push_back(done.factors);
       inverses.push_back(done.inverses);
-    };
-    {
-      DataParallel parallel(*net, c, {.strategy = "kfac(d, factors=3)", .preconditioner = &pre});
-      loss_of(net, batches()[0]).backward();
-      parallel.finish();
-      note(pre.step());
-    }
-    for (std::size_t k = 1; k < 5; ++k) {
-      net->zero_grad();
-      loss_of(net, batches()[k]).backward();
-      note(pre.step());
+      if (k == 0) program.parallel.reset();
     }
     EXPECT_THAT(factors, ::testing::ElementsAre(true, false, false, false, false));
     EXPECT_THAT(inverses, ::testing::ElementsAre(true, false, false, false, false));
   });
+}
+
+/// No damping makes an inverse: of what rank 1 owns in these steps.
+KfacOptions failing(int rank, std::function<bool(std::int64_t)> fails) {
+  KfacOptions options = kfac_options();
+  options.factor_interval = options.inverse_interval = 1;
+  options.damping = [rank, fails = std::move(fails)](std::int64_t s) {
+    return rank == 1 && fails(s) ? kNaN : 0.1;
+  };
+  options.max_failures = 2;
+  return options;
 }
 
 /// What one owner cannot invert ends the run everywhere, by its name.
@@ -451,19 +399,11 @@ TEST(AnOwner, WhoseInversesKeepFailingEndsTheRunOfAllRanks) {
     std::vector<std::int64_t> steps(2);
     comm::run_ranks(2, [&](Communicator& c) {
       const auto r = static_cast<std::size_t>(c.rank());
-      KfacOptions options = kfac_options();
-      // No damping makes an inverse: of what rank 1 owns from step 3 on.
-      options.factor_interval = options.inverse_interval = 1;
-      options.damping = [rank = c.rank()](std::int64_t s) {
-        return rank == 1 && s >= 3 ? kNaN : 0.1;
-      };
-      options.max_failures = 2;
-      Program program(c, std::string("ddp+") + kfac, options);
-      try {
+      Batches program(&c, std::string("ddp+") + kfac,
+                      failing(c.rank(), [](std::int64_t s) { return s >= 3; }));
+      messages[r] = thrown_by<Error>([&] {
         for (; steps[r] < kSteps; ++steps[r]) program.step(steps[r]);
-      } catch (const Error& e) {
-        messages[r] = e.what();
-      }
+      });
     });
     EXPECT_THAT(messages[0], AllOf(HasSubstr("rank 1"), HasSubstr("layer \""), HasSubstr("factor "),
                                    HasSubstr(" x "), HasSubstr("2 times in a row")))
@@ -477,15 +417,10 @@ TEST(AnOwner, WhoseInverseFailsOnceGoesOn) {
   batches();
   for (const char* kfac : {"kfac(mpd)", "kfac(mem)", "kfac(spd, placement=lpt)", "kfac(dp)"})
     comm::run_ranks(2, [&](Communicator& c) {
-      KfacOptions options = kfac_options();
-      options.factor_interval = options.inverse_interval = 1;
-      options.damping = [rank = c.rank()](std::int64_t s) {
-        return rank == 1 && s % 2 == 1 ? kNaN : 0.1;
-      };
-      options.max_failures = 2;
-      Program program(c, std::string("ddp+") + kfac, options);
+      Batches program(&c, std::string("ddp+") + kfac,
+                      failing(c.rank(), [](std::int64_t s) { return s % 2 == 1; }));
       for (std::int64_t k = 0; k < kSteps; ++k) program.step(k);
-      program.parallel.require_same_weights(kfac);
+      program.parallel->require_same_weights(kfac);
     });
 }
 

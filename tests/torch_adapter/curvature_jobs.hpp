@@ -7,14 +7,23 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_nets.hpp"
+#include "torch_adapter/host_reads.hpp"
+#include "torch_adapter/registered_compressors.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -67,8 +76,134 @@ inline KfacOptions kfac_options(InverseMethod method = InverseMethod::cholesky) 
           .learning_rate = [](std::int64_t) { return kRate; }};
 }
 
-inline torch::optim::SGD optimizer_of(torch::nn::Module& net) {
-  return torch::optim::SGD(net.parameters(), torch::optim::SGDOptions(kRate).momentum(0.9));
+inline torch::optim::SGD optimizer_of(torch::nn::Module& net, double momentum = 0.9) {
+  return torch::optim::SGD(net.parameters(), torch::optim::SGDOptions(kRate).momentum(momentum));
+}
+
+/// The name of a group that a suite's ranks, which are threads, make where steps are enqueued.
+inline constexpr const char* kThreads = "of the suite";
+
+struct CurvatureJob {
+  std::string strategy = {};
+  KfacOptions options = kfac_options();
+  bool uneven = false;       // ranks have unequal parts, and say so
+  bool in_one_call = false;  // parallel.step(pre, optimizer), else finish() and both steps
+  bool enqueued = false;     // by the code for devices, on the CPU
+  int measured_steps = DataParallelOptions{}.measured_steps;
+  double momentum = 0.9;  // unless a compressor has its own
+};
+
+/// One rank of a training. `c`: null for a K-FAC that nobody shares.
+template <typename Model = Net>
+struct Program {
+  explicit Program(comm::Communicator* c, const CurvatureJob& given = {},
+                   torch::Dtype type = torch::kDouble)
+      : job(given), optimizer(optimizer_of((net->to(type), *net), momentum_of_job())) {
+    if (job.enqueued) as_device.emplace();
+    pre.emplace(*net, job.options);
+    if (c) share(*c);
+  }
+  void share(comm::Communicator& c) {
+    parallel.emplace(*net, c,
+                     DataParallelOptions{.strategy = job.strategy,
+                                         .measured_steps = job.measured_steps,
+                                         .preconditioner = &*pre,
+                                         .device_group = job.enqueued ? kThreads : ""});
+  }
+  /// Goes on as another job from the state, by way of a file.
+  void resume(comm::Communicator& c, const CurvatureJob& then) {
+    const KfacState state = kfac_state_of(to_tensors(parallel->curvature_state()), "a file");
+    parallel.reset();
+    job = then;
+    pre.emplace(*net, job.options);
+    share(c);
+    parallel->load_curvature_state(state);
+  }
+
+  void backward(const Data& mine, double factor = 1) {
+    optimizer.zero_grad();
+    if (job.uneven && parallel) parallel->set_batch(mine.inputs.size(0));
+    (loss_of(net, mine) * factor).backward();
+  }
+  KfacStep update() {
+    const KfacStep done = pre->step();
+    optimizer.step();
+    return done;
+  }
+  KfacStep step(const Data& mine, double factor = 1) {
+    backward(mine, factor);
+    if (parallel && job.in_one_call) {
+      last = parallel->step(*pre, optimizer);
+      return {};
+    }
+    if (parallel) last = parallel->finish();
+    return update();
+  }
+  std::vector<torch::Tensor> weights() {
+    if (parallel) parallel->settle();
+    if (parallel) parallel->require_same_weights("after " + job.strategy);
+    return weights_of(*net);
+  }
+
+  CurvatureJob job;
+  std::optional<CpuAsDevice> as_device;
+  Model net;
+  torch::optim::SGD optimizer;
+  std::optional<KFAC> pre;
+  std::optional<DataParallel> parallel;
+  StepReport last;
+
+ private:
+  double momentum_of_job() const {
+    return job.strategy.empty() ? job.momentum : momentum_beside(job.strategy, job.momentum);
+  }
+};
+
+/// How many eigendecompositions a rank's step asks for, by the Plan.
+inline std::int64_t eigendecompositions(const doc::Plan& plan, const std::string& variant,
+                                        int rank) {
+  const doc::TaskGraph& graph = plan.variants.at(to_index(plan.variant_index(variant)));
+  return std::count_if(graph.tasks.begin(), graph.tasks.end(), [&](const doc::Task& task) {
+    return doc::is_eigendecomposition(plan, task) && plan.group_of(task).holds(rank);
+  });
+}
+
+struct TrainedCurvature {
+  std::vector<torch::Tensor> weights;
+  std::vector<KfacStep> reports;
+  std::int64_t host_waits = 0;
+  int values_read = 0;
+  doc::Plan plan;  // the last one
+};
+
+/// Where steps are enqueued, the host waits for the status of each eigendecomposition, and for
+/// nothing else.
+template <typename Model = Net>
+TrainedCurvature trained(comm::Communicator* c, const Data& whole, const CurvatureJob& job = {}) {
+  const Data mine = c ? whole.of(*c, job.uneven) : whole;
+  Program<Model> program(c, job, whole.targets.scalar_type());
+  TrainedCurvature result;
+  const HostReads reads;
+  for (int step = 0; step < kSteps; ++step) {
+    const int before = HostReads::count();
+    if (c) result.plan = program.parallel->plan();
+    result.reports.push_back(program.step(mine));
+    EXPECT_TRUE(result.reports.back().plain.empty()) << job.strategy;
+    const int read = HostReads::count() - before;
+    // Another plan may give layers other owners, by way of the host.
+    const bool same_plan = c && program.parallel->plan().hash() == result.plan.hash();
+    if (same_plan) result.values_read += read;
+    result.host_waits += program.last.host_waits;
+    if (!job.enqueued || !c) continue;
+    const std::int64_t solved = eigendecompositions(result.plan, program.last.variant, c->rank());
+    EXPECT_EQ(program.last.host_waits, solved) << job.strategy << ", step " << step;
+    if (same_plan) {
+      EXPECT_EQ(read, solved) << job.strategy << ", step " << step;
+    }
+  }
+  result.weights = program.weights();
+  if (c) result.plan = program.parallel->plan();
+  return result;
 }
 
 /// On so many ranks, each of which runs `weights_of_rank(communicator)`: all end within `bound` of

@@ -1,35 +1,33 @@
 // What K-FAC's state holds where ranks share it: a run that is resumed between two updates goes on
 // as the uninterrupted one, also on other ranks.
 #include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
+#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/recorder.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
+using Names = std::multiset<std::string>;
 using comm::Communicator;
-using ::testing::HasSubstr;
-
-void train(Net& net, KFAC& pre, DataParallel& parallel, torch::optim::SGD& optimizer,
-           const Data& mine, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t step = begin; step < end; ++step) {
-    optimizer.zero_grad();
-    loss_of(net, mine).backward();
-    parallel.step(pre, optimizer);
-  }
-}
-
-/// By way of a file.
-KfacState written_and_read(const KfacState& state) {
-  return kfac_state_of(to_tensors(state), "a file");
-}
+using doc::TaskKind;
+using testing::HasSubstr;
 
 struct Result {
   std::vector<torch::Tensor> weights;
@@ -39,24 +37,19 @@ struct Result {
 /// Steps [0, kSteps), by other objects from `stop` on; in front of it a step with `skipped`.
 Result run(Communicator& c, const std::string& strategy, const Data& mine, std::int64_t stop,
            const Data& skipped = {}) {
-  Net net;
-  torch::optim::SGD optimizer = optimizer_of(*net);
-  KfacState state;
-  const auto go = [&](std::int64_t begin, std::int64_t end) {
-    KFAC pre(*net, kfac_options());
-    DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
-    if (begin > 0) parallel.load_curvature_state(written_and_read(state));
-    train(net, pre, parallel, optimizer, mine, begin, end);
-    if (end == stop && skipped.inputs.defined()) {
-      optimizer.zero_grad();
-      loss_of(net, skipped).backward();
-      parallel.skip_step();
+  const CurvatureJob job{.strategy = strategy, .in_one_call = true};
+  Program<> program(&c, job);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    if (step == stop) {
+      if (skipped.inputs.defined()) {
+        program.backward(skipped);
+        program.parallel->skip_step();
+      }
+      program.resume(c, job);
     }
-    state = parallel.curvature_state();
-  };
-  go(0, stop);
-  if (stop < kSteps) go(stop, kSteps);
-  return {weights_of(*net), state};
+    program.step(mine);
+  }
+  return {weights_of(*program.net), program.parallel->curvature_state()};
 }
 
 class CurvatureState : public ::testing::TestWithParam<int> {};
@@ -140,61 +133,45 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureState, ::testing::Values(1, 2, 4));
 TEST(CurvatureStateOfOtherRanks, GoesOnInAnyOther) {
   const Data data = Data::whole();
   constexpr std::int64_t kStop = 7;
-  std::vector<torch::Tensor> expected, halfway;
-  std::vector<at::Tensor> momenta;
+  const auto momentum_of = [](Program<> & program, const torch::Tensor& p) -> auto& {
+    auto& state = program.optimizer.state()[p.unsafeGetTensorImpl()];
+    if (!state) state = std::make_unique<torch::optim::SGDParamState>();
+    return static_cast<torch::optim::SGDParamState&>(*state);
+  };
+  std::vector<torch::Tensor> expected, halfway, momenta;
   KfacState state;
   for (const bool whole : {true, false})
     comm::run_ranks(2, [&](Communicator& c) {
-      Net net;
-      torch::optim::SGD optimizer = optimizer_of(*net);
-      KFAC pre(*net, kfac_options());
-      DataParallel parallel(
-          *net, c, {.strategy = "kfac(mem, factors=2, inverses=4)", .preconditioner = &pre});
-      train(net, pre, parallel, optimizer, data.of(c.rank(), 2), 0, whole ? kSteps : kStop);
-      const KfacState saved = parallel.curvature_state();
+      Program<> program(&c, {.strategy = "kfac(mem, factors=2, inverses=4)", .in_one_call = true});
+      for (std::int64_t step = 0; step < (whole ? kSteps : kStop); ++step) program.step(data.of(c));
+      const KfacState saved = program.parallel->curvature_state();
       if (c.rank() != 0) return;
-      (whole ? expected : halfway) = weights_of(*net);
+      (whole ? expected : halfway) = weights_of(*program.net);
       if (whole) return;
       state = saved;
-      for (const auto& p : net->parameters())
-        momenta.push_back(static_cast<torch::optim::SGDParamState&>(
-                              *optimizer.state().at(p.unsafeGetTensorImpl()))
-                              .momentum_buffer()
-                              .clone());
+      for (const auto& p : program.net->parameters())
+        momenta.push_back(momentum_of(program, p).momentum_buffer().clone());
     });
-  const auto go_on = [&](Communicator& c, const std::string& strategy) {
-    Net net;
-    torch::optim::SGD optimizer = optimizer_of(*net);
-    {
-      const torch::NoGradGuard no_grad;
-      for (std::size_t i = 0; i < halfway.size(); ++i) {
-        const torch::Tensor p = net->parameters()[i];
-        p.copy_(halfway[i]);
-        auto momentum = std::make_unique<torch::optim::SGDParamState>();
-        momentum->momentum_buffer(momenta[i].clone());
-        optimizer.state()[p.unsafeGetTensorImpl()] = std::move(momentum);
-      }
-    }
-    KFAC pre(*net, kfac_options());
-    DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = &pre});
-    parallel.load_curvature_state(state);
-    train(net, pre, parallel, optimizer, data.of(c), kStop, kSteps);
-    EXPECT_LT(largest_difference(weights_of(*net), expected), 1e-9) << strategy << c.size();
-  };
   for (const int ranks : {1, 4})
     for (const std::string& kfac : strategies())
-      comm::run_ranks(ranks, [&](Communicator& c) { go_on(c, "ddp+" + kfac); });
+      comm::run_ranks(ranks, [&](Communicator& c) {
+        Program<> program(&c, {.strategy = "ddp+" + kfac, .in_one_call = true});
+        for (std::size_t i = 0; i < halfway.size(); ++i) {
+          const torch::NoGradGuard no_grad;
+          const torch::Tensor p = program.net->parameters()[i];
+          p.copy_(halfway[i]);
+          momentum_of(program, p).momentum_buffer(momenta[i].clone());
+        }
+        program.parallel->load_curvature_state(state);
+        for (std::int64_t step = kStop; step < kSteps; ++step) program.step(data.of(c));
+        EXPECT_LT(largest_difference(weights_of(*program.net), expected), 1e-9) << kfac << c.size();
+      });
 }
 
 TEST(CurvatureStateOfOtherRanks, IsRefusedInTheMiddleOfAStepAndWithoutAPreconditioner) {
   comm::run_ranks(2, [](Communicator& c) {
-    const auto complaint = [](DataParallel& parallel) -> std::string {
-      try {
-        static_cast<void>(parallel.curvature_state());
-      } catch (const UsageError& e) {
-        return e.what();
-      }
-      return "";
+    const auto complaint = [](DataParallel& parallel) {
+      return thrown_by([&] { static_cast<void>(parallel.curvature_state()); });
     };
     Net net;
     DataParallel plain(*net, c, {.name = "plain"});
@@ -205,6 +182,60 @@ TEST(CurvatureStateOfOtherRanks, IsRefusedInTheMiddleOfAStepAndWithoutAPrecondit
     EXPECT_THAT(complaint(parallel), HasSubstr("in the middle of step 0"));
     parallel.skip_step();
     EXPECT_THAT(complaint(parallel), ::testing::IsEmpty());
+  });
+}
+
+// Recorded steps with K-FAC: what the Plan's curvature tasks took.
+
+constexpr int kRecordedSteps = 6;
+const std::set kKinds{TaskKind::factor, TaskKind::inverse, TaskKind::precondition};
+
+std::map<int, Names> recorded(const doc::Timeline& timeline) {
+  std::map<int, Names> steps;
+  for (const doc::Event& e : timeline.events) {
+    EXPECT_LT(e.start_ns, e.end_ns);
+    if (kKinds.contains(e.kind))
+      steps[e.step].insert(timeline.names[static_cast<std::size_t>(e.name)]);
+  }
+  return steps;
+}
+
+/// Of the tasks that a rank has.
+Names planned(const doc::Plan& plan, const std::string& variant, int rank) {
+  const auto at = std::find_if(plan.variants.begin(), plan.variants.end(),
+                               [&](const doc::TaskGraph& g) { return g.name == variant; });
+  const doc::TaskGraph& graph = *at;
+  const doc::VariantIndex index(plan, graph, rank);
+  Names names;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i)
+    if (index.has[i] && kKinds.contains(graph.tasks[i].kind))
+      names.insert(doc::event_name_of(plan, graph, graph.tasks[i]));
+  return names;
+}
+
+TEST(CurvatureRecord, HasEveryCurvatureTaskThatThePlanHas) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    torch::nn::Sequential net(torch::nn::Linear(5, 7), torch::nn::Tanh(), torch::nn::Linear(7, 3));
+    KFAC pre(*net, {.loss_average = LossAverage{}, .learning_rate = [](auto) { return 0.01; }});
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    DataParallel parallel(*net, communicator,
+                          {.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
+                           .preconditioner = &pre,
+                           .recorder = &recorder});
+    torch::optim::SGD optimizer(net->parameters(), 0.01);
+    std::vector<StepReport> reports;
+    for (int step = 0; step < kRecordedSteps; ++step) {
+      recorder.begin_step(step);
+      net->forward(torch::ones({4, 5})).square().sum().backward();
+      reports.push_back(parallel.step(pre, optimizer));
+    }
+    const auto steps = recorded(recorder.timeline());
+    for (int step = 0; step < kRecordedSteps; ++step) {
+      const StepReport& report = reports[static_cast<std::size_t>(step)];
+      EXPECT_EQ(steps.at(step), planned(parallel.plan(), report.variant, communicator.rank()))
+          << report.variant;
+      EXPECT_EQ(report.factors.size(), step % 2 == 0 ? 4u : 0u) << "A and G of two layers";
+    }
   });
 }
 

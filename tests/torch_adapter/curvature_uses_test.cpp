@@ -190,11 +190,11 @@ TEST_P(CurvatureUses, EveryStrategyTakesTheStepsOfOneRankWithTheJoinedBatch) {
   const std::string hybrid = ranks == 3 ? "hybrid, fraction=0.34" : "hybrid, fraction=0.5";
   double averages = 0;
   std::mutex mutex;
-  struct Job {
+  struct Seeded {
     std::uint64_t seed;
     int factors, inverses;
   };
-  for (const auto& [seed, factors, inverses] : {Job{1, 1, 1}, Job{2, 1, 2}, Job{3, 2, 4}})
+  for (const auto& [seed, factors, inverses] : {Seeded{1, 1, 1}, Seeded{2, 1, 2}, Seeded{3, 2, 4}})
     for (const std::string& sharing : {std::string("d"), std::string("mpd"), std::string("mem"),
                                        hybrid, std::string("spd"), std::string("dp")}) {
       const bool alike = sharing == "dp";  // each factor sees the samples of one rank alone
@@ -226,15 +226,7 @@ TEST_P(CurvatureUses, AccumulatedBatchesTakeTheStepsOfTheJoinedOne) {
   const auto scale_of = [](std::int64_t step) {
     return std::ldexp(1.0, static_cast<int>(step % 5));
   };
-  Net whole;
-  KFAC pre(*whole, kfac_options());
-  torch::optim::SGD optimizer = optimizer_of(*whole);
-  for (int step = 0; step < kSteps; ++step) {
-    optimizer.zero_grad();
-    loss_of(whole, data).backward();
-    pre.step();
-    optimizer.step();
-  }
+  const std::vector<torch::Tensor> expected = trained(nullptr, data).weights;
   const Warnings said;
   bool in_text = false, all_exchange = false;
   for (const std::string& kfac : strategies()) {
@@ -244,31 +236,30 @@ TEST_P(CurvatureUses, AccumulatedBatchesTakeTheStepsOfTheJoinedOne) {
     const std::string with =
         in_text ? kfac.substr(0, kfac.size() - 1) + fmt::format(", accumulate={})", kPasses) : kfac;
     expect_weights(
-        with + ", accumulated", GetParam(), weights_of(*whole),
+        with + ", accumulated", GetParam(), expected,
         [&](Communicator& c) {
-          Net net;
-          KfacOptions options = kfac_options();
-          if (!in_text) options.accumulate = kPasses;
-          options.loss_scale = options.gradient_scale = scale_of;
-          KFAC mine(*net, options);
-          DataParallel parallel(*net, c, {.strategy = "ddp+" + with, .preconditioner = &mine});
-          torch::optim::SGD sgd = optimizer_of(*net);
+          CurvatureJob job{.strategy = "ddp+" + with};
+          if (!in_text) job.options.accumulate = kPasses;
+          job.options.loss_scale = job.options.gradient_scale = scale_of;
+          Program<> program(&c, job);
           const Data here = data.of(c);
           const auto inputs = here.inputs.chunk(kPasses), targets = here.targets.chunk(kPasses);
           for (int step = 0; step < kSteps; ++step) {
-            sgd.zero_grad();
+            program.optimizer.zero_grad();
             for (std::size_t k = 0; k < kPasses; ++k) {
               const auto pass = [&] {
-                (loss_of(net, Data{inputs[k], targets[k]}) * (scale_of(step) / kPasses)).backward();
+                (loss_of(program.net, Data{inputs[k], targets[k]}) * (scale_of(step) / kPasses))
+                    .backward();
               };
-              k + 1 == kPasses || all_exchange ? pass() : parallel.accumulate(pass);
+              k + 1 == kPasses || all_exchange ? pass() : program.parallel->accumulate(pass);
             }
-            parallel.finish();
-            mine.step();
-            for (const torch::Tensor& p : net->parameters()) p.mutable_grad().div_(scale_of(step));
-            sgd.step();
+            program.parallel->finish();
+            program.pre->step();
+            for (const torch::Tensor& p : program.net->parameters())
+              p.mutable_grad().div_(scale_of(step));
+            program.optimizer.step();
           }
-          return weights_of(*net);
+          return weights_of(*program.net);
         },
         1e-12);
   }

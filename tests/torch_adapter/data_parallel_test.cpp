@@ -38,25 +38,18 @@ class Parity : public testing::TestWithParam<ParityCase> {};
 TEST_P(Parity, EveryStepEqualsOneProcessOnTheConcatenatedBatch) {
   const ParityCase c = GetParam();
   ranks(c.ranks, [&](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(c.type);
-    reference.to(c.type);
-    DataParallel parallel(model, communicator, {.strategy = c.strategy, .measured_steps = 2});
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-    for (int step = 0; step < 6;
-         ++step) {  // first step, rebuilt plan, and for "optimal" the plan after two more
-      const at::Tensor x = numbers({c.ranks * kBatch, 6}, step, c.type),
-                       y = numbers({c.ranks * kBatch, 3}, step + 0.5, c.type);
-      copy_parameters(model, reference);
-      reference.zero_grad();
-      mean_loss(reference.forward(x), y).backward();
-      optimizer.zero_grad(c.set_to_none);
-      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
-          .backward();
+    PairedMlp pair(communicator, c.type);
+    DataParallel parallel(pair.model, communicator, {.strategy = c.strategy, .measured_steps = 2});
+    torch::optim::SGD optimizer(pair.model.parameters(),
+                                torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int step = 0; step < 6; ++step) {
+      // first step, rebuilt plan, and for "optimal" the plan after two more
+      pair.begin_step(c.set_to_none);
+      pair.backward();
       parallel.finish();
-      EXPECT_LE(gradient_error(model, reference), tolerance(c.type)) << "step " << step;
+      pair.expect_equal("step " + std::to_string(step));
       optimizer.step();
-      require_bitwise_equal(communicator, model);
+      require_bitwise_equal(communicator, pair.model);
     }
     EXPECT_TRUE(parallel.plan_is_final());
   });
@@ -86,53 +79,30 @@ void expect_same_gradients(torch::nn::Module& model, torch::nn::Module& expected
 }
 
 TEST(DataParallel, AccumulatesWithoutCommunication) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=512B)"});
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 3; ++step) {
-      copy_parameters(model, reference);
-      reference.zero_grad();
-      model.zero_grad(step != 1);
-      for (int micro = 0; micro < 3; ++micro) {
-        const at::Tensor x = numbers({2 * kBatch, 6}, 3 * step + micro),
-                         y = numbers({2 * kBatch, 3}, micro);
-        mean_loss(reference.forward(x), y).backward();
-        const at::Tensor loss =
-            mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()));
-        if (micro == 2) {
-          loss.backward();
-        } else {
-          const comm::Traffic before = communicator.traffic();
-          parallel.accumulate([&] { loss.backward(); });
-          EXPECT_EQ(communicator.traffic().sent.value, before.sent.value)
-              << "accumulate() sent something";
-        }
+      pair.begin_step(step != 1);
+      for (int micro = 0; micro < 2; ++micro) {
+        const comm::Traffic before = pair.communicator.traffic();
+        parallel.accumulate([&] { pair.backward(); });
+        EXPECT_EQ(pair.communicator.traffic().sent.value, before.sent.value)
+            << "accumulate() sent something";
       }
+      pair.backward();
       parallel.finish();
-      expect_same_gradients(model, reference, "sum of three micro-batches");
-      require_bitwise_equal(communicator, model);
+      pair.expect_equal("sum of three micro-batches");
     }
   });
 }
 
 TEST(DataParallel, FinishExchangesWhatOnlyAccumulated) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    DataParallel parallel(model, communicator);
-    const at::Tensor x = numbers({2 * kBatch, 6}, 1), y = numbers({2 * kBatch, 3}, 2);
-    copy_parameters(model, reference);
-    mean_loss(reference.forward(x), y).backward();
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     {
       const auto guard = parallel.no_sync();
-      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
-          .backward();
+      pair.backward();
     }
     parallel.finish();
-    expect_same_gradients(model, reference, "accumulated only");
+    pair.expect_equal("accumulated only");
   });
 }
 
@@ -231,44 +201,27 @@ TEST(DataParallel, ASharedModuleGetsTheSumOfItsUses) {
 }
 
 TEST(DataParallel, SeveralBackwardsInAStepAreLearnedInTheFirst) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
-    const auto backward = [](Mlp& m, const at::Tensor& x, const at::Tensor& y, int times) {
-      for (int t = 0; t < times; ++t) mean_loss(m.forward(x), y + t).backward();
-    };
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 4; ++step) {
-      const int times = step == 2 ? 1 : 2;  // fewer than learned is fine: finish() sends what waits
-      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 3}, step + 0.5);
-      copy_parameters(model, reference);
-      reference.zero_grad();
-      model.zero_grad();
-      backward(reference, x, y, times);
-      backward(model, rows(x, communicator.rank()), rows(y, communicator.rank()), times);
+      // Fewer than learned is fine: finish() sends what waits.
+      pair.begin_step();
+      for (int times = step == 2 ? 1 : 2; times > 0; --times) pair.backward();
       parallel.finish();
-      expect_same_gradients(model, reference, "two backwards");
+      pair.expect_equal("two backwards");
     }
   });
 }
 
 TEST(DataParallel, FrozenParametersAreSharedAndGetNoGradient) {
   ranks(2, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    for (Mlp* m : {&model, &reference})
+    PairedMlp pair(communicator);
+    for (Mlp* m : {&pair.model, &pair.reference})
       for (at::Tensor& p : m->b->parameters()) p.set_requires_grad(false);
-    DataParallel parallel(model, communicator);
-    require_bitwise_equal(communicator, model);  // frozen ones were broadcast too
-    const at::Tensor x = numbers({2 * kBatch, 6}, 1), y = numbers({2 * kBatch, 3}, 2);
-    copy_parameters(model, reference);
-    mean_loss(reference.forward(x), y).backward();
-    mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank())).backward();
-    parallel.finish();
-    EXPECT_FALSE(model.b->weight.grad().defined());
-    expect_same_gradients(model, reference, "frozen layer");
+    DataParallel parallel(pair.model, communicator);
+    require_bitwise_equal(communicator, pair.model);  // frozen ones were broadcast too
+    pair.step(parallel);
+    EXPECT_FALSE(pair.model.b->weight.grad().defined());
+    pair.expect_equal("frozen layer");
   });
 }
 
@@ -289,32 +242,24 @@ TEST(DataParallel, AParameterFrozenLaterCountsAsUnused) {
 }
 
 TEST(DataParallel, UnevenBatchesAreWeightedBySamples) {
-  ranks(3, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=512B)"});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     // Rank 2 runs out of samples in the last two steps.
     const std::vector<std::vector<std::int64_t>> batches = {
         {8, 8, 8}, {5, 8, 1}, {3, 8, 0}, {1, 7, 0}};
-    for (std::size_t step = 0; step < batches.size(); ++step) {
-      const std::vector<std::int64_t>& counts = batches[step];
+    for (const std::vector<std::int64_t>& counts : batches) {
       const std::int64_t total = counts[0] + counts[1] + counts[2];
-      const at::Tensor x = numbers({total, 6}, static_cast<double>(step)),
-                       y = numbers({total, 3}, 0.5);
-      copy_parameters(model, reference);
-      reference.zero_grad();
-      model.zero_grad();
-      mean_loss(reference.forward(x), y).backward();
-      const auto r = static_cast<std::size_t>(communicator.rank());
+      ++pair.batch;
+      const at::Tensor x = pair.input().narrow(0, 0, total), y = pair.target().narrow(0, 0, total);
+      pair.begin_step();
+      mean_loss(pair.reference.forward(x), y).backward();
+      const auto r = static_cast<std::size_t>(pair.communicator.rank());
       const std::int64_t begin = r == 0 ? 0 : r == 1 ? counts[0] : counts[0] + counts[1];
       parallel.set_batch(counts[r]);
       if (counts[r] > 0)
-        mean_loss(model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
+        mean_loss(pair.model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
             .backward();
       parallel.finish();
-      expect_same_gradients(model, reference, "uneven batches");
-      require_bitwise_equal(communicator, model);
+      pair.expect_equal("uneven batches");
     }
   });
 }
@@ -393,20 +338,18 @@ std::string name_of_wire_case(const testing::TestParamInfo<Wire::ParamType>& inf
 TEST_P(Wire, SixteenBitsTravelScaledAndComeBackAsFloat) {
   const auto& [strategy, c] = GetParam();
   ranks(c.ranks, [&, strategy = strategy, c = c](Communicator& communicator) {
-    Mlp model, reference;
+    PairedMlp pair(communicator, at::kFloat);
+    Mlp &model = pair.model, &reference = pair.reference;
     DataParallel parallel(model, communicator, {.strategy = strategy + std::string(c.wire) + ")"});
     std::int64_t elements = 0;
     for (const at::Tensor& p : model.parameters()) elements += p.numel();
     for (int step = 0; step < 4; ++step) {
-      const at::Tensor x = numbers({c.ranks * kBatch, 6}, step, at::kFloat),
-                       y = numbers({c.ranks * kBatch, 3}, 0.5, at::kFloat);
+      ++pair.batch;
       copy_parameters(model, reference);
-      const double mean_norm = mean_gradient_norm(reference, x, y, c.ranks);
-      reference.zero_grad();
-      model.zero_grad(step != 1);
-      mean_loss(reference.forward(x), y).backward();
-      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
-          .backward();
+      const double mean_norm = mean_gradient_norm(reference, pair.input(), pair.target(), c.ranks);
+      pair.begin_step(step != 1);
+      pair.reference_loss().backward();
+      pair.model_loss().backward();
       EXPECT_EQ(parallel.finish().bytes, 2 * elements);
       EXPECT_EQ(model.a->weight.grad().scalar_type(), at::kFloat);
       // One cast of g_r / ranks and ranks - 1 rounded sums, each within epsilon of a value of at
@@ -439,57 +382,43 @@ TEST(DataParallel, HalfPrecisionDividesBeforeTheCast) {
 }
 
 TEST(DataParallel, AnyOptimizerStaysInStep) {
-  ranks(2, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    DataParallel parallel(model, communicator);
-    copy_parameters(model, reference);
-    torch::optim::AdamW ours(model.parameters(), torch::optim::AdamWOptions(1e-2));
-    torch::optim::AdamW theirs(reference.parameters(), torch::optim::AdamWOptions(1e-2));
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
+    torch::optim::AdamW ours(pair.model.parameters(), torch::optim::AdamWOptions(1e-2));
+    torch::optim::AdamW theirs(pair.reference.parameters(), torch::optim::AdamWOptions(1e-2));
     for (int step = 0; step < 5; ++step) {
-      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 3}, step + 0.5);
-      theirs.zero_grad();
-      ours.zero_grad();
-      mean_loss(reference.forward(x), y).backward();
-      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
-          .backward();
-      torch::nn::utils::clip_grad_norm_(reference.parameters(), 0.1);
+      theirs.zero_grad(), ours.zero_grad();
+      pair.backward();
+      torch::nn::utils::clip_grad_norm_(pair.reference.parameters(), 0.1);
       parallel.finish();
-      torch::nn::utils::clip_grad_norm_(model.parameters(), 0.1);
-      theirs.step();
-      ours.step();
-      require_bitwise_equal(communicator, model);
+      torch::nn::utils::clip_grad_norm_(pair.model.parameters(), 0.1);
+      theirs.step(), ours.step();
+      require_bitwise_equal(pair.communicator, pair.model);
     }
-    const auto a = model.parameters(), b = reference.parameters();
-    for (std::size_t i = 0; i < a.size();
-         ++i)  // Adam divides by the root of tiny squares: errors grow
-      EXPECT_TRUE(torch::allclose(a[i], b[i], 1e-7, 1e-9));
+    const auto a = pair.model.parameters(), b = pair.reference.parameters();
+    // Adam divides by the root of tiny squares: errors grow.
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(torch::allclose(a[i], b[i], 1e-7, 1e-9));
   });
 }
 
 TEST(DataParallel, TheLossCurveIsThatOfOneProcess) {
   ranks(4, [](Communicator& communicator) {
-    Mlp model, reference;
-    model.to(at::kDouble);
-    reference.to(at::kDouble);
-    DataParallel parallel(model, communicator, {.strategy = "optimal", .measured_steps = 3});
-    copy_parameters(model, reference);
-    torch::optim::SGD ours(model.parameters(), torch::optim::SGDOptions(0.2).momentum(0.9));
-    torch::optim::SGD theirs(reference.parameters(), torch::optim::SGDOptions(0.2).momentum(0.9));
+    PairedMlp pair(communicator);
+    DataParallel parallel(pair.model, communicator, {.strategy = "optimal", .measured_steps = 3});
+    copy_parameters(pair.model, pair.reference);
+    const auto options = torch::optim::SGDOptions(0.2).momentum(0.9);
+    torch::optim::SGD ours(pair.model.parameters(), options),
+        theirs(pair.reference.parameters(), options);
     double first = 0, last = 0;
     for (int step = 0; step < 30; ++step) {
-      const at::Tensor x = numbers({4 * kBatch, 6}, step % 3), y = x.narrow(1, 0, 3) * 0.5;
-      theirs.zero_grad();
-      ours.zero_grad();
-      const at::Tensor right = mean_loss(reference.forward(x), y);
+      pair.batch = step % 3;
+      const at::Tensor x = pair.input(), y = x.narrow(1, 0, 3) * 0.5;
+      theirs.zero_grad(), ours.zero_grad();
+      const at::Tensor right = mean_loss(pair.reference.forward(x), y);
       at::Tensor mine =
-          mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()));
-      right.backward();
-      mine.backward();
+          mean_loss(pair.model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()));
+      right.backward(), mine.backward();
       parallel.finish();
-      theirs.step();
-      ours.step();
+      theirs.step(), ours.step();
       double loss = mine.item<double>();
       communicator.all_reduce(comm::buffer(loss), comm::Reduce::sum, "loss")->wait();
       EXPECT_NEAR(loss / 4, right.item<double>(), 1e-10 * right.item<double>()) << "step " << step;
@@ -518,23 +447,14 @@ TEST(DataParallel, BuffersFollowRankZeroUnlessKept) {
 
 TEST(DataParallel, OfAGroupExchangesWithinIt) {
   ranks(4, [](Communicator& communicator) {
-    const int pair = communicator.rank() / 2;
-    const auto group = communicator.split(pair, 0, "pair " + std::to_string(pair));
-    Mlp model, reference;
-    model.to(at::kDouble), reference.to(at::kDouble);
-    DataParallel parallel(model, *group);
+    const int number = communicator.rank() / 2;
+    const auto group = communicator.split(number, 0, "pair " + std::to_string(number));
+    PairedMlp pair(*group);  // with a batch of its own
+    pair.batch = 10 * number;
+    DataParallel parallel(pair.model, *group);
     for (int step = 0; step < 3; ++step) {
-      const at::Tensor x = numbers({4 * kBatch, 6}, step), y = numbers({4 * kBatch, 3}, step + 0.5);
-      const auto of_pair = [&](const at::Tensor& whole) {
-        return whole.narrow(0, 2 * pair * kBatch, 2 * kBatch);
-      };
-      copy_parameters(model, reference);
-      model.zero_grad(), reference.zero_grad();
-      mean_loss(reference.forward(of_pair(x)), of_pair(y)).backward();
-      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
-          .backward();
-      parallel.finish();
-      expect_same_gradients(model, reference, "of the pair's samples");
+      pair.step(parallel);
+      pair.expect_equal("of the pair's samples");
     }
   });
 }

@@ -11,6 +11,7 @@
 #include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/exact_fisher.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -248,17 +249,14 @@ TEST(MaskedPositions, TheLayoutFollowsFromTheTargets) {
     KFAC pre(*layer, options);
     std::vector<std::int64_t> in = c.output;
     in.back() = 4;
-    std::string found;
     const torch::Tensor output = layer(torch::randn(in, torch::kDouble));
     const LossView view{.layout = c.said};
-    try {
+    const std::string found = thrown_by([&] {
       if (c.target.empty())
         pre.loss_of(output, view);
       else
         pre.loss_of(output, torch::zeros(c.target, torch::kLong), view);
-    } catch (const UsageError& e) {
-      found = e.what();
-    }
+    });
     EXPECT_EQ(found.empty(), c.terms > 0) << found;
     if (c.terms == 0) {
       EXPECT_THAT(found, HasSubstr(c.message));
@@ -275,14 +273,6 @@ TEST(MaskedPositions, TheLayoutFollowsFromTheTargets) {
 
 TEST(MaskedPositions, ThatComeTooLateAreRefused) {
   const Data data = sentences();
-  const auto message = [](auto&& run) -> std::string {
-    try {
-      run();
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
-  };
   Tagger net;
   KFAC pre(*net, options_of(Over::batch_positions));
   torch::Tensor logits = net(data.inputs);
@@ -290,39 +280,34 @@ TEST(MaskedPositions, ThatComeTooLateAreRefused) {
   cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
   pre.step();
   logits = net(data.inputs);  // the first batch had no targets
-  EXPECT_THAT(message([&] { pre.loss_of(logits, data.targets); }), HasSubstr("every batch"));
+  EXPECT_THAT(thrown_by([&] { pre.loss_of(logits, data.targets); }), HasSubstr("every batch"));
   logits = net(data.inputs);
   pre.loss_of(logits, {.layout = OutputLayout::classes_last});
   cross_entropy_of(logits, data.targets.clamp_min(0)).backward();
-  EXPECT_THAT(message([&] { pre.loss_of(logits, data.targets); }), HasSubstr("between"));
+  EXPECT_THAT(thrown_by([&] { pre.loss_of(logits, data.targets); }), HasSubstr("between"));
 }
 
 TEST(MaskedPositions, OfAnotherShapeAreRefused) {
   Tagger net;
   KFAC pre(*net, options_of(Over::batch_positions, Fisher::monte_carlo));
-  const auto message = [](auto&& run) -> std::string {
-    try {
-      run();
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
-  };
-  EXPECT_THAT(message([&] { pre.count_only(torch::ones({2, 3})); }), HasSubstr("!= ignore_index"));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(thrown_by([&] {
+                pre.count_only(torch::ones({2, 3}));
+              }),
+              HasSubstr("!= ignore_index"));
+  EXPECT_THAT(thrown_by([&] {
                 pre.count_only(torch::ones({2, 3}, torch::kBool));
                 const torch::Tensor logits = net(torch::zeros({2, 4}, torch::kLong));
                 exact_fisher(pre, logits.movedim(-1, 1), LossKind::softmax_cross_entropy);
               }),
               HasSubstr("labels [2, 3], the loss's output is [2, 5, 4]"));
   KfacOptions reducing = options_of(Over::batch_positions);
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(thrown_by([&] {
                 pre.loss_of(net(torch::zeros({2, 4}, torch::kLong)));
               }),
               HasSubstr("layout=\"classes_last\""));
   reducing.shared_positions = SharedPositions::reduce;
   KFAC reduces(*net, reducing);
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(thrown_by([&] {
                 reduces.count_only(torch::ones({2, 3}, torch::kBool));
               }),
               HasSubstr("use expand"));

@@ -29,67 +29,10 @@ using testing::StartsWith;
 /// Several buckets for the Mlp, so that some leave before backward ends.
 const std::string kBuckets = "ddp(first=64B,bucket=512B)";
 
-/// A model beside one that sees the joined batch in one process.
-struct Pair {
-  explicit Pair(Communicator& c, at::ScalarType type = at::kDouble) : communicator(c) {
-    model.to(type);
-    reference.to(type);
-  }
-  Communicator& communicator;
-  Mlp model, reference;
-  double batch = 0;
-
-  at::Tensor input() const {
-    return numbers({communicator.size() * kBatch, 6}, batch, model.a->weight.scalar_type());
-  }
-  at::Tensor target() const {
-    return numbers({communicator.size() * kBatch, 3}, batch + 0.5, model.a->weight.scalar_type());
-  }
-  at::Tensor model_loss() {
-    return mean_loss(model.forward(rows(input(), communicator.rank())),
-                     rows(target(), communicator.rank()));
-  }
-  /// Backward of the next batch; the reference accumulates beside.
-  void backward() {
-    ++batch;
-    mean_loss(reference.forward(input()), target()).backward();
-    model_loss().backward();
-  }
-  void begin_step() {
-    copy_parameters(model, reference);
-    reference.zero_grad();
-    model.zero_grad();
-  }
-  void expect_equal(const std::string& what) {
-    EXPECT_LE(gradient_error(model, reference), 1e-12) << what;
-    require_bitwise_equal(communicator, model);
-  }
-  /// A plain step, finished.
-  StepReport step(DataParallel& parallel) {
-    begin_step();
-    backward();
-    return parallel.finish();
-  }
-};
-
-/// What finish() throws here; every rank must throw.
-template <typename Error = UsageError>
-std::string thrown_by(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  } catch (const std::exception& e) {
-    return std::string("of another kind: ") + e.what();
-  }
-  return "nothing";
-}
-
 // Loaded, moved, retyped
 
 TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     std::stringstream saved;
     {
       torch::serialize::OutputArchive archive;
@@ -102,7 +45,6 @@ TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
       other.save(archive);
       archive.save_to(saved);
     }
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
     for (int step = 0; step < 5; ++step) {
       if (step == 2) {
         torch::serialize::InputArchive archive;
@@ -116,11 +58,9 @@ TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
 }
 
 TEST(Changed, WeightsThatWereLoadedOnOneRankAloneAreAnErrorOnEveryRank) {
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 2; ++step) pair.step(parallel);
-    if (communicator.rank() == 1)
+    if (pair.communicator.rank() == 1)
       pair.model.b->weight.set_data(torch::zeros({16, 16}, at::kDouble));
     pair.begin_step();
     pair.backward();
@@ -136,44 +76,46 @@ TEST(Changed, WeightsThatWereLoadedOnOneRankAloneAreAnErrorOnEveryRank) {
 }
 
 TEST(Changed, ARetypedModelIsPlannedAnew) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator, at::kFloat);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
-    for (int step = 0; step < 2; ++step) {
-      pair.begin_step();
-      pair.model_loss().backward();
-      parallel.finish();
-    }
-    pair.model.zero_grad();
-    pair.model.to(at::kDouble);
-    pair.reference.to(at::kDouble);
-    for (int step = 0; step < 4; ++step) {
-      EXPECT_EQ(pair.step(parallel).rounds, step == 0 ? 2 : 1);
-      EXPECT_EQ(pair.model.a->weight.grad().scalar_type(), at::kDouble);
-      pair.expect_equal("f64, step " + std::to_string(step));
-    }
-  });
+  with_pair(
+      2,
+      [](PairedMlp& pair, DataParallel& parallel) {
+        for (int step = 0; step < 2; ++step) {
+          pair.begin_step();
+          pair.model_loss().backward();
+          parallel.finish();
+        }
+        pair.model.zero_grad();
+        pair.model.to(at::kDouble);
+        pair.reference.to(at::kDouble);
+        for (int step = 0; step < 4; ++step) {
+          EXPECT_EQ(pair.step(parallel).rounds, step == 0 ? 2 : 1);
+          EXPECT_EQ(pair.model.a->weight.grad().scalar_type(), at::kDouble);
+          pair.expect_equal("f64, step " + std::to_string(step));
+        }
+      },
+      at::kFloat);
 }
 
 TEST(Changed, AModelRetypedOnOneRankAloneIsAnErrorOnEveryRank) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator, at::kFloat);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
-    for (int step = 0; step < 2; ++step) {
-      pair.model_loss().backward();
-      parallel.finish();
-    }
-    pair.model.zero_grad();
-    if (communicator.rank() == 1) pair.model.to(at::kDouble);
-    pair.model_loss().backward();
-    EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
-                AllOf(HasSubstr("Float"), HasSubstr("Double"), HasSubstr("rank 1")));
-  });
+  with_pair(
+      2,
+      [](PairedMlp& pair, DataParallel& parallel) {
+        for (int step = 0; step < 2; ++step) {
+          pair.model_loss().backward();
+          parallel.finish();
+        }
+        pair.model.zero_grad();
+        if (pair.communicator.rank() == 1) pair.model.to(at::kDouble);
+        pair.model_loss().backward();
+        EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
+                    AllOf(HasSubstr("Float"), HasSubstr("Double"), HasSubstr("rank 1")));
+      },
+      at::kFloat);
 }
 
 TEST(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn) {
   ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
+    PairedMlp pair(communicator);
     for (Mlp* m : {&pair.model, &pair.reference}) m->b->weight.set_requires_grad(false);
     DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
     for (int step = 0; step < 5; ++step) {
@@ -188,7 +130,7 @@ TEST(Changed, AThawedParameterIsExchangedFromItsFirstGradientOn) {
 
 TEST(Changed, AParameterThawedOnOneRankAloneIsAnErrorOnEveryRank) {
   ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
+    PairedMlp pair(communicator);
     pair.model.b->weight.set_requires_grad(false);
     DataParallel parallel(pair.model, communicator);
     pair.model_loss().backward();
@@ -261,9 +203,7 @@ TEST(Changed, BuffersOfAnotherSizeArePlannedAnewOrRefused) {
 
 TEST(Backward, ARankWithoutOneCountsAsZeroAndIsWarnedOnce) {
   const Warnings warnings;
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 5; ++step) {
       pair.begin_step();
       ++pair.batch;
@@ -272,7 +212,7 @@ TEST(Backward, ARankWithoutOneCountsAsZeroAndIsWarnedOnce) {
         if (step < 2 || r != 1)
           (mean_loss(pair.reference.forward(rows(pair.input(), r)), rows(pair.target(), r)) / 3)
               .backward();
-      if (step < 2 || communicator.rank() != 1) pair.model_loss().backward();
+      if (step < 2 || pair.communicator.rank() != 1) pair.model_loss().backward();
       parallel.finish();
       pair.expect_equal("step " + std::to_string(step));
     }
@@ -339,7 +279,7 @@ TEST(Backward, GradientsThatTheProgramWritesAreExchangedAndThoseLeftStandingAreN
 TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
   for (const bool early : {false, true})
     ranks(2, [early](Communicator& communicator) {
-      Pair pair(communicator);
+      PairedMlp pair(communicator);
       DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
       for (int step = 0; step < 4; ++step) {
         pair.begin_step();
@@ -353,13 +293,11 @@ TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
 }
 
 TEST(Backward, AccumulatingOnOneRankAloneKeepsAllInStep) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 4; ++step) {
       pair.begin_step();
       pair.backward();
-      if (communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
+      if (pair.communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
       const int r = 1;  // what rank 1 adds, halved
       (mean_loss(pair.reference.forward(rows(pair.input(), r)), rows(pair.target(), r)) / 2)
           .backward();
@@ -388,7 +326,7 @@ TEST(Backward, WhatWasAccumulatedAndClearedCountsAsUnused) {
 
 TEST(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain) {
   ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
+    PairedMlp pair(communicator);
     NotingCommunicator noting(communicator);
     DataParallel parallel(pair.model, noting, {.strategy = kBuckets});
     const auto run = [&](int passes) {
@@ -414,9 +352,7 @@ TEST(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain) {
 
 TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
   const Warnings warnings;
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 6; ++step) {
       pair.begin_step();
       pair.backward();
@@ -441,7 +377,7 @@ TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
 
 TEST(Backward, AnExceptionInOneRanksPassLosesNothing) {
   ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
+    PairedMlp pair(communicator);
     struct Trap : torch::autograd::Function<Trap> {
       static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
         return x.clone();
@@ -470,16 +406,14 @@ TEST(Backward, AnExceptionInOneRanksPassLosesNothing) {
 }
 
 TEST(Backward, NaNsAreTheSameBitsEverywhereAndPass) {
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 4; ++step) {
       pair.begin_step();
-      const double poison = step == 2 && communicator.rank() == 1 ? std::nan("") : 1.0;
+      const double poison = step == 2 && pair.communicator.rank() == 1 ? std::nan("") : 1.0;
       (pair.model_loss() * poison).backward();
       parallel.finish();
       EXPECT_EQ(torch::isnan(pair.model.a->weight.grad()).any().item<bool>(), step == 2);
-      require_bitwise_equal(communicator, pair.model);
+      require_bitwise_equal(pair.communicator, pair.model);
     }
   });
 }
@@ -502,9 +436,7 @@ TEST(Backward, ASparseGradientIsRefusedOnEveryRank) {
 // finish()
 
 TEST(Finish, ForgottenIsSaidByTheNextBackward) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
     for (int step = 0; step < 2; ++step) pair.step(parallel), optimizer.step();
     optimizer.zero_grad();
@@ -518,9 +450,7 @@ TEST(Finish, ForgottenIsSaidByTheNextBackward) {
 }
 
 TEST(Finish, ForgottenInTheFirstStepIsSaidToo) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator);
+  with_pair(2, [](PairedMlp& pair, DataParallel&) {
     torch::optim::SGD optimizer(pair.model.parameters(), 0.1);
     pair.model_loss().backward();
     optimizer.step();
@@ -532,7 +462,7 @@ TEST(Finish, ForgottenInTheFirstStepIsSaidToo) {
 TEST(Finish, ForgottenAtTheEndIsSaidByTheDestructor) {
   const Warnings warnings;
   ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
+    PairedMlp pair(communicator);
     {
       DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
       for (int step = 0; step < 2; ++step) pair.step(parallel);
@@ -549,9 +479,7 @@ TEST(Finish, ForgottenAtTheEndIsSaidByTheDestructor) {
 }
 
 TEST(Finish, LocalStepsInsideAccumulateAreNoMistake) {
-  ranks(2, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
     torch::optim::SGD optimizer(pair.model.parameters(), 0.0);
     for (int step = 0; step < 3; ++step) {
       for (int local = 0; local < 2; ++local) {
@@ -566,15 +494,13 @@ TEST(Finish, LocalStepsInsideAccumulateAreNoMistake) {
 }
 
 TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets, .name = "net"});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 6; ++step) {
       pair.begin_step();
       pair.backward();
       if (step % 3 == 2) {
         const at::Tensor own = pair.model.a->weight.grad().clone();
-        if (communicator.rank() == 2) parallel.refuse_step("the loss is nan");
+        if (pair.communicator.rank() == 2) parallel.refuse_step("the loss is nan");
         EXPECT_THAT(
             thrown_by<InputError>([&] { parallel.finish(); }),
             AllOf(HasSubstr("rank 2"), HasSubstr("\"net\" of Mlp: step " + std::to_string(step)),
@@ -589,14 +515,12 @@ TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
 }
 
 TEST(SkipStep, DrainsAndDiscardsWhateverHadLeft) {
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 8; ++step) {
       pair.begin_step();
       // Some ranks have computed, others not; also in the very first step.
       if (step % 4 == 0) {
-        if (communicator.rank() != 1) pair.model_loss().backward();
+        if (pair.communicator.rank() != 1) pair.model_loss().backward();
         parallel.skip_step();
         for (const at::Tensor& p : pair.model.parameters()) EXPECT_FALSE(p.grad().defined());
         pair.begin_step();
@@ -609,14 +533,12 @@ TEST(SkipStep, DrainsAndDiscardsWhateverHadLeft) {
 }
 
 TEST(SkipStep, OnSomeRanksOnlyIsAnErrorOnAll) {
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 2; ++step) pair.step(parallel);
     pair.begin_step();
     pair.backward();
     EXPECT_THAT(thrown_by([&] {
-                  communicator.rank() == 1 ? parallel.skip_step() : void(parallel.finish());
+                  pair.communicator.rank() == 1 ? parallel.skip_step() : void(parallel.finish());
                 }),
                 AllOf(HasSubstr("rank 0: finish()"), HasSubstr("rank 1: skip_step()")));
     pair.step(parallel);
@@ -625,13 +547,11 @@ TEST(SkipStep, OnSomeRanksOnlyIsAnErrorOnAll) {
 }
 
 TEST(Weights, AreComparedOnDemandAndTheFirstThatDiffersIsNamed) {
-  ranks(3, [](Communicator& communicator) {
-    Pair pair(communicator);
-    DataParallel parallel(pair.model, communicator, {.name = "net"});
+  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     parallel.require_same_weights("at the start");
     const torch::NoGradGuard no_grad;
-    if (communicator.rank() == 2) pair.model.b->bias[3] += 1e-16;
-    if (communicator.rank() == 2) pair.model.c->weight[0][0] += 1;
+    if (pair.communicator.rank() == 2) pair.model.b->bias[3] += 1e-16;
+    if (pair.communicator.rank() == 2) pair.model.c->weight[0][0] += 1;
     EXPECT_THAT(thrown_by<CommError>([&] { parallel.require_same_weights("after step 7"); }),
                 AllOf(HasSubstr("after step 7"), HasSubstr("b.bias"), HasSubstr("rank 2")));
   });
@@ -640,7 +560,7 @@ TEST(Weights, AreComparedOnDemandAndTheFirstThatDiffersIsNamed) {
 TEST(Step, OfASmallModelIsOneCollective) {
   ranks(2, [](Communicator& inner) {
     NotingCommunicator communicator(inner);
-    Pair pair(inner);
+    PairedMlp pair(inner);
     DataParallel parallel(pair.model, communicator, {.name = "net"});
     for (int step = 0; step < 2; ++step) pair.step(parallel);
     static_cast<void>(communicator.take());
@@ -700,7 +620,7 @@ TEST(SeveralObjects, WithoutANameHaveCollectivesOfTheirOwnNames) {
 TEST(Warnings, ReachStandardErrorOfAProgramThatSetNoSink) {
   ranks(2, [](Communicator& communicator) {
     static std::mutex one_at_a_time;  // ranks may be threads, and share standard error
-    Pair pair(communicator, at::kFloat);
+    PairedMlp pair(communicator, at::kFloat);
     auto parallel = std::make_unique<DataParallel>(pair.model, communicator);
     pair.model_loss().backward();
     const std::lock_guard lock(one_at_a_time);

@@ -134,4 +134,61 @@ inline void ranks(int n, const std::function<void(comm::Communicator&)>& f) {
 /// f64: 1e-12; f32: 1e-6, both relative. The sums of a batch's rows are added in another order.
 inline double tolerance(at::ScalarType type) { return type == at::kDouble ? 1e-12 : 1e-6; }
 
+/// Mlp on a rank beside one that sees the joined batch in one process.
+struct PairedMlp {
+  explicit PairedMlp(comm::Communicator& c, at::ScalarType type = at::kDouble) : communicator(c) {
+    model.to(type);
+    reference.to(type);
+  }
+
+  at::ScalarType type() const { return model.a->weight.scalar_type(); }
+  at::Tensor input() const { return numbers({communicator.size() * kBatch, 6}, batch, type()); }
+  at::Tensor target() const {
+    return numbers({communicator.size() * kBatch, 3}, batch + 0.5, type());
+  }
+  at::Tensor model_loss() {
+    return mean_loss(model.forward(rows(input(), communicator.rank())),
+                     rows(target(), communicator.rank()));
+  }
+  at::Tensor reference_loss() { return mean_loss(reference.forward(input()), target()); }
+  /// Backward of the next batch; the reference accumulates beside.
+  void backward() {
+    ++batch;
+    reference_loss().backward();
+    model_loss().backward();
+  }
+  void begin_step(bool set_to_none = true) {
+    copy_parameters(model, reference);
+    reference.zero_grad();
+    model.zero_grad(set_to_none);
+  }
+  void expect_equal(const std::string& what) {
+    EXPECT_LE(gradient_error(model, reference), tolerance(type())) << what;
+    require_bitwise_equal(communicator, model);
+  }
+  /// A plain step, finished.
+  StepReport step(DataParallel& parallel) {
+    begin_step();
+    backward();
+    return parallel.finish();
+  }
+
+  comm::Communicator& communicator;
+  Mlp model, reference;
+  double batch = 0;
+};
+
+/// On n ranks, each of which has a pair, whose model is shared by several buckets: some leave
+/// before backward ends.
+inline void with_pair(int n, const std::function<void(PairedMlp&, DataParallel&)>& work,
+                      at::ScalarType type = at::kDouble) {
+  ranks(n, [&](comm::Communicator& communicator) {
+    PairedMlp pair(communicator, type);
+    DataParallel parallel(pair.model, communicator,
+                          {.strategy = "ddp(first=64B,bucket=512B)", .name = "net"});
+    copy_parameters(pair.model, pair.reference);
+    work(pair, parallel);
+  });
+}
+
 }  // namespace linerate::torch_adapter

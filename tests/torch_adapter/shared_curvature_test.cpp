@@ -1,4 +1,5 @@
-// K-FAC shared among ranks: every strategy takes the steps that one rank with all samples takes.
+// K-FAC shared among ranks: by every strategy, behind every exchange, executed and enqueued, ranks
+// take the steps that one rank with all samples takes.
 #include <gmock/gmock.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -6,107 +7,177 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <cmath>
+#include <limits>
+#include <memory>
 #include <set>
+#include <span>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
+#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
+#include "torch_adapter/group_over_communicator.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
 using comm::Communicator;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
-/// The weights of some steps of one rank that has all samples.
-template <typename Model = Net>
-std::vector<torch::Tensor> alone(const Data& data, const KfacOptions& options = kfac_options()) {
-  Model net;
-  KFAC pre(*net, options);
-  torch::optim::SGD optimizer = optimizer_of(*net);
-  for (int step = 0; step < kSteps; ++step) {
-    optimizer.zero_grad();
-    loss_of(net, data).backward();
-    EXPECT_TRUE(pre.step().plain.empty());
-    optimizer.step();
-  }
-  return weights_of(*net);
+/// A class for each of the networks.
+enum class Samples { images, tokens };
+
+Data data_of(Samples samples) {
+  return samples == Samples::images ? Data::whole() : Data::of_tokens();
+}
+TrainedCurvature trained_on(Samples samples, Communicator* c, const Data& whole,
+                            const CurvatureJob& job = {}) {
+  return samples == Samples::images ? trained<Net>(c, whole, job)
+                                    : trained<TokenNet>(c, whole, job);
 }
 
-template <typename Model = Net>
-std::vector<torch::Tensor> shared(Communicator& communicator, const std::string& strategy,
-                                  const Data& mine, bool uneven = false,
-                                  const KfacOptions& options = kfac_options()) {
-  Model net;
-  KFAC pre(*net, options);
-  DataParallel parallel(*net, communicator, {.strategy = strategy, .preconditioner = &pre});
-  torch::optim::SGD optimizer = optimizer_of(*net);
-  for (int step = 0; step < kSteps; ++step) {
-    optimizer.zero_grad();
-    if (uneven) parallel.set_batch(mine.inputs.size(0));
-    loss_of(net, mine).backward();
-    parallel.finish();
-    EXPECT_TRUE(pre.step().plain.empty()) << strategy;
-    optimizer.step();
+/// Jobs that are alike but for their strategies.
+struct Row {
+  std::vector<std::string> exchanges, kfacs = strategies();
+  Samples samples = Samples::images;
+  CurvatureJob job = {};
+
+  std::vector<CurvatureJob> jobs() const {
+    std::vector<CurvatureJob> all;
+    for (const std::string& exchange : exchanges)
+      for (const std::string& kfac : kfacs)
+        all.push_back(job), all.back().strategy = exchange + kfac;
+    return all;
   }
-  parallel.require_same_weights("at the end");
-  return weights_of(*net);
+  std::string name() const {
+    return std::string(samples == Samples::tokens ? ", embeddings and norms" : "") +
+           (job.options.method == InverseMethod::eigen ? ", eigen" : "") +
+           (job.uneven ? ", uneven" : "") + (job.in_one_call ? ", step(pre, optimizer)" : "");
+  }
+};
+
+/// Every job of the row ends at the weights of one rank.
+void expect_weights_of_one_rank(int ranks, const Row& row) {
+  const Data whole = data_of(row.samples);
+  const auto expected =
+      trained_on(row.samples, nullptr, whole, {.options = row.job.options}).weights;
+  for (const CurvatureJob& job : row.jobs())
+    expect_weights(job.strategy + row.name(), ranks, expected, [&](Communicator& c) {
+      return trained_on(row.samples, &c, whole, job).weights;
+    });
+}
+
+KfacOptions without_clip(InverseMethod method = InverseMethod::cholesky) {
+  KfacOptions options = kfac_options(method);
+  options.damping = [](std::int64_t step) { return 0.1 / (1.0 + static_cast<double>(step)); };
+  options.kl_clip = 0;
+  return options;
 }
 
 class SharedCurvature : public ::testing::TestWithParam<int> {};
 
 TEST_P(SharedCurvature, EveryStrategyTakesTheStepsOfOneRankWithAllSamples) {
+  const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen)};
+  CurvatureJob uneven_eigen = eigen;
+  uneven_eigen.uneven = true;  // signs, and any basis of equal eigenvalues, are the owner's
+  for (const Row& row : {Row{.exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"}},
+                         Row{.exchanges = {"ddp+"}, .job = {.uneven = true}},
+                         Row{.exchanges = {"ddp+"}, .job = uneven_eigen},
+                         Row{.exchanges = {"ddp+"}, .samples = Samples::tokens},
+                         Row{.exchanges = {"ddp+"}, .samples = Samples::tokens, .job = eigen}})
+    expect_weights_of_one_rank(GetParam(), row);
   const Data data = Data::whole();
-  const std::vector<torch::Tensor> expected = alone(data);
-  for (const char* exchange : {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"})
-    for (const std::string& kfac : strategies())
-      expect_weights(exchange + kfac, GetParam(), expected,
-                     [&](Communicator& c) { return shared(c, exchange + kfac, data.of(c)); });
+  EXPECT_GT(
+      largest_difference(trained(nullptr, data, eigen).weights, trained(nullptr, data).weights),
+      1e-4);
 }
 
-TEST_P(SharedCurvature, WeighsRanksByTheirSamples) {
-  const Data data = Data::whole();
-  const std::vector<torch::Tensor> expected = alone(data);
-  for (const std::string& kfac : strategies())
-    expect_weights("ddp+" + kfac + ", uneven", GetParam(), expected, [&](Communicator& c) {
-      return shared(c, "ddp+" + kfac, data.of(c, true), true);
+TEST_P(SharedCurvature, WithoutClipTakesTheStepsOfOneRank) {
+  CurvatureJob job{.options = without_clip(), .in_one_call = true};
+  expect_weights_of_one_rank(
+      GetParam(), {{"ddp+"}, {"kfac(spd, clip=off, factors=2, inverses=4)"}, Samples::images, job});
+  expect_weights_of_one_rank(
+      GetParam(), {{"bulk+"}, {"kfac(mem, kl=0, factors=2, inverses=4)"}, Samples::images, job});
+}
+
+/// Directions and updates wait for the first operator that reads a weight.
+TEST_P(SharedCurvature, UnderDearTakesTheStepsOfOneRank) {
+  std::vector<std::string> kfacs;
+  for (const std::string kfac : {"d", "mpd", "spd"})
+    kfacs.push_back("kfac(" + kfac + ", kl=0, factors=2, inverses=4)");
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
+    for (const bool in_one_call : {true, false})
+      expect_weights_of_one_rank(
+          GetParam(),
+          {{"dear+", "dear(layers=1)+", "dear(bucket=64B)+"},
+           kfacs,
+           Samples::images,
+           {.options = without_clip(method), .uneven = in_one_call, .in_one_call = in_one_call}});
+  expect_weights_of_one_rank(GetParam(), {{"dear(bucket=64B)+"},
+                                          {"kfac(spd, clip=off, factors=2, inverses=4)"},
+                                          Samples::tokens,
+                                          {.options = without_clip(), .in_one_call = true}});
+}
+
+/// Codes every gradient and loses nothing: what arrives is decoded before it is preconditioned.
+TEST_P(SharedCurvature, UnderALosslessCompressorEndsAtDenseWeights) {
+  const Data data = Data::whole().in(torch::kFloat);
+  for (const std::string kfac : {"d", "mem", "spd"})
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const auto weights = [&](const std::string& exchange) {
+        CurvatureJob job{.options = without_clip(), .in_one_call = true};
+        job.strategy = exchange + "+kfac(" + kfac + ", kl=0, factors=2, inverses=4)";
+        return trained(&c, data, job).weights;
+      };
+      EXPECT_LT(
+          largest_difference(weights("ddp+threshold(tau=1e-30, dense_below=0)"), weights("ddp")),
+          1e-5)
+          << kfac;
     });
 }
 
-/// Eigenvectors' signs, and any basis of equal eigenvalues, are the owner's: directions are the
-/// same.
-TEST_P(SharedCurvature, EigenvectorsTravelAsInversesDo) {
-  const Data data = Data::whole();
-  const KfacOptions options = kfac_options(InverseMethod::eigen);
-  const std::vector<torch::Tensor> expected = alone(data, options);
-  EXPECT_GT(largest_difference(expected, alone(data)), 1e-4);
-  for (const std::string& kfac : strategies())
-    expect_weights("ddp+" + kfac + ", eigen, uneven", GetParam(), expected, [&](Communicator& c) {
-      return shared(c, "ddp+" + kfac, data.of(c, true), true, options);
+TEST_P(SharedCurvature, UnderEveryCompressorRanksEndAtTheSameWeights) {
+  const Data data = Data::whole().in(torch::kFloat);
+  for (const std::string& name : compress::compressors().names())
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      CurvatureJob job{.options = without_clip(), .in_one_call = true};
+      job.strategy = "ddp+" + small_enough(name) + "+kfac(spd, kl=0, factors=2, inverses=4)";
+      for (const torch::Tensor& w : trained(&c, data, job).weights)  // the same on every rank
+        EXPECT_TRUE(w.isfinite().all().item<bool>()) << name;
     });
-  const std::string dp = "ddp+kfac(dp, inverse=eigen, factors=2, inverses=4)";
-  expect_weights(dp + ", the same samples", GetParam(), expected,
-                 [&](Communicator& c) { return shared(c, dp, data, false, options); });
 }
 
-TEST_P(SharedCurvature, FactorsThatAreNoMatricesAreInvertedToo) {
-  const Data data = Data::of_tokens();
-  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
-    const KfacOptions options = kfac_options(method);
-    const std::vector<torch::Tensor> expected = alone<TokenNet>(data, options);
-    for (const std::string& kfac : strategies())
-      expect_weights("ddp+" + kfac + ", embeddings and norms" +
-                         (method == InverseMethod::eigen ? ", eigen" : ""),
-                     GetParam(), expected, [&](Communicator& c) {
-                       return shared<TokenNet>(c, "ddp+" + kfac, data.of(c), false, options);
-                     });
+/// finish() has waited for all gradients: the step is skipped as behind other exchanges.
+TEST_P(SharedCurvature, UnderDearABatchThatIsNotFiniteIsSkipped) {
+  const Data data = Data::whole();
+  for (const std::string kfac : {"d", "mpd", "spd"}) {
+    CurvatureJob job{.options = without_clip()};
+    job.strategy = "dear+kfac(" + kfac + ", kl=0, factors=2, inverses=4)";
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const auto weights = [&](bool interrupted) {
+        Program<> program(&c, job);
+        for (int step = 0; step < kSteps; ++step) {
+          if (interrupted && step % 2 == 0) {
+            EXPECT_TRUE(program.step(data.of(c), c.rank() == 1 ? std::nan("") : 1).skipped);
+          }
+          EXPECT_FALSE(program.step(data.of(c)).skipped);
+        }
+        return program.weights();
+      };
+      EXPECT_LT(largest_difference(weights(true), weights(false)), 1e-12) << job.strategy;
+    });
   }
 }
 
 /// Owners, messages and their order follow what steps measure; averages and inverses follow them.
 TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
   const Data data = Data::whole();
-  const std::vector<torch::Tensor> expected = alone(data);
+  const std::vector<torch::Tensor> expected = trained(nullptr, data).weights;
   std::size_t changes = 0;
   for (const std::string& kfac : strategies()) {
     std::vector<std::set<std::uint64_t>> plans(static_cast<std::size_t>(GetParam()));
@@ -138,14 +209,22 @@ TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
 /// Each factor sees the samples of one rank alone.
 TEST_P(SharedCurvature, DpTakesThemWhereAllRanksSeeTheSame) {
   const Data data = Data::whole();
-  const std::vector<torch::Tensor> expected = alone(data);
-  const std::string strategy = "ddp+kfac(dp, factors=2, inverses=4)";
-  expect_weights(strategy + ", the same samples", GetParam(), expected,
-                 [&](Communicator& c) { return shared(c, strategy, data); });
-  comm::run_ranks(GetParam(), [&](Communicator& c) {
-    const auto other = shared(c, strategy, data.of(c));
-    EXPECT_GT(largest_difference(other, expected), 1e-6);
-  });
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const bool is_eigen = method == InverseMethod::eigen;
+    CurvatureJob job{.options = kfac_options(method)};
+    const std::vector<torch::Tensor> expected = trained(nullptr, data, job).weights;
+    job.strategy =
+        fmt::format("ddp+kfac(dp,{} factors=2, inverses=4)", is_eigen ? " inverse=eigen," : "");
+    expect_weights(job.strategy + ", the same samples", GetParam(), expected, [&](Communicator& c) {
+      Program<> program(&c, job);
+      for (int step = 0; step < kSteps; ++step) program.step(data);
+      return program.weights();
+    });
+    if (is_eigen) continue;
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      EXPECT_GT(largest_difference(trained(&c, data, job).weights, expected), 1e-6);
+    });
+  }
 }
 
 /// Of sizes at which products round differently with the layout of their operands (10 and less), or
@@ -162,8 +241,7 @@ torch::nn::Sequential uneven_layers() {
 
 TEST_P(SharedCurvature, LeavesTheSameBitsOnEveryRank) {
   const torch::Tensor x = torch::randn({32, 9}), y = torch::randn({32, 130});
-  for (const std::string& strategy : strategies()) {
-    std::vector<torch::Tensor> weights(static_cast<std::size_t>(GetParam()));
+  for (const std::string& strategy : strategies())
     comm::run_ranks(GetParam(), [&](Communicator& communicator) {
       torch::nn::Sequential net = uneven_layers();
       KFAC pre(*net, kfac_options());
@@ -177,16 +255,214 @@ TEST_P(SharedCurvature, LeavesTheSameBitsOnEveryRank) {
             .backward();
         parallel.step(pre, optimizer);
       }
-      for (const torch::Tensor& p : net->parameters())
-        weights[rank] = weights[rank].defined() ? torch::cat({weights[rank], p.detach().flatten()})
-                                                : p.detach().flatten();
+      EXPECT_NO_THROW(parallel.require_same_weights(strategy));
     });
-    for (const torch::Tensor& other : weights)
-      EXPECT_TRUE(torch::equal(weights[0], other)) << strategy;
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SharedCurvature, ::testing::Values(2, 4));
+
+// ---- steps that are enqueued, by the code for devices: weights, q and nu are the other code's
+
+/// HYBRID's columns are of equal size, and rows of several exchange apart from each other.
+std::vector<std::string> enqueued_strategies(int ranks) {
+  std::vector<std::string> all = strategies();
+  for (std::string& kfac : all)
+    if (const auto at = kfac.find("fraction=0.5"); at != std::string::npos && ranks != 4)
+      kfac.replace(at, 12, "fraction=" + std::to_string(1.0 / ranks));
+  all.push_back("kfac(dp, factors=2, inverses=4)");
+  return all;
+}
+
+void expect_the_same_enqueued(int ranks, const Row& row) {
+  const Data whole = data_of(row.samples);
+  for (const CurvatureJob& job : row.jobs())
+    comm::run_ranks(ranks, [&](Communicator& c) {
+      const GroupOverCommunicator group(kThreads, c);
+      CurvatureJob by_device = job;
+      by_device.enqueued = true;
+      const TrainedCurvature found = trained_on(row.samples, &c, whole, by_device),
+                             expected = trained_on(row.samples, &c, whole, job);
+      const std::string title = job.strategy + row.name();
+      EXPECT_LT(largest_difference(found.weights, expected.weights), 1e-9) << title;
+      EXPECT_GT(expected.values_read, 0) << title;
+      const bool waits = job.options.method == InverseMethod::eigen;  // on some ranks
+      std::int64_t all_waits = found.host_waits;
+      c.all_reduce(comm::buffer(std::span(&all_waits, 1)), comm::Reduce::sum, "waits")->wait();
+      EXPECT_EQ(all_waits > 0, waits) << title;
+      for (std::size_t i = 0; !job.strategy.starts_with("dear") && i < found.reports.size(); ++i) {
+        EXPECT_NEAR(found.reports[i].q, expected.reports[i].q, 1e-9) << title << ", step " << i;
+        EXPECT_NEAR(found.reports[i].nu, expected.reports[i].nu, 1e-9) << title << ", step " << i;
+      }
+    });
+}
+
+class EnqueuedCurvature : public ::testing::TestWithParam<int> {};
+
+TEST_P(EnqueuedCurvature, EndsAtTheSameWeights) {
+  const std::vector<std::string> kfacs = enqueued_strategies(GetParam());
+  const std::vector<std::string> exchanges = {"ddp+", "ddp(first=64B,bucket=512B)+", "bulk+"};
+  const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen), .uneven = true};
+  for (const Row& row :
+       {Row{exchanges, kfacs, Samples::images, {.measured_steps = 2}},
+        Row{exchanges, kfacs, Samples::tokens, {.uneven = true, .measured_steps = 2}},
+        Row{{"ddp+"}, kfacs, Samples::images, eigen}, Row{{"ddp+"}, kfacs, Samples::tokens, eigen}})
+    expect_the_same_enqueued(GetParam(), row);
+}
+
+/// Layers that nobody uses in a step, statistics of several passes, steps that do not count.
+TEST_P(EnqueuedCurvature, FollowsWhatProgramsDo) {
+  const Data images = Data::whole();
+  comm::run_ranks(GetParam(), [&](Communicator& c) {
+    const GroupOverCommunicator group(kThreads, c);
+    const Data mine = images.of(c);
+    const auto weights = [&](bool enqueued) {
+      CurvatureJob job{.strategy = "ddp+kfac(spd, factors=2, inverses=4)", .enqueued = enqueued};
+      Program<> program(&c, job);
+      program.as_device.reset();
+      for (int step = 0; step < kSteps; ++step) {
+        program.optimizer.zero_grad();
+        if (step % 3 == 1)
+          program.parallel->accumulate([&] { loss_of(program.net, mine).backward(); });
+        if (step == 5) {  // one layer alone
+          program.net->head(torch::ones({4, 8}, torch::kDouble)).square().sum().backward();
+        } else {
+          loss_of(program.net, mine).backward();
+        }
+        if (step == 7) {
+          program.parallel->skip_step();
+          continue;
+        }
+        if (step == 8) program.net->head->weight.mutable_grad().mul_(2);  // after it was sent
+        program.parallel->finish();
+        program.update();
+      }
+      return weights_of(*program.net);
+    };
+    EXPECT_LT(largest_difference(weights(true), weights(false)), 1e-9);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EnqueuedCurvature, ::testing::Values(1, 2, 3));
+
+/// dear's gradients have all come before any is preconditioned.
+TEST(EnqueuedCurvature, UnderDearEndsAtTheSameWeights) {
+  KfacOptions options = kfac_options();
+  options.kl_clip = 0;
+  expect_the_same_enqueued(2, {{"dear+"},
+                               {"kfac(spd, clip=off, factors=2, inverses=4)"},
+                               Samples::images,
+                               {.options = options, .measured_steps = 2}});
+}
+
+/// Two rows of two columns: inverses travel in a column, directions in a row, each in a group of
+/// its own.
+TEST(EnqueuedCurvature, OfHybridEndsAtTheSameWeights) {
+  const std::string half = "kfac(hybrid, fraction=0.5, factors=2, inverses=4)";
+  const std::string single = "kfac(hybrid, fraction=0.5, broadcasts=single, factors=2, inverses=4)";
+  const CurvatureJob eigen{.options = kfac_options(InverseMethod::eigen), .uneven = true};
+  for (const auto& [samples, uneven] :
+       {std::pair{Samples::images, false}, {Samples::tokens, true}}) {
+    const CurvatureJob job{.uneven = uneven, .measured_steps = 2};
+    expect_the_same_enqueued(4, {{"ddp+", "bulk+"}, {half}, samples, job});
+    expect_the_same_enqueued(4, {{"ddp(first=64B,bucket=512B)+"}, {single}, samples, job});
+  }
+  expect_the_same_enqueued(4, {{"ddp+"}, {half}, Samples::images, eigen});
+  for (const std::string& strategy :
+       {"ddp+" + half, "ddp(first=64B,bucket=512B)+" + single, "bulk+" + half})
+    comm::run_ranks(4, [&](Communicator& c) {
+      const GroupOverCommunicator group(kThreads, c);
+      std::set<std::string> groups;  // of ranks that exchange something
+      Program<> program(&c, {.strategy = strategy, .enqueued = true});
+      const doc::Plan& plan = program.parallel->plan();
+      for (const doc::TaskGraph& graph : plan.variants)
+        for (const doc::Task& task : graph.tasks)
+          if (doc::is_communication(task.kind)) groups.insert(plan.group_of(task).name);
+      EXPECT_THAT(groups, ElementsAre("column 0", "column 1", "rows", "whole"));
+    });
+}
+
+TEST(EnqueuedCurvature, OfHybridIsRefusedOverABackEndThatMakesNoParts) {
+  comm::run_ranks(4, [&](Communicator& c) {
+    const GroupOverCommunicator group(kThreads, c, {.has_no_parts = true});
+    EXPECT_THAT(thrown_by([&] {
+                  Program<>(&c, {.strategy = "ddp+kfac(hybrid, fraction=0.5)", .enqueued = true});
+                }),
+                HasSubstr("a part of its ranks, and a store, found \"communicator\""));
+  });
+}
+
+/// A K-FAC that nobody shares.
+TEST(EnqueuedCurvature, OfOneRankEndsAtTheSameWeights) {
+  for (const Samples samples : {Samples::images, Samples::tokens})
+    for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+      const auto weights = [&]<typename Model>(bool enqueues) {
+        Program<Model> program(nullptr, {.options = kfac_options(method), .enqueued = enqueues});
+        KfacInside::preconditioner(*program.pre).set_enqueues(enqueues);
+        for (int step = 0; step < kSteps; ++step) program.step(data_of(samples));
+        return weights_of(*program.net);
+      };
+      const auto of = [&](bool enqueues) {
+        return samples == Samples::images ? weights.template operator()<Net>(enqueues)
+                                          : weights.template operator()<TokenNet>(enqueues);
+      };
+      EXPECT_LT(largest_difference(of(true), of(false)), 1e-9);
+    }
+}
+
+/// One rank's batch is not finite: all gradients count as zero, its factors are dropped, and after
+/// as many in a row as the options allow no rank goes on.
+TEST(EnqueuedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
+  const Data images = Data::whole();
+  comm::run_ranks(2, [&](Communicator& c) {
+    const GroupOverCommunicator group(kThreads, c);
+    CurvatureJob job{.strategy = "ddp+kfac(spd)", .enqueued = true, .momentum = 0};
+    job.options.factor_interval = job.options.inverse_interval = 1;
+    Program<> program(&c, job);
+    program.as_device.reset();
+    const auto step = [&](bool breaks) {
+      Data mine = images.of(c);
+      if (breaks && c.rank() == 1)
+        mine.inputs = mine.inputs * std::numeric_limits<double>::infinity();
+      return program.step(mine);
+    };
+    EXPECT_THAT(step(false).failures, SizeIs(0));
+    const std::vector<torch::Tensor> before = weights_of(*program.net);
+    for (int broken = 0; broken < 3; ++broken) {
+      const KfacStep report = step(true);
+      EXPECT_EQ(report.nu, 0);
+      EXPECT_THAT(report.failures, SizeIs(::testing::Ge(2)));
+      EXPECT_EQ(largest_difference(weights_of(*program.net), before), 0);
+    }
+    EXPECT_THAT(thrown_by<InputError>([&] { step(false); }), HasSubstr("3 times in a row"));
+    EXPECT_EQ(largest_difference(weights_of(*program.net), before), 0);
+  });
+}
+
+/// Between steps all of it is on the host, in the format of the other code.
+TEST(EnqueuedCurvature, GoesOnFromAStateThatWasSaved) {
+  const Data images = Data::whole();
+  comm::run_ranks(2, [&](Communicator& c) {
+    const GroupOverCommunicator group(kThreads, c);
+    const auto run = [&](bool interrupted, bool first, bool then) {
+      const auto job = [](bool enqueued) {
+        return CurvatureJob{.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
+                            .enqueued = enqueued};
+      };
+      auto program = std::make_unique<Program<>>(&c, job(first));
+      program->as_device.reset();
+      for (int step = 0; step < kSteps; ++step) {
+        if (interrupted && step == 7) program->resume(c, job(then));
+        program->step(images.of(c));
+      }
+      return weights_of(*program->net);
+    };
+    const auto expected = run(false, false, false);
+    for (const auto& [first, then] : {std::pair{true, true}, {true, false}, {false, true}})
+      EXPECT_LT(largest_difference(run(true, first, then), expected), 1e-9) << first << then;
+  });
+}
+
+// ---- options and refusals
 
 /// What the options say need not be said in the strategy, nor the other way round; what both say
 /// must be the same.
@@ -224,15 +500,10 @@ TEST(SharedCurvature, TakesAnOptionFromOneOfTwoPlaces) {
       {"kfac(d)", with([](auto& o) { o.factor_interval = 2, o.inverse_interval = 6; }), ""}};
   comm::run_ranks(2, [&](Communicator& c) {
     for (const Case& one : cases) {
-      Net net;
-      KFAC pre(*net, one.options);
-      try {
-        DataParallel parallel(*net, c, {.strategy = one.strategy, .preconditioner = &pre});
-        EXPECT_STREQ(one.complaint, "") << one.strategy;
-      } catch (const UsageError& e) {
-        EXPECT_STRNE(one.complaint, "") << one.strategy << ": " << e.what();
-        EXPECT_THAT(e.what(), HasSubstr(one.complaint)) << one.strategy;
-      }
+      const std::string said =
+          thrown_by([&] { Program<>(&c, {.strategy = one.strategy, .options = one.options}); });
+      EXPECT_EQ(said.empty(), std::string(one.complaint).empty()) << one.strategy << ": " << said;
+      EXPECT_THAT(said, HasSubstr(one.complaint)) << one.strategy;
     }
   });
 }
@@ -244,30 +515,40 @@ TEST(SharedCurvature, ComputesWithWhatTheStrategySays) {
   filled.damping = 0.5, filled.decay = 0.6, filled.kl_clip = 1e-4;
   KfacOptions bare{.loss_average = LossAverage{},
                    .learning_rate = [](std::int64_t) { return kRate; }};
-  const std::vector<torch::Tensor> expected = alone(data, filled);
-  EXPECT_GT(largest_difference(expected, alone(data)), 1e-4);
+  const std::vector<torch::Tensor> expected = trained(nullptr, data, {.options = filled}).weights;
+  EXPECT_GT(largest_difference(expected, trained(nullptr, data).weights), 1e-4);
   for (const std::string strategy :
-       {"kfac(spd)", "kfac(spd, factors=2, inverses=4, damping=0.5, decay=0.6, kl=0.0001)"})
-    expect_weights(strategy, 2, expected, [&](Communicator& c) {
-      return shared(c, strategy, data.of(c), false, strategy == "kfac(spd)" ? filled : bare);
-    });
+       {"kfac(spd)", "kfac(spd, factors=2, inverses=4, damping=0.5, decay=0.6, kl=0.0001)"}) {
+    const CurvatureJob job{.strategy = strategy,
+                           .options = strategy == "kfac(spd)" ? filled : bare};
+    expect_weights(strategy, 2, expected,
+                   [&](Communicator& c) { return trained(&c, data, job).weights; });
+  }
 }
 
-TEST(SharedCurvature, OfAPreconditionerThatNobodySharesIsRefused) {
+TEST(SharedCurvature, ThatNobodySharesOrThatDearCannotHaveIsRefused) {
   comm::run_ranks(2, [](Communicator& c) {
     Net net;
-    KFAC pre(*net, kfac_options());
-    const auto refused = [&](const std::string& strategy, KFAC* given) -> std::string {
-      try {
-        DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = given});
-      } catch (const UsageError& e) {
-        return e.what();
-      }
-      return "";
+    KFAC clipped(*net, kfac_options()), pre(*net, without_clip());
+    const auto refused = [&](const std::string& strategy, KFAC* given) {
+      return thrown_by(
+          [&] { DataParallel parallel(*net, c, {.strategy = strategy, .preconditioner = given}); });
     };
-    EXPECT_THAT(refused("ddp", &pre), HasSubstr("+kfac(spd)"));
+    EXPECT_THAT(refused("ddp", &clipped), HasSubstr("+kfac(spd)"));
     EXPECT_THAT(refused("ddp+kfac(spd)", nullptr), HasSubstr("construct a KFAC"));
+    EXPECT_THAT(refused("dear+kfac(spd)", &clipped), HasSubstr("clip=off"));
+    EXPECT_THAT(refused("dear+kfac(mem, kl=0)", &pre), HasSubstr("directions would travel"));
+    EXPECT_THAT(refused("dear+kfac(spd, kl=0)", &pre), IsEmpty());
+    EXPECT_THAT(refused("dear+kfac(spd)", &pre), IsEmpty());  // its options say so
   });
+}
+
+TEST(DpKfac, WarnsWhereRanksExceedLayers) {
+  const Warnings warnings;
+  for (const int ranks : {3, 4})
+    comm::run_ranks(ranks, [](Communicator& c) { Program<>(&c, {.strategy = "ddp+kfac(dp)"}); });
+  EXPECT_THAT(warnings.with("ranks share"), SizeIs(1));
+  EXPECT_THAT(warnings.with("4 ranks share 3 layers, so 1 have no curvature"), SizeIs(1));
 }
 
 }  // namespace

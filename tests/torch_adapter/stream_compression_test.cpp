@@ -203,17 +203,10 @@ TEST_P(StreamedCompression, KeepsNothingOfAStepThatIsNotUsable) {
   });
 }
 
-std::int64_t counted_gathers(const doc::Plan& plan, const std::string& variant) {
-  const doc::TaskGraph& graph = plan.variants.at(to_index(plan.variant_index(variant)));
-  return std::count_if(graph.tasks.begin(), graph.tasks.end(), [](const doc::Task& task) {
-    return task.kind == doc::TaskKind::all_gather_v;
-  });
-}
-
-std::int64_t encodes(const doc::Plan& plan, const std::string& variant) {
+std::int64_t tasks_of(const doc::Plan& plan, const std::string& variant, doc::TaskKind kind) {
   const doc::TaskGraph& graph = plan.variants.at(to_index(plan.variant_index(variant)));
   return std::count_if(graph.tasks.begin(), graph.tasks.end(),
-                       [](const doc::Task& task) { return task.kind == doc::TaskKind::encode; });
+                       [&](const doc::Task& task) { return task.kind == kind; });
 }
 
 /// But for the sizes that ranks tell each other, and sidco's fits, which are copied to the host.
@@ -228,10 +221,12 @@ TEST(StreamedCompressors, ReadNoValues) {
       for (int step = 0; step < 6; ++step) {
         job.backward(step);
         const StepReport report = job.parallel.finish();
-        const std::int64_t gathers = counted_gathers(job.parallel.plan(), report.variant);
-        const std::int64_t fits = strategy.find("sidco") == std::string::npos
-                                      ? 0
-                                      : encodes(job.parallel.plan(), report.variant);
+        const auto tasks = [&](doc::TaskKind kind) {
+          return tasks_of(job.parallel.plan(), report.variant, kind);
+        };
+        const std::int64_t gathers = tasks(doc::TaskKind::all_gather_v);
+        const bool fit = strategy.find("sidco") != std::string::npos;
+        const std::int64_t fits = fit ? tasks(doc::TaskKind::encode) : 0;
         EXPECT_EQ(report.host_waits, gathers + fits) << strategy << ", " << report.variant;
         counted += gathers > 0;
       }
@@ -244,12 +239,12 @@ TEST(StreamedCompressors, ReadNoValues) {
 TEST(StreamedCompressors, AnExceptionThatPassesEndsTheOthersStep) {
   const Warnings quiet;
   for (const std::string compressor :
-       {"fp16", "powersgd(rank=1, dense_below=0)", "threshold(dense_below=0)",
-        "topk(density=0.1, exchange=two-phase, dense_below=0)"})
+       {"", "+fp16", "+powersgd(rank=1, dense_below=0)", "+threshold(dense_below=0)",
+        "+topk(density=0.1, exchange=two-phase, dense_below=0)"})
     ranks(2, [&](Communicator& communicator) {
       const GroupOverCommunicator group(kCodedGroup, communicator);
       const auto three_steps = [&] {  // the first one exchanges after backward
-        Branches job{communicator, "wfbp+" + compressor, false, kCodedGroup};
+        Branches job{communicator, "wfbp" + compressor, false, kCodedGroup};
         for (int step = 0; step < 3; ++step) {
           job.backward(step);
           if (step == 2 && communicator.rank() == 1) throw InputError("its file is damaged");

@@ -9,11 +9,21 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <unistd.h>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <stdexcept>
+#include <utility>
 
+#include "linerate/compare/comparison.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/file.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/exec/recorder.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/torch_streams/late_values.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
@@ -72,7 +82,7 @@ std::unique_ptr<torch::optim::Optimizer> momentum_or_adam(bool adam, torch::nn::
 
 struct Trained {
   at::Tensor weights;  // and buffers
-  std::int64_t host_waits = 0, rounds = 0, unused = 0;
+  std::int64_t host_waits = 0, rounds = 0, unused = 0, values_read = 0;
 };
 
 /// Steps with samples that differ, gradients that accumulate, layers that nobody or one rank uses,
@@ -87,6 +97,7 @@ Trained train(Communicator& communicator, const std::string& strategy, at::Scala
       {.strategy = strategy, .measured_steps = measured_steps, .device_group = device_group});
   const auto optimizer = momentum_or_adam(adam, model, strategy);
   Trained result;
+  const HostReads reads;
   for (int step = 0; step < kStreamedSteps; ++step) {
     const int rank = communicator.rank();
     const auto pass = [&](double seed) {
@@ -110,6 +121,7 @@ Trained train(Communicator& communicator, const std::string& strategy, at::Scala
     EXPECT_FALSE(report.late_infinite) << strategy << ", step " << step;
   }
   parallel.settle();
+  result.values_read = HostReads::count();
   require_bitwise_equal(communicator, model);
   std::vector<at::Tensor> flat;
   for (const at::Tensor& p : model.parameters())
@@ -140,6 +152,7 @@ TEST_P(StreamedTraining, EndsAtTheSameWeights) {
         else
           EXPECT_LE(error, casts ? 1e-2 : tolerance(type)) << title;
         EXPECT_EQ(found.host_waits, 0) << title;
+        EXPECT_EQ(found.values_read, 0) << title;
         EXPECT_EQ(found.rounds, expected.rounds) << title;
         EXPECT_EQ(found.unused, expected.unused) << title;
       }
@@ -248,39 +261,6 @@ TEST(StreamedSteps, GathersOfDearAreLeftToTheNextForwardPass) {
   });
 }
 
-TEST(StreamedSteps, StepsThatAreSkippedOrRefusedLeaveNothing) {
-  ranks(2, [](Communicator& communicator) {
-    const GroupOverCommunicator group(kGroup, communicator);
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "ddp", .device_group = kGroup});
-    const auto pass = [&](int step) {
-      mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
-                numbers({kBatch, 3}, 1, at::kFloat))
-          .backward();
-    };
-    for (int step = 0; step < 6; ++step) {
-      pass(step);
-      if (step == 2) {
-        parallel.skip_step();
-        EXPECT_FALSE(model.a->weight.grad().defined());
-        continue;
-      }
-      if (step == 4) {
-        if (communicator.rank() == 1) parallel.refuse_step("its file is damaged");
-        try {
-          parallel.finish();
-          ADD_FAILURE() << "a refused step was finished";
-        } catch (const InputError& e) {
-          EXPECT_THAT(e.what(), HasSubstr("its file is damaged"));
-        }
-        continue;
-      }
-      parallel.finish();
-      require_bitwise_equal(communicator, model);
-    }
-  });
-}
-
 /// The same model goes on in f64: types are agreed on and buckets made anew.
 TEST(StreamedSteps, AModelOfAnotherTypeIsFollowed) {
   ranks(2, [](Communicator& communicator) {
@@ -306,50 +286,6 @@ TEST(StreamedSteps, AModelOfAnotherTypeIsFollowed) {
   });
 }
 
-TEST(StreamedSteps, NoOperatorReadsValues) {
-  ranks(2, [](Communicator& communicator) {
-    const GroupOverCommunicator group(kGroup, communicator);
-    for (const std::string& strategy : dense_strategies()) {
-      Net model;
-      DataParallel parallel(model, communicator,
-                            {.strategy = strategy, .measured_steps = 2, .device_group = kGroup});
-      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05));
-      const HostReads reads;
-      for (int step = 0; step < 6; ++step) {
-        if (step % 2 == 1) parallel.set_batch(kBatch + communicator.rank());
-        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat), true),
-                  numbers({kBatch, 3}, 1, at::kFloat))
-            .backward();
-        parallel.step(optimizer);
-      }
-      EXPECT_EQ(HostReads::count(), 0) << strategy;
-      torch::zeros({}).item<float>();
-      EXPECT_EQ(HostReads::count(), 1);
-    }
-  });
-}
-
-TEST(StreamedSteps, AnExceptionThatPassesEndsTheOthersStep) {
-  ranks(2, [](Communicator& communicator) {
-    const GroupOverCommunicator group(kGroup, communicator);
-    const auto three_steps = [&] {  // the first one exchanges after backward
-      Mlp model;
-      DataParallel parallel(model, communicator, {.strategy = "wfbp", .device_group = kGroup});
-      for (int step = 0; step < 3; ++step) {
-        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
-                  numbers({kBatch, 3}, 1, at::kFloat))
-            .backward();
-        if (step == 2 && communicator.rank() == 1) throw InputError("its file is damaged");
-        parallel.finish();
-      }
-    };
-    if (communicator.rank() == 1)
-      EXPECT_THROW(three_steps(), InputError);
-    else
-      EXPECT_THROW(three_steps(), CommError);
-  });
-}
-
 TEST(LateAnswer, IsTakenOnceAndJoinedWithOnesThatWereNot) {
   torch_streams::LateAnswer answer;
   EXPECT_EQ(answer.take(), std::nullopt);
@@ -366,12 +302,7 @@ TEST(LateAnswer, IsTakenOnceAndJoinedWithOnesThatWereNot) {
 std::string refusal(Communicator& communicator, DataParallelOptions options) {
   options.device_group = options.device_group.empty() ? kGroup : options.device_group;
   Mlp model;
-  try {
-    const DataParallel parallel(model, communicator, std::move(options));
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "none";
+  return thrown_by([&] { DataParallel(model, communicator, std::move(options)); });
 }
 
 TEST(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused) {
@@ -383,8 +314,162 @@ TEST(StreamedSteps, WhatOnlyTheCpuCanDoIsRefused) {
                 HasSubstr("found timers"));
     EXPECT_THAT(refusal(communicator, {.strategy = "ddp", .device_group = "no such group"}),
                 HasSubstr("process group \"no such group\" cannot exchange memory of cpu"));
-    EXPECT_EQ(refusal(communicator, {.strategy = "ddp"}), "none");
+    EXPECT_EQ(refusal(communicator, {.strategy = "ddp"}), "");
   });
+}
+
+// Recorded steps of the code for parameters on a device, on the CPU: the same Timeline as the other
+// code's, and what the commands read in it.
+
+constexpr const char* kRecordedGroup = "recorded";
+constexpr int kStreamedAndRecorded = 14;  // the first are measured, and recorded too
+
+/// What a program adds to the recorder by itself: passes and steps.
+class RecordingProgram {
+ public:
+  RecordingProgram(Communicator& communicator, const std::string& strategy,
+                   const std::string& device_group)
+      : communicator_(communicator),
+        recorder_(communicator, exec::agree_origin(communicator), "trained"),
+        parallel_(model_, communicator,
+                  {.strategy = strategy,
+                   .measured_steps = 2,
+                   .recorder = &recorder_,
+                   .device_group = device_group}),
+        optimizer_(model_.parameters(), torch::optim::SGDOptions(0.05)) {
+    for (int step = 0; step < kStreamedAndRecorded; ++step) run(step);
+  }
+
+  doc::Timeline mine() const { return recorder_.timeline(); }
+  /// On rank 0.
+  doc::Timeline of_all() {
+    doc::Timeline own = mine();
+    own.strategy = parallel_.plan().strategy;
+    return exec::gather_timeline(communicator_, own);
+  }
+
+ private:
+  void run(int step) {
+    recorder_.begin_step(step);
+    const std::int64_t start = recorder_.now();
+    const at::Tensor loss = mean_loss(model_.forward(numbers({kBatch, 6}, step, at::kFloat)),
+                                      numbers({kBatch, 3}, 1, at::kFloat));
+    const std::int64_t computed = recorder_.now();
+    add(doc::TaskKind::forward, start, computed);
+    loss.backward();
+    add(doc::TaskKind::backward, computed, recorder_.now());
+    // Not step(): with dear the other code has an update a bucket, where this one has one.
+    const StepReport report = parallel_.finish();
+    EXPECT_EQ(report.host_waits, 0);
+    const std::int64_t exchanged = recorder_.now();
+    optimizer_.step();
+    add(doc::TaskKind::update, exchanged, recorder_.now());
+    recorder_.add_step(step, start, recorder_.now(), report.variant);
+    model_.zero_grad();
+  }
+  void add(doc::TaskKind kind, std::int64_t start, std::int64_t end) {
+    recorder_.add(
+        {.kind = kind, .resource = doc::Resource::compute, .start_ns = start, .end_ns = end});
+  }
+
+  Communicator& communicator_;
+  Mlp model_;
+  exec::Recorder recorder_;
+  DataParallel parallel_;
+  torch::optim::SGD optimizer_;
+};
+
+/// "all-reduce bucket 0: a.weight b.bias, 1052 bytes", of a step.
+std::multiset<std::string> tasks_of(const doc::Timeline& t, int step) {
+  std::multiset<std::string> tasks;
+  for (const doc::Event& e : t.events) {
+    if (e.step != step) continue;
+    std::string line = e.name < 0 ? std::string(name_of(e.kind)) : t.names[to_index(e.name)];
+    if (e.set >= 0)
+      for (const std::int32_t p : t.parameter_sets[to_index(e.set)])
+        line += " " + t.parameter_names[to_index(p)];
+    tasks.insert(fmt::format("{}, {} bytes, in {}", line, e.bytes, name_of(e.resource)));
+  }
+  return tasks;
+}
+
+/// One after the other as they have to be.
+void expect_in_order(const doc::Timeline& t, const std::string& title) {
+  std::map<int, doc::Step> steps;
+  std::int64_t before = INT64_MIN;
+  for (const doc::Step& s : t.steps) {
+    EXPECT_LE(before, s.start_ns) << title;
+    EXPECT_LT(s.start_ns, s.end_ns) << title;
+    before = s.end_ns;
+    steps[s.index] = s;
+  }
+  ASSERT_EQ(steps.size(), to_index(kStreamedAndRecorded)) << title;
+  for (const doc::Event& e : t.events) {
+    EXPECT_LE(e.start_ns, e.end_ns) << title;
+    EXPECT_LE(steps[e.step].start_ns, e.start_ns) << title;
+    EXPECT_LE(e.end_ns, steps[e.step].end_ns) << title;
+    if (e.kind != doc::TaskKind::all_reduce) continue;
+    EXPECT_LE(e.ready_ns, e.start_ns) << title;
+    EXPECT_GE(e.ready_ns, 0) << title;
+  }
+}
+
+TEST(StreamRecording, HasWhatTheOtherCodeRecords) {
+  ranks(2, [](Communicator& communicator) {
+    const GroupOverCommunicator group(kRecordedGroup, communicator);
+    for (const std::string strategy : {"bulk", "ddp", "ddp(first=64B, bucket=512B)", "wfbp",
+                                       "dear(layers=1)", "ddp(wire=fp16)"}) {
+      const doc::Timeline expected = RecordingProgram(communicator, strategy, "").mine();
+      const doc::Timeline found = RecordingProgram(communicator, strategy, kRecordedGroup).mine();
+      expect_in_order(found, strategy);
+      for (int step = 0; step < kStreamedAndRecorded; ++step)
+        EXPECT_EQ(tasks_of(found, step), tasks_of(expected, step)) << strategy << ", step " << step;
+    }
+  });
+}
+
+/// What a command prints.
+std::string printed(const std::string& arguments, const std::filesystem::path& folder) {
+  const std::filesystem::path out = folder / "printed.txt";
+  const std::string line =
+      fmt::format("{} {} > {} 2>&1", LINERATE_COMMAND, arguments, out.string());
+  EXPECT_EQ(std::system(line.c_str()), 0) << read_file(out);
+  return read_file(out);
+}
+
+TEST(StreamRecording, IsExplainedAndCompared) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / fmt::format("recording-{}", getpid());
+  std::filesystem::create_directories(folder);
+  ranks(2, [&](Communicator& communicator) {
+    const GroupOverCommunicator group(kRecordedGroup, communicator);
+    for (const std::string device_group : {"", kRecordedGroup}) {
+      const doc::Timeline whole =
+          RecordingProgram(communicator, "ddp(first=64B, bucket=512B)", device_group).of_all();
+      if (communicator.rank() == 0)
+        doc::save(whole, folder / (device_group.empty() ? "host.json" : "run.json"));
+    }
+  });
+  const std::string run = (folder / "run.json").string(), host = (folder / "host.json").string();
+  const std::string explained = printed("explain " + run, folder);
+  EXPECT_THAT(explained, HasSubstr("verdict: "));
+  EXPECT_THAT(explained, HasSubstr("exposed communication"));
+  EXPECT_THAT(explained, HasSubstr("the CPU is the device"));
+  doc::Timeline elsewhere = doc::load_timeline(run);
+  EXPECT_EQ(elsewhere.device, "");
+  elsewhere.device = "cuda";
+  const std::filesystem::path renamed = folder / "cuda.json";
+  doc::save(elsewhere, renamed);
+  EXPECT_THAT(printed("explain " + renamed.string(), folder), HasSubstr("the device is cuda"));
+  const std::string compared = printed(fmt::format("compare {} {}", host, run), folder);
+  EXPECT_THAT(compared, HasSubstr("all-reduce"));
+  // Every task has its partner: names, kinds and parameters are the same.
+  const compare::Comparison joined =
+      compare::compare(doc::load_timeline(host), doc::load_timeline(run));
+  EXPECT_TRUE(joined.only_predicted.empty());
+  EXPECT_TRUE(joined.only_measured.empty());
+  EXPECT_GE(joined.tasks.size(), 5u);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// What this rank was warned of.
+// What this rank was told: warnings and errors.
 #pragma once
 
+#include <exception>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -8,6 +9,19 @@
 #include "linerate/core/error.hpp"
 
 namespace linerate::torch_adapter {
+
+/// The error of this kind that it throws; empty if it throws none.
+template <typename Expected = UsageError, typename Action>
+std::string thrown_by(Action&& action) {
+  try {
+    action();
+  } catch (const Expected& e) {
+    return e.what();
+  } catch (const std::exception& e) {
+    return std::string("of another kind: ") + e.what();
+  }
+  return "";
+}
 
 /// While it lives, warnings of all ranks that are threads of this process end here.
 class Warnings {

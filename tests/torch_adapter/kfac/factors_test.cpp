@@ -1,4 +1,5 @@
 // Factors of single layers and small networks against exact curvature.
+#include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -7,8 +8,10 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "linerate/doc/plan.hpp"
+#include "linerate/torch_adapter/kfac/conv_products.hpp"
 #include "linerate/torch_adapter/kfac/factor_inverse.hpp"
 #include "torch_adapter/kfac/factor_oracle.hpp"
 
@@ -31,6 +34,21 @@ struct FactorMlp : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return c(act(b(act(a(x))))); }
   std::vector<torch::nn::Linear> layers() { return {a, b, c}; }
 };
+
+/// A layer's curvature is Gauss and Newton's, that of each group its own part of it.
+template <typename Layer>
+void expect_gauss_newton(KFAC& pre, std::size_t number, const at::Tensor& output,
+                         const std::function<at::Tensor(const at::Tensor&)>& loss,
+                         const Layer& layer, const std::string& what) {
+  const auto ours = batch_curvature(pre, number);
+  const at::Tensor exact = gauss_newton(output, loss, layer->weight, layer->bias);
+  const std::int64_t size = ours[0].size(0);
+  for (std::int64_t q = 0; q < std::ssize(ours); ++q)
+    EXPECT_LE(oracle_error(ours[static_cast<std::size_t>(q)],
+                           exact.narrow(0, q * size, size).narrow(1, q * size, size)),
+              kExact)
+        << "layer " << number << ", " << what << ", group " << q;
+}
 
 struct LossCase {
   LossKind kind;
@@ -61,10 +79,8 @@ TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
     exact_fisher(pre, z, c.kind);
     for (std::size_t l = 0; l < 3; ++l) {
       auto layer = model.layers()[l];
-      EXPECT_LE(oracle_error(batch_curvature(pre, l)[0],
-                             gauss_newton(z, c.loss, layer->weight, layer->bias)),
-                kExact)
-          << "layer " << l << ", loss " << static_cast<int>(c.kind);
+      expect_gauss_newton(pre, l, z, c.loss, layer,
+                          "loss " + std::to_string(static_cast<int>(c.kind)));
     }
   }
 }
@@ -98,10 +114,7 @@ TEST(ExactCurvature, OfDeepLinearNetworksForEveryBatch) {
     exact_fisher(pre, z, LossKind::squared_error);
     for (std::size_t l = 0; l < 3; ++l) {
       auto layer = model.layers()[l];
-      EXPECT_LE(oracle_error(batch_curvature(pre, l)[0],
-                             gauss_newton(z, loss, layer->weight, layer->bias)),
-                kExact)
-          << "layer " << l << ", over " << static_cast<int>(over);
+      expect_gauss_newton(pre, l, z, loss, layer, "over " + std::to_string(static_cast<int>(over)));
     }
   }
 }
@@ -150,12 +163,8 @@ TEST(SharedPositions, ExpandIsExactForALossOfEachToken) {
   const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 4, 3}, 42);
   exact_fisher(pre, z, LossKind::squared_error);
   const auto loss = [&](const at::Tensor& out) { return (out - t).square().sum(); };
-  EXPECT_LE(oracle_error(batch_curvature(pre, 0)[0],
-                         gauss_newton(z, loss, model.a->weight, model.a->bias)),
-            kExact);
-  EXPECT_LE(oracle_error(batch_curvature(pre, 1)[0],
-                         gauss_newton(z, loss, model.b->weight, model.b->bias)),
-            kExact);
+  expect_gauss_newton(pre, 0, z, loss, model.a, "expand");
+  expect_gauss_newton(pre, 1, z, loss, model.b, "expand");
 }
 
 TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
@@ -166,9 +175,7 @@ TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
   const at::Tensor z = model.forward(noise({3, 4, 4}, 41)), t = noise({3, 3}, 42);
   exact_fisher(pre, z, LossKind::squared_error);
   const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-  EXPECT_LE(oracle_error(batch_curvature(pre, 0)[0],
-                         gauss_newton(z, loss, model.a->weight, model.a->bias)),
-            kExact);
+  expect_gauss_newton(pre, 0, z, loss, model.a, "reduce");
 }
 
 struct ConvCase {
@@ -207,11 +214,6 @@ struct ConvNet : torch::nn::Module {
   }
 };
 
-/// Rows and columns of group q in a Gauss-Newton matrix of all outputs.
-at::Tensor group_block(const at::Tensor& whole, std::int64_t q, std::int64_t size) {
-  return whole.narrow(0, q * size, size).narrow(1, q * size, size);
-}
-
 void expect_conv_is_exact(bool reduce) {
   for (const ConvCase& c : conv_cases()) {
     ConvNet model(c.options, reduce);
@@ -221,13 +223,7 @@ void expect_conv_is_exact(bool reduce) {
     const at::Tensor z = model.forward(noise({2, 4, 6, 7}, 51)), t = noise(z.sizes(), 52);
     exact_fisher(pre, z, LossKind::squared_error);
     const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-    const auto ours = batch_curvature(pre, 0);
-    const at::Tensor exact = gauss_newton(z, loss, model.conv->weight, model.conv->bias);
-    const std::int64_t size = ours[0].size(0);
-    for (std::size_t q = 0; q < ours.size(); ++q)
-      EXPECT_LE(oracle_error(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)),
-                kExact)
-          << c.name << ", group " << q;
+    expect_gauss_newton(pre, 0, z, loss, model.conv, c.name);
   }
 }
 
@@ -256,13 +252,7 @@ void expect_exact(const std::vector<torch::nn::ConvOptions<D>>& cases, at::IntAr
     const at::Tensor z = model.forward(noise(input, 54)), t = noise(z.sizes(), 55);
     exact_fisher(pre, z, LossKind::squared_error);
     const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-    const auto ours = batch_curvature(pre, 0);
-    const at::Tensor exact = gauss_newton(z, loss, model.conv->weight, model.conv->bias);
-    const std::int64_t size = ours[0].size(0);
-    for (std::size_t q = 0; q < ours.size(); ++q)
-      EXPECT_LE(oracle_error(ours[q], group_block(exact, static_cast<std::int64_t>(q), size)),
-                kExact)
-          << "case " << i << ", group " << q;
+    expect_gauss_newton(pre, 0, z, loss, model.conv, "case " + std::to_string(i));
   }
 }
 
@@ -349,9 +339,7 @@ TEST(LossTerms, AreCountedAtTheNetworksOutput) {
   const at::Tensor z = model.forward(noise({2, 2, 4, 6}, 63)), t = noise(z.sizes(), 64);
   exact_fisher(pre, z, LossKind::squared_error);
   const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-  EXPECT_LE(oracle_error(batch_curvature(pre, 0)[0],
-                         gauss_newton(z, loss, model.inner->weight, model.inner->bias)),
-            kExact);
+  expect_gauss_newton(pre, 0, z, loss, model.inner, "the output's terms");
 }
 
 TEST(LossTerms, OfPositionsNeedTheOutput) {
@@ -669,6 +657,93 @@ TEST(MonteCarlo, LeavesGradientsAlone) {
   KfacInside::preconditioner(pre).blocks()[0]->discard_batch();
   z.sum().backward();  // is not sampled from
   EXPECT_FALSE(KfacInside::preconditioner(pre).blocks()[0]->has_batch(FactorSide::g));
+}
+
+// Products that taps of a convolution share, against those of its patches.
+
+struct Case {
+  ConvGeometry geometry;
+  std::int64_t samples = 1, channels = 1, height = 1, width = 1;
+
+  at::Tensor images() const { return noise({samples, channels, height, width}, 70); }
+  at::Tensor patches() const { return conv_patches(images(), geometry); }
+};
+
+/// Kernels, paddings (of one side alone, wider than the kernel), dilations and sizes, down to
+/// outputs that see but padding; drawn, so that no one chose what they meet.
+std::vector<Case> cases() {
+  std::vector<Case> drawn;
+  for (std::uint64_t k = 0; drawn.size() < 300; ++k) {
+    std::uint64_t i = 0;
+    const auto draw = [&](std::uint64_t below) {
+      return static_cast<std::int64_t>(random_below(k, i++, below));
+    };
+    Case c;
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      c.geometry.kernel[axis] = 1 + draw(5);
+      c.geometry.dilation[axis] = 1 + draw(3);
+      c.geometry.pad_before[axis] = draw(5);
+      c.geometry.pad_after[axis] = draw(5);
+    }
+    c.samples = 1 + draw(3), c.channels = 1 + draw(4), c.height = 1 + draw(9),
+    c.width = 1 + draw(9);
+    if (c.geometry.outputs(0, c.height) > 0 && c.geometry.outputs(1, c.width) > 0)
+      drawn.push_back(c);
+  }
+  return drawn;
+}
+
+TEST(ConvProducts, AreThoseOfThePatches) {
+  for (const Case& c : cases()) {
+    const at::Tensor patches = c.patches(), start = noise({patches.size(0), patches.size(0)}, 71);
+    const at::Tensor sum = start.clone();
+    add_conv_products(c.images(), c.geometry, 2.5, sum);
+    EXPECT_TRUE(
+        torch::allclose(sum.triu(), (start + 2.5 * patches.mm(patches.t())).triu(), 1e-12, 1e-12))
+        << c.geometry.kernel[0] << " x " << c.geometry.kernel[1] << " on " << c.height << " x "
+        << c.width;
+    EXPECT_TRUE(torch::allclose(conv_patch_sum(c.images(), c.geometry, at::kDouble), patches.sum(1),
+                                1e-12, 1e-12));
+  }
+}
+
+TEST(ConvProducts, OfManySamplesAreTakenInParts) {
+  const Case c{{.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}}, 150, 16, 32, 32};
+  const at::Tensor patches = c.patches(), sum = torch::zeros({144, 144}, at::kDouble);
+  add_conv_products(c.images(), c.geometry, 1, sum);
+  EXPECT_LE(error_of(sum.triu(), patches.mm(patches.t()).triu()), 1e-13);
+}
+
+TEST(ConvProducts, AreSharedWithStrideOneAndEnoughChannels) {
+  const ConvGeometry three{.kernel = {3, 3}};
+  EXPECT_TRUE(shares_products(three, 64));
+  EXPECT_FALSE(shares_products(three, 1));
+  EXPECT_FALSE(shares_products({.kernel = {3, 3}, .stride = {1, 2}}, 64));
+  EXPECT_FALSE(shares_products({}, 64));
+}
+
+/// [n, k] in f32 whose columns, not rows, lie in a piece.
+at::Tensor by_columns(const at::Tensor& x) { return x.t().contiguous().t(); }
+
+// 128 x 512 x 512 multiplications go through oneDNN, one column fewer do not.
+TEST(LargeProduct, IsThatOfF64WhateverTheStrides) {
+  for (const std::int64_t columns : {512, 511}) {
+    const at::Tensor x = noise({128, 512}, 1).to(at::kFloat),
+                     y = noise({columns, 512}, 2).to(at::kFloat);
+    const at::Tensor found = times_transpose(x, y);
+    const at::Tensor exact = at::matmul(x.to(at::kDouble), y.to(at::kDouble).t());
+    ASSERT_EQ(found.sizes(), exact.sizes());
+    EXPECT_LT((found.to(at::kDouble) - exact).abs().max().item<double>(),
+              3e-6 * exact.abs().max().item<double>());
+    if (columns == 512) {
+      EXPECT_TRUE(at::equal(found, times_transpose(by_columns(x), by_columns(y))));
+    }
+  }
+}
+
+TEST(LargeProduct, KeepsF64) {
+  const at::Tensor x = noise({128, 512}, 3), y = noise({512, 512}, 4);
+  EXPECT_TRUE(at::equal(times_transpose(x, y), at::matmul(x, y.t())));
 }
 
 }  // namespace

@@ -28,16 +28,6 @@ using testing::IsEmpty;
 
 KfacOptions empirical() { return plain_options(Over::batch, Fisher::empirical); }
 
-template <typename F>
-std::string complaint(F&& run) {
-  try {
-    run();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// Two layers with something between them.
 template <typename First, typename Second>
 struct Pair : torch::nn::Module {
@@ -52,16 +42,19 @@ struct Pair : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return second->forward(between(first->forward(x))); }
 };
 
-/// Packed A and G of both layers after one step's passes.
-template <typename Model>
-at::Tensor all_factors(Model& model, const at::Tensor& x) {
-  KFAC pre(model, empirical());
-  (model.forward(x).square().sum() / x.size(0)).backward();
+/// Packed A and G of all layers after a step's passes.
+at::Tensor factors_in(KFAC& pre) {
   std::vector<at::Tensor> all;
   for (const auto& block : KfacInside::preconditioner(pre).blocks())
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       all.push_back(block->batch_factor(side));
   return torch::cat(all);
+}
+template <typename Model>
+at::Tensor all_factors(Model& model, const at::Tensor& x) {
+  KFAC pre(model, empirical());
+  (model.forward(x).square().sum() / x.size(0)).backward();
+  return factors_in(pre);
 }
 
 template <typename First, typename Second>
@@ -147,7 +140,7 @@ TEST(Registration, RefusesLayersWithoutMemory) {
   torch::nn::Linear whole(3, 2);
   whole->weight = torch::empty({2, 3}, away).requires_grad_();
   const auto said = [](torch::nn::Linear& layer, std::vector<std::string> skip = {}) {
-    return complaint([&] {
+    return thrown_by([&] {
       KfacOptions options = empirical();
       options.skip = std::move(skip);
       torch::nn::Sequential net(layer);
@@ -161,7 +154,7 @@ TEST(Registration, RefusesLayersWithoutMemory) {
                        .kind = LayerKind::linear,
                        .weight = torch::empty({2, 3}, at::kDouble).requires_grad_(),
                        .bias = torch::empty({2}, away).requires_grad_()};
-  EXPECT_THAT(complaint([&] {
+  EXPECT_THAT(thrown_by([&] {
                 KFAC({spec}, {spec.weight, spec.bias}, empirical());
               }),
               HasSubstr("layer \"own\": its bias lies on meta"));
@@ -206,7 +199,7 @@ TEST(Registration, NamesWhatItTakesAndWhyNot) {
   options.all_layers = true;
   EXPECT_EQ(KfacInside::preconditioner(KFAC(model, options)).blocks().size(), 1u);  // norm
   options.skip.pop_back();
-  EXPECT_THAT(complaint([&] { KFAC(model, options); }), HasSubstr("\"frozen\""));
+  EXPECT_THAT(thrown_by([&] { KFAC(model, options); }), HasSubstr("\"frozen\""));
 }
 
 TEST(Passes, WithoutGradientsOrInEvalModeDoNotCount) {
@@ -285,11 +278,7 @@ TEST(Passes, OfACheckpointedLayerCountOnce) {
   const at::Tensor expected = all_factors(plain, x);
   KFAC pre(plain, empirical());
   (second(Checkpoint::apply(x.clone().requires_grad_(), &inside)).square().sum() / 3).backward();
-  std::vector<at::Tensor> all;
-  for (const auto& block : KfacInside::preconditioner(pre).blocks())
-    for (const FactorSide side : {FactorSide::a, FactorSide::g})
-      all.push_back(block->batch_factor(side));
-  EXPECT_LE(error_of(torch::cat(all), expected), 1e-14);
+  EXPECT_LE(error_of(factors_in(pre), expected), 1e-14);
 }
 
 /// Passes of a step, and what is warned of over two such steps.
@@ -408,7 +397,7 @@ TEST(Passes, OfATransposedWeightAreRefused) {
   KFAC pre(*layer, empirical());
   const at::Tensor code = layer(noise({2, 3}, 341));
   code.matmul(layer->weight).sum().backward();  // a tied decoder
-  EXPECT_THAT(complaint([&] { pre.step(); }), HasSubstr("skip the layer"));
+  EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr("skip the layer"));
 }
 
 TEST(Passes, ThatHideTheWeightAreRefused) {
@@ -416,7 +405,7 @@ TEST(Passes, ThatHideTheWeightAreRefused) {
   set_weights(*layer, 342);
   KFAC pre(*layer, empirical());
   torch::addmm(layer->bias, noise({2, 3}, 343), (layer->weight * 2).t()).sum().backward();
-  EXPECT_THAT(complaint([&] { pre.step(); }), HasSubstr("no operator was seen"));
+  EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr("no operator was seen"));
 }
 
 TEST(Passes, OfAWeightThatAnotherLossReadsAreFine) {
@@ -453,11 +442,7 @@ void expect_thrown_passes_leave_nothing(First first, Second second,
     EXPECT_ANY_THROW(model.forward(torch::cat({x, x})));
     spoils = false;
     (model.forward(x).square().sum() / x.size(0)).backward();
-    std::vector<at::Tensor> all;
-    for (const auto& block : KfacInside::preconditioner(pre).blocks())
-      for (const FactorSide side : {FactorSide::a, FactorSide::g})
-        all.push_back(block->batch_factor(side));
-    EXPECT_LE(error_of(torch::cat(all), expected), 1e-14);
+    EXPECT_LE(error_of(factors_in(pre), expected), 1e-14);
     EXPECT_NO_THROW(pre.step());
   }
 }
@@ -480,7 +465,7 @@ TEST(Passes, UnsampledAreRefused) {
   torch::nn::Linear layer(3, 2);
   KFAC pre(*layer, plain_options(Over::batch, Fisher::monte_carlo));
   layer(torch::rand({2, 3})).sum().backward();
-  EXPECT_THAT(complaint([&] { pre.step(); }), HasSubstr("sample_fisher"));
+  EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr("sample_fisher"));
 }
 
 TEST(Passes, OnThreadsDoNotMix) {

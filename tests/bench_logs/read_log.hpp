@@ -1,6 +1,9 @@
 // A log or table of collectives from a text, and what is said where there is none.
 #pragma once
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
 #include <string>
 
 #include "linerate/bench_logs/log_readers.hpp"
@@ -22,5 +25,42 @@ inline std::string refusal(const std::string& text, const CollectiveLogOptions& 
   }
   return "no error";
 }
+
+/// A line of each row: collective, ranks, bytes, us. Then what is not usual: "/4" ranks a node, the
+/// type, "untyped", the least and the largest repetition, "in place".
+inline std::string rows_of(const CollectiveLog& log) {
+  std::string all;
+  for (const CollectiveSample& row : log.rows) {
+    all += fmt::format("{} {} {} {:g}", name_of(row.collective), row.ranks, row.bytes,
+                       row.seconds * 1e6);
+    if (row.ranks_per_node > 0) all += fmt::format(" /{}", row.ranks_per_node);
+    if (row.dtype != DType::f32) all += fmt::format(" {}", name_of(row.dtype));
+    if (!row.says_type) all += " untyped";
+    if (row.low_s > 0) all += fmt::format(" {:g}..{:g}", row.low_s * 1e6, row.high_s * 1e6);
+    all += row.in_place ? " in place\n" : "\n";
+  }
+  return all;
+}
+
+/// What a text is read as.
+struct Case {
+  std::string name, text;
+  std::string rows;       // rows_of(); empty: the text is refused
+  std::string said = "";  // by a note, or by the refusal
+  CollectiveLogOptions options = {};
+  std::string file = "bench.log";
+};
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class Cases : public testing::TestWithParam<Case> {};
+
+inline std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+// Headers of nccl-tests: of most years with both groups of times, and with one.
+inline const std::string kBoth =
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time "
+    "  algbw   busbw #wrong\n";
+inline const std::string kOne =
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n";
 
 }  // namespace linerate::bench_logs

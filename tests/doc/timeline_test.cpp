@@ -45,29 +45,6 @@ TEST(Timeline, UnknownRatesStayAbsent) {
       timeline_from_json(to_json(small_timeline()), "t").line_rate_bytes_per_s.has_value());
 }
 
-TEST(Timeline, AnEventThatEndsBeforeItStartsIsRefusedWithItsPlace) {
-  Timeline t = small_timeline();
-  t.events[0].end_ns = 9;
-  try {
-    static_cast<void>(timeline_from_json(to_json(t), "t.json"));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("t.json: /events/0"));
-  }
-}
-
-TEST(Timeline, AnIndexOutOfRangeIsRefused) {
-  Timeline t = small_timeline();
-  t.events[0].set = 7;
-  EXPECT_THROW(static_cast<void>(timeline_from_json(to_json(t), "t.json")), InputError);
-}
-
-TEST(Timeline, AGroupOutOfRangeIsRefused) {
-  Timeline t = small_timeline();
-  t.events[0].group = 1;
-  EXPECT_THROW(static_cast<void>(timeline_from_json(to_json(t), "t.json")), InputError);
-}
-
 TEST(Timeline, EventsOfOlderDocumentsAreOfTheWholeJob) {
   std::string text = to_json(small_timeline());
   const std::size_t group = text.find(",400,0]");
@@ -76,32 +53,10 @@ TEST(Timeline, EventsOfOlderDocumentsAreOfTheWholeJob) {
   EXPECT_EQ(timeline_from_json(text, "t.json").events.at(0).group, -1);
 }
 
-std::string timeline_error(const Timeline& t) {
-  try {
-    static_cast<void>(timeline_from_json(to_json(t), "t.json"));
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-TEST(Timeline, AStepThatEndsBeforeItStartsIsRefusedWithItsPlace) {
-  Timeline t = small_timeline();
-  t.steps[0].end_ns = t.steps[0].start_ns - 1;
-  EXPECT_THAT(timeline_error(t),
-              testing::HasSubstr("t.json: /steps/0/end_ns: expected an end no earlier"));
-}
-
-TEST(Timeline, AParameterSetOfNoParameterIsRefused) {
-  Timeline t = small_timeline();
-  t.parameter_sets[0][0] = -1;
-  EXPECT_THAT(timeline_error(t), testing::HasSubstr("/parameter_sets/0/0: expected the index"));
-}
-
 TEST(Timeline, AnUnknownRankReadsBack) {
   Timeline t = small_timeline();
   t.events[0].rank = -1;
-  EXPECT_EQ(timeline_error(t), "no error");
+  EXPECT_EQ(timeline_from_json(to_json(t), "t.json").events[0].rank, -1);
 }
 
 TEST(Timeline, WhetherComputationIsSlowedIsKnownOrNot) {

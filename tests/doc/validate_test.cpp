@@ -115,6 +115,7 @@ TEST(Validate, ACluster) {
        {"/network/bandwidth_bytes_per_s: ", [](C& c) { c.network.bandwidth_bytes_per_s = kNaN; }},
        {"/network/latency_s: ", [](C& c) { c.network.latency_s = -1; }},
        {"/network/line_rate_bytes_per_s: ", [](C& c) { c.network.line_rate_bytes_per_s = -1; }},
+       {"/node/bandwidth_bytes_per_s: ", [](C& c) { c.node->bandwidth_bytes_per_s = -1; }},
        {"/node/latency_s: ", [](C& c) { c.node->latency_s = kInf; }},
        {"/collectives/0/ranks: ", [](C& c) { c.collectives[0].ranks = 0; }},
        {"/collectives/0/ranks_per_node: ", [](C& c) { c.collectives[0].ranks_per_node = -1; }},
@@ -145,6 +146,8 @@ TEST(Validate, ACluster) {
         [](C& c) {
           c.second_order->inverses.push_back({8, 0});
         }},
+       {"/second_order/batches/1/dim: ",
+        [](C& c) { c.second_order->batches.push_back(c.second_order->batches[0]); }},
        {"/second_order/batches/0/count: ", [](C& c) { c.second_order->batches[0].count = 0; }},
        {"/second_order/factor_flops_per_s: ",
         [](C& c) { c.second_order->factor_flops_per_s = -1; }},
@@ -176,6 +179,7 @@ TEST(Validate, ATimeline) {
        {"/steps/0/index: ", [](T& t) { t.steps[0].index = -1; }},
        {"/steps/0/end_ns: ", [](T& t) { t.steps[0].end_ns = -1; }},
        {"/parameter_sets/0/1: ", [](T& t) { t.parameter_sets[0][1] = 2; }},
+       {"/parameter_sets/0/0: ", [](T& t) { t.parameter_sets[0][0] = -1; }},
        {"/groups/0/ranks: ", [](T& t) { t.groups[0].ranks = 0; }},
        {"/ranks: ", [](T& t) { t.ranks = 0; }},
        {"/counters/0/samples/1/1: ", [](T& t) { t.counters[0].samples[1].value = kNaN; }},

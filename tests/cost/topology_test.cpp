@@ -1,5 +1,5 @@
-// Where ranks sit: measurements inside a node, across nodes, and what is composed of both; line
-// rates; rank counts between measured ones; 16-bit sums; shared cores.
+// Where ranks sit: measurements inside a node and across nodes, and links beyond them; line rates;
+// rank counts between measured ones; 16-bit sums; shared cores.
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
@@ -42,22 +42,23 @@ Estimate at(const doc::Cluster& c, int ranks, const CostOptions& options = {},
   return CostModel(c, options).collective(what, static_cast<std::int64_t>(kBytes), ranks);
 }
 
-TEST(Topology, AMeasurementInsideANodeIsComposedWithTheNetwork) {
-  // 64 ranks, 8 nodes: inside as measured, 100 us + 80 us; between nodes 2 * 7/8 * 8 MB at 1 GB/s.
-  const doc::Cluster c = nodes_of_eight(1e9);
-  EXPECT_NEAR(at(c, 64).seconds, 180e-6 + 14e-3, 1e-9);
-  EXPECT_TRUE(at(c, 64).extrapolated);
-  EXPECT_EQ(CostModel(c).source(Collective::all_reduce, 64), PriceSource::composed);
-  EXPECT_FALSE(CostModel(c).fitted(Collective::all_reduce, 64));  // nobody measured the network
-  EXPECT_NEAR(at(c, 8).seconds, 180e-6, 1e-12);
-  EXPECT_TRUE(CostModel(c).fitted(Collective::all_reduce, 8));
-}
-
-TEST(Topology, TheClustersOwnTopologyCountsWhereTheTableListsNoHosts) {
+TEST(Topology, BeyondAMeasuredNodeTheLinksArePriced) {
+  // 64 ranks, 8 nodes: 2 * 7/8 * 8 MB inside at 100 GB/s, and between nodes at 1 GB/s. Whether
+  // the table or the Cluster says that eight share a node.
   doc::Cluster c = nodes_of_eight(1e9);
-  c.collectives[0].ranks_per_node = 0;
   c.node = doc::Link{100e9, 0};
-  EXPECT_NEAR(at(c, 64).seconds, 180e-6 + 14e-3, 1e-9);
+  for (const int per_node : {8, 0}) {
+    c.collectives[0].ranks_per_node = per_node;
+    EXPECT_NEAR(at(c, 64).seconds, 140e-6 + 14e-3, 1e-9);
+    EXPECT_EQ(CostModel(c).source(Collective::all_reduce, 64), PriceSource::links);
+    EXPECT_FALSE(CostModel(c).fitted(Collective::all_reduce, 64));  // nobody measured the network
+    EXPECT_NEAR(at(c, 8).seconds, 180e-6, 1e-12);
+    EXPECT_TRUE(CostModel(c).fitted(Collective::all_reduce, 8));
+  }
+  // A quicker network takes no less than one node was measured to take.
+  c.network.bandwidth_bytes_per_s = 1e12;
+  EXPECT_NEAR(at(c, 64).seconds, 180e-6, 1e-9);
+  EXPECT_NEAR(cost_curve(CostModel(c), Collective::all_reduce, 64).seconds(kBytes), 180e-6, 1e-9);
 }
 
 TEST(Topology, WithoutANetworkNoMoreThanANodeIsPredicted) {
@@ -72,8 +73,8 @@ TEST(Topology, WithoutANetworkNoMoreThanANodeIsPredicted) {
   }
   CostOptions options;
   options.bandwidth = BytesPerSecond{1e9};
-  EXPECT_NEAR(at(c, 16, options).seconds, 180e-6 + 8e-3, 1e-9);  // 2 * 1/2 * 8 MB
-  EXPECT_NEAR(at(c, 8, options).seconds, 180e-6, 1e-12);         // the network is not inside
+  EXPECT_NEAR(at(c, 16, options).seconds, 15e-3, 1e-9);   // 2 * 15/16 * 8 MB
+  EXPECT_NEAR(at(c, 8, options).seconds, 180e-6, 1e-12);  // the network is not inside
 }
 
 TEST(Topology, TheOldWayToMeasureIsStillFlat) {
@@ -84,16 +85,7 @@ TEST(Topology, TheOldWayToMeasureIsStillFlat) {
   EXPECT_NEAR(at(c, 16).seconds, 100e-6 * 15 / 7 + 80e-6 * 15 / 14, 1e-9);
 }
 
-TEST(Topology, MeasurementsInsideAndBetweenNodesCompose) {
-  // Between four nodes one rank each: 50 us + 1 ns a byte. 32 ranks: both, one after the other.
-  doc::Cluster c = nodes_of_eight(0);
-  c.collectives.push_back(measured(4, 1, 50e-6, 1e-9));
-  EXPECT_NEAR(at(c, 32).seconds, 180e-6 + 50e-6 + 8e-3, 1e-9);
-  EXPECT_NEAR(at(c, 32).high, 1.1 * at(c, 32).seconds, 1e-9);
-  EXPECT_TRUE(CostModel(c).fitted(Collective::all_reduce, 32));
-}
-
-TEST(Topology, AMeasurementAcrossNodesAnswersBeforeAComposition) {
+TEST(Topology, AMeasurementAcrossNodesAnswersBeforeTheLinks) {
   doc::Cluster c = nodes_of_eight(1e9);
   c.collectives.push_back(measured(64, 8, 200e-6, 1e-9));
   EXPECT_NEAR(at(c, 64).seconds, 200e-6 + 8e-3, 1e-12);
@@ -101,11 +93,12 @@ TEST(Topology, AMeasurementAcrossNodesAnswersBeforeAComposition) {
 }
 
 TEST(Topology, AllToAllSendsWhatLeavesTheNodeOverItsLine) {
-  // 16 ranks on 2 nodes. Inside: 8/16 of the array as measured. Between: half of each rank's array,
-  // eight ranks on one line: 8 * 8/16 * 8 MB at 1 GB/s.
+  // 16 ranks on 2 nodes. Inside: 7/16 of the array at 100 GB/s. Between: half of each rank's
+  // array, eight ranks on one line: 8 * 8/16 * 8 MB at 1 GB/s.
   doc::Cluster c = nodes_of_eight(1e9);
+  c.node = doc::Link{100e9, 0};
   c.collectives = {measured(8, 8, 100e-6, 10e-12, Collective::all_to_all)};
-  EXPECT_NEAR(at(c, 16, {}, Collective::all_to_all).seconds, 100e-6 + 40e-6 + 32e-3, 1e-9);
+  EXPECT_NEAR(at(c, 16, {}, Collective::all_to_all).seconds, 35e-6 + 32e-3, 1e-9);
 }
 
 TEST(Topology, BetweenMeasuredRankCountsBothAreBroughtThereByTheLaw) {

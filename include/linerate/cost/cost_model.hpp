@@ -26,8 +26,7 @@ enum class PriceSource {
   links,         // closed forms over links that were given
   measured,      // at this rank count
   interpolated,  // between two measured rank counts
-  other_ranks,   // by the collective's law from another rank count
-  composed       // of measurements inside a node and what is known between nodes
+  other_ranks    // by the collective's law from another rank count
 };
 
 /// A slower line than 1 bit/s is a typo; its steps would take ages that no clock counts.
@@ -88,13 +87,11 @@ class CostModel {
   void check() const;
   [[nodiscard]] CostCurve curve(Collective collective, int ranks, DType dtype = DType::f32) const;
   using AllReduceForm = Line (*)(int ranks, const LinkCost&);
-  struct Tables;
-  Tables tables_for(Collective collective, int ranks, DType dtype) const;
+  FittedPart part_for(Collective collective, int ranks, DType dtype) const;
   FittedPart nearest_tables(Collective measured, Collective collective, int ranks, DType dtype,
                             bool inside, int ranks_per_node) const;
   [[nodiscard]] CostCurve by_itself(Collective collective, int ranks, DType dtype) const;
   void bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const;
-  [[nodiscard]] CostCurve composed(const Tables& tables, Collective collective, int ranks) const;
   /// Consecutive ranks fill the nodes.
   bool is_inside(int ranks) const;
   bool was_inside(const doc::CollectiveCost& cost) const;
@@ -108,11 +105,9 @@ class CostModel {
   LinkCost between_nodes() const;
   LinkCost inside_node() const;
   Line closed_form(Collective collective, int ranks, AllReduceForm form) const;
-  Line between_form(Collective collective, int ranks) const;
   double half_sum(Collective collective, int ranks, DType dtype, const FittedPart& from) const;
   double floor_of(Collective collective, int ranks) const;
   FittedMove move_of(Collective collective, int ranks, bool inside) const;
-  void move(FittedPart& part, Collective collective, bool inside) const;
 
   std::shared_ptr<const doc::Cluster> cluster_;
   std::shared_ptr<const Laws> laws_;

@@ -18,23 +18,11 @@
 namespace linerate::calibrate {
 namespace {
 
+/// The collective of the same name; a barrier has no size to calibrate with.
 std::optional<Collective> collective_of(trace::CommOp op) {
-  switch (op) {
-    case trace::CommOp::all_reduce:
-      return Collective::all_reduce;
-    case trace::CommOp::reduce_scatter:
-      return Collective::reduce_scatter;
-    case trace::CommOp::all_gather:
-      return Collective::all_gather;
-    case trace::CommOp::all_to_all:
-      return Collective::all_to_all;
-    case trace::CommOp::broadcast:
-      return Collective::broadcast;
-    case trace::CommOp::reduce:
-      return Collective::reduce;
-    default:
-      return std::nullopt;
-  }
+  for (const std::string_view name : kCollectiveNames)
+    if (name == trace::name_of(op) && op != trace::CommOp::barrier) return parse_collective(name);
+  return std::nullopt;
 }
 
 /// Durations by size: the least of each is taken as the transfer.

@@ -47,8 +47,6 @@ Line ring_all_gather(int ranks, const LinkCost& link) {
   return {others(ranks) * link.alpha_s, share(ranks) * link.beta_s_per_byte};
 }
 
-Line pairwise_all_to_all(int ranks, const LinkCost& link) { return ring_all_gather(ranks, link); }
-
 Line recursive_doubling_all_reduce(int ranks, const LinkCost& link) {
   const double steps = steps_of_tree(ranks);
   return {steps * link.alpha_s, steps * (link.beta_s_per_byte + link.gamma_s_per_byte)};

@@ -31,8 +31,6 @@ struct Line {
 Line ring_all_reduce(int ranks, const LinkCost& link);
 Line ring_reduce_scatter(int ranks, const LinkCost& link);
 Line ring_all_gather(int ranks, const LinkCost& link);
-/// S is the send buffer of one rank.
-Line pairwise_all_to_all(int ranks, const LinkCost& link);
 /// Thakur et al. 2005: ceil(log2 n) steps of the whole S; for short messages.
 Line recursive_doubling_all_reduce(int ranks, const LinkCost& link);
 /// Rabenseifner 2004: the ring's bytes in 2 ceil(log2 n) steps.

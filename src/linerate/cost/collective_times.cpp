@@ -37,11 +37,6 @@ std::string about_ranks(const CostModel& model, int ranks) {
           "Extrapolated: collectives were measured on {} ranks. Other rank counts follow the "
           "collective's law on the same kind of link.",
           measured_rank_counts(cluster));
-    case PriceSource::composed:
-      return fmt::format(
-          "Composed: collectives were measured on {} ranks with {} a node. A collective inside "
-          "nodes and one between nodes run one after the other.",
-          measured_rank_counts(cluster), cluster.ranks_per_node);
     default:
       return "";
   }
@@ -131,13 +126,12 @@ std::string about_source(const CostModel& model, Collective collective, int rank
   switch (model.source(collective, ranks)) {
     case PriceSource::interpolated:
       return "between two measured rank counts, by the collective's law from both";
-    case PriceSource::composed:
-      return model.fitted(collective, ranks)
-                 ? fmt::format("measured inside nodes of {} ranks and between nodes, composed",
-                               cluster.ranks_per_node)
+    case PriceSource::links:
+      return cluster.collectives.empty() || cluster.ranks_per_node <= 1 ||
+                     ranks <= cluster.ranks_per_node
+                 ? ""
                  : fmt::format(
-                       "measured inside nodes of {} ranks; between them a formula over "
-                       "the network's link",
+                       "measured inside nodes of {} ranks; beyond a node a formula over the links",
                        cluster.ranks_per_node);
     default:
       return "";
@@ -250,13 +244,12 @@ std::string PriceNotes::closed_form_sentence() const {
 
 // Notes one size of a collective by the table that answers for it, which may be one that goes on
 // from another (TableLaw::go_on_with).
-void PriceNotes::add(Collective collective, double asked, const CostCurve& curve) {
+void PriceNotes::add(Collective collective, double bytes, const CostCurve& curve) {
   if (!curve.fitted) {
     unmeasured_.insert(collective);
     return;
   }
   const TableLaw& law = curve.fitted.law();
-  const double bytes = asked * curve.fitted.share();
   const Collective source = law.source_at(bytes).collective;
   if (source != collective) derived_[source].insert(collective);
   const MeasuredSizes& measured = law.sizes();
@@ -289,16 +282,20 @@ void PriceNotes::widen(Collective measured, const Outside& by) {
 
 std::vector<std::string> PriceNotes::sentences() const {
   std::vector<std::string> all;
-  if (!closed_form_.empty()) all.push_back(closed_form_sentence());
+  std::set<Collective> unmeasured = unmeasured_;
+  if (!closed_form_.empty()) {
+    all.push_back(closed_form_sentence());
+    unmeasured.erase(Collective::all_reduce);
+  }
   for (const auto& [source, derived] : derived_)
     all.push_back(
         fmt::format("Derived: {} not measured. The cost of the measured {}s stands in, converted "
                     "by message steps and bytes.",
                     names_of(derived), name_of(source)));
-  if (!unmeasured_.empty())
+  if (!unmeasured.empty())
     all.push_back(fmt::format(
         "Not measured: {}. A formula over the Cluster's link prices it, and its error is unknown.",
-        names_of(unmeasured_)));
+        names_of(unmeasured)));
   for (const auto& [collective, outside] : outside_)
     all.push_back(
         fmt::format("Extrapolated: messages of {} are outside the measured sizes of {}, {}. The "

@@ -77,7 +77,7 @@ class PriceNotes {
   struct Outside {
     Sizes sent, measured;
   };
-  void add(Collective collective, double asked, const CostCurve& curve);
+  void add(Collective collective, double bytes, const CostCurve& curve);
   std::string closed_form_sentence() const;
   void widen(Collective measured, const Outside& by);
 

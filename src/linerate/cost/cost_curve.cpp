@@ -108,18 +108,33 @@ namespace {
 
 double mix(double a, double b, double weight) { return (1 - weight) * a + weight * b; }
 
-// Both ends add up as the seconds do: the parts follow each other and their errors may agree.
-Estimate sum(const Estimate& a, const Estimate& b) {
-  return {a.seconds + b.seconds, a.low + b.low, a.high + b.high, a.extrapolated || b.extrapolated};
+// What bounds do to seconds they do to both ends of an estimate.
+double sum(double a, double b) { return a + b; }
+double larger(double a, double b) { return std::max(a, b); }
+double smaller(double a, double b) { return std::min(a, b); }
+Estimate each(const Estimate& a, const Estimate& b, double (*change)(double, double)) {
+  return {change(a.seconds, b.seconds), change(a.low, b.low), change(a.high, b.high), false};
 }
+Estimate sum(const Estimate& a, const Estimate& b) { return each(a, b, sum); }
+Estimate larger(const Estimate& a, const Estimate& b) { return each(a, b, larger); }
+Estimate smaller(const Estimate& a, const Estimate& b) { return each(a, b, smaller); }
 
-/// Applies `change` to the seconds and to both ends of two estimates.
-///
-/// Either estimate's mark makes the answer extrapolated.
-template <typename Change>
-Estimate each(const Estimate& a, const Estimate& b, const Change& change) {
-  return {change(a.seconds, b.seconds), change(a.low, b.low), change(a.high, b.high),
-          a.extrapolated || b.extrapolated};
+/// Applies the bounds that hold between costs to `all`, seconds or an estimate. `of` evaluates
+/// another curve, and `known` makes the same type of an estimate. Lower bounds come first. An
+/// all-reduce then takes no longer than its two halves, and a half no longer than its all-reduce.
+/// Above the size of another schedule it takes at least a half's time there.
+template <typename T, typename Of, typename Known>
+T bounded(const CostCurve& c, double bytes, T all, const Of& of, const Known& known) {
+  const double floor = std::max(c.least_s, c.floor_s_per_byte * bytes);
+  all = larger(all, known({floor, floor, floor, false}));
+  if (c.one_node) all = larger(all, of(*c.one_node));
+  const bool is_made = (c.halves || c.whole) && c.is_made_of_halves(bytes);
+  if (c.halves) {
+    const T both = sum(of((*c.halves)[0]), of((*c.halves)[1]));
+    all = c.is_sum_of_halves ? both : smaller(all, both);
+  }
+  if (c.whole && is_made) all = smaller(all, of(*c.whole));
+  return is_made ? larger(all, known(c.least_above)) : all;
 }
 
 /// How far `n` is on the way from one rank count to another, from 0 to 1, by a law that grows with
@@ -171,11 +186,6 @@ void FittedPart::set_move(const FittedMove& move) {
   find_floors();
 }
 
-void FittedPart::set_share(double share) {
-  share_ = share;
-  find_floors();
-}
-
 // Keeps the seconds from falling with the size. At some sizes a table's start-up rises and its bulk
 // falls, because another algorithm begins there. A move to another bandwidth scales the bulk alone,
 // so the sum may then fall although both parts grow elsewhere. An example: up to 1 MiB a start-up
@@ -190,14 +200,14 @@ void FittedPart::find_floors() {
   double floor = 0;
   for (const double bytes : sizes) {
     floor = std::max(floor, moved(split(bytes), bytes).seconds());
-    floors_.push_back({bytes / share_, floor});
+    floors_.push_back({bytes, floor});
   }
 }
 
-double FittedPart::floor_at(double asked) const {
+double FittedPart::floor_at(double bytes) const {
   double floor = 0;
   for (const Floor& f : floors_) {
-    if (f.after_bytes >= asked) break;
+    if (f.after_bytes >= bytes) break;
     floor = f.seconds;
   }
   return floor;
@@ -236,9 +246,8 @@ FittedSplit FittedPart::moved(const FittedSplit& split, double bytes) const {
           std::max(split.bulk * move_.bulk_factor, move_.least_beta_s_per_byte * bytes)};
 }
 
-double FittedPart::seconds(double asked) const {
-  const double bytes = asked * share_;
-  return std::max(moved(split(bytes), bytes).seconds(), floor_at(asked));
+double FittedPart::seconds(double bytes) const {
+  return std::max(moved(split(bytes), bytes).seconds(), floor_at(bytes));
 }
 
 // One table answers for another rank count. It is not known which of ring and tree a library picks
@@ -297,10 +306,9 @@ Estimate FittedPart::from_two(double bytes) const {
           mix(a.high, b.high, w) * mix(1, most, middle) * seconds, true};
 }
 
-Estimate FittedPart::estimate(double asked) const {
-  const double bytes = asked * share_;
+Estimate FittedPart::estimate(double bytes) const {
   Estimate e = between_ ? from_two(bytes) : from_one(bytes);
-  if (const double floor = floor_at(asked); e.seconds < floor) {
+  if (const double floor = floor_at(bytes); e.seconds < floor) {
     const double factor = e.seconds > 0 ? floor / e.seconds : 1;
     e.low *= factor, e.high = std::max(floor, e.high * factor), e.seconds = floor;
   }
@@ -310,25 +318,14 @@ Estimate FittedPart::estimate(double asked) const {
 
 void FittedPart::add_joints(std::vector<double>& sizes) const {
   for (const Anchor& anchor : anchors_)
-    for (const double end : anchor.law->ends()) sizes.push_back(end / share_);
+    for (const double end : anchor.law->ends()) sizes.push_back(end);
 }
 
-// Adds what is measured and what closed forms put on top, then applies the bounds that hold between
-// costs. Lower bounds come first. An all-reduce then takes no longer than its two halves, and a
-// half no longer than its all-reduce. Above the size of another schedule it takes at least a half's
-// time there.
 double CostCurve::fitted_seconds(double bytes) const {
-  double all = fitted.seconds(bytes) + line(bytes);
-  if (between) all += between.seconds(bytes);
-  all = std::max({all, least_s, floor_s_per_byte * bytes});
-  if (one_node) all = std::max(all, one_node->seconds(bytes) + beyond_node_s);
-  const bool is_made = (halves || whole) && is_made_of_halves(bytes);
-  if (halves) {
-    const double both = (*halves)[0].seconds(bytes) + (*halves)[1].seconds(bytes);
-    all = is_sum_of_halves ? both : std::min(all, both);
-  }
-  if (whole && is_made) all = std::min(all, whole->seconds(bytes));
-  return is_made ? std::max(all, least_above.seconds) : all;
+  return bounded(
+      *this, bytes, fitted.seconds(bytes) + line(bytes),
+      [bytes](const CostCurve& other) { return other.seconds(bytes); },
+      [](const Estimate& e) { return e.seconds; });
 }
 
 Estimate CostCurve::estimate(double bytes) const {
@@ -337,36 +334,19 @@ Estimate CostCurve::estimate(double bytes) const {
     if (!ends) return {t, t, t, false};
     return {t, std::min(t, (*ends)[0](bytes)), std::max(t, (*ends)[1](bytes)), false};
   }
-  const auto larger = [](double a, double b) { return std::max(a, b); };
-  const auto smaller = [](double a, double b) { return std::min(a, b); };
+  const Estimate own = fitted.estimate(bytes);
   const double added = line(bytes);
-  Estimate all = sum(fitted.estimate(bytes), {added, added, added, has_links});
-  if (between) all = sum(all, between.estimate(bytes));
-  const double floor = std::max(least_s, floor_s_per_byte * bytes);
-  all = each(all, {floor, floor, floor, false}, larger);
-  if (one_node) {
-    const Estimate least = one_node->estimate(bytes);
-    const double more = beyond_node_s;
-    all = each(all, {least.seconds + more, least.low + more, least.high + more, false}, larger);
-  }
-  const bool marked = all.extrapolated;
-  const bool is_made = (halves || whole) && is_made_of_halves(bytes);
-  if (halves) {
-    const Estimate both = sum((*halves)[0].estimate(bytes), (*halves)[1].estimate(bytes));
-    all = is_sum_of_halves ? both : each(all, both, smaller);
-  }
-  if (whole && is_made) all = each(all, whole->estimate(bytes), smaller);
-  if (is_made) all = each(all, least_above, larger);
-  all.extrapolated = marked || is_sum_of_halves;
+  Estimate all = bounded(
+      *this, bytes, sum(own, {added, added, added, false}),
+      [bytes](const CostCurve& other) { return other.estimate(bytes); },
+      [](const Estimate& e) { return e; });
+  all.extrapolated = own.extrapolated || is_sum_of_halves;
   return all;
 }
 
-// Sizes are those that are asked for. A part may be priced at a share of them, so its own sizes are
-// divided by that share.
 std::vector<double> CostCurve::joints() const {
   std::vector<double> sizes;
-  for (const FittedPart* part : {&fitted, &between})
-    if (*part) part->add_joints(sizes);
+  fitted.add_joints(sizes);
   const auto add_all = [&](const CostCurve& other) {
     const std::vector<double> more = other.joints();
     sizes.insert(sizes.end(), more.begin(), more.end());

@@ -48,14 +48,11 @@ class FittedPart {
   /// The measurement that answers: the nearest of at most these ranks.
   const TableLaw& law() const { return *anchors_.front().law; }
   bool is_between() const { return between_; }
-  /// On a move, and on a share of the bytes asked.
   void set_move(const FittedMove& move);
-  void set_share(double share);
-  double share() const { return share_; }
 
   double seconds(double bytes) const;
   Estimate estimate(double bytes) const;
-  /// Ends of straight pieces, of the bytes asked.
+  /// Ends of straight pieces.
   void add_joints(std::vector<double>& sizes) const;
 
  private:
@@ -65,7 +62,7 @@ class FittedPart {
   Estimate from_one(double bytes) const;
   Estimate from_two(double bytes) const;
   void find_floors();
-  double floor_at(double asked) const;
+  double floor_at(double bytes) const;
 
   std::vector<Anchor> anchors_;
   Collective collective_ = Collective::all_reduce;
@@ -77,8 +74,7 @@ class FittedPart {
   FittedSplit weight_{};  // of the second anchor's start-up and bulk
   double weight_log_ = 0;
   FittedMove move_{};
-  double share_ = 1;
-  // After a size (of those asked) no less than so many seconds. Once a move weighs start-up and
+  // After a size no less than so many seconds. Once a move weighs start-up and
   // bulk anew, a later regime may be below the regime before it.
   struct Floor {
     double after_bytes, seconds;
@@ -88,7 +84,7 @@ class FittedPart {
 
 /// Borrows what it is made from: valid as long as its CostModel.
 struct CostCurve {
-  Line line;  // closed form; with a fitted part, what comes on top of it
+  Line line;  // closed form; with a fitted part, what 16-bit sums take on top of it
   // Other closed forms: a double tree, in chunks and in one. The shortest counts. Not with a fitted
   // part.
   std::optional<std::array<Line, 2>> trees;
@@ -99,7 +95,6 @@ struct CostCurve {
   double add_steps = 0;
   double add_share = 0;
   FittedPart fitted;
-  FittedPart between;  // nodes, on top of `fitted` inside them
   // Of an all-reduce: its halves. It takes no longer than both in turn, as it can be made of them.
   // If it is made of them, no half takes longer than `whole`, the all-reduce around it. These are
   // the self-consistent performance guidelines of Traeff, Gropp & Thakur 2010. Disturbances make
@@ -110,18 +105,17 @@ struct CostCurve {
   double made_of_halves_above = -1;
   Estimate least_above{};                     // there at least: what a half takes up to that size
   std::shared_ptr<const CostCurve> one_node;  // the same on one node: more nodes take no less
-  double beyond_node_s = 0;                   // and so much more, whatever the size
-  bool has_links = false;       // part of it is a closed form over links that were given
-  double floor_s_per_byte = 0;  // what the line takes at least
-  double least_s = 0;           // what its latency takes if the tables show no start-up
+  double floor_s_per_byte = 0;                // what the line takes at least
+  double least_s = 0;  // what its latency takes if the tables show no start-up
 
   /// Whether it is `line` and nothing else.
-  bool is_line() const { return !fitted && !trees && !add; }
+  bool is_line() const { return !fitted && !trees && !add && !one_node; }
   double seconds(double bytes) const {
     if (fitted) return fitted_seconds(bytes);
     double t = line(bytes);
     if (trees) t = std::min({t, (*trees)[0](bytes), (*trees)[1](bytes)});
-    return add ? t + add_steps * add->seconds(bytes * add_share) : t;
+    if (add) t += add_steps * add->seconds(bytes * add_share);
+    return one_node ? std::max(t, one_node->seconds(bytes)) : t;
   }
   /// Closed forms without `ends` answer low = seconds = high: their error is unknown, not zero.
   Estimate estimate(double bytes) const;
@@ -137,7 +131,7 @@ struct CostCurve {
   /// Up to which size a tree is shorter than the ring; 0: at none, infinite: at all.
   double tree_up_to() const;
   /// Every part of the answer was measured, or the spread of its kind of network is known.
-  bool has_known_error() const { return fitted ? !has_links : ends.has_value(); }
+  bool has_known_error() const { return fitted || ends; }
 
  private:
   double fitted_seconds(double bytes) const;

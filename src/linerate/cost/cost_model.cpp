@@ -2,18 +2,17 @@
 // its size. It uses the best source that there is:
 //
 // - Measured tables of this collective, of all-reduces, or of the halves of all-reduces
-//   (tables_for). Those of the nearest rank counts answer, moved by the collective's law
+//   (part_for). Those of the nearest rank counts answer, moved by the collective's law
 //   (FittedPart).
-// - Tables inside nodes and between nodes, one after the other (composed).
 // - The law of a network's kind, with its spread (nominal_form).
 // - Closed forms over the links that the Cluster states, of unknown error (closed_form). A
 //   what-if's bandwidth, latency and compression change the answer of each (between_nodes,
 //   move_of). At last, costs that contradict each other are bound by what must hold between them
 //   (bound, curve).
 //
-// An example: nodes of 4 ranks were measured inside, on 4 ranks, and between, on 2, 4 and 8 single
-// ranks of nodes. 24 ranks are asked for. They fill 6 nodes. The price is that of 4 ranks inside
-// and of 6 nodes between, the latter interpolated between 4 and 8.
+// An example: nodes of 4 ranks were measured inside, and the network's link was given. On 4 ranks
+// the table answers. 24 ranks fill 6 nodes. Their price is the closed form over both links, and at
+// least that of the table on 4 ranks.
 #include "linerate/cost/cost_model.hpp"
 
 #include <fmt/format.h>
@@ -31,11 +30,6 @@
 
 namespace linerate::cost {
 
-/// The measurements that answer. Both are empty if none does.
-struct CostModel::Tables {
-  FittedPart fitted, between;
-  bool composed = false;  // `fitted`, if any, is inside a node; the rest is between nodes
-};
 namespace {
 
 Line double_tree_in_chunks(int ranks, const LinkCost& link) {
@@ -226,28 +220,19 @@ FittedPart CostModel::nearest_tables(Collective measured, Collective collective,
 // halves. The all-reduce's ring is a reduce-scatter and an all-gather of the same size in turn. A
 // measurement inside a node says nothing of the network between nodes. A measurement across nodes
 // bounds the inside if nothing else is known.
-CostModel::Tables CostModel::tables_for(Collective collective, int ranks, DType dtype) const {
-  Tables tables;
-  if (cluster_->collectives.empty() || ranks <= 1) return tables;
-  const auto nearest = [&](int n, bool inside, int per_node) {
+FittedPart CostModel::part_for(Collective collective, int ranks, DType dtype) const {
+  if (cluster_->collectives.empty() || ranks <= 1) return {};
+  const auto nearest = [&](bool inside, int per_node) {
     for (const Collective measured :
          {collective, Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
-      if (FittedPart part = nearest_tables(measured, collective, n, dtype, inside, per_node); part)
+      if (FittedPart part = nearest_tables(measured, collective, ranks, dtype, inside, per_node);
+          part)
         return part;
     return FittedPart();
   };
-  const int per_node = cluster_->ranks_per_node;
-  if (is_inside(ranks)) {
-    tables.fitted = nearest(ranks, true, 0);
-    if (!tables.fitted && !cluster_->node) tables.fitted = nearest(ranks, false, 0);
-    return tables;
-  }
-  tables.fitted = nearest(ranks, false, per_node);
-  if (tables.fitted || per_node <= 1) return tables;
-  tables.fitted = nearest(per_node, true, 0);
-  tables.between = nearest(nodes_of(ranks), false, 1);
-  tables.composed = true;
-  return tables;
+  if (!is_inside(ranks)) return nearest(false, cluster_->ranks_per_node);
+  FittedPart part = nearest(true, 0);
+  return part || cluster_->node ? part : nearest(false, 0);
 }
 
 bool CostModel::has_bandwidth(int ranks) const {
@@ -257,8 +242,7 @@ bool CostModel::has_bandwidth(int ranks) const {
 
 bool CostModel::can_price(Collective collective, int ranks) const {
   if (ranks <= 1 || has_bandwidth(ranks)) return true;
-  const Tables tables = tables_for(collective, ranks, DType::f32);
-  return tables.composed ? !!tables.between : !!tables.fitted;
+  return !!part_for(collective, ranks, DType::f32);
 }
 
 void CostModel::require_bandwidth(int ranks) const {
@@ -307,63 +291,59 @@ LinkCost CostModel::inside_node() const {
           cluster_->reduce_s_per_byte};
 }
 
-// Between nodes of g ranks, which share the link: each sends 1/g of the array over it.
-Line CostModel::between_form(Collective collective, int ranks) const {
-  const LinkCost between = between_nodes();
-  const int nodes = nodes_of(ranks);
-  const int g = std::min(ranks, std::max(1, cluster_->ranks_per_node));
+namespace {
+
+Line sum(const Line& a, const Line& b) {
+  return {a.alpha_s + b.alpha_s, a.beta_s_per_byte + b.beta_s_per_byte};
+}
+
+// What goes between nodes of g ranks, which share the link: each sends 1/g of the array over it.
+// With g = 1 every rank is a node.
+Line across_nodes(Collective collective, int ranks, int g, const LinkCost& between,
+                  AllReduceForm form) {
+  const int nodes = (ranks + g - 1) / g;
   switch (collective) {
     case Collective::all_reduce:
-      return all_reduce_between_nodes(nodes, g, between, all_reduce_);
+      return all_reduce_between_nodes(nodes, g, between, form);
     case Collective::reduce_scatter:
-      return half_between_nodes(reduce_scatter_half, all_reduce_, nodes, g, between);
+      return half_between_nodes(reduce_scatter_half, form, nodes, g, between);
     case Collective::all_gather:
-      return half_between_nodes(all_gather_half, all_reduce_, nodes, g, between);
+      return half_between_nodes(all_gather_half, form, nodes, g, between);
     case Collective::all_to_all: {
       const double outside = ranks > 0 ? static_cast<double>(ranks - g) / ranks : 0;
       return {(ranks - g) * between.alpha_s, outside * g * between.beta_s_per_byte};
     }
-    case Collective::broadcast:
-    case Collective::reduce:
-      return binomial_broadcast(nodes, between);
     case Collective::barrier:
       return {binomial_broadcast(nodes, between).alpha_s, 0};
+    default:
+      return binomial_broadcast(nodes, between);
   }
-  return {};
 }
 
+}  // namespace
+
 Line CostModel::closed_form(Collective collective, int ranks, AllReduceForm form) const {
-  const bool two_levels = cluster_->ranks_per_node > 1 && cluster_->node;
   const LinkCost between = between_nodes();
-  const LinkCost inside = two_levels ? inside_node() : between;
-  const int g = two_levels ? std::min(ranks, cluster_->ranks_per_node) : 1;
-  const int nodes = (ranks + g - 1) / g;
-  const auto sum = [](Line a, Line b) {
-    return Line{a.alpha_s + b.alpha_s, a.beta_s_per_byte + b.beta_s_per_byte};
-  };
+  if (cluster_->ranks_per_node <= 1 || !cluster_->node)
+    return across_nodes(collective, ranks, 1, between, form);
+  const LinkCost inside = inside_node();
+  const int g = std::min(ranks, cluster_->ranks_per_node);
+  const Line across = across_nodes(collective, ranks, g, between, form);
   switch (collective) {
     case Collective::all_reduce:
-      return two_levels ? hierarchical_all_reduce(ranks, g, inside, between, form)
-                        : form(ranks, between);
+      return hierarchical_all_reduce(ranks, g, inside, between, form);
     case Collective::reduce_scatter:
-      return sum(ring_reduce_scatter(g, inside),
-                 half_between_nodes(reduce_scatter_half, form, nodes, g, between));
+      return sum(ring_reduce_scatter(g, inside), across);
     case Collective::all_gather:
-      return sum(ring_all_gather(g, inside),
-                 half_between_nodes(all_gather_half, form, nodes, g, between));
+      return sum(ring_all_gather(g, inside), across);
     case Collective::all_to_all:
-      if (!two_levels || nodes <= 1) return pairwise_all_to_all(ranks, inside);
-      return sum(
-          between_form(collective, ranks),
-          {(g - 1) * inside.alpha_s, static_cast<double>(g - 1) / ranks * inside.beta_s_per_byte});
-    case Collective::broadcast:
-    case Collective::reduce:
-      return sum(binomial_broadcast(g, inside), binomial_broadcast(nodes, between));
+      return sum(across, {(g - 1) * inside.alpha_s,
+                          static_cast<double>(g - 1) / ranks * inside.beta_s_per_byte});
     case Collective::barrier:
-      return {binomial_broadcast(g, inside).alpha_s + binomial_broadcast(nodes, between).alpha_s,
-              0};
+      return {binomial_broadcast(g, inside).alpha_s + across.alpha_s, 0};
+    default:
+      return sum(binomial_broadcast(g, inside), across);
   }
-  return {};
 }
 
 // A network of a kind follows its law. A network that is known by its bandwidth alone takes at
@@ -471,10 +451,6 @@ FittedMove CostModel::move_of(Collective collective, int ranks, bool inside) con
   return move;
 }
 
-void CostModel::move(FittedPart& part, Collective collective, bool inside) const {
-  if (part) part.set_move(move_of(collective, part.ranks(), inside));
-}
-
 // What 16-bit additions take on top, a byte. A rank adds arriving numbers of (n - 1) / n of the
 // array. Nothing is added if the type itself was measured.
 double CostModel::half_sum(Collective collective, int ranks, DType dtype,
@@ -503,51 +479,23 @@ double CostModel::floor_of(Collective collective, int ranks) const {
   return volume / line / options_.compression_ratio;
 }
 
-// Reduce in the nodes, exchange between them, spread in the nodes. Inside, the measured table
-// counts, or the link if there is no table. Between nodes, the table of single ranks of nodes
-// counts, or the network's link.
-CostCurve CostModel::composed(const Tables& tables, Collective collective, int ranks) const {
-  CostCurve curve;
-  const int g = cluster_->ranks_per_node;
-  const bool to_all = collective == Collective::all_to_all;
-  curve.fitted = tables.fitted;
-  curve.between = tables.between;
-  const int nodes = nodes_of(ranks);
-  move(curve.fitted, collective, true);
-  move(curve.between, collective, false);
-  if (to_all && curve.between) curve.between.set_share(g);
-  if (to_all && curve.fitted) {
-    // As on whole nodes: inside each goes its share, the rest over its line.
-    FittedMove part = move_of(collective, ranks, true);
-    part.bulk_factor /= nodes;
-    part.moved = true;
-    curve.fitted.set_move(part);
-  }
-  const auto add = [&curve](const Line& line) {
-    curve.line.alpha_s += line.alpha_s, curve.line.beta_s_per_byte += line.beta_s_per_byte;
-    curve.has_links = true;
-  };
-  if (!curve.between) {
-    require_bandwidth(ranks);
-    add(between_form(collective, to_all ? nodes * g : ranks));
-  }
-  curve.beyond_node_s = curve.line.alpha_s + (curve.between ? curve.between.seconds(0) : 0);
-  if (!curve.fitted) {
-    // Only the network was measured.
-    if (cluster_->node) add(closed_form(collective, g, all_reduce_));
-    std::swap(curve.fitted, curve.between);
-  }
-  return curve;
-}
-
 // Two rules hold between costs, whoever measured them. A message of no bytes is not free. And a job
-// across nodes takes no less than a job on one of them.
+// across nodes takes no less than a job on one of them. Closed forms agree with each other about
+// all-reduces and their halves. So that they still do with this bound, theirs is one that agrees.
 void CostModel::bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const {
+  const int per_node = cluster_->ranks_per_node;
+  const bool is_beyond = per_node > 1 && ranks > per_node && !cluster_->collectives.empty() &&
+                         can_price(collective, per_node);
+  if (!curve.fitted) {
+    if (!is_beyond) return;
+    curve.made_of_halves_above = laws_->another_schedule_up_to;
+    curve.one_node = std::make_shared<const CostCurve>(this->curve(collective, per_node, dtype));
+    return;
+  }
   curve.floor_s_per_byte = floor_of(collective, ranks);
   if (!(curve.seconds(0) > 0))
     curve.least_s = message_steps(collective, nodes_of(ranks)) * between_nodes().alpha_s;
-  const int per_node = cluster_->ranks_per_node;
-  if (per_node > 1 && ranks > per_node && can_price(collective, per_node))
+  if (is_beyond)
     curve.one_node = std::make_shared<const CostCurve>(by_itself(collective, per_node, dtype));
 }
 
@@ -587,24 +535,19 @@ CostCurve CostModel::curve(Collective collective, int ranks, DType dtype) const 
 CostCurve CostModel::by_itself(Collective collective, int ranks, DType dtype) const {
   CostCurve curve;
   if (ranks <= 1) return curve;
-  const Tables tables = tables_for(collective, ranks, dtype);
-  if (tables.composed && (tables.fitted || tables.between)) {
-    curve = composed(tables, collective, ranks);
-  } else if (tables.fitted) {
-    curve.fitted = tables.fitted;
-    move(curve.fitted, collective, is_inside(ranks));
+  curve.fitted = part_for(collective, ranks, dtype);
+  if (curve.fitted) {
+    curve.fitted.set_move(move_of(collective, ranks, is_inside(ranks)));
   } else {
     require_bandwidth(ranks);
     price_by_links(curve, collective, ranks);
   }
-  const double half_s_per_byte = half_sum(collective, ranks, dtype, tables.fitted);
+  const double half_s_per_byte = half_sum(collective, ranks, dtype, curve.fitted);
   curve.line.beta_s_per_byte += half_s_per_byte;
   if (curve.trees)
     for (Line& tree : *curve.trees) tree.beta_s_per_byte += half_s_per_byte;
-  if (curve.fitted) {
-    bound(curve, collective, ranks, dtype);
-    return curve;
-  }
+  bound(curve, collective, ranks, dtype);
+  if (curve.fitted) return curve;
   if (options_.add_table && !options_.add_table->empty() &&
       (collective == Collective::all_reduce || collective == Collective::reduce_scatter)) {
     curve.add = options_.add_table.get();
@@ -620,23 +563,19 @@ Estimate CostModel::collective(Collective collective, std::int64_t bytes, int ra
 }
 
 std::optional<int> CostModel::measured_ranks(Collective collective, int ranks) const {
-  const Tables tables = tables_for(collective, ranks, DType::f32);
-  const FittedPart& part = tables.fitted ? tables.fitted : tables.between;
+  const FittedPart part = part_for(collective, ranks, DType::f32);
   return part ? std::optional(part.law().table().ranks) : std::nullopt;
 }
 
 PriceSource CostModel::source(Collective collective, int ranks) const {
-  const Tables tables = tables_for(collective, ranks, DType::f32);
-  if (!tables.fitted && !tables.between) return PriceSource::links;
-  if (tables.composed) return PriceSource::composed;
-  if (tables.fitted.is_between()) return PriceSource::interpolated;
-  return tables.fitted.law().table().ranks == ranks ? PriceSource::measured
-                                                    : PriceSource::other_ranks;
+  const FittedPart part = part_for(collective, ranks, DType::f32);
+  if (!part) return PriceSource::links;
+  if (part.is_between()) return PriceSource::interpolated;
+  return part.law().table().ranks == ranks ? PriceSource::measured : PriceSource::other_ranks;
 }
 
 bool CostModel::fitted(Collective collective, int ranks) const {
-  return ranks > 1 && source(collective, ranks) != PriceSource::links &&
-         curve(collective, ranks).has_known_error();
+  return source(collective, ranks) != PriceSource::links;
 }
 
 }  // namespace linerate::cost

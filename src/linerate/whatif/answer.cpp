@@ -416,26 +416,17 @@ class Asking {
       note(std::move(text));
   }
 
-  /// Says what --cost-model prices despite measurements: nothing, or what no table covers.
+  /// Says when --cost-model prices nothing.
   void note_cost_model() {
     if (question_.all_reduce == Question().all_reduce) return;
     const auto& nominal = base_.cluster().nominal;
     if (nominal && !nominal->name.empty())
       note("--cost-model prices nothing here, because the law is part of the kind of network");
     if (base_.cluster().collectives.empty()) return;
-    bool prices = false;
-    for (const int ranks : ranks_) {
-      const cost::PriceSource source = base_.source(Collective::all_reduce, ranks);
-      prices |= source == cost::PriceSource::links;
-      if (source != cost::PriceSource::composed || base_.fitted(Collective::all_reduce, ranks))
-        continue;
-      prices = true;
-      note(
-          fmt::format("--cost-model prices what {} ranks send between nodes; inside nodes the "
-                      "Cluster's measurements do",
-                      ranks));
-    }
-    if (!prices) note("--cost-model prices nothing here, because the Cluster's measurements do");
+    if (std::all_of(ranks_.begin(), ranks_.end(), [this](int ranks) {
+          return base_.source(Collective::all_reduce, ranks) != cost::PriceSource::links;
+        }))
+      note("--cost-model prices nothing here, because the Cluster's measurements do");
   }
 
   void note_what_agarwal_leaves_out(const plan::Planner& planner,

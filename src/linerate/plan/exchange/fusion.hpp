@@ -48,10 +48,7 @@ struct FusionProblem {
 
 /// The ends of the buckets, ascending, the last one L. They are those of F[L], where F[j] = min
 /// over i < j of max(F[i], ready_j) + T(P_j - P_i). A bucket is i+1 .. j. Exact for costs of size
-/// alone. Ties go to fewer buckets, then to the smaller i. optimal.cpp tells how the search goes
-/// over the straight pieces of T. Windows in which sending alone takes longer than the best so far
-/// are left out. O(L K) time and memory for K pieces that rise; flat and falling ones are searched
-/// through.
+/// alone. Ties go to fewer buckets, then to the smaller i. O(L^2) time, O(L) memory.
 std::vector<std::int32_t> optimal_fusion(const FusionProblem& problem, const cost::CostCurve& cost);
 
 // Fusion of gradients for a decoupled exchange: reduce-scatter under backward, all-gather under the

@@ -75,7 +75,8 @@ class OptimalSearch {
     ticks_per_s_ = most > 0 ? std::exp2(58) / most : 1;
     Ticks beyond = kNoEnd;
     for (auto p = pieces.rbegin(); p != pieces.rend(); ++p) {
-      pieces_.push_back({p->to_bytes, p->beta_s_per_byte * ticks_per_s_, ticks(p->alpha_s), beyond});
+      pieces_.push_back(
+          {p->to_bytes, p->beta_s_per_byte * ticks_per_s_, ticks(p->alpha_s), beyond});
       const double least_s = std::min(p->seconds(p->from_bytes), p->seconds(p->to_bytes));
       beyond = std::min(beyond, ticks(least_s) - kFew);
     }

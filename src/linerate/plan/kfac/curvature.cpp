@@ -209,13 +209,6 @@ Placement place_inverses(const Curvature& curvature, const InverseSet& inverses,
   }
 }
 
-/// A quick placement, to compare how factors may arrive. Once that is chosen, the Plan's own
-/// placement is searched for.
-Placement place_roughly(const PlacementProblem& problem) {
-  constexpr std::size_t kRoughGrid = 16;
-  return place_by_cut(problem, kRoughGrid);
-}
-
 /// From indices of a problem to factors.
 Placement by_factor(const Placement& placement, const Curvature& curvature,
                     const InverseSet& inverses) {
@@ -306,7 +299,7 @@ std::function<double(const FactorArrivals&)> Curvature::inverted_s(
     const cost::CostModel& cost, const FactorArrivals& arrivals) const {
   InverseSet inverses = inverses_of(*this, cost, arrivals);
   Placement placement =
-      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost, place_roughly);
+      place_inverses(*this, inverses, inverses.problem(*this, cost, arrivals), cost, place_by_cut);
   return [this, &cost, inverses = std::move(inverses),
           placement = std::move(placement)](const FactorArrivals& others) mutable {
     inverses.arrive(*this, others);

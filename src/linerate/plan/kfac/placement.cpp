@@ -116,17 +116,12 @@ Placement place_on(const PlacementProblem& problem, std::vector<std::int32_t> ow
   return placement;
 }
 
-// Cuts are looked at on a grid, a coarse one first: a good end found early lets most others be
-// skipped. Then those between the grid's points next to the best are looked at.
-Placement place_by_cut(const PlacementProblem& problem, std::size_t grid) {
+// Cuts are looked at on a grid, then those between the grid's points next to the best.
+Placement place_by_cut(const PlacementProblem& problem) {
   CutSearch search(problem);
   const std::size_t cuts = problem.inverse_s.size();
-  const std::size_t step = std::max<std::size_t>(1, cuts / grid);
-  // Some first: the others often are seen to be later.
-  constexpr std::size_t kSome = 8;
-  for (std::size_t k = 0; k <= cuts; k += kSome * step) search.look_at(k);
-  for (std::size_t k = 0; k <= cuts; k += step)
-    if (k % (kSome * step) != 0) search.look_at(k);
+  const std::size_t step = std::max<std::size_t>(1, cuts / kCutGrid);
+  for (std::size_t k = 0; k <= cuts; k += step) search.look_at(k);
   const std::size_t near = search.best_cut();
   for (std::size_t k = near - std::min(near, step - 1); k <= std::min(cuts, near + step - 1); ++k)
     if (k != near) search.look_at(k);

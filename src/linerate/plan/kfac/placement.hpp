@@ -15,14 +15,14 @@ namespace linerate::plan {
 inline constexpr std::int64_t kAuthorsTheta = 1400;
 
 /// How many k place_by_cut looks at first.
-inline constexpr std::size_t kCutGrid = 64;
+inline constexpr std::size_t kCutGrid = 16;
 
 /// The k inverses that take longest have owners, by longest processing time first. The others are
 /// inverted everywhere, under the broadcasts. k is the number that makes overlapped_s least, the
-/// smallest on ties. All k are tried up to 2 `grid` - 1 inverses; of more, those on the grid and
+/// smallest on ties. All k are tried up to 2 kCutGrid - 1 inverses; of more, those on the grid and
 /// near the best of them. By overlapped_s the result is never later than in turn or by the authors'
 /// threshold.
-Placement place_by_cut(const PlacementProblem& problem, std::size_t grid = kCutGrid);
+Placement place_by_cut(const PlacementProblem& problem);
 /// The same. If at most 12,000 assignments of owners are possible (8 inverses on 3 ranks), the best
 /// of all.
 Placement place_by_search(const PlacementProblem& problem);

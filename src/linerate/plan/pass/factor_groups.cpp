@@ -128,13 +128,10 @@ class OverlappedGroups {
   };
 
   /// Each candidate is a cut into groups and an order with the gradients. For every cut, inverses
-  /// are placed for its own arrivals, and all orders are tried with that placement. Then inverses
-  /// are placed for the best candidate so far, and all cuts and orders are tried with that
-  /// placement. This repeats while it gains, at most kMostPlacements times: a placement costs far
-  /// more than a trial.
+  /// are placed for its own arrivals, and all orders are tried with that placement: a placement
+  /// costs far more than a trial.
   std::vector<FactorGroup> best_for_inverses(const FactorFusionProblem& problem,
                                              std::vector<FactorGroups> cuts) const {
-    constexpr int kMostPlacements = 3;
     FactorFusionProblem before_gradients = problem;
     before_gradients.others = {};
     if (gradients_can_wait()) cuts.push_back(fuse_optimally(before_gradients));
@@ -145,13 +142,6 @@ class OverlappedGroups {
       if (!gradients_can_wait()) continue;
       let_buckets_wait(0, groups);
       try_orders(cut(ends), placed_for(groups), best);
-    }
-    for (int more = 0; more < kMostPlacements; ++more) {
-      const End inverted_s = placed_for(best.groups);
-      Candidate next{best.groups, inverted_s(arrivals(best.groups))};
-      for (const FactorGroups& ends : cuts) try_orders(cut(ends), inverted_s, next);
-      if (!is_sooner(next.end_s, best.end_s)) break;
-      best = std::move(next);
     }
     return best.groups;
   }

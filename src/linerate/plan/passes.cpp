@@ -204,22 +204,30 @@ std::int32_t StepDraft::add_payload(const doc::Payload& payload) {
   return static_cast<std::int32_t>(graph->payloads.size() - 1);
 }
 
+doc::Task StepDraft::task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
+                             std::string_view name) {
+  const doc::Payload& p = graph->payloads[to_index(payload)];
+  doc::Task task;
+  task.kind = kind;
+  task.resource = resource;
+  task.subject = doc::Subject::payloads;
+  task.wire = p.dtype;
+  task.operation = operation(name);
+  task.first = task.last = payload;
+  task.bytes = p.flags > 0 ? p.flags * size_of(p.dtype) : p.bytes();
+  return task;
+}
+
 doc::Task StepDraft::broadcast_of(doc::Payload payload, std::span<const std::int32_t> members,
                                   std::int32_t group, std::int32_t root) {
   payload.begin = static_cast<std::int32_t>(graph->members.size());
   graph->members.insert(graph->members.end(), members.begin(), members.end());
   payload.end = static_cast<std::int32_t>(graph->members.size());
   payload.padded = payload.elements;
-  doc::Task task;
-  task.kind = doc::TaskKind::broadcast;
-  task.resource = doc::Resource::network;
-  task.subject = doc::Subject::payloads;
-  task.wire = payload.dtype;
-  task.operation = operation("move");
+  doc::Task task =
+      task_on(add_payload(payload), doc::TaskKind::broadcast, doc::Resource::network, "move");
   task.group = group;
   task.root = root;
-  task.bytes = payload.bytes();
-  task.first = task.last = add_payload(payload);
   return task;
 }
 

@@ -68,6 +68,9 @@ struct StepDraft {
   /// before.
   Handle put_into_compute(const doc::Task& task, std::size_t bucket);
   std::int32_t add_payload(const doc::Payload& payload);
+  /// A task that does something with a payload.
+  doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
+                    std::string_view operation);
   /// Index of the operation without options of this name in the Plan.
   std::int16_t operation(std::string_view name);
   /// A broadcast of a new payload with these members; in no lane yet.

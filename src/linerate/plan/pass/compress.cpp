@@ -120,7 +120,7 @@ class Compressing {
     counts.dtype = DType::i64;
     counts.elements = 1;
     counts.padded = input_.ranks;
-    t.counts = add(counts);
+    t.counts = step_.add_payload(counts);
     return t;
   }
 
@@ -142,11 +142,7 @@ class Compressing {
     p.elements = elements;
     p.padded = elements * times;
     if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
-    return add(p);
-  }
-  std::int32_t add(const doc::Payload& payload) {
-    step_.graph->payloads.push_back(payload);
-    return static_cast<std::int32_t>(step_.graph->payloads.size() - 1);
+    return step_.add_payload(p);
   }
 
   // ---- tasks ----
@@ -366,8 +362,7 @@ class Coder {
     BucketExchange& x = exchange(b);
     step_.tasks.wait(h, x.ready);
     step_.tasks.wait_instead(x.send, x.ready, h);
-    const auto payload = static_cast<std::int32_t>(step_.graph->payloads.size());
-    step_.graph->payloads.push_back(encoded(b));
+    const std::int32_t payload = step_.add_payload(encoded(b));
     for (const Handle collective : {x.send, x.receive}) {
       doc::Task& t = step_.tasks[collective];
       t.first = t.last = payload;

@@ -126,26 +126,14 @@ class Factors {
     return step_.add_payload(payload);
   }
 
-  doc::Task task_on(const SentGroup& group, doc::TaskKind kind, doc::Resource resource,
-                    const char* operation) const {
-    doc::Task task;
-    task.kind = kind;
-    task.resource = resource;
-    task.subject = doc::Subject::payloads;
-    task.wire = curvature_.dtype;
-    task.operation = step_.operation(operation);
-    task.first = task.last = group.payload;
-    task.bytes = step_.graph->payloads[to_index(group.payload)].bytes();
-    return task;
-  }
-
   /// Packs once the last member is there, or after backward if all leave together.
   void pack(SentGroup& group) {
     group.payload = add_payload(group.group);
     const Handle last = factors_overlap(input_) ? computed_[to_index(group.group.members.back())]
                                                 : step_.backward_end;
     group.packed = step_.tasks.insert_after(
-        last, task_on(group, doc::TaskKind::copy, doc::Resource::compute, "pack-factors"));
+        last,
+        step_.task_on(group.payload, doc::TaskKind::copy, doc::Resource::compute, "pack-factors"));
     step_.tasks.wait(group.packed, last);
     if (last == step_.backward_end) step_.backward_end = group.packed;
   }
@@ -156,7 +144,7 @@ class Factors {
     Handle last = step_.exchanges.back().send;
     for (SentGroup& group : groups) {
       const doc::Task task =
-          task_on(group, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
+          step_.task_on(group.payload, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
       const bool is_last = group.group.bucket == step_.exchanges.size();
       group.summed = is_last ? step_.tasks.insert_after(last, task)
                              : step_.tasks.insert_before(first_of(group.group.bucket), task);
@@ -176,8 +164,8 @@ class Factors {
 
   // The running average of what arrived. It stands before the flags that the step's end waits for.
   void average(const SentGroup& group) {
-    const Handle h =
-        append(task_on(group, doc::TaskKind::copy, doc::Resource::compute, "average-factors"));
+    const Handle h = append(step_.task_on(group.payload, doc::TaskKind::copy,
+                                          doc::Resource::compute, "average-factors"));
     step_.tasks.wait(h, group.summed);
     for (const std::int32_t f : group.group.members)
       step_.averaged_by[to_index(f)] = static_cast<std::int32_t>(step_.averages.size());

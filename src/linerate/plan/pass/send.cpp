@@ -334,18 +334,12 @@ class OtherCollectives {
     const int left = input_.ranks % members;
     const std::int64_t blocks = left > 1 ? std::lcm(members, left) : members;
     payload.padded = (payload.elements + blocks - 1) / blocks * blocks;
-    doc::Task task;
-    task.kind = kind_of(o.collective);
-    task.resource = doc::Resource::network;
-    task.subject = doc::Subject::payloads;
-    task.wire = payload.dtype;
     const bool sums =
         o.collective == Collective::all_reduce || o.collective == Collective::reduce_scatter;
-    task.operation = step_.operation(sums ? "sum" : "move");
+    doc::Task task = step_.task_on(step_.add_payload(payload), kind_of(o.collective),
+                                   doc::Resource::network, sums ? "sum" : "move");
     if (in_parts) task.group = add_group(members, input_.ranks, *step_.plan);
     if (o.collective == Collective::broadcast) task.root = 0;
-    task.bytes = payload.bytes();
-    task.first = task.last = step_.add_payload(payload);
     if (o.collective == Collective::all_to_all) task.last = step_.add_payload(payload);
     return task;
   }

@@ -41,23 +41,9 @@ std::int32_t add_payload(doc::Content content, DType dtype, std::int64_t element
   return step.add_payload(payload);
 }
 
-doc::Task task_on(std::int32_t payload, doc::TaskKind kind, doc::Resource resource,
-                  const doc::Component& operation, StepDraft& step) {
-  const doc::Payload& p = step.graph->payloads[to_index(payload)];
-  doc::Task task;
-  task.kind = kind;
-  task.resource = resource;
-  task.subject = doc::Subject::payloads;
-  task.wire = p.dtype;
-  task.operation = step.plan->operation(operation);
-  task.first = task.last = payload;
-  task.bytes = p.flags > 0 ? p.flags * size_of(p.dtype) : p.bytes();
-  return task;
-}
-
 Handle append_copy(std::int32_t payload, const char* operation, StepDraft& step) {
   return step.append_compute(
-      task_on(payload, doc::TaskKind::copy, doc::Resource::compute, {operation, {}}, step));
+      step.task_on(payload, doc::TaskKind::copy, doc::Resource::compute, operation));
 }
 
 // A payload and its collective. Each message is packed, sent and unpacked. All messages of a step
@@ -67,13 +53,13 @@ struct Message {
   Handle collective;
 };
 
-Message send(std::int32_t payload, doc::TaskKind kind, const doc::Component& operation,
-             std::int32_t root, StepDraft& step) {
+Message send(std::int32_t payload, doc::TaskKind kind, const char* operation, std::int32_t root,
+             StepDraft& step) {
   const Handle pack = append_copy(payload, "pack", step);
   step.tasks.wait(pack, step.backward_end);
   // Flags say whether a gradient was infinite: encodes find that out.
   if (step.last_checked != kNoTask) step.tasks.wait(pack, step.last_checked);
-  doc::Task collective = task_on(payload, kind, doc::Resource::network, operation, step);
+  doc::Task collective = step.task_on(payload, kind, doc::Resource::network, operation);
   collective.root = root;
   const Handle h = step.append_collective(collective);
   step.tasks.wait(h, pack);
@@ -91,7 +77,7 @@ void receive(const Message& message, StepDraft& step) {
 void add_samples(StepDraft& step) {
   const std::int32_t payload = add_payload(doc::Content::samples, DType::f64, 1, step);
   const doc::Task sum =
-      task_on(payload, doc::TaskKind::all_reduce, doc::Resource::network, {"sum", {}}, step);
+      step.task_on(payload, doc::TaskKind::all_reduce, doc::Resource::network, "sum");
   const auto first = [&] {
     const BucketExchange& x = step.exchanges.front();
     return x.counts == kNoTask ? x.send : x.counts;
@@ -139,11 +125,11 @@ void add_housekeeping(const PassInput& input, StepDraft& step) {
         {static_cast<std::int32_t>(step.exchanges.size() - 1), step.exchanges.back().received});
   else
     messages.push_back(send(add_payload(doc::Content::flags, DType::u8, flags_of(input), step),
-                            doc::TaskKind::all_reduce, {"max", {}}, -1, step));
+                            doc::TaskKind::all_reduce, "max", -1, step));
   if (input.housekeeping->buffer_bytes > 0)
     messages.push_back(
         send(add_payload(doc::Content::buffers, DType::u8, input.housekeeping->buffer_bytes, step),
-             doc::TaskKind::broadcast, {"move", {}}, 0, step));
+             doc::TaskKind::broadcast, "move", 0, step));
   for (const Message& message : messages) receive(message, step);
   // When the flags are read all gradients are there, or nothing that the step's end needs.
   if (input.schedule == Schedule::decoupled) return;

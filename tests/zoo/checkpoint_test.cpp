@@ -1,8 +1,13 @@
 // The checkpoint's file form: what goes in comes out, and nothing damaged is taken.
 #include "linerate/zoo/checkpoint.hpp"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cstring>
 
 #include "linerate/core/error.hpp"
 
@@ -13,12 +18,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 std::string sample(const std::vector<float>& values) {
-  Checkpoint c{{{"model", "mlp"}}, 2, 3, 40, {}};
-  c.arrays.push_back({"model.w",
-                      DType::f32,
-                      {static_cast<std::int64_t>(values.size())},
-                      {reinterpret_cast<const char*>(values.data()), 4 * values.size()}});
-  return encode(c);
+  return encode({{{"model", "mlp"}}, 2, 3, 40, {{"model.w", at::tensor(values)}}});
 }
 
 TEST(Checkpoint, ComesBackAsItWas) {
@@ -29,8 +29,23 @@ TEST(Checkpoint, ComesBackAsItWas) {
   EXPECT_EQ(c.epoch, 2);
   EXPECT_EQ(c.step_in_epoch, 3);
   EXPECT_EQ(c.step, 40);
-  ASSERT_EQ(c.arrays.size(), 1u);
-  EXPECT_EQ(c.arrays[0].bytes, std::string_view(reinterpret_cast<const char*>(values.data()), 12));
+  ASSERT_EQ(c.tensors.size(), 1u);
+  EXPECT_EQ(c.tensors[0].first, "model.w");
+  EXPECT_EQ(std::memcmp(c.tensors[0].second.const_data_ptr(), values.data(), 12), 0);
+}
+
+// A view of a large tensor brings only its own values.
+TEST(Checkpoint, HoldsAViewWithoutTheRestOfItsStorage) {
+  const at::Tensor whole = at::arange(100'000, at::kFloat), part = whole.slice(0, 7, 9);
+  const std::string content = encode({{}, 0, 0, 0, {{"part", part}}});
+  EXPECT_LT(content.size(), 10'000u);
+  EXPECT_TRUE(at::equal(decode(content, "file").tensors.at(0).second, part));
+}
+
+TEST(Checkpoint, AnOlderFormatIsRefusedByItsNumber) {
+  EXPECT_THAT([] { decode("linerate checkpoint 1\nwhatever", "dir/checkpoint"); },
+              ThrowsMessage<InputError>(HasSubstr(
+                  "dir/checkpoint: expected a checkpoint of format 2, found one of format 1")));
 }
 
 TEST(Checkpoint, EveryTruncationIsRefusedWithItsFile) {

@@ -1,15 +1,13 @@
-// A checkpoint is one file, written whole and renamed into its place. The hash at its end covers
-// everything before it. So a file that is cut off or changed anywhere is refused before any of it
-// is used.
-//
-// The format: a magic line, eight bytes with the length of the head, the head as JSON, the arrays'
-// bytes, and eight bytes of hash. The head lists the arrays' names, types and shapes, in the order
-// of their bytes.
+// A checkpoint is one file, written whole and renamed into its place. Its first line has the format
+// and a hash of the rest. So a file that is cut off or changed anywhere is refused before any of it
+// is used. The rest is an archive of LibTorch: settings, position and tensors by name.
 #include "linerate/zoo/checkpoint.hpp"
 
-#include <ATen/ops/empty.h>
+#include <ATen/core/Dict.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 #include <unistd.h>
 
 #include <array>
@@ -22,104 +20,50 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/doc/json.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/torch_adapter/agreed_model.hpp"
 
 namespace linerate::zoo {
 namespace {
 
-constexpr doc::DocumentKind kCheckpointHead{"checkpoint"};
-constexpr std::string_view kMagic = "linerate checkpoint 1\n";
-constexpr std::size_t kWord = 8;
+constexpr std::string_view kOlder = "linerate checkpoint 1\n", kFormat = "linerate checkpoint 2 ";
 
-// Eight bytes, little endian, whatever the machine.
-void append_word(std::string& text, std::uint64_t value) {
-  for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(value >> (8 * i) & 0xff));
-}
-
-std::uint64_t word_at(std::string_view text, std::size_t at) {
-  std::uint64_t value = 0;
-  for (int i = 7; i >= 0; --i)
-    value = value << 8 | static_cast<unsigned char>(text[at + to_index(i)]);
-  return value;
-}
-
-std::int64_t bytes_of(const Array& array) {
-  std::int64_t bytes = size_of(array.dtype);
-  for (const std::int64_t n : array.shape) bytes *= n;
-  return bytes;
-}
-
-// Settings are texts: what they mean is the trainer's.
-doc::Json head_of(const Checkpoint& c) {
-  doc::Json head = doc::new_document(kCheckpointHead);
-  head["settings"] = doc::Json::object();
-  for (const auto& [key, value] : c.settings) head["settings"][key] = value;
-  head["epoch"] = c.epoch;
-  head["step_in_epoch"] = c.step_in_epoch;
-  head["step"] = c.step;
-  head["arrays"] = doc::Json::array();
-  for (const Array& a : c.arrays)
-    head["arrays"].push_back(
-        {{"name", a.name}, {"dtype", std::string(name_of(a.dtype))}, {"shape", a.shape}});
-  return head;
-}
-
-void read_head(const doc::JsonReader& head, Checkpoint& c) {
-  doc::expect_document(head, kCheckpointHead);
-  for (const auto& [key, value] : head.at("settings").value().items())
-    c.settings[key] = value.get<std::string>();
-  c.epoch = head.at("epoch").integer();
-  c.step_in_epoch = head.at("step_in_epoch").integer();
-  c.step = head.at("step").integer();
-  for (const doc::JsonReader& row : head.at("arrays").items()) {
-    Array array{row.at("name").string(), parse_dtype(row.at("dtype").string()), {}, {}};
-    for (const doc::JsonReader& n : row.at("shape").items()) array.shape.push_back(n.integer());
-    c.arrays.push_back(std::move(array));
-  }
+std::string first_line(std::string_view archive) {
+  return fmt::format("{}{:016x}\n", kFormat, hash_words(archive));
 }
 
 }  // namespace
 
+// Tensors are copied, because a view would bring all of its storage along.
 std::string encode(const Checkpoint& c) {
-  const std::string head = head_of(c).dump();
-  std::string content(kMagic);
-  append_word(content, head.size());
-  content += head;
-  for (const Array& array : c.arrays) {
-    LINERATE_CHECK(static_cast<std::int64_t>(array.bytes.size()) == bytes_of(array), array.name);
-    content += array.bytes;
-  }
-  append_word(content, hash_words(content));
-  return content;
+  c10::Dict<std::string, std::string> settings;
+  c10::Dict<std::string, at::Tensor> tensors;
+  for (const auto& [key, value] : c.settings) settings.insert(key, value);
+  for (const auto& [name, tensor] : c.tensors) tensors.insert(name, tensor.detach().clone());
+  const std::vector<char> archive = torch::jit::pickle_save(
+      c10::ivalue::Tuple::create(settings, c.epoch, c.step_in_epoch, c.step, tensors));
+  std::string content = first_line({archive.data(), archive.size()});
+  return content.append(archive.begin(), archive.end());
 }
 
-// Checks magic line, length, hash, head and arrays in this order. Sizes in the head are not
-// trusted: each is compared with the bytes that are left.
 Checkpoint decode(std::string_view content, const std::string& place) {
-  if (!content.starts_with(kMagic))
-    throw InputError(place, "expected a checkpoint of linerate (format 1), found something else");
-  const auto cut_off = [&]() -> InputError {
-    return {place, "the checkpoint is cut off or damaged (" + std::to_string(content.size()) +
-                       " bytes, hash does not match); use an older one or start anew"};
-  };
-  if (content.size() < kMagic.size() + 2 * kWord) throw cut_off();
-  const std::string_view body = content.substr(0, content.size() - kWord);
-  if (hash_words(body) != word_at(content, body.size())) throw cut_off();
-  std::size_t at = kMagic.size() + kWord;
-  const std::uint64_t head_size = word_at(content, kMagic.size());
-  if (head_size > body.size() - at) throw cut_off();
-  Checkpoint c;
-  const doc::Json head = doc::parse_json(std::string(body.substr(at, head_size)), place);
-  read_head(doc::JsonReader(head, place), c);
-  at += head_size;
-  for (Array& array : c.arrays) {
-    const auto bytes = to_index(bytes_of(array));
-    if (bytes > body.size() - at) throw cut_off();
-    array.bytes = body.substr(at, bytes);
-    at += bytes;
-  }
+  if (content.starts_with(kOlder))
+    throw InputError(place,
+                     "expected a checkpoint of format 2, found one of format 1; resume it with the "
+                     "linerate that wrote it, or start anew in another folder");
+  if (!content.starts_with(kFormat))
+    throw InputError(place, "expected a checkpoint of linerate (format 2), found something else");
+  const std::string_view archive = content.substr(std::min(content.size(), first_line("").size()));
+  if (!content.starts_with(first_line(archive)))
+    throw InputError(place, "the checkpoint is cut off or damaged (" +
+                                std::to_string(content.size()) +
+                                " bytes, hash does not match); use an older one or start anew");
+  const auto parts =
+      torch::jit::pickle_load({archive.begin(), archive.end()}).toTuple()->elements().vec();
+  Checkpoint c{{}, parts.at(1).toInt(), parts.at(2).toInt(), parts.at(3).toInt(), {}};
+  for (const auto& entry : parts.at(0).toGenericDict())
+    c.settings[entry.key().toStringRef()] = entry.value().toStringRef();
+  for (const auto& entry : parts.at(4).toGenericDict())
+    c.tensors.emplace_back(entry.key().toStringRef(), entry.value().toTensor());
   return c;
 }
 
@@ -206,17 +150,10 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) {
   }
 }
 
-// Between LibTorch's tensors and the arrays of a checkpoint, and between rank 0's files and all
-// ranks. Rank 0 alone reads and writes: other ranks may be on machines that do not have the folder.
+// Between rank 0's files and all ranks. Rank 0 alone reads and writes: other ranks may be on
+// machines that do not have the folder.
 
 namespace {
-
-/// The element type of a tensor in a checkpoint.
-DType dtype_of(const at::Tensor& tensor) {
-  const auto type = torch_adapter::dtype_of(tensor.scalar_type());
-  if (type == DType::f32 || type == DType::f64 || type == DType::i64) return *type;
-  check_failed("f32, f64 or i64", "a checkpoint holds no other types");
-}
 
 // Sends a text of any length from rank 0: its size first. Collective.
 void broadcast(comm::Communicator& communicator, std::string& text) {
@@ -227,23 +164,6 @@ void broadcast(comm::Communicator& communicator, std::string& text) {
 }
 
 }  // namespace
-
-// The array points into the tensor's memory; the keeper holds the tensor until the checkpoint is
-// written.
-Array ArrayKeeper::array(const std::string& name, const at::Tensor& tensor) {
-  const at::Tensor& flat = kept_.emplace_back(tensor.detach().contiguous());
-  return {name,
-          dtype_of(flat),
-          flat.sizes().vec(),
-          {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()}};
-}
-
-at::Tensor tensor_of(const Array& array) {
-  // Memory inside a file's text is not aligned: a copy is.
-  const at::Tensor copy = at::empty(array.shape, torch_adapter::scalar_type(array.dtype));
-  std::memcpy(copy.mutable_data_ptr(), array.bytes.data(), array.bytes.size());
-  return copy;
-}
 
 // Three messages: whether the file exists, an error or none, and the content. Every rank takes the
 // same way through them, so an error of rank 0 leaves nobody waiting.

@@ -1,8 +1,5 @@
-// A training state as one file: settings, position and named arrays, with a hash over all. No
-// LibTorch here.
+// A training state as one file: settings, position and named tensors, with a hash over all.
 #pragma once
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -13,20 +10,11 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/core/dtype.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/zoo/measurement.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
-
-/// A contiguous array; `bytes` refers to memory that others keep alive.
-struct Array {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;
-  std::string_view bytes;
-};
 
 /// A training's state. Random numbers need no state of their own: every stream is keyed by (seed,
 /// step, rank), so the position says all.
@@ -35,21 +23,19 @@ struct Checkpoint {
   std::int64_t epoch = 0;
   std::int64_t step_in_epoch = 0;
   std::int64_t step = 0;  // since the start of training
-  std::vector<Array> arrays;
+  torch_adapter::NamedTensors tensors;
 };
 
-/// Layout: magic line, length of the JSON head (8 bytes, little endian), head, arrays one after
-/// another, hash (8 bytes).
+/// A line with format and hash, then an archive of LibTorch.
 std::string encode(const Checkpoint& checkpoint);
-/// The arrays refer to `content`. `place` names the file. Throws InputError for anything cut off,
-/// damaged or foreign.
+/// `place` names the file. Throws InputError for anything cut off, damaged, foreign or of an older
+/// format.
 Checkpoint decode(std::string_view content, const std::string& place);
 
 /// <folder>/checkpoint
 std::filesystem::path checkpoint_file(const std::filesystem::path& folder);
 
-// The place of a run's checkpoints: tried before the run starts, one run's at a time. No LibTorch
-// here.
+// The place of a run's checkpoints: tried before the run starts, one run's at a time.
 
 /// <folder>/checkpoint, and <folder>/lock, on which a run holds a lock (flock) for as long as this
 /// object lives; the kernel drops it with the process. The file stays: removing it would let two
@@ -73,19 +59,7 @@ class CheckpointFolder {
   Descriptor lock_;
 };
 
-// Between tensors and the arrays of a checkpoint. Private to zoo.
-
-/// Makes Arrays of tensors and keeps their memory.
-class ArrayKeeper {
- public:
-  Array array(const std::string& name, const at::Tensor& tensor);
-
- private:
-  std::vector<at::Tensor> kept_;
-};
-
-/// A tensor with a copy of the array's values.
-at::Tensor tensor_of(const Array& array);
+// Between files and ranks.
 
 /// The file as rank 0 reads it, on every rank; absent if it does not exist. Rank 0's InputError is
 /// thrown everywhere. Collective.
@@ -96,7 +70,7 @@ std::optional<std::string> read_for_all(comm::Communicator& communicator,
 void save_measurement(const Measurement::Result& result, const TrainOptions& options);
 
 // What makes two runs the same run. It is compared over ranks before the first step, and with a
-// checkpoint on --resume. No LibTorch here.
+// checkpoint on --resume.
 
 enum class OnResume {
   same,   // changes results: another value is refused

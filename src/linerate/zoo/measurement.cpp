@@ -194,14 +194,12 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   const auto add = [&](doc::TaskKind kind, doc::Resource resource, std::int32_t name,
                        std::int32_t set, std::int64_t from, std::int64_t to) {
     if (to <= from) return;
-    doc::Event event;
-    event.kind = kind;
-    event.resource = resource;
-    event.name = name;
-    event.set = set;
-    event.start_ns = from;
-    event.end_ns = to;
-    recorder_.add(event);
+    recorder_.add({.kind = kind,
+                   .resource = resource,
+                   .name = name,
+                   .set = set,
+                   .start_ns = from,
+                   .end_ns = to});
   };
   const torch_adapter::StepSpans& spans = probe.spans;
   add(doc::TaskKind::host, doc::Resource::host, -1, -1, probe.start_ns, spans.forward_start_ns);

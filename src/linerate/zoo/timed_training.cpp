@@ -34,14 +34,11 @@ TrainOptions plain(TrainOptions options) {
 
 // A pass may lie in several spans, because waits in it are cut out.
 void add_computation(exec::Recorder& recorder, doc::TaskKind kind, const SpanSet& spans) {
-  for (const Span& span : spans) {
-    doc::Event event;
-    event.kind = kind;
-    event.resource = doc::Resource::compute;
-    event.start_ns = span.start_ns;
-    event.end_ns = span.end_ns;
-    recorder.add(event);
-  }
+  for (const Span& span : spans)
+    recorder.add({.kind = kind,
+                  .resource = doc::Resource::compute,
+                  .start_ns = span.start_ns,
+                  .end_ns = span.end_ns});
 }
 
 /// The pass between these moments, in ns. Stretches in which an operator waited for its weight, or

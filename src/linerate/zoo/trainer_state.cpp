@@ -1,8 +1,11 @@
 // The state of a Trainer that outlives a step: the settings that make it this run, the places it
 // writes to, and the tensors that ranks compare, save and load.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+
+#include <cstring>
 
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/compress/two_phase.hpp"
@@ -21,10 +24,16 @@
 namespace linerate::zoo {
 namespace {
 
-/// Names of the arrays that hold what compressors remember, each followed by the rank.
-const std::string kCompression = "compression.";
-/// The same for the preconditioner.
-const std::string kCurvature = "kfac.";
+/// Beginnings of names: of what compressors remember, each followed by the rank, of what the
+/// preconditioner and the optimizer do.
+const std::string kCompression = "compression.", kCurvature = "kfac.", kOptimizer = "optimizer.";
+
+/// Its bytes, as a copy.
+at::Tensor tensor_of(const std::string& bytes) {
+  const at::Tensor copy = at::empty(static_cast<std::int64_t>(bytes.size()), at::kByte);
+  std::memcpy(copy.mutable_data_ptr(), bytes.data(), bytes.size());
+  return copy;
+}
 
 std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
 
@@ -137,7 +146,7 @@ torch_adapter::NamedTensors Trainer::state() const {
   for (const auto* list : {&parameters_, &buffers_})
     for (const auto& [name, tensor] : *list) all.emplace_back("model." + name, tensor);
   for (const auto& [name, tensor] : optimizer_->state())
-    all.emplace_back("optimizer." + name, tensor);
+    all.emplace_back(kOptimizer + name, tensor);
   return all;
 }
 
@@ -164,16 +173,10 @@ void Trainer::save() {
   }
   comm::require_success(communicator_, "checkpoint", [&] {
     if (!folder_) return;
-    ArrayKeeper keeper;
-    Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, {}};
-    for (const auto& [name, tensor] : state()) c.arrays.push_back(keeper.array(name, tensor));
-    for (const auto& [name, tensor] : curvature)
-      c.arrays.push_back(keeper.array(kCurvature + name, tensor));
+    Checkpoint c{kept(settings_), epoch_, step_in_epoch_, step_, state()};
+    for (const auto& [name, tensor] : curvature) c.tensors.emplace_back(kCurvature + name, tensor);
     for (std::size_t r = 0; r < compression.size(); ++r)
-      c.arrays.push_back({kCompression + std::to_string(r),
-                          DType::u8,
-                          {static_cast<std::int64_t>(compression[r].size())},
-                          compression[r]});
+      c.tensors.emplace_back(kCompression + std::to_string(r), tensor_of(compression[r]));
     const comm::Busy busy = communicator_.busy("writing a checkpoint");
     folder_->write(c);
   });
@@ -211,15 +214,16 @@ void Trainer::load(const Checkpoint& c, const std::string& place) {
   Optimizer::Named optimizer_state;
   resumed_compression_.clear();
   resumed_curvature_.clear();
-  for (const Array& array : c.arrays) {
-    if (array.name.starts_with(kCompression))
-      resumed_compression_.emplace_back(array.bytes);
-    else if (array.name.starts_with(kCurvature))
-      resumed_curvature_.emplace_back(array.name.substr(kCurvature.size()), tensor_of(array));
-    else if (array.name.starts_with("optimizer."))
-      optimizer_state.emplace_back(array.name.substr(10), tensor_of(array));
+  for (const auto& [name, tensor] : c.tensors) {
+    if (name.starts_with(kCompression))
+      resumed_compression_.emplace_back(static_cast<const char*>(tensor.const_data_ptr()),
+                                        tensor.nbytes());
+    else if (name.starts_with(kCurvature))
+      resumed_curvature_.emplace_back(name.substr(kCurvature.size()), tensor);
+    else if (name.starts_with(kOptimizer))
+      optimizer_state.emplace_back(name.substr(kOptimizer.size()), tensor);
     else
-      by_name[array.name] = tensor_of(array);
+      by_name[name] = tensor;
   }
   const c10::NoGradGuard no_grad;
   for (const auto* list : {&parameters_, &buffers_})

@@ -144,20 +144,6 @@ TEST_P(CriticalPaths, AnInfinitelyFastNetworkIsExact) {
   EXPECT_EQ(judge(b).finding, Finding::network_bound);
 }
 
-TEST_P(CriticalPaths, GainsThatAreTheSameAreSaid) {
-  // The sleep is a pause of the device, too.
-  const SyntheticJob job = late(ranks(), 1, 1, 60'000);
-  const Breakdown b = explained(job);
-  const auto shared =
-      std::find_if(b.path.shared.begin(), b.path.shared.end(), [](const SharedGain& g) {
-        return g.one == Remedy::no_stragglers && g.other == Remedy::no_host_gaps;
-      });
-  ASSERT_NE(shared, b.path.shared.end());
-  EXPECT_NEAR(shared->share, job.share_gained_by({.ranks = ranks()}), kExact);
-  EXPECT_THAT(explain_text(b, judge(b)),
-              HasSubstr("is the same in \"no late ranks\" and \"no host gaps\""));
-}
-
 TEST_P(CriticalPaths, WhatDoesNotRepeatIsSaidAndLeftOut) {
   SyntheticJob job{.ranks = ranks(), .steps = 6}, even{.ranks = ranks(), .steps = 6};
   job.delay_us = [](int r, int step, int slot) {

@@ -73,7 +73,7 @@ Table beside(Table left, const Table& right) {
   return left;
 }
 
-// The answer in words: verdict, causes, and what a hook costs. If several Timelines are shown, each
+// The answer in words: verdict and causes. If several Timelines are shown, each
 // sentence names its own.
 void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named, Section& section) {
   const std::string of = named ? t.label + ": " : std::string();
@@ -81,8 +81,6 @@ void say_answer(const NamedTimeline& t, const trace::Explanation& e, bool named,
       fmt::format("{}{}: {}.", of, trace::finding_text(e.verdict), e.verdict.reason));
   for (const std::string& cause : trace::cause_texts(e.breakdown.path))
     section.paragraphs.push_back(fmt::format("{}Cause: {}.", of, cause));
-  if (e.breakdown.path.hook)
-    section.paragraphs.push_back(of + "Hook: " + trace::hook_text(*e.breakdown.path.hook) + ".");
 }
 
 // What each rank spends a step on: exposed communication is moving data or waiting. A rank that

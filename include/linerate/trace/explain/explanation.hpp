@@ -32,21 +32,6 @@ struct Busy {
   double exposed_transfer_most_s = 0;
 };
 
-// What a hook on the exchange of gradients costs and saves. It sends fewer bytes. In return it
-// encodes and decodes, and often waits for each bucket while backward could have gone on.
-
-/// Of one step, mean over steps and ranks.
-struct HookCost {
-  std::int64_t dense_bytes = 0, sent_bytes = 0;  // without and with the hook
-  double work_s = 0;          // computation of the exchange on the device: casts, coding, scaling
-  double host_s = 0;          // the host in it
-  double lost_overlap_s = 0;  // what the step gains, replayed, if backward waits for no exchange
-  double transfer_s = 0, dense_transfer_s = 0;  // dense: at the best rate that was recorded
-  double step_s = 0, without_s = 0;             // the step, and replayed without the hook
-  /// The step, replayed with a hook whose host takes no time by itself: a profiler draws that out.
-  double with_quick_host_s = 0;
-};
-
 // Who holds a job up, by how much, in how many steps and in which part of them. What happened once
 // is kept apart.
 
@@ -119,12 +104,6 @@ using RemedyShares = std::array<std::optional<double>, kRemedies>;
   return c[static_cast<std::size_t>(r)];
 }
 
-/// Two remedies that gain less together than the sum of what each gains alone.
-struct SharedGain {
-  Remedy one = Remedy::infinitely_fast_network, other = Remedy::infinitely_fast_network;  // the two
-  double share = 0;  // of the step: counted twice in that sum
-};
-
 /// Seconds that a step becomes shorter.
 struct StepGain {
   double transfer_s = 0;       // data moves in no time
@@ -141,13 +120,11 @@ struct CriticalPath {
   /// What each remedy gains, replayed, and what it could gain at most; absent if ranks are missing:
   /// then nothing can be replayed. A remedy whose cause is not found gains what the replay says.
   RemedyShares gains, ceilings;
-  std::vector<SharedGain> shared;  // what several remedies gain together
   /// Share of the step: instant data and no late ranks, together.
   std::optional<double> communication_share;
   std::map<std::int64_t, StepGain> by_step;  // empty: unknown
   std::vector<Cause> causes;                 // who and what holds the job up
   std::vector<Irregularity> irregular;       // steps that do not repeat
-  std::optional<HookCost> hook;              // of a communication hook; absent: none was seen
   std::vector<double> lateness_s;  // by rank as in the job: median over steps; empty: unknown
 
   /// Steps that only some of the ranks have: files of unequal length.
@@ -341,8 +318,6 @@ struct Explanation {
 [[nodiscard]] std::string finding_text(const Verdict& verdict);
 /// A sentence for each cause, in the order of the path's.
 [[nodiscard]] std::vector<std::string> cause_texts(const CriticalPath& path);
-/// A sentence on what a communication hook costs.
-[[nodiscard]] std::string hook_text(const HookCost& hook);
 /// By remedy: its name, what it gains, and at most; "n/a" where unknown.
 [[nodiscard]] std::vector<std::vector<std::string>> gain_rows(const Verdict& verdict);
 

@@ -58,11 +58,8 @@ class RemedyGains {
   /// kind, waiting overlaps, and all of a rank's lateness goes. An infinitely fast network slows no
   /// computation either, so the typical rank then takes what it takes alone.
   double most_of(const Removal& removal) const;
-  /// Mean step after a change; requires known().
-  double step_s(const Change& change) const;
   /// Of each remedy alone.
   RemedyShares by_remedy() const;
-  std::vector<SharedGain> shared(const RemedyShares& alone) const;
   /// By number of the step.
   std::map<std::int64_t, StepGain> by_step() const;
 
@@ -85,13 +82,6 @@ class RemedyGains {
   std::optional<double> alone_s_;
   std::optional<Borders> recorded_;
 };
-
-// What a hook on the exchange of gradients costs and saves. It sends fewer bytes. In return it
-// encodes and decodes, and often waits for each bucket while backward could have gone on.
-
-/// Nothing if gradients are exchanged whole, or if their sizes, their exchanges or the calls around
-/// them are unknown.
-std::optional<HookCost> hook_cost(const Job& job, const Program& program, const RemedyGains& gains);
 
 // Finds what the dependencies of a job's own traces say.
 

@@ -212,16 +212,12 @@ void causes(std::string& out, const Breakdown& b) {
   for (std::size_t i = 0; i < std::min(kMostRows, texts.size()); ++i)
     out += fmt::format("  cause: {}\n", texts[i]);
   rest(out, kMostRows, texts.size(), "causes");
-  if (b.path.hook) out += fmt::format("  hook: {}\n", hook_text(*b.path.hook));
 }
 
-void gains(std::string& out, const Breakdown& b, const Verdict& v) {
+void gains(std::string& out, const Verdict& v) {
   out += "\nhow much shorter a step would be\n" +
-         text_table({{"with"}, {"shorter by", true}, {"at most", true}}, gain_rows(v), kIndent);
-  for (const SharedGain& g : b.path.shared)
-    out += fmt::format("    {} is the same in \"{}\" and \"{}\"\n", format_percent(g.share),
-                       name_of(g.one), name_of(g.other));
-  out += "\n";
+         text_table({{"with"}, {"shorter by", true}, {"at most", true}}, gain_rows(v), kIndent) +
+         "\n";
 }
 
 /// What the tables above call by a word of their own.
@@ -259,7 +255,7 @@ std::string explain_text(const Breakdown& b, const Verdict& v) {
   std::string out;
   verdict(out, v);
   causes(out, b);
-  gains(out, b, v);
+  gains(out, v);
   network(out, b);
   whole(out, b);
   steps(out, b);
@@ -338,14 +334,6 @@ Json rank_json(const RankRow& r, const Known& known) {
   return j;
 }
 
-Json shared_json(const std::vector<SharedGain>& shared) {
-  Json all = Json::array();
-  for (const SharedGain& g : shared)
-    all.push_back({{"remedies", {std::string(key_of(g.one)), std::string(key_of(g.other))}},
-                   {"share_of_step", g.share}});
-  return all;
-}
-
 Json verdict_json(const Verdict& v, const Breakdown& b) {
   const bool steps = b.has_steps, device = steps && !b.computation_unknown;
   const bool heard = device && !b.communication_unknown;
@@ -369,7 +357,6 @@ Json verdict_json(const Verdict& v, const Breakdown& b) {
   };
   j["gain_share_of_step"] = by_remedy(v.gains);
   j["gain_ceiling_share_of_step"] = by_remedy(v.ceilings);
-  j["shared_gains"] = shared_json(b.path.shared);
   j["may_communicate"] = b.may_communicate;
   j["may_communicate_share"] = value(device, b.may_communicate_share);
   return j;
@@ -402,19 +389,6 @@ Json irregular_json(const Irregularity& i) {
   return j;
 }
 
-Json hook_json(const HookCost& h) {
-  return {{"dense_bytes", h.dense_bytes},
-          {"sent_bytes", h.sent_bytes},
-          {"transfer_s", h.transfer_s},
-          {"dense_transfer_s", h.dense_transfer_s},
-          {"device_s", h.work_s},
-          {"host_s", h.host_s},
-          {"lost_overlap_s", h.lost_overlap_s},
-          {"step_s", h.step_s},
-          {"step_without_s", h.without_s},
-          {"step_with_quick_host_s", h.with_quick_host_s}};
-}
-
 }  // namespace
 
 std::string explain_json(const Breakdown& b, const Verdict& v) {
@@ -440,7 +414,6 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
   for (const Cause& c : b.path.causes) j["causes"].push_back(cause_json(c));
   j["irregular_steps"] = Json::array();
   for (const Irregularity& i : b.path.irregular) j["irregular_steps"].push_back(irregular_json(i));
-  j["hook"] = b.path.hook ? hook_json(*b.path.hook) : Json(nullptr);
   j["ranks_of_job"] = b.world_size > 0 ? Json(b.world_size) : Json(nullptr);
   j["ranks_missing"] = b.ranks_missing;
   j["step_s"] = json_of(b.step_s);

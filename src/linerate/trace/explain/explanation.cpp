@@ -1,4 +1,4 @@
-// Sentences that the command and the pages of `report` share: findings, causes, hooks and gains.
+// Sentences that the command and the pages of `report` share: findings, causes and gains.
 #include "linerate/trace/explain/explanation.hpp"
 
 #include <fmt/format.h>
@@ -58,41 +58,6 @@ std::vector<std::string> cause_texts(const CriticalPath& path) {
                                   format_percent(*c.gain_share), share_text(c.most_share));
   }
   return texts;
-}
-
-namespace {
-
-std::string net_text(double gain_s) {
-  return fmt::format("{} {}", gain_s > 0 ? "gains" : "loses", format_time(std::abs(gain_s)));
-}
-
-/// A profiler draws out what the host does, most of all in a hook of many small operators.
-std::string hook_answer(const HookCost& h) {
-  const double least = h.without_s - h.step_s, most = h.without_s - h.with_quick_host_s;
-  if (least <= 0 && most > 0)
-    return fmt::format(
-        "it is not clear from this recording whether the hook gains. With the host's times as "
-        "recorded, which the profiler lengthens, the hook {}; if its host took no time, it {}. "
-        "Time steps with and without the hook, and without the profiler",
-        net_text(least), net_text(most));
-  return fmt::format("the hook {} (the host's times include the profiler's own work)",
-                     net_text(least));
-}
-
-}  // namespace
-
-std::string hook_text(const HookCost& h) {
-  const std::string device =
-      h.work_s > 0 ? fmt::format("{} of computation on the device, ", format_time(h.work_s)) : "";
-  return fmt::format(
-      "it sends {} instead of {} a step, which saves {} of {} on the network. It costs {}{} on the "
-      "host, and {} of overlap that backward loses while it waits for exchanges. A replay without "
-      "the hook changes a step of {} to {}: {}",
-      format_size(static_cast<double>(h.sent_bytes)),
-      format_size(static_cast<double>(h.dense_bytes)),
-      format_time(h.dense_transfer_s - h.transfer_s), format_time(h.dense_transfer_s), device,
-      format_time(h.host_s), format_time(h.lost_overlap_s), format_time(h.step_s),
-      format_time(h.without_s), hook_answer(h));
 }
 
 std::vector<std::vector<std::string>> gain_rows(const Verdict& v) {

@@ -27,7 +27,7 @@ std::vector<bool> where_all_meet(const Program& p) {
   std::vector<std::size_t> waits(p.collectives.size(), 0);
   for (const Lane& lane : p.lanes)
     for (const Point& point : lane.points)
-      if (point.kind == PointKind::wait) ++waits[to_index(point.collective)];
+      if (point.kind == PointKind::wait) ++waits[to_index(point.of.collective)];
   std::vector<bool> met(p.collectives.size());
   for (std::size_t c = 0; c < met.size(); ++c)
     met[c] = p.collectives[c].joint && p.collectives[c].parts.size() > 1 &&
@@ -43,7 +43,7 @@ std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met
     bool waited = false;
     for (const Point& point : lane.points) {
       if (point.kind == PointKind::border) continue;
-      const auto c = to_index(point.collective);
+      const auto c = to_index(point.of.collective);
       if (point.kind == PointKind::wait) {
         waited |= met[c];
       } else if (p.collectives[c].joint) {
@@ -128,7 +128,7 @@ void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
   };
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i].kind == PointKind::border) continue;
-    const std::int32_t c = points[i].collective;
+    const std::int32_t c = points[i].of.collective;
     if (points[i].kind == PointKind::wait) {
       if (!met[to_index(c)]) continue;
       if (open.collective < 0) open.collective = c;

@@ -20,7 +20,6 @@ std::int64_t OwnTime::total_ns() const {
   return idle_ns() + std::accumulate(work.begin(), work.end(), std::int64_t{0});
 }
 OwnTime& OwnTime::operator+=(const OwnTime& other) {
-  exchange += other.exchange, exchange_idle += other.exchange_idle;
   for (std::size_t i = 0; i < kPhases; ++i) work[i] += other.work[i], idle[i] += other.idle[i];
   return *this;
 }
@@ -270,18 +269,9 @@ class Replay {
     for (const Lane& lane : p_.lanes) {
       lanes_.push_back({.clock_ns = lane.start_ns, .borders_ns = {}});
       held_.emplace_back(lane.parts.size());
-      behind_.emplace_back();
-      std::int32_t last = -1;  // of gradients
-      for (std::size_t i = 0; i < lane.parts.size(); ++i) {
-        std::int32_t behind = part(lane.parts[i]).behind;
-        if (change_.waits_for_last && carries_gradients_here(lane.parts[i].collective)) {
-          behind = std::max(behind, last);
-          last = static_cast<std::int32_t>(i);
-        }
-        behind_.back().push_back(behind);
-        if (behind >= 0) held_.back()[to_index(behind)].push_back(lane.parts[i].collective);
-      }
-      early_.push_back(early_waits(lane));
+      for (const PartOf& of : lane.parts)
+        if (const std::int32_t behind = part(of).behind; behind >= 0)
+          held_.back()[to_index(behind)].push_back(of.collective);
     }
   }
 
@@ -305,27 +295,6 @@ class Replay {
   }
   PartState& state(const PartOf& of) { return parts_[to_index(of.collective)][to_index(of.part)]; }
 
-  bool carries_gradients_here(std::int32_t collective) const {
-    return p_.collectives[to_index(collective)].gradients;
-  }
-
-  /// By point of the lane, under Change::waits_for_last: a wait for gradients that is followed by a
-  /// request for more gradients in the same step. A hook may wait for each bucket. DDP alone waits
-  /// once, after the last request. So the early waits are passed without waiting.
-  std::vector<bool> early_waits(const Lane& lane) const {
-    std::vector<bool> early(lane.points.size(), false);
-    if (!change_.waits_for_last) return early;
-    std::int64_t asks_in = -1;  // step of the next request
-    for (std::size_t i = lane.points.size(); i-- > 0;) {
-      const Point& point = lane.points[i];
-      if (point.kind == PointKind::border || !carries_gradients_here(point.collective)) continue;
-      const std::int64_t step = p_.step_of[to_index(point.collective)];
-      if (point.kind == PointKind::issue) asks_in = step;
-      early[i] = point.kind == PointKind::wait && step >= 0 && asks_in == step;
-    }
-    return early;
-  }
-
   /// Moves a lane on until it must wait for an end that is not known yet. False: it did not move.
   bool advance(std::size_t l) {
     LaneState& lane = lanes_[l];
@@ -333,14 +302,13 @@ class Replay {
     const std::size_t began = lane.at;
     for (; lane.at < points.size(); ++lane.at) {
       const Point& point = points[lane.at];
-      const bool waits =
-          point.kind == PointKind::wait && !change_.nothing_waits && !early_[l][lane.at];
-      if (waits && !state({point.collective, point.part}).done) break;
+      const bool waits = point.kind == PointKind::wait && !change_.nothing_waits;
+      if (waits && !state(point.of).done) break;
       lane.clock_ns += own_time(l, lane.at);
-      if (point.kind == PointKind::issue) issue({point.collective, point.part}, lane.clock_ns);
+      if (point.kind == PointKind::issue) issue(point.of, lane.clock_ns);
       if (point.kind == PointKind::wait) lane.wait_from_ns = lane.wait_to_ns = lane.clock_ns;
       if (waits) {
-        lane.clock_ns = std::max(lane.clock_ns, state({point.collective, point.part}).end_ns);
+        lane.clock_ns = std::max(lane.clock_ns, state(point.of).end_ns);
         lane.wait_to_ns = lane.clock_ns;
       }
       if (point.kind == PointKind::border) lane.borders_ns.push_back(border_of(lane, point));
@@ -374,13 +342,9 @@ class Replay {
     }
   }
 
-  std::int32_t behind_of(const Part& part) const {
-    return behind_[to_index(part.lane)][to_index(part.place)];
-  }
   /// Asked for, and the part that must end first has ended.
   bool can_begin(const Part& part, const PartState& s) {
-    const std::int32_t behind = behind_of(part);
-    return s.issued && (behind < 0 || state(lane_part(part.lane, behind)).done);
+    return s.issued && (part.behind < 0 || state(lane_part(part.lane, part.behind)).done);
   }
   PartOf lane_part(std::int32_t lane, std::int32_t index) const {
     return p_.lanes[to_index(lane)].parts[to_index(index)];
@@ -388,14 +352,8 @@ class Replay {
   /// The later of request and release, and the recorded lag after it; requires can_begin().
   std::int64_t begin_of(const Part& part, const PartState& s) {
     std::int64_t time = s.issued_ns;
-    const std::int32_t behind = behind_of(part);
-    if (behind >= 0) time = std::max(time, state(lane_part(part.lane, behind)).end_ns);
+    if (part.behind >= 0) time = std::max(time, state(lane_part(part.lane, part.behind)).end_ns);
     return time + part.lag_ns;
-  }
-
-  std::int64_t moving_ns(const ProgramCollective& c, const Part& part) const {
-    if (change_.transfer_factor == 1 || !c.gradients) return part.after_ns;
-    return std::llround(change_.transfer_factor * static_cast<double>(part.after_ns));
   }
 
   /// Ends a joint collective if all parts can begin, else nothing of it. Of other collectives, ends
@@ -415,7 +373,7 @@ class Replay {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (parts[i].done || !can_begin(c.parts[i], parts[i])) continue;
       const std::int64_t began = c.joint ? last : begin_of(c.parts[i], parts[i]);
-      parts[i].end_ns = began + (instant ? 0 : moving_ns(c, c.parts[i]));
+      parts[i].end_ns = began + (instant ? 0 : c.parts[i].after_ns);
       parts[i].done = true;
       const std::vector<std::int32_t>& held =
           held_[to_index(c.parts[i].lane)][to_index(c.parts[i].place)];
@@ -428,8 +386,6 @@ class Replay {
   std::vector<std::vector<PartState>> parts_;
   std::vector<LaneState> lanes_;
   std::vector<std::vector<std::vector<std::int32_t>>> held_;  // by lane and part: collectives
-  std::vector<std::vector<std::int32_t>> behind_;  // by lane and part: what must end first
-  std::vector<std::vector<bool>> early_;           // by lane and point
 };
 
 }  // namespace

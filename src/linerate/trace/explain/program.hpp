@@ -30,8 +30,6 @@ namespace linerate::trace {
 /// A rank's own time by phase, in ns: at work, and idle while it waited for no other rank.
 struct OwnTime {
   std::array<std::int64_t, kPhases> work{}, idle{};
-  /// Of both: for the exchange of gradients (RankActivity); and of that, idle.
-  std::int64_t exchange = 0, exchange_idle = 0;
 
   std::int64_t idle_ns() const;
   std::int64_t total_ns() const;
@@ -40,12 +38,16 @@ struct OwnTime {
   OwnTime& operator+=(const OwnTime& other);
 };
 
+/// Names a part of a collective: indices into Program::collectives and ProgramCollective::parts.
+struct PartOf {
+  std::int32_t collective = -1, part = -1;
+};
+
 enum class PointKind : std::uint8_t { issue, wait, border };
 
 struct Point {
   PointKind kind = PointKind::issue;
-  std::int32_t collective = -1;  // index into Program::collectives; of a border -1
-  std::int32_t part = -1;        // index into ProgramCollective::parts; of a border -1
+  PartOf of = {};     // of a border none
   double within = 1;  // border: where in the wait before it, 0 its begin, 1 its end (and after it)
   OwnTime before = {};  // since the point before it
 };
@@ -67,11 +69,6 @@ struct ProgramCollective {
   bool joint = false;         // every rank of its group is there, and no part ends before all began
   bool synchronises = false;  // by its operation
   bool gradients = false;
-};
-
-/// Names a part by its collective and its position there.
-struct PartOf {
-  std::int32_t collective = -1, part = -1;
 };
 
 /// A step of one rank: between two of its borders.
@@ -137,12 +134,8 @@ struct Change {
   /// Collectives whose ranks were not all seen to meet take no time: for all that is known, they
   /// wait for late ranks.
   bool instant_unmatched = false;
-  bool nothing_waits = false;  // no rank waits for a communication
-  /// Gradients are exchanged one bucket after the other, and waited for when the last has been
-  /// asked for: what DDP does without a hook.
-  bool waits_for_last = false;
-  double transfer_factor = 1;                      // of the times in which gradients move
-  std::vector<std::vector<std::int64_t>> cuts_ns;  // by lane and point, of its own time before
+  bool nothing_waits = false;                           // no rank waits for a communication
+  std::vector<std::vector<std::int64_t>> cuts_ns = {};  // by lane and point, of its own time before
 };
 
 /// When each lane passes its borders, in ns; nullopt if a trace's communications wait for each

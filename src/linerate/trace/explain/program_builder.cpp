@@ -213,11 +213,9 @@ class ProgramBuilder {
       if (d->issue_ns > pause || pause > end) continue;
       const std::int64_t goes_on = after < lane.busy.size() ? lane.busy[after].start_ns : INT64_MAX;
       if (operator_pauses(lane, *d, {pause, end}, goes_on)) continue;
-      lane.waits.push_back(
-          {.block_ns = pause,
-           .resume_ns = end,
-           .point = {
-               .kind = PointKind::wait, .collective = d->place.collective, .part = d->place.part}});
+      lane.waits.push_back({.block_ns = pause,
+                            .resume_ns = end,
+                            .point = {.kind = PointKind::wait, .of = d->place}});
       waited_[to_index(d->place.collective)] = true;
     }
   }
@@ -230,16 +228,14 @@ class ProgramBuilder {
       const std::vector<std::int64_t> optimizer = optimizer_starts(job_.ranks[r]);
       const std::vector<Timed> seen = lane.waits;
       std::set<std::int32_t> there;
-      for (const Timed& w : seen) there.insert(w.point.collective);
+      for (const Timed& w : seen) there.insert(w.point.of.collective);
       for (const CommunicationDraft& d : lane.drafts) {
         if (there.contains(d.place.collective)) continue;
         const std::optional<std::int64_t> time = needed_at(lane, seen, d, optimizer);
         if (time && *time >= d.span.end_ns)
           lane.waits.push_back({.block_ns = *time,
                                 .resume_ns = *time,
-                                .point = {.kind = PointKind::wait,
-                                          .collective = d.place.collective,
-                                          .part = d.place.part}});
+                                .point = {.kind = PointKind::wait, .of = d.place}});
       }
     }
   }
@@ -298,11 +294,9 @@ void ProgramBuilder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>
     part.behind = d.behind;
     part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
     lane.parts.push_back(d.place);
-    points.push_back(
-        {.block_ns = d.issue_ns,
-         .resume_ns = d.issue_ns,
-         .point = {
-             .kind = PointKind::issue, .collective = d.place.collective, .part = d.place.part}});
+    points.push_back({.block_ns = d.issue_ns,
+                      .resume_ns = d.issue_ns,
+                      .point = {.kind = PointKind::issue, .of = d.place}});
   }
   std::stable_sort(points.begin(), points.end(), [](const Timed& a, const Timed& b) {
     return std::tuple(a.block_ns, a.resume_ns, a.point.kind) <
@@ -539,18 +533,11 @@ void set_points(const std::vector<Timed>& points, const RankActivity& rank, cons
   const std::vector<Timed> all = with_borders(points, borders);
   if (all.empty()) return;
   OwnTimeMeter meter(busy, rank.phases);
-  const SpanSet exchange_idle = difference_of(union_of(rank.exchange_calls), busy);
-  const SpanSet exchange = union_of(union_of(rank.exchange_work), exchange_idle);
   std::int64_t at = all.front().block_ns;
   lane.start_ns = at;
   for (const Timed& t : all) {
     lane.points.push_back(t.point);
     lane.points.back().before = meter.between(at, t.block_ns);
-    if (at < t.block_ns) {
-      OwnTime& own = lane.points.back().before;
-      own.exchange = length_of(clipped(exchange, {at, t.block_ns}));
-      own.exchange_idle = length_of(clipped(exchange_idle, {at, t.block_ns}));
-    }
     at = std::max(at, t.resume_ns);
   }
 }

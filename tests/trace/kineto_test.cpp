@@ -256,6 +256,14 @@ TEST(Kineto, OfGraphsItIsSaidThatTheyHideSizes) {
   }
 }
 
+TEST(Kineto, TheListOfEventsIsAtTheRootAndNotInAStringOrBelow) {
+  for (const char* before : {R"("note":"\"traceEvents\": [")", R"("a":{"traceEvents":[]})"}) {
+    const Job job =
+        job_from(fmt::format(R"({{{},"traceEvents":[{}]}})", before, kernel("gemm", 0, 8)));
+    EXPECT_EQ(job.ranks.at(0).compute.size(), 1u) << before;
+  }
+}
+
 TEST(Kineto, GradientsKeepTheirElementType) {
   const auto gradient = [](const char* type) {
     const Job job = job_from(trace_of(

@@ -51,7 +51,7 @@ ReadFile read_one(InputFile& input, const ReadOptions& options) {
         throw InputError(input.name(), advice_for(*importer, input.name()));
     };
     require_read();
-    PaddedText text = input.read_all(options.threads);
+    PaddedText text = input.read_all();
     importer = importer_of(text.view(), importer);
     require_read();
     ReadFile file{.importer = importer, .part = {.file = input.name(), .content = {}}};
@@ -135,7 +135,7 @@ std::size_t bytes_on_disk(const std::vector<std::filesystem::path>& files) {
   return total;
 }
 
-/// A file a thread; threads that are left over share the reading of each file.
+/// A file a thread.
 std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files,
                                  const LoadOptions& options) {
   const std::size_t wanted =
@@ -154,8 +154,7 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
   const auto work = [&] {
     for (std::size_t i = next++; i < files.size(); i = next++) try {
         InputFile input = InputFile::open(files[i]);
-        all[i] = read_one(input, {.progress = progress.of(i),
-                                  .threads = static_cast<unsigned>(wanted / readers)});
+        all[i] = read_one(input, {.progress = progress.of(i)});
       } catch (...) {
         errors[i] = std::current_exception();
       }

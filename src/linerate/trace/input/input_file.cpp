@@ -1,6 +1,5 @@
-// zlib reads gzip and plain files alike, one block at a time. A plain regular file is read past
-// zlib, by pread, so that several threads can read parts of it at once. Content in memory is read
-// in place, and goes through a temporary file if it is gzip.
+// zlib reads gzip and plain files alike, one block at a time. Content in memory is read in place,
+// and goes through a temporary file if it is gzip.
 #include "linerate/trace/input/input_file.hpp"
 
 #include <fcntl.h>
@@ -13,7 +12,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <future>
 #include <vector>
 
 #include "linerate/core/error.hpp"
@@ -48,11 +46,9 @@ struct InputFile::State {
   static constexpr std::size_t kBlock = 256 * 1024;
 
   std::string name;
-  bool begun = false;      // read from, and its byte order mark passed over
-  gzFile file = nullptr;   // also reads what is not compressed, as it is
-  int plain = -1;          // its descriptor, if it is a file that is not compressed
-  std::size_t offset = 0;  // of what was not read yet from such a file
-  std::string memory;      // from_memory, not compressed: read in place of a file
+  bool begun = false;     // read from, and its byte order mark passed over
+  gzFile file = nullptr;  // also reads what is not compressed, as it is
+  std::string memory;     // from_memory, not compressed: read in place of a file
   std::size_t memory_at = 0;
   std::size_t size_hint = 0;  // of the raw bytes, 0 when unknown
   bool gzip = false, truncated = false;
@@ -66,8 +62,6 @@ struct InputFile::State {
   }
   void attach(int fd);
   std::size_t read(char* into, std::size_t n);
-  std::size_t read_at(char* into, std::size_t n, std::size_t from) const;
-  std::size_t read_together(char* into, std::size_t n, unsigned threads);
   bool fill();
 };
 
@@ -89,11 +83,6 @@ std::size_t InputFile::State::read(char* into, std::size_t n) {
     memory_at += n;
     return n;
   }
-  if (plain >= 0) {
-    const std::size_t got = read_at(into, n, offset);
-    offset += got;
-    return got;
-  }
   // If the stream is damaged, gzread drops the whole block that it was asked for.
   constexpr std::size_t kLostAtDamage = 16 * 1024 - 1, kMost = 1 << 30;
   const int got =
@@ -106,39 +95,6 @@ std::size_t InputFile::State::read(char* into, std::size_t n) {
         name, fmt::format("cannot read: {}", error == Z_ERRNO ? std::strerror(errno) : reason));
   truncated = truncated || error != Z_OK;
   return 0;
-}
-
-/// From any place of a plain file; less than `n` only at its end.
-std::size_t InputFile::State::read_at(char* into, std::size_t n, std::size_t from) const {
-  std::size_t got = 0;
-  while (got < n) {
-    const ssize_t some = ::pread(plain, into + got, n - got, static_cast<off_t>(from + got));
-    if (some < 0 && errno == EINTR) continue;
-    if (some < 0) throw InputError(name, fmt::format("cannot read: {}", std::strerror(errno)));
-    if (some == 0) break;
-    got += to_index(some);
-  }
-  return got;
-}
-
-/// Reads the next `n` bytes of a plain file, a part of them by each thread. Half of the time goes
-/// into pages that are touched for the first time, which threads share. If the file has become
-/// shorter, the bytes up to the first short part count.
-std::size_t InputFile::State::read_together(char* into, std::size_t n, unsigned threads) {
-  const std::size_t part = n / threads;
-  const auto read_part = [&](unsigned i) {
-    return read_at(into + i * part, i + 1 == threads ? n - i * part : part, offset + i * part);
-  };
-  std::vector<std::future<std::size_t>> others;
-  for (unsigned i = 1; i < threads; ++i)
-    others.push_back(std::async(std::launch::async, read_part, i));
-  std::size_t got = read_part(0);
-  for (unsigned i = 1; i < threads; ++i) {
-    const std::size_t more = others[i - 1].get();
-    if (got == i * part) got += more;
-  }
-  offset += got;
-  return got;
 }
 
 /// Moves what is left to the front and reads more; false when nothing more came.
@@ -169,7 +125,6 @@ InputFile InputFile::open(const std::filesystem::path& path) {
   if (::fstat(fd, &info) == 0) {
     if (S_ISDIR(info.st_mode)) throw InputError(state->name, "expected a file, found a folder");
     state->size_hint = to_index(std::max<off_t>(info.st_size, 0));
-    if (S_ISREG(info.st_mode) && !state->gzip) state->plain = fd;
   }
   return InputFile(std::move(state));
 }
@@ -231,7 +186,7 @@ bool InputFile::next_line(std::string_view& line) {
 
 /// Reads into a text that is as large as the file is expected to be, and doubles it if that was too
 /// little. The block that head() had already read comes first.
-PaddedText InputFile::read_all(unsigned threads) {
+PaddedText InputFile::read_all() {
   State& s = *state_;
   if (!s.begun) s.fill();
   // gzip: traces shrink about tenfold; a wrong guess costs one copy.
@@ -240,10 +195,6 @@ PaddedText InputFile::read_all(unsigned threads) {
   text.reserve(size);
   std::memcpy(text.data(), s.ready.data() + s.at, size);
   s.at = s.end = 0;
-  constexpr std::size_t kWorthAThread = std::size_t{1} << 20;
-  if (const std::size_t room = text.capacity() - size;
-      s.plain >= 0 && threads > 1 && room > threads * kWorthAThread)
-    size += s.read_together(text.data() + size, room, threads);
   for (;;) {
     if (size == text.capacity()) {
       if (size >= kLargest)

@@ -68,9 +68,8 @@ class InputFile {
   /// The next line without its line end; false at the end. Valid until the next call.
   bool next_line(std::string_view& line);
   std::size_t line_number() const;
-  /// All that is left. Throws InputError above kLargest. A large plain file is read by so many
-  /// threads at the same time.
-  PaddedText read_all(unsigned threads = 1);
+  /// All that is left. Throws InputError above kLargest.
+  PaddedText read_all();
   /// The gzip stream ended early or is damaged: what was read before is good.
   bool truncated() const;
   /// After an error: the same error, led by the gzip stream that ends early if that is its cause.
@@ -114,7 +113,6 @@ class SharedProgress {
 
 struct ReadOptions {
   Progress progress = {};
-  unsigned threads = 1;  // to read a large file with
 };
 
 }  // namespace linerate::trace

@@ -1,10 +1,6 @@
-// Reads one file. Up to three tries, from the fastest to the most patient:
-//
-// 1. The list of events is cut into parts for threads, and parts into slices. Cuts are guessed.
-// 2. If that finds damage, the cuts may be to blame: the file is read again in one piece.
-// 3. If that finds damage, broken places known from real files are mended, and it is read again.
-//
-// A file that is no trace is refused by name. Notes say which events were left out.
+// Reads one file. If that finds damage, broken places known from real files are mended, and the
+// file is read again. A file that is no trace is refused by name. Notes say which events were left
+// out.
 #include "linerate/trace/kineto/kineto_reader.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
@@ -87,29 +82,15 @@ void find_empty_marks(KinetoTrace& t) {
     t.steps[i].nothing_ran = work[i] <= least && lengths[i] <= most;
 }
 
-/// A thread is worth its while for this much text.
-constexpr std::size_t kPartBytes = std::size_t{1} << 20;
-
-/// One try at a file. If there are several parts, each is read by a thread into a trace of its own.
-/// The parts are then appended to the first one.
-KinetoTrace scanned(PaddedText& text, const std::string& name, const ReadOptions& options,
-                    std::size_t slice_bytes, ScanResult& result) {
-  const std::size_t parts =
-      slice_bytes == kOnePiece
-          ? 1
-          : std::clamp<std::size_t>(text.size() / kPartBytes, 1, std::max(1u, options.threads));
-  SharedProgress progress(options.progress, parts);
-  std::vector<KinetoTrace> traces(parts);
-  std::deque<KinetoRecords> records;
-  std::vector<TokenSink*> sinks;
-  for (std::size_t i = 0; i < parts; ++i)
-    sinks.push_back(&records.emplace_back(traces[i], progress.of(i)));
-  result = scan_kineto(text, sinks, slice_bytes);
-  for (std::size_t i = 1; i < parts; ++i) records[0].append(records[i]);
-  records[0].file(result.file);
-  traces[0].source = name;
-  traces[0].events = result.events;
-  return std::move(traces[0]);
+KinetoTrace scanned(const PaddedText& text, const std::string& name, const ReadOptions& options,
+                    ScanResult& result) {
+  KinetoTrace trace;
+  KinetoRecords records(trace, options.progress);
+  result = scan_kineto(text, records);
+  records.file(result.file);
+  trace.source = name;
+  trace.events = result.events;
+  return trace;
 }
 
 /// If the strict parser stopped, the broken places known from real files are mended and the file is
@@ -117,7 +98,7 @@ KinetoTrace scanned(PaddedText& text, const std::string& name, const ReadOptions
 KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions& options,
                    ScanResult& result) {
   const Repairs repairs = repair_json(text);
-  KinetoTrace trace = scanned(text, name, options, kOnePiece, result);
+  KinetoTrace trace = scanned(text, name, options, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name,
                      fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
@@ -132,9 +113,7 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions&
 
 KinetoTrace read_kineto(PaddedText text, const std::string& name, const ReadOptions& options) {
   ScanResult result;
-  KinetoTrace trace = scanned(text, name, options, kSliceBytes, result);
-  if (result.end == ScanEnd::damaged && result.sliced)  // by the cuts?
-    trace = scanned(text, name, options, kOnePiece, result);
+  KinetoTrace trace = scanned(text, name, options, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
   if (result.end == ScanEnd::out_of_memory)

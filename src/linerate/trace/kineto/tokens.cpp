@@ -1,29 +1,16 @@
-// The pass over the JSON, with simdjson's on-demand parser, a slice of the events at a time.
-// Numbers and strings are taken as raw tokens. So times go from digits to nanoseconds without
-// rounding, and ids above 2^63 never become a double.
-//
-// A slice becomes a document of its own by a few bytes around it: the byte before it becomes "[",
-// the comma after it "]". These bytes are put over the text and restored (Patch), which spares a
-// copy of the file. The first slice of a thread's part is the exception. The byte before it is read
-// by the thread of the part before, so that slice is copied.
-//
-// Example with three parts. Thread 0 reads the head of the file and part 0, threads 1 and 2 read
-// parts 1 and 2. Part 2 ends with the rest of the file, such as distributedInfo, so its last slice
-// is opened as {"traceEvents":[ and not closed. If a part ends in damage, parts after it are not
-// added.
+// The pass over the JSON, with simdjson's on-demand parser. Numbers and strings are taken as raw
+// tokens. So times go from digits to nanoseconds without rounding, and ids above 2^63 never become
+// a double.
 #include "linerate/trace/kineto/tokens.hpp"
 
 #include <simdjson.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <deque>
-#include <future>
-#include <vector>
 
 #include "linerate/core/index.hpp"
 #include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/kineto/records.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -106,85 +93,30 @@ const ArgKey* arg_key_at(const char* raw) {
   return nullptr;
 }
 
-PaddedText joined(std::string_view opening, std::string_view events, std::string_view closing) {
-  PaddedText text;
-  text.resize(opening.size() + events.size() + closing.size());
-  char* end = std::copy(opening.begin(), opening.end(), text.data());
-  end = std::copy(events.begin(), events.end(), end);
-  std::copy(closing.begin(), closing.end(), end);
-  return text;
-}
-
-/// Reads documents of events into one sink.
+/// Reads a document of events.
 class Scan {
  public:
-  explicit Scan(TokenSink& sink) : sink_(sink) {}
+  explicit Scan(KinetoRecords& records) : records_(records) {}
 
-  error_code read_whole(const PaddedText& text) {
+  ScanResult read(const PaddedText& text) {
     text_begin_ = text.data();
-    return read_document(text, {0, text.size()}, true);
+    const error_code error = read_document(text);
+    ScanEnd end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
+    if (error) end = ScanEnd::damaged;
+    if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY) end = ScanEnd::out_of_memory;
+    return {.end = end,
+            .events = events_,
+            .strangers = strangers_,
+            .reason = simdjson::error_message(error),
+            .file = file_};
   }
-
-  /// What precedes the events, as a document of its own.
-  error_code read_head(std::string_view head) {
-    sliced_ = true;
-    slice_ = PaddedText(std::string(head) + "]}");
-    return read_document(slice_, {0, slice_.size()}, false);
-  }
-
-  /// The events of the range, a slice at a time.
-  error_code read_slices(PaddedText& text, EventRange range, EventList list,
-                         std::size_t slice_bytes) {
-    sliced_ = true;
-    const std::string_view events = text.view().substr(0, range.to);
-    EventRange slice{range.from, range.from};
-    do {
-      slice.to = std::min(range.to, comma_between_events(events, slice.from + slice_bytes));
-      const bool shared = slice.from == range.from && slice.from != list.first;
-      if (auto e = read_slice(text, slice, shared, list)) return e;
-      sink_.progress(slice.to - range.from);
-      slice.from = slice.to + 1;
-    } while (slice.to < range.to);
-    return simdjson::SUCCESS;
-  }
-
-  /// Takes over what a scan of the next part found.
-  void add(const Scan& next) {
-    events_ += next.events_;
-    strangers_ += next.strangers_;
-    saw_events_ = saw_events_ || next.saw_events_;
-    for (const auto token : {&FileTokens::base_time, &FileTokens::rank, &FileTokens::world_size,
-                             &FileTokens::backend, &FileTokens::groups})
-      if (!(next.file_.*token).empty()) file_.*token = next.file_.*token;
-  }
-  ScanResult result(error_code error) const;
 
  private:
-  /// A few bytes around it make a slice a document. They are put over the text, unless what stands
-  /// before the slice is shared: another thread reads it as the end of the part before.
-  error_code read_slice(PaddedText& text, EventRange slice, bool shared, EventList list) {
-    const bool last = slice.to == text.size();
-    const std::string_view opening = last && list.inside_root ? R"({"traceEvents":[)" : "[";
-    const std::string_view closing = last ? "" : "]";
-    if (shared) {
-      slice_ = joined(opening, text.view().substr(slice.from, slice.to - slice.from), closing);
-      return read_document(slice_, {0, slice_.size()}, last);
-    }
-    const std::size_t from = slice.from - opening.size();
-    const Patch open(text, from, opening), close(text, slice.to, closing);
-    return read_document(text, {from, slice.to + closing.size()}, last);
-  }
-
-  /// `last`: what follows the document is of no interest.
-  error_code read_document(const PaddedText& text, EventRange piece, bool last) {
+  error_code read_document(const PaddedText& text) {
     ondemand::document doc;
-    const std::size_t room = text.size() - piece.from + PaddedText::kPadding;
-    if (auto e = parser_.iterate(text.data() + piece.from, piece.to - piece.from, room).get(doc))
-      return e;
-    if (auto e = read_root(doc)) return e;
-    // A slice in which more follows was cut in the wrong place.
-    const bool ended = doc.current_location().error() == simdjson::OUT_OF_BOUNDS;
-    return ended || last ? simdjson::SUCCESS : simdjson::TAPE_ERROR;
+    const std::size_t room = text.size() + PaddedText::kPadding;
+    if (auto e = parser_.iterate(text.data(), text.size(), room).get(doc)) return e;
+    return read_root(doc);
   }
 
   error_code read_root(ondemand::document& doc) {
@@ -260,8 +192,8 @@ class Scan {
         ++strangers_;
         continue;
       }
-      if ((++events_ & 0x3fff) == 0 && !sliced_ && !tokens.name.empty())
-        sink_.progress(to_index(tokens.name.data() - text_begin_));
+      if ((++events_ & 0x3fff) == 0 && !tokens.name.empty())
+        records_.progress(to_index(tokens.name.data() - text_begin_));
     }
     return simdjson::SUCCESS;
   }
@@ -303,7 +235,7 @@ class Scan {
           break;
         case 'a':
           if (key_is(key, "args")) {
-            if (sink_.needs_no_args(category, t.name))
+            if (records_.needs_no_args(category, t.name))
               break;  // most of the file: operators of the host
             ondemand::object args;
             if (auto e = field.value().get_object().get(args)) {
@@ -317,7 +249,7 @@ class Scan {
           break;
       }
     }
-    if (t.phase == "X" && category != EventCategory::unknown) sink_.event(category, t);
+    if (t.phase == "X" && category != EventCategory::unknown) records_.event(category, t);
     return simdjson::SUCCESS;
   }
 
@@ -351,132 +283,18 @@ class Scan {
     return list.raw_json().get(text);
   }
 
-  TokenSink& sink_;
+  KinetoRecords& records_;
   ondemand::parser parser_;
-  PaddedText slice_;
   FileTokens file_;
   const char* text_begin_ = nullptr;
   std::size_t events_ = 0, strangers_ = 0;
-  bool saw_events_ = false, sliced_ = false;
+  bool saw_events_ = false;
 };
 
-ScanResult Scan::result(error_code error) const {
-  ScanEnd end = saw_events_ ? ScanEnd::whole : ScanEnd::no_events;
-  if (error) end = ScanEnd::damaged;
-  if (error == simdjson::MEMALLOC || error == simdjson::CAPACITY) end = ScanEnd::out_of_memory;
-  return {.end = end,
-          .events = events_,
-          .strangers = strangers_,
-          .sliced = sliced_,
-          .reason = simdjson::error_message(error),
-          .file = file_};
-}
-
-/// The first part on this thread, each of the others on one of its own.
-ScanResult scan_parts(PaddedText& text, EventList list, std::span<TokenSink* const> sinks,
-                      std::size_t slice_bytes) {
-  const std::vector<EventRange> ranges = cut_events(text.view(), list, sinks.size());
-  std::deque<Scan> scans;  // parsers do not move
-  for (std::size_t i = 0; i < ranges.size(); ++i) scans.emplace_back(*sinks[i]);
-  const auto read = [&](std::size_t i) {
-    return scans[i].read_slices(text, ranges[i], list, slice_bytes);
-  };
-  std::vector<std::future<error_code>> others;
-  for (std::size_t i = 1; i < ranges.size(); ++i)
-    others.push_back(std::async(std::launch::async, read, i));
-  error_code error = simdjson::SUCCESS;
-  if (list.inside_root) error = scans[0].read_head(text.view().substr(0, list.first));
-  if (!error) error = read(0);
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    const error_code next = others[i - 1].get();
-    if (error) continue;
-    scans[0].add(scans[i]);
-    error = next;
-  }
-  return scans[0].result(error);
-}
-
 }  // namespace
 
-ScanResult scan_kineto(PaddedText& text, std::span<TokenSink* const> sinks,
-                       std::size_t slice_bytes) {
-  if (text.size() / 2 > slice_bytes)
-    if (const auto list = find_event_list(text.view()))
-      return scan_parts(text, *list, sinks, slice_bytes);
-  Scan scan(*sinks.front());
-  const error_code error = scan.read_whole(text);
-  return scan.result(error);
-}
-
-// Looks for the end of an event as text, without parsing: "}", a comma, "{" and a key that events
-// have. Parsing would have to begin at the start of the file. A text scan can begin anywhere, which
-// is what lets several threads read one file.
-
-namespace {
-
-constexpr std::string_view kSpace = " \t\r\n";
-constexpr std::array<std::string_view, 8> kEventKeys = {"ph",  "cat", "name", "pid",
-                                                        "tid", "ts",  "dur",  "args"};
-
-/// The first position at or after `at` that is no white space; text.size() at the end.
-std::size_t skip_space(std::string_view text, std::size_t at) {
-  while (at < text.size() && kSpace.find(text[at]) != std::string_view::npos) ++at;
-  return at;
-}
-
-bool is_at(std::string_view text, std::size_t at, char c) {
-  return at < text.size() && text[at] == c;
-}
-
-bool event_key_at(std::string_view text, std::size_t at) {
-  return is_at(text, at, '"') &&
-         std::any_of(kEventKeys.begin(), kEventKeys.end(), [&](std::string_view key) {
-           return text.substr(at + 1, key.size()) == key && is_at(text, at + 1 + key.size(), '"');
-         });
-}
-
-}  // namespace
-
-Patch::Patch(PaddedText& text, std::size_t at, std::string_view bytes)
-    : at_(text.data() + at), saved_(at_, bytes.size()) {
-  std::memcpy(at_, bytes.data(), bytes.size());
-}
-Patch::~Patch() { std::memcpy(at_, saved_.data(), saved_.size()); }
-
-std::optional<EventList> find_event_list(std::string_view text) {
-  const std::size_t root = skip_space(text, 0);
-  if (is_at(text, root, '[')) return EventList{.first = root + 1};
-  constexpr std::string_view kKey = "\"traceEvents\"";
-  const std::size_t key = text.substr(0, 1 << 20).find(kKey);
-  if (key == std::string_view::npos) return std::nullopt;
-  const std::size_t colon = skip_space(text, key + kKey.size());
-  if (!is_at(text, colon, ':')) return std::nullopt;
-  const std::size_t bracket = skip_space(text, colon + 1);
-  if (!is_at(text, bracket, '[')) return std::nullopt;
-  return EventList{.first = bracket + 1, .inside_root = true};
-}
-
-std::size_t comma_between_events(std::string_view text, std::size_t from) {
-  for (std::size_t at = from; (at = text.find('}', at)) != std::string_view::npos; ++at) {
-    const std::size_t comma = skip_space(text, at + 1);
-    if (!is_at(text, comma, ',')) continue;
-    const std::size_t brace = skip_space(text, comma + 1);
-    if (is_at(text, brace, '{') && event_key_at(text, skip_space(text, brace + 1))) return comma;
-  }
-  return std::string_view::npos;
-}
-
-std::vector<EventRange> cut_events(std::string_view text, EventList list, std::size_t parts) {
-  std::vector<EventRange> ranges = {{list.first, text.size()}};
-  const std::size_t length = (text.size() - list.first) / std::max<std::size_t>(1, parts);
-  while (ranges.size() < parts) {
-    const std::size_t from = ranges.back().from + length;
-    const std::size_t comma = comma_between_events(text, from);
-    if (comma == std::string_view::npos) break;
-    ranges.back().to = comma;
-    ranges.push_back({comma + 1, text.size()});
-  }
-  return ranges;
+ScanResult scan_kineto(const PaddedText& text, KinetoRecords& records) {
+  return Scan(records).read(text);
 }
 
 }  // namespace linerate::trace

@@ -103,8 +103,8 @@ void add_folder(const fs::path& folder, InputFiles& out) {
                      fmt::format("expected traces in this folder, found none in {} files; name the "
                                  "folder that holds them",
                                  others.size()));
-  std::sort(traces.begin(), traces.end());
-  std::sort(others.begin(), others.end());
+  std::ranges::sort(traces);
+  std::ranges::sort(others);
   out.files.insert(out.files.end(), traces.begin(), traces.end());
   if (others.empty()) return;
   constexpr std::size_t kShown = 4;

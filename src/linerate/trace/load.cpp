@@ -35,9 +35,8 @@ struct ReadFile {
 /// The importer that claims the whole text, else the one that knew its head. A head of 64 KiB may
 /// end before the mark of a format.
 const Importer* importer_of(std::string_view text, const Importer* by_head) {
-  const auto found =
-      std::find_if(importers().begin(), importers().end(),
-                   [text](const Importer& i) { return i.claims != nullptr && i.claims(text); });
+  const auto found = std::ranges::find_if(
+      importers(), [text](const Importer& i) { return i.claims != nullptr && i.claims(text); });
   return found != importers().end() ? &*found : by_head;
 }
 
@@ -102,8 +101,7 @@ Job joined_files(std::vector<ReadFile> files) {
 Job job_of_files(std::vector<ReadFile> files) {
   Job job = joined_files(std::move(files));
   if (job.complete) return job;
-  std::stable_sort(job.ranks.begin(), job.ranks.end(),
-                   [](const RankActivity& a, const RankActivity& b) { return a.rank < b.rank; });
+  std::ranges::stable_sort(job.ranks, {}, &RankActivity::rank);
   rebase(job);
   find_partial_steps(job);
   join_marks(job);

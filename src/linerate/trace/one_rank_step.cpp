@@ -32,12 +32,10 @@ namespace linerate::trace {
 namespace {
 
 bool exchanges_gradients(const Job& job) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(), [&job](const RankActivity& r) {
-    return std::any_of(r.communications.begin(), r.communications.end(),
-                       [&job](const Communication& c) {
-                         return c.gradients && c.group_size != 1 &&
-                                (carries_gradients(c.op) || !job.strategy.empty());
-                       });
+  return std::ranges::any_of(job.ranks, [&job](const RankActivity& r) {
+    return std::ranges::any_of(r.communications, [&job](const Communication& c) {
+      return c.gradients && c.group_size != 1 && (carries_gradients(c.op) || !job.strategy.empty());
+    });
   });
 }
 
@@ -235,7 +233,7 @@ class Alone {
   }
 
   static bool none(const std::vector<SpanSet>& ranks) {
-    return std::all_of(ranks.begin(), ranks.end(), [](const SpanSet& s) { return s.empty(); });
+    return std::ranges::all_of(ranks, [](const SpanSet& s) { return s.empty(); });
   }
 
   void say_profiler(std::vector<std::string>& notes) const {
@@ -267,7 +265,7 @@ class Alone {
 std::vector<std::pair<std::int64_t, DType>> sizes_of(const Job& job) {
   std::vector<std::pair<std::int64_t, DType>> sizes;
   for (const GradientRecord& g : job.gradients) sizes.emplace_back(g.elements, g.dtype);
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   return sizes;
 }
 
@@ -284,8 +282,7 @@ void check_alone(const Job& job, const Job& alone) {
     throw InputError(place,
                      "--alone: expected one rank that exchanges no gradients, found exchanges; "
                      "record the model without DistributedDataParallel, or on one rank");
-  if (std::all_of(alone.ranks.begin(), alone.ranks.end(),
-                  [](const RankActivity& r) { return r.steps.empty(); }))
+  if (std::ranges::all_of(alone.ranks, [](const RankActivity& r) { return r.steps.empty(); }))
     throw InputError(place,
                      "--alone: expected marked steps (ProfilerStep#n), found none: record with a "
                      "schedule and call step() of the profiler");

@@ -23,6 +23,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
@@ -53,27 +54,16 @@ class Doing {
   }
 
  private:
-  StepPhase phase_at(std::int64_t ns) const {
-    const auto after =
-        std::upper_bound(rank_.phases.begin(), rank_.phases.end(), ns,
-                         [](std::int64_t t, const PhaseSpan& p) { return t < p.span.start_ns; });
-    if (after == rank_.phases.begin() || (after - 1)->span.end_ns <= ns) return StepPhase::unknown;
-    return (after - 1)->phase;
-  }
-
   StepPhase phase_of_work_before(std::int64_t ns) const {
-    const auto next =
-        std::lower_bound(work_.begin(), work_.end(), ns,
-                         [](const Span& s, std::int64_t t) { return s.start_ns < t; });
-    return next == work_.begin() ? StepPhase::unknown
-                                 : phase_at(std::min(ns, (next - 1)->end_ns) - 1);
+    const Span* before = last_begun(work_, ns - 1);
+    return before == nullptr ? StepPhase::unknown
+                             : phase_at(rank_.phases, std::min(ns, before->end_ns) - 1);
   }
 
   StepPhase phase_of_work_after(std::int64_t ns, std::int32_t step) const {
-    const auto next = std::upper_bound(work_.begin(), work_.end(), ns,
-                                       [](std::int64_t t, const Span& s) { return t < s.end_ns; });
+    const auto next = std::ranges::upper_bound(work_, ns, {}, &Span::end_ns);
     const std::int64_t at = next == work_.end() ? INT64_MAX : std::max(ns, next->start_ns);
-    return at < windows_[to_index(step)].end_ns ? phase_at(at) : StepPhase::unknown;
+    return at < windows_[to_index(step)].end_ns ? phase_at(rank_.phases, at) : StepPhase::unknown;
   }
 
   /// Unknown if no pass of the step is recorded.
@@ -246,10 +236,10 @@ class Holder {
   }
 
   std::vector<doc::OtherCollective> take(std::vector<std::string>& notes) {
-    std::stable_sort(held_.begin(), held_.end(),
-                     [](const doc::OtherCollective& a, const doc::OtherCollective& b) {
-                       return std::tie(a.place, a.at_s) < std::tie(b.place, b.at_s);
-                     });
+    std::ranges::stable_sort(held_,
+                             [](const doc::OtherCollective& a, const doc::OtherCollective& b) {
+                               return std::tie(a.place, a.at_s) < std::tie(b.place, b.at_s);
+                             });
     const auto [in, out] = sums();
     if (!in.times.empty())
       notes.push_back(
@@ -323,9 +313,8 @@ class Holder {
     int every = 0;
     for (std::size_t r = 0; r < found.steps.size(); ++r) {
       const auto& steps = found.steps[r];
-      const auto all = static_cast<double>(
-          std::count_if(job_.ranks[r].steps.begin(), job_.ranks[r].steps.end(),
-                        [](const StepSpan& s) { return !s.cut && !s.partial; }));
+      const auto all = static_cast<double>(std::ranges::count_if(
+          job_.ranks[r].steps, [](const StepSpan& s) { return !s.cut && !s.partial; }));
       int own = static_cast<double>(steps.size()) >= kOfSteps * all ? 1 : 0;
       if (own == 0 && steps.size() > 1) own = static_cast<int>(steps[1] - steps[0]);
       for (std::size_t i = 1; i < steps.size() && own > 1; ++i)
@@ -399,8 +388,8 @@ std::vector<std::vector<SentFor>> purposes_of(const Job& job) {
 }
 
 bool backward_waits(const std::vector<std::vector<SentFor>>& purposes) {
-  return std::any_of(purposes.begin(), purposes.end(), [](const std::vector<SentFor>& rank) {
-    return std::find(rank.begin(), rank.end(), SentFor::backward) != rank.end();
+  return std::ranges::any_of(purposes, [](const std::vector<SentFor>& rank) {
+    return std::ranges::find(rank, SentFor::backward) != rank.end();
   });
 }
 

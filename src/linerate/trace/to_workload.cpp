@@ -122,10 +122,9 @@ bool from_buckets(const Job& job, const std::vector<std::vector<SentFor>>& purpo
   for (const auto& steps : all)
     for (const auto& [step, buckets] : steps) ++counts[buckets.sizes];
   if (counts.empty()) return false;
-  const auto& sizes =
-      std::max_element(counts.begin(), counts.end(), [](const auto& x, const auto& y) {
-        return x.second < y.second;
-      })->first;
+  const auto& sizes = std::ranges::max_element(counts, [](const auto& x, const auto& y) {
+                        return x.second < y.second;
+                      })->first;
   std::vector<std::vector<double>> medians(sizes.size());  // by bucket, of each rank
   for (const auto& steps : all) {
     std::vector<std::vector<double>> times(sizes.size());
@@ -345,7 +344,7 @@ struct OwnStep {
 /// Leaves out steps that the recording's end cut, unless all were cut.
 std::vector<OwnStep> without_cut(std::vector<OwnStep> steps) {
   const auto cut = [](const OwnStep& s) { return s.cut; };
-  if (!std::all_of(steps.begin(), steps.end(), cut)) std::erase_if(steps, cut);
+  if (!std::ranges::all_of(steps, cut)) std::erase_if(steps, cut);
   return steps;
 }
 

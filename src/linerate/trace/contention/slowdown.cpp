@@ -18,6 +18,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/explain/lateness.hpp"
 #include "linerate/trace/explain/program.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/one_job.hpp"
 
@@ -94,8 +95,7 @@ std::optional<double> factor_of(double lost) {
 }  // namespace
 
 SlowdownFound slowdown_of(std::vector<Repetition> repetitions) {
-  std::stable_sort(repetitions.begin(), repetitions.end(),
-                   [](const Repetition& a, const Repetition& b) { return a.kind < b.kind; });
+  std::ranges::stable_sort(repetitions, {}, &Repetition::kind);
   Comparisons found;
   for (auto from = repetitions.begin(); from != repetitions.end();) {
     const auto to = std::find_if(from, repetitions.end(),
@@ -105,8 +105,7 @@ SlowdownFound slowdown_of(std::vector<Repetition> repetitions) {
   }
   SlowdownFound out{.slowdown = {}, .comparisons = found.worth()};
   if (out.comparisons < kFewestComparisons) return out;
-  std::sort(found.all.begin(), found.all.end(),
-            [](const Comparison& a, const Comparison& b) { return a.lost < b.lost; });
+  std::ranges::sort(found.all, {}, &Comparison::lost);
   // The order statistics between which the median of as many draws lies in 90 % of cases.
   const double around = kNormal90 / 2 / std::sqrt(out.comparisons);
   const auto factor = factor_of(weighted_quantile(found, 0.5));
@@ -135,12 +134,9 @@ class LengthBefore {
     }
   }
   std::int64_t operator()(std::int64_t ns) const {
-    const auto after =
-        std::upper_bound(set_.begin(), set_.end(), ns,
-                         [](std::int64_t time, const Span& s) { return time < s.start_ns; });
-    if (after == set_.begin()) return 0;
-    const Span& last = *(after - 1);
-    return before_[to_index(after - set_.begin()) - 1] + std::min(ns, last.end_ns) - last.start_ns;
+    const Span* last = last_begun(set_, ns);
+    if (last == nullptr) return 0;
+    return before_[to_index(last - set_.data())] + std::min(ns, last->end_ns) - last->start_ns;
   }
 
  private:
@@ -297,7 +293,7 @@ struct PlacedWork {
 std::vector<std::size_t> outermost(const std::vector<Span>& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&all](std::size_t a, std::size_t b) {
+  std::ranges::sort(order, [&all](std::size_t a, std::size_t b) {
     return std::pair(all[a].start_ns, -all[a].end_ns) < std::pair(all[b].start_ns, -all[b].end_ns);
   });
   std::int64_t end_ns = INT64_MIN;
@@ -314,7 +310,7 @@ class StepAt {
  public:
   explicit StepAt(const RankActivity& rank) {
     for (const Span& window : windows_of_steps(rank)) starts_.push_back(window.start_ns);
-    std::sort(starts_.begin(), starts_.end());
+    std::ranges::sort(starts_);
   }
   std::int32_t operator()(std::int64_t ns) const {
     return static_cast<std::int32_t>(std::upper_bound(starts_.begin(), starts_.end(), ns) -

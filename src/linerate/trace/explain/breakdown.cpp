@@ -317,8 +317,7 @@ class Analysis {
       }
     }
     std::vector<double> durations;
-    const bool all_cut =
-        std::all_of(sums.begin(), sums.end(), [](const auto& sum) { return sum.second.cut; });
+    const bool all_cut = std::ranges::all_of(sums, [](const auto& sum) { return sum.second.cut; });
     for (const auto& [number, sum] : sums) {
       const auto ranks = static_cast<double>(sum.busy.size());
       out_.steps.push_back({.number = number,
@@ -372,8 +371,8 @@ class Analysis {
   }
 
   std::string label_of(std::int64_t step) const {
-    const auto found = std::find_if(out_.steps.begin(), out_.steps.end(),
-                                    [step](const StepRow& s) { return s.number == step; });
+    const auto found =
+        std::ranges::find_if(out_.steps, [step](const StepRow& s) { return s.number == step; });
     return found == out_.steps.end() ? std::to_string(step) : found->label;
   }
 
@@ -474,8 +473,7 @@ class Analysis {
       means.push_back(sum / static_cast<double>(c.samples.size()));
     }
     if (!means.empty())
-      out_.utilisation_step =
-          *std::max_element(means.begin(), means.end()) / *job_.line_rate_bytes_per_s;
+      out_.utilisation_step = *std::ranges::max_element(means) / *job_.line_rate_bytes_per_s;
     double bus_bytes = 0;
     for (const CollectiveRow& row : out_.collectives)
       if (row.bytes && row.ranks)

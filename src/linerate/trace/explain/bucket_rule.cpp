@@ -242,7 +242,7 @@ void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
     if (follows_registration(one, with, kUnusedFlags)) found.push_back(one);
   }
   const bool one_answer =
-      !found.empty() && std::all_of(found.begin(), found.end(), [&found](const BucketPlan& p) {
+      !found.empty() && std::ranges::all_of(found, [&found](const BucketPlan& p) {
         return p.strategy == found.front().strategy && p.bytes == found.front().bytes;
       });
   if (one_answer) plan = found.front();
@@ -267,11 +267,10 @@ bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
     if (follows_ready_order(one, with) && one.matches_rule) found.push_back(one);
   }
   if (found.empty()) return false;
-  const auto own = std::find_if(found.begin(), found.end(), [](const BucketPlan& p) {
-    return p.strategy.find('(') == std::string::npos;
-  });
+  const auto own = std::ranges::find_if(
+      found, [](const BucketPlan& p) { return p.strategy.find('(') == std::string::npos; });
   const BucketPlan& best = own == found.end() ? found.front() : *own;
-  if (own == found.end() && !std::all_of(found.begin(), found.end(), [&best](const BucketPlan& p) {
+  if (own == found.end() && !std::ranges::all_of(found, [&best](const BucketPlan& p) {
         return p.strategy == best.strategy;
       }))
     return false;
@@ -406,16 +405,16 @@ void check_turns(BucketPlan& plan, const StepExchanges& step, const Job& job, in
   const BucketPlan& first = plans.front();
   const auto alike = [&first](const BucketPlan& p) { return p.strategy == first.strategy; };
   plan.matches_rule =
-      std::all_of(plans.begin(), plans.end(), [](const BucketPlan& p) { return p.matches_rule; });
+      std::ranges::all_of(plans, [](const BucketPlan& p) { return p.matches_rule; });
   plan.verdict = fmt::format(
       "{} models are trained in turn, or one model so many times, each with an update of its own: ",
       turns);
   const auto options = plan.matches_rule && ready_order ? ddp_options(both) : std::nullopt;
-  if (!std::all_of(plans.begin(), plans.end(), alike) && options && !job.gradients.empty()) {
+  if (!std::ranges::all_of(plans, alike) && options && !job.gradients.empty()) {
     const auto wire = wire_of(step.gradients, job.gradients.front().dtype);
     plan.strategy = strategy_text(*options, wire);
     plan.verdict += "each " + says(*options, wire, 0);
-  } else if (std::all_of(plans.begin(), plans.end(), alike)) {
+  } else if (std::ranges::all_of(plans, alike)) {
     plan.strategy = first.strategy;
     plan.verdict += "each " + first.verdict;
   } else {
@@ -475,10 +474,7 @@ std::optional<BucketPlan> check_buckets(const Job& job) {
     // The last step that exchanges as often as most do: a trace may end inside a step.
     std::map<std::size_t, int> counts;
     for (const auto& [step, exchanged] : steps) ++counts[exchanged.gradients.size()];
-    const std::size_t usual =
-        std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-          return a.second < b.second;
-        })->first;
+    const std::size_t usual = most_common(counts);
     const auto chosen = std::find_if(steps.rbegin(), steps.rend(), [usual](const auto& s) {
       return s.second.gradients.size() == usual;
     });

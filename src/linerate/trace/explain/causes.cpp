@@ -24,7 +24,7 @@ namespace {
 using PhaseTimes = std::array<std::int64_t, kPhases>;
 
 std::optional<StepPhase> largest(const PhaseTimes& times) {
-  const auto at = std::max_element(times.begin(), times.end());
+  const auto at = std::ranges::max_element(times);
   const auto phase = static_cast<StepPhase>(at - times.begin());
   return *at <= 0 || phase == StepPhase::unknown ? std::nullopt : std::optional(phase);
 }
@@ -150,9 +150,8 @@ std::vector<Irregularity> felt_by_all(const std::vector<LaneSteps>& lanes, std::
 
 /// One for all ranks if it is the same on each.
 void join_alike(std::vector<Irregularity>& of_ranks, std::size_t ranks) {
-  const bool alike = std::all_of(of_ranks.begin(), of_ranks.end(), [&](const Irregularity& i) {
-    return i.where == of_ranks.front().where;
-  });
+  const bool alike = std::ranges::all_of(
+      of_ranks, [&](const Irregularity& i) { return i.where == of_ranks.front().where; });
   if (of_ranks.size() < 2 || of_ranks.size() != ranks || !alike) return;
   of_ranks.front().rank.reset();
   of_ranks.resize(1);
@@ -212,8 +211,7 @@ bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all
   constexpr double kDeviations = 3;
   constexpr std::ptrdiff_t kTimesAsOften = 3;
   const double middle = median(late_s);
-  const auto early =
-      std::count_if(all_s.begin(), all_s.end(), [middle](double s) { return s <= -middle / 2; });
+  const auto early = std::ranges::count_if(all_s, [middle](double s) { return s <= -middle / 2; });
   return middle < kDeviations * deviation(late_s) || std::ssize(late_s) < kTimesAsOften * early;
 }
 
@@ -249,8 +247,8 @@ std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vect
                       .steps = all,
                       .where = largest(where)});
   }
-  std::sort(causes.begin(), causes.end(),
-            [](const Cause& a, const Cause& b) { return a.per_step_s > b.per_step_s; });
+  std::ranges::sort(causes,
+                    [](const Cause& a, const Cause& b) { return a.per_step_s > b.per_step_s; });
   return causes;
 }
 
@@ -305,9 +303,8 @@ namespace {
 void take_pauses(const RankActivity& rank, StepTimes& times) {
   for (auto& [number, own] : times) own.idle = {};
   for (const PhaseSpan& pause : *rank.pauses) {
-    const auto after =
-        std::find_if(rank.steps.begin(), rank.steps.end(),
-                     [&pause](const StepSpan& s) { return s.span.start_ns > pause.span.start_ns; });
+    const auto after = std::ranges::find_if(
+        rank.steps, [&pause](const StepSpan& s) { return s.span.start_ns > pause.span.start_ns; });
     if (after == rank.steps.begin()) continue;
     const auto step = times.find((after - 1)->number);
     if (step != times.end()) step->second.idle[to_index(pause.phase)] += pause.span.length();
@@ -330,8 +327,8 @@ StepTimes step_times(const Lane& lane) {
 
 OwnSteps own_steps(const Job& job, const Program& program) {
   OwnSteps own;
-  own.host = std::all_of(job.ranks.begin(), job.ranks.end(),
-                         [](const RankActivity& r) { return r.pauses.has_value(); });
+  own.host =
+      std::ranges::all_of(job.ranks, [](const RankActivity& r) { return r.pauses.has_value(); });
   for (std::size_t l = 0; l < program.lanes.size(); ++l) {
     own.lanes.push_back(step_times(program.lanes[l]));
     if (own.host) take_pauses(job.ranks[l], own.lanes[l]);
@@ -432,7 +429,7 @@ void keep_begun_within(RankActivity& rank, const Span& window) {
 /// one.
 void cut_to(RankActivity& rank, const StepNumbers& range) {
   const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
-  const auto first = std::find_if(rank.steps.begin(), rank.steps.end(), inside);
+  const auto first = std::ranges::find_if(rank.steps, inside);
   const auto end = std::find_if_not(first, rank.steps.end(), inside);
   if (first == end) return;  // a rank without steps
   const std::vector<Span> windows = windows_of_steps(rank);
@@ -474,7 +471,7 @@ std::set<std::int64_t> steps_of_some(const Job& job) {
 std::optional<Job> common_part(const Job& job) {
   const std::optional<StepNumbers> range = common_range(job);
   if (!range) return std::nullopt;
-  const bool same = std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankActivity& r) {
+  const bool same = std::ranges::all_of(job.ranks, [&](const RankActivity& r) {
     return r.steps.empty() ||
            (range->holds(r.steps.front().number) && range->holds(r.steps.back().number));
   });

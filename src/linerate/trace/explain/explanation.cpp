@@ -133,8 +133,7 @@ Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   if (s.wait <= s.transfer + s.unsplit) return Finding::inconclusive;
   // Ranks wait for whoever wakes first if all of them pause, and nobody is late.
   const auto found = [&b](CauseKind kind) {
-    return std::any_of(b.path.causes.begin(), b.path.causes.end(),
-                       [kind](const Cause& c) { return c.kind == kind; });
+    return std::ranges::any_of(b.path.causes, [kind](const Cause& c) { return c.kind == kind; });
   };
   return found(CauseKind::pause) && !found(CauseKind::late_rank) ? Finding::host_bound
                                                                  : Finding::skew_bound;

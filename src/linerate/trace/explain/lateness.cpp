@@ -287,7 +287,7 @@ std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& b
     if (o != to_index(lane) && tails_[o].behind == own.behind && tails_[o].step == own.step)
       others.push_back(length(static_cast<std::int32_t>(o), tails_[o].piece, before));
   if (others.empty()) return 0;
-  std::sort(others.begin(), others.end());
+  std::ranges::sort(others);
   return length(lane, own.piece, before) - others[first ? 0 : (others.size() - 1) / 2];
 }
 
@@ -318,9 +318,8 @@ std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::i
   std::vector<std::int64_t> longer(own.pieces.size(), 0);
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < own.pieces.size(); ++i) {
-    const auto same = std::find_if(theirs.pieces.begin(), theirs.pieces.end(), [&](const Piece& p) {
-      return p.collective == own.pieces[i].collective;
-    });
+    const auto same = std::ranges::find_if(
+        theirs.pieces, [&](const Piece& p) { return p.collective == own.pieces[i].collective; });
     const std::int64_t mine = length(lane, own.pieces[i], before);
     const std::int64_t its = same == theirs.pieces.end() ? 0 : length(other, *same, before);
     longer[i] = std::max<std::int64_t>(0, mine - its);

@@ -69,9 +69,8 @@ Key key_of(const Communication& c, const RankActivity& rank) {
 /// How many come before the first communication of a marked step; of a rank without steps none.
 std::size_t before_steps(const RankActivity& rank, const std::vector<std::size_t>& order) {
   if (rank.steps.empty()) return 0;
-  const auto first = std::find_if(order.begin(), order.end(), [&rank](std::size_t i) {
-    return rank.communications[i].step >= 0;
-  });
+  const auto first = std::ranges::find_if(
+      order, [&rank](std::size_t i) { return rank.communications[i].step >= 0; });
   return first == order.end() ? 0 : to_index(first - order.begin());
 }
 
@@ -216,11 +215,9 @@ MatchResult match_collectives(const Job& job) {
     result.collectives.push_back({members, complete});
   }
   for (const Member& m : alone) result.collectives.push_back({{m}, false});
-  std::sort(result.collectives.begin(), result.collectives.end(),
-            [&job](const Matched& a, const Matched& b) {
-              return at(job, a.members.front()).span.start_ns <
-                     at(job, b.members.front()).span.start_ns;
-            });
+  std::ranges::sort(result.collectives, [&job](const Matched& a, const Matched& b) {
+    return at(job, a.members.front()).span.start_ns < at(job, b.members.front()).span.start_ns;
+  });
   align_clocks(job, result);
   return result;
 }

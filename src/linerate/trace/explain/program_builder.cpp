@@ -27,10 +27,224 @@
 #include <utility>
 
 #include "linerate/core/index.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/job.hpp"
 
 namespace linerate::trace {
 namespace {
+
+/// A point with its times, before the time between points is measured.
+struct Timed {
+  std::int64_t block_ns = 0, resume_ns = 0;
+  Point point;
+};
+
+/// One communication of one lane on its way into the program.
+struct CommunicationDraft {
+  PartOf place;
+  Span span;
+  std::int64_t issue_ns = 0;
+  std::int32_t behind = -1;  // position among the lane's drafts
+  std::int64_t first = 0;    // pieces of work begun before the issue
+  std::int64_t count = 0;    // begun after the issue, before the end
+  bool call_known = false;
+  bool guessed = false;  // held up, and nothing says when it was asked for
+};
+
+struct LaneDraft {
+  std::vector<Span> work;             // by start
+  std::vector<std::int64_t> done_ns;  // length of the first i pieces
+  double work_of_step_ns = 0;
+  SpanSet busy;
+  std::vector<Span> calls;                 // RankActivity::calls
+  std::vector<CommunicationDraft> drafts;  // by start
+  std::map<std::int32_t, std::size_t> by_collective;
+  std::vector<Timed> waits;
+};
+
+// When did a rank ask for a communication? Some traces say it (Communication::ready_ns). In others
+// only the start is recorded. A start may be late, because the previous communication still held
+// the stream or the back end's thread.
+//
+// Example. All-reduce A runs from 1 to 5 ms, and B from 5.01 to 7 ms. B started 10 us after A
+// ended, so A held it up. If the last kernel before B ended at 3 ms, B was asked for at 3 ms or
+// before. The draft says 3 ms and marks it as guessed; program_builder.cpp improves on it with the
+// traces of other ranks. If B had started at 5.5 ms, nothing held it up, and its start is its
+// request.
+
+/// If no record says when a communication was asked for, one that starts so soon after another was
+/// held up by it. Threads of a CPU's back end take longer to hand over than a device's stream.
+constexpr std::int64_t kHandOver_ns = 20'000, kHandOverOfThreads_ns = 200'000;
+
+/// The end of the last work that was done by `time`; INT64_MIN if none was. No kernel makes data
+/// ready after it, so a communication that begins at `time` was asked for by then.
+std::int64_t latest_work_done(const SpanSet& busy, std::int64_t time) {
+  const auto after = std::ranges::upper_bound(busy, time, {}, &Span::end_ns);
+  return after == busy.begin() ? INT64_MIN : (after - 1)->end_ns;
+}
+
+/// Finds when each draft was asked for, and the draft that held up its start. Drafts are visited by
+/// start. The candidate is the draft that ended last before a start. If the request is known, the
+/// candidate held up the start if it ended after the request. Else the gap between the two decides.
+void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
+  std::set<std::pair<std::int64_t, std::int32_t>> ends;  // end, draft
+  for (std::size_t i = 0; i < lane.drafts.size(); ++i) {
+    CommunicationDraft& d = lane.drafts[i];
+    const std::int64_t ready = rank.communications[i].ready_ns;
+    d.call_known = ready != kNotReady;
+    d.issue_ns = d.call_known ? std::min(ready, d.span.start_ns) : d.span.start_ns;
+    const auto after = ends.upper_bound({d.span.start_ns, INT32_MAX});
+    if (after != ends.begin()) {
+      const auto& [end, other] = *std::prev(after);
+      const std::int64_t allowed = cpu ? kHandOverOfThreads_ns : kHandOver_ns;
+      const bool held_up =
+          d.call_known ? end > d.issue_ns : d.span.start_ns - end <= allowed && other >= 0;
+      if (held_up) {
+        d.behind = other;
+        if (!d.call_known) {
+          d.guessed = true;
+          d.issue_ns =
+              std::min(d.span.start_ns, std::max(lane.drafts[to_index(other)].issue_ns,
+                                                 latest_work_done(lane.busy, d.span.start_ns)));
+        }
+      }
+    }
+    ends.insert({d.span.end_ns, static_cast<std::int32_t>(i)});
+  }
+}
+
+/// How many pieces of work, by start, began before `time`.
+std::int64_t begun_before(const std::vector<Span>& work, std::int64_t time) {
+  return std::ranges::lower_bound(work, time, {}, start_of) - work.begin();
+}
+
+/// `places`: of the rank's communications in the program. `cpu`: its back end's threads hand over
+/// more slowly. No piece of work is counted yet. `done_ns` are running sums, so that the work
+/// between any two pieces takes one subtraction.
+LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places, bool cpu) {
+  LaneDraft lane;
+  lane.work = rank.compute;
+  lane.work.insert(lane.work.end(), rank.copies.begin(), rank.copies.end());
+  std::erase_if(lane.work, [](const Span& s) { return s.length() <= 0; });
+  std::ranges::sort(lane.work);
+  lane.busy = union_of(lane.work);
+  lane.calls = rank.calls;
+  lane.done_ns.push_back(0);
+  for (const Span& s : lane.work) lane.done_ns.push_back(lane.done_ns.back() + s.length());
+  lane.work_of_step_ns = static_cast<double>(lane.done_ns.back()) /
+                         static_cast<double>(std::max<std::size_t>(1, rank.steps.size()));
+  for (std::size_t i = 0; i < rank.communications.size(); ++i)
+    lane.drafts.push_back({.place = places[i], .span = rank.communications[i].span});
+  for (std::size_t i = 0; i < lane.drafts.size(); ++i)
+    lane.by_collective[lane.drafts[i].place.collective] = i;
+  find_issues(lane, rank, cpu);
+  return lane;
+}
+
+// Own time is what remains of a lane without its waits. A stretch of it is split twice: into work
+// and idle time by what was recorded, and into phases of the step.
+//
+// Example. A wait ends at 10 ms and the next request is at 16 ms. Kernels ran from 11 to 14 ms, all
+// in backward, and the optimizer began at 15 ms. Then the own time before the request is 6 ms.
+// Backward has 3 ms of work and 2 ms of idle time, the optimizer has 1 ms of idle time.
+
+/// Measures stretches of a rank's own time, one after the other. Stretches must ascend: two cursors
+/// move through the busy spans and the phases, so that a whole lane takes one pass over both.
+class OwnTimeMeter {
+ public:
+  OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
+      : busy_(busy), phases_(phases) {}
+
+  /// The own time from `from` to `to`. It advances to the next moment at which work or the phase
+  /// changes, and adds the time up to there to one of the sums.
+  OwnTime between(std::int64_t from, std::int64_t to) {
+    OwnTime own;
+    while (from < to) {
+      while (b_ < busy_.size() && busy_[b_].end_ns <= from) ++b_;
+      while (p_ < phases_.size() && phases_[p_].span.end_ns <= from) ++p_;
+      std::int64_t until = to;
+      const bool working = b_ < busy_.size() && busy_[b_].start_ns <= from;
+      if (b_ < busy_.size())
+        until = std::min(until, working ? busy_[b_].end_ns : busy_[b_].start_ns);
+      const bool known = p_ < phases_.size() && phases_[p_].span.start_ns <= from;
+      if (p_ < phases_.size())
+        until = std::min(until, known ? phases_[p_].span.end_ns : phases_[p_].span.start_ns);
+      const auto phase = to_index(known ? phases_[p_].phase : StepPhase::unknown);
+      (working ? own.work : own.idle)[phase] += until - from;
+      from = until;
+    }
+    return own;
+  }
+
+ private:
+  const SpanSet& busy_;
+  const std::vector<PhaseSpan>& phases_;
+  std::size_t b_ = 0, p_ = 0;
+};
+
+/// A border at the begin of each step, and one at the end of each run of steps that follow each
+/// other. Steps that touch share a border: StepWindow::to of the first is `from` of the second.
+void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& points) {
+  const auto border = [&](std::int64_t time) {
+    lane.borders_ns.push_back(time);
+    points.push_back({.block_ns = time, .resume_ns = time, .point = {.kind = PointKind::border}});
+  };
+  const std::vector<Span> windows = windows_of_steps(rank);
+  for (std::size_t i = 0; i < rank.steps.size(); ++i) {
+    const Span& window = windows[i];
+    if (lane.borders_ns.empty() || lane.borders_ns.back() != window.start_ns)
+      border(window.start_ns);
+    const std::size_t from = lane.borders_ns.size() - 1;
+    border(window.end_ns);
+    lane.steps.push_back({rank.steps[i].number, from, from + 1});
+  }
+}
+
+/// Merges borders into the points, both by time. A border inside a wait has no place in own time,
+/// so it follows the wait and says where in the wait it was. A border at 5 ms is at a quarter of a
+/// wait from 4 to 8 ms. If a replay shortens the wait to 2 ms, the border stays at a quarter of it.
+std::vector<Timed> with_borders(const std::vector<Timed>& points,
+                                const std::vector<Timed>& borders) {
+  std::vector<Timed> all;
+  std::size_t next = 0;
+  const auto take = [&](const Timed* wait, std::int64_t until) {
+    for (; next < borders.size() && borders[next].block_ns < until; ++next) {
+      Timed b = borders[next];
+      if (wait != nullptr) {
+        b.point.within = static_cast<double>(b.block_ns - wait->block_ns) /
+                         static_cast<double>(wait->resume_ns - wait->block_ns);
+        b.block_ns = b.resume_ns = wait->resume_ns;
+      }
+      all.push_back(b);
+    }
+  };
+  for (const Timed& p : points) {
+    take(nullptr, p.block_ns);
+    all.push_back(p);
+    take(&p, p.resume_ns);
+  }
+  take(nullptr, INT64_MAX);
+  return all;
+}
+
+/// Fills in steps, borders, points and start of a lane. `points` are ordered by time; the borders
+/// of the rank's steps are added among them. Each point gets the own time since the point before
+/// it. The lane starts at the first point, on the rank's own clock.
+void set_points(const std::vector<Timed>& points, const RankActivity& rank, const SpanSet& busy,
+                Lane& lane) {
+  std::vector<Timed> borders;
+  add_borders(rank, lane, borders);
+  const std::vector<Timed> all = with_borders(points, borders);
+  if (all.empty()) return;
+  OwnTimeMeter meter(busy, rank.phases);
+  std::int64_t at = all.front().block_ns;
+  lane.start_ns = at;
+  for (const Timed& t : all) {
+    lane.points.push_back(t.point);
+    lane.points.back().before = meter.between(at, t.block_ns);
+    at = std::max(at, t.resume_ns);
+  }
+}
 
 /// Share of a step's work that another rank must have done beyond a pause to show that nothing
 /// waited there. Small pieces do not count, because ranks differ in them: copies of the next batch.
@@ -172,12 +386,10 @@ class ProgramBuilder {
                               std::int64_t goes_on_ns) {
     constexpr std::int64_t kGoesOn_ns = 200'000;  // threads hand over within it
     constexpr double kGoesOnOfPause = 0.05;       // and on a busy machine within this
-    const auto after =
-        std::upper_bound(lane.calls.begin(), lane.calls.end(), Span{pause.end_ns, INT64_MIN});
-    if (after == lane.calls.begin()) return false;
-    const Span& call = *(after - 1);
-    const std::int64_t until = std::min(goes_on_ns, call.end_ns);
-    return call.start_ns > d.issue_ns && pause.end_ns - call.start_ns > pause.length() / 2 &&
+    const Span* call = last_begun(lane.calls, pause.end_ns - 1);
+    if (call == nullptr) return false;
+    const std::int64_t until = std::min(goes_on_ns, call->end_ns);
+    return call->start_ns > d.issue_ns && pause.end_ns - call->start_ns > pause.length() / 2 &&
            static_cast<double>(until - pause.end_ns) >
                kGoesOn_ns + kGoesOnOfPause * static_cast<double>(pause.length());
   }
@@ -195,11 +407,8 @@ class ProgramBuilder {
       issues.push_back(d.issue_ns);
       if (may_be_waited_for(d)) by_end.push_back(&d);
     }
-    std::sort(issues.begin(), issues.end());
-    std::sort(by_end.begin(), by_end.end(),
-              [](const CommunicationDraft* a, const CommunicationDraft* b) {
-                return a->span.end_ns < b->span.end_ns;
-              });
+    std::ranges::sort(issues);
+    std::ranges::sort(by_end, {}, [](const CommunicationDraft* d) { return d->span.end_ns; });
     std::size_t after = 0;  // the busy span after the pause
     for (const CommunicationDraft* d : by_end) {
       const std::int64_t end = d->span.end_ns;
@@ -265,9 +474,70 @@ class ProgramBuilder {
     return next == optimizer.end() ? std::nullopt : std::optional(*next);
   }
 
-  void finish_lane(std::size_t r);
-  void add_network();
-  void add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points);
+  /// Adds a point for each request, and sorts the points by time. Part::lag_ns is what lies between
+  /// the moment at which a part could begin and its recorded start: a launch, or a thread that
+  /// wakes.
+  void add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
+    for (const CommunicationDraft& d : draft.drafts) {
+      Part& part = out_.collectives[to_index(d.place.collective)].parts[to_index(d.place.part)];
+      const std::int64_t held =
+          d.behind >= 0 ? draft.drafts[to_index(d.behind)].span.end_ns : INT64_MIN;
+      part.place = static_cast<std::int32_t>(lane.parts.size());
+      part.behind = d.behind;
+      part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
+      lane.parts.push_back(d.place);
+      points.push_back({.block_ns = d.issue_ns,
+                        .resume_ns = d.issue_ns,
+                        .point = {.kind = PointKind::issue, .of = d.place}});
+    }
+    std::ranges::stable_sort(points, [](const Timed& a, const Timed& b) {
+      return std::tuple(a.block_ns, a.resume_ns, a.point.kind) <
+             std::tuple(b.block_ns, b.resume_ns, b.point.kind);
+    });
+  }
+
+  void finish_lane(std::size_t r) {
+    LaneDraft& draft = lanes_[r];
+    const RankActivity& rank = job_.ranks[r];
+    Lane lane;
+    std::vector<Timed> points = std::move(draft.waits);
+    add_issues(draft, lane, points);
+    set_points(points, rank, draft.busy, lane);
+    if (!lane.points.empty()) lane.start_ns += offset(static_cast<std::int32_t>(r));
+    out_.lanes.push_back(std::move(lane));
+  }
+
+  /// How long the data of each step moves at least, by lane: the floor under every ceiling.
+  ///
+  /// Collectives of one kind have operation, bytes and group in common. The shortest transfer of a
+  /// kind shows what the network can do, so each one of the kind counts as that. The shortened
+  /// spans end with the recorded ones, and what overlaps counts once. Only collectives whose ranks
+  /// were all seen to meet count: of others it is not known how long they move data.
+  void add_network() {
+    std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
+    const auto each = [&](const auto& action) {
+      for (std::size_t c = 0; c < out_.collectives.size(); ++c) {
+        const Matched& m = matched_.collectives[c];
+        if (!out_.collectives[c].joint || out_.step_of[c] < 0) continue;
+        const Communication& first = at(m.members.front());
+        std::int64_t& shortest =
+            least.try_emplace({first.op, first.bytes, first.group}, INT64_MAX).first->second;
+        for (std::size_t i = 0; i < m.members.size(); ++i)
+          action(c, m.members[i], out_.collectives[c].parts[i].after_ns, shortest);
+      }
+    };
+    each([](std::size_t, const Member&, std::int64_t ns, std::int64_t& shortest) {
+      shortest = std::min(shortest, ns);
+    });
+    std::vector<std::map<std::int64_t, std::vector<Span>>> moving(lanes_.size());
+    each([&](std::size_t c, const Member& m, std::int64_t, std::int64_t shortest) {
+      const std::int64_t end = at(m).span.end_ns;
+      moving[to_index(m.rank)][out_.step_of[c]].push_back({end - shortest, end});
+    });
+    for (std::size_t r = 0; r < moving.size(); ++r)
+      for (auto& [step, spans] : moving[r])
+        out_.lanes[r].network_ns[step] = length_of(union_of(std::move(spans)));
+  }
 
   const Job& job_;
   const MatchResult& matched_;  // its collectives in the order of Program's
@@ -283,263 +553,10 @@ class ProgramBuilder {
   std::vector<bool> waited_;  // by collective: some rank was seen to wait for it
 };
 
-/// Adds a point for each request, and sorts the points by time. Part::lag_ns is what lies between
-/// the moment at which a part could begin and its recorded start: a launch, or a thread that wakes.
-void ProgramBuilder::add_issues(LaneDraft& draft, Lane& lane, std::vector<Timed>& points) {
-  for (const CommunicationDraft& d : draft.drafts) {
-    Part& part = out_.collectives[to_index(d.place.collective)].parts[to_index(d.place.part)];
-    const std::int64_t held =
-        d.behind >= 0 ? draft.drafts[to_index(d.behind)].span.end_ns : INT64_MIN;
-    part.place = static_cast<std::int32_t>(lane.parts.size());
-    part.behind = d.behind;
-    part.lag_ns = d.span.start_ns - std::max(d.issue_ns, held);
-    lane.parts.push_back(d.place);
-    points.push_back({.block_ns = d.issue_ns,
-                      .resume_ns = d.issue_ns,
-                      .point = {.kind = PointKind::issue, .of = d.place}});
-  }
-  std::stable_sort(points.begin(), points.end(), [](const Timed& a, const Timed& b) {
-    return std::tuple(a.block_ns, a.resume_ns, a.point.kind) <
-           std::tuple(b.block_ns, b.resume_ns, b.point.kind);
-  });
-}
-
-void ProgramBuilder::finish_lane(std::size_t r) {
-  LaneDraft& draft = lanes_[r];
-  const RankActivity& rank = job_.ranks[r];
-  Lane lane;
-  std::vector<Timed> points = std::move(draft.waits);
-  add_issues(draft, lane, points);
-  set_points(points, rank, draft.busy, lane);
-  if (!lane.points.empty()) lane.start_ns += offset(static_cast<std::int32_t>(r));
-  out_.lanes.push_back(std::move(lane));
-}
-
-/// How long the data of each step moves at least, by lane: the floor under every ceiling.
-///
-/// Collectives of one kind have operation, bytes and group in common. The shortest transfer of a
-/// kind shows what the network can do, so each one of the kind counts as that. The shortened spans
-/// end with the recorded ones, and what overlaps counts once. Only collectives whose ranks were all
-/// seen to meet count: of others it is not known how long they move data.
-void ProgramBuilder::add_network() {
-  std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
-  const auto each = [&](const auto& action) {
-    for (std::size_t c = 0; c < out_.collectives.size(); ++c) {
-      const Matched& m = matched_.collectives[c];
-      if (!out_.collectives[c].joint || out_.step_of[c] < 0) continue;
-      const Communication& first = at(m.members.front());
-      std::int64_t& shortest =
-          least.try_emplace({first.op, first.bytes, first.group}, INT64_MAX).first->second;
-      for (std::size_t i = 0; i < m.members.size(); ++i)
-        action(c, m.members[i], out_.collectives[c].parts[i].after_ns, shortest);
-    }
-  };
-  each([](std::size_t, const Member&, std::int64_t ns, std::int64_t& shortest) {
-    shortest = std::min(shortest, ns);
-  });
-  std::vector<std::map<std::int64_t, std::vector<Span>>> moving(lanes_.size());
-  each([&](std::size_t c, const Member& m, std::int64_t, std::int64_t shortest) {
-    const std::int64_t end = at(m).span.end_ns;
-    moving[to_index(m.rank)][out_.step_of[c]].push_back({end - shortest, end});
-  });
-  for (std::size_t r = 0; r < moving.size(); ++r)
-    for (auto& [step, spans] : moving[r])
-      out_.lanes[r].network_ns[step] = length_of(union_of(std::move(spans)));
-}
-
 }  // namespace
 
 Program program_of(const Job& job, const MatchResult& matched) {
   return ProgramBuilder(job, matched).build();
-}
-
-// When did a rank ask for a communication? Some traces say it (Communication::ready_ns). In others
-// only the start is recorded. A start may be late, because the previous communication still held
-// the stream or the back end's thread.
-//
-// Example. All-reduce A runs from 1 to 5 ms, and B from 5.01 to 7 ms. B started 10 us after A
-// ended, so A held it up. If the last kernel before B ended at 3 ms, B was asked for at 3 ms or
-// before. The draft says 3 ms and marks it as guessed; program_builder.cpp improves on it with the
-// traces of other ranks. If B had started at 5.5 ms, nothing held it up, and its start is its
-// request.
-
-namespace {
-
-/// If no record says when a communication was asked for, one that starts so soon after another was
-/// held up by it. Threads of a CPU's back end take longer to hand over than a device's stream.
-constexpr std::int64_t kHandOver_ns = 20'000, kHandOverOfThreads_ns = 200'000;
-
-/// The end of the last work that was done by `time`; INT64_MIN if none was. No kernel makes data
-/// ready after it, so a communication that begins at `time` was asked for by then.
-std::int64_t latest_work_done(const SpanSet& busy, std::int64_t time) {
-  const auto after = std::upper_bound(busy.begin(), busy.end(), time,
-                                      [](std::int64_t t, const Span& s) { return t < s.end_ns; });
-  return after == busy.begin() ? INT64_MIN : (after - 1)->end_ns;
-}
-
-/// Finds when each draft was asked for, and the draft that held up its start. Drafts are visited by
-/// start. The candidate is the draft that ended last before a start. If the request is known, the
-/// candidate held up the start if it ended after the request. Else the gap between the two decides.
-void find_issues(LaneDraft& lane, const RankActivity& rank, bool cpu) {
-  std::set<std::pair<std::int64_t, std::int32_t>> ends;  // end, draft
-  for (std::size_t i = 0; i < lane.drafts.size(); ++i) {
-    CommunicationDraft& d = lane.drafts[i];
-    const std::int64_t ready = rank.communications[i].ready_ns;
-    d.call_known = ready != kNotReady;
-    d.issue_ns = d.call_known ? std::min(ready, d.span.start_ns) : d.span.start_ns;
-    const auto after = ends.upper_bound({d.span.start_ns, INT32_MAX});
-    if (after != ends.begin()) {
-      const auto& [end, other] = *std::prev(after);
-      const std::int64_t allowed = cpu ? kHandOverOfThreads_ns : kHandOver_ns;
-      const bool held_up =
-          d.call_known ? end > d.issue_ns : d.span.start_ns - end <= allowed && other >= 0;
-      if (held_up) {
-        d.behind = other;
-        if (!d.call_known) {
-          d.guessed = true;
-          d.issue_ns =
-              std::min(d.span.start_ns, std::max(lane.drafts[to_index(other)].issue_ns,
-                                                 latest_work_done(lane.busy, d.span.start_ns)));
-        }
-      }
-    }
-    ends.insert({d.span.end_ns, static_cast<std::int32_t>(i)});
-  }
-}
-
-}  // namespace
-
-std::int64_t begun_before(const std::vector<Span>& work, std::int64_t time) {
-  return std::lower_bound(work.begin(), work.end(), time,
-                          [](const Span& s, std::int64_t t) { return s.start_ns < t; }) -
-         work.begin();
-}
-
-/// `done_ns` are running sums, so that the work between any two pieces takes one subtraction.
-LaneDraft lane_draft(const RankActivity& rank, const std::vector<PartOf>& places, bool cpu) {
-  LaneDraft lane;
-  lane.work = rank.compute;
-  lane.work.insert(lane.work.end(), rank.copies.begin(), rank.copies.end());
-  std::erase_if(lane.work, [](const Span& s) { return s.length() <= 0; });
-  std::sort(lane.work.begin(), lane.work.end());
-  lane.busy = union_of(lane.work);
-  lane.calls = rank.calls;
-  lane.done_ns.push_back(0);
-  for (const Span& s : lane.work) lane.done_ns.push_back(lane.done_ns.back() + s.length());
-  lane.work_of_step_ns = static_cast<double>(lane.done_ns.back()) /
-                         static_cast<double>(std::max<std::size_t>(1, rank.steps.size()));
-  for (std::size_t i = 0; i < rank.communications.size(); ++i)
-    lane.drafts.push_back({.place = places[i], .span = rank.communications[i].span});
-  for (std::size_t i = 0; i < lane.drafts.size(); ++i)
-    lane.by_collective[lane.drafts[i].place.collective] = i;
-  find_issues(lane, rank, cpu);
-  return lane;
-}
-
-// Own time is what remains of a lane without its waits. A stretch of it is split twice: into work
-// and idle time by what was recorded, and into phases of the step.
-//
-// Example. A wait ends at 10 ms and the next request is at 16 ms. Kernels ran from 11 to 14 ms, all
-// in backward, and the optimizer began at 15 ms. Then the own time before the request is 6 ms.
-// Backward has 3 ms of work and 2 ms of idle time, the optimizer has 1 ms of idle time.
-
-namespace {
-
-/// Measures stretches of a rank's own time, one after the other. Stretches must ascend: two cursors
-/// move through the busy spans and the phases, so that a whole lane takes one pass over both.
-class OwnTimeMeter {
- public:
-  OwnTimeMeter(const SpanSet& busy, const std::vector<PhaseSpan>& phases)
-      : busy_(busy), phases_(phases) {}
-
-  /// The own time from `from` to `to`. It advances to the next moment at which work or the phase
-  /// changes, and adds the time up to there to one of the sums.
-  OwnTime between(std::int64_t from, std::int64_t to) {
-    OwnTime own;
-    while (from < to) {
-      while (b_ < busy_.size() && busy_[b_].end_ns <= from) ++b_;
-      while (p_ < phases_.size() && phases_[p_].span.end_ns <= from) ++p_;
-      std::int64_t until = to;
-      const bool working = b_ < busy_.size() && busy_[b_].start_ns <= from;
-      if (b_ < busy_.size())
-        until = std::min(until, working ? busy_[b_].end_ns : busy_[b_].start_ns);
-      const bool known = p_ < phases_.size() && phases_[p_].span.start_ns <= from;
-      if (p_ < phases_.size())
-        until = std::min(until, known ? phases_[p_].span.end_ns : phases_[p_].span.start_ns);
-      const auto phase = to_index(known ? phases_[p_].phase : StepPhase::unknown);
-      (working ? own.work : own.idle)[phase] += until - from;
-      from = until;
-    }
-    return own;
-  }
-
- private:
-  const SpanSet& busy_;
-  const std::vector<PhaseSpan>& phases_;
-  std::size_t b_ = 0, p_ = 0;
-};
-
-/// A border at the begin of each step, and one at the end of each run of steps that follow each
-/// other. Steps that touch share a border: StepWindow::to of the first is `from` of the second.
-void add_borders(const RankActivity& rank, Lane& lane, std::vector<Timed>& points) {
-  const auto border = [&](std::int64_t time) {
-    lane.borders_ns.push_back(time);
-    points.push_back({.block_ns = time, .resume_ns = time, .point = {.kind = PointKind::border}});
-  };
-  const std::vector<Span> windows = windows_of_steps(rank);
-  for (std::size_t i = 0; i < rank.steps.size(); ++i) {
-    const Span& window = windows[i];
-    if (lane.borders_ns.empty() || lane.borders_ns.back() != window.start_ns)
-      border(window.start_ns);
-    const std::size_t from = lane.borders_ns.size() - 1;
-    border(window.end_ns);
-    lane.steps.push_back({rank.steps[i].number, from, from + 1});
-  }
-}
-
-/// Merges borders into the points, both by time. A border inside a wait has no place in own time,
-/// so it follows the wait and says where in the wait it was. A border at 5 ms is at a quarter of a
-/// wait from 4 to 8 ms. If a replay shortens the wait to 2 ms, the border stays at a quarter of it.
-std::vector<Timed> with_borders(const std::vector<Timed>& points,
-                                const std::vector<Timed>& borders) {
-  std::vector<Timed> all;
-  std::size_t next = 0;
-  const auto take = [&](const Timed* wait, std::int64_t until) {
-    for (; next < borders.size() && borders[next].block_ns < until; ++next) {
-      Timed b = borders[next];
-      if (wait != nullptr) {
-        b.point.within = static_cast<double>(b.block_ns - wait->block_ns) /
-                         static_cast<double>(wait->resume_ns - wait->block_ns);
-        b.block_ns = b.resume_ns = wait->resume_ns;
-      }
-      all.push_back(b);
-    }
-  };
-  for (const Timed& p : points) {
-    take(nullptr, p.block_ns);
-    all.push_back(p);
-    take(&p, p.resume_ns);
-  }
-  take(nullptr, INT64_MAX);
-  return all;
-}
-
-}  // namespace
-
-void set_points(const std::vector<Timed>& points, const RankActivity& rank, const SpanSet& busy,
-                Lane& lane) {
-  std::vector<Timed> borders;
-  add_borders(rank, lane, borders);
-  const std::vector<Timed> all = with_borders(points, borders);
-  if (all.empty()) return;
-  OwnTimeMeter meter(busy, rank.phases);
-  std::int64_t at = all.front().block_ns;
-  lane.start_ns = at;
-  for (const Timed& t : all) {
-    lane.points.push_back(t.point);
-    lane.points.back().before = meter.between(at, t.block_ns);
-    at = std::max(at, t.resume_ns);
-  }
 }
 
 }  // namespace linerate::trace

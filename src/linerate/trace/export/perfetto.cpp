@@ -49,7 +49,7 @@ std::int64_t earliest(const doc::Timeline& t) {
 std::vector<Placed> place(const doc::Timeline& t) {
   std::vector<const doc::Event*> order;
   for (const doc::Event& e : t.events) order.push_back(&e);
-  std::stable_sort(order.begin(), order.end(), [](const doc::Event* a, const doc::Event* b) {
+  std::ranges::stable_sort(order, [](const doc::Event* a, const doc::Event* b) {
     return std::tuple(a->start_ns, -a->end_ns) < std::tuple(b->start_ns, -b->end_ns);
   });
   // Per rank and resource, per track: the ends of the open events, innermost last.

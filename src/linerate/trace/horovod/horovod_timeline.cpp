@@ -20,6 +20,7 @@
 #include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/input/json_repair.hpp"
 #include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -236,9 +237,7 @@ class HorovodReader {
   /// exchange opens a new batch, however close it is.
   std::vector<std::vector<Exchanged>> batches() {
     constexpr std::int64_t kApart = 5'000;
-    std::stable_sort(
-        exchanged_.begin(), exchanged_.end(),
-        [](const Exchanged& a, const Exchanged& b) { return a.span.start_ns < b.span.start_ns; });
+    std::ranges::stable_sort(exchanged_, {}, start_of);
     std::vector<std::vector<Exchanged>> all;
     std::unordered_set<std::int64_t> members;
     for (const Exchanged& x : exchanged_) {
@@ -254,9 +253,7 @@ class HorovodReader {
   }
 
   std::string late_text() const {
-    const auto most =
-        std::max_element(last_.begin(), last_.end(),
-                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto most = std::ranges::max_element(last_, {}, &std::pair<const int, int>::second);
     return most == last_.end() ? ""
                                : fmt::format("; rank {} was the last most often ({} tensors)",
                                              most->first, most->second);
@@ -280,7 +277,7 @@ Job read_horovod(PaddedText text, const std::string& name) {
   std::size_t at = 0;
   events.for_each([&](const dom::element& e) {
     const auto& begins = events.begins_anew();
-    if (std::find(begins.begin(), begins.end(), at++) != begins.end()) reader.begin_run();
+    if (std::ranges::find(begins, at++) != begins.end()) reader.begin_run();
     reader.event(e);
   });
   Job job = reader.finish();

@@ -49,8 +49,7 @@ bool Head::contains(std::string_view mark) const {
 }
 
 bool Head::contains_any(std::initializer_list<std::string_view> marks) const {
-  return std::any_of(marks.begin(), marks.end(),
-                     [this](std::string_view mark) { return contains(mark); });
+  return std::ranges::any_of(marks, [this](std::string_view mark) { return contains(mark); });
 }
 
 bool Head::has_phase(char phase) const {
@@ -65,7 +64,7 @@ bool Head::has_phase(char phase) const {
 }
 
 bool Head::is_protobuf() const {
-  return bytes_.starts_with('\n') && std::any_of(bytes_.begin(), bytes_.end(), [](char c) {
+  return bytes_.starts_with('\n') && std::ranges::any_of(bytes_, [](char c) {
            return (c >= 0 && c < ' ' && kHeadBlanks.find(c) == std::string_view::npos) || c < 0;
          });
 }

@@ -121,7 +121,7 @@ constexpr std::array<std::string_view, 16> kSounds = {
 constexpr std::array<std::string_view, 4> kOperators = {"aten::", "c10d", "_c10d", "symm_mem::"};
 
 const KernelLine* kernel_line(std::string_view lower) {
-  const auto found = std::find_if(kKernels.begin(), kKernels.end(), [lower](const KernelLine& l) {
+  const auto found = std::ranges::find_if(kKernels, [lower](const KernelLine& l) {
     return lower.find(l.part) != std::string_view::npos;
   });
   return found == kKernels.end() ? nullptr : found;
@@ -130,12 +130,11 @@ const KernelLine* kernel_line(std::string_view lower) {
 }  // namespace
 
 Communicates kernel_communicates(std::string_view lower) {
-  if (std::any_of(kOperators.begin(), kOperators.end(),
-                  [lower](std::string_view o) { return lower.starts_with(o); }))
+  if (std::ranges::any_of(kOperators, [lower](std::string_view o) { return lower.starts_with(o); }))
     return Communicates::no;
   if (kernel_line(lower) != nullptr) return Communicates::yes;
-  return std::any_of(
-             kSounds.begin(), kSounds.end(),
+  return std::ranges::any_of(
+             kSounds,
              [lower](std::string_view s) { return lower.find(s) != std::string_view::npos; })
              ? Communicates::maybe
              : Communicates::no;
@@ -156,7 +155,7 @@ CommOp op_of_kernel_name(std::string_view lower) {
       KernelLine{"sendrecv", CommOp::send_recv}, KernelLine{"broadcast", CommOp::broadcast},
       // Of Intel's all-reduce, too, a kernel is named after the sum.
       KernelLine{"oneccl_reduce", CommOp::unknown}, KernelLine{"reduce", CommOp::reduce}};
-  const auto found = std::find_if(kParts.begin(), kParts.end(), [lower](const KernelLine& l) {
+  const auto found = std::ranges::find_if(kParts, [lower](const KernelLine& l) {
     return lower.find(l.part) != std::string_view::npos;
   });
   return found == kParts.end() ? CommOp::unknown : found->op;

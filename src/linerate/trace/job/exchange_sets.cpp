@@ -10,6 +10,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -161,13 +162,7 @@ struct Sent {
 
 /// Whether the communication was asked for during a forward pass, by the phase one ns before.
 bool asked_in_forward(const RankActivity& rank, const Communication& c) {
-  const std::int64_t before = asked_ns(c) - 1;
-  const auto after =
-      std::upper_bound(rank.phases.begin(), rank.phases.end(), before,
-                       [](std::int64_t t, const PhaseSpan& p) { return t < p.span.start_ns; });
-  if (after == rank.phases.begin()) return false;
-  const PhaseSpan& phase = *(after - 1);
-  return phase.phase == StepPhase::forward && before < phase.span.end_ns;
+  return phase_at(rank.phases, asked_ns(c) - 1) == StepPhase::forward;
 }
 
 /// Are buckets of the gradients among what is summed?
@@ -201,7 +196,7 @@ Sent sent_in_steps(const Job& job) {
 /// unknown, most of what is summed must be summed after forward.
 bool sums_whole_gradients(const Job& job, const Sent& sent) {
   constexpr double kWhole = 0.9;
-  const bool parts = std::any_of(sent.times.begin(), sent.times.end(), [](const auto& times) {
+  const bool parts = std::ranges::any_of(sent.times, [](const auto& times) {
     return times.first != CommOp::all_reduce && times.first != CommOp::broadcast &&
            times.first != CommOp::barrier;
   });
@@ -283,7 +278,7 @@ std::vector<int> passes_that_exchange(const Job& job) {
   for (const RankActivity& r : job.ranks)
     for (const PassSent& sent : sent_by_step(r, passes)) {
       ++steps;
-      const std::int64_t most = *std::max_element(sent.begin(), sent.end());
+      const std::int64_t most = *std::ranges::max_element(sent);
       for (std::size_t p = 0; p < passes; ++p)
         times[p] += sent[p] > kOfALoss && sent[p] * 10 >= most;
     }
@@ -366,7 +361,7 @@ FullSteps full_steps(const RankActivity& rank) {
     if (c.step >= 0) ++counts[to_index(c.step)];
   FullSteps steps;
   if (counts.empty()) return steps;
-  const std::int64_t most = *std::max_element(counts.begin(), counts.end());
+  const std::int64_t most = *std::ranges::max_element(counts);
   for (std::size_t i = 0; i < counts.size(); ++i) steps[rank.steps[i].number] = counts[i] == most;
   return steps;
 }

@@ -4,30 +4,27 @@
 #include <numeric>
 
 #include "linerate/doc/scaling_factor.hpp"
+#include "linerate/trace/job/by_start.hpp"
 
 namespace linerate::trace {
 
 std::int32_t group_index(Job& job, const std::string& group) {
-  const auto at = std::find(job.groups.begin(), job.groups.end(), group) - job.groups.begin();
+  const auto at = std::ranges::find(job.groups, group) - job.groups.begin();
   if (at == std::ssize(job.groups)) job.groups.push_back(group);
   return static_cast<std::int32_t>(at);
 }
 
 void sort_by_start(std::vector<Communication>& communications) {
-  std::stable_sort(communications.begin(), communications.end(),
-                   [](const Communication& a, const Communication& b) {
-                     return a.span.start_ns < b.span.start_ns;
-                   });
+  std::ranges::stable_sort(communications, {}, start_of);
 }
 
 std::vector<std::size_t> in_order_of_issue(const RankActivity& rank) {
   const std::vector<Communication>& all = rank.communications;
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  if (std::all_of(all.begin(), all.end(), [](const Communication& c) { return c.issued >= 0; }))
-    std::stable_sort(order.begin(), order.end(), [&all](std::size_t a, std::size_t b) {
-      return all[a].issued < all[b].issued;
-    });
+  if (std::ranges::all_of(all, [](const Communication& c) { return c.issued >= 0; }))
+    std::ranges::stable_sort(
+        order, [&all](std::size_t a, std::size_t b) { return all[a].issued < all[b].issued; });
   return order;
 }
 
@@ -96,9 +93,7 @@ StepPhase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::in
 
 std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
                                    const std::vector<std::int64_t>& step_starts) {
-  std::sort(work.begin(), work.end(), [](const PhaseSpan& a, const PhaseSpan& b) {
-    return a.span.start_ns < b.span.start_ns;
-  });
+  std::ranges::sort(work, {}, start_of);
   Partition all;
   const PhaseSpan* before = nullptr;  // the one that ended last
   std::int64_t others_ns = INT64_MIN;

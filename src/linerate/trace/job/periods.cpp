@@ -119,9 +119,9 @@ std::vector<std::int64_t> exchanged_by_step(const RankActivity& rank) {
 std::vector<bool> closing_marks(const RankActivity& rank) {
   std::vector<bool> closes;
   for (const StepSpan& s : rank.steps) closes.push_back(s.updates);
-  if (std::find(closes.begin(), closes.end(), true) != closes.end()) return closes;
+  if (std::ranges::find(closes, true) != closes.end()) return closes;
   const std::vector<std::int64_t> bytes = exchanged_by_step(rank);
-  const std::int64_t most = bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+  const std::int64_t most = bytes.empty() ? 0 : *std::ranges::max_element(bytes);
   for (std::size_t i = 0; i < closes.size(); ++i) closes[i] = most == 0 || bytes[i] * 10 > most;
   return closes;
 }
@@ -164,8 +164,7 @@ void join_marks(Job& job) {
   for (const RankActivity& r : job.ranks)
     groups.push_back(groups_of(r, to_index(marks),
                                marks > 1 ? closing_marks(r) : std::vector(r.steps.size(), true)));
-  const bool some_lost =
-      std::any_of(groups.begin(), groups.end(), [](const auto& g) { return g.empty(); });
+  const bool some_lost = std::ranges::any_of(groups, [](const auto& g) { return g.empty(); });
   job.accumulation.marks = marks > 1 && !some_lost ? marks : 1;
   if (job.accumulation.marks > 1)
     job.notes.push_back(
@@ -259,8 +258,8 @@ std::size_t period_of(const std::vector<StepSpan>& steps, const Kinds& kinds) {
     std::vector<std::set<std::uint64_t>> places(length);
     for (std::size_t i = 0; i < steps.size(); ++i)
       if (kinds[i] != 0) places[place_in(steps[i], length)].insert(kinds[i]);
-    const bool repeats = std::all_of(places.begin(), places.end(),
-                                     [](const auto& place) { return place.size() == 1; });
+    const bool repeats =
+        std::ranges::all_of(places, [](const auto& place) { return place.size() == 1; });
     if (repeats) return length;
   }
   return 1;
@@ -281,9 +280,8 @@ std::size_t period_of_lengths(const std::vector<StepSpan>& steps) {
       for (std::size_t o = 0; o < length; ++o)
         if (o != p) others.insert(others.end(), places[o].begin(), places[o].end());
       if (others.empty()) continue;
-      const double least = *std::min_element(places[p].begin(), places[p].end());
-      if (least > *std::max_element(others.begin(), others.end()) + kClearly * median(others))
-        return length;
+      const double least = *std::ranges::min_element(places[p]);
+      if (least > *std::ranges::max_element(others) + kClearly * median(others)) return length;
     }
   }
   return 1;
@@ -448,7 +446,7 @@ void join_cycles(Job& job) {
     const Span span = recorded_span(r);
     cycles.push_back({std::move(r), span});
   }
-  std::stable_sort(cycles.begin(), cycles.end(), [](const Cycle& a, const Cycle& b) {
+  std::ranges::stable_sort(cycles, [](const Cycle& a, const Cycle& b) {
     return std::pair(a.activity.rank, a.recorded_span) <
            std::pair(b.activity.rank, b.recorded_span);
   });

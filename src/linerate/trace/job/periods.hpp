@@ -41,9 +41,7 @@ void find_typical_step(Job& job);
 /// The key with the most; of equals the smallest. `counts` must not be empty.
 template <typename Key>
 Key most_common(const std::map<Key, int>& counts) {
-  return std::max_element(counts.begin(), counts.end(),
-                          [](const auto& a, const auto& b) { return a.second < b.second; })
-      ->first;
+  return std::ranges::max_element(counts, {}, &std::pair<const Key, int>::second)->first;
 }
 
 /// The last pass of each of its steps, over the job's typical gradients.

@@ -18,6 +18,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/one_job.hpp"
 #include "linerate/trace/kineto/backward.hpp"
@@ -27,26 +28,309 @@
 namespace linerate::trace {
 namespace {
 
+constexpr std::size_t kShownOfName = 60;
+
+// A trace may lack communication, sizes, steps or a device, for different reasons. Each reason has
+// its own note, because each has another remedy: record with shapes, without graphs, or earlier.
+
+std::string heaviest_kernels(const KinetoTrace& t) {
+  std::unordered_map<std::int32_t, std::int64_t> total;
+  for (const DeviceEvent& e : t.device)
+    if (!e.copy) total[e.name] += e.span.length();
+  std::vector<std::pair<std::int64_t, std::int32_t>> order;
+  for (const auto& [name, ns] : total) order.emplace_back(ns, name);
+  std::sort(order.rbegin(), order.rend());
+  std::vector<std::string> text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
+    text.push_back(t.names[order[i].second].text.substr(0, kShownOfName));
+  return join(text, "; ");
+}
+
+void note_unknown_records(const KinetoTrace& t, Job& job) {
+  if (t.other_device > 0)
+    job.notes.push_back(
+        fmt::format("{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are of an "
+                    "unknown kind and were left out, so its times are unknown",
+                    t.source, t.other_device));
+  for (const auto& [name, count] : t.unknown_collectives)
+    job.notes.push_back(
+        fmt::format("{}: the collective name \"{}\" ({} records) is not known; the kernel's name "
+                    "is used instead",
+                    t.source, name.substr(0, kShownOfName), count));
+}
+
+/// Ranks of the job; if the head of the file does not say, the collectives' records may.
+int ranks_of_job(const KinetoTrace& t) {
+  int ranks = t.world_size;
+  for (const CollectiveArgs& a : t.args) ranks = std::max(ranks, a.group_size);
+  return ranks;
+}
+
+void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, Job& job) {
+  const int ranks = ranks_of_job(t);
+  if (ranks <= 1 || t.device.empty() || !rank.communications.empty()) return;
+  job.communication_unknown = true;
+  job.notes.push_back(
+      fmt::format("{}: a job of {} ranks, yet no kernel is of a library that communicates "
+                  "(heaviest: {}), so communication times and T_1 are unknown",
+                  t.source, ranks, heaviest_kernels(t)));
+}
+
+/// Number of communications that were issued before the recording began. They come first in the
+/// trace, have no launch in it and no size, while later ones have a size. Barriers never have one.
+std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
+  const auto first_sized = std::ranges::find_if(
+      rank.communications, [](const Communication& c) { return c.bytes >= 0; });
+  if (first_sized == rank.communications.end()) return 0;
+  return std::count_if(rank.communications.begin(), first_sized, [](const Communication& c) {
+    return c.ready_ns == kNotReady && c.op != CommOp::barrier;
+  });
+}
+
+/// Number of communications that a CUDA graph launched. A launch of a kernel starts one kernel, so
+/// a launch with several is a graph's, and its arguments say nothing of the single kernels.
+std::ptrdiff_t in_graphs(const KinetoTrace& t) {
+  std::unordered_map<std::uint64_t, std::ptrdiff_t> kernels, communications;  // by launch
+  for (const DeviceEvent& e : t.device) {
+    if (e.copy || e.correlation == 0) continue;
+    ++kernels[e.correlation];
+    if (e.args < 0 && is_communication_kernel(t, e)) ++communications[e.correlation];
+  }
+  std::ptrdiff_t found = 0;
+  for (const auto& [launch, count] : communications)
+    if (kernels[launch] > 1) found += count;
+  return found;
+}
+
+/// Counts communications without a size by reason. Those cut by the begin come first, then those of
+/// graphs; the rest was recorded without shapes, or before 2024.
+void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job) {
+  const auto unsized = std::ranges::count_if(rank.communications, [](const Communication& c) {
+    return c.bytes < 0 && c.op != CommOp::barrier;
+  });
+  const auto cut = cut_by_the_begin(rank);
+  if (cut > 0)
+    job.notes.push_back(
+        fmt::format("{}: {} of {} communications were issued before the recording began, so their "
+                    "sizes are unknown",
+                    t.source, cut, rank.communications.size()));
+  const std::size_t all = rank.communications.size();
+  const auto of_graphs = std::min(unsized - cut, in_graphs(t));
+  if (of_graphs > 0) {
+    job.runs_graphs = true;
+    job.notes.push_back(fmt::format(
+        "{}: {} of {} communications run in CUDA graphs, whose launch does not state their sizes, "
+        "so their bytes and bandwidths are unknown; a recording without graphs states them",
+        t.source, of_graphs, all));
+  }
+  if (unsized - cut > of_graphs)
+    job.notes.push_back(
+        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
+                    "record_shapes), so their bytes and bandwidths are unknown",
+                    t.source, unsized - cut - of_graphs, all));
+}
+
+/// Notes on what the trace of `rank` does not say: unknown is never written as zero. Sets
+/// Job::communication_unknown if a job of several ranks shows no communication.
+void note_absences(const KinetoTrace& t, const RankActivity& rank, Job& job) {
+  note_unknown_records(t, job);
+  if (t.device.empty() && !job.cpu_device)
+    job.notes.push_back(fmt::format(
+        "{}: no device activity (kernels, copies) in it, so busy times of the device are unknown",
+        t.source));
+  if (rank.steps.empty())
+    job.notes.push_back(
+        fmt::format("{}: no ProfilerStep annotation, so the time per step is unknown", t.source));
+  note_missing_communication(t, rank, job);
+  note_unknown_sizes(t, rank, job);
+  if (t.rank < 0)
+    job.notes.push_back(fmt::format(
+        "{}: neither distributedInfo nor the file name (rank3, worker3) says the rank", t.source));
+}
+
+// Phases come from the host. Some records name theirs: a loader's annotation, an optimizer's, a
+// node of autograd. Most operators name none. An operator is of the forward pass if a backward pass
+// follows it within the step, and otherwise of the phase that was going on.
+//
+// Example. Loader 0 to 2 ms, conv 3 ms, relu 4 ms, node of autograd 5 ms, optimizer 8 ms, add 8.1
+// ms. conv and relu are forward, because 5 ms follows them. add is outermost on another thread; no
+// backward pass follows it, so it is the optimizer's.
+//
+// The device's work takes the phase of its launch. Idle time of the device takes the phase that the
+// host was in at that time, since a device idles for its host.
+
+/// A thing that the host did. Without a phase it is an operator, whose phase resolved() finds.
+struct Item {
+  Span span;
+  std::optional<StepPhase> phase;
+};
+
+std::optional<StepPhase> phase_of(NameKind kind) {
+  switch (kind) {
+    case NameKind::loading:
+      return StepPhase::data_loading;
+    case NameKind::optimizer:
+      return StepPhase::optimizer;
+    case NameKind::evaluate:
+      return StepPhase::backward;
+    case NameKind::ddp:
+      return StepPhase::forward;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The outermost operators and annotations of each thread, by start: an operator inside another one
+/// has its phase.
+std::vector<Item> outermost_items(const KinetoTrace& t) {
+  const InsideCommunications inside(t);
+  std::vector<const CpuOp*> ops;
+  for (const CpuOp& op : t.ops)  // communication may be in any phase
+    if (t.names[op.name].kind != NameKind::c10d && !inside.contains(op)) ops.push_back(&op);
+  std::ranges::sort(ops, [](const CpuOp* a, const CpuOp* b) {
+    return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
+                                                : a->span.end_ns > b->span.end_ns;
+  });
+  std::vector<Item> items;
+  std::unordered_map<std::int64_t, std::int64_t> busy_until;  // by thread
+  for (const CpuOp* op : ops) {
+    const auto [until, fresh] = busy_until.try_emplace(op->tid, op->span.end_ns);
+    if (!fresh && op->span.start_ns < until->second) continue;
+    until->second = op->span.end_ns;
+    items.push_back({op->span, phase_of(t.names[op->name].kind)});
+  }
+  return items;
+}
+
+/// Every item gets its phase.
+std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
+                                const std::vector<std::int64_t>& step_starts) {
+  std::vector<std::optional<StepPhase>> phases;
+  for (const Item& item : items) phases.push_back(item.phase);
+  std::int64_t backward = INT64_MAX;  // the next one
+  for (std::size_t i = items.size(); i-- > 0;) {
+    const std::int64_t start = items[i].span.start_ns;
+    if (phases[i] == StepPhase::backward) backward = start;
+    const auto step = std::upper_bound(step_starts.begin(), step_starts.end(), start);
+    if (!phases[i] && backward < (step == step_starts.end() ? INT64_MAX : *step))
+      phases[i] = StepPhase::forward;
+  }
+  std::vector<PhaseSpan> work;
+  StepPhase going_on = StepPhase::forward;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const StepPhase usual = going_on == StepPhase::data_loading ? StepPhase::forward : going_on;
+    going_on = phases[i].value_or(usual);
+    work.push_back({items[i].span, going_on});
+  }
+  return work;
+}
+
+/// The pieces of `host` that lie between `from` and `to`.
+void add_between(const std::vector<PhaseSpan>& host, std::size_t& at, Span gap,
+                 std::vector<PhaseSpan>& out) {
+  while (at < host.size() && host[at].span.end_ns <= gap.start_ns) ++at;
+  for (std::size_t i = at; i < host.size() && host[i].span.start_ns < gap.end_ns; ++i)
+    out.push_back(
+        {{std::max(host[i].span.start_ns, gap.start_ns), std::min(host[i].span.end_ns, gap.end_ns)},
+         host[i].phase});
+}
+
+/// The host's: operators and the annotations of loader and optimizer, from the first to the last of
+/// them, with the pauses between (with_pauses()).
+std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
+  std::vector<std::int64_t> step_starts;
+  for (const StepSpan& s : t.steps) step_starts.push_back(s.span.start_ns);
+  std::ranges::sort(step_starts);
+  return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
+}
+
+/// The host's pauses, by phase. Absent if the trace has no operators or no calls of the runtime: a
+/// call that waits for the device is no pause. A pause is time within the steps, less everything
+/// that the host called, in pieces of a millisecond or more. Each piece is cut by the host's
+/// phases.
+std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
+                                                  const std::vector<PhaseSpan>& host) {
+  constexpr std::int64_t kLeast_ns = 1'000'000;
+  if (t.ops.empty() || t.launches.empty() || t.steps.empty()) return std::nullopt;
+  std::vector<Span> calls;
+  std::vector<std::int64_t> starts;
+  for (const CpuOp& op : t.ops)
+    if (const NameKind kind = t.names[op.name].kind;
+        kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
+      calls.push_back(op.span), starts.push_back(op.span.start_ns);
+  // A node of autograd, an optimizer and a model hold operators, and hooks that may sleep; one
+  // without any works itself.
+  std::ranges::sort(starts);
+  for (const CpuOp& op : t.ops) {
+    const NameKind kind = t.names[op.name].kind;
+    if (kind != NameKind::evaluate && kind != NameKind::optimizer && kind != NameKind::ddp)
+      continue;
+    const auto first = std::lower_bound(starts.begin(), starts.end(), op.span.start_ns);
+    if (first == starts.end() || *first >= op.span.end_ns) calls.push_back(op.span);
+  }
+  for (const Launch& l : t.launches) calls.push_back({l.start_ns, l.end_ns});
+  Span steps{INT64_MAX, INT64_MIN};
+  for (const StepSpan& s : t.steps)
+    steps = {std::min(steps.start_ns, s.span.start_ns), std::max(steps.end_ns, s.span.end_ns)};
+  std::vector<PhaseSpan> pauses;
+  std::size_t at = 0;
+  for (const Span& pause : difference_of({steps}, union_of(std::move(calls)))) {
+    if (pause.length() < kLeast_ns) continue;
+    if (!host.empty() && pause.start_ns < host.front().span.start_ns)  // it opens the record
+      pauses.push_back({{pause.start_ns, std::min(pause.end_ns, host.front().span.start_ns)},
+                        host.front().phase == StepPhase::data_loading ? StepPhase::data_loading
+                                                                      : StepPhase::between_steps});
+    add_between(host, at, pause, pauses);
+    if (!host.empty() && pause.end_ns > host.back().span.end_ns)  // it closes the record
+      pauses.push_back(
+          {{std::max(pause.start_ns, host.back().span.end_ns), pause.end_ns}, host.back().phase});
+  }
+  return pauses;
+}
+
+/// The device's work has the phase of its launch; the time between is the host's. `done` is the end
+/// of all work so far. A kernel that overlaps it counts from there, and a gap
+/// before a kernel is filled with the host's phases.
+std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
+                                     const std::vector<PhaseSpan>& host) {
+  std::vector<PhaseSpan> work;
+  for (const DeviceEvent& e : t.device) {
+    if (is_communication_kernel(t, e)) continue;
+    const Launch* launch = launches.of(e.correlation);
+    work.push_back({e.span, e.to_device         ? StepPhase::copy
+                            : launch != nullptr ? phase_at(host, launch->start_ns)
+                                                : StepPhase::unknown});
+  }
+  std::ranges::sort(work, {}, start_of);
+  std::vector<PhaseSpan> out;
+  std::size_t at = 0;
+  std::int64_t done = INT64_MIN;
+  for (const PhaseSpan& w : work) {
+    const Span rest{std::max(w.span.start_ns, done), w.span.end_ns};
+    if (rest.start_ns > done) add_between(host, at, {done, rest.start_ns}, out);
+    if (rest.length() > 0) out.push_back({rest, w.phase});
+    done = std::max(done, w.span.end_ns);
+  }
+  add_between(host, at, {done, INT64_MAX}, out);
+  return out;
+}
+
+// ---- the rank ----
+
 /// Which step of the rank a moment belongs to: positions in RankActivity::steps, which are
 /// ascending by number, or -1.
 class StepFinder {
  public:
   explicit StepFinder(const KinetoTrace& t) : t_(t), by_start_(t.steps) {
-    std::sort(by_start_.begin(), by_start_.end(), [](const StepSpan& a, const StepSpan& b) {
-      return a.span.start_ns < b.span.start_ns;
-    });
+    std::ranges::sort(by_start_, {}, start_of);
   }
 
   /// By the host's marks: a step lasts until the next one begins.
   std::int32_t of_host(std::int64_t time) const {
-    const auto after =
-        std::upper_bound(by_start_.begin(), by_start_.end(), time,
-                         [](std::int64_t t, const StepSpan& s) { return t < s.span.start_ns; });
-    if (after == by_start_.begin()) return -1;
-    const StepSpan& step = *(after - 1);
+    const StepSpan* step = last_begun(by_start_, time);
     // After the last step nothing is known: its end is the end.
-    if (after == by_start_.end() && time > step.span.end_ns) return -1;
-    return position_of(step.number);
+    if (step == nullptr || (step == &by_start_.back() && time > step->span.end_ns)) return -1;
+    return position_of(step->number);
   }
 
   /// Without the launch: the step's own annotation on the device; a kernel of a step may run in the
@@ -60,8 +344,7 @@ class StepFinder {
 
  private:
   std::int32_t position_of(std::int64_t number) const {
-    const auto found = std::find_if(t_.steps.begin(), t_.steps.end(),
-                                    [number](const StepSpan& s) { return s.number == number; });
+    const auto found = std::ranges::find(t_.steps, number, &StepSpan::number);
     return found == t_.steps.end() ? -1 : static_cast<std::int32_t>(found - t_.steps.begin());
   }
 
@@ -140,7 +423,7 @@ class RankBuilder {
   /// as a doubt.
   void add_device_events() {
     const LaunchJoin join(t_);
-    const DeviceClock clock(t_, launches_, {INT64_MIN, INT64_MAX});
+    const DeviceClock clock(t_, launches_);
     const LaunchedBefore before(t_, launches_);
     std::map<std::int32_t, std::int64_t> other;  // libraries than NCCL and its kin: by name
     for (const DeviceEvent& e : t_.device) {
@@ -172,11 +455,9 @@ class RankBuilder {
                                        join(shown, "; ")));
   }
 
-  static constexpr std::size_t kShownOfName = 60;
   void add_doubt(const NameInfo& name) {
     const std::string shown = name.text.substr(0, kShownOfName);
-    if (std::find(job_.may_communicate.begin(), job_.may_communicate.end(), shown) ==
-        job_.may_communicate.end())
+    if (std::ranges::find(job_.may_communicate, shown) == job_.may_communicate.end())
       job_.may_communicate.push_back(shown);
   }
 
@@ -288,7 +569,7 @@ class RankBuilder {
   /// the ends of the recording are no steps.
   void find_steps_on_device() {
     const auto ran = [](const StepSpan& s) { return !s.nothing_ran; };
-    const auto begin = std::find_if(rank_.steps.begin(), rank_.steps.end(), ran);
+    const auto begin = std::ranges::find_if(rank_.steps, ran);
     const auto end = std::find_if(rank_.steps.rbegin(), rank_.steps.rend(), ran).base();
     if (begin >= end) return;
     const auto first_step = static_cast<std::int32_t>(begin - rank_.steps.begin());
@@ -344,9 +625,7 @@ class RankBuilder {
       if (m.args >= 0 &&
           (t_.names[m.name].kind == NameKind::param_comms || t_.names[m.name].host_backend))
         marks.push_back(&m);
-    std::sort(marks.begin(), marks.end(), [](const CommMark* a, const CommMark* b) {
-      return a->span.start_ns < b->span.start_ns;
-    });
+    std::ranges::sort(marks, {}, start_of);
     for (const CommMark* m : marks) {
       const CollectiveArgs& a = t_.args[to_index(m->args)];
       if (!a.ignored)
@@ -379,7 +658,7 @@ std::string_view sharding_library(std::string_view name) {
 }
 
 bool contains(const std::vector<std::string>& all, std::string_view name) {
-  return std::find(all.begin(), all.end(), name) != all.end();
+  return std::ranges::find(all, name) != all.end();
 }
 
 }  // namespace
@@ -392,305 +671,6 @@ void add_rank(const KinetoTrace& trace, Job& job) {
         !name.empty() && !contains(job.sharding_names, name))
       job.sharding_names.emplace_back(name);
   RankBuilder(trace, job).build();
-}
-
-// A trace may lack communication, sizes, steps or a device, for different reasons. Each reason has
-// its own note, because each has another remedy: record with shapes, without graphs, or earlier.
-
-namespace {
-
-constexpr std::size_t kShownOfName = 60;
-
-std::string heaviest_kernels(const KinetoTrace& t) {
-  std::unordered_map<std::int32_t, std::int64_t> total;
-  for (const DeviceEvent& e : t.device)
-    if (!e.copy) total[e.name] += e.span.length();
-  std::vector<std::pair<std::int64_t, std::int32_t>> order;
-  for (const auto& [name, ns] : total) order.emplace_back(ns, name);
-  std::sort(order.rbegin(), order.rend());
-  std::vector<std::string> text;
-  for (std::size_t i = 0; i < std::min<std::size_t>(3, order.size()); ++i)
-    text.push_back(t.names[order[i].second].text.substr(0, kShownOfName));
-  return join(text, "; ");
-}
-
-void note_unknown_records(const KinetoTrace& t, Job& job) {
-  if (t.other_device > 0)
-    job.notes.push_back(
-        fmt::format("{}: {} records of an accelerator (mtia_ccp_events, collective_comm) are of an "
-                    "unknown kind and were left out, so its times are unknown",
-                    t.source, t.other_device));
-  for (const auto& [name, count] : t.unknown_collectives)
-    job.notes.push_back(
-        fmt::format("{}: the collective name \"{}\" ({} records) is not known; the kernel's name "
-                    "is used instead",
-                    t.source, name.substr(0, kShownOfName), count));
-}
-
-/// Ranks of the job; if the head of the file does not say, the collectives' records may.
-int ranks_of_job(const KinetoTrace& t) {
-  int ranks = t.world_size;
-  for (const CollectiveArgs& a : t.args) ranks = std::max(ranks, a.group_size);
-  return ranks;
-}
-
-void note_missing_communication(const KinetoTrace& t, const RankActivity& rank, Job& job) {
-  const int ranks = ranks_of_job(t);
-  if (ranks <= 1 || t.device.empty() || !rank.communications.empty()) return;
-  job.communication_unknown = true;
-  job.notes.push_back(
-      fmt::format("{}: a job of {} ranks, yet no kernel is of a library that communicates "
-                  "(heaviest: {}), so communication times and T_1 are unknown",
-                  t.source, ranks, heaviest_kernels(t)));
-}
-
-/// Number of communications that were issued before the recording began. They come first in the
-/// trace, have no launch in it and no size, while later ones have a size. Barriers never have one.
-std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
-  const auto first_sized = std::find_if(rank.communications.begin(), rank.communications.end(),
-                                        [](const Communication& c) { return c.bytes >= 0; });
-  if (first_sized == rank.communications.end()) return 0;
-  return std::count_if(rank.communications.begin(), first_sized, [](const Communication& c) {
-    return c.ready_ns == kNotReady && c.op != CommOp::barrier;
-  });
-}
-
-/// Number of communications that a CUDA graph launched. A launch of a kernel starts one kernel, so
-/// a launch with several is a graph's, and its arguments say nothing of the single kernels.
-std::ptrdiff_t in_graphs(const KinetoTrace& t) {
-  std::unordered_map<std::uint64_t, std::ptrdiff_t> kernels, communications;  // by launch
-  for (const DeviceEvent& e : t.device) {
-    if (e.copy || e.correlation == 0) continue;
-    ++kernels[e.correlation];
-    if (e.args < 0 && is_communication_kernel(t, e)) ++communications[e.correlation];
-  }
-  std::ptrdiff_t found = 0;
-  for (const auto& [launch, count] : communications)
-    if (kernels[launch] > 1) found += count;
-  return found;
-}
-
-/// Counts communications without a size by reason. Those cut by the begin come first, then those of
-/// graphs; the rest was recorded without shapes, or before 2024.
-void note_unknown_sizes(const KinetoTrace& t, const RankActivity& rank, Job& job) {
-  const auto unsized =
-      std::count_if(rank.communications.begin(), rank.communications.end(),
-                    [](const Communication& c) { return c.bytes < 0 && c.op != CommOp::barrier; });
-  const auto cut = cut_by_the_begin(rank);
-  if (cut > 0)
-    job.notes.push_back(
-        fmt::format("{}: {} of {} communications were issued before the recording began, so their "
-                    "sizes are unknown",
-                    t.source, cut, rank.communications.size()));
-  const std::size_t all = rank.communications.size();
-  const auto of_graphs = std::min(unsized - cut, in_graphs(t));
-  if (of_graphs > 0) {
-    job.runs_graphs = true;
-    job.notes.push_back(fmt::format(
-        "{}: {} of {} communications run in CUDA graphs, whose launch does not state their sizes, "
-        "so their bytes and bandwidths are unknown; a recording without graphs states them",
-        t.source, of_graphs, all));
-  }
-  if (unsized - cut > of_graphs)
-    job.notes.push_back(
-        fmt::format("{}: {} of {} communications carry no size (recorded before 2024, or without "
-                    "record_shapes), so their bytes and bandwidths are unknown",
-                    t.source, unsized - cut - of_graphs, all));
-}
-
-}  // namespace
-
-void note_absences(const KinetoTrace& t, const RankActivity& rank, Job& job) {
-  note_unknown_records(t, job);
-  if (t.device.empty() && !job.cpu_device)
-    job.notes.push_back(fmt::format(
-        "{}: no device activity (kernels, copies) in it, so busy times of the device are unknown",
-        t.source));
-  if (rank.steps.empty())
-    job.notes.push_back(
-        fmt::format("{}: no ProfilerStep annotation, so the time per step is unknown", t.source));
-  note_missing_communication(t, rank, job);
-  note_unknown_sizes(t, rank, job);
-  if (t.rank < 0)
-    job.notes.push_back(fmt::format(
-        "{}: neither distributedInfo nor the file name (rank3, worker3) says the rank", t.source));
-}
-
-// Phases come from the host. Some records name theirs: a loader's annotation, an optimizer's, a
-// node of autograd. Most operators name none. An operator is of the forward pass if a backward pass
-// follows it within the step, and otherwise of the phase that was going on.
-//
-// Example. Loader 0 to 2 ms, conv 3 ms, relu 4 ms, node of autograd 5 ms, optimizer 8 ms, add 8.1
-// ms. conv and relu are forward, because 5 ms follows them. add is outermost on another thread; no
-// backward pass follows it, so it is the optimizer's.
-//
-// The device's work takes the phase of its launch. Idle time of the device takes the phase that the
-// host was in at that time, since a device idles for its host.
-
-namespace {
-
-/// A thing that the host did. Without a phase it is an operator, whose phase resolved() finds.
-struct Item {
-  Span span;
-  std::optional<StepPhase> phase;
-};
-
-std::optional<StepPhase> phase_of(NameKind kind) {
-  switch (kind) {
-    case NameKind::loading:
-      return StepPhase::data_loading;
-    case NameKind::optimizer:
-      return StepPhase::optimizer;
-    case NameKind::evaluate:
-      return StepPhase::backward;
-    case NameKind::ddp:
-      return StepPhase::forward;
-    default:
-      return std::nullopt;
-  }
-}
-
-/// The outermost operators and annotations of each thread, by start: an operator inside another one
-/// has its phase.
-std::vector<Item> outermost_items(const KinetoTrace& t) {
-  const InsideCommunications inside(t);
-  std::vector<const CpuOp*> ops;
-  for (const CpuOp& op : t.ops)  // communication may be in any phase
-    if (t.names[op.name].kind != NameKind::c10d && !inside.contains(op)) ops.push_back(&op);
-  std::sort(ops.begin(), ops.end(), [](const CpuOp* a, const CpuOp* b) {
-    return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
-                                                : a->span.end_ns > b->span.end_ns;
-  });
-  std::vector<Item> items;
-  std::unordered_map<std::int64_t, std::int64_t> busy_until;  // by thread
-  for (const CpuOp* op : ops) {
-    const auto [until, fresh] = busy_until.try_emplace(op->tid, op->span.end_ns);
-    if (!fresh && op->span.start_ns < until->second) continue;
-    until->second = op->span.end_ns;
-    items.push_back({op->span, phase_of(t.names[op->name].kind)});
-  }
-  return items;
-}
-
-/// Every item gets its phase.
-std::vector<PhaseSpan> resolved(const std::vector<Item>& items,
-                                const std::vector<std::int64_t>& step_starts) {
-  std::vector<std::optional<StepPhase>> phases;
-  for (const Item& item : items) phases.push_back(item.phase);
-  std::int64_t backward = INT64_MAX;  // the next one
-  for (std::size_t i = items.size(); i-- > 0;) {
-    const std::int64_t start = items[i].span.start_ns;
-    if (phases[i] == StepPhase::backward) backward = start;
-    const auto step = std::upper_bound(step_starts.begin(), step_starts.end(), start);
-    if (!phases[i] && backward < (step == step_starts.end() ? INT64_MAX : *step))
-      phases[i] = StepPhase::forward;
-  }
-  std::vector<PhaseSpan> work;
-  StepPhase going_on = StepPhase::forward;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const StepPhase usual = going_on == StepPhase::data_loading ? StepPhase::forward : going_on;
-    going_on = phases[i].value_or(usual);
-    work.push_back({items[i].span, going_on});
-  }
-  return work;
-}
-
-/// The phase of `time` among disjoint spans.
-StepPhase phase_at(const std::vector<PhaseSpan>& phases, std::int64_t time) {
-  const auto after =
-      std::upper_bound(phases.begin(), phases.end(), time,
-                       [](std::int64_t t, const PhaseSpan& p) { return t < p.span.start_ns; });
-  if (after == phases.begin() || (after - 1)->span.end_ns <= time) return StepPhase::unknown;
-  return (after - 1)->phase;
-}
-
-/// The pieces of `host` that lie between `from` and `to`.
-void add_between(const std::vector<PhaseSpan>& host, std::size_t& at, Span gap,
-                 std::vector<PhaseSpan>& out) {
-  while (at < host.size() && host[at].span.end_ns <= gap.start_ns) ++at;
-  for (std::size_t i = at; i < host.size() && host[i].span.start_ns < gap.end_ns; ++i)
-    out.push_back(
-        {{std::max(host[i].span.start_ns, gap.start_ns), std::min(host[i].span.end_ns, gap.end_ns)},
-         host[i].phase});
-}
-
-}  // namespace
-
-std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
-  std::vector<std::int64_t> step_starts;
-  for (const StepSpan& s : t.steps) step_starts.push_back(s.span.start_ns);
-  std::sort(step_starts.begin(), step_starts.end());
-  return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
-}
-
-/// The time within the steps, less everything that the host called, in pieces of a millisecond or
-/// more. Each piece is cut by the host's phases.
-std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
-                                                  const std::vector<PhaseSpan>& host) {
-  constexpr std::int64_t kLeast_ns = 1'000'000;
-  if (t.ops.empty() || t.launches.empty() || t.steps.empty()) return std::nullopt;
-  std::vector<Span> calls;
-  std::vector<std::int64_t> starts;
-  for (const CpuOp& op : t.ops)
-    if (const NameKind kind = t.names[op.name].kind;
-        kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
-      calls.push_back(op.span), starts.push_back(op.span.start_ns);
-  // A node of autograd, an optimizer and a model hold operators, and hooks that may sleep; one
-  // without any works itself.
-  std::sort(starts.begin(), starts.end());
-  for (const CpuOp& op : t.ops) {
-    const NameKind kind = t.names[op.name].kind;
-    if (kind != NameKind::evaluate && kind != NameKind::optimizer && kind != NameKind::ddp)
-      continue;
-    const auto first = std::lower_bound(starts.begin(), starts.end(), op.span.start_ns);
-    if (first == starts.end() || *first >= op.span.end_ns) calls.push_back(op.span);
-  }
-  for (const Launch& l : t.launches) calls.push_back({l.start_ns, l.end_ns});
-  Span steps{INT64_MAX, INT64_MIN};
-  for (const StepSpan& s : t.steps)
-    steps = {std::min(steps.start_ns, s.span.start_ns), std::max(steps.end_ns, s.span.end_ns)};
-  std::vector<PhaseSpan> pauses;
-  std::size_t at = 0;
-  for (const Span& pause : difference_of({steps}, union_of(std::move(calls)))) {
-    if (pause.length() < kLeast_ns) continue;
-    if (!host.empty() && pause.start_ns < host.front().span.start_ns)  // it opens the record
-      pauses.push_back({{pause.start_ns, std::min(pause.end_ns, host.front().span.start_ns)},
-                        host.front().phase == StepPhase::data_loading ? StepPhase::data_loading
-                                                                      : StepPhase::between_steps});
-    add_between(host, at, pause, pauses);
-    if (!host.empty() && pause.end_ns > host.back().span.end_ns)  // it closes the record
-      pauses.push_back(
-          {{std::max(pause.start_ns, host.back().span.end_ns), pause.end_ns}, host.back().phase});
-  }
-  return pauses;
-}
-
-/// `done` is the end of all work so far. A kernel that overlaps it counts from there, and a gap
-/// before a kernel is filled with the host's phases.
-std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
-                                     const std::vector<PhaseSpan>& host) {
-  std::vector<PhaseSpan> work;
-  for (const DeviceEvent& e : t.device) {
-    if (is_communication_kernel(t, e)) continue;
-    const Launch* launch = launches.of(e.correlation);
-    work.push_back({e.span, e.to_device         ? StepPhase::copy
-                            : launch != nullptr ? phase_at(host, launch->start_ns)
-                                                : StepPhase::unknown});
-  }
-  std::sort(work.begin(), work.end(), [](const PhaseSpan& a, const PhaseSpan& b) {
-    return a.span.start_ns < b.span.start_ns;
-  });
-  std::vector<PhaseSpan> out;
-  std::size_t at = 0;
-  std::int64_t done = INT64_MIN;
-  for (const PhaseSpan& w : work) {
-    const Span rest{std::max(w.span.start_ns, done), w.span.end_ns};
-    if (rest.start_ns > done) add_between(host, at, {done, rest.start_ns}, out);
-    if (rest.length() > 0) out.push_back({rest, w.phase});
-    done = std::max(done, w.span.end_ns);
-  }
-  add_between(host, at, {done, INT64_MAX}, out);
-  return out;
 }
 
 }  // namespace linerate::trace

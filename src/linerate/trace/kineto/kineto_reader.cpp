@@ -45,7 +45,7 @@ void mark_updates(KinetoTrace& t) {
 std::vector<double> work_of_marks(const KinetoTrace& t) {
   std::vector<std::pair<Span, std::size_t>> marks;
   for (std::size_t i = 0; i < t.steps.size(); ++i) marks.emplace_back(t.steps[i].span, i);
-  std::sort(marks.begin(), marks.end());
+  std::ranges::sort(marks);
   std::vector<double> work(marks.size(), 0);
   const auto count = [&](std::int64_t time) {
     const auto after =
@@ -72,7 +72,7 @@ std::vector<double> work_of_marks(const KinetoTrace& t) {
 void find_empty_marks(KinetoTrace& t) {
   constexpr double kNothing = 0.02;  // of what the median mark holds
   const std::vector<double> work = work_of_marks(t);
-  if (work.empty() || *std::max_element(work.begin(), work.end()) == 0) return;
+  if (work.empty() || *std::ranges::max_element(work) == 0) return;
   const double least = std::floor(kNothing * median(work));
   const bool host = !t.ops.empty() || !t.launches.empty();
   std::vector<double> lengths;
@@ -132,8 +132,7 @@ KinetoTrace read_kineto(PaddedText text, const std::string& name, const ReadOpti
     trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
   if (trace.rank < 0) trace.rank = rank_in_name(name);
   note_rejects(trace);
-  std::stable_sort(trace.steps.begin(), trace.steps.end(),
-                   [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
+  std::ranges::stable_sort(trace.steps, {}, &StepSpan::number);
   mark_updates(trace);
   find_empty_marks(trace);
   return trace;
@@ -193,7 +192,7 @@ std::optional<std::string> foreign_trace(std::string_view text) {
   const auto has = [text](std::string_view mark) {
     return text.find(mark) != std::string_view::npos;
   };
-  if (std::any_of(kPyTorch.begin(), kPyTorch.end(), has)) return std::nullopt;
+  if (std::ranges::any_of(kPyTorch, has)) return std::nullopt;
   for (const Line& l : kForeign)
     if (has(l.mark)) return std::string(l.advice);
   return "a Chrome trace of another program, because none of its events is of a kind that PyTorch "

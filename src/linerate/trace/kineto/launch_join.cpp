@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "linerate/core/index.hpp"
+#include "linerate/trace/job/by_start.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -31,15 +32,9 @@ bool external_ids_are_correlations(const KinetoTrace& t) {
   return both > 0 && equal * 2 > both;
 }
 
-bool starts_before(const CommMark* a, const CommMark* b) {
-  return a->span.start_ns < b->span.start_ns;
-}
-
 /// The position after the last mark that starts at or before a launch; `marks` are by start.
 auto end_of_marks_before(const std::vector<const CommMark*>& marks, std::int64_t launch_ns) {
-  return std::upper_bound(
-      marks.begin(), marks.end(), launch_ns,
-      [](std::int64_t time, const CommMark* m) { return time < m->span.start_ns; });
+  return std::ranges::upper_bound(marks, launch_ns, {}, start_of);
 }
 
 /// One record for several collectives that are alike, with the sum of their sizes. Absent: they
@@ -76,7 +71,7 @@ LaunchJoin::LaunchJoin(const KinetoTrace& t) : trace_(t) {
     if (joins_ids && m.external_id != 0) args_by_id_[m.external_id] = m.args;
   }
   for (MarksByThread* threads : {&records_, &marks_})
-    for (auto& [tid, marks] : *threads) std::sort(marks.begin(), marks.end(), starts_before);
+    for (auto& [tid, marks] : *threads) std::ranges::sort(marks, {}, start_of);
   sum_coalesced();
 }
 
@@ -218,14 +213,10 @@ std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
       if (c.args.op == CommOp::unknown) c.args.op = t.names[m.name].op;
       all.push_back(c);
     }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    return a.mark->span.start_ns < b.mark->span.start_ns;
-  });
+  std::ranges::stable_sort(all, {}, [](const auto& c) { return start_of(c.mark); });
   std::vector<const CommMark*> operators;
   for (const CommMark& m : t.operators) operators.push_back(&m);
-  std::stable_sort(operators.begin(), operators.end(), [](const CommMark* a, const CommMark* b) {
-    return a->span.start_ns < b->span.start_ns;
-  });
+  std::ranges::stable_sort(operators, {}, start_of);
   std::size_t first = 0;  // everything before it is taken, or older than any further operator
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const CollectiveArgs issued = args_of(t, operators[i]->args);
@@ -260,7 +251,7 @@ SpansByThread spans_of(const KinetoTrace& t, const Wanted& wanted) {
   SpansByThread spans;
   for (const CpuOp& op : t.ops)
     if (wanted(t.names[op.name].kind)) spans[op.tid].push_back(op.span);
-  for (auto& [tid, all] : spans) std::sort(all.begin(), all.end());
+  for (auto& [tid, all] : spans) std::ranges::sort(all);
   return spans;
 }
 
@@ -274,11 +265,11 @@ bool contains_one_of(const Span& outer, const std::vector<Span>& inner) {
 bool runs_on_cpu(const KinetoTrace& t) {
   if (!t.device.empty() || t.other_device > 0 || !t.launches.empty() || t.ops.empty()) return false;
   if (!t.backend.empty() && t.backend != "gloo" && t.backend != "mpi") return false;
-  if (std::any_of(t.marks.begin(), t.marks.end(), [&t](const CommMark& m) {
+  if (std::ranges::any_of(t.marks, [&t](const CommMark& m) {
         return t.names[m.name].kind == NameKind::comm_mark && !t.names[m.name].host_backend;
       }))
     return false;
-  return std::none_of(t.ops.begin(), t.ops.end(), [&t](const CpuOp& op) {
+  return std::ranges::none_of(t.ops, [&t](const CpuOp& op) {
     const std::string& name = t.names[op.name].text;
     return name.find("cudnn") != std::string::npos || name.find("miopen") != std::string::npos ||
            name.find("cuda") != std::string::npos;
@@ -294,10 +285,8 @@ InsideCommunications::InsideCommunications(const KinetoTrace& t) {
 bool InsideCommunications::contains(const CpuOp& op) const {
   const auto thread = by_thread_.find(op.tid);
   if (thread == by_thread_.end()) return false;
-  const std::vector<Span>& spans = thread->second;
-  const auto after =
-      std::upper_bound(spans.begin(), spans.end(), Span{op.span.start_ns, INT64_MAX});
-  return after != spans.begin() && op.span.end_ns <= (after - 1)->end_ns;
+  const Span* around = last_begun(thread->second, op.span.start_ns);
+  return around != nullptr && op.span.end_ns <= around->end_ns;
 }
 
 /// Sorted by start and the longer one first, an operator is outermost if it starts after the end of
@@ -310,7 +299,7 @@ std::vector<Span> host_calls(const KinetoTrace& t) {
                                     kind == NameKind::evaluate))
       all.push_back(op.span);
   }
-  std::sort(all.begin(), all.end(), [](const Span& a, const Span& b) {
+  std::ranges::sort(all, [](const Span& a, const Span& b) {
     return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
   });
   std::vector<Span> outermost;
@@ -377,7 +366,7 @@ std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
 std::optional<std::size_t> UnevenAllToAll::own_position(const CollectiveArgs& a) const {
   if (a.group < 0 || trace_.rank < 0) return std::nullopt;
   const auto& ranks = trace_.groups[to_index(a.group)].ranks;
-  const auto at = std::find(ranks.begin(), ranks.end(), trace_.rank);
+  const auto at = std::ranges::find(ranks, trace_.rank);
   if (at == ranks.end()) return std::nullopt;
   return to_index(at - ranks.begin());
 }

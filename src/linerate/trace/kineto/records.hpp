@@ -75,8 +75,7 @@ class LaunchTimes {
 /// So a running maximum of the ends, by launch, answers with one binary search.
 class DeviceClock {
  public:
-  /// Takes the launches within `window`.
-  DeviceClock(const KinetoTrace& trace, const LaunchTimes& launches, Span window);
+  DeviceClock(const KinetoTrace& trace, const LaunchTimes& launches);
 
   /// When everything launched up to a moment of the host was done on the device; nullopt if nothing
   /// was.

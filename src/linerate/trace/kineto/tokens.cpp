@@ -22,8 +22,8 @@ using simdjson::error_code;
 EventCategory category_of(std::string_view raw) {
   char low[24];
   if (raw.size() >= sizeof low) return EventCategory::ignored;
-  std::transform(raw.begin(), raw.end(), low,
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::ranges::transform(
+      raw, low, [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   const std::string_view c(low, raw.size());
   if (c == "cpu_op" || c == "operator") return EventCategory::cpu_op;
   if (c == "kernel") return EventCategory::kernel;

@@ -31,7 +31,7 @@ void require_same_head(const KinetoTrace& first, const KinetoTrace& other) {
 
 /// Traces without a rank that show no job around them are cycles of one process.
 void number_lone_process(std::vector<KinetoTrace>& traces) {
-  const bool lone = std::all_of(traces.begin(), traces.end(), [](const KinetoTrace& t) {
+  const bool lone = std::ranges::all_of(traces, [](const KinetoTrace& t) {
     return t.rank < 0 && t.world_size <= 1 && t.args.empty() && t.marks.empty();
   });
   if (traces.size() > 1 && lone)

@@ -24,6 +24,7 @@
 #include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/trace/importer/importer.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
@@ -90,8 +91,8 @@ StepPhase phase_of(doc::TaskKind kind) {
 /// Sets the rank's phases from the kinds of its tasks, with the pauses between. They stay empty if
 /// no task has a phase.
 void add_phases(RankActivity& rank, std::vector<PhaseSpan> work) {
-  const bool known = std::any_of(work.begin(), work.end(),
-                                 [](const PhaseSpan& p) { return p.phase != StepPhase::unknown; });
+  const bool known =
+      std::ranges::any_of(work, [](const PhaseSpan& p) { return p.phase != StepPhase::unknown; });
   if (!known) return;
   std::vector<std::int64_t> step_starts;
   for (const StepSpan& s : rank.steps) step_starts.push_back(s.span.start_ns);
@@ -109,9 +110,7 @@ std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
 }
 
 std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number) {
-  const auto found =
-      std::lower_bound(steps.begin(), steps.end(), number,
-                       [](const StepSpan& s, std::int64_t n) { return s.number < n; });
+  const auto found = std::ranges::lower_bound(steps, number, {}, &StepSpan::number);
   return found == steps.end() || found->number != number
              ? -1
              : static_cast<std::int32_t>(found - steps.begin());
@@ -143,16 +142,11 @@ class StepOf {
  public:
   explicit StepOf(const RankActivity& r) : steps_(r.steps) {
     for (StepSpan& s : steps_) s.span = s.on_device.value_or(s.span);
-    std::sort(steps_.begin(), steps_.end(), [](const StepSpan& a, const StepSpan& b) {
-      return a.span.start_ns < b.span.start_ns;
-    });
+    std::ranges::sort(steps_, {}, start_of);
   }
   std::int32_t time(std::int64_t ns) const {
-    const auto after =
-        std::upper_bound(steps_.begin(), steps_.end(), ns,
-                         [](std::int64_t t, const StepSpan& s) { return t < s.span.start_ns; });
-    return after == steps_.begin() ? doc::kEarlierStep
-                                   : static_cast<std::int32_t>((after - 1)->number);
+    const StepSpan* step = last_begun(steps_, ns);
+    return step == nullptr ? doc::kEarlierStep : static_cast<std::int32_t>(step->number);
   }
 
  private:
@@ -224,9 +218,8 @@ struct StepGradients {
   /// Documents state no element type, so f32 is assumed.
   BackwardPass pass(const doc::Timeline& t, std::int32_t step) {
     BackwardPass pass{.step = step, .span = {}, .gradients = {}, .layers = {}};
-    std::stable_sort(copies.begin(), copies.end(),
-                     [](const Copied& a, const Copied& b) { return a.ready_ns < b.ready_ns; });
-    std::sort(layers.begin(), layers.end());
+    std::ranges::stable_sort(copies, {}, &Copied::ready_ns);
+    std::ranges::sort(layers);
     if (layers.empty()) return pass;
     pass.span = {layers.front().first.start_ns, layers.back().first.end_ns};
     std::map<std::int32_t, int> layer_of;
@@ -270,15 +263,12 @@ Job job_of(const doc::Timeline& t) {
   job.cycle = t.mode == "predicted";
   if (t.one_rank_step_s) job.one_rank = {{*t.one_rank_step_s}, "as the Timeline says"};
   // If collectives name the parameters that they are about, those without carry none.
-  const bool names_parameters =
-      std::any_of(t.events.begin(), t.events.end(),
-                  [](const doc::Event& e) { return doc::is_communication(e.kind) && e.set >= 0; });
+  const bool names_parameters = std::ranges::any_of(
+      t.events, [](const doc::Event& e) { return doc::is_communication(e.kind) && e.set >= 0; });
   std::map<std::int32_t, RankActivity> ranks;
   for (const doc::Step& s : t.steps)
     ranks[s.rank].steps.push_back({s.index, {s.start_ns, s.end_ns}});
-  for (auto& [rank, activity] : ranks)
-    std::sort(activity.steps.begin(), activity.steps.end(),
-              [](const StepSpan& a, const StepSpan& b) { return a.number < b.number; });
+  for (auto& [rank, activity] : ranks) std::ranges::sort(activity.steps, {}, &StepSpan::number);
   std::map<std::int32_t, std::vector<PhaseSpan>> work;
   std::map<std::pair<std::int32_t, std::int32_t>, StepGradients> gradients;  // by rank and step
   for (const doc::Event& e : t.events) {

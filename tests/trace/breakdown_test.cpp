@@ -8,6 +8,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/trace/explain/program.hpp"
+#include "trace/ddp_buckets.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

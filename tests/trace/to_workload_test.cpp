@@ -8,6 +8,7 @@
 #include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
+#include "trace/ddp_buckets.hpp"
 #include "trace/gloo_text.hpp"
 
 namespace linerate::trace {

@@ -182,20 +182,15 @@ class PurposeFinder {
 // ---- what a Workload holds of it ----
 
 std::optional<Collective> collective_of(CommOp op) {
-  switch (op) {
-    case CommOp::all_reduce:
-      return Collective::all_reduce;
-    case CommOp::reduce_scatter:
-      return Collective::reduce_scatter;
-    case CommOp::all_gather:
-      return Collective::all_gather;
-    case CommOp::all_to_all:
-      return Collective::all_to_all;
-    case CommOp::broadcast:
-      return Collective::broadcast;
-    default:
-      return std::nullopt;
-  }
+  static constexpr std::pair<CommOp, Collective> kCollectives[] = {
+      {CommOp::all_reduce, Collective::all_reduce},
+      {CommOp::reduce_scatter, Collective::reduce_scatter},
+      {CommOp::all_gather, Collective::all_gather},
+      {CommOp::all_to_all, Collective::all_to_all},
+      {CommOp::broadcast, Collective::broadcast}};
+  for (const auto& [mine, collective] : kCollectives)
+    if (mine == op) return collective;
+  return std::nullopt;
 }
 
 /// "8 all-gathers, 2 broadcasts and 1 barrier".

@@ -151,11 +151,6 @@ struct BucketPlan {
   std::string strategy;
 };
 
-/// Sizes in bytes of DDP's buckets for gradients in the given order, all of one dtype. A bucket
-/// closes with the tensor by which it reaches its limit. The last limit repeats. Gradients of 3, 9,
-/// 9, 8 and 2 MiB under limits of 1 and 25 MiB become buckets of 3, 26 and 2 MiB.
-[[nodiscard]] std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
-                                                    std::span<const std::int64_t> limits);
 /// Compares the gradient exchanges of the last whole step with the rule. Exchanges are kernels, or
 /// what the host announced if there are none. Other all-reduces, of metrics or buffers, are left
 /// out if the gradients tell them apart. nullopt: no step has exchanges of known size.

@@ -222,6 +222,18 @@ struct RankActivity {
   std::vector<PhaseSpan> phases;
 };
 
+/// Calls `each` with the name and the list of every list of bare spans of a rank.
+template <typename Rank, typename Each>
+void for_each_spans(Rank& rank, const Each& each) {
+  each("compute", rank.compute);
+  each("may_communicate", rank.may_communicate);
+  each("copies", rank.copies);
+  each("host", rank.host);
+  each("calls", rank.calls);
+  each("exchange_work", rank.exchange_work);
+  each("exchange_calls", rank.exchange_calls);
+}
+
 /// How many backward passes add up to one exchange of gradients (gradient accumulation).
 struct Accumulation {
   int passes = 1;  // to one exchange

@@ -426,21 +426,20 @@ Overlap overlap_of(const Job& job) {
   }
   for (std::size_t k = 0; k < matched.collectives.size(); ++k) {
     const Matched& m = matched.collectives[k];
-    const auto first_rank = to_index(m.members.front().rank);
-    const auto first_index = to_index(m.members.front().index);
-    const std::int64_t moved_ns = transfers.ns[first_rank][first_index];
+    const Member& first = m.members.front();
+    const std::int64_t moved_ns = transfers.ns[to_index(first.rank)][to_index(first.index)];
     if (moved_ns < 0) continue;
     std::vector<Span> computed;  // since the begin of the transfer, the same on all ranks
     for (const Member& member : m.members) {
       const auto rank = to_index(member.rank);
-      const Span& span = job.ranks[rank].communications[to_index(member.index)].span;
+      const Span& span = communication_of(job, member).span;
       const std::int64_t begin_ns = span.end_ns - moved_ns;
       for (const Span& c : clipped(computing[rank], {begin_ns, span.end_ns}))
         computed.push_back({c.start_ns - begin_ns, c.end_ns - begin_ns});
     }
     const double beside_s = seconds_of(union_of(std::move(computed)));
     out.collective_beside_s[k] = beside_s;
-    const Communication& c = job.ranks[first_rank].communications[first_index];
+    const Communication& c = communication_of(job, first);
     if (c.bytes > 0)
       out.communication.push_back({kind_of(c), static_cast<double>(moved_ns) * 1e-9, beside_s});
   }

@@ -61,9 +61,7 @@ class Analysis {
   }
 
  private:
-  const Communication& at(const Member& m) const {
-    return job_.ranks[to_index(m.rank)].communications[to_index(m.index)];
-  }
+  const Communication& at(const Member& m) const { return communication_of(job_, m); }
 
   /// What is there and what is missing. Ranks are missing if the job, or the group of any
   /// communication, has more ranks than there are files. If nothing says how many there are, one

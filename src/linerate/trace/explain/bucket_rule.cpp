@@ -21,7 +21,6 @@
 #include <span>
 #include <string_view>
 
-#include "linerate/core/bucket_limits.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
@@ -123,10 +122,11 @@ std::vector<std::int64_t> carried(const std::vector<Exchange>& exchanges, DType 
   return bytes;
 }
 
+/// As PyTorch calls its hooks.
+std::string_view name_of_wire(DType wire) { return wire == DType::f16 ? "fp16" : "bf16"; }
+
 std::string strategy_text(std::string options, std::optional<DType> wire) {
-  if (wire)
-    options += fmt::format("{}wire={}", options.empty() ? "" : ", ",
-                           *wire == DType::f16 ? "fp16" : "bf16");
+  if (wire) options += fmt::format("{}wire={}", options.empty() ? "" : ", ", name_of_wire(*wire));
   return options.empty() ? "ddp" : fmt::format("ddp({})", options);
 }
 
@@ -142,8 +142,7 @@ std::string says(const std::string& options, std::optional<DType> wire, std::siz
                 "exactly DDP's rule with {} (its own: 1 MiB, then 25 MiB; bucket_cap_mb=25 "
                 "is 25 MiB for both)",
                 options);
-  if (wire)
-    text += fmt::format(", sent as {}", *wire == DType::f16 ? "fp16 (a hook)" : "bf16 (a hook)");
+  if (wire) text += fmt::format(", sent as {} (a hook)", name_of_wire(*wire));
   if (others > 0)
     text += fmt::format("; {} other all-reduce{} left out", others,
                         others == 1 ? " of the step is" : "s of the step are");
@@ -164,51 +163,60 @@ void take_buckets(BucketPlan& plan, const std::vector<Exchange>& buckets) {
   for (const Exchange& e : buckets) plan.bytes.push_back(e.bytes);
 }
 
+/// What a rule in one order makes of the exchanges: the limits of its buckets, and these.
+struct Fit {
+  LimitRanges limits;
+  std::vector<Exchange> buckets;  // as they were sent
+  std::optional<DType> wire;
+};
+
+/// `reversed`: the small limit is for the last bucket. Then both lists are reversed, so that the
+/// last bucket comes first.
+std::optional<Fit> fit_of(const Trial& t, bool reversed) {
+  std::vector<std::int64_t> gradients = t.ready, sent = t.sent();
+  if (reversed) std::ranges::reverse(gradients), std::ranges::reverse(sent);
+  std::vector<std::size_t> kept;
+  const auto limits = limits_of(gradients, sent, kept);
+  if (!limits) return std::nullopt;
+  Fit fit{.limits = *limits, .buckets = {}, .wire = {}};
+  for (const std::size_t i : kept)
+    fit.buckets.push_back(t.exchanges[reversed ? sent.size() - 1 - i : i]);
+  if (reversed) std::ranges::reverse(fit.buckets);
+  fit.wire = wire_of(fit.buckets, t.dtype);
+  return fit;
+}
+
 /// Tries the rule in ready order, with its own limits or others. If no limits fit and each gradient
 /// has an exchange of its own, the answer is wfbp. False: neither fits, and `plan` is as it was.
 bool follows_ready_order(BucketPlan& plan, const Trial& t) {
-  std::vector<std::size_t> kept;
-  const auto limits = limits_of(t.ready, t.sent(), kept);
-  if (!limits) return false;
-  std::vector<Exchange> buckets;
-  for (const std::size_t i : kept) buckets.push_back(t.exchanges[i]);
-  const std::optional<DType> wire = wire_of(buckets, t.dtype);
-  const std::optional<std::string> options = ddp_options(*limits);
-  if (options) {
+  const std::optional<Fit> fit = fit_of(t, false);
+  if (!fit) return false;
+  if (const std::optional<std::string> options = ddp_options(fit->limits)) {
     plan.matches_rule = true;
-    plan.strategy = strategy_text(*options, wire);
-    plan.verdict = says(*options, wire, t.exchanges.size() - buckets.size());
-  } else if (buckets.size() == t.ready.size()) {
-    plan.strategy =
-        wire ? fmt::format("wfbp(wire={})", *wire == DType::f16 ? "fp16" : "bf16") : "wfbp";
+    plan.strategy = strategy_text(*options, fit->wire);
+    plan.verdict = says(*options, fit->wire, t.exchanges.size() - fit->buckets.size());
+  } else if (fit->buckets.size() == t.ready.size()) {
+    plan.strategy = fit->wire ? fmt::format("wfbp(wire={})", name_of_wire(*fit->wire)) : "wfbp";
     plan.verdict = "an exchange for each gradient, in ready order: no buckets";
   } else {
     return false;
   }
-  take_buckets(plan, buckets);
+  take_buckets(plan, fit->buckets);
   return true;
 }
 
 /// Tries the rule with the small limit for the last bucket: DDP's buckets in registration order,
-/// which it keeps under find_unused_parameters. Both lists are reversed, so that the last bucket
-/// comes first.
+/// which it keeps under find_unused_parameters.
 bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why) {
-  const std::vector<std::int64_t> registered(t.ready.rbegin(), t.ready.rend());
-  std::vector<std::int64_t> sent = t.sent();
-  std::reverse(sent.begin(), sent.end());
-  std::vector<std::size_t> kept;
-  const auto limits = limits_of(registered, sent, kept);
-  const std::optional<std::string> options = limits ? ddp_options(*limits) : std::nullopt;
+  const std::optional<Fit> fit = fit_of(t, true);
+  const std::optional<std::string> options = fit ? ddp_options(fit->limits) : std::nullopt;
   if (!options) return false;
-  std::vector<Exchange> buckets;
-  for (auto i = kept.rbegin(); i != kept.rend(); ++i)
-    buckets.push_back(t.exchanges[t.exchanges.size() - 1 - *i]);
-  const std::optional<DType> wire = wire_of(buckets, t.dtype);
   plan.matches_rule = true;
-  plan.strategy = strategy_text(options->empty() ? "small=last" : *options + ", small=last", wire);
-  plan.verdict =
-      fmt::format("{}; {}", says(*options, wire, t.exchanges.size() - buckets.size(), ""), why);
-  take_buckets(plan, buckets);
+  plan.strategy =
+      strategy_text(options->empty() ? "small=last" : *options + ", small=last", fit->wire);
+  plan.verdict = fmt::format(
+      "{}; {}", says(*options, fit->wire, t.exchanges.size() - fit->buckets.size(), ""), why);
+  take_buckets(plan, fit->buckets);
   return true;
 }
 
@@ -225,60 +233,56 @@ constexpr std::string_view kUnusedFlags =
     "summed after it";
 constexpr std::string_view kSmallLast = "the small bucket is the last one: find_unused_parameters";
 
-/// Parameters without a gradient travel in the buckets of find_unused_parameters, and the trace
-/// does not say in which. Their bytes are known: what was sent less what backward made. They are
-/// tried as one tensor in each place between the gradients. If all places that fit give the same
-/// limits, these are the answer.
-void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags) {
-  const auto missing = flags - std::ssize(t.ready);
-  std::int64_t more = 0;
-  for (const std::int64_t s : t.sent()) more += s;
-  for (const std::int64_t r : t.ready) more -= r;
+/// Parameters without a gradient travel in the buckets, too, and the trace does not say in which.
+/// Their bytes are known: what was sent less what backward made. They are tried as one tensor in
+/// each place between the gradients. Returns the plans of the places at which `rule` fits.
+std::vector<BucketPlan> with_unused(const BucketPlan& plan, const Trial& t, std::int64_t more,
+                                    const auto& rule) {
   std::vector<BucketPlan> found;
   for (std::size_t at = 0; at <= t.ready.size() && more > 0; ++at) {
     Trial with = t;
     with.ready.insert(with.ready.begin() + static_cast<std::ptrdiff_t>(at), more);
     BucketPlan one = plan;
-    if (follows_registration(one, with, kUnusedFlags)) found.push_back(one);
+    if (rule(one, with) && one.matches_rule) found.push_back(one);
   }
-  const bool one_answer =
-      !found.empty() && std::ranges::all_of(found, [&found](const BucketPlan& p) {
-        return p.strategy == found.front().strategy && p.bytes == found.front().bytes;
+  return found;
+}
+
+bool all_alike(const std::vector<BucketPlan>& plans) {
+  return std::ranges::all_of(
+      plans, [&plans](const BucketPlan& p) { return p.strategy == plans.front().strategy; });
+}
+
+/// Under find_unused_parameters. If all places that fit give the same limits, these are the answer.
+void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags, std::int64_t more) {
+  const std::vector<BucketPlan> found =
+      with_unused(plan, t, more, [](BucketPlan& one, const Trial& with) {
+        return follows_registration(one, with, kUnusedFlags);
       });
-  if (one_answer) plan = found.front();
+  const bool one_answer =
+      !found.empty() && all_alike(found) && std::ranges::all_of(found, [&](const BucketPlan& p) {
+        return p.bytes == found.front().bytes;
+      });
   const std::string unused =
       fmt::format("{} of {} parameters got no gradient, and {} bytes of the buckets are theirs",
-                  missing, flags, more);
+                  flags - std::ssize(t.ready), flags, more);
+  if (one_answer) plan = found.front();
   plan.verdict =
       one_answer ? fmt::format("{}; {}", plan.verdict, unused)
                  : fmt::format("DDP under find_unused_parameters: {}, so its limits are not known",
                                unused);
 }
 
-/// Under static_graph parameters without a gradient travel in the buckets, too, and no flag says
-/// so. They are tried as one tensor in each place, in ready order. A place that fits with DDP's own
-/// limits is the answer. Else all places that fit must give the same limits.
+/// Under static_graph no flag says so. A place that fits with DDP's own limits is the answer. Else
+/// all places that fit must give the same limits.
 bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
-  std::vector<BucketPlan> found;
-  for (std::size_t at = 0; at <= t.ready.size(); ++at) {
-    Trial with = t;
-    with.ready.insert(with.ready.begin() + static_cast<std::ptrdiff_t>(at), more);
-    BucketPlan one = plan;
-    if (follows_ready_order(one, with) && one.matches_rule) found.push_back(one);
-  }
-  if (found.empty()) return false;
+  const std::vector<BucketPlan> found = with_unused(plan, t, more, follows_ready_order);
   const auto own = std::ranges::find_if(
       found, [](const BucketPlan& p) { return p.strategy.find('(') == std::string::npos; });
-  const BucketPlan& best = own == found.end() ? found.front() : *own;
-  if (own == found.end() && !std::ranges::all_of(found, [&best](const BucketPlan& p) {
-        return p.strategy == best.strategy;
-      }))
-    return false;
-  const std::string verdict = fmt::format(
-      "{}; {} bytes of the buckets are of parameters that got no gradient (static_graph=True)",
-      best.verdict, more);
-  plan = BucketPlan(best);
-  plan.verdict = verdict;
+  if (found.empty() || (own == found.end() && !all_alike(found))) return false;
+  plan = own == found.end() ? found.front() : *own;
+  plan.verdict += fmt::format(
+      "; {} bytes of the buckets are of parameters that got no gradient (static_graph=True)", more);
   return true;
 }
 
@@ -303,6 +307,10 @@ bool follows_with_two_models(BucketPlan& plan, const Trial& t) {
   return false;
 }
 
+std::int64_t total(const std::vector<std::int64_t>& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
 std::vector<std::int64_t> bytes_of(std::span<const GradientRecord> gradients) {
   std::vector<std::int64_t> bytes;
   for (const GradientRecord& g : gradients) bytes.push_back(g.elements * size_of(g.dtype));
@@ -320,16 +328,16 @@ void check_against(BucketPlan& plan, const StepExchanges& step,
                    std::span<const GradientRecord> gradients) {
   const Trial t{
       .exchanges = step.gradients, .ready = bytes_of(gradients), .dtype = gradients.front().dtype};
-  const std::int64_t total = std::accumulate(t.ready.begin(), t.ready.end(), std::int64_t{0});
   // Flags for all parameters prove that option; without them it is assumed only if nothing else
   // fits.
   const bool flagged = step.flags() == std::ssize(t.ready);
   if ((flagged && follows_registration(plan, t, kUnusedFlags)) || follows_ready_order(plan, t) ||
       follows_registration(plan, t, kSmallLast))
-    return say_single(plan, total);
+    return say_single(plan, total(t.ready));
   const std::vector<std::int64_t> sent = t.sent();
-  const std::int64_t more = std::accumulate(sent.begin(), sent.end(), std::int64_t{0}) - total;
-  if (step.flags() > std::ssize(t.ready) && more > 0) return say_unused(plan, t, step.flags());
+  const std::int64_t more = total(sent) - total(t.ready);
+  if (step.flags() > std::ssize(t.ready) && more > 0)
+    return say_unused(plan, t, step.flags(), more);
   if (more > 0 && sent.size() > 1 && follows_with_unused(plan, t, more)) return;
   if (more == 0 && follows_with_two_models(plan, t)) return;
   plan.verdict =
@@ -339,9 +347,6 @@ void check_against(BucketPlan& plan, const StepExchanges& step,
 
 /// FSDP over a mesh that splits nothing sums each of the modules that it wraps by itself.
 void say_mesh(BucketPlan& plan, const StepExchanges& step, const Job& job) {
-  const auto total = [](const std::vector<std::int64_t>& bytes) {
-    return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
-  };
   if (job.sharding_names.empty() || !plan.strategy.empty() ||
       total(carried(step.gradients, job.gradients.front().dtype)) != total(bytes_of(job.gradients)))
     return;
@@ -402,21 +407,19 @@ void check_turns(BucketPlan& plan, const StepExchanges& step, const Job& job, in
       (both.*part) = {std::max((both.*part).low, ((*limits).*part).low),
                       std::min((both.*part).high, ((*limits).*part).high)};
   }
-  const BucketPlan& first = plans.front();
-  const auto alike = [&first](const BucketPlan& p) { return p.strategy == first.strategy; };
   plan.matches_rule =
       std::ranges::all_of(plans, [](const BucketPlan& p) { return p.matches_rule; });
   plan.verdict = fmt::format(
       "{} models are trained in turn, or one model so many times, each with an update of its own: ",
       turns);
   const auto options = plan.matches_rule && ready_order ? ddp_options(both) : std::nullopt;
-  if (!std::ranges::all_of(plans, alike) && options && !job.gradients.empty()) {
+  if (!all_alike(plans) && options && !job.gradients.empty()) {
     const auto wire = wire_of(step.gradients, job.gradients.front().dtype);
     plan.strategy = strategy_text(*options, wire);
     plan.verdict += "each " + says(*options, wire, 0);
-  } else if (std::ranges::all_of(plans, alike)) {
-    plan.strategy = first.strategy;
-    plan.verdict += "each " + first.verdict;
+  } else if (all_alike(plans)) {
+    plan.strategy = plans.front().strategy;
+    plan.verdict += "each " + plans.front().verdict;
   } else {
     for (int turn = 0; turn < turns; ++turn)
       plan.verdict +=
@@ -446,21 +449,6 @@ std::optional<BucketPlan> as_stated(const Job& job) {
 }
 
 }  // namespace
-
-std::vector<std::int64_t> ddp_buckets(std::span<const std::int64_t> gradient_bytes,
-                                      std::span<const std::int64_t> limits) {
-  std::vector<std::int64_t> buckets;
-  std::int64_t open = 0;
-  BucketLimits rule(limits);
-  for (const std::int64_t g : gradient_bytes) {
-    open += g;
-    if (!rule.closes_at(open)) continue;
-    buckets.push_back(open);
-    open = 0;
-  }
-  if (open > 0) buckets.push_back(open);
-  return buckets;
-}
 
 /// The first rank that exchanges gradients decides: ranks of one job exchange alike. Before any
 /// rule is tried, exchanges that were all asked for after backward are told apart, as DDP never

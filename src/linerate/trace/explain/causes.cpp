@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -35,10 +36,8 @@ bool few(std::size_t steps, std::size_t all) {
   return all >= 3 && steps <= std::max<std::size_t>(1, all / 4);
 }
 
-struct StepTime {
-  std::int64_t number = 0;
-  double seconds = 0;
-};
+/// By number of the step.
+using Seconds = std::map<std::int64_t, double>;
 
 /// The standard deviation, from the median distance to the median: a few outliers do not count.
 double deviation(const std::vector<double>& values) {
@@ -49,19 +48,23 @@ double deviation(const std::vector<double>& values) {
   return kNormal * median(distances);
 }
 
+std::vector<double> values_of(const Seconds& times) {
+  const auto values = times | std::views::values;
+  return {values.begin(), values.end()};
+}
+
 /// Steps that stand out above the median, each with what it is longer by. None unless they are few.
 /// A step stands out by a fifth of the median step or by five deviations, whichever is more. On a
 /// quiet machine deviations are so small that alone they would make every step an outlier.
-std::vector<StepTime> outliers(const std::vector<StepTime>& times, double step_s) {
+Seconds outliers(const Seconds& times, double step_s) {
   constexpr double kLeastShare = 0.2, kDeviations = 5;
-  std::vector<double> values;
-  for (const StepTime& t : times) values.push_back(t.seconds);
-  if (values.size() < 3) return {};
+  if (times.size() < 3) return {};
+  const std::vector<double> values = values_of(times);
   const double mid = median(values);
   const double allowed = std::max(kLeastShare * step_s, kDeviations * deviation(values));
-  std::vector<StepTime> found;
-  for (const StepTime& t : times)
-    if (t.seconds - mid > allowed) found.push_back({t.number, t.seconds - mid});
+  Seconds found;
+  for (const auto& [number, s] : times)
+    if (s - mid > allowed) found[number] = s - mid;
   if (!few(found.size(), times.size())) found.clear();
   return found;
 }
@@ -80,23 +83,9 @@ std::optional<StepPhase> where_longer(const StepTimes& times, std::int64_t numbe
   return largest(longer);
 }
 
-/// Recorded lengths of the lane's steps.
-std::vector<StepTime> lengths_of(const Lane& lane) {
-  std::vector<StepTime> lengths;
-  for (const StepWindow& s : lane.steps)
-    lengths.push_back({s.number, in_seconds(lane.borders_ns[s.to] - lane.borders_ns[s.from])});
-  return lengths;
-}
-
-double median_of(const std::vector<StepTime>& times) {
-  std::vector<double> values;
-  for (const StepTime& t : times) values.push_back(t.seconds);
-  return values.empty() ? 0 : median(values);
-}
-
 /// What one lane's steps say by themselves.
 struct LaneSteps {
-  std::map<std::int64_t, double> longer_s;    // steps that stand out: by how much
+  Seconds longer_s;                           // steps that stand out: by how much
   std::map<std::int64_t, std::int64_t> next;  // number of the step that follows
   std::vector<Irregularity> own;              // steps whose own time stands out
 };
@@ -105,20 +94,20 @@ struct LaneSteps {
 /// their own time, which does not.
 LaneSteps steps_of(const Lane& lane, int rank) {
   LaneSteps steps;
-  const std::vector<StepTime> lengths = lengths_of(lane);
-  const double step_s = median_of(lengths);
-  for (const StepTime& t : outliers(lengths, step_s)) steps.longer_s[t.number] = t.seconds;
+  Seconds lengths, totals;
+  for (const StepWindow& s : lane.steps)
+    lengths[s.number] = in_seconds(lane.borders_ns[s.to] - lane.borders_ns[s.from]);
+  if (lengths.empty()) return steps;
+  const double step_s = median(values_of(lengths));
+  steps.longer_s = outliers(lengths, step_s);
   for (std::size_t i = 1; i < lane.steps.size(); ++i)
     if (lane.steps[i].from == lane.steps[i - 1].to)
       steps.next[lane.steps[i - 1].number] = lane.steps[i].number;
   const StepTimes own = step_times(lane);
-  std::vector<StepTime> totals;
-  for (const auto& [number, time] : own) totals.push_back({number, in_seconds(time.total_ns())});
-  for (const StepTime& t : outliers(totals, step_s))
-    steps.own.push_back({.step = t.number,
-                         .rank = rank,
-                         .longer_s = t.seconds,
-                         .where = where_longer(own, t.number)});
+  for (const auto& [number, time] : own) totals[number] = in_seconds(time.total_ns());
+  for (const auto& [number, longer_s] : outliers(totals, step_s))
+    steps.own.push_back(
+        {.step = number, .rank = rank, .longer_s = longer_s, .where = where_longer(own, number)});
   return steps;
 }
 
@@ -172,8 +161,7 @@ std::vector<Irregularity> irregularities(const Program& program, const std::vect
       found[i.step].push_back(i);
       explained.insert({i.step, i.held_up.value_or(i.step)});
     }
-  for (const auto& [step, longer] :
-       lanes.empty() ? std::map<std::int64_t, double>{} : lanes.front().longer_s) {
+  for (const auto& [step, longer] : lanes.empty() ? Seconds{} : lanes.front().longer_s) {
     if (explained.contains(step) || !all_stand_out(lanes, step)) continue;
     double least = longer;
     for (const LaneSteps& lane : lanes) least = std::min(least, lane.longer_s.at(step));
@@ -394,39 +382,22 @@ std::optional<StepNumbers> common_range(const Job& job) {
   return range;
 }
 
-void keep_within(std::vector<Span>& spans, const Span& window) {
-  std::erase_if(spans, [&](const Span& s) { return clipped({s}, window).empty(); });
-  for (Span& s : spans)
+Span& span_in(Span& span) { return span; }
+Span& span_in(PhaseSpan& phase) { return phase.span; }
+
+template <typename T>
+void keep_within(std::vector<T>& records, const Span& window) {
+  for (T& record : records) {
+    Span& s = span_in(record);
     s = {std::max(s.start_ns, window.start_ns), std::min(s.end_ns, window.end_ns)};
-}
-void keep_within(std::vector<PhaseSpan>& spans, const Span& window) {
-  std::erase_if(spans, [&](const PhaseSpan& p) { return clipped({p.span}, window).empty(); });
-  for (PhaseSpan& p : spans)
-    p.span = {std::max(p.span.start_ns, window.start_ns), std::min(p.span.end_ns, window.end_ns)};
-}
-
-/// Keeps the work that began within `window`. Work that overlaps its ends is kept or dropped whole,
-/// because a piece of a kernel is no kernel.
-void keep_begun_within(RankActivity& rank, const Span& window) {
-  std::vector<Span> compute;
-  std::vector<std::uint64_t> names, sizes;
-  for (std::size_t i = 0; i < rank.compute.size(); ++i) {
-    const std::int64_t start = rank.compute[i].start_ns;
-    if (start < window.start_ns || start >= window.end_ns) continue;
-    compute.push_back(rank.compute[i]);
-    if (!rank.compute_names.empty()) names.push_back(rank.compute_names[i]);
-    if (!rank.launch_sizes.empty()) sizes.push_back(rank.launch_sizes[i]);
   }
-  rank.compute = std::move(compute);
-  rank.compute_names = std::move(names), rank.launch_sizes = std::move(sizes);
-  std::erase_if(rank.copies, [&](const Span& s) {
-    return s.start_ns < window.start_ns || s.start_ns >= window.end_ns;
-  });
+  std::erase_if(records, [](T& record) { return span_in(record).length() <= 0; });
 }
 
-/// Cuts one rank to the steps of `range`. What ran on the device is cut by the device's windows,
-/// what the host did by the host's marks. Positions of steps are counted anew from the first kept
-/// one.
+/// Cuts one rank to the steps of `range`, in what a program is made of. Of what ran on the device
+/// the device's windows decide, of what the host did the host's marks. Work that overlaps an end is
+/// kept or dropped whole, because a piece of a kernel is no kernel. Positions of steps are counted
+/// anew from the first kept one.
 void cut_to(RankActivity& rank, const StepNumbers& range) {
   const auto inside = [&](const StepSpan& s) { return range.holds(s.number); };
   const auto first = std::ranges::find_if(rank.steps, inside);
@@ -438,24 +409,20 @@ void cut_to(RankActivity& rank, const StepNumbers& range) {
   const Span device = {windows[to_index(from)].start_ns,
                        windows[to_index(from + count - 1)].end_ns};
   const Span host = {first->span.start_ns, (end - 1)->span.end_ns};
-  keep_begun_within(rank, device);
+  const auto began_outside = [&device](const Span& s) {
+    return s.start_ns < device.start_ns || s.start_ns >= device.end_ns;
+  };
+  std::erase_if(rank.compute, began_outside);
+  std::erase_if(rank.copies, began_outside);
   keep_within(rank.phases,
               {std::min(device.start_ns, host.start_ns), std::max(device.end_ns, host.end_ns)});
-  keep_within(rank.exchange_work, device);
-  for (std::vector<Span>* of_host : {&rank.host, &rank.calls, &rank.exchange_calls})
-    keep_within(*of_host, host);
+  keep_within(rank.calls, host);
   if (rank.pauses) keep_within(*rank.pauses, host);
-  const auto outside = [&](std::int32_t step) { return step < from || step >= from + count; };
   std::erase_if(rank.communications, [&](const Communication& c) {
-    if (c.step >= 0) return outside(c.step);
-    return c.span.start_ns < device.start_ns || c.span.start_ns >= device.end_ns;
+    return c.step >= 0 ? c.step < from || c.step >= from + count : began_outside(c.span);
   });
-  std::erase_if(rank.announced, [&](const Announced& a) { return outside(a.step); });
-  std::erase_if(rank.passes, [&](const BackwardPass& p) { return outside(p.step); });
   for (Communication& c : rank.communications)
     if (c.step >= 0) c.step -= from;
-  for (Announced& a : rank.announced) a.step -= from;
-  for (BackwardPass& p : rank.passes) p.step -= from;
   rank.steps = {first, end};
 }
 

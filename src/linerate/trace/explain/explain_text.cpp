@@ -30,6 +30,16 @@ std::string percent_or(const std::optional<double>& share) {
   return share ? format_percent(*share) : "n/a";
 }
 
+/// Which times are known. The others are n/a in the text, and null in JSON.
+struct Known {
+  bool times = true, computation = true, communication = true, both = true;
+  explicit Known(const Breakdown& b)
+      : times(!b.times_unknown),
+        computation(!b.computation_unknown),
+        communication(!b.communication_unknown && b.has_device),
+        both(computation && communication) {}
+};
+
 void rest(std::string& out, std::size_t shown, std::size_t all, std::string_view what) {
   if (all > shown) out += fmt::format("  ... and {} more {} (--json has all)\n", all - shown, what);
 }
@@ -40,7 +50,7 @@ std::string device_of(const Breakdown& b) {
 }
 
 void whole(std::string& out, const Breakdown& b) {
-  const bool heard = !b.communication_unknown && b.has_device;
+  const Known is(b);
   const std::string of_steps = b.updates > 1 ? fmt::format(" of {} steps", b.updates) : "";
   out +=
       fmt::format("{} of {} rank{}, {} {}{}{}; {}\n\n", b.ranks.size(),
@@ -48,16 +58,13 @@ void whole(std::string& out, const Breakdown& b) {
                   b.world_size == 1 ? "" : "s", b.steps.size(), b.updates > 1 ? "period" : "step",
                   b.steps.size() == 1 ? "" : "s", of_steps, device_of(b));
   out += fmt::format("over the whole file{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
-  out += fmt::format("  compute busy           {:>10}\n",
-                     known(!b.computation_unknown, b.whole.compute_s));
-  out += fmt::format("  communication busy     {:>10}{}\n", known(heard, b.whole.communication_s),
-                     b.cpu_device || b.world_size == 1
-                         ? ""
-                         : "   includes waiting for other ranks: not network time");
-  out += fmt::format("  overlap of the two     {:>10}\n",
-                     known(heard && !b.computation_unknown, b.whole.overlap_s));
-  out += fmt::format("  exposed communication  {:>10}\n",
-                     known(heard && !b.computation_unknown, b.whole.exposed_s));
+  out += fmt::format("  compute busy           {:>10}\n", known(is.computation, b.whole.compute_s));
+  out += fmt::format(
+      "  communication busy     {:>10}{}\n", known(is.communication, b.whole.communication_s),
+      b.cpu_device || b.world_size == 1 ? ""
+                                        : "   includes waiting for other ranks: not network time");
+  out += fmt::format("  overlap of the two     {:>10}\n", known(is.both, b.whole.overlap_s));
+  out += fmt::format("  exposed communication  {:>10}\n", known(is.both, b.whole.exposed_s));
   const auto bytes = [](const std::optional<std::int64_t>& stated,
                         const std::optional<std::int64_t>& deduced) {
     if (stated && stated == deduced)
@@ -75,14 +82,15 @@ void whole(std::string& out, const Breakdown& b) {
 
 void steps(std::string& out, const Breakdown& b) {
   if (b.steps.empty()) return;
-  const bool computed = !b.computation_unknown, heard = !b.communication_unknown && b.has_device;
+  const Known is(b);
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRows, b.steps.size()); ++i) {
     const StepRow& s = b.steps[i];
     rows.push_back({fmt::format("{}{}", s.cut ? "cut " : "", s.label), format_time(s.length_s),
-                    known(computed, s.busy.compute_s), known(heard, s.busy.communication_s),
-                    known(computed && heard, s.busy.overlap_s),
-                    known(computed && heard, s.busy.exposed_s), known(computed, s.busy.idle_s)});
+                    known(is.computation, s.busy.compute_s),
+                    known(is.communication, s.busy.communication_s),
+                    known(is.both, s.busy.overlap_s), known(is.both, s.busy.exposed_s),
+                    known(is.computation, s.busy.idle_s)});
   }
   out += fmt::format("each step{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
   out += text_table({{"step", true},
@@ -151,13 +159,13 @@ std::string clock_of(const RankRow& r) {
 
 void ranks(std::string& out, const Breakdown& b) {
   if (b.ranks.size() < 2) return;
-  const bool computed = !b.computation_unknown, heard = !b.communication_unknown && b.has_device;
+  const Known is(b);
   Rows rows;
   for (std::size_t i = 0; i < std::min(kMostRankRows, b.ranks.size()); ++i) {
     const RankRow& r = b.ranks[i];
-    rows.push_back({std::to_string(r.rank), known(computed, r.whole.compute_s),
-                    known(heard, r.whole.communication_s),
-                    known(computed && heard, r.whole.exposed_s), clock_of(r),
+    rows.push_back({std::to_string(r.rank), known(is.computation, r.whole.compute_s),
+                    known(is.communication, r.whole.communication_s),
+                    known(is.both, r.whole.exposed_s), clock_of(r),
                     r.times_last ? std::to_string(*r.times_last) : "n/a",
                     r.delay_per_step_s ? format_time(*r.delay_per_step_s) + "/step" : "n/a"});
   }
@@ -282,24 +290,14 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-/// Which times are known; the others are null.
-struct Known {
-  bool times = true, computation = true, communication = true;
-  explicit Known(const Breakdown& b)
-      : times(!b.times_unknown),
-        computation(!b.computation_unknown),
-        communication(!b.communication_unknown && b.has_device) {}
-};
-
 Json busy_json(const Busy& b, const Known& known) {
   Json j;
   const auto value = [](bool is_known, double v) { return is_known ? Json(v) : Json(nullptr); };
-  const bool both = known.communication && known.computation;
   j["window_s"] = value(known.times, b.window_s);
   j["compute_busy_s"] = value(known.computation, b.compute_s);
   j["communication_busy_s"] = value(known.communication, b.communication_s);
-  j["overlap_s"] = value(both, b.overlap_s);
-  j["exposed_communication_s"] = value(both, b.exposed_s);
+  j["overlap_s"] = value(known.both, b.overlap_s);
+  j["exposed_communication_s"] = value(known.both, b.exposed_s);
   j["idle_s"] = value(known.computation, b.idle_s);
   j["loading_idle_s"] = value(known.computation, b.loading_idle_s);
   return j;

@@ -17,6 +17,7 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/scaling_factor.hpp"
+#include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -185,24 +186,22 @@ std::int64_t Lateness::total_of(const Totals& totals, std::int32_t lane,
   return totals[l][to_index(stretch_at_[l][to_index(collective)])];
 }
 
-/// The lane with the least total of the others (`first`), or with their lower median.
-std::int32_t Lateness::reference(std::int32_t lane, std::int32_t collective, bool first,
-                                 const Totals& totals) const {
-  const Stretch* own = stretch_of(lane, collective);
-  std::vector<std::pair<std::int64_t, std::int32_t>> others;
-  for (const Part& part : program_.collectives[to_index(collective)].parts) {
+Lateness::Behind Lateness::behind_of(std::int32_t lane, const Stretch& own, bool first,
+                                     const Totals& own_times) const {
+  std::vector<Behind> others;  // ns: of their own
+  for (const Part& part : program_.collectives[to_index(own.collective)].parts) {
     if (part.lane == lane) continue;
-    const Stretch* other = stretch_of(part.lane, collective);
+    const Stretch* other = stretch_of(part.lane, own.collective);
     // Another number of points: another program, and nothing to compare.
-    if (other != nullptr && other->pieces.size() == own->pieces.size() &&
-        other->opens == own->opens)
-      others.emplace_back(total_of(totals, part.lane, collective), part.lane);
+    if (other != nullptr && other->pieces.size() == own.pieces.size() && other->opens == own.opens)
+      others.push_back({part.lane, total_of(own_times, part.lane, own.collective)});
   }
-  if (others.empty()) return -1;
+  if (others.empty()) return {};
   const auto wanted =
       others.begin() + (first ? 0 : static_cast<std::ptrdiff_t>((others.size() - 1) / 2));
-  std::nth_element(others.begin(), wanted, others.end());
-  return wanted->second;
+  std::ranges::nth_element(others, wanted, {},
+                           [](const Behind& b) { return std::pair(b.ns, b.other); });
+  return {wanted->other, total_of(own_times, lane, own.collective) - wanted->ns};
 }
 
 /// Adds the stretch's own time by phase, or subtracts it (`sign` -1): a difference by phase says
@@ -223,10 +222,9 @@ std::vector<Late> Lateness::all() const {
   for (std::size_t l = 0; l < stretches_.size(); ++l) {
     const auto lane = static_cast<std::int32_t>(l);
     for (const Stretch& s : stretches_[l]) {
-      const std::int32_t other = reference(lane, s.collective, false, own_times);
+      const auto [other, ns] = behind_of(lane, s, false, own_times);
       if (other < 0) continue;
-      Late late{.lane = lane, .step = program_.step_of[to_index(s.collective)]};
-      late.ns = total_of(own_times, lane, s.collective) - total_of(own_times, other, s.collective);
+      Late late{.lane = lane, .step = program_.step_of[to_index(s.collective)], .ns = ns};
       add_phases(late, lane, s, 1);
       add_phases(late, other, *stretch_of(other, s.collective), -1);
       found.push_back(late);
@@ -246,10 +244,9 @@ void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
     if (only && *only != lane) continue;
     std::int64_t opening = 0;  // late there, and not within a step
     for (const Stretch& s : stretches_[l]) {
-      const std::int64_t late = late_by(lane, s, !only, own_times);
-      if (late <= 0) continue;
-      const std::int32_t other = reference(lane, s.collective, !only, own_times);
-      const std::int64_t rest = late - cut_stretch(s, lane, other, late, before, cuts);
+      const Behind late = behind_of(lane, s, !only, own_times);
+      if (late.ns <= 0) continue;
+      const std::int64_t rest = late.ns - cut_stretch(s, lane, late, before, cuts);
       if (s.opens) opening = rest;
     }
     // A rank that is late only at its begin or its end shows the profiler's start, or chance.
@@ -270,13 +267,6 @@ void Lateness::cut_starts(Cuts& cuts) const {
   }
 }
 
-std::int64_t Lateness::late_by(std::int32_t lane, const Stretch& own, bool first,
-                               const Totals& own_times) const {
-  const std::int32_t other = reference(lane, own.collective, first, own_times);
-  if (other < 0) return 0;
-  return total_of(own_times, lane, own.collective) - total_of(own_times, other, own.collective);
-}
-
 /// Against the tails that begin after the same collective and end with the same step; others are no
 /// measure. 0 if there are none.
 std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& before) const {
@@ -295,7 +285,7 @@ std::int64_t Lateness::most_late_between(std::int32_t lane, bool first,
                                          const Totals& own_times) const {
   std::int64_t most = 0;
   for (const Stretch& s : stretches_[to_index(lane)])
-    if (!s.opens) most = std::max(most, late_by(lane, s, first, own_times));
+    if (!s.opens) most = std::max(most, behind_of(lane, s, first, own_times).ns);
   return most;
 }
 
@@ -304,29 +294,29 @@ void Lateness::cut_start(std::int32_t lane, bool first, std::int64_t late, std::
   const auto l = to_index(lane);
   if (stretches_[l].empty() || !stretches_[l].front().opens) return;
   const std::int32_t other =
-      reference(lane, stretches_[l].front().collective, first, totals(no_cuts(program_)));
+      behind_of(lane, stretches_[l].front(), first, totals(no_cuts(program_))).other;
   if (other < 0) return;
   const std::int64_t later = program_.lanes[l].start_ns - program_.lanes[to_index(other)].start_ns;
   cuts[l].front() += std::max<std::int64_t>(0, std::min({late, later, most}));
 }
 
-/// Cuts `late` ns from the pieces that are longer than the other lane's, in proportion to how much
-/// longer they are. The example at the head of this file shows it.
-std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
-                                   std::int64_t late, const Cuts& before, Cuts& cuts) const {
-  const Stretch& theirs = *stretch_of(other, own.collective);
+/// Cuts what the lane is late by from the pieces that are longer than the other lane's, in
+/// proportion to how much longer they are. The example at the head of this file shows it.
+std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, const Behind& late,
+                                   const Cuts& before, Cuts& cuts) const {
+  const Stretch& theirs = *stretch_of(late.other, own.collective);
   std::vector<std::int64_t> longer(own.pieces.size(), 0);
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < own.pieces.size(); ++i) {
     const auto same = std::ranges::find_if(
         theirs.pieces, [&](const Piece& p) { return p.collective == own.pieces[i].collective; });
     const std::int64_t mine = length(lane, own.pieces[i], before);
-    const std::int64_t its = same == theirs.pieces.end() ? 0 : length(other, *same, before);
+    const std::int64_t its = same == theirs.pieces.end() ? 0 : length(late.other, *same, before);
     longer[i] = std::max<std::int64_t>(0, mine - its);
     sum += longer[i];
   }
   if (sum == 0) return 0;
-  const double part = std::min(1.0, static_cast<double>(late) / static_cast<double>(sum));
+  const double part = std::min(1.0, static_cast<double>(late.ns) / static_cast<double>(sum));
   std::int64_t cut = 0;
   for (std::size_t i = 0; i < own.pieces.size(); ++i) {
     const auto ns = static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5);
@@ -374,7 +364,7 @@ Transfers transfers_of(const Job& job, const MatchResult& matched) {
     std::int64_t least = INT64_MAX, longest = 0, end_low = INT64_MAX, end_high = INT64_MIN;
     for (const Member& member : m.members) {
       const auto rank = to_index(member.rank);
-      const Communication& c = job.ranks[rank].communications[to_index(member.index)];
+      const Communication& c = communication_of(job, member);
       if (op == CommOp::unknown) op = c.op;
       least = std::min(least, c.span.length());
       longest = std::max(longest, c.span.length());
@@ -443,9 +433,7 @@ Busy over_ranks(const std::vector<Busy>& all) {
     std::vector<double> values;
     for (const Busy& b : all) values.push_back(b.*f);
     if (values.empty()) continue;
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    m.*f = *middle;
+    m.*f = lower_median(std::move(values));
   }
   return m;
 }

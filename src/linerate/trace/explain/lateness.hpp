@@ -81,15 +81,17 @@ class Lateness {
   Totals totals(const Cuts& cuts) const;
   const Stretch* stretch_of(std::int32_t lane, std::int32_t collective) const;
   std::int64_t total_of(const Totals& totals, std::int32_t lane, std::int32_t collective) const;
-  /// The lane against which `lane` is late at this collective; -1 if none can be compared.
-  std::int32_t reference(std::int32_t lane, std::int32_t collective, bool first,
-                         const Totals& totals) const;
+  /// How much longer than `other` a lane takes over a stretch.
+  struct Behind {
+    std::int32_t other = -1;  // -1: no lane can be compared
+    std::int64_t ns = 0;
+  };
+  /// Against the first of the others, or their lower median.
+  Behind behind_of(std::int32_t lane, const Stretch& own, bool first,
+                   const Totals& own_times) const;
   /// Returns what was cut.
-  std::int64_t cut_stretch(const Stretch& own, std::int32_t lane, std::int32_t other,
-                           std::int64_t late, const Cuts& before, Cuts& cuts) const;
-  /// Against the first of the others, or their median; 0: nothing to compare with.
-  std::int64_t late_by(std::int32_t lane, const Stretch& own, bool first,
-                       const Totals& own_times) const;
+  std::int64_t cut_stretch(const Stretch& own, std::int32_t lane, const Behind& late,
+                           const Cuts& before, Cuts& cuts) const;
   std::int64_t tail_late_by(std::int32_t lane, bool first, const Cuts& before) const;
   /// Between the opening and the tail.
   std::int64_t most_late_between(std::int32_t lane, bool first, const Totals& own_times) const;

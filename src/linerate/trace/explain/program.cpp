@@ -112,10 +112,6 @@ std::map<Key, std::vector<Member>> keyed(const Job& job, std::vector<Member>& al
   return all;
 }
 
-const Communication& at(const Job& job, const Member& m) {
-  return job.ranks[to_index(m.rank)].communications[to_index(m.index)];
-}
-
 /// May sizes differ between ranks? In uneven all-to-alls, and if only the root has the whole.
 bool sizes_may_differ(CommOp op) {
   return op == CommOp::all_to_all || op == CommOp::gather || op == CommOp::scatter;
@@ -126,7 +122,7 @@ bool agree(const Job& job, const std::vector<Member>& members) {
   CommOp op = CommOp::unknown;
   std::int64_t bytes = -1;
   for (const Member& m : members) {
-    const Communication& c = at(job, m);
+    const Communication& c = communication_of(job, m);
     if (c.op != CommOp::unknown) {
       if (op != CommOp::unknown && op != c.op) return false;
       op = c.op;
@@ -168,11 +164,11 @@ void align_clocks(const Job& job, MatchResult& result) {
   std::vector<std::vector<std::int64_t>> ahead(n);
   for (const Matched& m : result.collectives) {
     if (m.members.size() < 2 || m.members.front().rank != 0 ||
-        !synchronises(at(job, m.members.front()).op))
+        !synchronises(communication_of(job, m.members.front()).op))
       continue;
-    const std::int64_t end = at(job, m.members.front()).span.end_ns;
+    const std::int64_t end = communication_of(job, m.members.front()).span.end_ns;
     for (const Member& other : m.members)
-      ahead[to_index(other.rank)].push_back(end - at(job, other).span.end_ns);
+      ahead[to_index(other.rank)].push_back(end - communication_of(job, other).span.end_ns);
   }
   std::vector<std::int64_t> residuals;
   for (std::size_t r = 1; r < n; ++r) {
@@ -195,7 +191,8 @@ MatchResult match_collectives(const Job& job) {
   std::set<std::int32_t> stopped;
   for (auto& [key, members] : keyed(job, alone)) {
     int group_size = -1;
-    for (const Member& m : members) group_size = std::max(group_size, at(job, m).group_size);
+    for (const Member& m : members)
+      group_size = std::max(group_size, communication_of(job, m).group_size);
     const bool too_many = group_size > 0 && members.size() > to_index(group_size);
     if (members.size() > 1 && !stopped.contains(key.group) && (too_many || !agree(job, members))) {
       stopped.insert(key.group);
@@ -216,7 +213,8 @@ MatchResult match_collectives(const Job& job) {
   }
   for (const Member& m : alone) result.collectives.push_back({{m}, false});
   std::ranges::sort(result.collectives, [&job](const Matched& a, const Matched& b) {
-    return at(job, a.members.front()).span.start_ns < at(job, b.members.front()).span.start_ns;
+    return communication_of(job, a.members.front()).span.start_ns <
+           communication_of(job, b.members.front()).span.start_ns;
   });
   align_clocks(job, result);
   return result;

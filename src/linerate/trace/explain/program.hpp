@@ -103,6 +103,10 @@ struct Member {
   std::int32_t index = 0;
 };
 
+inline const Communication& communication_of(const Job& job, const Member& m) {
+  return job.ranks[to_index(m.rank)].communications[to_index(m.index)];
+}
+
 /// A collective as its ranks saw it.
 struct Matched {
   std::vector<Member> members;  // by rank

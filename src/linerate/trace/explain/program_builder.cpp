@@ -275,9 +275,7 @@ class ProgramBuilder {
   }
 
  private:
-  const Communication& at(const Member& m) const {
-    return job_.ranks[to_index(m.rank)].communications[to_index(m.index)];
-  }
+  const Communication& at(const Member& m) const { return communication_of(job_, m); }
   std::int64_t offset(std::int32_t lane) const { return matched_.clock_offset_ns[to_index(lane)]; }
 
   /// One ProgramCollective for each matched one, with its parts on the first rank's clock. If all

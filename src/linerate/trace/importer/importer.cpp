@@ -17,8 +17,8 @@ Job only_job(std::vector<FilePart> parts) {
 
 void refuse_mixture() {
   throw UsageError(
-      "expected one timeline, or the traces of all ranks of one job in one format (with their host "
-      "execution traces, or their process groups), found a mixture");
+      "expected one timeline, or the traces of all ranks of one job in one format, found a "
+      "mixture");
 }
 
 namespace {

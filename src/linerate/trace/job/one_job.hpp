@@ -36,13 +36,9 @@ void map_times(BackwardPass& pass, const Map& map) {
 template <typename Map>
 void map_times(RankActivity& rank, const Map& map) {
   const auto move = [&map](Span& s) { s = {map(s.start_ns), map(s.end_ns)}; };
-  for (Span& s : rank.compute) move(s);
-  for (Span& s : rank.copies) move(s);
-  for (Span& s : rank.may_communicate) move(s);
-  for (Span& s : rank.host) move(s);
-  for (Span& s : rank.calls) move(s);
-  for (Span& s : rank.exchange_work) move(s);
-  for (Span& s : rank.exchange_calls) move(s);
+  for_each_spans(rank, [&move](const char*, std::vector<Span>& spans) {
+    for (Span& s : spans) move(s);
+  });
   if (rank.pauses)
     for (PhaseSpan& s : *rank.pauses) move(s.span);
   const auto move_step = [&move](StepSpan& s) {

@@ -8,6 +8,7 @@
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <numeric>
@@ -31,41 +32,30 @@
 namespace linerate::trace {
 namespace {
 
-/// The operation of an event. kind_of() is the other way, and loses what documents do not have.
+struct Operation {
+  doc::TaskKind kind;
+  CommOp op;
+};
+/// Documents know fewer kinds than traces: an imported "reduce" or "barrier" travels as broadcast
+/// under its name.
+constexpr std::array kOperations = {
+    Operation{doc::TaskKind::all_reduce, CommOp::all_reduce},
+    Operation{doc::TaskKind::reduce_scatter, CommOp::reduce_scatter},
+    Operation{doc::TaskKind::all_gather, CommOp::all_gather},
+    Operation{doc::TaskKind::all_gather_v, CommOp::all_gather},
+    Operation{doc::TaskKind::all_to_all, CommOp::all_to_all}};
+
 CommOp op_of(doc::TaskKind kind, const std::string& name) {
-  switch (kind) {
-    case doc::TaskKind::all_reduce:
-      return CommOp::all_reduce;
-    case doc::TaskKind::reduce_scatter:
-      return CommOp::reduce_scatter;
-    case doc::TaskKind::all_gather:
-    case doc::TaskKind::all_gather_v:
-      return CommOp::all_gather;
-    case doc::TaskKind::all_to_all:
-      return CommOp::all_to_all;
-    default:
-      break;
-  }
-  // Documents know fewer kinds than traces: an imported "reduce" or "barrier" travels as broadcast
-  // under its name.
-  for (std::size_t i = 0; i < kCommOpNames.size(); ++i)
-    if (name == kCommOpNames[i]) return static_cast<CommOp>(i);
-  return CommOp::broadcast;
+  const auto found = std::ranges::find(kOperations, kind, &Operation::kind);
+  if (found != kOperations.end()) return found->op;
+  const auto named = std::ranges::find(kCommOpNames, name);
+  return named == kCommOpNames.end() ? CommOp::broadcast
+                                     : static_cast<CommOp>(named - kCommOpNames.begin());
 }
 
 doc::TaskKind kind_of(CommOp op) {
-  switch (op) {
-    case CommOp::all_reduce:
-      return doc::TaskKind::all_reduce;
-    case CommOp::reduce_scatter:
-      return doc::TaskKind::reduce_scatter;
-    case CommOp::all_gather:
-      return doc::TaskKind::all_gather;
-    case CommOp::all_to_all:
-      return doc::TaskKind::all_to_all;
-    default:
-      return doc::TaskKind::broadcast;
-  }
+  const auto found = std::ranges::find(kOperations, op, &Operation::op);
+  return found == kOperations.end() ? doc::TaskKind::broadcast : found->kind;
 }
 
 /// Coding counts as backward, because gradients are coded while it goes on. K-FAC's work counts as
@@ -132,10 +122,6 @@ class Numbered {
  private:
   std::map<T, std::int32_t> numbers_;
 };
-
-}  // namespace
-
-namespace {
 
 /// The number of the step that a moment of the rank belongs to: up to the begin of the next one.
 class StepOf {
@@ -548,12 +534,9 @@ void fields(auto& v, Is<RankActivity> auto& r, std::size_t groups) {
   v.required("marks", marks);
   if constexpr (!std::is_const_v<std::remove_reference_t<decltype(r)>>)
     for (const MarkTime& m : marks) r.marks_ns[m.number] = m.ns;
-  for (const auto& [key, spans] :
-       {std::pair("compute", &r.compute), std::pair("may_communicate", &r.may_communicate),
-        std::pair("copies", &r.copies), std::pair("host", &r.host), std::pair("calls", &r.calls),
-        std::pair("exchange_work", &r.exchange_work),
-        std::pair("exchange_calls", &r.exchange_calls)})
-    v.written_if(!spans->empty(), key, *spans, SpanRow{});
+  for_each_spans(r, [&v](const char* key, auto& spans) {
+    v.written_if(!spans.empty(), key, spans, SpanRow{});
+  });
   v.written_if(!r.compute_names.empty(), "compute_names", r.compute_names, Bits{});
   v.written_if(!r.launch_sizes.empty(), "launch_sizes", r.launch_sizes, Bits{});
   v.written_if(r.pauses.has_value(), "pauses", r.pauses, PhaseRow{});

@@ -4,7 +4,6 @@
 #include <numeric>
 
 #include "linerate/doc/scaling_factor.hpp"
-#include "linerate/trace/job/by_start.hpp"
 
 namespace linerate::trace {
 
@@ -15,7 +14,8 @@ std::int32_t group_index(Job& job, const std::string& group) {
 }
 
 void sort_by_start(std::vector<Communication>& communications) {
-  std::ranges::stable_sort(communications, {}, start_of);
+  std::ranges::stable_sort(communications, {},
+                           [](const Communication& c) { return c.span.start_ns; });
 }
 
 std::vector<std::size_t> in_order_of_issue(const RankActivity& rank) {
@@ -93,7 +93,7 @@ StepPhase owner_of_pause(const PhaseSpan& before, const PhaseSpan& next, std::in
 
 std::vector<PhaseSpan> with_pauses(std::vector<PhaseSpan> work,
                                    const std::vector<std::int64_t>& step_starts) {
-  std::ranges::sort(work, {}, start_of);
+  std::ranges::sort(work, {}, [](const PhaseSpan& p) { return p.span.start_ns; });
   Partition all;
   const PhaseSpan* before = nullptr;  // the one that ended last
   std::int64_t others_ns = INT64_MIN;

@@ -15,16 +15,13 @@ namespace linerate::trace {
 
 /// Fills a KinetoTrace from the tokens of a file, in its order. Threads of the host whose "tid" is
 /// a word get negative numbers.
-class KinetoRecords {
+class KinetoRecords : public TokenSink {
  public:
   KinetoRecords(KinetoTrace& out, Progress progress) : out_(out), progress_(std::move(progress)) {}
 
-  /// May the arguments of this event be passed over? Most of a file is operators of the host.
-  bool needs_no_args(EventCategory category, std::string_view name);
-  /// A complete event ("ph": "X") of a category that is not ignored.
-  void event(EventCategory category, const EventTokens& t);
-  /// Now and then: how much was read.
-  void progress(std::size_t bytes_done) {
+  bool needs_no_args(EventCategory category, std::string_view name) override;
+  void event(EventCategory category, const EventTokens& t) override;
+  void progress(std::size_t bytes_done) override {
     if (progress_) progress_(bytes_done);
   }
   /// Rank, ranks and groups of the job and time base, which may follow the events.

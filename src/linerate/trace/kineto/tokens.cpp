@@ -10,7 +10,6 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/trace/input/json_token.hpp"
-#include "linerate/trace/kineto/records.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -96,7 +95,7 @@ const ArgKey* arg_key_at(const char* raw) {
 /// Reads a document of events.
 class Scan {
  public:
-  explicit Scan(KinetoRecords& records) : records_(records) {}
+  explicit Scan(TokenSink& sink) : sink_(sink) {}
 
   ScanResult read(const PaddedText& text) {
     text_begin_ = text.data();
@@ -193,7 +192,7 @@ class Scan {
         continue;
       }
       if ((++events_ & 0x3fff) == 0 && !tokens.name.empty())
-        records_.progress(to_index(tokens.name.data() - text_begin_));
+        sink_.progress(to_index(tokens.name.data() - text_begin_));
     }
     return simdjson::SUCCESS;
   }
@@ -235,7 +234,7 @@ class Scan {
           break;
         case 'a':
           if (key_is(key, "args")) {
-            if (records_.needs_no_args(category, t.name))
+            if (sink_.needs_no_args(category, t.name))
               break;  // most of the file: operators of the host
             ondemand::object args;
             if (auto e = field.value().get_object().get(args)) {
@@ -249,7 +248,7 @@ class Scan {
           break;
       }
     }
-    if (t.phase == "X" && category != EventCategory::unknown) records_.event(category, t);
+    if (t.phase == "X" && category != EventCategory::unknown) sink_.event(category, t);
     return simdjson::SUCCESS;
   }
 
@@ -283,7 +282,7 @@ class Scan {
     return list.raw_json().get(text);
   }
 
-  KinetoRecords& records_;
+  TokenSink& sink_;
   ondemand::parser parser_;
   FileTokens file_;
   const char* text_begin_ = nullptr;
@@ -293,8 +292,6 @@ class Scan {
 
 }  // namespace
 
-ScanResult scan_kineto(const PaddedText& text, KinetoRecords& records) {
-  return Scan(records).read(text);
-}
+ScanResult scan_kineto(const PaddedText& text, TokenSink& sink) { return Scan(sink).read(text); }
 
 }  // namespace linerate::trace

@@ -53,10 +53,19 @@ struct ScanResult {
   FileTokens file;
 };
 
-class KinetoRecords;
+/// Takes what the pass finds, in the order of the file. Tokens live until the text changes.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  /// May the arguments of this event be passed over? Most of a file is operators of the host.
+  virtual bool needs_no_args(EventCategory category, std::string_view name) = 0;
+  /// A complete event ("ph": "X") of a category that is not ignored.
+  virtual void event(EventCategory category, const EventTokens& tokens) = 0;
+  /// Now and then: how much was read.
+  virtual void progress(std::size_t bytes_done) = 0;
+};
 
-/// Reads a file with keys in any order, or a bare array of events. Tokens live until the text
-/// changes.
-ScanResult scan_kineto(const PaddedText& text, KinetoRecords& records);
+/// Reads a file with keys in any order, or a bare array of events.
+ScanResult scan_kineto(const PaddedText& text, TokenSink& sink);
 
 }  // namespace linerate::trace

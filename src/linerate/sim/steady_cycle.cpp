@@ -12,37 +12,11 @@
 namespace linerate::sim {
 namespace {
 
-// Appends a step if the two steps before it are of the same variant. The last step's edges came
-// from the step before it, at the same distance. So its tasks and edges are copied, and every
-// predecessor moves on by `size` tasks.
-void join_again(std::size_t last, std::size_t size, doc::TaskGraph& graph) {
-  const std::size_t next = last + size;
-  const std::size_t edges_begin = graph.pred_begin[last], edges_end = graph.pred_begin[next];
-  const std::size_t edges = edges_end - edges_begin;
-  graph.tasks.resize(next + size);
-  std::copy_n(graph.tasks.begin() + static_cast<std::ptrdiff_t>(last), size,
-              graph.tasks.begin() + static_cast<std::ptrdiff_t>(next));
-  graph.preds.resize(edges_end + edges);
-  std::uint32_t* const preds = graph.preds.data();
-  for (std::size_t e = edges_begin; e < edges_end; ++e)
-    preds[e + edges] = preds[e] + static_cast<std::uint32_t>(size);
-  graph.pred_begin.resize(next + size + 1);
-  std::uint32_t* const begins = graph.pred_begin.data();
-  for (std::size_t i = last + 1; i <= next; ++i)
-    begins[i + size] = begins[i] + static_cast<std::uint32_t>(edges);
-}
-
-bool repeats(const Unrolled& steps, std::size_t s) {
-  return s >= 2 && steps.variants[s - 1] == steps.variants[s] &&
-         steps.variants[s - 2] == steps.variants[s];
-}
-
 // Appends step `s`: its tasks, its own edges shifted by its first task, and the edges that arrive
 // from the step before. Both kinds are ascending by the task that they lead to, so one pass merges
 // them.
 void join_step(std::size_t s, Unrolled& steps) {
   const doc::TaskGraph& step = steps.variant(s);
-  if (repeats(steps, s)) return join_again(steps.begins[s - 1], step.tasks.size(), steps.joined);
   doc::TaskGraph& graph = steps.joined;
   const std::uint32_t offset = steps.begins[s];
   const std::uint32_t before = s > 0 ? steps.begins[s - 1] : 0;

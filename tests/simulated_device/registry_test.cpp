@@ -159,6 +159,11 @@ std::vector<Strategy> strategies(int ranks) {
     if (line.make.traits.runs.train) all.push_back(line.name);
   all.insert(all.end(), {"auto", "ddp(first=64B, bucket=512B)", "dear(layers=1)",
                          "dear(bucket=64B)", "ddp(wire=fp16)", "dear(wire=bf16)"});
+  // Two of the six tensors are coded, and the others travel dense.
+  for (const char* some : {"topk(density=0.1, dense_below=200, exchange=gather)",
+                           "topk(density=0.1, dense_below=200, exchange=two-phase)",
+                           "onebit-adam(dense_below=200)", "powersgd(rank=1, dense_below=200)"})
+    all.push_back(fmt::format("ddp(first=64B, bucket=2KiB)+{}", some));
   for (const std::string& name : torch_adapter::registered_compressors()) {
     const bool says_exchange = name.find("exchange=") != std::string::npos;
     if (ranks != 2 && says_exchange) continue;

@@ -205,6 +205,7 @@ struct RankRow {
 struct Breakdown {
   int world_size = -1;                 // ranks of the job; -1: unknown
   bool ranks_missing = false;          // files of some ranks are not there
+  bool of_several_runs = false;        // most collectives end apart on different ranks
   bool has_steps = false;              // steps are marked
   bool has_device = false;             // a device was recorded
   bool communication_unknown = false;  // ranks > 1, and not one communication matched

@@ -102,6 +102,7 @@ class Analysis {
     Transfers transfers = transfers_of(job_, matched_);
     splits_ = std::move(transfers.ns);
     for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m));
+    out_.of_several_runs = 3 * transfers.diverging > 2 * matched_.collectives.size();
     if (transfers.diverging > 0)
       out_.notes.push_back(
           fmt::format("{} collectives end at different times on different ranks, so their wait is "

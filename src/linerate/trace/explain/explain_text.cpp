@@ -92,7 +92,8 @@ void steps(std::string& out, const Breakdown& b) {
                     known(is.both, s.busy.overlap_s), known(is.both, s.busy.exposed_s),
                     known(is.computation, s.busy.idle_s)});
   }
-  out += fmt::format("each step{}\n", b.ranks.size() > 1 ? ", mean over ranks" : "");
+  out += fmt::format("each step{}\n",
+                     b.ranks.size() > 1 ? ", mean over ranks (host gaps: lower median)" : "");
   out += text_table({{"step", true},
                      {"duration", true},
                      {"compute", true},
@@ -217,8 +218,12 @@ void verdict(std::string& out, const Verdict& v) {
 
 void causes(std::string& out, const Breakdown& b) {
   const std::vector<std::string> texts = cause_texts(b.path);
-  for (std::size_t i = 0; i < std::min(kMostRows, texts.size()); ++i)
-    out += fmt::format("  cause: {}\n", texts[i]);
+  for (std::size_t i = 0; i < std::min(kMostRows, texts.size()); ++i) {
+    std::string text = texts[i];
+    if (const std::size_t gain = text.find(" Without this"); gain != std::string::npos)
+      text.replace(gain, 1, "\n  ");
+    out += fmt::format("  cause: {}\n", text);
+  }
   rest(out, kMostRows, texts.size(), "causes");
 }
 

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "linerate/core/clock.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "linerate/core/file.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/simulated_job.hpp"
 

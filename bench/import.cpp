@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/load.hpp"
 

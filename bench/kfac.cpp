@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "torch_adapter/kfac/autoencoder_training.hpp"
+#include "kfac/autoencoder_training.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

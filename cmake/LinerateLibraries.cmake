@@ -32,11 +32,11 @@ set_target_properties(linerate::third_party PROPERTIES
 set(mpi_headers ${headers})
 list(FILTER mpi_headers INCLUDE REGEX /comm/mpi/)
 set(torch_headers ${headers})
-list(FILTER torch_headers INCLUDE REGEX "/comm/c10d/|/torch_adapter/")
-list(FILTER headers EXCLUDE REGEX "/comm/mpi/|/comm/c10d/|/torch_adapter/")
+list(FILTER torch_headers INCLUDE REGEX "/comm/c10d/|/torch_adapter/|/kfac/")
+list(FILTER headers EXCLUDE REGEX "/comm/mpi/|/comm/c10d/|/torch_adapter/|/kfac/")
 linerate_library(core HEADERS ${headers}
-  MODULES core doc comm comm_thread compress cost models trace_input bench_logs trace compare
-          evaluation plan sim exec counters calibrate report whatif advise rehearse replan evaluate
+  MODULES core doc comm comm_thread compress cost models trace_input trace_job bench_logs explain
+          trace compare plan sim exec calibrate report whatif advise
   LINK Threads::Threads
   PRIVATE_LINK linerate::third_party)
 if(LINERATE_HAS_MPI)
@@ -45,5 +45,5 @@ if(LINERATE_HAS_MPI)
 endif()
 if(LINERATE_HAS_TORCH)
   linerate_library(torch HEADERS ${torch_headers} MODULES comm_c10d exec_streams torch_codecs
-    torch_streams torch_adapter LINK linerate_core linerate::libtorch)
+    torch_adapter_streams kfac torch_adapter LINK linerate_core linerate::libtorch)
 endif()

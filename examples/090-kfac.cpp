@@ -17,8 +17,8 @@
 #include <string>
 
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 
 using namespace linerate;
 

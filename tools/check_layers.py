@@ -66,12 +66,12 @@ def check_cmake(path, problems):
     module = str(path.parent.relative_to(ROOT / "src/linerate"))
     if module not in MODULES:
         return
+    folders = {name.replace("/", "_"): name for name in MODULES}  # comm_mpi lies in comm/mpi
     for call in re.findall(r"linerate_module\((.*?)\n?\)", path.read_text(), re.S):
         deps = re.search(r"\bDEPS\b(.*?)(?:\b(?:SOURCES|EXCEPT|LIBRARIES|PRIVATE_LIBRARIES)\b|$)",
                          call, re.S)
         for dep in deps[1].split() if deps else []:
-            if not may_include(module, dep.replace("_", "/", 1)
-                               if dep.startswith(("comm_", "exec_", "trace_")) else dep):
+            if not may_include(module, folders.get(dep, dep)):
                 problems.append(f"{path.relative_to(ROOT)}: {module} may not depend on {dep}")
 
 
@@ -209,9 +209,10 @@ def check_torch_sources(problems):
                         f"or through a header; most_sources is {MOST_TORCH_SOURCES}")
     for p in sources:
         if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in (
-                "torch_adapter", "torch_codecs", "simulated_device", "zoo"):
-            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/torch_adapter, "
-                            "tests/torch_codecs, tests/simulated_device and tests/zoo")
+                "kfac", "torch_adapter", "torch_codecs", "simulated_device", "zoo"):
+            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/kfac, "
+                            "tests/torch_adapter, tests/torch_codecs, tests/simulated_device and "
+                            "tests/zoo")
     for p in sorted(f for folder in ("src", "tests", "bench")
                     for f in ROOT.glob(f"{folder}/**/*.[ch]pp")):
         if ("#include <torch/torch.h>" in p.read_text()

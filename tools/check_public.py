@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks what public headers promise: include/linerate against the rules of docs/cpp.md.
 
-- No third-party name or macro, except LibTorch's below torch_adapter/ and MPI's below comm/mpi/.
+- No third-party name or macro, except LibTorch's below kfac/ and torch_adapter/ and MPI's
+  below comm/mpi/.
   (What is included, tests/repo/public_headers_test.py checks.)
 - A class or struct with member functions has a line "Thread safety: ..." above it, or its header
   has one for all before #pragma once.
@@ -25,7 +26,8 @@ ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().paren
 PUBLIC = ROOT / "include"
 
 # Which third-party names may stand in the headers of a folder.
-ALLOWED = {"torch_adapter/": {"torch", "at", "c10"}, "comm/mpi/": {"MPI"}}
+TORCH = {"torch", "at", "c10"}
+ALLOWED = {"kfac/": TORCH, "torch_adapter/": TORCH, "comm/mpi/": {"MPI"}}
 THREAD_SAFETY = "Thread safety:"
 CLASS = re.compile(r"^( *)(?:class|struct) (?:\[\[nodiscard\]\] )?(\w+)[^;{\n]*(?:\n[^;{\n]*)?\{$",
                    re.M)

@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
+#include "kfac/autoencoder_training.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "torch_adapter/kfac/autoencoder_training.hpp"
 
 namespace linerate::bench {
 

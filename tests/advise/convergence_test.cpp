@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "evaluation/sample_evaluation.hpp"
+#include "compare/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::advise {
@@ -117,7 +117,7 @@ TEST(StepsToTarget, ANarrowWireIsNoUncompressedRun) {
 TEST(StepsToTarget, AnEvaluationIsReadByTheSameRule) {
   // 40 steps against 40 and 30: evaluate/accuracy_test.cpp; one of two runs missed.
   const auto known = steps_to_target_from_json(
-      doc::to_json(doc::Evaluation{{evaluation::sample_setup()}}), "results.json");
+      doc::to_json(doc::Evaluation{{compare::sample_setup()}}), "results.json");
   ASSERT_EQ(known.size(), 1u);
   EXPECT_DOUBLE_EQ(known[0].ratio.value, 40.0 / 35);
   EXPECT_THAT(known[0].ratio.low, Optional(DoubleEq(1)));
@@ -130,7 +130,7 @@ TEST(StepsToTarget, AnEvaluationIsReadByTheSameRule) {
 }
 
 TEST(StepsToTarget, SeveralSetupsGiveTheMedianAndAnIntervalOfAll) {
-  doc::Evaluation evaluation{{evaluation::sample_setup(), evaluation::sample_setup()}};
+  doc::Evaluation evaluation{{compare::sample_setup(), compare::sample_setup()}};
   for (const std::size_t run : {2u, 3u})  // both seeds reach 0.87 after 30 steps: 30 / 35
     evaluation.setups[1].trained[run].points[2].test_accuracy = 0.89;
   evaluation.setups[1].trained[2].strategy = "ddp(bucket=5MiB)+topk(density=0.01)";
@@ -143,7 +143,7 @@ TEST(StepsToTarget, SeveralSetupsGiveTheMedianAndAnIntervalOfAll) {
 }
 
 TEST(StepsToTarget, AnEvaluationWithoutCompressedTrainingsIsRefused) {
-  doc::Setup s = evaluation::sample_setup();
+  doc::Setup s = compare::sample_setup();
   s.trained.clear();
   try {
     static_cast<void>(steps_to_target_from_json(doc::to_json(doc::Evaluation{{s}}), "r.json"));

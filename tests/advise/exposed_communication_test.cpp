@@ -7,10 +7,10 @@
 
 #include "linerate/advise/advise.hpp"
 #include "linerate/compare/comparison.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/report/texts.hpp"
-#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/whatif/answer.hpp"
 #include "support/sample_workloads.hpp"

@@ -5,8 +5,8 @@
 #include "agreement/cases.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
-#include "linerate/rehearse/rehearse.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/verbs/rehearse.hpp"
 #include "linerate/whatif/answer.hpp"
 
 namespace linerate {
@@ -115,8 +115,7 @@ TEST_P(OnePrediction, PlansAndRehearsalsAreOfTheSameStep) {
       if (!plan::traits_of(strategy).runs.rehearse) continue;
       double rehearsed_s = 0;
       comm::run_ranks(2, [&](comm::Communicator& communicator) {
-        const rehearse::PricedPlan priced =
-            rehearse::plan_strategy(communicator, w, cluster, strategy);
+        const verbs::PricedPlan priced = verbs::plan_strategy(communicator, w, cluster, strategy);
         if (communicator.rank() == 0)
           rehearsed_s = sim::simulate(*priced.plan, *priced.model).step_s;
       });

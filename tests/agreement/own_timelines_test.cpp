@@ -6,8 +6,8 @@
 #include "agreement/cases.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/exec/rehearse.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/sim/simulate.hpp"
-#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/to_workload.hpp"
 

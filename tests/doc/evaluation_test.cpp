@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "evaluation/sample_evaluation.hpp"
+#include "compare/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
 
 namespace linerate::doc {
@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::string sample() {
-  doc::Setup s = evaluation::sample_setup();
+  doc::Setup s = compare::sample_setup();
   s.line_rate_bytes_per_s = 1.25e8;
   s.target_accuracy = 0.8;
   s.notes = {"a note"};

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "evaluation/sample_evaluation.hpp"
+#include "compare/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/report/inputs.hpp"
 
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::Optional;
 
 TEST(EvaluationSection, DrawsStepsBesideMarkedBaselines) {
-  const doc::Json rows = doc::Json::parse(step_chart(evaluation::sample_setup()).json).at("rows");
+  const doc::Json rows = doc::Json::parse(step_chart(compare::sample_setup()).json).at("rows");
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0]["name"], "ddp (fp32)");
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rows[i]["emphasised"], i < 3);
@@ -24,7 +24,7 @@ TEST(EvaluationSection, DrawsStepsBesideMarkedBaselines) {
 }
 
 TEST(EvaluationSection, DrawsTheMeanOverSeedsWithTheirRange) {
-  doc::Setup s = evaluation::sample_setup();
+  doc::Setup s = compare::sample_setup();
   const LineChart chart = accuracy_chart(s, false);
   ASSERT_EQ(chart.series.size(), 2u);
   ASSERT_EQ(chart.series[0].points.size(), 4u);
@@ -40,7 +40,7 @@ TEST(EvaluationSection, DrawsTheMeanOverSeedsWithTheirRange) {
 
 TEST(EvaluationSection, ThePageOfAResultsFileHasTheCountTheChartsAndTheTables) {
   Inputs inputs;
-  add_document(inputs, doc::to_json(doc::Evaluation{{evaluation::sample_setup()}}), "results.json");
+  add_document(inputs, doc::to_json(doc::Evaluation{{compare::sample_setup()}}), "results.json");
   const std::string page = to_html(page_of(inputs, "linerate report", "1"));
   EXPECT_THAT(page, HasSubstr("1 of 1 setups gain over tuned fp32"));
   EXPECT_THAT(page, HasSubstr("lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host"));

@@ -4,13 +4,13 @@
 
 #include <filesystem>
 
-#include "evaluation/sample_evaluation.hpp"
+#include "compare/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/report/inputs.hpp"
 #include "linerate/report/page_files.hpp"
 #include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
-#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/load.hpp"
 
 namespace linerate::report {
@@ -87,7 +87,7 @@ TEST(Page, NotesStandLastInEveryKindOfSection) {
   inputs.predictions[0].second.notes = {"note 3 of predictions"};
   inputs.timelines.push_back({"t.json", "t", timeline("predicted")});
   inputs.timelines[0].timeline.notes = {"note 4 of a timeline"};
-  inputs.evaluations = {{{evaluation::sample_setup()}}};
+  inputs.evaluations = {{{compare::sample_setup()}}};
   inputs.evaluations[0].setups[0].notes = {"note 5 of a setup"};
   const Page page = page_of(inputs, "", "");
   const std::string html = to_html(page);

@@ -10,10 +10,10 @@
 
 #include "linerate/calibrate/probe.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/device_probe.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "simulated_device/simulated_device.hpp"
 #include "simulated_device/streamed_backend.hpp"
 #include "torch_adapter/group_over_communicator.hpp"

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "linerate/core/file.hpp"
+#include "linerate/kfac/kfac.hpp"
+#include "linerate/kfac/kfac_options.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 #include "linerate/zoo/network.hpp"
 #include "simulated_device/page_table.hpp"
 #include "simulated_device/simulated_device.hpp"

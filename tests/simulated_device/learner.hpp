@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "linerate/comm/communicator.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 
 namespace linerate::simulated {
 

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "simulated_device/page_table.hpp"
 #include "simulated_device/simulated_device.hpp"
 #include "simulated_device/streamed_backend.hpp"

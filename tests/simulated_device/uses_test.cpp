@@ -17,8 +17,8 @@
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 #include "simulated_device/learner.hpp"
 #include "simulated_device/simulated_device.hpp"
 #include "simulated_device/streamed_backend.hpp"

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "torch_adapter/parity.hpp"
 #include "torch_adapter/warnings.hpp"
 

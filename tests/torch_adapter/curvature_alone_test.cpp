@@ -18,9 +18,9 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
+#include "linerate/kfac/kfac_report.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/kfac/kfac.hpp"
 
 namespace linerate::torch_adapter {
 

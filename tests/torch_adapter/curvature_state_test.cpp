@@ -15,9 +15,9 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/kfac/kfac.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 

@@ -12,8 +12,8 @@
 #include <cmath>
 
 #include "linerate/core/random.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/warnings.hpp"
 

@@ -14,10 +14,10 @@
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/doc/plan.hpp"
+#include "linerate/kfac/curvature_block.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/curvature_block.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "support/sample_workloads.hpp"
 #include "torch_adapter/curvature_nets.hpp"
 #include "torch_adapter/group_over_communicator.hpp"

@@ -7,9 +7,9 @@
 #include <numbers>
 #include <vector>
 
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 
 namespace linerate::torch_adapter {
 

@@ -11,7 +11,7 @@
 #include "exec/sample_plans.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
-#include "torch_streams/logged_lines.hpp"
+#include "torch_adapter/streams/logged_lines.hpp"
 
 namespace linerate::torch_adapter {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/warnings.hpp"

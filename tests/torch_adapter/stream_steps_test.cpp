@@ -25,7 +25,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/torch_streams/late_values.hpp"
+#include "linerate/torch_adapter/streams/late_values.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/host_reads.hpp"
 #include "torch_adapter/parity.hpp"
@@ -287,7 +287,7 @@ TEST(StreamedSteps, AModelOfAnotherTypeIsFollowed) {
 }
 
 TEST(LateAnswer, IsTakenOnceAndJoinedWithOnesThatWereNot) {
-  torch_streams::LateAnswer answer;
+  torch_adapter::LateAnswer answer;
   EXPECT_EQ(answer.take(), std::nullopt);
   answer.ask(torch::tensor(true));
   EXPECT_EQ(answer.take(), true);

@@ -5,7 +5,7 @@
 
 #include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/per_gradient/per_gradient.hpp"

@@ -1,4 +1,4 @@
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/program.hpp"
+#include "linerate/explain/program.hpp"
 #include "trace/ddp_buckets.hpp"
 #include "trace/kineto_text.hpp"
 

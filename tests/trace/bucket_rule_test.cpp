@@ -1,4 +1,4 @@
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 
 #include <gmock/gmock.h>
 

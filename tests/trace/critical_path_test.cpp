@@ -1,4 +1,4 @@
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "linerate/core/statistics.hpp"
-#include "linerate/trace/explain/program.hpp"
-#include "linerate/trace/explain/program_builder.hpp"
+#include "linerate/explain/program.hpp"
+#include "linerate/explain/program_builder.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
 #include "trace/synthetic_job.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/load.hpp"

@@ -5,7 +5,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/to_workload.hpp"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "linerate/trace/explain/explanation.hpp"
-#include "linerate/trace/explain/program.hpp"
+#include "linerate/explain/explanation.hpp"
+#include "linerate/explain/program.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

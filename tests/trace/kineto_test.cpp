@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/input/json_token.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/to_workload.hpp"

@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "linerate/core/error.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/gloo_text.hpp"
 #include "trace/synthetic_job.hpp"

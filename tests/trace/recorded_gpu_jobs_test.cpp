@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/load.hpp"
 #include "linerate/trace/to_workload.hpp"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "linerate/core/random.hpp"
-#include "linerate/trace/explain/ceilings.hpp"
+#include "linerate/explain/ceilings.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/to_workload.hpp"
 #include "trace/simulated_job.hpp"
 

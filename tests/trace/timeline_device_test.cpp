@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 
 namespace linerate::trace {

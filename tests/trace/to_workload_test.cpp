@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <numeric>
 
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/ddp_buckets.hpp"

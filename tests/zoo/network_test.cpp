@@ -10,10 +10,10 @@
 
 #include <algorithm>
 
+#include "linerate/kfac/kfac.hpp"
+#include "linerate/kfac/kfac_options.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_options.hpp"
 
 namespace linerate::zoo {
 namespace {

@@ -4,9 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 #include "linerate/models/description.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 
 namespace linerate::zoo {
 namespace {

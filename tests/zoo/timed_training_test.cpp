@@ -47,7 +47,7 @@ TEST(TimedTraining, TrainingsTakeTurnsOnOneCommunicator) {
     other.strategy = "ddp+topk(density=0.05)";
     TimedTraining second(other, c, "second");
     for (int round = 0; round < 2; ++round) {
-      const evaluate::Round dense = first.run(3), sparse = second.run(3);
+      const verbs::Round dense = first.run(3), sparse = second.run(3);
       // A ring of two ranks sends every byte of the gradients once, and a few of the step's flags.
       const double bytes = 4.0 * static_cast<double>(first.parameters());
       EXPECT_GE(dense.sent_bytes, bytes);
@@ -72,7 +72,7 @@ TEST(TimedTraining, TimesTheStepsBehindACompressorsWarmUp) {
     TimedTraining training(o, c, "warmed up");
     const double dense = training.run(2).sent_bytes;
     training.warm_up(2);
-    const evaluate::Round round = training.run(3);
+    const verbs::Round round = training.run(3);
     EXPECT_LT(round.sent_bytes, dense / 4);
     if (c.rank() == 0) {
       EXPECT_THAT(round.timeline.steps.front().variant, testing::Not(HasSubstr("dense")));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "linerate/doc/timeline.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 
 namespace linerate::report {
 

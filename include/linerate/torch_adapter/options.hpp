@@ -12,6 +12,7 @@
 
 #include "linerate/compress/registry.hpp"
 #include "linerate/doc/cluster.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 
 namespace at {
 class Tensor;
@@ -120,12 +121,6 @@ class PartialUpdates {
 /// for the gradients until `update_ns`, then for the optimizer (steady clock).
 struct HeldSpan {
   std::int64_t start_ns = 0, update_ns = 0, end_ns = 0;  // steady clock
-};
-
-/// A stretch of a forward or backward pass in which a hook added to a factor of K-FAC.
-struct FactorSpan {
-  std::int32_t factor = 0;                // doc::factor_index()
-  std::int64_t start_ns = 0, end_ns = 0;  // steady clock
 };
 
 /// The report of finish(), skip_step() or step() on this rank.

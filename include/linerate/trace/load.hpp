@@ -12,7 +12,7 @@
 
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/job/job.hpp"
 #include "linerate/trace/per_gradient/per_gradient_options.hpp"
 

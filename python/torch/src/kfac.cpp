@@ -10,10 +10,10 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/kfac/kfac_options.hpp"
+#include "linerate/kfac/kfac_report.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_options.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 
 namespace linerate::python {
 namespace {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <memory>
 
-#include "linerate/torch_adapter/kfac/kfac.hpp"
+#include "linerate/kfac/kfac.hpp"
 
 namespace linerate::python {
 

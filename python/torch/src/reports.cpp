@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/options.hpp"
 
 namespace linerate::python {

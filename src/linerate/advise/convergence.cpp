@@ -12,12 +12,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "linerate/compare/accuracy.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/evaluation.hpp"
 #include "linerate/doc/json.hpp"
-#include "linerate/evaluation/accuracy.hpp"
 #include "linerate/plan/planner.hpp"
 
 namespace linerate::advise {
@@ -162,7 +162,7 @@ std::vector<StepsToTarget> entries_of(const doc::JsonReader& reader, const std::
     StepsToTarget entry = entry_of(runs.strategy);
     entry.source = place;
     entry.missed = runs.missed;
-    if (!runs.steps.empty()) entry.ratio = evaluation::steps_ratio(runs.steps, dense);
+    if (!runs.steps.empty()) entry.ratio = compare::steps_ratio(runs.steps, dense);
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -188,7 +188,7 @@ struct Pooled {
   doc::Bounded range;
 };
 
-void add(Pooled& to, const evaluation::Learned& learned) {
+void add(Pooled& to, const compare::Learned& learned) {
   to.entry.missed += learned.missed;
   if (!learned.steps_ratio) return;
   const doc::Bounded& ratio = *learned.steps_ratio;
@@ -211,7 +211,7 @@ StepsToTarget entry_of(const Pooled& pooled) {
 std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const std::string& place) {
   std::vector<std::pair<std::string, Pooled>> all;  // by key, in order of appearance
   for (const doc::Setup& setup : evaluation.setups)
-    for (const evaluation::Learned& learned : evaluation::learned(setup)) {
+    for (const compare::Learned& learned : compare::learned(setup)) {
       const doc::Strategy strategy = doc::parse_strategy(learned.strategy);
       if (!plan::traits_of(strategy).changes_convergence) continue;
       const doc::Strategy key = key_of(learned.strategy);

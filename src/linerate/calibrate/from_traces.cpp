@@ -1,4 +1,4 @@
-// Tables of collectives as a job ran them. explain's rows (trace/explain/explanation.hpp) already
+// Tables of collectives as a job ran them. explain's rows (explain/explanation.hpp) already
 // have the transfer of each collective without waiting. What concurrent computation cost is taken
 // off here, since the simulator adds it again where computation and transfers meet.
 #include "linerate/calibrate/from_traces.hpp"
@@ -13,7 +13,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 
 namespace linerate::calibrate {
 namespace {

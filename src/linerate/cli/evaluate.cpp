@@ -9,8 +9,8 @@
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/cluster.hpp"
-#include "linerate/evaluate/contest.hpp"
 #include "linerate/models/workload.hpp"
+#include "linerate/verbs/contest.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/question_argument.hpp"
 
@@ -31,13 +31,13 @@ verbs::WorkloadArgument workload_of(const EvaluateArguments& a) {
 
 // What may be refused is read before the ranks come together.
 void evaluate_rehearsed(const EvaluateArguments& a) {
-  const evaluate::ContestOptions contest = contest_of(a);
+  const verbs::ContestOptions contest = contest_of(a);
   const doc::Workload workload = verbs::read_workload(workload_of(a));
   const doc::Cluster cluster = doc::load_cluster(a.cluster);
   run_evaluation(a, [&](comm::Communicator& communicator, const doc::Setup& place,
-                        const evaluate::Progress& progress) {
+                        const verbs::Progress& progress) {
     return std::vector{
-        evaluate::rehearsed_setup(communicator, workload, cluster, contest, place, progress)};
+        verbs::rehearsed_setup(communicator, workload, cluster, contest, place, progress)};
   });
 }
 

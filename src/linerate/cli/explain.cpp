@@ -8,7 +8,7 @@
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/core/keep_memory.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 
 namespace linerate::cli {
 namespace {

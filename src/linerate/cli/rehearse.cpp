@@ -19,9 +19,9 @@
 #include "linerate/doc/json.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/rehearse/rehearse.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/question_argument.hpp"
+#include "linerate/verbs/rehearse.hpp"
 
 namespace linerate::cli {
 namespace {
@@ -86,35 +86,35 @@ doc::Cluster probe_network(comm::Communicator& communicator, const RehearseOptio
   probing.progress = [&line](double done) {
     line.show(fmt::format("rehearse: probing the network {:3.0f} %", 100 * done));
   };
-  return rehearse::probe_network(communicator, probing);
+  return verbs::probe_network(communicator, probing);
 }
 
 // With --real codecs run; without, they wait as computation does.
-rehearse::Rehearsed rehearse_one(comm::Communicator& communicator, const RehearseOptions& o,
-                                 const rehearse::PricedPlan& priced) {
+verbs::Rehearsed rehearse_one(comm::Communicator& communicator, const RehearseOptions& o,
+                              const verbs::PricedPlan& priced) {
   exec::RehearsalOptions options = o.rehearsal;
   options.real_codecs = !o.real.empty();
   ProgressLine line(communicator.rank() != 0);
   options.progress = [&](double done) {
     line.show(fmt::format("rehearse: {} {:3.0f} %", priced.plan->strategy, 100 * done));
   };
-  return rehearse::rehearse(communicator, priced, options);
+  return verbs::rehearse(communicator, priced, options);
 }
 
 /// Each note once, however many strategies have it. They say which prices were extrapolated.
-void warn_of_extrapolation(const std::vector<rehearse::Rehearsed>& all) {
+void warn_of_extrapolation(const std::vector<verbs::Rehearsed>& all) {
   std::set<std::string> said;
-  for (const rehearse::Rehearsed& r : all)
+  for (const verbs::Rehearsed& r : all)
     for (const std::string& note : r.notes)
       if (said.insert(note).second) print_notes({note});
 }
 
 // The error is that of the prediction against the rehearsal. What a rehearsal cannot show, the
 // contention of real computation, is said in the last line.
-void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOptions& o) {
+void print_table(const std::vector<verbs::Rehearsed>& all, const RehearseOptions& o) {
   const auto time = [](const std::optional<double>& s) { return s ? format_time(*s) : "-"; };
   std::vector<std::vector<std::string>> rows;
-  for (const rehearse::Rehearsed& r : all) {
+  for (const verbs::Rehearsed& r : all) {
     const std::optional<double> error = r.step.error();
     rows.push_back({r.plan->strategy, time(r.step.predicted_s), time(r.step.measured_s),
                     error ? compare::signed_percent(*error) : "-", time(r.exposed.predicted_s),
@@ -136,9 +136,9 @@ void print_table(const std::vector<rehearse::Rehearsed>& all, const RehearseOpti
 }
 
 // Numbers that are not known are null.
-void print_json(const std::vector<rehearse::Rehearsed>& all) {
+void print_json(const std::vector<verbs::Rehearsed>& all) {
   doc::Json json = doc::Json::array();
-  for (const rehearse::Rehearsed& r : all)
+  for (const verbs::Rehearsed& r : all)
     json.push_back({{"strategy", r.plan->strategy},
                     {"workload", r.plan->workload},
                     {"ranks", r.plan->ranks},
@@ -173,16 +173,16 @@ void run_rehearse(const RehearseOptions& o) {
     throw UsageError(
         "rehearse: one rank has no other to exchange with; start it as tools/mpirun -n 2 linerate "
         "rehearse ...");
-  std::vector<rehearse::Rehearsed> all;
+  std::vector<verbs::Rehearsed> all;
   if (plan) {
-    all.push_back(rehearse_one(*communicator, o, rehearse::with_prices(std::move(*plan), cluster)));
+    all.push_back(rehearse_one(*communicator, o, verbs::with_prices(std::move(*plan), cluster)));
   } else {
     if (!cluster) cluster = probe_network(*communicator, o);
     // Emulated coding waits as long as whatif says; real coding takes as long as it takes here.
     if (o.real.empty()) cluster = plan::with_known_codecs(*cluster);
     for (const doc::Strategy& strategy : strategies)
       all.push_back(rehearse_one(
-          *communicator, o, rehearse::plan_strategy(*communicator, workload, *cluster, strategy)));
+          *communicator, o, verbs::plan_strategy(*communicator, workload, *cluster, strategy)));
   }
   if (communicator->rank() != 0) return;
   warn_of_extrapolation(all);

@@ -51,14 +51,14 @@ std::vector<zoo::TrainedSetupOptions> setups_of(const EvaluateArguments& a) {
 // All setups are read before the first is trained: a mistake in the last would show after hours.
 void evaluate_trained(const EvaluateArguments& a) {
   const std::vector<zoo::TrainedSetupOptions> all = setups_of(a);
-  run_evaluation(a, [&](comm::Communicator& communicator, doc::Setup place,
-                        const evaluate::Progress& progress) {
-    place.target_accuracy = a.target_accuracy;
-    std::vector<evaluate::NewSetup> setups;
-    for (const zoo::TrainedSetupOptions& o : all)
-      setups.push_back(zoo::trained_setup(communicator, o, place, progress));
-    return setups;
-  });
+  run_evaluation(
+      a, [&](comm::Communicator& communicator, doc::Setup place, const verbs::Progress& progress) {
+        place.target_accuracy = a.target_accuracy;
+        std::vector<verbs::NewSetup> setups;
+        for (const zoo::TrainedSetupOptions& o : all)
+          setups.push_back(zoo::trained_setup(communicator, o, place, progress));
+        return setups;
+      });
 }
 
 }  // namespace

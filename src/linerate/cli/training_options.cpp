@@ -8,8 +8,8 @@
 #include "linerate/cli/run_program.hpp"
 #include "linerate/cli/verb.hpp"
 #include "linerate/comm/mpi/mpi_world.hpp"
+#include "linerate/compare/accuracy.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/evaluation/accuracy.hpp"
 #include "linerate/report/texts.hpp"
 #include "linerate/verbs/option_checks.hpp"
 #include "linerate/verbs/question_argument.hpp"
@@ -192,10 +192,10 @@ void check_together(const EvaluateArguments& a) {
 }
 
 // Candidates are cut at commas outside parentheses, as options of a compressor have commas too.
-evaluate::ContestOptions contest_of(const EvaluateArguments& a) {
-  evaluate::ContestOptions contest = a.contest;
+verbs::ContestOptions contest_of(const EvaluateArguments& a) {
+  verbs::ContestOptions contest = a.contest;
   if (!a.compressors.empty()) contest.candidates = split_outside_parentheses(a.compressors, ',');
-  evaluate::check(contest);
+  verbs::check(contest);
   return contest;
 }
 
@@ -213,10 +213,10 @@ void run_evaluation(const EvaluateArguments& a, const MakeSetups& make) {
   ProgressLine line(communicator->rank() != 0);
   const auto progress = [&line](const std::string& what) { line.show("evaluate: " + what); };
   const doc::Evaluation all =
-      evaluate::run_setups(*communicator, a.output, a.append, make(*communicator, place, progress));
+      verbs::run_setups(*communicator, a.output, a.append, make(*communicator, place, progress));
   line.clear();
   if (communicator->rank() == 0)
-    fmt::print("{}", a.json ? doc::to_json(all) : evaluation::to_text(all));
+    fmt::print("{}", a.json ? doc::to_json(all) : compare::to_text(all));
 }
 
 // Under mpirun all ranks measure. The first writes and prints.

@@ -8,7 +8,7 @@
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/evaluation.hpp"
-#include "linerate/evaluate/contest.hpp"
+#include "linerate/verbs/contest.hpp"
 #include "linerate/verbs/verbs.hpp"
 #include "linerate/zoo/train.hpp"
 
@@ -36,7 +36,7 @@ struct EvaluateArguments {
   std::string models, input, batches = "64";
   std::vector<std::string> rates;
   // What is compared.
-  evaluate::ContestOptions contest;
+  verbs::ContestOptions contest;
   std::string compressors;
   int seeds = 3;
   std::optional<double> target_accuracy;
@@ -56,11 +56,11 @@ void add_evaluate_options(CLI::App& verb, EvaluateArguments& arguments);
 void check_together(const EvaluateArguments& arguments);
 
 /// Checked. Throws UsageError.
-evaluate::ContestOptions contest_of(const EvaluateArguments& arguments);
+verbs::ContestOptions contest_of(const EvaluateArguments& arguments);
 
 /// Setups on these ranks and the network of `place`.
-using MakeSetups = std::function<std::vector<evaluate::NewSetup>(
-    comm::Communicator& communicator, const doc::Setup& place, const evaluate::Progress& progress)>;
+using MakeSetups = std::function<std::vector<verbs::NewSetup>(
+    comm::Communicator& communicator, const doc::Setup& place, const verbs::Progress& progress)>;
 /// Makes the ranks' communicator, runs the setups and prints all of the file's, as text or JSON.
 void run_evaluation(const EvaluateArguments& arguments, const MakeSetups& make);
 

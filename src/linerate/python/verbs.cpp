@@ -12,9 +12,9 @@
 #include <tuple>
 
 #include "linerate/core/error.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/python/bindings.hpp"
 #include "linerate/report/texts.hpp"
-#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/verbs/verbs.hpp"
 
 namespace linerate::python {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <map>
 
+#include "linerate/compare/accuracy.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
-#include "linerate/evaluation/accuracy.hpp"
 #include "linerate/report/sections.hpp"
 #include "linerate/report/texts.hpp"
 
@@ -86,7 +86,7 @@ Section section_of(const doc::Advice& advice) {
 
 namespace {
 
-Table table_of(const evaluation::Cells& cells) {
+Table table_of(const compare::Cells& cells) {
   Table table;
   for (const TextColumn& column : cells.columns) {
     table.head.push_back(column.head);
@@ -131,24 +131,24 @@ Section section_of(const doc::Setup& setup) {
   Section section;
   section.title = title_of(setup);
   if (!setup.timed.empty()) {
-    section.paragraphs.push_back(evaluation::noise_sentence(setup) + ".");
+    section.paragraphs.push_back(compare::noise_sentence(setup) + ".");
     section.figures.push_back(
         {"Step time",
          "Median over rounds in which all take turns. Bar: least and greatest round. Diamonds: "
          "tuned baselines and the A/A run (the same strategy twice).",
-         step_chart(setup), table_of(evaluation::timing_cells(setup))});
+         step_chart(setup), table_of(compare::timing_cells(setup))});
   }
   if (!setup.trained.empty()) {
-    section.paragraphs.push_back(evaluation::target_sentence(setup) + ".");
+    section.paragraphs.push_back(compare::target_sentence(setup) + ".");
     const std::string caption = "Mean over seeds; band: least and greatest.";
     section.figures.push_back(
         {"Accuracy over steps", caption, drawing_of(accuracy_chart(setup, false))});
     section.figures.push_back({"Accuracy over time", caption,
                                drawing_of(accuracy_chart(setup, true)),
-                               table_of(evaluation::accuracy_cells(setup))});
+                               table_of(compare::accuracy_cells(setup))});
   }
   section.notes = setup.notes;
-  if (!setup.timed.empty()) section.table = table_of(evaluation::property_cells(setup));
+  if (!setup.timed.empty()) section.table = table_of(compare::property_cells(setup));
   return section;
 }
 
@@ -160,7 +160,7 @@ Drawing step_chart(const doc::Setup& setup) {
   std::vector<doc::Json> rows;
   for (const doc::TimedRun& run : setup.timed) {
     const auto [low, high] = std::minmax_element(run.round_step_s.begin(), run.round_step_s.end());
-    rows.push_back(chart_row(name_of(run), {evaluation::step_s(run), *low, *high},
+    rows.push_back(chart_row(name_of(run), {compare::step_s(run), *low, *high},
                              run.role != doc::Role::candidate));
   }
   return drawing_of_rows("Step time by strategy", "Measured step time", rows);
@@ -194,10 +194,10 @@ LineChart accuracy_chart(const doc::Setup& setup, bool over_time) {
 
 std::vector<Section> sections_of(const doc::Evaluation& evaluation) {
   std::vector<Section> sections;
-  const evaluation::Gains gains = evaluation::count_gains(evaluation);
+  const compare::Gains gains = compare::count_gains(evaluation);
   Section& summary = sections.emplace_back();
   summary.title = "Evaluation of compressors";
-  summary.paragraphs.push_back(gains.all > 0 ? evaluation::sentence_of(gains)
+  summary.paragraphs.push_back(gains.all > 0 ? compare::sentence_of(gains)
                                              : "No candidate was timed.");
   for (const doc::Setup& setup : evaluation.setups) sections.push_back(section_of(setup));
   return sections;

@@ -10,9 +10,9 @@
 #include "linerate/doc/cluster.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/prediction.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/report/page.hpp"
 #include "linerate/report/sections.hpp"
-#include "linerate/trace/explain/explanation.hpp"
 
 namespace linerate::report {
 

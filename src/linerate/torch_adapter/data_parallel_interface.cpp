@@ -19,13 +19,13 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/compression.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
-#include "linerate/torch_streams/torch_stream_device.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -238,7 +238,7 @@ void DataParallel::Impl::check_usable() const {
 
 bool DataParallel::Impl::captures() {
   const std::vector<Parameter>& trained = x().state().trained;
-  return !trained.empty() && torch_streams::is_capturing(trained.front().tensor.device());
+  return !trained.empty() && torch_adapter::is_capturing(trained.front().tensor.device());
 }
 
 void DataParallel::Impl::require_no_capture() {

@@ -28,10 +28,11 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac.hpp"
+#include "linerate/kfac/weight_table.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/data_parallel_impl.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
 
 namespace linerate::torch_adapter {

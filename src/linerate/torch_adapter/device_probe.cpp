@@ -31,12 +31,12 @@
 #include "linerate/core/text.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/exec/streams/stream_program.hpp"
-#include "linerate/torch_adapter/kfac/curvature_block.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
+#include "linerate/kfac/curvature_block.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
-#include "linerate/torch_streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -46,7 +46,7 @@ calibrate::DeviceSamples measure_on_device(comm::Communicator& communicator,
   const int turn = calibrate::rank_on_machine(communicator);
   std::optional<TimedQueue> queue;
   comm::require_success(communicator, "device",
-                        [&] { queue.emplace(torch_streams::named_device(work.device, turn)); });
+                        [&] { queue.emplace(torch_adapter::named_device(work.device, turn)); });
   calibrate::DeviceSamples samples{.device = queue->type()};
   for (const doc::Component& component : work.codecs) {
     TensorCodecTimes found = probe_tensor_codec(communicator, *queue, component,
@@ -367,13 +367,13 @@ std::vector<exec::QueuedCalls> work_of(std::vector<std::unique_ptr<CodedSteps>>&
 }
 
 /// The times of one tensor's step, in seconds.
-struct StepTimes {
+struct CodedStepTimes {
   double encode_s = 0, decode_s = 0, host_s = 0;
   bool was_queued = true;
 };
 
-StepTimes step_of(const std::vector<exec::CallTimes>& times) {
-  StepTimes step;
+CodedStepTimes step_of(const std::vector<exec::CallTimes>& times) {
+  CodedStepTimes step;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const bool decodes = i % 2 == 1;  // keep() comes last, where an encode would
     (decodes ? step.decode_s : step.encode_s) += times[i].device_s;
@@ -384,7 +384,7 @@ StepTimes step_of(const std::vector<exec::CallTimes>& times) {
 }
 
 /// Notes if the host is slower than the device; a later, larger tensor replaces the note.
-void note_host(const std::string& codec, const std::string& device, const StepTimes& step,
+void note_host(const std::string& codec, const std::string& device, const CodedStepTimes& step,
                double bytes, std::vector<std::string>& notes) {
   const double device_s = step.encode_s + step.decode_s;
   if (!step.was_queued)
@@ -412,7 +412,7 @@ TensorCodecTimes probe_tensor_codec(comm::Communicator& communicator, TimedQueue
     std::vector<std::unique_ptr<CodedSteps>> tensors;
     for (std::size_t i = 0; i < tensors_in_turn(shape); ++i)
       tensors.push_back(std::make_unique<CodedSteps>(*compressor, component, shape, gradient));
-    const StepTimes step =
+    const CodedStepTimes step =
         step_of(queue.time(communicator, work_of(tensors, compressor->rounds(shape).size())));
     const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
     found.samples.encode.push_back({.bytes = bytes, .seconds = std::max(step.encode_s, 1e-9)});
@@ -440,14 +440,14 @@ GroupCallTrain::GroupCallTrain(comm::TensorGroup& group, comm::Communicator& com
       group_(group),
       communicator_(communicator),
       device_(device),
-      clock_(torch_streams::make_tensor_clock(device)) {
+      clock_(torch_adapter::make_tensor_clock(device)) {
   const std::int64_t bytes = calibrate::whole_blocks(largest_bytes, group.size());
   whole_ = at::zeros({bytes / static_cast<std::int64_t>(sizeof(float))},
                      at::TensorOptions(device).dtype(at::kFloat));
 }
 
 void GroupCallTrain::meet() {
-  clock_->follow(torch_streams::make_tensor_device(device_, 1, {})->streams());
+  clock_->follow(torch_adapter::make_tensor_device(device_, 1, {})->streams());
   communicator_.barrier(kProbe)->wait();
   marks_ = 0;
   mark();

@@ -21,7 +21,7 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/exec/streams/stream_times.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
-#include "linerate/torch_streams/torch_stream_device.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -95,7 +95,7 @@ class GroupCallTrain final : public calibrate::CallSeries {
   comm::TensorGroup& group_;
   comm::Communicator& communicator_;
   c10::Device device_;
-  std::unique_ptr<torch_streams::TensorClock> clock_;
+  std::unique_ptr<torch_adapter::TensorClock> clock_;
   exec::MarkId marks_ = 0;
   at::Tensor whole_, exchanged_;
 };

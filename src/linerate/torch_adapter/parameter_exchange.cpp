@@ -17,13 +17,13 @@
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/exec/runner.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
+#include "linerate/torch_adapter/curvature_exchange.hpp"
 #include "linerate/torch_adapter/device_probe.hpp"
-#include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
-#include "linerate/torch_adapter/kfac/factor_inverse.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/torch_adapter/stream_compression.hpp"
 
 namespace linerate::torch_adapter {
@@ -53,9 +53,9 @@ std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KF
 
 std::int64_t rows_of(const at::Tensor& t) { return t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1; }
 
-std::vector<replan::PlannedParameter> planned(const std::vector<Parameter>& parameters,
-                                              const std::vector<std::int32_t>& block_of) {
-  std::vector<replan::PlannedParameter> list;
+std::vector<torch_adapter::PlannedParameter> planned(const std::vector<Parameter>& parameters,
+                                                     const std::vector<std::int32_t>& block_of) {
+  std::vector<torch_adapter::PlannedParameter> list;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const at::Tensor& t = parameters[p].tensor;
     list.push_back({parameters[p].name, t.numel(), parameters[p].dtype, rows_of(t), block_of[p]});
@@ -136,9 +136,9 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
                 : 0),
       block_of_(blocks_of(state_.trained, options.preconditioner)) {
   make_runner(options, who);
-  replan::RunPlanner::Options planning{plan::with_exchange(doc::parse_strategy(options.strategy)),
-                                       options.cluster, options.measured_steps,
-                                       tensors_.buffer_bytes()};
+  torch_adapter::RunPlanner::Options planning{
+      plan::with_exchange(doc::parse_strategy(options.strategy)), options.cluster,
+      options.measured_steps, tensors_.buffer_bytes()};
   planning.replan_above = options.replan_above;
   planning.most_above_ddp = options.most_above_ddp;
   if (streams_) planning.enqueued = enqueued_steps();
@@ -394,8 +394,8 @@ std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
 
 /// How the planner gets times of steps that are enqueued. A device's times are read all at once,
 /// when a window of steps is over. Until then nothing waits for the device.
-replan::EnqueuedSteps ParameterExchange::enqueued_steps() {
-  const auto read = [this](std::span<replan::StepTimes> window) {
+torch_adapter::EnqueuedSteps ParameterExchange::enqueued_steps() {
+  const auto read = [this](std::span<torch_adapter::StepTimes> window) {
     if (measured_.empty()) return;  // plans go by the order alone
     LINERATE_CHECK(measured_.size() == window.size(), "a window of other steps than were measured");
     const std::vector<std::int64_t> times_ns = streams_->read_moments();
@@ -418,7 +418,7 @@ bool ParameterExchange::learn(MeasuredStep step) {
     step.update = kfac_->update_of_step(curvature_->step());
     step.inverses = curvature_->inverses();
   }
-  replan::StepTimes times;
+  torch_adapter::StepTimes times;
   if (streams_ && streams_->measures()) {
     times.update = step.update;
     measured_.push_back(std::move(step));

@@ -16,13 +16,13 @@
 
 #include "linerate/exec/compression.hpp"
 #include "linerate/exec/step_machine.hpp"
-#include "linerate/replan/run_planner.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
+#include "linerate/torch_adapter/curvature_exchange.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
-#include "linerate/torch_adapter/kfac/curvature_exchange.hpp"
 #include "linerate/torch_adapter/options.hpp"
 #include "linerate/torch_adapter/partial_optimizer.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_adapter/run_planner.hpp"
 #include "linerate/torch_adapter/step_operations.hpp"
 #include "linerate/torch_adapter/stream_steps.hpp"
 
@@ -45,7 +45,7 @@ class ParameterExchange {
   const ModelState& state() const { return state_; }
   GradientCount& count() { return count_; }
   StepTensors& tensors() { return tensors_; }
-  const replan::RunPlanner& planner() const { return *planner_; }
+  const torch_adapter::RunPlanner& planner() const { return *planner_; }
   exec::StepCompression& compression() const { return *coding_; }
   /// Null: only gradients are exchanged.
   CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
@@ -94,7 +94,7 @@ class ParameterExchange {
   void require_same_scale();
   void keep_or_drop(bool counts);
   std::set<std::string> untaken();
-  replan::EnqueuedSteps enqueued_steps();
+  torch_adapter::EnqueuedSteps enqueued_steps();
   std::size_t blocks() const { return curvature_ ? uses_.size() / 2 : 0; }
   std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;
@@ -112,7 +112,7 @@ class ParameterExchange {
   std::vector<std::int32_t> block_of_;   // by parameter: whose gradient it is; -1: of none
   std::optional<plan::Kfac> kfac_;
   std::optional<CurvatureExchange> curvature_;
-  std::optional<replan::RunPlanner> planner_;
+  std::optional<torch_adapter::RunPlanner> planner_;
   std::vector<MeasuredStep> measured_;  // of the planner's window, if its times are a device's
   std::unique_ptr<exec::StepRunner> runner_;
   StreamSteps* streams_ = nullptr;  // the runner, if it enqueues

@@ -19,8 +19,8 @@
 
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/torch_adapter/agreed_model.hpp"
-#include "linerate/torch_streams/torch_stream_device.hpp"
+#include "linerate/kfac/weight_table.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -335,7 +335,7 @@ void DelayedUpdates::before_use(std::size_t bucket) {
   const std::lock_guard lock(mutex_);
   if (failure_ || bucket >= done_.size() || done_[bucket]) return;
   try {
-    if (torch_streams::is_capturing(buckets_[bucket].parameters.front().device()))
+    if (torch_adapter::is_capturing(buckets_[bucket].parameters.front().device()))
       throw UsageError(
           "expected updates to be done before a graph is captured, found one that is due and whose "
           "weights the graph reads; call settle() before the capture");

@@ -21,7 +21,7 @@
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
-#include "linerate/torch_streams/late_values.hpp"
+#include "linerate/torch_adapter/streams/late_values.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -184,7 +184,7 @@ class StepTensors {
   bool preconditions_ = false;
   at::Tensor share_;                 // of this step, once it is known
   std::array<at::Tensor, 2> scale_;  // likewise: of means, in gradient units
-  torch_streams::LateAnswer infinite_late_;
+  torch_adapter::LateAnswer infinite_late_;
   at::Tensor infinite_there_;
   int ranks_ = 1;
   std::optional<double> samples_;

@@ -19,9 +19,9 @@
 #include "linerate/exec/coded_bucket.hpp"
 #include "linerate/exec/compression.hpp"
 #include "linerate/torch_adapter/payload_memory.hpp"
+#include "linerate/torch_adapter/streams/late_values.hpp"
 #include "linerate/torch_codecs/coded_parameter.hpp"
 #include "linerate/torch_codecs/tensor_ops.hpp"
-#include "linerate/torch_streams/late_values.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -149,9 +149,9 @@ class StreamCompression final : public exec::StepCompression {
   at::Tensor usable_, damaged_;      // bool[buckets]
   std::vector<at::Tensor> checked_;  // views of usable_, as far as this step has written it
   bool may_be_damaged_ = false;
-  torch_streams::LateAnswer damaged_late_;
+  torch_adapter::LateAnswer damaged_late_;
   std::vector<at::Tensor> owed_;  // by position: residuals to send dense; empty: none in this step
-  torch_streams::LateAnswer none_late_;
+  torch_adapter::LateAnswer none_late_;
 };
 
 }  // namespace linerate::torch_adapter

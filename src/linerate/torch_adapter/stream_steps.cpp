@@ -30,7 +30,7 @@
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/collective.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
-#include "linerate/torch_streams/torch_stream_device.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -120,7 +120,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
   make_parts();
   auto program = exec::make_stream_program(plan_, communicator_.rank());
   runner_.reset();
-  device_ = torch_streams::make_tensor_device(
+  device_ = torch_adapter::make_tensor_device(
       lies_on_, program->lanes.count(), [this](const exec::StreamWork& work) { run(work); },
       program->lanes.of_network());
   if (moments_) measuring_clock_->follow(device_->streams());
@@ -140,7 +140,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
 void StreamSteps::measure(bool yes) {
   if (!yes) return moments_.reset();
   if (moments_) return;
-  measuring_clock_ = torch_streams::make_tensor_clock(lies_on_);
+  measuring_clock_ = torch_adapter::make_tensor_clock(lies_on_);
   measuring_clock_->follow(device_->streams());
   begin_moments();
 }
@@ -169,11 +169,11 @@ std::vector<std::int64_t> StreamSteps::read_moments() {
 /// Lets the recorder follow the device. Its moments go on through a change of plan, and are read
 /// together.
 void StreamSteps::follow_device() {
-  if (!clock_) clock_ = torch_streams::make_tensor_clock(lies_on_);
+  if (!clock_) clock_ = torch_adapter::make_tensor_clock(lies_on_);
   clock_->follow(device_->streams());
   if (times_) return;
   times_ = std::make_shared<exec::StreamTimes>(clock_);
-  recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : torch_streams::type_name(lies_on_));
+  recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : torch_adapter::type_name(lies_on_));
 }
 
 /// Runs `act`, which enqueues. After an exception it is unknown how much was enqueued, so no later
@@ -357,9 +357,9 @@ std::function<void()> filler(c10::Device device) {
   return [x, product = at::zeros_like(x)]() mutable { at::mm_out(product, x, x); };
 }
 
-std::shared_ptr<torch_streams::TensorClock> clock_of(c10::Device device) {
-  std::shared_ptr<torch_streams::TensorClock> clock = torch_streams::make_tensor_clock(device);
-  clock->follow(torch_streams::make_tensor_device(device, 1, {})->streams());
+std::shared_ptr<torch_adapter::TensorClock> clock_of(c10::Device device) {
+  std::shared_ptr<torch_adapter::TensorClock> clock = torch_adapter::make_tensor_clock(device);
+  clock->follow(torch_adapter::make_tensor_device(device, 1, {})->streams());
   return clock;
 }
 
@@ -384,7 +384,7 @@ TimedQueue::TimedQueue(c10::Device device, exec::QueueTimer timer)
   if (device.is_cpu()) as_device_.emplace();
 }
 
-std::string TimedQueue::type() const { return torch_streams::type_name(device_); }
+std::string TimedQueue::type() const { return torch_adapter::type_name(device_); }
 
 std::vector<exec::CallTimes> TimedQueue::time(comm::Communicator& communicator,
                                               const std::vector<exec::QueuedCalls>& work) {
@@ -462,10 +462,10 @@ std::int64_t first_gradient(const std::vector<Times>& times) {
 /// A. The last layer's lasts until the first gradient of an output. For example A of layer 1 is
 /// computed from 0 to 2 ms, and A of layer 2 from 7 to 8 ms. The first G begins at 12 ms. Then the
 /// forward passes take 5 and 4 ms.
-replan::CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
-                                       std::vector<double> inverse_s) {
+torch_adapter::CurvatureTimes curvature_times(std::span<const FactorSpan> factors,
+                                              std::size_t blocks, std::vector<double> inverse_s) {
   const std::vector<Times> times = factor_times(factors, blocks);
-  replan::CurvatureTimes result;
+  torch_adapter::CurvatureTimes result;
   result.forward_s.assign(blocks, -1);
   const std::vector<std::size_t> order = forward_order(times);
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -523,8 +523,8 @@ void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns) {
 /// An example in ms. The step begins at 0 and waits from 1 to 3 for a mean. Its first gradient
 /// comes at 10 and its last at 20, and from 12 to 15 it computes a factor. Then `before_s` is 8 ms,
 /// and the last gradient is ready 7 ms after the first.
-replan::StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
-  replan::StepTimes times;
+torch_adapter::StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
+  torch_adapter::StepTimes times;
   times.update = step.update;
   const bool has_factors = blocks > 0 && step.update.factors;
   const std::int64_t first = step.first_gradient;

@@ -15,7 +15,7 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/trace/explain/explanation.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/one_job.hpp"

@@ -21,8 +21,8 @@
 #include "linerate/core/text.hpp"
 #include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
-#include "linerate/trace/explain/explanation.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {

@@ -87,8 +87,8 @@ void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
   }
 }
 
-counters::SamplerOptions sampler_options(comm::Communicator& communicator) {
-  counters::SamplerOptions options;
+exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
+  exec::SamplerOptions options;
   options.traffic = [&communicator] { return communicator.traffic(); };
   return options;
 }

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
-#include "linerate/counters/sampler.hpp"
 #include "linerate/doc/prediction.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/exec/recorder.hpp"
+#include "linerate/exec/sampler.hpp"
 #include "linerate/models/description.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/layer_timer.hpp"
@@ -89,7 +89,7 @@ class Measurement {
   std::vector<std::string> parameter_names_;
   std::vector<std::int64_t> parameter_elements_, parameter_rows_;
   exec::Recorder recorder_;
-  counters::Sampler sampler_;
+  exec::Sampler sampler_;
   torch_adapter::LayerTimer timer_;
   std::int64_t first_, blocks_, block_;
   std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids

@@ -38,7 +38,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/torch_adapter/kfac/kfac_options.hpp"
+#include "linerate/kfac/kfac_options.hpp"
 
 namespace linerate::zoo {
 namespace {

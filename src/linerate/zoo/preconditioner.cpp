@@ -11,11 +11,11 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/text_table.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/kfac/kfac_options.hpp"
+#include "linerate/kfac/preconditioner.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/torch_adapter/kfac/kfac_options.hpp"
-#include "linerate/torch_adapter/kfac/preconditioner.hpp"
 #include "linerate/zoo/network.hpp"
 
 namespace linerate::zoo {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "linerate/kfac/kfac.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/zoo/network.hpp"
 #include "linerate/zoo/train.hpp"
 

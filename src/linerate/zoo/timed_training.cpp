@@ -10,10 +10,10 @@
 #include <memory>
 #include <utility>
 
+#include "linerate/compare/accuracy.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/intervals.hpp"
 #include "linerate/doc/strategy.hpp"
-#include "linerate/evaluation/accuracy.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "linerate/models/description.hpp"
 #include "linerate/plan/compression.hpp"
@@ -111,7 +111,7 @@ void TimedTraining::warm_up(std::int64_t steps) {
   impl_->trainer.pass_over_warm_up(impl_->next);
 }
 
-evaluate::Round TimedTraining::run(std::int64_t steps) {
+verbs::Round TimedTraining::run(std::int64_t steps) {
   impl_->take_uncounted(1);
   // Ranks start together, and nothing of others is under way.
   impl_->communicator.barrier("before a timed round")->wait();
@@ -121,7 +121,7 @@ evaluate::Round TimedTraining::run(std::int64_t steps) {
   impl_->trainer.settle();
   const Bytes after = impl_->communicator.traffic().sent;
   ++impl_->next;  // the next round's first step does not directly follow this round's last
-  evaluate::Round round;
+  verbs::Round round;
   round.sent_bytes = impl_->mean_over_ranks(static_cast<double>(after.value - before.value) /
                                             static_cast<double>(steps));
   round.timeline = exec::gather_timeline(impl_->communicator, impl_->recorded(first));
@@ -154,21 +154,21 @@ TrainOptions options_for(const std::string& strategy, const TrainOptions& base) 
 }
 
 void time_steps(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
-                const evaluate::Progress& progress) {
+                const verbs::Progress& progress) {
   TrainOptions timing = o.train;
   timing.rate = kTimingRate;
   timing.schedule = "constant";
   timing.test_samples = 1;
   timing.test_every.reset();
   int made = 0;
-  const auto prepare = [&](const std::string& strategy) -> evaluate::RunRound {
+  const auto prepare = [&](const std::string& strategy) -> verbs::RunRound {
     const auto training = std::make_shared<TimedTraining>(
         options_for(strategy, timing), communicator, fmt::format("timed {}", made++));
     training->warm_up(kWarmUp);
     return [training](std::int64_t steps) { return training->run(steps); };
   };
-  setup.timed = evaluate::contest(communicator, o.contest,
-                                  4 * describe(timing).parameter_elements(), prepare, progress);
+  setup.timed = verbs::contest(communicator, o.contest, 4 * describe(timing).parameter_elements(),
+                               prepare, progress);
 }
 
 // One training to its end. A loss that is no number ends it without an error; its tests so far are
@@ -193,7 +193,7 @@ doc::TrainedRun trained(comm::Communicator& communicator, const TrainOptions& op
 class Trainings {
  public:
   Trainings(doc::Setup& setup, comm::Communicator& communicator, const TrainedSetupOptions& o,
-            const evaluate::Progress& progress)
+            const verbs::Progress& progress)
       : setup_(setup), communicator_(communicator), o_(o), progress_(progress) {}
 
   void run() {
@@ -217,7 +217,7 @@ class Trainings {
   void train(const doc::TimedRun& timed, double rate) {
     const std::int64_t steps = steps_of(o_);
     add(timed, rate, steps, doc::Budget::steps);
-    const auto in_time = evaluation::steps_in_equal_time(setup_, timed.strategy, steps);
+    const auto in_time = compare::steps_in_equal_time(setup_, timed.strategy, steps);
     if (o_.equal_time && in_time && *in_time != steps)
       add(timed, rate, *in_time, doc::Budget::time);
   }
@@ -241,14 +241,14 @@ class Trainings {
   doc::Setup& setup_;
   comm::Communicator& communicator_;
   const TrainedSetupOptions& o_;
-  const evaluate::Progress& progress_;
+  const verbs::Progress& progress_;
 };
 
 }  // namespace
 
-evaluate::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions o,
-                                 doc::Setup place, const evaluate::Progress& progress) {
-  evaluate::check(o.contest);
+verbs::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions o,
+                              doc::Setup place, const verbs::Progress& progress) {
+  verbs::check(o.contest);
   for (const auto& [candidate, rate] : o.rates)
     if (std::find(o.contest.candidates.begin(), o.contest.candidates.end(), candidate) ==
         o.contest.candidates.end())

@@ -9,7 +9,7 @@
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/doc/evaluation.hpp"
-#include "linerate/evaluate/contest.hpp"
+#include "linerate/verbs/contest.hpp"
 #include "linerate/zoo/train.hpp"
 
 namespace linerate::zoo {
@@ -29,7 +29,7 @@ class TimedTraining {
   /// dense steps), so that the steps that count are of the Plan's cycle. Collective.
   void warm_up(std::int64_t steps);
   /// One step that does not count, since others ran before, then `steps` that do. Collective.
-  evaluate::Round run(std::int64_t steps);
+  verbs::Round run(std::int64_t steps);
 
   std::int64_t parameters() const;
 
@@ -42,7 +42,7 @@ class TimedTraining {
 // trainings for accuracy. No LibTorch in this header.
 
 struct TrainedSetupOptions {
-  evaluate::ContestOptions contest;
+  verbs::ContestOptions contest;
   /// Model, data, batch, optimizer, schedule, seed (the first one). `steps` is of each training for
   /// accuracy; checkpoints and files are ignored.
   TrainOptions train;
@@ -54,7 +54,7 @@ struct TrainedSetupOptions {
 /// A setup of this model on the ranks and the network of `place`. Step times use a learning rate so
 /// small that no candidate diverges. Throws UsageError for options that do not fit together; its
 /// run throws as train().
-evaluate::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions options,
-                                 doc::Setup place, const evaluate::Progress& progress = {});
+verbs::NewSetup trained_setup(comm::Communicator& communicator, TrainedSetupOptions options,
+                              doc::Setup place, const verbs::Progress& progress = {});
 
 }  // namespace linerate::zoo

@@ -40,10 +40,10 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/doc/scaling_factor.hpp"
 #include "linerate/doc/strategy.hpp"
+#include "linerate/kfac/kfac_report.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/torch_adapter/kfac/kfac_report.hpp"
 #include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/preconditioner.hpp"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
-#include "linerate/torch_adapter/kfac/kfac.hpp"
 #include "linerate/zoo/checkpoint.hpp"
 #include "linerate/zoo/dataset.hpp"
 #include "linerate/zoo/measurement.hpp"

@@ -1,0 +1,502 @@
+// Everything that `explain` measures, in one pass over a job. run() is the order: what is there,
+// collectives over ranks, interval sets by rank, causes and gains, then sums by rank and by step.
+// explanation.cpp judges the result, explain_text.cpp and explain_text.cpp print it.
+//
+// Two kinds of figures stand next to each other. Busy times are lengths of interval sets, and need
+// nothing but one rank's trace. Gains come from a replay (ceilings.hpp), and need all
+// ranks. A mean of busy times halves what one late rank of two costs; a gain does not.
+#include "linerate/explain/explanation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "linerate/core/index.hpp"
+#include "linerate/core/statistics.hpp"
+#include "linerate/core/text.hpp"
+#include "linerate/doc/scaling_factor.hpp"
+#include "linerate/explain/ceilings.hpp"
+#include "linerate/explain/lateness.hpp"
+#include "linerate/explain/program.hpp"
+#include "linerate/trace/job/periods.hpp"
+
+namespace linerate::trace {
+namespace {
+
+/// One span for each run of steps that follow each other. Time between two steps of a run counts,
+/// such as a loader's. Time between two runs does not: its steps were not recorded.
+std::vector<Span> runs_of_steps(const std::vector<StepSpan>& steps) {
+  std::vector<Span> runs;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Span step = steps[i].on_device.value_or(steps[i].span);
+    if (i == 0 || steps[i].number != steps[i - 1].next_number()) runs.push_back(step);
+    runs.back().start_ns = std::min(runs.back().start_ns, step.start_ns);
+    runs.back().end_ns = std::max(runs.back().end_ns, step.end_ns);
+  }
+  return runs;
+}
+
+class Analysis {
+ public:
+  explicit Analysis(const Job& job) : job_(job), matched_(match_collectives(job)) {}
+
+  Breakdown run() {
+    start();
+    build_rows();
+    build_sets();
+    expose_rows();
+    out_.path =
+        critical_path_of(job_, matched_, !out_.ranks_missing && !out_.communication_unknown);
+    measure_ranks();
+    measure_steps();
+    find_late_ranks();
+    note_steps_of_some();
+    note_irregularities();
+    sum_bytes();
+    relate_to_line_rate();
+    return std::move(out_);
+  }
+
+ private:
+  const Communication& at(const Member& m) const { return communication_of(job_, m); }
+
+  /// What is there and what is missing. Ranks are missing if the job, or the group of any
+  /// communication, has more ranks than there are files. If nothing says how many there are, one
+  /// file alone is too few.
+  void start() {
+    out_.world_size = job_.world_size;
+    out_.communication_unknown = job_.communication_unknown;
+    out_.cpu_device = job_.cpu_device;
+    out_.device = job_.device;
+    out_.times_unknown = !job_.has_durations;
+    if (out_.times_unknown) out_.communication_unknown = true;
+    out_.clock_residual_ns = matched_.clock_residual_ns;
+    out_.notes = job_.notes;
+    out_.notes.insert(out_.notes.end(), matched_.notes.begin(), matched_.notes.end());
+    int needed = job_.world_size;
+    bool any = false;
+    for (const RankActivity& r : job_.ranks) {
+      out_.has_steps |= !r.steps.empty();
+      out_.has_device |= !r.compute.empty() || !r.copies.empty() || !r.communications.empty();
+      for (const Communication& c : r.communications)
+        any = true, needed = std::max(needed, c.group_size);
+    }
+    out_.computation_unknown = job_.computation_unknown || out_.times_unknown || !out_.has_device;
+    const int present = static_cast<int>(job_.ranks.size());
+    if (any && needed < 0 && present > 1)
+      out_.notes.push_back(fmt::format(
+          "no file says how many ranks the job has, so the {} given are taken as all", present));
+    out_.ranks_missing = any && (needed < 0 ? present < 2 : present < needed);
+    if (out_.world_size < 0) out_.world_size = needed;
+    apart_ = !any && present > 1 && out_.has_steps && !out_.communication_unknown;
+    if (apart_)
+      out_.notes.push_back(
+          "the traces hold no communication between the ranks; each rank runs by itself, and "
+          "shares of the step are means over ranks");
+  }
+
+  void build_rows() {
+    Transfers transfers = transfers_of(job_, matched_);
+    splits_ = std::move(transfers.ns);
+    for (const Matched& m : matched_.collectives) out_.collectives.push_back(row_of(m));
+    out_.of_several_runs = 3 * transfers.diverging > 2 * matched_.collectives.size();
+    if (transfers.diverging > 0)
+      out_.notes.push_back(
+          fmt::format("{} collectives end at different times on different ranks, so their wait is "
+                      "not split from their transfer",
+                      transfers.diverging));
+  }
+
+  /// One line of the table of collectives. Members may state different things, since one rank's
+  /// record may lack a size or a group; the first or the largest statement counts.
+  CollectiveRow row_of(const Matched& m) {
+    const Communication& first = at(m.members.front());
+    CollectiveRow row;
+    std::int64_t bus_bytes = -1;
+    for (const Member& member : m.members) {
+      const Communication& c = at(member);
+      if (row.op == CommOp::unknown) row.op = c.op;
+      if (c.bytes > row.bytes.value_or(-1)) row.bytes = c.bytes, row.bytes_deduced = c.deduced;
+      if (c.group_size > 0 && !row.ranks) row.ranks = c.group_size;
+      bus_bytes = std::max(bus_bytes, c.bus_bytes);
+    }
+    if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
+    const RankActivity& owner = job_.ranks[to_index(m.members.front().rank)];
+    if (first.step >= 0) row.step = owner.steps[to_index(first.step)].number;
+    std::int64_t longest = 0, latest = INT64_MIN;
+    int last = -1;
+    for (const Member& member : m.members) {
+      const Span& s = at(member).span;
+      const std::int64_t offset = matched_.clock_offset_ns[to_index(member.rank)];
+      longest = std::max(longest, s.length());
+      if (s.start_ns + offset > latest)
+        latest = s.start_ns + offset, last = job_.ranks[to_index(member.rank)].rank;
+    }
+    row.duration_s = static_cast<double>(longest) * 1e-9;
+    if (const std::int64_t moved = moved_ns(m.members.front()); moved >= 0) {
+      row.transfer_s = static_cast<double>(moved) * 1e-9;
+      row.skew_s = static_cast<double>(longest - moved) * 1e-9;
+      if (m.members.size() > 1) row.last_rank = last;
+    }
+    add_bandwidths(row, bus_bytes);
+    return row;
+  }
+
+  std::int64_t moved_ns(const Member& m) const {
+    return splits_[to_index(m.rank)][to_index(m.index)];
+  }
+
+  /// `uneven`: bytes that crossed the network if the splits of an all-to-all say so, else -1.
+  static void add_bandwidths(CollectiveRow& row, std::int64_t uneven) {
+    if (!row.bytes || !row.ranks || *row.bytes == 0) return;
+    const std::optional<double> factor = bus_factor(row.op, *row.ranks);
+    if (!factor) return;
+    const auto bytes = static_cast<double>(*row.bytes);
+    const double bus_bytes = uneven >= 0 ? static_cast<double>(uneven) : bytes * *factor;
+    if (row.transfer_s && *row.transfer_s > 0) {
+      row.algbw_bytes_per_s = bytes / *row.transfer_s;
+      row.busbw_bytes_per_s = bus_bytes / *row.transfer_s;
+    } else if (!row.transfer_s && row.duration_s > 0) {
+      row.busbw_at_least_bytes_per_s = bus_bytes / row.duration_s;
+    }
+  }
+
+  /// Upper bound of a lone rank's transfer: the least duration over repetitions of the same
+  /// collective.
+  static std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least_durations(
+      const RankActivity& r) {
+    std::map<std::tuple<CommOp, std::int64_t, std::int32_t>, std::int64_t> least;
+    for (const Communication& c : r.communications) {
+      if (c.bytes < 0) continue;
+      auto [found, fresh] = least.try_emplace({c.op, c.bytes, c.group}, c.span.length());
+      if (!fresh) found->second = std::min(found->second, c.span.length());
+    }
+    return least;
+  }
+
+  /// The activity of each rank as interval sets. A communication whose transfer is known is split
+  /// at its end less the transfer: waiting before, moving data after. Of any other, the least
+  /// duration of its kind bounds the transfer from above (transfer_most).
+  void build_sets() {
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const RankActivity& rank = job_.ranks[r];
+      const auto least = least_durations(rank);
+      std::vector<Span> all, transfer, wait, unsplit, most;
+      for (std::size_t i = 0; i < rank.communications.size(); ++i) {
+        const Communication& c = rank.communications[i];
+        all.push_back(c.span);
+        const std::int64_t moved = splits_[r][i];
+        if (moved >= 0) {
+          wait.push_back({c.span.start_ns, c.span.end_ns - moved});
+          transfer.push_back({c.span.end_ns - moved, c.span.end_ns});
+          most.push_back(transfer.back());
+        } else {
+          unsplit.push_back(c.span);
+          const auto found = least.find({c.op, c.bytes, c.group});
+          most.push_back({found == least.end() ? c.span.start_ns : c.span.end_ns - found->second,
+                          c.span.end_ns});
+        }
+      }
+      RankSets s;
+      s.compute = union_of(rank.compute);
+      s.communication = union_of(std::move(all));
+      s.device = union_of(union_of(s.compute, s.communication), union_of(rank.copies));
+      s.transfer = union_of(std::move(transfer));
+      s.wait = union_of(std::move(wait));
+      s.unsplit = union_of(std::move(unsplit));
+      s.transfer_most = union_of(std::move(most));
+      std::vector<Span> loading;
+      for (const PhaseSpan& p : rank.phases)
+        if (p.phase == StepPhase::data_loading) loading.push_back(p.span);
+      s.loading = union_of(std::move(loading));
+      sets_.push_back(std::move(s));
+    }
+  }
+
+  /// Exposed time of each collective by itself. The average over all of them would hide the last
+  /// bucket, which no computation can cover.
+  void expose_rows() {
+    if (out_.computation_unknown) return;
+    for (std::size_t i = 0; i < matched_.collectives.size(); ++i) {
+      const std::vector<Member>& members = matched_.collectives[i].members;
+      double sum = 0;
+      for (const Member& m : members) {
+        const Span& span = at(m).span;
+        const SpanSet& compute = sets_[to_index(m.rank)].compute;
+        sum += span.seconds() - seconds_of(clipped(compute, span));
+      }
+      out_.collectives[i].exposed_s = std::max(0.0, sum / static_cast<double>(members.size()));
+    }
+  }
+
+  Busy of_ranks(const std::vector<Busy>& all) const {
+    return apart_ ? mean_of(all) : over_ranks(all);
+  }
+
+  /// Busy times of each rank: over the file, and over its regular steps. A predicted Timeline
+  /// repeats (Job::cycle), so its steps are all there is.
+  void measure_ranks() {
+    std::vector<Busy> whole, doubles, in_steps;
+    std::set<std::int64_t> left_out;
+    if (!out_.path.no_common_step) left_out = out_.path.left_out();
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const RankActivity& rank = job_.ranks[r];
+      const auto over = [&](const std::vector<StepSpan>& steps) {
+        Busy sum;
+        for (const Span& window : runs_of_steps(steps)) sum += measure(sets_[r], &window);
+        return sum;
+      };
+      const bool steps_are_all = job_.cycle && !rank.steps.empty();
+      whole.push_back(steps_are_all ? over(rank.steps) : measure(sets_[r], nullptr));
+      doubles.push_back(steps_are_all ? whole.back() : measure_as_doubles(rank));
+      out_.ranks.push_back({.rank = rank.rank,
+                            .source = rank.source,
+                            .whole = whole.back(),
+                            .per_step = {},
+                            .clock_offset_ns = matched_.clock_offset_ns[r]});
+      std::vector<StepSpan> regular = rank.steps;
+      std::erase_if(regular, [&](const StepSpan& s) { return left_out.contains(s.number); });
+      if (regular.empty()) continue;
+      in_steps.push_back(over(regular));
+      out_.may_communicate_share += share_in(runs_of_steps(regular), rank.may_communicate) /
+                                    static_cast<double>(job_.ranks.size());
+      out_.ranks.back().per_step = over(regular);
+      out_.ranks.back().per_step *=
+          1 / static_cast<double>(regular.size() * to_index(job_.updates));
+    }
+    note_may_communicate();
+    out_.whole = mean_of(whole);
+    out_.whole_as_doubles = mean_of(doubles);
+    out_.in_steps = of_ranks(in_steps);
+  }
+
+  static double share_in(const std::vector<Span>& windows, const std::vector<Span>& spans) {
+    const SpanSet all = union_of(spans);
+    double within = 0, length = 0;
+    for (const Span& w : windows) within += seconds_of(clipped(all, w)), length += w.seconds();
+    return length > 0 ? within / length : 0;
+  }
+
+  void note_may_communicate() {
+    out_.may_communicate = job_.may_communicate;
+    if (!job_.may_communicate.empty())
+      out_.notes.push_back(fmt::format(
+          "some kernels sound like communication, but are of no library known by such names. They "
+          "count as computation, {} of the step: {}",
+          format_percent(out_.may_communicate_share), join(job_.may_communicate, "; ")));
+  }
+
+  /// A row for each step number, averaged over the ranks that have it, and the median step T_n. Cut
+  /// steps do not count for the median unless all are cut.
+  void measure_steps() {
+    struct Sum {
+      std::vector<Busy> busy;
+      double duration = 0;
+      double length = 0;  // on the device, if that is known
+      bool cut = false;
+      std::string label;
+      int marks = 1;
+    };
+    std::map<std::int64_t, Sum> sums;
+    for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
+      const std::vector<StepSpan>& steps = job_.ranks[r].steps;
+      const std::vector<Span> windows = windows_of_steps(job_.ranks[r]);
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        const Span& window = windows[i];
+        Sum& sum = sums[steps[i].number];
+        sum.busy.push_back(measure(sets_[r], &window));
+        sum.duration += steps[i].span.seconds();
+        sum.length += steps[i].on_device.value_or(steps[i].span).seconds();
+        sum.cut |= steps[i].cut || steps[i].partial;
+        sum.label = steps[i].label();
+        sum.marks = std::max(1, static_cast<int>(steps[i].marks.size()));
+      }
+    }
+    std::vector<double> durations;
+    const bool all_cut = std::ranges::all_of(sums, [](const auto& sum) { return sum.second.cut; });
+    for (const auto& [number, sum] : sums) {
+      const auto ranks = static_cast<double>(sum.busy.size());
+      out_.steps.push_back({.number = number,
+                            .label = sum.label,
+                            .marks = sum.marks,
+                            .duration_s = sum.duration / ranks,
+                            .length_s = sum.length / ranks,
+                            .cut = sum.cut,
+                            .busy = of_ranks(sum.busy),
+                            .gain = {}});
+      const auto gain = out_.path.by_step.find(number);
+      if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
+      const bool of_all = out_.path.no_common_step || !out_.path.of_some_ranks.contains(number);
+      if (of_all && (all_cut || !sum.cut)) durations.push_back(out_.steps.back().length_s);
+    }
+    if (!durations.empty()) out_.step_s = median(durations) / job_.updates;
+    measure_marks();
+    out_.updates = job_.updates;
+    out_.one_rank = job_.one_rank;
+    if (out_.step_s && *out_.step_s > 0 && job_.one_rank) relate_to_one_rank();
+  }
+
+  void measure_marks() {
+    std::map<std::int64_t, std::vector<double>> marks;
+    for (const RankActivity& r : job_.ranks)
+      for (const auto& [number, ns] : r.marks_ns)
+        marks[number].push_back(static_cast<double>(ns) * 1e-9);
+    for (const auto& [number, s] : marks) out_.marks_s.push_back(mean(s));
+    if (marks.empty())
+      for (const StepRow& s : out_.steps) out_.marks_s.push_back(s.duration_s);
+  }
+
+  /// Relates T_n to T_1. A trace in which hardly anything was computed has no T_1: no job trains
+  /// without computation, so the device was not recorded.
+  void relate_to_one_rank() {
+    constexpr double kLeastComputation_s = 20e-6;  // a handful of kernels
+    double computed_s = 0;
+    for (const StepRow& s : out_.steps) computed_s = std::max(computed_s, s.busy.compute_s);
+    if (out_.computation_unknown || computed_s < kLeastComputation_s) {
+      out_.notes.push_back(
+          fmt::format("no scaling factor: {} recorded in a step, so it is not known what a rank "
+                      "takes alone. Record the device's activity, and leave no kernel out",
+                      out_.computation_unknown
+                          ? std::string("no activity of a device is")
+                          : fmt::format("{} of computation are", format_time(computed_s))));
+      return;
+    }
+    const doc::ScalingFactor factor = doc::scaling_factor_of(job_.one_rank->step_s, *out_.step_s);
+    out_.scaling_factor = factor.value;
+    if (!factor.value) out_.notes.push_back(factor.why_none);
+  }
+
+  std::string label_of(std::int64_t step) const {
+    const auto found =
+        std::ranges::find_if(out_.steps, [step](const StepRow& s) { return s.number == step; });
+    return found == out_.steps.end() ? std::to_string(step) : found->label;
+  }
+
+  void find_late_ranks() {
+    std::map<int, int> times;
+    bool seen = false;
+    for (const CollectiveRow& row : out_.collectives)
+      if (row.last_rank && row.skew_s) ++times[*row.last_rank], seen = true;
+    for (std::size_t r = 0; r < out_.ranks.size() && seen; ++r) {
+      out_.ranks[r].times_last = times[out_.ranks[r].rank];
+      if (!out_.path.lateness_s.empty())
+        out_.ranks[r].delay_per_step_s = out_.path.lateness_s[r] / job_.updates;
+    }
+  }
+
+  void note_steps_of_some() {
+    const std::set<std::int64_t>& some = out_.path.of_some_ranks;
+    if (some.empty() || out_.path.no_common_step) return;
+    out_.notes.push_back(fmt::format(
+        "{} not whole in the traces of all ranks. The verdict, its causes and its ceilings leave "
+        "out such steps",
+        some.size() == 1 ? fmt::format("step {} is", label_of(*some.begin()))
+                         : fmt::format("{} steps ({} to {}) are", some.size(),
+                                       label_of(*some.begin()), label_of(*some.rbegin()))));
+  }
+
+  /// One note for each step that does not repeat, and for each that the recording's end made
+  /// longer.
+  void note_irregularities() {
+    for (const Irregularity& i : out_.path.irregular) {
+      const std::string who = i.communication ? std::string("communication")
+                              : i.rank        ? fmt::format("rank {}", *i.rank)
+                                              : std::string("every rank");
+      out_.notes.push_back(fmt::format(
+          "step {}: {} took {} longer than in the median step{}. This does not repeat, so the "
+          "verdict leaves the step out{}",
+          label_of(i.step), who, format_time(i.longer_s),
+          i.where ? fmt::format(", in {}", name_of(*i.where)) : "",
+          i.held_up
+              ? fmt::format(", with step {}, in which the others wait for it", label_of(*i.held_up))
+              : ""));
+    }
+    for (const std::int64_t step : out_.path.cut_longer)
+      out_.notes.push_back(
+          fmt::format("step {} is left out of the verdict: the recording ends in it, so it does "
+                      "not show what runs after the step's mark",
+                      label_of(step)));
+  }
+
+  struct ByteSum {
+    double bytes = 0;
+    bool any = false;
+    void add(std::int64_t b) { bytes += static_cast<double>(b), any = true; }
+    std::optional<std::int64_t> mean_over(std::size_t ranks) const {
+      if (!any || ranks == 0) return std::nullopt;
+      return static_cast<std::int64_t>(std::min(bytes / static_cast<double>(ranks), 9e18));
+    }
+  };
+
+  /// Bytes a rank, in two versions: sizes that communications state themselves, and with those that
+  /// were deduced from annotations.
+  void sum_bytes() {
+    ByteSum all, gradients, all_deduced, gradients_deduced;
+    for (const RankActivity& r : job_.ranks)
+      for (const Communication& c : r.communications) {
+        if (c.bytes < 0) continue;
+        const bool gradient = c.gradients && carries_gradients(c.op);
+        all_deduced.add(c.bytes);
+        if (gradient) gradients_deduced.add(c.bytes);
+        if (c.deduced) continue;
+        all.add(c.bytes);
+        if (gradient) gradients.add(c.bytes);
+      }
+    const std::size_t n = job_.ranks.size();
+    out_.collective_bytes = all.mean_over(n);
+    out_.gradient_bytes = gradients.mean_over(n);
+    out_.collective_bytes_deduced = all_deduced.mean_over(n);
+    out_.gradient_bytes_deduced = gradients_deduced.mean_over(n);
+    if (!all.any && all_deduced.any)
+      out_.notes.push_back(
+          "no communication states its size. Sizes are deduced from the inputs of the annotation "
+          "around each launch, and totals of stated bytes stay unknown");
+  }
+
+  /// Use of the network, twice: of the NIC's counters over the whole time, and of bus bytes over
+  /// the time in which collectives ran.
+  void relate_to_line_rate() {
+    out_.line_rate_bytes_per_s = job_.line_rate_bytes_per_s;
+    if (!job_.line_rate_bytes_per_s || *job_.line_rate_bytes_per_s <= 0) return;
+    std::vector<double> means;
+    for (const doc::Counter& c : job_.counters) {
+      if (c.name.find("nic_sent") == std::string::npos &&
+          c.name.find("nic_received") == std::string::npos)
+        continue;
+      if (c.samples.empty()) continue;
+      double sum = 0;
+      for (const doc::CounterSample& s : c.samples) sum += s.value;
+      means.push_back(sum / static_cast<double>(c.samples.size()));
+    }
+    if (!means.empty())
+      out_.utilisation_step = *std::ranges::max_element(means) / *job_.line_rate_bytes_per_s;
+    double bus_bytes = 0;
+    for (const CollectiveRow& row : out_.collectives)
+      if (row.bytes && row.ranks)
+        bus_bytes += static_cast<double>(*row.bytes) * bus_factor(row.op, *row.ranks).value_or(0);
+    if (bus_bytes > 0 && out_.whole.communication_s > 0)
+      out_.utilisation_communicating =
+          bus_bytes / (out_.whole.communication_s * *job_.line_rate_bytes_per_s);
+  }
+
+  const Job& job_;
+  MatchResult matched_;
+  Breakdown out_;
+  bool apart_ = false;  // ranks that exchange nothing: no idle time is another's fault
+  std::vector<std::vector<std::int64_t>> splits_;  // transfer in ns per communication, -1 unknown
+  std::vector<RankSets> sets_;
+};
+
+}  // namespace
+
+Breakdown break_down(const Job& job) {
+  const std::optional<Job> periods = in_periods(job);
+  Breakdown out = Analysis(periods ? *periods : job).run();
+  out.buckets = check_buckets(job);
+  return out;
+}
+
+}  // namespace linerate::trace

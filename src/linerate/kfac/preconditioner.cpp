@@ -1,0 +1,725 @@
+// One rank's K-FAC: the blocks of all layers, with what a step does to them. KFAC::step() calls
+// take(), which does a whole step on one rank. In a job of several ranks CurvatureExchange calls
+// the parts, in the order of a Plan's tasks.
+//
+// A step goes through phases. `open`: factors are folded and inverted, and gradients become
+// directions. clip() then finds nu, and the phase is `found`. write() puts nu times the directions
+// into the .grads, and ends the step. keep() makes it `skipped` if nu is 0, as it is for gradients
+// that are not finite. `arriving` is for plans whose means come under the next forward pass.
+//
+// A step may be given up until keep(). So remember() keeps the tensors of averages and inverses
+// from before, and undo() brings them back. Example of three steps: step 1 counts. In step 2 a
+// gradient is infinite, so averages and inverses are those of step 1 again. Step 3 goes on from
+// these, and its number is still 2 to K-FAC, because a skipped step does not count.
+#include "linerate/kfac/preconditioner.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/kfac/collector.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac_options.hpp"
+#include "linerate/plan/kfac/kfac.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+constexpr std::array kSides{FactorSide::a, FactorSide::g};
+
+Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
+  Blocks blocks;
+  for (const LayerSpec& layer : layers)
+    blocks.push_back(make_block(layer, {o.method, o.shared_positions, o.conv_subsampling}));
+  return blocks;
+}
+
+std::string range_of(const at::Tensor& packed) {
+  if (!packed.defined() || packed.numel() == 0) return "nothing in it";
+  return fmt::format("values from {:g} to {:g}", packed.min().item<double>(),
+                     packed.max().item<double>());
+}
+
+bool has_gradient(const CurvatureBlock& block) { return block.layer().weight.grad().defined(); }
+
+}  // namespace
+
+Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers,
+                               std::vector<at::Tensor> parameters, KfacOptions given)
+    : KfacSchedule(std::move(given)),
+      blocks_(make_blocks(layers, options())),
+      collector_(blocks_, {options().fisher, *options().loss_average, options().seed}),
+      parameters_(std::move(parameters)) {
+  set_enqueues(false);
+  begin_step();
+}
+
+void Preconditioner::set_enqueues(bool yes) {
+  enqueues_ = yes || std::any_of(blocks_.begin(), blocks_.end(),
+                                 [](const auto& block) { return !block->layer().weight.is_cpu(); });
+}
+
+void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
+  schedule_ = std::move(schedule);
+  begin_step();
+}
+
+void Preconditioner::begin_step() {
+  if (factors_due())
+    collector_.begin(
+        step_, [this, step = step_] { return options().loss_scale.at(step) / accumulated(); });
+  else
+    collector_.end();
+}
+
+CurvatureBlock::Factor Preconditioner::factor(std::int32_t f) const {
+  return {blocks_[to_index(doc::block_of_factor(f))].get(), doc::side_of_factor(f)};
+}
+
+std::vector<CurvatureBlock::Packed> Preconditioner::packed(
+    std::span<const std::int32_t> factors, std::span<const at::Tensor> values) const {
+  std::vector<CurvatureBlock::Packed> all;
+  for (std::size_t k = 0; k < factors.size(); ++k) all.push_back({factor(factors[k]), values[k]});
+  return all;
+}
+
+at::Tensor Preconditioner::damping_there() const {
+  return at::full({}, damping(), blocks_.front()->layer().weight.options().dtype(at::kDouble));
+}
+
+std::vector<std::int32_t> Preconditioner::all_blocks() const {
+  std::vector<std::int32_t> all(blocks_.size());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+// ---- a step, from its beginning to its end ----
+
+KfacStep Preconditioner::take() {
+  const c10::NoGradGuard no_grad;
+  KfacStep done;
+  try {
+    check();
+    begin();
+    if (factors_due() && !blocks_.empty())
+      fold_batches(0, static_cast<std::int32_t>(blocks_.size()) - 1);
+    std::vector<std::int32_t> dense;
+    for (std::int32_t f = 0; f < 2 * std::ssize(blocks_); ++f)
+      if (const auto& [block, side] = factor(f); block->is_dense(side)) dense.push_back(f);
+    if (inverses_due()) invert(dense);
+    invert_diagonals(all_blocks());
+    precondition(all_blocks());
+    keep();
+    done = write();
+  } catch (...) {
+    end_skipped();
+    throw;
+  }
+  if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
+  return done;
+}
+
+void Preconditioner::check() {
+  if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
+  if (!factors_due()) return;
+  collector_.check();
+  warn_of_passes(collector_.passes());
+}
+
+void Preconditioner::begin() {
+  undo();
+  findings_.forget_notes();
+  round_ = {};
+  phase_ = Phase::open;
+}
+
+/// For layers whose batch has been seen on both sides. A layer that was not used in this step has
+/// no batch, and its averages stay.
+void Preconditioner::fold_batches(std::int32_t first_block, std::int32_t last_block) {
+  std::vector<std::int32_t> factors;
+  std::vector<at::Tensor> sums;
+  for (std::int32_t b = first_block; b <= last_block; ++b) {
+    const CurvatureBlock& block = *blocks_[to_index(b)];
+    const auto is_there = [&](FactorSide side) {
+      return block.packed_elements(side) == 0 || block.has_batch(side);
+    };
+    if (!std::all_of(kSides.begin(), kSides.end(), is_there)) continue;
+    for (const FactorSide side : kSides) {
+      const std::int64_t elements = block.packed_elements(side);
+      if (elements == 0) continue;
+      factors.push_back(doc::factor_index(b, side));
+      sums.push_back(at::empty({elements + doc::kFactorCounts},
+                               block.layer().weight.options().dtype(block.dtype())));
+    }
+  }
+  if (factors.empty()) return;
+  CurvatureBlock::pack_batches(packed(factors, sums));
+  fold(factors, sums);
+}
+
+void Preconditioner::fold(const std::vector<std::int32_t>& factors,
+                          std::span<const at::Tensor> sums) {
+  remember();
+  const at::Tensor dropped = CurvatureBlock::update_averages(
+      packed(factors, sums), options().decay->at(step_), options().exact_resume);
+  findings_.note(LateFindings::What::dropped, factors, dropped);
+}
+
+CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>& factors,
+                                                const CurvatureBlock::Timed& timed) {
+  if (factors.empty()) return {};
+  remember();
+  std::vector<CurvatureBlock::Factor> all;
+  for (const std::int32_t f : factors) all.push_back(factor(f));
+  CurvatureBlock::Inverted found = CurvatureBlock::invert(all, damping_there(), timed);
+  findings_.note(LateFindings::What::not_inverted, factors, found.failed);
+  return found;
+}
+
+void Preconditioner::invert_diagonals(std::span<const std::int32_t> blocks) {
+  if (!inverses_due()) return;
+  std::vector<std::int32_t> factors;
+  for (const std::int32_t b : blocks)
+    for (const FactorSide side : kSides) {
+      const CurvatureBlock& block = *blocks_[to_index(b)];
+      if (block.packed_elements(side) > 0 && !block.is_dense(side))
+        factors.push_back(doc::factor_index(b, side));
+    }
+  invert(factors);
+}
+
+void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
+                                   std::span<const at::Tensor> inverses, const at::Tensor& there,
+                                   bool is_own) {
+  remember();
+  const at::Tensor missing =
+      CurvatureBlock::take_inverses(packed(factors, inverses), there, damping_there());
+  if (!is_own) findings_.note(LateFindings::What::not_inverted, factors, missing);
+}
+
+/// The blocks that have gradients, in sets: on a device, blocks of one shape together; on the CPU,
+/// each alone.
+std::vector<std::vector<std::int32_t>> Preconditioner::alike(
+    std::span<const std::int32_t> blocks) const {
+  using Kind = std::tuple<CurvatureBlock::Shape, bool, at::ScalarType, std::int32_t>;
+  std::map<Kind, std::size_t> known;
+  std::vector<std::vector<std::int32_t>> sets;
+  for (const std::int32_t b : blocks) {
+    const CurvatureBlock& block = *blocks_[to_index(b)];
+    if (!has_gradient(block)) continue;
+    const bool alone = runs_on_host(block.layer().weight);
+    const Kind kind{block.shape(), block.layer().bias.defined(), block.dtype(), alone ? b : -1};
+    const auto [place, is_new] = known.try_emplace(kind, sets.size());
+    if (is_new) sets.emplace_back();
+    sets[place->second].push_back(b);
+  }
+  return sets;
+}
+
+void Preconditioner::precondition(std::span<const std::int32_t> blocks) {
+  const at::Tensor damping = damping_there();
+  for (const std::vector<std::int32_t>& set : alike(blocks)) {
+    Directed& one = round_.directed.emplace_back();
+    for (const std::int32_t b : set) one.blocks.push_back(blocks_[to_index(b)].get());
+    one.members = set;
+    one.found = CurvatureBlock::directions(one.blocks, damping);
+  }
+}
+
+CurvatureBlock::Directions Preconditioner::direction(std::int32_t b) const {
+  CurvatureBlock* const block = blocks_[to_index(b)].get();
+  if (!has_gradient(*block)) return {};
+  return CurvatureBlock::directions({&block, 1}, damping_there());
+}
+
+/// Directions of other ranks' layers, in the sets in which own ones are made, so that
+/// write_directions() treats them alike.
+void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
+                                     const std::vector<at::Tensor>& values,
+                                     const at::Tensor& exist) {
+  std::map<std::int32_t, std::size_t> place;
+  for (std::size_t k = 0; k < blocks.size(); ++k) place[blocks[k]] = k;
+  const std::vector<at::Tensor> each = exist.unbind();
+  for (const std::vector<std::int32_t>& set : alike(blocks)) {
+    Directed& one = round_.directed.emplace_back();
+    std::vector<at::Tensor> theirs, there;
+    for (const std::int32_t b : set) {
+      one.blocks.push_back(blocks_[to_index(b)].get());
+      theirs.push_back(values[place[b]]), there.push_back(each[place[b]]);
+    }
+    one.members = set;
+    one.found = CurvatureBlock::taken_directions(one.blocks, theirs, at::stack(there));
+  }
+}
+
+/// The KL clip: q sums <direction, gradient> over all layers, and nu scales all directions
+/// (collector.hpp). In a shared step the learning rate is divided by the gradients' scale, because
+/// gradients are still multiplied by it.
+void Preconditioner::clip() {
+  // Sums in the layers' order, whatever order a Plan has, because the order decides how sums round.
+  std::sort(round_.directed.begin(), round_.directed.end(),
+            [](const Directed& x, const Directed& y) { return x.members < y.members; });
+  std::vector<at::Tensor> products;
+  for (const Directed& one : round_.directed) products.push_back(one.found.products);
+  round_.q = products.empty() ? damping_there().mul(0) : at::cat(products).sum();
+  const double scale = options().gradient_scale.at(step_), kappa = options().kl_clip->at(step_);
+  round_.nu = kl_clip_factor(round_.q, kappa > 0 ? rate() / scale : 0, kappa);
+  phase_ = Phase::found;
+}
+
+void Preconditioner::zero_if(const at::Tensor& infinite) {
+  if (phase_ == Phase::found) round_.nu = round_.nu.masked_fill(infinite, 0);
+}
+
+void Preconditioner::keep() {
+  if (phase_ == Phase::open) clip();  // no task does
+  if (enqueues_ || round_.nu.item<double>() != 0) return before_.clear();
+  undo();
+  phase_ = Phase::skipped;
+}
+
+void Preconditioner::drop() {
+  undo();
+  findings_.forget_notes();
+  // On a device directions were made before the ranks agreed.
+  if (phase_ == Phase::found) phase_ = Phase::open;
+}
+
+KfacStep Preconditioner::write() {
+  const c10::NoGradGuard no_grad;
+  if (phase_ == Phase::skipped) {
+    // LibTorch's optimizers leave a parameter without .grad, and its momentum, as it is.
+    for (const at::Tensor& p : parameters_) p.mutable_grad().reset();
+    return end_skipped();
+  }
+  if (phase_ != Phase::found)
+    throw UsageError(
+        "K-FAC: step() without an exchange; call finish() between backward() and step()");
+  write_directions();
+  KfacStep done = report();
+  for (const Directed& one : round_.directed)
+    findings_.note(LateFindings::What::plain, one.members, one.found.exist.logical_not());
+  findings_.send(step_, round_.q, round_.nu);
+  hear(done);
+  end_step();
+  return done;
+}
+
+/// Writes nu times the directions into .grad. If nu is 0 no gradient counts, neither of
+/// preconditioned layers nor of others.
+void Preconditioner::write_directions() {
+  const at::Tensor moves = round_.nu.ne(0);
+  std::set<const void*> written;
+  for (Directed& one : round_.directed) {
+    auto& [gradients, directions, exist, products] = one.found;
+    const std::int64_t n = std::ssize(one.blocks);
+    const auto rows = [n](const at::Tensor& all) { return all.reshape({n, -1}); };
+    at::Tensor chosen =
+        choice(exist.unsqueeze(1), rows(directions.mul_(round_.nu)), rows(gradients));
+    if (enqueues_) chosen = at::where(moves, chosen, 0.0);
+    CurvatureBlock::write(one.blocks, chosen.view(gradients.sizes()));
+    for (const CurvatureBlock* const block : one.blocks)
+      for (const at::Tensor& p : {block->layer().weight, block->layer().bias})
+        if (p.defined()) written.insert(p.unsafeGetTensorImpl());
+  }
+  if (!enqueues_) return;
+  const at::Tensor none = moves.logical_not();
+  for (const at::Tensor& p : parameters_)
+    if (p.grad().defined() && !written.contains(p.unsafeGetTensorImpl()))
+      p.mutable_grad().masked_fill_(none, 0);
+}
+
+// ---- gradients that arrive under the next forward pass ----
+
+void Preconditioner::await_gradients() {
+  invert_diagonals(all_blocks());
+  before_.clear();
+  phase_ = Phase::arriving;
+}
+
+void Preconditioner::take_all() {
+  if (phase_ != Phase::arriving) return;
+  phase_ = Phase::open;
+  precondition(all_blocks());
+  keep();
+}
+
+void Preconditioner::end_arriving() {
+  KfacStep unheard = report();
+  findings_.send(step_, damping_there(), damping_there());  // no q, no nu
+  hear(unheard);
+  end_step();
+}
+
+/// A direction that is not finite becomes zeros, in place of a step that is skipped: other layers'
+/// weights have moved already.
+at::Tensor Preconditioner::update_late(std::int32_t b, const at::Tensor& damping) const {
+  const c10::NoGradGuard no_grad;
+  CurvatureBlock* const block = blocks_[to_index(b)].get();
+  const CurvatureBlock::Alike alone(&block, 1);
+  if (!has_gradient(*block)) return at::full({}, true, at::kBool);
+  const CurvatureBlock::Directions found = CurvatureBlock::directions(alone, damping);
+  const at::Tensor finite = at::isfinite(found.products);
+  const at::Tensor kept = choice(found.exist.view({-1, 1, 1}), found.directions, found.gradients);
+  CurvatureBlock::write(alone, at::where(finite.view({-1, 1, 1}), kept, 0.0));
+  return finite[0];
+}
+
+// ---- reports ----
+
+KfacStep Preconditioner::report() const {
+  return {.step = step_,
+          .factors = factors_due(),
+          .inverses = inverses_due(),
+          .q = std::numeric_limits<double>::quiet_NaN(),
+          .nu = std::numeric_limits<double>::quiet_NaN(),
+          .damping = damping()};
+}
+
+std::string Preconditioner::in_words(const LateFindings::Finding& found) const {
+  const auto& [block, side] = factor(found.member);
+  return fmt::format("layer \"{}\", factor {} ({} x {}): {}", block->layer().name,
+                     side == FactorSide::a ? "A" : "G", block->dim(side), block->dim(side),
+                     found.what == LateFindings::What::dropped
+                         ? "a batch's factor is not finite and was dropped"
+                         : "its inverse failed and the old one is kept");
+}
+
+/// Takes reports of this step and of earlier ones that have come by now. The first failure too many
+/// is kept.
+void Preconditioner::hear(KfacStep& report) {
+  std::multimap<std::int32_t, std::string> failures;  // in the order of the factors
+  while (const std::optional<LateFindings::Step> heard = findings_.take()) {
+    const bool is_own = heard->step == report.step;
+    if (is_own) report.q = heard->q, report.nu = heard->nu;
+    for (const LateFindings::Finding& one : heard->findings) {
+      if (one.what == LateFindings::What::plain) {
+        if (is_own) report.plain.push_back(blocks_[to_index(one.member)]->layer().name);
+        continue;
+      }
+      failures.emplace(one.member, in_words(one));
+      if (one.in_a_row < options().max_failures || failure_) continue;
+      const auto& [block, side] = factor(one.member);
+      failure_ = std::make_exception_ptr(InputError(
+          fmt::format("K-FAC: step {}: {}, {} times in a row; the running average has {}, damping "
+                      "{:g}. Use more damping or a lower learning rate, or skip the layer",
+                      heard->step, in_words(one), one.in_a_row, range_of(block->average(side)),
+                      options().damping->at(heard->step))));
+    }
+  }
+  for (auto& [factor, what] : failures) report.failures.push_back(std::move(what));
+}
+
+// ---- the end of a step ----
+
+void Preconditioner::end_step() {
+  bound_update(blocks_);
+  phase_ = Phase::open;
+  round_ = {};
+  before_.clear();
+  ++step_;
+  discard_batch();
+}
+
+/// Ends a step whose gradients were not finite. Averages and inverses are those of the step before,
+/// and the next batch takes this one's place. Failures are counted all the same.
+KfacStep Preconditioner::end_skipped() {
+  KfacStep done = report();
+  done.skipped = true;
+  if (round_.q.defined()) {
+    findings_.send(step_, round_.q, round_.nu);
+    hear(done);
+  }
+  findings_.forget_notes();
+  undo();
+  phase_ = Phase::open;
+  round_ = {};
+  discard_batch();
+  return done;
+}
+
+void Preconditioner::discard_batch() {
+  for (const auto& block : blocks_) block->discard_batch();
+  begin_step();
+}
+
+void Preconditioner::remember() {
+  if (!before_.empty()) return;
+  for (const auto& block : blocks_) before_.push_back(block->known());
+}
+
+void Preconditioner::undo() {
+  for (std::size_t b = 0; b < before_.size(); ++b) blocks_[b]->set_known(before_[b]);
+  before_.clear();
+}
+
+// ---- state ----
+
+KfacState Preconditioner::save() const {
+  KfacState state;
+  state.step = step_;
+  state.rate = last_rate_;
+  for (const auto& block : blocks_)
+    state.layers.push_back(
+        {block->layer().name, block->save(FactorSide::a), block->save(FactorSide::g)});
+  return state;
+}
+
+void Preconditioner::load(const KfacState& state, const HoldsOfBlock& holds) {
+  load_blocks(state, holds);
+  last_rate_ = state.rate;
+  step_ = state.step;
+  discard_batch();
+}
+
+void Preconditioner::load_blocks(const KfacState& state, const HoldsOfBlock& holds) {
+  const c10::NoGradGuard no_grad;
+  if (state.layers.size() != blocks_.size())
+    throw InputError(fmt::format("K-FAC state: expected {} layers, found {}", blocks_.size(),
+                                 state.layers.size()));
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    KfacState::Layer layer = state.layers[i];
+    if (layer.name != blocks_[i]->layer().name)
+      throw InputError(fmt::format("K-FAC state: expected layer \"{}\", found \"{}\"",
+                                   blocks_[i]->layer().name, layer.name));
+    const Holds mine = holds(i);
+    if (mine == Holds::nothing) layer.a = layer.g = {};
+    for (KfacState::Factor* factor : {&layer.a, &layer.g}) {
+      if (mine == Holds::inverses) continue;
+      factor->has_inverse = false;
+      factor->inverted.reset();
+    }
+    blocks_[i]->load(FactorSide::a, layer.a);
+    blocks_[i]->load(FactorSide::g, layer.g);
+    blocks_[i]->restore_inverses();
+  }
+  before_.clear();
+}
+
+KfacMemory Preconditioner::memory() const {
+  KfacMemory all;
+  for (const auto& block : blocks_) {
+    const CurvatureBlock::Memory memory = block->memory();
+    all.statistics += memory.sums;
+    all.factors += memory.averages;
+    all.inverses += memory.inverses;
+  }
+  return all;
+}
+
+void LateFindings::note(What what, std::vector<std::int32_t> members, const at::Tensor& is_so) {
+  noted_.push_back({what, std::move(members), is_so});
+}
+
+void LateFindings::send(std::int64_t step, const at::Tensor& q, const at::Tensor& nu) {
+  std::vector<at::Tensor> is_so;
+  for (Note& note : noted_) is_so.push_back(std::exchange(note.is_so, {}));
+  std::vector<at::Tensor> all{at::stack({q, nu})};
+  if (!is_so.empty()) all.push_back(at::cat(is_so).to(at::kDouble));
+  sent_.push_back({step, std::exchange(noted_, {})});
+  values_.ask(at::cat(all));
+}
+
+std::optional<LateFindings::Step> LateFindings::take() {
+  const std::optional<at::Tensor> come = values_.take();
+  if (!come) return std::nullopt;
+  const double* value = come->const_data_ptr<double>();
+  Step found{.step = sent_.front().step, .q = value[0], .nu = value[1], .findings = {}};
+  value += 2;
+  for (const Note& note : sent_.front().notes)
+    for (const std::int32_t member : note.members) {
+      int& in_a_row = in_a_row_[{note.what, member}];
+      in_a_row = *value++ != 0 ? in_a_row + 1 : 0;
+      if (in_a_row > 0) found.findings.push_back({note.what, member, in_a_row});
+    }
+  sent_.pop_front();
+  return found;
+}
+
+// The part of K-FAC that follows from options and the number of the step: whether factors and
+// inverses are due, the damping, the learning rate. An option that the program set wins over the
+// strategy's, and that over the default. So the options as set (`said_`) are kept, and adopt()
+// begins from them again for each Plan.
+
+namespace {
+
+void check_options(const KfacOptions& o) {
+  if (!o.loss_average)
+    throw UsageError(
+        "K-FAC: loss_average is not set; give what the loss divides its sum by, such as "
+        "LossAverage{LossAverage::Over::batch} for a mean over samples");
+  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
+    throw UsageError(
+        "K-FAC: neither optimizer nor learning_rate is set. The KL clip needs the optimizer, or "
+        "its rate as a function of the step; without them set kl_clip = 0");
+  if (o.conv_subsampling < 1 ||
+      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
+    throw UsageError(
+        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
+                    o.conv_subsampling));
+  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
+  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
+    throw UsageError(
+        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
+                    *o.accumulate->constant()));
+}
+
+/// Example: an interval of 10 is due in steps 0, 10 and 20.
+bool is_due(const ScheduledValue& interval, std::int64_t step) {
+  const auto steps = static_cast<std::int64_t>(interval.at(step));
+  if (steps < 1)
+    throw UsageError(fmt::format("K-FAC: an interval of {} steps in step {}: expected 1 or more",
+                                 interval.at(step), step));
+  return step % steps == 0;
+}
+
+}  // namespace
+
+const std::vector<TunedOption>& tuned_options() {
+  using Text = const plan::Kfac&;
+  using Number = std::optional<double>;
+  const auto steps = [](std::int64_t n) { return Number(static_cast<double>(n)); };
+  static const std::vector<TunedOption> all = {
+      {"accumulate", "accumulate", &KfacOptions::accumulate, false,
+       [=](Text t) { return t.accumulate ? steps(*t.accumulate) : Number(); }},
+      {"factors", "factor_interval", &KfacOptions::factor_interval, true,
+       [=](Text t) { return steps(t.factor_interval); }},
+      {"inverses", "inverse_interval", &KfacOptions::inverse_interval, true,
+       [=](Text t) { return steps(t.inverse_interval); }},
+      {"damping", "damping", &KfacOptions::damping, false, [](Text t) { return t.damping; }},
+      {"decay", "decay", &KfacOptions::decay, false, [](Text t) { return t.decay; }},
+      {"kl", "kl_clip", &KfacOptions::kl_clip, false, [](Text t) { return t.clips ? t.kl : 0; }}};
+  return all;
+}
+
+KfacSchedule::KfacSchedule(KfacOptions options)
+    : said_(std::move(options)), options_(with_defaults(said_)), optimizer_(options_.optimizer) {
+  check_options(options_);
+}
+
+void KfacSchedule::adopt(const plan::Kfac& kfac) {
+  KfacOptions all = said_;  // intervals are those of the Plan's schedule
+  for (const TunedOption& one : tuned_options())
+    if (!one.in_plan && !(all.*one.value))
+      if (const std::optional<double> given = one.in_text(kfac)) all.*one.value = *given;
+  all = with_defaults(std::move(all));
+  check_options(all);
+  options_ = std::move(all);
+}
+
+void KfacSchedule::forget_strategy() { options_ = with_defaults(said_); }
+
+bool KfacSchedule::factors_due() const {
+  return schedule_ ? schedule_(step_).factors : is_due(*options_.factor_interval, step_);
+}
+bool KfacSchedule::inverses_due() const {
+  return schedule_ ? schedule_(step_).inverses : is_due(*options_.inverse_interval, step_);
+}
+
+/// Factors are means over the passes of a step, if each loss was divided by their number. A program
+/// that accumulates without saying so gets factors of another scale. It is warned once, but not if
+/// the options show that the scale is right.
+void KfacSchedule::warn_of_passes(int passes) {
+  const double expected = accumulated();
+  if (passes == 0 || passes == expected || warned_passes_) return;
+  const bool scale_says_it =
+      std::abs(options_.loss_scale.constant().value_or(0) * passes - 1) < 1e-9;
+  const bool is_sum = options_.loss_average->over == LossAverage::Over::sum;
+  const bool is_drawn = options_.fisher != Fisher::empirical;  // a draw has no scale
+  if (!options_.accumulate && (scale_says_it || is_sum || is_drawn)) return;
+  warned_passes_ = true;
+  log::warning(fmt::format(
+      "K-FAC: step {}: found {} backward passes, expected {}: {} (said once)", step_, passes,
+      options_.accumulate ? fmt::format("accumulate={}", expected)
+                          : "1, as accumulate= is not said",
+      options_.accumulate ? fmt::format("factors are right if each loss is divided by {}", expected)
+                          : fmt::format("if each loss is divided by {0}, give accumulate={0}, as "
+                                        "an option or in the strategy's kfac(...). Without the "
+                                        "division the factors are those of the mean of the losses",
+                                        passes)));
+}
+
+double KfacSchedule::rate() const {
+  return options_.learning_rate ? options_.learning_rate(step_) : rate_of(*optimizer_);
+}
+
+/// The KL clip bounds one step's direction by the rate of that step. A momentum of earlier
+/// directions is multiplied by the rate of now. If the rate rises, the bound would not hold for it.
+/// So momentum is scaled down, or the program is warned if the optimizer is not known.
+void KfacSchedule::bound_update(const Blocks& blocks) {
+  if (!(optimizer_ || options_.learning_rate)) return;
+  const double now = rate(), before = std::exchange(last_rate_, now);
+  if (options_.kl_clip->at(step_) <= 0) return;
+  if (optimizer_) return bound_momentum(*optimizer_, blocks, before, now);
+  if (!(before > 0 && now > before) || std::exchange(warned_unbound_, true)) return;
+  log::warning(fmt::format(
+      "K-FAC: step {}: the learning rate has risen from {:g} to {:g}. Momentum carries earlier "
+      "directions along, and the clip does not hold for these unless K-FAC knows the optimizer",
+      step_, before, now));
+}
+
+KfacOptions planned_options(const plan::Kfac& kfac) {
+  KfacOptions options;
+  if (kfac.eigen) options.method = InverseMethod::eigen;
+  if (kfac.samples_labels) options.fisher = Fisher::monte_carlo;
+  for (const TunedOption& one : tuned_options())
+    if (const std::optional<double> given = one.in_text(kfac)) options.*one.value = *given;
+  options.conv_subsampling = kfac.subsample;
+  options.norms = kfac.norms;
+  options.embeddings = kfac.embeddings;
+  options.largest_factor = kfac.largest;
+  return options;
+}
+
+namespace {
+
+/// An interval as a number of steps; absent if there is none, or if it changes with the step.
+std::optional<std::int64_t> steps_of(const std::optional<ScheduledValue>& interval) {
+  const std::optional<double> steps = interval ? interval->constant() : std::nullopt;
+  return steps ? std::optional<std::int64_t>(std::llround(*steps)) : std::nullopt;
+}
+
+void fill_intervals(KfacOptions& o) {
+  const bool changes = (o.factor_interval && !o.factor_interval->constant()) ||
+                       (o.inverse_interval && !o.inverse_interval->constant());
+  if (changes) {  // the one that is absent goes with the other
+    if (!o.factor_interval) o.factor_interval = o.inverse_interval;
+    if (!o.inverse_interval) o.inverse_interval = o.factor_interval;
+    return;
+  }
+  const plan::Intervals known =
+      plan::intervals_of(steps_of(o.factor_interval), steps_of(o.inverse_interval));
+  if (!o.factor_interval) o.factor_interval = static_cast<double>(known.factors);
+  if (!o.inverse_interval) o.inverse_interval = static_cast<double>(known.inverses);
+}
+
+}  // namespace
+
+KfacOptions with_defaults(KfacOptions o) {
+  const plan::Kfac known;
+  fill_intervals(o);
+  if (!o.damping) o.damping = known.damping;
+  if (!o.decay) o.decay = known.decay;
+  if (!o.kl_clip) o.kl_clip = known.kl;
+  return o;
+}
+
+}  // namespace linerate::torch_adapter

@@ -1,0 +1,679 @@
+// The operations of a Plan's K-FAC tasks on one rank. Each task packs or unpacks parts of payloads
+// (CurvaturePlan), and calls the Preconditioner between.
+//
+// On a device a launch costs some microseconds, however small a factor is. So tasks of inverses and
+// directions only note their members, and the work waits until somebody needs it. Then factors of
+// one size are inverted in one call. Example: one payload carries the inverses of factors 0, 1 and
+// 2 of this rank. The tasks of 0 and 1 note them. The task of 2 completes the payload, so all three
+// are inverted and packed. On the host each task does its work at once.
+//
+// All ranks must use the same bits of an inverse or direction. So the owner takes back what it has
+// packed, which has the rounding of the payload, as the other ranks do.
+#include "linerate/torch_adapter/curvature_exchange.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/diag.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "linerate/core/clock.hpp"
+#include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
+#include "linerate/doc/plan.hpp"
+#include "linerate/kfac/conv_products.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/plan/exchange.hpp"
+#include "linerate/torch_adapter/buffer.hpp"
+#include "linerate/torch_adapter/step_operations.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using doc::Task;
+using doc::TaskGraph;
+
+std::int64_t elements_of(const Blocks& blocks, doc::Content content, std::int32_t member) {
+  if (content == doc::Content::directions) return blocks[to_index(member)]->direction_elements();
+  const CurvatureBlock& block = *blocks[to_index(doc::block_of_factor(member))];
+  const FactorSide side = doc::side_of_factor(member);
+  return doc::holds_inverses(content) ? block.inverse_elements(side)
+                                      : block.packed_elements(side) + doc::kFactorCounts;
+}
+
+/// Replaces `factor` by that of rank `root`, on every rank. It has `elements` packed elements of
+/// this type.
+void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t elements,
+                      at::ScalarType dtype, KfacState::Factor& factor) {
+  std::array<double, 5> about = {static_cast<double>(factor.updates), factor.damping,
+                                 factor.has_inverse ? 1.0 : 0, factor.average.defined() ? 1.0 : 0,
+                                 factor.inverted.defined() ? 1.0 : 0};
+  communicator.broadcast(comm::buffer(about), root, "state of a factor")->wait();
+  factor.updates = static_cast<std::int64_t>(about[0]);
+  factor.damping = about[1];
+  factor.has_inverse = about[2] != 0;
+  const auto send = [&](at::Tensor& values, bool there) {
+    if (!there) return values.reset();
+    // By way of the CPU, wherever it lies.
+    values = communicator.rank() == root ? values.cpu().contiguous() : at::empty({elements}, dtype);
+    communicator.broadcast(buffer(values), root, "a factor")->wait();
+  };
+  send(factor.average, about[3] != 0);
+  send(factor.inverted, about[4] != 0);
+}
+
+/// While it lives, the means that arrive are the .grads of their parameters.
+class LentMeans {
+ public:
+  explicit LentMeans(std::vector<std::pair<at::Tensor, at::Tensor>> means)
+      : own_(std::move(means)) {
+    exchange();
+  }
+  ~LentMeans() { exchange(); }
+  LentMeans(const LentMeans&) = delete;
+  LentMeans& operator=(const LentMeans&) = delete;
+
+ private:
+  void exchange() {
+    for (auto& [parameter, gradient] : own_) std::swap(parameter.mutable_grad(), gradient);
+  }
+
+  std::vector<std::pair<at::Tensor, at::Tensor>> own_;
+};
+
+}  // namespace
+
+CurvatureExchange::CurvatureExchange(Preconditioner& preconditioner, PayloadMemory& memory,
+                                     comm::Communicator& communicator, Gradients gradients)
+    : pre_(preconditioner),
+      memory_(memory),
+      communicator_(communicator),
+      gradients_(std::move(gradients)) {}
+
+void CurvatureExchange::register_with(exec::StepRunner& runner) {
+  runner_ = &runner;
+  const auto add = [&](const char* name, auto tasks) {
+    operations_.push_back(std::make_unique<OperationOf>(
+        [this, tasks](const TaskGraph& graph, const Task& task) { (this->*tasks)(graph, task); }));
+    runner.set_operation(name, *operations_.back());
+  };
+  add("pack-factors", &CurvatureExchange::pack_factors);
+  add("average-factors", &CurvatureExchange::average_factors);
+  add("inverse", &CurvatureExchange::invert);
+  add("unpack-inverses", &CurvatureExchange::unpack_inverses);
+  add("precondition", &CurvatureExchange::precondition);
+  add("unpack-directions", &CurvatureExchange::unpack_directions);
+  add("clip", &CurvatureExchange::clip);
+}
+
+// ---- which rank has which factors ----
+
+Preconditioner::Holds CurvatureExchange::held_here(std::size_t block) const {
+  const auto has = [&](const std::vector<std::int32_t>& ranks) {
+    return ranks.empty() ||
+           std::find(ranks.begin(), ranks.end(), communicator_.rank()) != ranks.end();
+  };
+  if (has(plan_->preconditioning[block])) return Preconditioner::Holds::inverses;
+  return has(plan_->averaging[block]) ? Preconditioner::Holds::averages
+                                      : Preconditioner::Holds::nothing;
+}
+
+/// If the new plan gives layers to other ranks, the ranks first share all averages and inverses.
+/// Then each keeps its part by the new plan.
+void CurvatureExchange::set_plan(std::shared_ptr<const doc::Plan> plan) {
+  const Blocks& blocks = pre_.blocks();
+  CurvaturePlan next(std::move(plan), blocks);
+  std::optional<KfacState> whole;
+  if (plan_ && plan_->preconditioning != next.preconditioning) whole = save();
+  plan_ = std::move(next);
+  if (whole) hold(*whole);
+}
+
+KfacState CurvatureExchange::save() {
+  KfacState state = pre_.save();
+  for (std::size_t b = 0; b < state.layers.size(); ++b) {
+    const std::vector<std::int32_t>& ranks = plan_->preconditioning[b];
+    if (ranks.empty()) continue;
+    const CurvatureBlock& block = *pre_.blocks()[b];
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      broadcast_factor(communicator_, ranks.front(), block.packed_elements(side), block.dtype(),
+                       side == FactorSide::a ? state.layers[b].a : state.layers[b].g);
+  }
+  return state;
+}
+
+void CurvatureExchange::load(const KfacState& state) {
+  pre_.load(state, [this](std::size_t block) { return held_here(block); });
+}
+
+void CurvatureExchange::hold(const KfacState& state) {
+  pre_.load_blocks(state, [this](std::size_t block) { return held_here(block); });
+}
+
+// ---- a step ----
+
+void CurvatureExchange::begin_round() {
+  pre_.begin();
+  round_ = {};
+  round_.sums.resize(pre_.blocks().size());
+}
+
+void CurvatureExchange::end_round(bool counts) {
+  if (!counts) return pre_.drop();
+  precondition_waiting();  // no clip does
+  plan_->is_late ? pre_.await_gradients() : pre_.keep();
+}
+
+/// Turns a layer's gradients into its direction, under the next forward pass. A direction that is
+/// not finite leaves its layer as it is, because other layers are updated already.
+Preparation CurvatureExchange::late_direction(std::int32_t block) const {
+  return [this, block, damping = pre_.damping_there()](const std::vector<at::Tensor>& parameters,
+                                                       std::vector<at::Tensor>& gradients) {
+    // A gradient that a later pass has left in .grad belongs to the next step.
+    std::vector<at::Tensor> next;
+    for (std::size_t k = 0; k < parameters.size(); ++k)
+      next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
+    const at::Tensor finite = pre_.update_late(block, damping);
+    if (!enqueues() && !finite.item<bool>()) {
+      log::warning(
+          fmt::format("K-FAC: layer \"{}\": its direction is not finite, so its weights do not "
+                      "change in this step",
+                      pre_.blocks()[to_index(block)]->layer().name));
+      for (at::Tensor& gradient : gradients) gradient.reset();
+    }
+    for (std::size_t k = 0; k < parameters.size(); ++k)
+      parameters[k].mutable_grad() = std::move(next[k]);
+  };
+}
+
+// ---- payloads ----
+
+at::Tensor CurvatureExchange::values_of(const CurvaturePlan::Part& part) const {
+  return memory_.values(part.payload).narrow(0, part.begin, part.elements);
+}
+
+at::Tensor CurvatureExchange::status_of(const CurvaturePlan::Part& part) const {
+  const at::Tensor& values = memory_.values(part.payload);
+  return values.select(0, values.numel() - part.status);
+}
+
+/// Members that travel in no payload wait for the first task that needs them. Others wait until all
+/// members of their payload are there.
+bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
+                              std::span<const std::int32_t> waiting,
+                              const std::vector<CurvaturePlan::Part>& parts) const {
+  if (!enqueues()) return false;
+  if (part.payload < 0) return true;
+  return !std::all_of(parts.begin(), parts.end(), [&](const CurvaturePlan::Part& one) {
+    return std::find(waiting.begin(), waiting.end(), one.member) != waiting.end();
+  });
+}
+
+// ---- factors ----
+
+/// Writes this rank's sums of a batch, with their counts, to the payload. The all-reduce adds those
+/// of the other ranks.
+void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
+  std::vector<CurvatureBlock::Packed> sums;
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
+    sums.push_back({pre_.factor(part.member), values_of(part)});
+  CurvatureBlock::pack_batches(sums);
+}
+
+/// Takes sums that have arrived into the averages. A layer is folded when the sums of both its
+/// sides are there. A sum that is not finite is dropped, on every rank alike, because all have the
+/// same sums.
+void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
+  if (task.subject != doc::Subject::payloads)
+    return pre_.fold_batches(doc::block_of_factor(task.first), doc::block_of_factor(task.last));
+  std::vector<std::int32_t> factors;
+  std::vector<at::Tensor> sums;
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+    const std::int32_t b = doc::block_of_factor(part.member);
+    std::array<at::Tensor, 2>& both = round_.sums[to_index(b)];
+    both[to_index(doc::side_of_factor(part.member))] = values_of(part);
+    const CurvatureBlock& block = *pre_.blocks()[to_index(b)];
+    const auto is_there = [&](FactorSide side) {
+      return both[to_index(side)].defined() || block.packed_elements(side) == 0;
+    };
+    if (!is_there(FactorSide::a) || !is_there(FactorSide::g)) continue;
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      if (block.packed_elements(side) > 0)
+        factors.push_back(doc::factor_index(b, side)), sums.push_back(both[to_index(side)]);
+  }
+  if (!factors.empty()) pre_.fold(factors, sums);
+}
+
+// ---- inverses ----
+
+void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
+  round_.graph = &graph;
+  round_.inverted_here.insert(task.first);
+  round_.to_invert.push_back(task.first);
+  if (doc::is_inverted_with_next(*plan_->plan, task)) return;
+  const CurvaturePlan::Variant& variant = plan_->of(graph);
+  const CurvaturePlan::Part& part = variant.inverses[to_index(task.first)];
+  const bool sends = part.payload >= 0;
+  const auto& [block, side] = pre_.factor(task.first);
+  if (block->is_eigen(side) ||  // the host waits for its solver, in the task that says so
+      !waits(part, round_.to_invert,
+             sends ? variant.payloads[to_index(part.payload)] : std::vector<CurvaturePlan::Part>{}))
+    invert_waiting();
+}
+
+void CurvatureExchange::invert_waiting() {
+  if (round_.to_invert.empty()) return;
+  const std::vector<std::int32_t> factors = std::exchange(round_.to_invert, {});
+  const auto timed = [&](std::span<const std::size_t> set, const std::function<void()>& work) {
+    const std::int64_t start = runner_->moment();
+    work();
+    TimedInverses& one = round_.inverses.emplace_back();
+    for (const std::size_t k : set) one.factors.push_back(factors[k]);
+    one.took = {start, runner_->moment()};
+  };
+  const std::vector<at::Tensor> succeeded = pre_.invert(factors, timed).succeeded.unbind();
+  std::vector<std::int32_t> sent;
+  std::vector<at::Tensor> packed, there;
+  for (std::size_t k = 0; k < factors.size(); ++k) {
+    const CurvaturePlan::Part& part = plan_->of(*round_.graph).inverses[to_index(factors[k])];
+    if (part.payload < 0) continue;
+    const auto& [block, side] = pre_.factor(factors[k]);
+    status_of(part).copy_(succeeded[k].logical_not());
+    sent.push_back(factors[k]), there.push_back(succeeded[k]);
+    packed.push_back(values_of(part));
+    packed.back().copy_(block->packed_inverse(side));
+  }
+  // The owner uses the packed inverse that the others get as well: the solver's own result has
+  // other roundings, and weights would drift apart.
+  if (!sent.empty()) pre_.take_inverses(sent, packed, at::stack(there), /*is_own=*/true);
+}
+
+void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {
+  std::vector<std::int32_t> factors;
+  std::vector<at::Tensor> packed, status;
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+    if (round_.inverted_here.contains(part.member)) continue;
+    factors.push_back(part.member);
+    packed.push_back(values_of(part)), status.push_back(status_of(part));
+  }
+  if (!factors.empty()) pre_.take_inverses(factors, packed, at::stack(status).eq(0));
+}
+
+// ---- directions ----
+
+/// On the host nothing is done for a step that does not count. On a device that is not known yet:
+/// ranks agree on it when all is enqueued, and a step that does not count is undone.
+template <typename Work>
+void CurvatureExchange::with_means(std::span<const std::int32_t> blocks, Work&& work) {
+  if (!enqueues() && !gradients_.accepted()) return;
+  std::vector<std::pair<at::Tensor, at::Tensor>> means;
+  for (const std::int32_t b : blocks)
+    for (auto& mean : gradients_.means(to_index(b))) means.push_back(std::move(mean));
+  const LentMeans lent(std::move(means));
+  work();
+}
+
+void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
+  round_.graph = &graph;
+  const std::int32_t block = doc::block_of_factor(task.first);
+  round_.preconditioned_here.insert(block);
+  round_.to_precondition.push_back(block);
+  const CurvaturePlan::Variant& variant = plan_->of(graph);
+  const CurvaturePlan::Part& part = variant.directions[to_index(block)];
+  if (!waits(part, round_.to_precondition,
+             part.payload >= 0 ? variant.payloads[to_index(part.payload)]
+                               : std::vector<CurvaturePlan::Part>{}))
+    precondition_waiting();
+}
+
+void CurvatureExchange::precondition_waiting() {
+  invert_waiting();
+  if (round_.to_precondition.empty()) return;
+  const std::vector<std::int32_t> blocks = std::exchange(round_.to_precondition, {});
+  with_means(blocks, [&] {
+    pre_.invert_diagonals(blocks);
+    std::vector<std::int32_t> own;
+    for (const std::int32_t b : blocks) {
+      const CurvaturePlan::Part& part = plan_->of(*round_.graph).directions[to_index(b)];
+      part.payload < 0 ? own.push_back(b) : send_direction(b, part);
+    }
+    pre_.precondition(own);
+  });
+}
+
+/// A layer without a gradient is marked by kNoDirection in its first element, and one whose
+/// direction is not finite by NaNs. So the ranks that receive the payload treat it as the owner
+/// does.
+void CurvatureExchange::send_direction(std::int32_t block, const CurvaturePlan::Part& part) {
+  const at::Tensor values = values_of(part);
+  const CurvatureBlock::Directions found = pre_.direction(block);
+  if (!found.exist.defined()) {
+    values.fill_(kNoDirection);
+    return;
+  }
+  const at::Tensor none =
+      at::where(found.exist, std::numeric_limits<double>::quiet_NaN(), kNoDirection);
+  const at::Tensor fine = at::isfinite(found.products).logical_and(found.exist);
+  values.copy_(at::where(fine, found.directions.flatten(), none));
+  pre_.take_directions({&block, 1}, {values}, found.exist);  // the bits that the others get
+}
+
+void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& task) {
+  std::vector<std::int32_t> blocks;
+  std::vector<at::Tensor> values, heads;
+  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+    if (round_.preconditioned_here.contains(part.member)) continue;
+    blocks.push_back(part.member);
+    values.push_back(values_of(part)), heads.push_back(values.back().select(0, 0));
+  }
+  if (blocks.empty()) return;
+  with_means(blocks,
+             [&] { pre_.take_directions(blocks, values, at::stack(heads).ne(kNoDirection)); });
+}
+
+void CurvatureExchange::clip(const TaskGraph&, const Task&) {
+  precondition_waiting();
+  if (enqueues() || gradients_.accepted()) pre_.clip();
+}
+
+// Reads a Plan once for CurvatureExchange: which ranks average and precondition each layer, and
+// where each factor, inverse or direction lies in the payloads.
+//
+// Example: a payload of the inverses of factors 4, 5 and 7 with 10, 20 and 30 elements. They begin
+// at 0, 10 and 30. Three statuses follow, so the payload has 63 elements, and factor 5's status is
+// the second from the end.
+
+CurvaturePlan::CurvaturePlan(std::shared_ptr<const doc::Plan> made, const Blocks& blocks)
+    : plan(std::move(made)), preconditioning(blocks.size()), averaging(blocks.size()) {
+  for (const doc::TaskGraph& graph : plan->variants) {
+    note_ranks(graph);
+    note_parts(graph, blocks);
+    is_late = is_late || !graph.next_step.empty();
+  }
+}
+
+void CurvaturePlan::note_ranks(const doc::TaskGraph& graph) {
+  for (const doc::Task& task : graph.tasks) {
+    const std::string_view operation = plan->operation_name(task);
+    const bool averages = operation == "average-factors";
+    if (task.subject == doc::Subject::payloads || (!averages && operation != "precondition"))
+      continue;
+    const std::int32_t last = doc::block_of_factor(task.last);
+    for (std::int32_t b = doc::block_of_factor(task.first); b <= last; ++b) {
+      std::vector<std::int32_t>& ranks = (averages ? averaging : preconditioning)[to_index(b)];
+      if (!ranks.empty()) continue;
+      for (const auto& part : plan->group_of(task).parts)
+        ranks.insert(ranks.end(), part.begin(), part.end());
+    }
+  }
+}
+
+/// Members stand one after the other in their payload. After them a payload of inverses has a
+/// status for each member, in the same order, so the last member's status is the last element.
+void CurvaturePlan::note_parts(const doc::TaskGraph& graph, const Blocks& blocks) {
+  Variant& variant = variants.emplace_back();
+  variant.payloads.resize(graph.payloads.size());
+  variant.inverses.resize(2 * averaging.size());
+  variant.directions.resize(averaging.size());
+  for (std::size_t p = 0; p < graph.payloads.size(); ++p) {
+    const doc::Payload& payload = graph.payloads[p];
+    const bool inverses = doc::holds_inverses(payload.content);
+    const bool directions = payload.content == doc::Content::directions;
+    if (!inverses && !directions && payload.content != doc::Content::factors) continue;
+    std::int64_t begin = 0;
+    for (std::int32_t m = payload.begin; m < payload.end; ++m) {
+      const std::int32_t member = graph.members[to_index(m)];
+      const std::int64_t elements = elements_of(blocks, payload.content, member);
+      const Part part{static_cast<std::int32_t>(p), member, begin, elements, payload.end - m};
+      variant.payloads[p].push_back(part);
+      if (inverses) variant.inverses[to_index(member)] = part;
+      if (directions) variant.directions[to_index(member)] = part;
+      begin += elements;
+    }
+  }
+}
+
+const CurvaturePlan::Variant& CurvaturePlan::of(const doc::TaskGraph& graph) const {
+  const auto index = &graph - plan->variants.data();
+  LINERATE_CHECK(index >= 0 && index < std::ssize(variants), "a graph of another plan");
+  return variants[to_index(index)];
+}
+
+// Measures the cost of K-FAC's work on this machine in four short runs. They are a small and a
+// large inverse, a product for a factor, and one for a direction. Planners price factors, inverses
+// and directions by these. All ranks use the mean over ranks, so that they make the same plan.
+
+namespace {
+
+constexpr std::int64_t kSmall = 64, kLargest = 1024;
+
+/// Least of three runs, by the clock of where tensors lie.
+class LeastTime {
+ public:
+  explicit LeastTime(c10::Device device) : clock_(torch_adapter::make_tensor_clock(device)) {
+    clock_->follow(torch_adapter::make_tensor_device(device, 1, {})->streams());
+  }
+  template <typename Work>
+  double of(Work&& work) {
+    double least_ns = 0;
+    for (int run = 0; run < 3; ++run) {
+      clock_->set(0, 0);
+      work();
+      clock_->set(1, 0);
+      clock_->wait_for(1);
+      const double taken_ns = std::max(clock_->ns_between(0, 1), 1.0);
+      least_ns = run == 0 ? taken_ns : std::min(least_ns, taken_ns);
+    }
+    return least_ns * 1e-9;
+  }
+
+ private:
+  std::unique_ptr<torch_adapter::TensorClock> clock_;
+};
+
+/// Times one inverse. The matrix has different eigenvalues, because eigendecompositions take longer
+/// then.
+double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod method,
+                 LeastTime& least) {
+  const at::Tensor matrix =
+      at::add(at::diag(at::arange(1, d + 1, where)), at::ones({d, d}, where)).unsqueeze(0);
+  const at::Tensor damping = at::full({1}, 0.1, where);
+  return least.of([&] {
+    method == InverseMethod::eigen ? symmetric_eigen(matrix) : damped_inverses(matrix, damping);
+  });
+}
+
+double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
+
+}  // namespace
+
+/// An inverse takes a fixed time plus one that grows as the cube of the size, so two sizes give
+/// both. For example 64 rows take 0.1 ms and 1024 rows take 40 ms. The cubes differ by 1.07e9, so a
+/// cube costs 37 ps and the fixed part is 0.09 ms.
+doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
+                                        const std::vector<CurvatureBlock::Shape>& shapes,
+                                        const at::TensorOptions& where, InverseMethod method) {
+  const c10::NoGradGuard no_grad;
+  LeastTime least(where.device());
+  std::int64_t large = 2 * kSmall;
+  for (const CurvatureBlock::Shape& shape : shapes)
+    if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
+  large = std::min(large, kLargest);
+  const at::Tensor rows = at::ones({large, large}, where), sum = at::zeros({large, large}, where);
+  std::array<double, 4> seconds = {
+      inverse_s(kSmall, where, method, least), inverse_s(large, where, method, least),
+      least.of([&] { add_symmetric_product(rows, 1, sum); }),
+      least.of([&] { static_cast<void>(times_transpose(rows, rows)); })};
+  communicator.all_reduce(comm::buffer(seconds), comm::Reduce::sum, "costs of second-order steps")
+      ->wait();
+  for (double& s : seconds) s /= communicator.size();
+  doc::SecondOrderCost cost;
+  cost.inverse_s_per_cube = std::max(0.0, (seconds[1] - seconds[0]) / (cube(large) - cube(kSmall)));
+  cost.inverse_fixed_s = std::max(0.0, seconds[0] - cost.inverse_s_per_cube * cube(kSmall));
+  cost.factor_flops_per_s = 2 * cube(large) / seconds[2];
+  cost.precondition_flops_per_s = 2 * cube(large) / seconds[3];
+  return cost;
+}
+
+// A strategy's text and the preconditioner's options may both set the same thing. An option that
+// was built in (kinds of layers, the inverse's method) must agree with the text. A tuned option
+// (intervals, damping, decay) may stand in either, or be the same in both. The Plan depends on some
+// of them, and those are written into the strategy's text, so that all ranks and the simulator plan
+// by them.
+//
+// Example: the text says kfac(spd, damping=0.01), and the options say inverse_interval = 20 and
+// method = eigen. The text becomes kfac(spd, damping=0.01, inverse=eigen, inverses=20), by which
+// all ranks plan. Had the options said damping = 0.03, shared_kfac() would throw.
+
+namespace {
+
+bool has_kind(const Preconditioner& preconditioner, doc::BlockKind kind) {
+  const Blocks& blocks = preconditioner.blocks();
+  return std::any_of(blocks.begin(), blocks.end(),
+                     [kind](const auto& block) { return block->shape().kind == kind; });
+}
+
+/// Names an option, so that the Plan has it.
+void say(doc::Component& component, const char* option, const std::string& value) {
+  if (!component.find(option)) component.options.emplace_back(option, value);
+}
+
+[[noreturn]] void refuse(const char* option, const std::string& in_text, const char* field,
+                         const std::string& in_options) {
+  throw UsageError(
+      fmt::format("K-FAC: the strategy says {}={}, but the preconditioner's option `{}` {}; say it "
+                  "in one of them, or the same in both",
+                  option, in_text, field, in_options));
+}
+
+/// An option that the preconditioner was made with, which cannot change any more.
+struct Built {
+  const char* option;
+  const char* field;
+  std::string value;
+  bool in_plan;  // the Plan must name it: a text without it means another value
+};
+
+std::vector<Built> build_of(const Preconditioner& preconditioner) {
+  const KfacOptions& o = preconditioner.options();
+  const auto on = [](bool yes) { return std::string(yes ? "on" : "off"); };
+  const bool norms = has_kind(preconditioner, doc::BlockKind::unit_wise),
+             words = has_kind(preconditioner, doc::BlockKind::embedding),
+             eigen = o.method == InverseMethod::eigen;
+  std::vector<Built> all;
+  // Layers that are not there can be said to be left out, or taken if they were.
+  if (norms || !o.norms) all.push_back({"norms", "norms", on(o.norms), norms});
+  if (words || !o.embeddings) all.push_back({"embeddings", "embeddings", on(o.embeddings), words});
+  all.push_back({"inverse", "method", eigen ? "eigen" : "cholesky", eigen});
+  all.push_back({"largest", "largest_factor", fmt::format("{}", o.largest_factor),
+                 o.largest_factor != plan::kLargestFactor});
+  constexpr std::array kFishers{"empirical", "mc"};  // as Fisher has them
+  all.push_back({"fisher", "fisher", kFishers.at(to_index(o.fisher)), false});
+  all.push_back({"subsample", "conv_subsampling", fmt::format("{}", o.conv_subsampling), false});
+  return all;
+}
+
+/// Whether the strategy names it; the clip has two names.
+bool is_named(const doc::Component& component, std::string_view option) {
+  const std::string* const clip = component.find("clip");
+  return component.find(option) || (option == "kl" && clip && *clip == "off");
+}
+
+void require_said_once(const doc::Component& component, const plan::Kfac& kfac,
+                       const KfacOptions& said) {
+  for (const TunedOption& tuned : tuned_options()) {
+    const auto& value = said.*tuned.value;
+    if (!value || !is_named(component, tuned.option)) continue;
+    const double in_text = tuned.in_text(kfac).value();
+    const std::optional<double> in_options = value->constant();
+    if (in_options != in_text)
+      refuse(tuned.option, fmt::format("{}", in_text), tuned.field,
+             in_options ? fmt::format("{}", *in_options) : "a function of the step");
+  }
+}
+
+/// Writes intervals into the strategy's text. The Plan's schedule lists the steps of a cycle, so it
+/// needs numbers and no function of the step.
+void say_intervals(doc::Component& component, const KfacOptions& said) {
+  for (const TunedOption& tuned : tuned_options()) {
+    const auto& value = said.*tuned.value;
+    if (!tuned.in_plan || !value || is_named(component, tuned.option)) continue;
+    if (!value->constant())
+      throw UsageError(
+          fmt::format("K-FAC: the preconditioner's option `{}` is a function of the step, but a "
+                      "Plan needs a number of steps; give a number, or write {}= in the strategy",
+                      tuned.field, tuned.option));
+    say(component, tuned.option, fmt::format("{}", *value->constant()));
+  }
+}
+
+}  // namespace
+
+std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner) {
+  const auto named =
+      std::find_if(strategy.extras.begin(), strategy.extras.end(),
+                   [](const auto& extra) { return plan::is(extra, plan::Extra::curvature); });
+  const bool is_named = named != strategy.extras.end();
+  if (is_named == (preconditioner == nullptr))
+    throw UsageError(fmt::format(
+        "strategy {}: {}", doc::to_text(strategy),
+        is_named ? "it preconditions; construct a KFAC and name it as the preconditioner"
+                 : "it does not say how the preconditioner is shared among the ranks; add "
+                   "\"+kfac(spd)\""));
+  if (!is_named) return std::nullopt;
+  const KfacOptions& said = preconditioner->said();
+  const std::vector<Built> build = build_of(*preconditioner);
+  for (const Built& one : build)
+    if (const std::string* const text = named->find(one.option); text && *text != one.value)
+      refuse(one.option, *text, one.field, one.value);
+  require_said_once(*named, plan::Kfac::parse(*named), said);
+  for (const Built& one : build)
+    if (one.in_plan) say(*named, one.option, one.value);
+  say_intervals(*named, said);
+  const bool clip_is_off = said.kl_clip && said.kl_clip->constant() == 0.0;
+  if (clip_is_off && !named->find("clip")) say(*named, "kl", "0");
+  const plan::Kfac kfac = plan::Kfac::parse(*named);
+  preconditioner->adopt(kfac);
+  return kfac;
+}
+
+torch_adapter::SecondOrder second_order_of(const Preconditioner& preconditioner,
+                                           comm::Communicator& communicator) {
+  torch_adapter::SecondOrder known;
+  std::vector<CurvatureBlock::Shape> shapes;
+  at::TensorOptions where = at::kFloat;
+  for (const auto& block : preconditioner.blocks()) {
+    const CurvatureBlock::Shape& shape = shapes.emplace_back(block->shape());
+    known.blocks.push_back({.layer = static_cast<int>(known.layers.size()),
+                            .kind = shape.kind,
+                            .a = shape.a,
+                            .g = shape.g,
+                            .groups = shape.groups});
+    known.layers.push_back(block->layer().name);
+    if (block->dtype() == at::kDouble) where = where.dtype(at::kDouble);
+    where = where.device(block->layer().weight.device());
+  }
+  known.cost = probe_second_order(communicator, shapes, where, preconditioner.options().method);
+  return known;
+}
+
+}  // namespace linerate::torch_adapter

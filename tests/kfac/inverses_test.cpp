@@ -1,0 +1,468 @@
+// Packing, inverses, damping, clip, failures.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "kfac/factor_oracle.hpp"
+#include "linerate/kfac/collector.hpp"
+#include "linerate/kfac/conv_products.hpp"
+#include "linerate/kfac/factor_inverse.hpp"
+#include "torch_adapter/warnings.hpp"
+
+namespace linerate::torch_adapter {
+namespace {
+
+using Over = LossAverage::Over;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+at::Tensor symmetric(std::int64_t groups, std::int64_t d, std::uint64_t seed) {
+  const at::Tensor x = noise({groups, d, d}, seed);
+  return x + x.mT();
+}
+
+/// A positive definite factor.
+at::Tensor factor(std::int64_t d, std::uint64_t seed) {
+  const at::Tensor x = noise({2 * d, d}, seed);
+  return x.t().matmul(x) / (2 * d);
+}
+
+/// `packed` is the factor of one more batch. Returns whether it was dropped.
+bool update(CurvatureBlock& block, FactorSide side, const at::Tensor& packed) {
+  const CurvatureBlock::Packed sum{{&block, side},
+                                   torch::cat({packed, torch::ones({2}, at::kDouble)})};
+  return CurvatureBlock::update_averages({&sum, 1}, 0.95).item<bool>();
+}
+
+bool inverts(CurvatureBlock& block, FactorSide side, double damping) {
+  const CurvatureBlock::Factor factor{&block, side};
+  return CurvatureBlock::invert({&factor, 1}, torch::tensor(damping, at::kDouble))
+      .succeeded.item<bool>();
+}
+
+/// Of the gradient that the weight has.
+at::Tensor direction_of(CurvatureBlock& block, double damping) {
+  CurvatureBlock* const one = &block;
+  return CurvatureBlock::directions({&one, 1}, torch::tensor(damping, at::kDouble))
+      .directions.flatten();
+}
+
+// 10. Packing.
+TEST(Packing, ComesBackBitForBit) {
+  for (const auto type : {at::kDouble, at::kFloat})
+    for (const std::int64_t d : {1, 2, 3, 17, 31, 32, 33, 65, 129})
+      for (const std::int64_t groups : {1, 3}) {
+        const at::Tensor full = symmetric(groups, d, 200 + static_cast<std::uint64_t>(d)).to(type);
+        const at::Tensor packed = pack_triangles(full);
+        EXPECT_EQ(packed.numel(), groups * d * (d + 1) / 2);
+        EXPECT_TRUE(torch::equal(unpack_triangles(packed, groups, d), full)) << d;
+      }
+}
+
+TEST(Packing, IsRowMajorAndReadsTheUpperTriangle) {
+  const at::Tensor full = torch::tensor({{1., 2., 3.}, {-9., 4., 5.}, {-9., -9., 6.}}).unsqueeze(0);
+  EXPECT_TRUE(torch::equal(pack_triangles(full), torch::tensor({1., 2., 3., 4., 5., 6.})));
+}
+
+TEST(Packing, TakesStridedMatricesAndFillsPartsOfABuffer) {
+  const at::Tensor wide = symmetric(2, 5, 210);
+  const at::Tensor embedded = torch::full({2, 7, 11}, kNaN, at::kDouble);
+  embedded.narrow(1, 1, 5).narrow(2, 3, 5).copy_(wide);
+  const at::Tensor view = embedded.narrow(1, 1, 5).narrow(2, 3, 5);
+  const at::Tensor buffer = torch::full({50}, 7.0, at::kDouble);
+  pack_triangles(view, buffer.narrow(0, 10, 30));
+  EXPECT_TRUE(torch::equal(unpack_triangles(buffer.narrow(0, 10, 30), 2, 5), wide));
+  EXPECT_TRUE(torch::equal(buffer.narrow(0, 0, 10), torch::full({10}, 7.0, at::kDouble)));
+  EXPECT_TRUE(torch::equal(buffer.narrow(0, 40, 10), torch::full({10}, 7.0, at::kDouble)));
+  EXPECT_TRUE(torch::equal(pack_triangles(wide.mT()), pack_triangles(wide)));
+}
+
+TEST(SymmetricProduct, IsTheUpperTriangleOfTheProduct) {
+  for (const std::int64_t d : {1, 127, 128, 129, 300}) {
+    const at::Tensor columns = noise({d, 40}, 220);
+    const at::Tensor start = noise({d, d}, 221);
+    for (const at::Tensor& x : {columns, columns.t().contiguous().t()}) {  // both memory orders
+      const at::Tensor sum = start.clone();
+      add_symmetric_product(x, 0.5, sum);
+      const at::Tensor expected = start + 0.5 * columns.matmul(columns.t());
+      EXPECT_LE(error_of(sum.triu(), expected.triu()), 1e-14) << d;
+    }
+  }
+}
+
+// 8. Inverses.
+TEST(Inverse, TimesTheDampedFactorIsOne) {
+  const at::Tensor f = factor(20, 230);
+  const Solved found = damped_inverses(f.clone().unsqueeze(0), torch::tensor({0.01}, at::kDouble));
+  ASSERT_TRUE(found.succeeded[0].item<bool>());
+  const at::Tensor one = torch::eye(20, at::kDouble);
+  EXPECT_LE(oracle_error((f + 0.01 * one).matmul(found.matrices[0]), one), 1e-9);
+}
+
+struct Layer {
+  explicit Layer(InverseMethod method, double c = 1) : linear(4, 3) {
+    set_weights(*linear, 240);
+    block =
+        make_block({"layer", LayerKind::linear, linear->weight, linear->bias}, {.method = method});
+    update(*block, FactorSide::a, pack_triangles((factor(5, 241) * c).unsqueeze(0)));
+    update(*block, FactorSide::g, pack_triangles((factor(3, 242) / c).unsqueeze(0)));
+    gradient = noise({1, 3, 5}, 243);
+    linear->weight.mutable_grad() = gradient[0].narrow(1, 0, 4).clone();
+    linear->bias.mutable_grad() = gradient[0].select(1, 4).clone();
+  }
+  at::Tensor direction(double damping) {
+    EXPECT_TRUE(inverts(*block, FactorSide::a, damping));
+    EXPECT_TRUE(inverts(*block, FactorSide::g, damping));
+    return direction_of(*block, damping);
+  }
+  torch::nn::Linear linear;
+  std::unique_ptr<CurvatureBlock> block;
+  at::Tensor gradient;
+};
+
+TEST(Inverse, ByEigenvectorsIsThatOfTheWholeDampedBlock) {
+  Layer layer(InverseMethod::eigen);
+  const at::Tensor whole =
+      at::kron(factor(3, 242), factor(5, 241)) + 0.03 * torch::eye(15, at::kDouble);
+  EXPECT_LE(
+      oracle_error(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
+      1e-9);
+}
+
+TEST(Inverse, ByCholeskyIsThatOfTheFactoredDamping) {
+  Layer layer(InverseMethod::cholesky);
+  const at::Tensor a = factor(5, 241), g = factor(3, 242);
+  const double pi = std::sqrt((a.trace().item<double>() / 5) / (g.trace().item<double>() / 3));
+  const double gamma = std::sqrt(0.03);
+  const at::Tensor whole = at::kron(g + gamma / pi * torch::eye(3, at::kDouble),
+                                    a + gamma * pi * torch::eye(5, at::kDouble));
+  EXPECT_LE(
+      oracle_error(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
+      1e-9);
+}
+
+TEST(Inverse, DoesNotDependOnHowAScaleIsSharedByTheFactors) {
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
+    EXPECT_LE(oracle_error(Layer(method, 1e3).direction(0.03), Layer(method).direction(0.03)),
+              1e-9);
+}
+
+TEST(Inverse, TravelsPacked) {
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    Layer owner(method), other(method);
+    const at::Tensor expected = owner.direction(0.03);
+    for (const FactorSide side : {FactorSide::a, FactorSide::g}) {
+      const at::Tensor packed = owner.block->packed_inverse(side);
+      EXPECT_EQ(packed.numel(), owner.block->inverse_elements(side));
+      const CurvatureBlock::Packed sent{{other.block.get(), side}, packed};
+      CurvatureBlock::take_inverses({&sent, 1}, torch::ones({1}, at::kBool),
+                                    torch::tensor(0.03, at::kDouble));
+    }
+    EXPECT_LE(oracle_error(direction_of(*other.block, 0.03), expected), 1e-14);
+    // What is saved of it can be recomputed: from the same averages, with the owner's damping.
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      other.block->load(side, other.block->save(side));
+    other.block->restore_inverses();
+    EXPECT_LE(oracle_error(direction_of(*other.block, 0.03), expected), 1e-9);
+  }
+}
+
+TEST(Inverse, OfADeadLayerUsesPiOne) {
+  Layer layer(InverseMethod::cholesky);
+  layer.block->load(FactorSide::g, {1, torch::zeros({6}, at::kDouble), {}, 0, false});
+  const double gamma = std::sqrt(0.03);
+  const at::Tensor whole = at::kron(gamma * torch::eye(3, at::kDouble),
+                                    factor(5, 241) + gamma * torch::eye(5, at::kDouble));
+  EXPECT_LE(
+      oracle_error(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
+      1e-9);
+}
+
+TEST(Inverse, OfEmbeddingsAndNormLayersIsTheDenseOne) {
+  torch::nn::Embedding words(4, 3);
+  set_weights(*words, 244);
+  const at::Tensor p = noise({4}, 245).abs(), g = factor(3, 246), slope = noise({4, 3}, 247);
+  words->weight.mutable_grad() = slope.clone();
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const auto block =
+        make_block({"words", LayerKind::embedding, words->weight, {}}, {.method = method});
+    update(*block, FactorSide::a, p);
+    update(*block, FactorSide::g, pack_triangles(g.unsqueeze(0)));
+    ASSERT_TRUE(inverts(*block, FactorSide::a, 0.03));
+    ASSERT_TRUE(inverts(*block, FactorSide::g, 0.03));
+    at::Tensor whole = at::kron(torch::diag(p), g) + 0.03 * torch::eye(12, at::kDouble);
+    if (method == InverseMethod::cholesky) {
+      const double gamma = std::sqrt(0.03);
+      const double pi = std::sqrt(p.mean().item<double>() / (g.trace().item<double>() / 3));
+      whole = at::kron(torch::diag(p) + gamma * pi * torch::eye(4, at::kDouble),
+                       g + gamma / pi * torch::eye(3, at::kDouble));
+    }
+    EXPECT_LE(oracle_error(direction_of(*block, 0.03), torch::linalg_solve(whole, slope.flatten())),
+              1e-9);
+  }
+}
+
+TEST(Inverse, OfNormLayersIsThatOfEachUnit) {
+  torch::nn::BatchNorm1d norm(2);
+  set_weights(*norm, 248);
+  const at::Tensor f = torch::tensor({{2., 3.}, {1., -0.5}, {1., 4.}}, at::kDouble);
+  const at::Tensor slope = noise({2, 2}, 249);
+  norm->weight.mutable_grad() = slope[0].clone();
+  norm->bias.mutable_grad() = slope[1].clone();
+  for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
+    const auto block =
+        make_block({"norm", LayerKind::norm, norm->weight, norm->bias}, {.method = method});
+    update(*block, FactorSide::g, f.flatten());
+    ASSERT_TRUE(inverts(*block, FactorSide::g, 0.03));
+    const at::Tensor ours = direction_of(*block, 0.03).view({2, 2});
+    for (std::int64_t u = 0; u < 2; ++u) {
+      const at::Tensor unit =
+          torch::stack({torch::stack({f[0][u], f[1][u]}), torch::stack({f[1][u], f[2][u]})}) +
+          0.03 * torch::eye(2, at::kDouble);
+      EXPECT_LE(oracle_error(ours.select(1, u), torch::linalg_solve(unit, slope.select(1, u))),
+                1e-12);
+    }
+  }
+}
+
+TEST(RunningAverage, BeginsWithTheFirstFactor) {
+  Layer layer(InverseMethod::cholesky);
+  const at::Tensor first = layer.block->average(FactorSide::g).clone();
+  EXPECT_TRUE(torch::equal(first, pack_triangles(factor(3, 242).unsqueeze(0))));
+  const at::Tensor other = noise({6}, 250);
+  update(*layer.block, FactorSide::g, other);  // k = 2: rho = 1/2
+  EXPECT_LE(error_of(layer.block->average(FactorSide::g), (first + other) / 2), 1e-14);
+  for (int k = 3; k <= 30; ++k) update(*layer.block, FactorSide::g, other);
+  const at::Tensor before = layer.block->average(FactorSide::g).clone();
+  update(*layer.block, FactorSide::g, first);  // k = 31: rho = 0.95, not 30/31
+  EXPECT_LE(error_of(layer.block->average(FactorSide::g), before * 0.95 + first * 0.05), 1e-14);
+}
+
+// 9. The KL clip.
+double nu_of(double q, double rate, double kappa) {
+  return kl_clip_factor(torch::tensor(q, at::kDouble), rate, kappa).item<double>();
+}
+
+TEST(KlClip, BoundsTheStep) {
+  for (const double q : {1e-9, 0.3, 7.0, 1e9}) {
+    const double nu = nu_of(q, 0.1, 1e-3);
+    EXPECT_LE(nu, 1);
+    EXPECT_LE(0.01 * nu * nu * q, 1e-3 * (1 + 1e-12));
+  }
+  EXPECT_EQ(nu_of(0, 0.1, 1e-3), 1);
+  EXPECT_EQ(nu_of(1e9, 0.1, 0), 1);  // off
+  EXPECT_DOUBLE_EQ(nu_of(-4, 0.5, 1e-3), std::sqrt(1e-3 / (0.25 * 4)));
+  for (const double kappa : {0.0, 1e-3})
+    for (const double bad : {kNaN, kInfinity}) EXPECT_EQ(nu_of(bad, 0.1, kappa), 0);
+}
+
+struct Trained {
+  explicit Trained(KfacOptions options) : pre(*layer, std::move(options)) {}
+  void backward(double scale = 1) {
+    layer->zero_grad();
+    (layer(noise({6, 4}, 261)).square().sum() / 6 * scale).backward();
+  }
+  KfacStep step(double scale = 1) {
+    backward(scale);
+    return pre.step();
+  }
+  static torch::nn::Linear weighted() {
+    torch::nn::Linear made(4, 3);
+    set_weights(*made, 260);
+    return made;
+  }
+  torch::nn::Linear layer = weighted();
+  KFAC pre;
+};
+
+KfacOptions clipped(std::function<double(std::int64_t)> rate) {
+  KfacOptions options = plain_options(Over::batch, Fisher::empirical);
+  options.kl_clip = 1e-3;
+  options.learning_rate = std::move(rate);
+  return options;
+}
+
+TEST(KlClip, UsesTheRateOfTheStep) {
+  double rate = 0.1;
+  Trained trained(clipped([&](std::int64_t) { return rate; }));
+  const KfacStep first = trained.step();
+  EXPECT_LT(first.nu, 1);
+  EXPECT_NEAR(first.nu, std::sqrt(1e-3 / (0.01 * first.q)), 1e-12);
+  rate = 0.05;
+  const KfacStep second = trained.step();
+  EXPECT_NEAR(second.nu, std::sqrt(1e-3 / (0.0025 * second.q)), 1e-12);
+}
+
+TEST(KlClip, UsesTheGradientBeforeItIsOverwritten) {
+  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  trained.backward();
+  const at::Tensor before =
+      torch::cat({trained.layer->weight.grad(), trained.layer->bias.grad().unsqueeze(1)}, 1)
+          .clone();
+  const KfacStep done = trained.pre.step();
+  const at::Tensor after =
+      torch::cat({trained.layer->weight.grad(), trained.layer->bias.grad().unsqueeze(1)}, 1);
+  EXPECT_NEAR(done.q, (after * before).sum().item<double>() / done.nu, 1e-12 * done.q);
+}
+
+TEST(KlClip, LeavesAZeroGradientAsItIs) {
+  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  trained.step();
+  trained.backward(0);
+  const KfacStep done = trained.pre.step();
+  EXPECT_EQ(done.q, 0);
+  EXPECT_EQ(done.nu, 1);
+}
+
+TEST(KlClip, SkipsAStepThatIsNotFinite) {
+  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  options.factor_interval = 2;  // the second step's gradient alone is bad
+  options.inverse_interval = 2;
+  Trained trained(options);
+  torch::optim::SGD optimizer(trained.layer->parameters(),
+                              torch::optim::SGDOptions(0.1).momentum(0.9));
+  EXPECT_FALSE(trained.step().skipped);
+  optimizer.step();
+  const at::Tensor before = trained.layer->weight.detach().clone();
+  EXPECT_TRUE(trained.step(kNaN).skipped);
+  optimizer.step();
+  EXPECT_TRUE(torch::equal(trained.layer->weight, before));
+  EXPECT_FALSE(trained.step().skipped);
+}
+
+/// How far SGD with momentum moves a weight in steps of these rates. The loss is linear: gradient,
+/// factors and direction are the same in every step, and the clip alone decides on its length.
+std::vector<double> moves(const std::vector<double>& rates, bool names_optimizer) {
+  constexpr double kMomentum = 0.9;
+  torch::nn::Linear layer = Trained::weighted();
+  torch::optim::SGD optimizer(layer->parameters(), torch::optim::SGDOptions(1).momentum(kMomentum));
+  double rate = 0;
+  KfacOptions options = clipped([&](std::int64_t) { return rate; });
+  if (names_optimizer) options.optimizer = &optimizer;
+  KFAC pre(*layer, options);
+  std::vector<double> all;
+  for (const double next : rates) {
+    rate = next;
+    for (auto& group : optimizer.param_groups()) group.options().set_lr(rate);
+    const at::Tensor before = layer->weight.detach().clone();
+    optimizer.zero_grad();
+    (layer(noise({6, 4}, 261)).sum() / 6).backward();
+    EXPECT_LT(pre.step().nu, 1);
+    optimizer.step();
+    all.push_back((layer->weight.detach() - before).norm().item<double>());
+  }
+  return all;
+}
+
+TEST(KlClip, HoldsForTheUpdateUnderEverySchedule) {
+  std::vector<double> warm_up(60, 0.05), wild;
+  warm_up.resize(80, 0.5);
+  for (int step = 0; step < 80; ++step)
+    wild.push_back(0.5 * (0.1 + 0.9 * random_unit(262, static_cast<std::uint64_t>(step))));
+  for (const std::vector<double>& rates : {warm_up, wild}) {
+    const std::vector<double> bounded = moves(rates, true), as_they_are = moves(rates, false);
+    const double bound = bounded.front() / (1 - 0.9);  // all of one length, summed by the momentum
+    EXPECT_LE(*std::max_element(bounded.begin(), bounded.end()), bound * (1 + 1e-9));
+    EXPECT_GT(*std::max_element(as_they_are.begin(), as_they_are.end()), 1.5 * bound);
+  }
+  // A rate that does not rise changes nothing.
+  const std::vector<double> falling = {0.5, 0.5, 0.4, 0.3, 0.3, 0.2};
+  EXPECT_EQ(moves(falling, true), moves(falling, false));
+}
+
+TEST(KlClip, TakesTheRateOfTheOptimizer) {
+  torch::nn::Linear layer = Trained::weighted();
+  torch::optim::SGD optimizer(layer->parameters(), 0.25);
+  KfacOptions options = clipped({});
+  options.optimizer = &optimizer;
+  KFAC pre(*layer, options);
+  layer(noise({6, 4}, 261)).square().sum().div(6).backward();
+  const KfacStep done = pre.step();
+  EXPECT_NEAR(done.nu, std::sqrt(1e-3 / (0.0625 * done.q)), 1e-12);
+}
+
+TEST(Finite, NoticesOneBadElementAnywhere) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble})
+    for (const std::int64_t size : {0, 1, 31, 64, 131}) {
+      const at::Tensor values = torch::ones({size}, type) * 1e30;
+      EXPECT_TRUE(all_finite(values));
+      for (std::int64_t i = 0; i < size; ++i)
+        for (const double bad : {kNaN, std::numeric_limits<double>::infinity()}) {
+          const at::Tensor broken = values.clone();
+          broken[i] = bad;
+          EXPECT_FALSE(all_finite(broken)) << i << " of " << size;
+        }
+    }
+}
+
+TEST(Options, ThatAreMissingAreNamed) {
+  torch::nn::Linear layer(2, 2);
+  const auto complaint = [&](const KfacOptions& options) {
+    return thrown_by([&] { KFAC(*layer, options); });
+  };
+  EXPECT_THAT(complaint({.kl_clip = 0}), HasSubstr("loss_average"));
+  EXPECT_THAT(complaint({.loss_average = LossAverage{}}), HasSubstr("learning_rate"));
+  EXPECT_THAT(complaint({.loss_average = LossAverage{}, .kl_clip = 0}), IsEmpty());
+}
+
+// 15. Failures.
+TEST(Failures, ABatchThatIsNotFiniteIsDropped) {
+  Trained trained(clipped([](std::int64_t) { return 0.1; }));
+  trained.step();
+  const at::Tensor before = trained.pre.save().layers[0].g.average;
+  const KfacStep bad = trained.step(kInfinity);
+  EXPECT_TRUE(bad.skipped);
+  ASSERT_THAT(bad.failures, SizeIs(1));  // G; the inputs are fine
+  EXPECT_THAT(bad.failures[0], HasSubstr("factor G (3 x 3)"));
+  EXPECT_TRUE(torch::equal(trained.pre.save().layers[0].g.average, before));
+  EXPECT_THAT(trained.step().failures, IsEmpty());
+}
+
+TEST(Failures, InARowEndTheTraining) {
+  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  options.max_failures = 3;
+  Trained trained(options);
+  trained.step();
+  trained.step(kNaN);
+  trained.step(kNaN);
+  EXPECT_THAT(thrown_by<Error>([&] { trained.step(kNaN); }),
+              testing::AllOf(HasSubstr("factor G (3 x 3)"), HasSubstr("3 times in a row")));
+}
+
+TEST(Failures, KeepTheOldInverse) {
+  Layer layer(InverseMethod::cholesky);
+  layer.direction(0.03);
+  const at::Tensor kept = layer.block->packed_inverse(FactorSide::g);
+  const auto with = [](double last) {
+    return torch::tensor({1., 0., 0., 1., 0., last}, at::kDouble);
+  };
+  for (const double bad : {kNaN, kInfinity})
+    EXPECT_TRUE(update(*layer.block, FactorSide::g, with(bad)));
+  EXPECT_FALSE(update(*layer.block, FactorSide::g, with(-1e6)));  // far from positive definite
+  EXPECT_FALSE(inverts(*layer.block, FactorSide::g, 0.03));
+  EXPECT_TRUE(torch::equal(layer.block->packed_inverse(FactorSide::g), kept));
+}
+
+TEST(Failures, ALayerWithoutAnInverseKeepsItsGradientAndIsNamed) {
+  KfacOptions options = clipped([](std::int64_t) { return 0.1; });
+  options.damping = 0;  // one sample: both factors are singular at every damping
+  Trained trained(options);
+  trained.layer->zero_grad();
+  trained.layer(torch::tensor({{1., 0., 0., 0.}}, at::kDouble)).sum().backward();
+  const at::Tensor before = trained.layer->weight.grad().clone();
+  const KfacStep done = trained.pre.step();
+  EXPECT_THAT(done.plain, SizeIs(1));
+  EXPECT_THAT(done.failures, SizeIs(2));
+  EXPECT_TRUE(torch::equal(trained.layer->weight.grad(), before));
+}
+
+}  // namespace
+}  // namespace linerate::torch_adapter

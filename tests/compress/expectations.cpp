@@ -479,7 +479,8 @@ std::function<bool(const Shape&)> factors_pay(std::int64_t rank) {
 }
 
 /// Ranks' products are summed in f32: `rank` products of vectors no longer than M's. A twin's basis
-/// is computed, too.
+/// is computed, too. On some processors LibTorch multiplies factors by fused instructions where it
+/// subtracts their product, and by others where it decodes it: that is `split_tolerance`.
 Expectation powersgd(std::int64_t rank) {
   return {.strategy = "powersgd(rank=" + std::to_string(rank) + ")",
           .bytes =
@@ -488,6 +489,7 @@ Expectation powersgd(std::int64_t rank) {
                 return std::vector{4 * r * s.rows, 4 * r * s.columns()};
               },
           .pays = factors_pay(rank),
+          .split_tolerance = 0x1p-23,
           .descent = static_cast<double>(rank) / 32,  // of the 32 directions there are
           .sum_error = 0x1p-20,
           .refuses = {"rank=0", "rank=4.5", "warmup=-1"},
@@ -519,6 +521,7 @@ Expectation acpsgd(std::int64_t rank, int first_phase = 0) {
                                (phase == first_phase ? s.rows : s.columns())};
           },
       .pays = factors_pay(rank),
+      .split_tolerance = 0x1p-23,
       .size_alternates = true,
       .descent = static_cast<double>(rank) / 32,
       .sum_error = 0x1p-20,

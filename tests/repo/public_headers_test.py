@@ -14,7 +14,8 @@ INCLUDE = ROOT / "include"
 HEADERS = sorted(INCLUDE.rglob("*"))
 PAGE = ROOT / "docs/use-from-cmake.md"
 # Where headers of LibTorch and MPI may be included: by those who use that component have it.
-MAY_INCLUDE = {"linerate/torch_adapter/": ("torch/", "ATen/", "c10/"),
+TORCH = ("torch/", "ATen/", "c10/")
+MAY_INCLUDE = {"linerate/kfac/": TORCH, "linerate/torch_adapter/": TORCH,
                "linerate/comm/mpi/": ("mpi.h",)}
 
 

@@ -286,8 +286,8 @@ def steps_that_would_be_wrong_are_refused():
 
     dp = lt.DataParallel(model, strategy="ddp+onebit-adam(dense_below=0)")
     loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    refused(lambda: dp.step(torch.optim.AdamW(model.parameters())), "onebit-adam with AdamW",
-            "sends Adam's first moment")
+    refused(lambda: dp.step(torch.optim.AdamW(model.parameters())),
+            "onebit-adam(dense_below=0) with AdamW", "sends Adam's first moment")
     dp.step(torch.optim.SGD(model.parameters(), 0.05))
     with dp.no_sync():
         dp.close()

@@ -2,8 +2,8 @@
 // back to nearest even (one rounding an element); integers wrap. If an element is a NaN, max and
 // min give a NaN. `out` may be `a` or `b`, but must not overlap either in part.
 //
-// Every rank has to compute the same bits, on whatever processor it runs. So all
-// instruction sets round alike, and no product is contracted with a sum.
+// Every rank has to compute the same bits, on whatever processor it runs. So all instruction sets
+// round alike, and no product is contracted with a sum.
 #pragma once
 
 #include <cstddef>

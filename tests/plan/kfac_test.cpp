@@ -1,5 +1,4 @@
-// K-FAC in Plans: what the strategy says, what each rank does, sends and waits for
-//.
+// K-FAC in Plans: what the strategy says, what each rank does, sends and waits for.
 #include "linerate/plan/kfac/kfac.hpp"
 
 #include <fmt/format.h>
@@ -11,10 +10,12 @@
 #include <numeric>
 #include <set>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/doc/validate.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/planner.hpp"
@@ -119,6 +120,25 @@ TEST(Kfac, WithoutAnExchangeItRunsAfterDdp) {
   EXPECT_EQ(text("kfac(hybrid, fraction=0.25)"), "ddp+kfac(hybrid, fraction=0.25)");
   EXPECT_EQ(planned("kfac(spd)", 4).hash(), planned("ddp+kfac(spd)", 4).hash());
   EXPECT_TRUE(traits_of(doc::parse_strategy("kfac(mpd)")).changes_convergence);
+}
+
+/// Computation may wait while a bucket is coded and sent, as with PyTorch's hooks. Factors are then
+/// packed after the decode, so their sum must not come before the bucket's later rounds.
+TEST(Kfac, EveryCompressorThatComputationWaitsForHasAPlan) {
+  for (const std::string& name : compress::compressors().names()) {
+    doc::Cluster c = cluster();
+    c.codecs.push_back({.name = name,
+                        .encode_bytes_per_s = 1e9,
+                        .decode_bytes_per_s = 1e9,
+                        .on = doc::CodingPlace::alone});
+    for (const char* exchange : {"bulk+", "ddp+", "ddp(bucket=64KiB)+", "wfbp+"})
+      for (const std::string kfac : kAll)
+        for (const char* small : {"dense_below=0", "dense_below=4096"}) {
+          const doc::Strategy s =
+              every_step(fmt::format("{}{}({})+{}", exchange, name, small, kfac));
+          EXPECT_NO_THROW(doc::validate(make_plan(workload(), c, s, 4, {}))) << doc::to_text(s);
+        }
+  }
 }
 
 TEST(Kfac, ReadsItsOptions) {

@@ -48,11 +48,12 @@ inline doc::CodingPlace coding_place(const PassInput& input, doc::CodingPlace on
 
 /// How a bucket leaves its rank and comes back.
 struct BucketExchange {
-  Handle ready = kNoTask;     // its last gradient is in place
-  Handle counts = kNoTask;    // before `send`: how much each rank sends, if a bound is known
-  Handle send = kNoTask;      // the collective, or its first half
-  Handle receive = kNoTask;   // the second half; `send` if there is none
-  Handle received = kNoTask;  // the values are there: the collective or its decode
+  Handle ready = kNoTask;      // its last gradient is in place
+  Handle counts = kNoTask;     // before `send`: how much each rank sends, if a bound is known
+  Handle send = kNoTask;       // the collective, or its first half
+  Handle receive = kNoTask;    // the second half; `send` if there is none
+  Handle received = kNoTask;   // the values are there: the collective or its decode
+  Handle sent_last = kNoTask;  // its last collective, if computation waits for all of them
 };
 
 /// A step under construction, in which passes find each other's tasks.

@@ -161,6 +161,7 @@ class Compressing {
     if (!is_alone(b)) return;
     for (std::size_t r = 0; r < buckets_[b].transfers.size(); ++r) encode(b, r);
     decode(b);
+    step_.exchanges[b].sent_last = network_;
   }
 
   /// Puts a coding task into its lane. On the computing device a task that waits for a collective

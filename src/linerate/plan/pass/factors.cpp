@@ -139,9 +139,13 @@ class Factors {
   }
 
   // Groups and buckets stand on the network in the order of factor_groups.hpp: a group before its
+  // bucket. Factors that are packed after backward may be packed after the last bucket's decode, if
+  // computation waits for a coded bucket. Then their sum comes after all collectives of that
   // bucket.
   void sum(std::vector<SentGroup>& groups) {
-    Handle last = step_.exchanges.back().send;
+    const BucketExchange& exchange = step_.exchanges.back();
+    const bool waits = !factors_overlap(input_) && exchange.sent_last != kNoTask;
+    Handle last = waits ? exchange.sent_last : exchange.send;
     for (SentGroup& group : groups) {
       const doc::Task task =
           step_.task_on(group.payload, doc::TaskKind::all_reduce, doc::Resource::network, "sum");

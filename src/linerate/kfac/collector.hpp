@@ -103,7 +103,7 @@ class Collector {
 
 }  // namespace linerate::torch_adapter
 
-// How far a step may go. Private to torch_adapter.
+// How far a step may go. Private to kfac and torch_adapter.
 
 namespace torch::optim {
 class Optimizer;

@@ -1,4 +1,5 @@
-// Sums of outer products of a convolution's patches, without the patches. Private to torch_adapter.
+// Sums of outer products of a convolution's patches, without the patches. Private to kfac and
+// torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,7 +40,7 @@ void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, d
 at::Tensor conv_patch_sum(const at::Tensor& images, const ConvGeometry& geometry,
                           at::ScalarType type);
 
-// The inputs that each output of a convolution sees. Private to torch_adapter.
+// The inputs that each output of a convolution sees. Private to kfac and torch_adapter.
 
 /// input[N, C, H, W] f32 or f64 -> patches[C kh kw, N h w], where the output has h x w positions.
 /// Rows are in the order of a weight [out, C, kh, kw], columns by sample. What lies in the padding
@@ -74,13 +75,13 @@ struct BandInput {
 };
 BandInput input_of(const RowBand& band, const ConvGeometry& geometry, std::int64_t input_rows);
 
-// Sums of outer products. Private to torch_adapter.
+// Sums of outer products. Private to kfac and torch_adapter.
 
 /// sum[d, d] += alpha columns columnsᵀ, its upper triangle alone. columns[d, n], any strides; sum
 /// has rows without gaps.
 void add_symmetric_product(const at::Tensor& columns, double alpha, const at::Tensor& sum);
 
-// Products of large matrices. Private to torch_adapter.
+// Products of large matrices. Private to kfac and torch_adapter.
 
 /// x yᵀ, [n, m], of x[n, k] and y[m, k]. Large ones in f32 go through oneDNN, as LibTorch's
 /// convolutions do. On an AMD processor with AVX-512 LibTorch's sgemm, MKL's, took 2.1 to 2.3 times

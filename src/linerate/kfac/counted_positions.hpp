@@ -1,4 +1,4 @@
-// The arguments of an operator that uses a layer's weight. Private to torch_adapter.
+// The arguments of an operator that uses a layer's weight. Private to kfac and torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -96,7 +96,7 @@ ReadLoss read_loss(const at::Tensor& output, const at::Tensor& target, const Los
                    const LossAverage& average, const CountedPositions& known);
 
 // Gradients of a loss's terms with respect to the network's output, in the units of one term; and
-// how many terms the loss divides by. Private to torch_adapter.
+// how many terms the loss divides by. Private to kfac and torch_adapter.
 
 /// The source of random labels. A label depends on four numbers alone: the seed, the step, the
 /// sample's index among those of all ranks, and the output's index. So labels are the same for

@@ -39,7 +39,7 @@ inline at::Tensor joined(const std::vector<at::Tensor>& parts) {
 }
 
 // Symmetric matrices as their upper triangles: the form in which factors are kept and sent, and
-// inverses sent. Private to torch_adapter.
+// inverses sent. Private to kfac and torch_adapter.
 
 /// d (d + 1) / 2.
 constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }

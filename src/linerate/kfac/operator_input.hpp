@@ -1,4 +1,4 @@
-// Reads off an operator how it uses a layer's weight. Private to torch_adapter.
+// Reads off an operator how it uses a layer's weight. Private to kfac and torch_adapter.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -24,7 +24,7 @@ std::optional<LayerInput> operator_input(const at::RecordFunction& fn, const Lay
 
 }  // namespace linerate::torch_adapter
 
-// Finds the layers of a model that K-FAC preconditions. Private to torch_adapter.
+// Finds the layers of a model that K-FAC preconditions. Private to kfac and torch_adapter.
 
 namespace torch::nn {
 class Module;

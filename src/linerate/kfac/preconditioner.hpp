@@ -1,5 +1,5 @@
 // The findings of a step about factors and directions. The host hears of them at once on the CPU,
-// and later on a device. Private to torch_adapter.
+// and later on a device. Private to kfac and torch_adapter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,7 +26,7 @@
 
 namespace linerate::torch_adapter {
 
-// K-FAC's options, as they are for the current step. Private to torch_adapter.
+// K-FAC's options, as they are for the current step. Private to kfac and torch_adapter.
 
 /// An option that may stand in a strategy's text or in the options.
 struct TunedOption {
@@ -138,7 +138,7 @@ class LateFindings {
   std::map<std::tuple<What, std::int32_t>, int> in_a_row_;
 };
 
-// A step of K-FAC on this rank, alone or as one of several. Private to torch_adapter.
+// A step of K-FAC on this rank, alone or as one of several. Private to kfac and torch_adapter.
 
 /// K-FAC's step. Passes fill the blocks' statistics by the collector. For a rank alone, take() is
 /// the step. It calls, in this order, what the tasks of a Plan call if ranks share their steps:

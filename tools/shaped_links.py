@@ -19,6 +19,8 @@ PREFIX = "linerate-lab-"  # + pid of the run + "-" + role
 NETNS = pathlib.Path("/run/netns")
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "mpirun": "openmpi-bin"}
 LOW_DELAY = 0x10  # IPTOS_LOWDELAY
+HEADER = 14            # of Ethernet
+WHOLE_PACKET = 65536   # the largest that a card cuts
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -68,7 +70,8 @@ class Links:
                  hurries=False):
         self.bits, self.mtu, self.hurries = bits, mtu, hurries
         if bits is not None:
-            self.burst = burst or max(72 * 1024, int(bits / 8 * 0.5e-3))
+            # A longer burst would pass, after each pause, what the line cannot carry for long.
+            self.burst = burst or max(2 * (mtu + HEADER), int(bits / 8 * 0.5e-3))
             self.queue = int(bits / 8 * queue_ms * 1e-3) + self.burst
         self.run = os.getpid()
         self.ranks = [self.name(f"r{k}") for k in range(ranks)]
@@ -105,6 +108,8 @@ class Links:
         ip("link", "set", "eth0", "mtu", self.mtu, "up", namespace=namespace)
         ip("addr", "add", f"{address(index)}/16", "dev", "eth0", namespace=namespace)
         if shaped:
+            ip("link", "set", "eth0", "gso_max_size", min(WHOLE_PACKET, int(0.9 * self.burst)),
+               namespace=namespace)
             self.shape(namespace, "eth0")
             self.shape(self.switch, port)
 

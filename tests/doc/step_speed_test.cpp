@@ -113,6 +113,36 @@ TEST(StepSpeed, OfAClusterItsOwnDevicesCountAndNotTheNetworkOrOtherMachines) {
   EXPECT_EQ(twice.half_sum_s_per_byte, c.half_sum_s_per_byte);
 }
 
+// Factors were timed among ranks already, and T_1 itself is of one rank.
+TEST(StepSpeed, SeveralRanksComputeLongerThanOne) {
+  std::mt19937 random(42);
+  for (int i = 0; i < 100; ++i) {
+    Workload w = any_workload(random);
+    EXPECT_EQ(to_json(among_ranks(w)), to_json(w));
+    w.several_ranks = SeveralRanks{1.5};
+    const Workload longer = among_ranks(w);
+    validate(longer);
+    EXPECT_NEAR(longer.one_rank_step_s(), 1.5 * w.one_rank_step_s(), 1e-12);
+    EXPECT_DOUBLE_EQ(longer.gradients[0].ready_s, 1.5 * w.gradients[0].ready_s);
+    EXPECT_EQ(longer.blocks[0].factor_a_s, w.blocks[0].factor_a_s);
+    EXPECT_FALSE(on_device(w, 2).several_ranks.has_value());
+  }
+}
+
+TEST(StepSpeed, AJobsOwnSlowdownReplacesAProbedOne) {
+  Workload w;
+  Cluster probed;
+  probed.contention = Contention{1.4, 1.1, 1.9, 1e-4};
+  EXPECT_EQ(slowed_by(probed, w).contention->compute_slowdown, 1.4);
+  w.several_ranks = SeveralRanks{1.2};
+  EXPECT_EQ(slowed_by(probed, w).contention->compute_slowdown, 1.4);
+  w.several_ranks->compute_slowdown = 1.8;
+  EXPECT_EQ(slowed_by(probed, w).contention->compute_slowdown, 1.8);
+  EXPECT_EQ(slowed_by(probed, w).contention->communication_slowdown, 1.1);
+  // A Cluster without contention has devices of their own for computing.
+  EXPECT_FALSE(slowed_by(Cluster{}, w).contention.has_value());
+}
+
 TEST(StepSpeed, ASpeedIsAboveNothing) {
   EXPECT_THROW(static_cast<void>(on_device(Workload{}, 0)), UsageError);
   EXPECT_THROW(static_cast<void>(on_device(Cluster{}, -1)), UsageError);

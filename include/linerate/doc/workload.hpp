@@ -63,6 +63,15 @@ struct RecordedStep {
   bool on_cpu = false;  // the processors that computed carried the messages, too
 };
 
+/// How much longer a recorded step of several ranks computes than one rank alone: caches are cold
+/// after waiting, gradients are copied into buckets, and messages use the same cores.
+struct SeveralRanks {
+  double compute_factor = 1;  // of computing while nothing travels, at least 1
+  /// Of computing while messages travel, on top of the factor, at least 1. It replaces that of a
+  /// Cluster that knows contention, because it is of the job's own operators. Absent: unknown.
+  std::optional<double> compute_slowdown{};
+};
+
 /// The part of a step in which a collective that is not of gradients runs.
 enum class StepPlace : std::uint8_t { forward, backward, update };
 /// What name_of() gives, by value.
@@ -110,6 +119,7 @@ struct Workload {
   int accumulation = 1;  // backward passes that add up before one exchange; step_s holds them all
   std::string current;   // the strategy that its source shows in use; empty: unknown
   std::optional<RecordedStep> recorded{};          // that step as measured, under `current`
+  std::optional<SeveralRanks> several_ranks{};     // absent: they compute as one rank does
   std::vector<OtherCollective> other_collectives;  // of a place in the order in which they run
   // The times of forward, backward and layers are one total shared out, 1 : 2 and by FLOPs.
   bool split_by_flops = false;

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/plan/planner.hpp"
 #include "linerate/sim/predicted_step.hpp"
 #include "linerate/sim/simulator.hpp"
@@ -47,7 +48,7 @@ class CountedRun {
 Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
                      std::optional<Seconds> latency, OnProgress on_progress)
     : workload_(workload),
-      model_(cluster, options_of(std::nullopt, latency)),
+      model_(doc::slowed_by(cluster, workload), options_of(std::nullopt, latency)),
       ranks_(ranks),
       latency_(latency),
       simulators_(workers_for(workload)),

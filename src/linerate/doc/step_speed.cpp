@@ -67,6 +67,21 @@ Workload with_times(Workload w, double factor) {
   return w;
 }
 
+// Factors were timed in steps of several ranks, so their times stay.
+Workload among_ranks(Workload w) {
+  if (!w.several_ranks) return w;
+  std::vector<Block> blocks = w.blocks;
+  w = with_times(std::move(w), w.several_ranks->compute_factor);
+  w.blocks = std::move(blocks);
+  return w;
+}
+
+Cluster slowed_by(Cluster cluster, const Workload& w) {
+  if (w.several_ranks && w.several_ranks->compute_slowdown && cluster.contention)
+    cluster.contention->compute_slowdown = *w.several_ranks->compute_slowdown;
+  return cluster;
+}
+
 // Elements, flops and times grow alike. Counts are rounded, and nothing becomes 0.
 Workload scaled(Workload w, double factor) {
   check_factor(factor);
@@ -111,7 +126,7 @@ Workload on_device(Workload w, double speed) {
     w.step_origin += fmt::format("{}{} of a device {:g} x as fast, {} of its host as before",
                                  w.step_origin.empty() ? "" : "; ", format_time(device_s / speed),
                                  speed, format_time(parts.tail_s));
-  w.recorded.reset();
+  w.recorded.reset(), w.several_ranks.reset();
   w.name += fmt::format(", device {:g}x", speed);
   return w;
 }

@@ -33,6 +33,12 @@ void each_device_time(Workload& w, const Change& change) {
 /// the device (add_cost) stays.
 Workload with_times(Workload workload, double factor);
 
+/// The step that each of several ranks computes: with_times(several_ranks->compute_factor)
+/// but for factors.
+Workload among_ranks(Workload workload);
+/// The Cluster with the slowdown of computing that the Workload's own job has.
+Cluster slowed_by(Cluster cluster, const Workload& workload);
+
 /// The same job on a device `speed` times as fast: forward, backward, update, factors and add_cost
 /// take less. The host's time (tail, and T_1 beyond the known parts) stays. Throws UsageError for a
 /// speed that is not above 0.

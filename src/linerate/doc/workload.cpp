@@ -27,6 +27,14 @@ constexpr std::int64_t kMostMessage = 400'000'000'000;  // times ranks: below 2^
 constexpr std::int64_t kMostPeriod = 1'000;
 constexpr double kRounding = 1 - 1e-9;
 
+double slowdown(const JsonReader& r) {
+  constexpr double kMost = 100;
+  const double times = r.number();
+  if (!(times >= 1 && times <= kMost))
+    r.fail(fmt::format("expected 1 to {:g}, found {:g}", kMost, times));
+  return times;
+}
+
 void check_rows(const JsonReader& r, const Gradient& g) {
   if (g.rows && g.elements % *g.rows != 0)
     r.at("rows").fail(
@@ -205,6 +213,11 @@ void fields(auto& v, Is<RecordedStep> auto& r) {
   v.written_if(r.on_cpu, "on_cpu", r.on_cpu);
 }
 
+void fields(auto& v, Is<SeveralRanks> auto& s) {
+  v.required("compute_factor", s.compute_factor, slowdown);
+  v.written_if(s.compute_slowdown.has_value(), "compute_slowdown", s.compute_slowdown, slowdown);
+}
+
 void fields(auto& v, Is<Workload> auto& w) {
   const auto of_workload = [&w](auto& item, auto& x) { fields(item, x, std::as_const(w)); };
   v.optional("name", w.name);
@@ -229,6 +242,7 @@ void fields(auto& v, Is<Workload> auto& w) {
   v.optional("accumulation", w.accumulation, Range{1, kMostAccumulation});
   v.written_if(!w.current.empty(), "current", w.current, StrategyText{});
   v.written_if(w.recorded.has_value(), "recorded", w.recorded);
+  v.written_if(w.several_ranks.has_value(), "several_ranks", w.several_ranks);
   v.written_if(w.split_by_flops, "split_by_flops", w.split_by_flops);
   v.written_if(!w.other_collectives.empty(), "other_collectives", w.other_collectives, of_workload);
   v.hold(check_periods, w);

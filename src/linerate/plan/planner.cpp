@@ -9,6 +9,7 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/pass/factor_groups.hpp"
@@ -306,32 +307,40 @@ doc::Plan Planner::plan(const doc::Workload& workload, const cost::CostModel& co
 PlanSeries::PlanSeries(const Planner& planner, const doc::Workload& workload,
                        const PlanOptions& options)
     : planner_(planner),
-      workload_(workload),
+      alone_(workload),
+      workload_(&workload),
       options_(options),
       kinds_(planner.kinds(every_of(workload, options))) {
   if (workload.gradients.empty())
     throw InputError(workload.name.empty() ? "workload" : workload.name,
                      "has no gradients: nothing to exchange");
   planner.check_turns(workload);
-  prepared_ = planner.exchange_->prepare(workload);
   plan_.strategy = planner.text();
   plan_.workload = workload.name;
   set_names();
   const std::int32_t first_steps = options.first_step ? add_variants(kFirstStep, true) : 0;
   const std::int32_t steady = add_variants(kSteady, false);
   set_schedule(first_steps, steady);
+  compute_as(workload);
+}
+
+/// The computation of all Plans from now on.
+void PlanSeries::compute_as(const doc::Workload& workload) {
+  workload_ = &workload;
+  prepared_ = planner_.exchange_->prepare(workload);
+  plan_.operations.clear();
   computation_.begin(plan_, plan_.variants.front());
-  add_compute(workload, options.housekeeping.has_value(), computation_);
+  add_compute(workload, options_.housekeeping.has_value(), computation_);
   operations_ = plan_.operations;
 }
 
 void PlanSeries::set_names() {
-  for (const doc::Gradient& g : workload_.gradients) {
+  for (const doc::Gradient& g : alone_.gradients) {
     plan_.gradient_names.push_back(g.name);
     plan_.gradient_layer.push_back(g.layer);
     if (planner_.compression_) plan_.gradient_shapes.push_back({g.elements, g.rows.value_or(1)});
   }
-  for (const doc::Layer& l : workload_.layers) plan_.layer_names.push_back(l.name);
+  for (const doc::Layer& l : alone_.layers) plan_.layer_names.push_back(l.name);
 }
 
 /// Adds a variant for each kind of step. In training each is followed by its weighted one, for
@@ -363,7 +372,10 @@ void PlanSeries::set_schedule(std::int32_t first_steps, std::int32_t steady) {
 
 const doc::Plan& PlanSeries::plan(const cost::CostModel& cost, int ranks) {
   if (ranks < 1) throw UsageError(fmt::format("ranks: expected at least 1, found {}", ranks));
-  const Request request{cost, ranks, planner_.curvature(workload_, cost, ranks)};
+  if (ranks > 1 && alone_.several_ranks && !slowed_) slowed_ = doc::among_ranks(alone_);
+  const doc::Workload& workload = ranks > 1 && slowed_ ? *slowed_ : alone_;
+  if (&workload != workload_) compute_as(workload);
+  const Request request{cost, ranks, planner_.curvature(*workload_, cost, ranks)};
   make_steps(request, *planner_.exchange_);
   if (planner_.may_send_at_once() && ranks > 1) keep_what_ends_first(request);
   join_all(borders_, plan_);
@@ -382,7 +394,7 @@ void PlanSeries::make_steps(const Request& request, const Exchange& exchange) {
   end_s_.clear();
   for (std::size_t v = 0; v < variants_.size(); ++v) {
     make(request, exchange, variants_[v], plan_.variants[v]);
-    if (decoupled) find_border(workload_, step_, request.preconditions(), borders_[v]);
+    if (decoupled) find_border(*workload_, step_, request.preconditions(), borders_[v]);
   }
 }
 
@@ -412,11 +424,11 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
   graph.members.clear();
   step_ = computation_;
   step_.graph = &graph;
-  const WireForm cut_by = p.compression_ ? p.compression_->typical_form(workload_) : p.form_;
-  const FusionInput fusion{workload_, request.cost, cut_by, request.ranks, prepared_.get()};
+  const WireForm cut_by = p.compression_ ? p.compression_->typical_form(*workload_) : p.form_;
+  const FusionInput fusion{*workload_, request.cost, cut_by, request.ranks, prepared_.get()};
   fuse_turns(exchange, fusion, variant.first_step, {graph, step_.not_before});
   const StepKind& kind = kinds_.kinds[to_index(variant.kind)];
-  const PassInput input{workload_,
+  const PassInput input{*workload_,
                         request.cost,
                         p.form_,
                         p.codec_ ? &*p.codec_ : nullptr,

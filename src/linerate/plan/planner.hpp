@@ -107,6 +107,8 @@ class PlanSeries {
   /// Borrows Planner and Workload. `options.cost` is not looked at. Throws InputError for a
   /// Workload without gradients.
   PlanSeries(const Planner& planner, const doc::Workload& workload, const PlanOptions& options);
+  PlanSeries(const PlanSeries&) = delete;
+  PlanSeries& operator=(const PlanSeries&) = delete;
 
   /// Valid until the next call. `cost` prices. Throws as make_plan does.
   const doc::Plan& plan(const cost::CostModel& cost, int ranks);
@@ -122,6 +124,7 @@ class PlanSeries {
 
   std::int32_t add_variants(std::string_view base, bool first_step);
   void set_names();
+  void compute_as(const doc::Workload& workload);
   void set_schedule(std::int32_t first_steps, std::int32_t steady);
   void make_steps(const Request&, const Exchange& exchange);
   void make(const Request&, const Exchange& exchange, const Variant&, doc::TaskGraph& graph);
@@ -129,7 +132,9 @@ class PlanSeries {
   double mean_of_cycle() const;
 
   const Planner& planner_;
-  const doc::Workload& workload_;
+  const doc::Workload& alone_;           // as one rank computes
+  std::optional<doc::Workload> slowed_;  // as each of several ranks does, if that differs
+  const doc::Workload* workload_;        // the one that computation_ is of
   std::unique_ptr<const PreparedWorkload> prepared_;  // by the exchange
   PlanOptions options_;
   StepKinds kinds_;

@@ -16,6 +16,7 @@
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/doc/prediction.hpp"
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/exchange.hpp"
 
@@ -143,7 +144,7 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
   const bool chosen = question.all_reduce != Question().all_reduce;
   if (question.preset == Preset::none || chosen) options.all_reduce = question.all_reduce;
   if (!question.bandwidths.empty()) options.bandwidth = question.bandwidths.front();
-  doc::Cluster whole = with_codecs(cluster, question, costs);
+  doc::Cluster whole = doc::slowed_by(with_codecs(cluster, question, costs), workload);
   if (question.preset == Preset::none) return cost::CostModel(std::move(whole), std::move(options));
   doc::Cluster flat;
   flat.name = cluster.name;

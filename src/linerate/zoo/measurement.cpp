@@ -12,12 +12,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/core/intervals.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/models/description.hpp"
 
@@ -87,6 +89,47 @@ void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
   }
 }
 
+/// What a rank computed in one phase of a step, and for how long messages travelled meanwhile.
+struct Phase {
+  double compute_s = 0, beside_s = 0;
+};
+using Phases = std::array<Phase, 2>;  // forward, backward; an update may hold K-FAC's, too
+
+/// By step, of the rank that computed the longest in it.
+std::vector<Phases> phases_of(const doc::Timeline& timeline) {
+  constexpr std::array kKinds = {doc::TaskKind::forward, doc::TaskKind::backward};
+  struct Spans {
+    std::vector<Span> travelling;
+    std::array<std::vector<Span>, kKinds.size()> computing;
+  };
+  std::map<int, std::map<int, Spans>> by_step;  // and rank
+  for (const doc::Event& e : timeline.events) {
+    Spans& spans = by_step[e.step][e.rank];
+    const auto kind = std::find(kKinds.begin(), kKinds.end(), e.kind);
+    if (e.resource == doc::Resource::network)
+      spans.travelling.push_back({e.start_ns, e.end_ns});
+    else if (kind != kKinds.end())
+      spans.computing[to_index(kind - kKinds.begin())].push_back({e.start_ns, e.end_ns});
+  }
+  std::vector<Phases> slowest;
+  for (auto& [step, ranks] : by_step) {
+    double most_s = -1;
+    slowest.emplace_back();
+    for (auto& [rank, spans] : ranks) {
+      const SpanSet travelling = union_of(std::move(spans.travelling));
+      Phases phases;
+      double all_s = 0;
+      for (std::size_t p = 0; p < phases.size(); ++p) {
+        const SpanSet computing = union_of(std::move(spans.computing[p]));
+        phases[p] = {seconds_of(computing), seconds_of(intersection_of(computing, travelling))};
+        all_s += phases[p].compute_s;
+      }
+      if (all_s > most_s) most_s = all_s, slowest.back() = phases;
+    }
+  }
+  return slowest;
+}
+
 exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
   exec::SamplerOptions options;
   options.traffic = [&communicator] { return communicator.traffic(); };
@@ -94,6 +137,41 @@ exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
 }
 
 }  // namespace
+
+// A phase that takes B alone takes C = a B + b x if messages travel during x of C: `a` is the
+// factor, and 1 / (1 - b) the slowdown. Phases differ in x, so least squares over both find them.
+// Messages that travel during less than a twentieth of C tell nothing of b.
+//
+// An example: forward takes 150 ms alone and 153 among ranks, nothing travels meanwhile. Backward
+// takes 320 ms alone, and 450 while messages travel during 250. So a = 1.02, and b = (450 - 326) /
+// 250 = .49: computing next to messages takes twice as long.
+std::optional<doc::SeveralRanks> several_ranks_of(const doc::Timeline& timeline,
+                                                  const doc::Workload& workload) {
+  const std::vector<Phases> steps = phases_of(timeline);
+  if (timeline.ranks < 2 || steps.empty()) return std::nullopt;
+  const std::array alone = {*workload.forward_s, workload.backward_s};
+  double bb = 0, bx = 0, xx = 0, bc = 0, xc = 0, computed = 0, beside = 0;
+  for (std::size_t p = 0; p < alone.size(); ++p) {
+    const auto middle = [&](double Phase::*part) {
+      std::vector<double> values;
+      for (const Phases& phases : steps) values.push_back(phases[p].*part);
+      return median(values);
+    };
+    const double b = alone[p], c = middle(&Phase::compute_s), x = middle(&Phase::beside_s);
+    bb += b * b, bx += b * x, xx += x * x, bc += b * c, xc += x * c;
+    computed += c, beside += x;
+  }
+  if (bb == 0) return std::nullopt;
+  // Where the solution lies outside what is possible, the best one is at the edge.
+  const double alone_factor = std::max(1.0, bc / bb);
+  if (beside < computed / 20) return doc::SeveralRanks{alone_factor};
+  constexpr double kMostLost = 0.9;        // of the time next to messages
+  const double apart = bb * xx - bx * bx;  // 0: both have the same share of time next to messages
+  double factor = apart > 1e-3 * bb * xx ? std::max(1.0, (bc * xx - xc * bx) / apart) : 1;
+  double lost = std::min((xc - factor * bx) / xx, kMostLost);
+  if (lost < 0) factor = alone_factor, lost = 0;
+  return doc::SeveralRanks{factor, 1 / (1 - lost)};
+}
 
 // The step is at least the sum of its parts, so the tail is never negative. The interval is widened
 // if that moves the step out of it.
@@ -343,6 +421,7 @@ std::optional<Measurement::Result> Measurement::result(std::int64_t batch,
   result.timeline = exec::gather_timeline(communicator_, timeline);
   if (communicator_.rank() != 0) return std::nullopt;
   time_factors(result.timeline, result.workload);
+  result.workload.several_ranks = several_ranks_of(result.timeline, result.workload);
   std::vector<double> lengths;
   for (const doc::Step& step : result.timeline.steps) lengths.push_back(step.seconds());
   result.recorded_step_s = median(lengths);

@@ -39,6 +39,11 @@ struct StepProbe {
 void set_step(doc::Bounded step_s, double forward_s, double backward_s, double update_s,
               doc::Workload& w);
 
+/// How much longer the timeline's steps compute than the Workload's rank alone. Absent for one
+/// rank.
+std::optional<doc::SeveralRanks> several_ranks_of(const doc::Timeline& timeline,
+                                                  const doc::Workload& workload);
+
 /// Blocks of compute-only steps and of recorded ones take turns, so that a drift of the machine's
 /// speed meets both alike. The first step after each change is run and not counted.
 class Measurement {

@@ -1,6 +1,7 @@
-// Puts the interval of a predicted step together. Three things are not known exactly: the price of
-// collectives, the time of one rank alone (T_1) and the speed of codecs. The simulator gives the
-// first; the other two are added here. They are independent, so their squares add up.
+// Puts the interval of a predicted step together. Four things are not known exactly: the price of
+// collectives, the time of one rank alone (T_1), the speed of codecs, and how the processors that
+// compute and carry messages fare in another run. The simulator gives the first, and the others are
+// added here. They are independent, so their squares add up.
 //
 // An example: a step of 100 ms with 97 to 103 ms by its collectives. T_1 was measured to within 4
 // ms. The step is then 95 to 105 ms, since hypot(3, 4) = 5.
@@ -65,6 +66,29 @@ doc::Bounded with_interval_of_t1(doc::Bounded step_s, const doc::Workload& workl
   return widened(step_s, below, above);
 }
 
+/// Of a step, on average over a cycle.
+double computing_s(const doc::Plan& plan) {
+  double all_s = 0;
+  for (const std::int32_t v : plan.cycle)
+    for (const doc::Task& task : plan.variants[to_index(v)].tasks)
+      if (task.resource == doc::Resource::compute) all_s += task.seconds;
+  return all_s / static_cast<double>(plan.cycle.size());
+}
+
+/// Where processors compute and carry messages, computing differs between runs as the probe's
+/// rounds did (noise_floor). Where ranks share cores, a rank may also wait for a core instead of
+/// communicating, so that nothing overlaps.
+doc::Bounded with_interval_of_processors(doc::Bounded step_s, const doc::Plan& plan,
+                                         const cost::CostModel& model, double communication_s) {
+  const doc::Cluster& cluster = model.cluster();
+  if (!step_s.has_interval() || !cluster.contention || model.has_spread()) return step_s;
+  const double noise = cluster.noise_floor.value_or(0), alone_s = computing_s(plan);
+  step_s = widened(step_s, alone_s * noise / (1 + noise), alone_s * noise);
+  if (plan.ranks > 1 && ranks_per_core(cluster, plan.ranks) > 1)
+    step_s.high = std::max(*step_s.high, (1 + noise) * (alone_s + communication_s));
+  return step_s;
+}
+
 /// The step with coding at either end of its cost: `spread` times quicker and `spread` times
 /// slower. Both are simulated, because overlap may hide coding.
 doc::Bounded with_interval_of_coding(doc::Bounded step_s, const doc::Plan& plan,
@@ -86,18 +110,19 @@ bool has_coding(const doc::Plan& plan) {
 PredictedStep predicted_step(const SimResult& result, const doc::Plan& plan,
                              const doc::Workload& workload, const cost::CostModel& model,
                              Simulator& simulator, double coding_spread) {
+  const auto of_run = [&](const SimResult& r) {
+    return with_interval_of_processors(with_interval_of_t1(r.step(), workload, model), plan, model,
+                                       r.communication_s);
+  };
   PredictedStep predicted{
-      with_interval_of_coding(with_interval_of_t1(result.step(), workload, model), plan, model,
-                              simulator, coding_spread),
-      {}};
+      with_interval_of_coding(of_run(result), plan, model, simulator, coding_spread), {}};
   // Every rank codes at about the same time, each on the one thread that it was measured on.
   const double times = ranks_per_core(model.cluster(), plan.ranks);
   if (times <= 1 || !has_coding(plan)) return predicted;
   const SimResult crowded = simulator.simulate(with_slower_coding(plan, times), model);
   predicted.crowded_s = crowded.step_s;
   predicted.step_s.high =
-      std::max(predicted.step_s.high_or_value(),
-               with_interval_of_t1(crowded.step(), workload, model).high_or_value());
+      std::max(predicted.step_s.high_or_value(), of_run(crowded).high_or_value());
   return predicted;
 }
 

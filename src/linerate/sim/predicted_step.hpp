@@ -15,8 +15,9 @@ bool has_coding(const doc::Plan& plan);
 
 /// A step, and why its interval is what it is.
 struct PredictedStep {
-  /// Its interval holds what is not known of collectives, of T_1 and of coding, which are
-  /// independent: squares add up. Its high end is no shorter than crowded_s.
+  /// Its interval holds what is not known of collectives, of T_1, of coding and of processors that
+  /// carry messages, which are independent: squares add up. Its high end is no shorter than
+  /// crowded_s.
   doc::Bounded step_s;
   /// With coding as much slower as ranks share cores; absent: they do not, or nothing is coded.
   std::optional<double> crowded_s;

@@ -19,8 +19,8 @@ PREFIX = "linerate-lab-"  # + pid of the run + "-" + role
 NETNS = pathlib.Path("/run/netns")
 PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "mpirun": "openmpi-bin"}
 LOW_DELAY = 0x10  # IPTOS_LOWDELAY
-HEADER = 14            # of Ethernet
-WHOLE_PACKET = 65536   # the largest that a card cuts
+HEADER = 14           # of Ethernet
+WHOLE_PACKET = 65536  # the largest that a card cuts
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

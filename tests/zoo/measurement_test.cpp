@@ -32,8 +32,8 @@ TEST(Measurement, MakesAWorkloadOfAnyTimes) {
   }
 }
 
-/// Two ranks, `steps` steps with one event a phase: 10 ms alone in forward and 20 in backward, each
-/// `factor` times as long, and longer by `lost` of the time that an all-reduce takes beside it.
+/// Two ranks, five steps with an event a phase: 10 ms alone in forward and 20 in backward, each
+/// `factor` times as long, and longer by `lost` of the time that an all-reduce takes next to it.
 doc::Timeline steps_of(double factor, double lost, double beside_forward, double beside_backward) {
   doc::Timeline t;
   t.ranks = 2;

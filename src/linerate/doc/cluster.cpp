@@ -47,12 +47,6 @@ void check_second_order(const JsonReader& r, const SecondOrderCost& c) {
   check_ascending(r, "batches", c.batches);
 }
 
-double spread_factor(const JsonReader& r) {
-  const double x = r.number();
-  if (!(x >= 1)) r.refuse("at least 1");
-  return x;
-}
-
 void check_network(const JsonReader& r, const Cluster& c) {
   if (!r.has("network") && c.collectives.empty())
     r.fail(
@@ -131,7 +125,7 @@ void fields(auto& v, Is<CodecCost> auto& c) {
   v.written_if(c.encode_tensor_s != 0, "encode_tensor_s", c.encode_tensor_s, seconds);
   v.written_if(c.decode_tensor_s != 0, "decode_tensor_s", c.decode_tensor_s, seconds);
   v.written_if(c.flops_per_s != 0, "flops_per_s", c.flops_per_s, positive);
-  v.written_if(c.spread != 1, "spread", c.spread, spread_factor);
+  v.written_if(c.spread != 1, "spread", c.spread, one_or_more);
 }
 
 void fields(auto& v, Is<InverseSample> auto& s) {
@@ -179,8 +173,8 @@ void fields(auto& v, Is<NominalLevel> auto& l) {
   v.required("efficiency", l.efficiency, positive);
   v.written_if(l.most_bytes_per_s != 0, "most_bytes_per_s", l.most_bytes_per_s, at_least_zero);
   v.optional("start_s", l.start_s, seconds);
-  v.optional("start_spread", l.start_spread, spread_factor);
-  v.optional("transfer_spread", l.transfer_spread, spread_factor);
+  v.optional("start_spread", l.start_spread, one_or_more);
+  v.optional("transfer_spread", l.transfer_spread, one_or_more);
   v.optional("measurements", l.measurements, Range{0, INT32_MAX});
   v.written_if(l.adds, "adds", l.adds);
 }
@@ -190,7 +184,7 @@ void fields(auto& v, Is<NominalNetwork> auto& n) {
   v.optional("law", n.law, kNetworkLawNames);
   v.optional("inside", n.inside);
   v.optional("between", n.between);
-  v.optional("slowdown_high", n.slowdown_high, spread_factor);
+  v.optional("slowdown_high", n.slowdown_high, one_or_more);
   v.optional("step_spread", n.step_spread, at_least_zero);
 }
 

@@ -17,6 +17,12 @@ double at_least_zero(const JsonReader& r) {
   return value;
 }
 
+double one_or_more(const JsonReader& r) {
+  const double value = r.number();
+  if (!(value >= 1)) r.refuse("at least 1");
+  return value;
+}
+
 double positive(const JsonReader& r) {
   const double value = r.number();
   if (!(value > 0)) r.fail(fmt::format("expected more than 0, found {:g}", value));

@@ -44,6 +44,7 @@ concept Is = std::same_as<std::remove_const_t<X>, T>;
 using NumberCheck = double (*)(const JsonReader&);
 double at_least_zero(const JsonReader&);
 double positive(const JsonReader&);
+double one_or_more(const JsonReader&);
 /// 0 to 1e9 s (30 years). A negative or longer time is a wrong unit, not a duration.
 double seconds(const JsonReader&);
 /// The index of the text among `names`.

@@ -39,8 +39,8 @@ struct StepProbe {
 void set_step(doc::Bounded step_s, double forward_s, double backward_s, double update_s,
               doc::Workload& w);
 
-/// How much longer the timeline's steps compute than the Workload's rank alone. Absent for one
-/// rank.
+/// How much longer the timeline's steps compute than the Workload's rank alone, whose forward time
+/// is known. Absent for one rank.
 std::optional<doc::SeveralRanks> several_ranks_of(const doc::Timeline& timeline,
                                                   const doc::Workload& workload);
 

@@ -71,23 +71,17 @@ TEST(Planner, BucketsDependOnDifferencesOfReadyTimesOnly) {
         << strategy;
 }
 
-double compute_s(const doc::Plan& plan) {
-  double sum = 0;
-  for (const doc::Task& t : plan.variants.back().tasks)
-    if (t.resource == doc::Resource::compute) sum += t.seconds;
-  return sum;
-}
-
 /// One series makes both, in any order.
 TEST(Planner, SeveralRanksComputeLongerThanOne) {
   doc::Workload w = support::workload_at({1, 2}, {8, 8});
   const Planner planner(doc::parse_strategy("ddp"), support::two_rank_cluster(1e-4, 1e-9));
   const cost::CostModel cost(support::two_rank_cluster(1e-4, 1e-9));
-  const double alone_s = compute_s(planner.plan(w, cost, 2, {}));
+  const double alone_s = support::compute_s(planner.plan(w, cost, 2, {}));
   w.several_ranks = doc::SeveralRanks{1.5};
   PlanSeries series(planner, w, {});
   for (const int ranks : {2, 1, 2, 4})
-    EXPECT_NEAR(compute_s(series.plan(cost, ranks)), (ranks == 1 ? 1 : 1.5) * alone_s, 1e-12)
+    EXPECT_NEAR(support::compute_s(series.plan(cost, ranks)), (ranks == 1 ? 1 : 1.5) * alone_s,
+                1e-12)
         << ranks;
 }
 

@@ -20,12 +20,7 @@ struct OneStep {
   doc::Plan plan() const {
     return plan::make_plan(workload, cluster, doc::parse_strategy("ddp"), 2);
   }
-  double computing_s() const {
-    double sum = 0;
-    for (const doc::Task& t : plan().variants.back().tasks)
-      if (t.resource == doc::Resource::compute) sum += t.seconds;
-    return sum;
-  }
+  double compute_s() const { return support::compute_s(plan()); }
   doc::Bounded step() const {
     Simulator simulator;
     return predicted_step(result, plan(), workload, cost::CostModel(cluster), simulator).step_s;
@@ -37,8 +32,8 @@ TEST(PredictedStep, ComputingOnProcessorsIsAsNoisyAsTheProbe) {
   c.cluster.noise_floor = 0.1;
   EXPECT_EQ(c.step().high, 4.4);  // computing on devices of its own
   c.cluster.contention = doc::Contention{1.2, 1};
-  EXPECT_NEAR(*c.step().high, 4 + std::hypot(0.4, 0.1 * c.computing_s()), 1e-12);
-  EXPECT_NEAR(*c.step().low, 4 - c.computing_s() / 11, 1e-12);
+  EXPECT_NEAR(*c.step().high, 4 + std::hypot(0.4, 0.1 * c.compute_s()), 1e-12);
+  EXPECT_NEAR(*c.step().low, 4 - c.compute_s() / 11, 1e-12);
   c.result.low_s = c.result.high_s = std::nullopt;
   EXPECT_FALSE(c.step().has_interval());
 }
@@ -50,7 +45,7 @@ TEST(PredictedStep, RanksThatShareCoresMayOverlapNothing) {
   c.cluster.cores = 2;
   EXPECT_EQ(c.step().high, 3.3);
   c.cluster.cores = 1;
-  EXPECT_NEAR(*c.step().high, c.computing_s() + 2, 1e-12);
+  EXPECT_NEAR(*c.step().high, c.compute_s() + 2, 1e-12);
   EXPECT_GT(*c.step().high, 3.3);
 }
 

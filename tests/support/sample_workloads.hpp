@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "linerate/doc/cluster.hpp"
+#include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
 
 namespace linerate::support {
@@ -105,6 +106,14 @@ inline doc::Cluster two_rank_cluster(double alpha_s, double beta_s_per_byte) {
   c.ranks = 2;
   c.network = {1 / beta_s_per_byte, alpha_s / 2};
   return c;
+}
+
+/// Seconds that a regular step of `plan` computes.
+inline double compute_s(const doc::Plan& plan) {
+  double sum = 0;
+  for (const doc::Task& t : plan.variants.back().tasks)
+    if (t.resource == doc::Resource::compute) sum += t.seconds;
+  return sum;
 }
 
 }  // namespace linerate::support

@@ -55,7 +55,7 @@ inline Cluster full_cluster() {
   c.second_order = SecondOrderCost{1e-4, 1e-12, {{64, 1e-4}}, 1e-5, 1e12, 1e-9, 2e-9, 1e-6, 2e12};
   c.second_order->batches = {{64, 4, 4e-4, 1e-4}};
   c.second_order->device = "cuda";
-  c.contention = Contention{1.1, 1.2, 1.3, 1e-4};
+  c.contention = Contention{1.1, 1.2, 1.3, 1e-4, 2e-4};
   c.rank_speeds = {{1, 1.5, 0.01}};
   c.reduce_s_per_byte = 1e-10, c.tensor_s = 1e-6, c.memory_bytes = 1e9, c.progress_sleep_s = 1e-4;
   c.nominal = NominalNetwork{.name = "4xpcie3,tcp:10Gbit/s",

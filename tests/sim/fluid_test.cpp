@@ -99,6 +99,23 @@ TEST(Fluid, AMessageSlowsOnlyTheComputationThatOverlapsIt) {
   EXPECT_DOUBLE_EQ(step_s("bulk"), bulk);
 }
 
+TEST(Fluid, AMessageIsHeldUpOnlyWhileRanksCompute) {
+  // Two exchanges of 2 s; backward lasts from 0 to 10 and its first gradient is there at 4. The
+  // second exchange begins when nothing is left to compute, and so does bulk's only one.
+  const doc::Workload w = support::workload_at({4, 10}, {8, 8});
+  doc::Cluster c = support::two_rank_cluster(1, 0.125);
+  const auto step_s = [&](const char* strategy) {
+    return simulate(plan::make_plan(w, c, doc::parse_strategy(strategy), 2), cost::CostModel(c))
+        .step_s;
+  };
+  const double bulk = step_s("bulk");
+  for (const auto& [delay_s, expected] : {std::pair{0., 12.}, {4., 12.}, {5., 13.}, {9., 14.}}) {
+    c.contention = doc::Contention{.message_delay_s = delay_s};
+    EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)"), expected) << delay_s;
+    EXPECT_DOUBLE_EQ(step_s("bulk"), bulk);
+  }
+}
+
 // The more messages and halves, the more processor: no strategy gets shorter, and one gets longer
 // by at most what all of its messages take.
 TEST(Fluid, NoMessageCostsMoreThanItTakes) {
@@ -110,10 +127,12 @@ TEST(Fluid, NoMessageCostsMoreThanItTakes) {
     for (const doc::Task& task : plan.variants.back().tasks)
       messages += doc::is_communication(task.kind);
     const double free = simulate(plan, cost::CostModel(c)).step_s;
-    c.contention = doc::Contention{1, 1, 1, 1e-4};
-    const double step = simulate(plan, cost::CostModel(c)).step_s;
-    EXPECT_GE(step, free * (1 - 1e-9)) << strategy;
-    EXPECT_LE(step, free + messages * 1e-4 * (1 + 1e-9)) << strategy;
+    for (const auto& [taken_s, delay_s] : {std::pair{0., 1e-4}, {1e-4, 0.}}) {
+      c.contention = doc::Contention{1, 1, 1, taken_s, delay_s};
+      const double step = simulate(plan, cost::CostModel(c)).step_s;
+      EXPECT_GE(step, free * (1 - 1e-9)) << strategy;
+      EXPECT_LE(step, free + messages * 1e-4 * (1 + 1e-9)) << strategy;
+    }
     // What is measured twice and differs by half of it is known no better.
     c.noise_floor = 0.5;
     const cost::CostModel model(c);

@@ -242,11 +242,14 @@ struct Contention {
   // Processor time that a collective of any size takes from the computation over it, because
   // threads wake, call and hand over. A half of an all-reduce is a collective, too.
   double message_s = 0;
+  // How much longer a collective of any size takes while ranks compute, because its threads wait
+  // for their processors.
+  double message_delay_s = 0;
 
   /// Whether anything slows.
   bool any() const {
     return compute_slowdown != 1 || communication_slowdown != 1 || coding_slowdown != 1 ||
-           message_s != 0;
+           message_s != 0 || message_delay_s != 0;
   }
 };
 

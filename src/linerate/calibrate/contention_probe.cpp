@@ -72,27 +72,30 @@ class ContentionProber {
   doc::Contention run() {
     const std::int64_t start = steady_ns();
     shorten_exchange();
-    std::vector<double> compute, communication, coded, messages;
+    const std::vector<Bytes> messages(to_index(options_.messages), kMessage);
+    std::vector<double> compute, communication, coded, taken, delays;
     for (int round = 0; round < kMostRounds; ++round) {
       const double elapsed = agreed_max(seconds_since(start));
       if (options_.progress) options_.progress(std::min(1.0, elapsed / options_.budget.count()));
       if (round >= options_.fewest_rounds && elapsed >= options_.budget.count()) break;
-      const double exchange_alone = exchange(false).seconds;
+      const double exchange_alone = exchange(options_.exchange, false).seconds;
       const double rate_alone = slices_per_second(exchange_alone);
-      const Together both = exchange(true);
+      const Together both = exchange(options_.exchange, true);
       compute.push_back(rate_alone / both.slices_per_second);
       communication.push_back(exchange_alone > 0 ? both.seconds / exchange_alone : 1);
       {
         const Coding coding;
         coded.push_back(rate_alone / slices_per_second(exchange_alone));
       }
-      messages.push_back(message_s());
+      taken.push_back(message_s());
+      delays.push_back((exchange(messages, true).seconds - exchange(messages, false).seconds) /
+                       options_.messages);
     }
     std::vector<double> mean = {median(compute), median(communication), median(coded),
-                                median(messages)};
+                                median(taken), median(delays)};
     mean_over_ranks(communicator_, mean);
     return {std::max(1.0, mean[0]), std::max(1.0, mean[1]), std::max(1.0, mean[2]),
-            std::max(0.0, mean[3])};
+            std::max(0.0, mean[3]), std::max(0.0, mean[4])};
   }
 
  private:
@@ -124,11 +127,11 @@ class ContentionProber {
     return value;
   }
 
-  /// The exchange with or without computation on every rank until it is through.
-  Together exchange(bool computing) {
+  /// All-reduces back to back, with or without computation on every rank until they are through.
+  Together exchange(const std::vector<Bytes>& sizes, bool computing) {
     communicator_.barrier("calibrate")->wait();
     std::vector<comm::WorkPtr> works;
-    for (const Bytes b : options_.exchange)
+    for (const Bytes b : sizes)
       works.push_back(communicator_.all_reduce({buffer_.data(), {b.value / 4}, DType::f32},
                                                comm::Reduce::sum, "calibrate"));
     const std::int64_t start = steady_ns();
@@ -161,7 +164,7 @@ class ContentionProber {
   void shorten_exchange() {
     load_.run_slice();
     while (options_.exchange.size() > 1 &&
-           agreed_max(exchange(false).seconds) * 4 * options_.fewest_rounds >
+           agreed_max(exchange(options_.exchange, false).seconds) * 4 * options_.fewest_rounds >
                options_.budget.count())
       options_.exchange.pop_back();
   }

@@ -59,7 +59,7 @@ struct ContentionProbeOptions {
   std::vector<Bytes> exchange = {MiB(1), MiB(8), MiB(16)};
   Duration budget{4};
   int fewest_rounds = 3;
-  int messages = 20;  // small all-reduces of one round
+  int messages = 20;  // small all-reduces of each kind in one round
   Progress progress = {};
 };
 
@@ -71,6 +71,9 @@ struct ContentionProbeOptions {
 /// - communication_slowdown: time of the exchange while all ranks compute / while they sleep.
 /// - coding_slowdown: slices a second alone / slices a second while a thread of each rank casts.
 /// - message_s: processor time of a rank over a small all-reduce, less that over as long a rest.
+/// - message_delay_s: time of a small all-reduce while all ranks compute, less that while they
+/// wait;
+///   the mean of as many as `messages`, back to back.
 ///
 /// Medians over rounds, mean over ranks; slowdowns are at least 1. Computation "alone" has all
 /// ranks computing, because cores shared by ranks are no cost of communication. Collective; every

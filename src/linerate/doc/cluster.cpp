@@ -161,6 +161,7 @@ void fields(auto& v, Is<Contention> auto& c) {
   v.required("communication_slowdown", c.communication_slowdown, positive);
   v.optional("coding_slowdown", c.coding_slowdown, positive);
   v.written_if(c.message_s != 0, "message_s", c.message_s, seconds);
+  v.written_if(c.message_delay_s != 0, "message_delay_s", c.message_delay_s, seconds);
 }
 
 void fields(auto& v, Is<RankSpeed> auto& s) {

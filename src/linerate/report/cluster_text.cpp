@@ -118,6 +118,9 @@ std::string probes_of(const doc::Cluster& c) {
   if (c.contention && c.contention->message_s > 0)
     text += fmt::format("a collective takes {} from the computation over it, however small it is\n",
                         format_time(c.contention->message_s));
+  if (c.contention && c.contention->message_delay_s > 0)
+    text += fmt::format("a collective takes {} longer while ranks compute, however small it is\n",
+                        format_time(c.contention->message_delay_s));
   if (c.progress_sleep_s)
     text +=
         fmt::format("an idle progress thread wakes within {}\n", format_time(*c.progress_sleep_s));
@@ -169,7 +172,8 @@ std::string summary_json(const doc::Cluster& cluster, const std::vector<std::str
     json["contention"] = {{"compute_slowdown", cluster.contention->compute_slowdown},
                           {"communication_slowdown", cluster.contention->communication_slowdown},
                           {"coding_slowdown", cluster.contention->coding_slowdown},
-                          {"message_s", cluster.contention->message_s}};
+                          {"message_s", cluster.contention->message_s},
+                          {"message_delay_s", cluster.contention->message_delay_s}};
   json["network"] = {{"bandwidth_bytes_per_s", cluster.network.bandwidth_bytes_per_s},
                      {"line_rate_bytes_per_s", cluster.network.line_rate_bytes_per_s},
                      {"line_rate_assumed", cluster.network.line_rate_assumed}};

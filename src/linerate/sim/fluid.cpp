@@ -286,6 +286,7 @@ class Fluid {
     std::stable_sort(flight.landings.begin(), flight.landings.end(),
                      [](const auto& a, const auto& b) { return a.after_s < b.after_s; });
     flight.progress = {flight.landings.back().after_s, 1, now_, true};
+    flight.delay_s = contention_.message_delay_s;
     flights_.push_back(std::move(flight));
     under_way_.push_back(flights_.size() - 1);
     return static_cast<std::int32_t>(flights_.size() - 1);
@@ -348,6 +349,8 @@ class Fluid {
     transfer.part = &part;
     transfer.progress = {prices_.seconds_of_part(graph_.tasks[task], part.ranks), 1, now_, true};
     transfer.computing = 0;
+    transfer.delay_s = contention_.message_delay_s;
+    transfer.held_s = 0;
     for_part(transfer, [&](std::size_t c, Lane& lane, std::uint32_t) {
       lane.transfer = static_cast<std::int32_t>(t);
       states_[c].owed_s += contention_.message_s;
@@ -389,9 +392,9 @@ class Fluid {
     touched_.clear();
     if (!contends_) return;
     for (CollectiveTransfer& t : transfers_)
-      if (t.progress.active) t.progress.set_rate(now_, network_rate(t.computing > 0));
+      if (t.progress.active) t.set_rate(now_, network_rate(t.computing > 0));
     for (const std::size_t f : under_way_)
-      flights_[f].progress.set_rate(now_, network_rate(flights_[f].computing > 0));
+      flights_[f].set_rate(now_, network_rate(flights_[f].computing > 0));
   }
 
   // Tells the transfers of a class that it begins or ceases to compute.

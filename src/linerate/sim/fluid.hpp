@@ -108,29 +108,45 @@ struct ClassState {
   }
 };
 
-/// A collective on its way between the classes of one part.
-struct CollectiveTransfer {
+/// What a collective and a broadcast on their way have in common.
+struct Transfer {
   std::uint32_t task = 0;
   const Membership::Part* part = nullptr;
   Progress progress;
-  int computing = 0;  // classes of the part that compute
+  int computing = 0;   // classes under way that compute
+  double delay_s = 0;  // Contention::message_delay_s, as far as it has not passed
+  double held_s = 0;   // `progress.left` when the delay was added to it; 0: it is not in it
+
+  /// The delay comes before the work and passes only while a class computes. What is left of it
+  /// when the last one ceases waits for the next one.
+  void set_rate(double now, double rate) {
+    if (computing > 0 && held_s == 0 && delay_s > 0) {
+      progress.add(now, delay_s);
+      held_s = progress.left;
+    } else if (computing == 0 && held_s > 0) {
+      progress.add(now, 0);
+      delay_s = std::max(0.0, delay_s - (held_s - progress.left));
+      progress.add(now, -delay_s);
+      held_s = 0;
+    }
+    progress.set_rate(now, rate);
+  }
 };
+
+/// A collective on its way between the classes of one part.
+using CollectiveTransfer = Transfer;
 
 /// A broadcast on its way. Classes come to it and leave it one by one. Each class carries the
 /// message for a while itself, with its lane running, and waits until the message has reached it.
-struct Flight {
+struct Flight : Transfer {
   struct Landing {
     double after_s;          // of the root's own start, at full speed
     std::uint32_t position;  // of the class within the group
   };
 
-  std::uint32_t task = 0;
-  const Membership::Part* part = nullptr;
   BroadcastTime time{};
-  Progress progress;              // of all landings
-  std::vector<Landing> landings;  // by time
+  std::vector<Landing> landings;  // by time; `progress` is of all
   std::size_t landed = 0;
-  int computing = 0;  // classes under way that compute
 
   /// The end of the next landing. `progress` counts down to the last landing, so what is done of it
   /// is done of the next one too.

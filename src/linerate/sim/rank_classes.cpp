@@ -253,7 +253,7 @@ doc::Contention Prices::contention() const {
   const double times = bound_ == Bound::low ? 1 / apart : apart;
   for (double* factor : {&c.compute_slowdown, &c.communication_slowdown, &c.coding_slowdown})
     if (*factor > 1) *factor = 1 + (*factor - 1) * times;
-  c.message_s *= times;
+  for (double* seconds : {&c.message_s, &c.message_delay_s}) *seconds *= times;
   return c;
 }
 

@@ -67,16 +67,14 @@ void ask_for_short_slices(std::int32_t nice, std::uint64_t nanoseconds) {
 /// compute threads never sleep. Its naps should end on time (the kernel rounds them up by 50 us),
 /// and it should not wait for a compute thread's slice.
 ///
-/// It asks for the highest nice and short slices. A 60 MB all-reduce next to a compute thread took
-/// 910 ms with the kernel's defaults and 130 ms with short slices and nice -10. With -10 a small
-/// message still waited up to 3 ms. Steps of LeNet that sent each gradient by itself over 200
-/// Mbit/s took 15.3 ms with -10, and 14.0 ms with -20. SCHED_RR is no faster. With it, tests next
-/// to jobs of MPI took 1.4 to 2.7 times as long, and with -20 1.3 to 1.4 times. Settings that the
-/// kernel refuses are left out (a negative nice needs a privilege).
+/// It asks for nice -10 and short slices. A 60 MB all-reduce next to a compute thread took 910 ms
+/// with the kernel's defaults and 130 ms with these settings. Over links of 200 Mbit/s a nice of 0,
+/// -10 or -20 made no difference. Settings that the kernel refuses are left out (a negative nice
+/// needs a privilege).
 void prefer_this_thread() {
   thread_local const bool done = [] {
     prctl(PR_SET_TIMERSLACK, 1);
-    constexpr int kNice = -20;
+    constexpr int kNice = -10;
     const bool preferred = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice) == 0;
     ask_for_short_slices(preferred ? kNice : getpriority(PRIO_PROCESS, 0), 100'000);
     return true;

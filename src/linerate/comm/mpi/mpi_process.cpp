@@ -117,13 +117,13 @@ bool can_read_memory() {
 }
 
 /// Puts settings into the environment that MPI_Init reads. tools/mpirun sets the same, and the
-/// user's own settings win. Without the last one, Open MPI prints a line for every message that the
-/// kernel refuses.
+/// user's own settings win. Open MPI must not yield when idle, because the kernel then gives the
+/// core to a compute thread until the next tick (4 ms). Where the memory of others cannot be read,
+/// Open MPI would print a line for every message that the kernel refuses.
 void set_defaults() {
-  constexpr std::array<std::array<const char*, 2>, 3> defaults = {{
+  constexpr std::array<std::array<const char*, 2>, 2> defaults = {{
       {"OMPI_MCA_btl_tcp_eager_limit", "524288"},
       {"OMPI_MCA_btl_tcp_rndv_eager_limit", "524288"},
-      {"OMPI_MCA_mpi_yield_when_idle", "1"},
   }};
   for (const auto& [name, value] : defaults) setenv(name, value, 0);
   if (!can_read_memory()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);

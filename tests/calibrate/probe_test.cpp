@@ -136,6 +136,45 @@ TEST(ContentionProbe, AMessageTakesTheProcessorTimeThatItNeeds) {
   });
 }
 
+/// Says that a message over which slices ran took 2 ms longer than it did.
+struct HeldUpWork final : comm::Work {
+  HeldUpWork(comm::WorkPtr of, const CountingLoad& l) : inner(std::move(of)), load(l) {}
+  void wait() override { inner->wait(); }
+  bool done() const override { return load.slices > before && inner->done(); }
+  void on_done(std::function<void()> action) override { inner->on_done(std::move(action)); }
+  comm::WorkTimes times() const override {
+    comm::WorkTimes times = inner->times();
+    if (load.slices > before) times.end_ns += 2'000'000;
+    return times;
+  }
+  comm::WorkPtr inner;
+  const CountingLoad& load;
+  int before = load.slices;
+};
+
+struct HeldUp final : faults::InterposedCommunicator {
+  HeldUp(comm::Communicator& inner, faults::Interposer& interposer, const CountingLoad& l)
+      : InterposedCommunicator(inner, interposer), load(l) {}
+  comm::WorkPtr all_reduce(comm::Buffer b, comm::Reduce op, std::string name) override {
+    return std::make_shared<HeldUpWork>(InterposedCommunicator::all_reduce(b, op, std::move(name)),
+                                        load);
+  }
+  const CountingLoad& load;
+};
+
+// Ten messages in a row that end 2 ms later are each .2 ms late.
+TEST(ContentionProbe, AMessageIsLateByTheMeanOfARow) {
+  run_ranks(1, [](Communicator& inner) {
+    Nothing nothing;
+    CountingLoad load;
+    HeldUp comm(inner, nothing, load);
+    const doc::Contention c = probe_contention(
+        comm, load,
+        {.exchange = {KiB(64)}, .budget = Duration{0}, .fewest_rounds = 3, .messages = 10});
+    EXPECT_NEAR(c.message_delay_s, 2e-4, 1e-4);
+  });
+}
+
 TEST(ProbeCluster, CarriesFitsContentionSleepAndNoise) {
   run_ranks(2, [](Communicator& comm) {
     EmulatedTraining load;

@@ -78,7 +78,7 @@ TEST_P(RankClassesTest, EqualTheStepWrittenOutRankByRank) {
   w.update_s = 0.01;
   for (const bool contended : {false, true}) {
     doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);
-    if (contended) c.contention = doc::Contention{1.3, 1.6};
+    if (contended) c.contention = doc::Contention{1.3, 1.6, 1, 2e-4, 3e-4};
     std::vector<doc::RankSpeed> speeds;
     for (int r = 0; r < kFive; ++r)
       speeds.push_back({r, r == 2 ? 1.4 : 1 + 0.1 * random_unit(7, static_cast<std::uint64_t>(r)),

@@ -134,7 +134,7 @@ def test_what_hosts_tell_each_other_passes_what_devices_exchange():
     assert done.returncode == 0, done.stdout + done.stderr
     before, after = map(float,
                         re.search(r"before ([0-9.]+) ms, after ([0-9.]+) ms", done.stdout).groups())
-    assert before > 10, "the links were not full"
+    assert before > 4, "the links were not full"  # an empty one: 0.4 ms
     assert after < before / 2
 
 

@@ -169,6 +169,7 @@ struct Flight : Transfer {
 ///   then on; a rank that waits for the others is not slowed.
 /// - A collective runs at the pace of its slowest rank: it is slowed while any rank of its part
 ///   computes.
+/// - A collective is held up for message_delay_s, as far as a rank of its part computes.
 /// - A broadcast waits for its root alone (BroadcastTime).
 /// - Computation and coding of one rank slow each other down, too.
 /// - While a rank waits out the Cluster's delay before a collective, it does not transfer.

@@ -80,8 +80,6 @@ int bench(double seconds) {
   print_rates("Adam", FirstOrder::adam, {0.001, 0.003, 0.01, 0.03}, seconds);
   for (const auto& [name, fisher] :
        {std::pair{"Monte-Carlo", Fisher::monte_carlo}, std::pair{"empirical", Fisher::empirical}}) {
-    SelfTuning tuned(kfac_options(fisher));
-    print(fmt::format("K-FAC {}, LM", name), run(tuned, 1 << 20, seconds));
     Clipped clipped(kfac_options(fisher));
     print(fmt::format("K-FAC {}, clip 1e-3", name), run(clipped, 1 << 20, seconds));
   }

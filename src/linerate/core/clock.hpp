@@ -7,7 +7,6 @@
 #include <exception>
 #include <functional>
 #include <stop_token>
-#include <thread>
 
 namespace linerate {
 
@@ -16,12 +15,9 @@ inline std::int64_t steady_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-/// Sleeps until this moment of steady_ns(), so it returns a little late.
-inline void sleep_until_ns(std::int64_t moment) {
-  std::this_thread::sleep_until(std::chrono::steady_clock::time_point(
-      std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-          std::chrono::nanoseconds(moment))));
-}
+/// Sleeps until this moment of steady_ns(), so it returns a little late. The kernel no longer
+/// rounds the sleeps of this thread up by 50 us.
+void sleep_until_ns(std::int64_t moment);
 
 // Ends long work from outside. The caller that starts the work has the std::stop_source, and the
 // work's loops over files and simulations ask throw_if_stopped().

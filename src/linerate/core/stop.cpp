@@ -1,3 +1,5 @@
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -16,6 +18,14 @@ std::stop_token& stop_of_this_thread() {
 }
 
 }  // namespace
+
+void sleep_until_ns(std::int64_t moment) {
+  thread_local const int precise = prctl(PR_SET_TIMERSLACK, 1);
+  static_cast<void>(precise);
+  std::this_thread::sleep_until(std::chrono::steady_clock::time_point(
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+          std::chrono::nanoseconds(moment))));
+}
 
 std::stop_token current_stop() { return stop_of_this_thread(); }
 

@@ -125,6 +125,7 @@ TEST(StepSpeed, SeveralRanksComputeLongerThanOne) {
     EXPECT_NEAR(longer.one_rank_step_s(), 1.5 * w.one_rank_step_s(), 1e-12);
     EXPECT_DOUBLE_EQ(longer.gradients[0].ready_s, 1.5 * w.gradients[0].ready_s);
     EXPECT_EQ(longer.blocks[0].factor_a_s, w.blocks[0].factor_a_s);
+    EXPECT_NEAR(among_ranks(w, 0.2).one_rank_step_s(), 1.1 * w.one_rank_step_s(), 1e-12);
     EXPECT_FALSE(on_device(w, 2).several_ranks.has_value());
   }
 }

@@ -62,9 +62,13 @@ TEST(Validate, AWorkload) {
        {"/step_low_s: ", [](W& w) { w.step_low_s = 0.6; }},
        {"/step_high_s: ", [](W& w) { w.step_high_s = 2e9; }},
        {"/several_ranks/compute_factor: ", [](W& w) { w.several_ranks = SeveralRanks{0.9}; }},
+       {"/several_ranks/communication_s: ",
+        [](W& w) {
+          w.several_ranks = SeveralRanks{1, -1};
+        }},
        {"/several_ranks/compute_slowdown: ",
         [](W& w) {
-          w.several_ranks = SeveralRanks{1, kNaN};
+          w.several_ranks = SeveralRanks{1, {}, kNaN};
         }},
        {"/layers/0/forward_s: ", [](W& w) { w.layers[0].forward_s = kNaN; }},
        {"/layers/1/backward_s: ", [](W& w) { w.layers[1].backward_s = -1; }},

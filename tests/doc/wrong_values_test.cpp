@@ -18,7 +18,7 @@ const char* const kWorkload = R"({"document": "workload", "schema": 1, "name": "
  "batch_per_rank": 8, "buffer_bytes": 24, "backward_s": 0.2, "forward_s": 0.1, "update_s": 0.01,
  "tail_s": 0.01, "step_s": 0.5, "step_low_s": 0.45, "step_high_s": 0.6, "step_origin": "o",
  "accumulation": 2, "current": "ddp", "split_by_flops": true,
- "several_ranks": {"compute_factor": 1.1, "compute_slowdown": 1.8},
+ "several_ranks": {"compute_factor": 1.1, "communication_s": 0.04, "compute_slowdown": 1.8},
  "layers": [{"name": "a", "forward_s": 0.1, "backward_s": 0.2}, {"name": "b"}],
  "gradients": [{"name": "g", "elements": 12, "dtype": "f32", "layer": 1, "registration": 1,
                 "ready_s": 0.1, "rows": 3},

@@ -79,6 +79,7 @@ TEST(Measurement, TellsColdComputingFromComputingBesideMessages) {
       EXPECT_NEAR(found->compute_factor, factor, 1e-6) << lost;
       ASSERT_TRUE(found->compute_slowdown.has_value());
       EXPECT_NEAR(*found->compute_slowdown, 1 / (1 - lost), 1e-6) << factor;
+      EXPECT_NEAR(found->communication_s.value(), 0.015, 1e-9);
     }
 }
 

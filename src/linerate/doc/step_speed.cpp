@@ -68,10 +68,10 @@ Workload with_times(Workload w, double factor) {
 }
 
 // Factors were timed in steps of several ranks, so their times stay.
-Workload among_ranks(Workload w) {
+Workload among_ranks(Workload w, double share) {
   if (!w.several_ranks) return w;
   std::vector<Block> blocks = w.blocks;
-  w = with_times(std::move(w), w.several_ranks->compute_factor);
+  w = with_times(std::move(w), 1 + share * (w.several_ranks->compute_factor - 1));
   w.blocks = std::move(blocks);
   return w;
 }
@@ -97,6 +97,7 @@ Workload scaled(Workload w, double factor) {
   for (Layer& layer : w.layers) layer.flops *= factor;
   for (Gradient& g : w.gradients) g.elements = whole_rows(count(g.elements), g.rows);
   w.buffer_bytes = count(w.buffer_bytes);
+  if (w.several_ranks) times(w.several_ranks->communication_s, factor);
   for (OtherCollective& o : w.other_collectives) o.bytes = count(o.bytes);
   w.name += fmt::format(" x {:g}", factor);
   return w;

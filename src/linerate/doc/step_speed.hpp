@@ -33,9 +33,9 @@ void each_device_time(Workload& w, const Change& change) {
 /// the device (add_cost) stays.
 Workload with_times(Workload workload, double factor);
 
-/// The step that each of several ranks computes: with_times(several_ranks->compute_factor)
-/// but for factors.
-Workload among_ranks(Workload workload);
+/// The step that each of several ranks computes, with `share` of what several_ranks->compute_factor
+/// adds. Factors of K-FAC stay.
+Workload among_ranks(Workload workload, double share = 1);
 /// The Cluster with the slowdown of computing that the Workload's own job has.
 Cluster slowed_by(Cluster cluster, const Workload& workload);
 

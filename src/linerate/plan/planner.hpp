@@ -125,6 +125,9 @@ class PlanSeries {
   std::int32_t add_variants(std::string_view base, bool first_step);
   void set_names();
   void compute_as(const doc::Workload& workload);
+  void compute_slowed(double share);
+  double communication_s(const cost::CostModel& cost) const;
+  void make_cycle(const cost::CostModel& cost);
   void set_schedule(std::int32_t first_steps, std::int32_t steady);
   void make_steps(const Request&, const Exchange& exchange);
   void make(const Request&, const Exchange& exchange, const Variant&, doc::TaskGraph& graph);
@@ -134,6 +137,7 @@ class PlanSeries {
   const Planner& planner_;
   const doc::Workload& alone_;           // as one rank computes
   std::optional<doc::Workload> slowed_;  // as each of several ranks does, if that differs
+  double slowed_share_ = 1;              // of what several ranks add, in `slowed_`
   const doc::Workload* workload_;        // the one that computation_ is of
   std::unique_ptr<const PreparedWorkload> prepared_;  // by the exchange
   PlanOptions options_;

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -94,9 +95,12 @@ struct Phase {
   double compute_s = 0, beside_s = 0;
 };
 using Phases = std::array<Phase, 2>;  // forward, backward; an update may hold K-FAC's, too
+struct StepParts {
+  Phases phases;               // of the rank that computed the longest
+  double communication_s = 0;  // of the rank that waited least for others
+};
 
-/// By step, of the rank that computed the longest in it.
-std::vector<Phases> phases_of(const doc::Timeline& timeline) {
+std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
   constexpr std::array kKinds = {doc::TaskKind::forward, doc::TaskKind::backward};
   struct Spans {
     std::vector<Span> travelling;
@@ -111,12 +115,14 @@ std::vector<Phases> phases_of(const doc::Timeline& timeline) {
     else if (kind != kKinds.end())
       spans.computing[to_index(kind - kKinds.begin())].push_back({e.start_ns, e.end_ns});
   }
-  std::vector<Phases> slowest;
+  std::vector<StepParts> steps;
   for (auto& [step, ranks] : by_step) {
     double most_s = -1;
-    slowest.emplace_back();
+    StepParts& parts = steps.emplace_back();
+    parts.communication_s = std::numeric_limits<double>::max();
     for (auto& [rank, spans] : ranks) {
       const SpanSet travelling = union_of(std::move(spans.travelling));
+      parts.communication_s = std::min(parts.communication_s, seconds_of(travelling));
       Phases phases;
       double all_s = 0;
       for (std::size_t p = 0; p < phases.size(); ++p) {
@@ -124,10 +130,10 @@ std::vector<Phases> phases_of(const doc::Timeline& timeline) {
         phases[p] = {seconds_of(computing), seconds_of(intersection_of(computing, travelling))};
         all_s += phases[p].compute_s;
       }
-      if (all_s > most_s) most_s = all_s, slowest.back() = phases;
+      if (all_s > most_s) most_s = all_s, parts.phases = phases;
     }
   }
-  return slowest;
+  return steps;
 }
 
 exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
@@ -140,21 +146,22 @@ exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
 
 // A phase that takes B alone takes C = a B + b x if messages travel during x of C: `a` is the
 // factor, and 1 / (1 - b) the slowdown. Phases differ in x, so least squares over both find them.
-// Messages that travel during less than a twentieth of C tell nothing of b.
+// Messages that travel during less than a fifth of C tell nothing of b, because C is not known to
+// less than some percent.
 //
 // An example: forward takes 150 ms alone and 153 among ranks, nothing travels meanwhile. Backward
 // takes 320 ms alone, and 450 while messages travel during 250. So a = 1.02, and b = (450 - 326) /
 // 250 = .49: computing next to messages takes twice as long.
 std::optional<doc::SeveralRanks> several_ranks_of(const doc::Timeline& timeline,
                                                   const doc::Workload& workload) {
-  const std::vector<Phases> steps = phases_of(timeline);
+  const std::vector<StepParts> steps = parts_of_steps(timeline);
   if (timeline.ranks < 2 || steps.empty()) return std::nullopt;
   const std::array alone = {*workload.forward_s, workload.backward_s};
   double bb = 0, bx = 0, xx = 0, bc = 0, xc = 0, computed = 0, beside = 0;
   for (std::size_t p = 0; p < alone.size(); ++p) {
     const auto middle = [&](double Phase::*part) {
       std::vector<double> values;
-      for (const Phases& phases : steps) values.push_back(phases[p].*part);
+      for (const StepParts& step : steps) values.push_back(step.phases[p].*part);
       return median(values);
     };
     const double b = alone[p], c = middle(&Phase::compute_s), x = middle(&Phase::beside_s);
@@ -162,15 +169,18 @@ std::optional<doc::SeveralRanks> several_ranks_of(const doc::Timeline& timeline,
     computed += c, beside += x;
   }
   if (bb == 0) return std::nullopt;
+  std::vector<double> communication;
+  for (const StepParts& step : steps) communication.push_back(step.communication_s);
+  const double communication_s = median(communication);
   // Where the solution lies outside what is possible, the best one is at the edge.
   const double alone_factor = std::max(1.0, bc / bb);
-  if (beside < computed / 20) return doc::SeveralRanks{alone_factor};
+  if (beside < computed / 5) return doc::SeveralRanks{alone_factor, communication_s};
   constexpr double kMostLost = 0.9;        // of the time next to messages
   const double apart = bb * xx - bx * bx;  // 0: both have the same share of time next to messages
   double factor = apart > 1e-3 * bb * xx ? std::max(1.0, (bc * xx - xc * bx) / apart) : 1;
   double lost = std::min((xc - factor * bx) / xx, kMostLost);
   if (lost < 0) factor = alone_factor, lost = 0;
-  return doc::SeveralRanks{factor, 1 / (1 - lost)};
+  return doc::SeveralRanks{factor, communication_s, 1 / (1 - lost)};
 }
 
 // The step is at least the sum of its parts, so the tail is never negative. The interval is widened

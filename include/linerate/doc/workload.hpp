@@ -68,7 +68,7 @@ struct RecordedStep {
 struct SeveralRanks {
   double compute_factor = 1;  // of computing while nothing travels, at least 1
   /// Network time of the recorded step. A step that communicates half as long waits less, so it has
-  /// half of what compute_factor adds. A longer one has all of it. Absent: every step has all of it.
+  /// half of what compute_factor adds. A longer one has all of it. Absent: every step has that.
   std::optional<double> communication_s{};
   /// Of computing while messages travel, on top of the factor, at least 1. It replaces that of a
   /// Cluster that knows contention, because it is of the job's own operators. Absent: unknown.

@@ -99,6 +99,21 @@ TEST(Fitted, ABroadcastPassesATreeOfRanks) {
   EXPECT_NEAR(on_ranks(cost, 10000, 16).seconds, 2 * 10e-6 + 19e-6, 1e-15);
 }
 
+// 4 ranks, two levels: 10 us and 2 ns/B up to 1000 B, then 1 ns/B, as of arrays cut in chunks.
+TEST(Fitted, ABroadcastOnFewerRanksHasFewerLevelsButAPassAtLeast) {
+  doc::CollectiveCost cost;
+  cost.collective = Collective::broadcast;
+  cost.ranks = 4;
+  cost.segments = {{100, 1000, 10e-6, 2e-9, 0.9, 1.1}, {1000, 100000, 11e-6, 1e-9, 0.9, 1.1}};
+  cost.samples = {{100, 10.2e-6}, {1000, 12e-6}, {100000, 111e-6}};
+  EXPECT_NEAR(on_ranks(cost, 1000, 2).seconds, 5e-6 + 1e-6, 1e-7);      // half of both
+  EXPECT_NEAR(on_ranks(cost, 100000, 2).seconds, 5e-6 + 100e-6, 1e-6);  // one pass
+  EXPECT_NEAR(on_ranks(cost, 1e6, 2).seconds, 5e-6 + 1e-3, 1e-6);       // beyond the table
+  EXPECT_NEAR(TableLaw(cost).moved_to(Collective::broadcast, 2).at(1e6).seconds(),
+              on_ranks(cost, 1e6, 2).seconds, 1e-12);
+  EXPECT_NEAR(on_ranks(cost, 1000, 3).seconds, 12e-6 * std::log2(3) / 2, 1e-12);
+}
+
 // 2 ranks: 8 us up to 32 KiB, by another schedule than the ring's 220 us + 1 ns/B above.
 TEST(Fitted, EachRegimeHasAStartUpOfItsOwn) {
   doc::CollectiveCost cost;

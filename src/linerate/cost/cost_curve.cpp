@@ -229,7 +229,7 @@ FittedSplit FittedPart::own(std::size_t anchor, double bytes) const {
 
 FittedSplit FittedPart::split(double bytes) const {
   const FittedSplit first = own(0, bytes);
-  if (!between_) return first.times(law_.start, law_.bulk);
+  if (!between_) return first.by(law_, bytes);
   // Neither part falls: what one measurement calls start-up the other may call bulk.
   const FittedSplit second = own(1, bytes);
   const double all = second.seconds();
@@ -262,17 +262,17 @@ double FittedPart::seconds(double bytes) const {
 Estimate FittedPart::from_one(double bytes) const {
   const FittedSplit here = own(0, bytes);
   const TableLaw::Interval at = law().interval_at(bytes);
-  const auto seconds = [&](double start_factor, double bulk_factor) {
-    return moved(here.times(start_factor, bulk_factor), bytes).seconds();
+  const auto seconds = [&](const RankLaw& there, double start_factor) {
+    return moved(here.by(there, bytes, start_factor), bytes).seconds();
   };
   const auto low_on = [&](const RankLaw& there) {
-    return at.low / there.interval * seconds(there.start_least, there.bulk);
+    return at.low / there.interval * seconds(there, there.start_least);
   };
   const auto high_on = [&](const RankLaw& there) {
-    return at.high * there.interval * seconds(there.start_most, there.bulk);
+    return at.high * there.interval * seconds(there, there.start_most);
   };
   Estimate e{
-      seconds(law_.start, law_.bulk), low_on(law_), high_on(law_),
+      seconds(law_, law_.start), low_on(law_), high_on(law_),
       at.extrapolated || law_.moved || move_.moved || law().table().collective != collective_};
   if (on_the_way_.empty()) return e;
   const bool is_more = ranks_ > law().table().ranks;
@@ -296,8 +296,8 @@ Estimate FittedPart::from_two(double bytes) const {
   const TableLaw::Interval b = anchors_[1].law->interval_at(bytes);
   const FittedSplit here = split(bytes);
   const RankLaw back = anchors_[1].law->law_to(collective_, ranks_);
-  const double up = own(0, bytes).times(law_.start, law_.bulk).seconds();
-  const double down = own(1, bytes).times(back.start, back.bulk).seconds();
+  const double up = own(0, bytes).by(law_, bytes).seconds();
+  const double down = own(1, bytes).by(back, bytes).seconds();
   const double all = here.seconds(), w = weight_log_, middle = 4 * w * (1 - w);
   const double least = all > 0 ? std::min(1.0, std::min(up, down) / all) : 1;
   const double most = all > 0 ? std::max(1.0, std::max(up, down) / all) : 1;

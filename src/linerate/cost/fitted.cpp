@@ -141,6 +141,23 @@ TableLaw::TableLaw(const doc::CollectiveCost& table, int ranks_per_node) : table
   settle();
 }
 
+// A broadcast on fewer ranks than measured has fewer levels. Small arrays pass one level after the
+// other, so their bulk shrinks with the levels. Large arrays are cut and pass all levels at once,
+// so they take one pass of the array on any number of ranks. The table's last slope is that of a
+// pass.
+//
+// An example: on 4 ranks, two levels, 100 KB take 2 ms and the last slope is 8 ns/B. On 2 ranks
+// they take half, 1 ms, because a pass takes .8. 1 MB that took 8.5 ms takes its pass, 8 ms.
+RankLaw TableLaw::law_to(Collective collective, int ranks) const {
+  RankLaw law = law_of(collective, table_->ranks, ranks, by_node_of_);
+  if (is_tree(collective) && table_->collective == collective && 1 < ranks &&
+      ranks < table_->ranks) {
+    law.bulk = law.start;
+    law.pass_s_per_byte = end_s_per_byte_;
+  }
+  return law;
+}
+
 /// Draws the segments within the measured sizes, as totals that ascend. Touching segments share a
 /// point if they agree there; otherwise the size has two points, and the curve jumps.
 void TableLaw::draw_measured() {
@@ -296,15 +313,13 @@ TableLaw TableLaw::moved_to(Collective collective, int ranks) const {
   TableLaw there = *this;
   const int here = table_->ranks;
   const RankLaw law = law_to(collective, ranks);
-  const double start =
-      law.start * message_steps(collective, here) / message_steps(table_->collective, here);
-  const double bulk =
-      law.bulk * bus_factor(collective, here) / bus_factor(table_->collective, here);
+  const double start = message_steps(collective, here) / message_steps(table_->collective, here);
+  const double bulk = bus_factor(collective, here) / bus_factor(table_->collective, here);
   for (Node& node : there.nodes_) {
-    node.split = node.split.times(start, bulk);
+    node.split = node.split.by(law, node.bytes).times(start, bulk);
     node.measured = false;
   }
-  there.end_s_per_byte_ = bulk * end_s_per_byte_;
+  there.end_s_per_byte_ = bulk * std::max(law.bulk * end_s_per_byte_, law.pass_s_per_byte);
   there.settle();
   return there;
 }

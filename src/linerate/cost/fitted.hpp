@@ -3,6 +3,8 @@
 // or rank count.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "linerate/core/dtype.hpp"
@@ -25,6 +27,7 @@ struct RankLaw {
   double start = 1;                        // message steps, of a ring
   double start_least = 1, start_most = 1;  // of a ring and a tree, the fewer and the more
   double bulk = 1;                         // bytes per link
+  double pass_s_per_byte = 0;              // the bulk takes so much at least, if it did before
   double interval = 1;                     // on either side
   bool moved = false;
 };
@@ -39,6 +42,11 @@ struct FittedSplit {
   double seconds() const { return start + bulk; }
   FittedSplit times(double start_factor, double bulk_factor) const {
     return {start * start_factor, bulk * bulk_factor};
+  }
+  /// The same by a law, of a message of so many bytes; the start-up by another factor if told.
+  FittedSplit by(const RankLaw& law, double bytes, std::optional<double> start_factor = {}) const {
+    const double pass = std::min(bulk, law.pass_s_per_byte * bytes);
+    return {start * start_factor.value_or(law.start), std::max(bulk * law.bulk, pass)};
   }
 };
 
@@ -69,9 +77,7 @@ class TableLaw {
 
   const doc::CollectiveCost& table() const { return *table_; }
   /// From the table's rank count to another one.
-  RankLaw law_to(Collective collective, int ranks) const {
-    return law_of(collective, table_->ranks, ranks, by_node_of_);
-  }
+  RankLaw law_to(Collective collective, int ranks) const;
   /// At the table's own rank count.
   FittedSplit at(double bytes) const;
   /// Ends of a 90 % interval as factors. Outside the measured sizes they widen by their own width

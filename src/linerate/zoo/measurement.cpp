@@ -330,22 +330,28 @@ void Measurement::add_recorded(std::int64_t step, const StepProbe& probe) {
   add_layers(doc::TaskKind::backward, without(backward, factors));
 }
 
-// One step of this rank as numbers, which travel to all ranks: see Column.
-std::vector<double> Measurement::row_of(const StepProbe& p) const {
+std::size_t Measurement::columns_of_row() const {
+  return kGradients + parameter_names_.size() + 2 * timer_.layers().size();
+}
+
+// Appends one step of this rank as numbers, which travel to all ranks: see Column. All rows are one
+// vector, because small blocks that stay between large ones that go keep the C library from using
+// these again. The steps to be measured then pay for new memory.
+void Measurement::add_compute_only(const StepProbe& p) {
   const torch_adapter::StepSpans& spans = p.spans;
   const std::size_t layers = timer_.layers().size();
-  std::vector<double> row = {
-      seconds(p.start_ns, p.end_ns), seconds(spans.forward_start_ns, spans.forward_end_ns),
-      seconds(spans.backward_start_ns, p.exchange_ns), seconds(p.update_ns, p.end_ns)};
+  for (const double part :
+       {seconds(p.start_ns, p.end_ns), seconds(spans.forward_start_ns, spans.forward_end_ns),
+        seconds(spans.backward_start_ns, p.exchange_ns), seconds(p.update_ns, p.end_ns)})
+    alone_.push_back(part);
   for (const std::int64_t ready : spans.ready_ns)
-    row.push_back(seconds(spans.backward_start_ns, ready < 0 ? p.exchange_ns : ready));
-  const std::size_t at = row.size();
-  row.resize(at + 2 * layers, 0);
+    alone_.push_back(seconds(spans.backward_start_ns, ready < 0 ? p.exchange_ns : ready));
+  const std::size_t at = alone_.size();
+  alone_.resize(at + 2 * layers, 0);
   for (const LayerSpan& s : spans.forward)
-    row[at + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
+    alone_[at + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
   for (const LayerSpan& s : spans.backward)
-    row[at + layers + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
-  return row;
+    alone_[at + layers + to_index(s.layer)] += seconds(s.start_ns, s.end_ns);
 }
 
 // Each step counts by the row of the rank that was slowest in it. A synchronous step lasts as long
@@ -353,10 +359,10 @@ std::vector<double> Measurement::row_of(const StepProbe& p) const {
 // ranks take 90, 110 and 100 ms for a step. The parts of rank 1 count, and not the largest of each
 // part.
 //
-// `gathered` has the rows of rank 0, then those of rank 1, and so on, of `columns` numbers each.
-doc::Workload Measurement::workload_of(const std::vector<double>& gathered,
-                                       std::size_t columns) const {
-  const std::size_t steps = alone_.size(), ranks = to_index(communicator_.size());
+// `gathered` has the rows of rank 0, then those of rank 1, and so on.
+doc::Workload Measurement::workload_of(const std::vector<double>& gathered) const {
+  const std::size_t columns = columns_of_row(), ranks = to_index(communicator_.size());
+  const std::size_t steps = alone_.size() / columns;
   std::vector<const double*> rows;
   for (std::size_t s = 0; s < steps; ++s) {
     const double* slowest = gathered.data() + s * columns;
@@ -422,17 +428,10 @@ std::optional<Measurement::Result> Measurement::result(std::int64_t batch,
                                                        std::int64_t buffer_bytes, bool last) {
   if (alone_.empty() || recorded_.empty()) return std::nullopt;
   in_result_ = recorded_.size();
-  std::vector<double> mine;
-  std::size_t columns = 0;
-  for (const StepProbe& probe : alone_) {
-    const std::vector<double> row = row_of(probe);
-    columns = row.size();
-    mine.insert(mine.end(), row.begin(), row.end());
-  }
-  std::vector<double> all(mine.size() * to_index(communicator_.size()));
-  communicator_.all_gather(comm::buffer(mine), comm::buffer(all), "compute-only steps")->wait();
+  std::vector<double> all(alone_.size() * to_index(communicator_.size()));
+  communicator_.all_gather(comm::buffer(alone_), comm::buffer(all), "compute-only steps")->wait();
   Result result;
-  result.workload = workload_of(all, columns);
+  result.workload = workload_of(all);
   result.workload.blocks = blocks_of(batch);
   result.workload.batch_per_rank = batch;
   result.workload.buffer_bytes = buffer_bytes;

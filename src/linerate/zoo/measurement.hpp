@@ -69,7 +69,7 @@ class Measurement {
 
   void begin_step(std::int64_t step) { recorder_.begin_step(static_cast<std::int32_t>(step)); }
   void add_recorded(std::int64_t step, const StepProbe& probe);
-  void add_compute_only(const StepProbe& probe) { alone_.push_back(probe); }
+  void add_compute_only(const StepProbe& probe);
 
   struct Result {
     doc::Timeline timeline;
@@ -83,8 +83,8 @@ class Measurement {
 
  private:
   std::vector<doc::Block> blocks_of(std::int64_t batch) const;
-  doc::Workload workload_of(const std::vector<double>& rows, std::size_t columns) const;
-  std::vector<double> row_of(const StepProbe& probe) const;
+  doc::Workload workload_of(const std::vector<double>& gathered) const;
+  std::size_t columns_of_row() const;
   /// Each run of gradients of one layer, in the order in which they got ready: (layer, last ready).
   std::vector<std::pair<std::size_t, std::int64_t>> backward_layers(
       const torch_adapter::StepSpans& spans) const;
@@ -98,7 +98,7 @@ class Measurement {
   torch_adapter::LayerTimer timer_;
   std::int64_t first_, blocks_, block_;
   std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids
-  std::vector<StepProbe> alone_;
+  std::vector<double> alone_;  // a row a compute-only step
   std::vector<std::int32_t> recorded_;
   std::size_t in_result_ = 0;  // recorded steps of the last result
 };

@@ -26,7 +26,7 @@ inline Workload full_workload() {
   w.batch_per_rank = 8, w.buffer_bytes = 24, w.accumulation = 2, w.current = "ddp";
   w.step_low_s = 0.45, w.step_high_s = 0.6, w.step_origin = "from two recordings";
   w.recorded = RecordedStep{0.7, 4, 0.5, true};
-  w.several_ranks = SeveralRanks{1.1, 0.04, 1.8, 0.7};
+  w.several_ranks = SeveralRanks{1.1, 0.04, 1.8};
   w.split_by_flops = true;
   w.other_collectives = {{Collective::all_gather, 2056, true, 2, StepPlace::forward, 0.05, 1},
                          {Collective::broadcast, 1'000'000, false, 0, StepPlace::update, 0, 4}};

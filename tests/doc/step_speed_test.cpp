@@ -130,28 +130,6 @@ TEST(StepSpeed, SeveralRanksComputeLongerThanOne) {
   }
 }
 
-// The share is of what an update takes more, and not of what it takes less.
-TEST(StepSpeed, UpdatesOfSeveralRanksHaveAFactorOfTheirOwn) {
-  std::mt19937 random(7);
-  for (int i = 0; i < 100; ++i)
-    for (const auto& [measured, share, factor] :
-         {std::tuple{0.4, 0.2, 0.4}, {0.4, 1.0, 0.4}, {2.0, 0.2, 1.2}, {2.0, 1.0, 2.0}}) {
-      Workload w = any_workload(random);
-      w.several_ranks = SeveralRanks{1.5, {}, {}, measured};
-      const Workload there = among_ranks(w, share);
-      validate(there);
-      if (!w.update_s) continue;
-      EXPECT_NEAR(*there.update_s, factor * *w.update_s, 1e-12);
-      w.several_ranks->update_factor.reset();
-      const Workload else_ = among_ranks(w, share);
-      EXPECT_EQ(there.forward_s, else_.forward_s);
-      EXPECT_EQ(there.backward_s, else_.backward_s);
-      if (there.one_rank_step_s() > there.backward_s)
-        EXPECT_NEAR(there.one_rank_step_s() - else_.one_rank_step_s(),
-                    *there.update_s - *else_.update_s, 1e-12);
-    }
-}
-
 TEST(StepSpeed, AJobsOwnSlowdownReplacesAProbedOne) {
   Workload w;
   Cluster probed;

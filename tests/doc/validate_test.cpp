@@ -70,10 +70,6 @@ TEST(Validate, AWorkload) {
         [](W& w) {
           w.several_ranks = SeveralRanks{1, {}, kNaN};
         }},
-       {"/several_ranks/update_factor: ",
-        [](W& w) {
-          w.several_ranks = SeveralRanks{1, {}, {}, 0};
-        }},
        {"/layers/0/forward_s: ", [](W& w) { w.layers[0].forward_s = kNaN; }},
        {"/layers/1/backward_s: ", [](W& w) { w.layers[1].backward_s = -1; }},
        {"/layers/1/flops: ", [](W& w) { w.layers[1].flops = kNaN; }},

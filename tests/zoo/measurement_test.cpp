@@ -83,30 +83,6 @@ TEST(Measurement, TellsColdComputingFromComputingBesideMessages) {
     }
 }
 
-// 4 ms without an exchange; the two events of a recorded step take 2 ms together. With K-FAC an
-// update holds its directions, too.
-TEST(Measurement, TimesTheUpdateOfRecordedSteps) {
-  doc::Workload w = alone();
-  w.update_s = 0.004;
-  doc::Timeline t = steps_of(1.2, 0, 0, 15);
-  EXPECT_FALSE(several_ranks_of(t, w)->update_factor.has_value());
-  const auto add = [&t](doc::TaskKind kind, std::int64_t from_us, std::int64_t to_us) {
-    for (std::int32_t step = 0; step < 5; ++step)
-      for (std::int32_t rank = 0; rank < 2; ++rank)
-        t.events.push_back({.kind = kind,
-                            .resource = doc::Resource::compute,
-                            .rank = rank,
-                            .step = step,
-                            .start_ns = 1000 * from_us,
-                            .end_ns = 1000 * (rank == 0 ? to_us : to_us + 100)});
-  };
-  add(doc::TaskKind::update, 80'000, 81'500), add(doc::TaskKind::update, 82'000, 82'500);
-  EXPECT_NEAR(several_ranks_of(t, w)->update_factor.value(), 0.5, 1e-9);  // of the slowest rank
-  EXPECT_FALSE(several_ranks_of(t, alone())->update_factor.has_value());
-  add(doc::TaskKind::factor, 83'000, 84'000);
-  EXPECT_FALSE(several_ranks_of(t, w)->update_factor.has_value());
-}
-
 TEST(Measurement, SaysNoSlowdownIfNothingTravelledMeanwhile) {
   const auto found = several_ranks_of(steps_of(1.3, 0.5, 0, 1), alone());
   ASSERT_TRUE(found.has_value());

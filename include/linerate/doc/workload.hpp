@@ -63,9 +63,8 @@ struct RecordedStep {
   bool on_cpu = false;  // the processors that computed carried the messages, too
 };
 
-/// How much longer a recorded step of several ranks computes than a step without an exchange:
-/// caches are cold after waiting, gradients are copied into buckets, and messages use the same
-/// cores.
+/// How much longer a recorded step of several ranks computes than one rank alone: caches are cold
+/// after waiting, gradients are copied into buckets, and messages use the same cores.
 struct SeveralRanks {
   double compute_factor = 1;  // of computing while nothing travels, at least 1
   /// Network time of the recorded step. A step that communicates half as long waits less, so it has
@@ -74,9 +73,6 @@ struct SeveralRanks {
   /// Of computing while messages travel, on top of the factor, at least 1. It replaces that of a
   /// Cluster that knows contention, because it is of the job's own operators. Absent: unknown.
   std::optional<double> compute_slowdown{};
-  /// Of the update; it replaces compute_factor, and may be below 1: the averaged gradients were
-  /// just written. Absent: unknown.
-  std::optional<double> update_factor{};
 };
 
 /// The part of a step in which a collective that is not of gradients runs.

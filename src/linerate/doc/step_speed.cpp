@@ -67,24 +67,12 @@ Workload with_times(Workload w, double factor) {
   return w;
 }
 
-// Factors were timed in steps of several ranks, so their times stay. The share is of a factor's
-// excess. An update that takes less among ranks has all of its factor, because its gradients were
-// just written however long they travelled.
+// Factors were timed in steps of several ranks, so their times stay.
 Workload among_ranks(Workload w, double share) {
   if (!w.several_ranks) return w;
-  const SeveralRanks several = *w.several_ranks;
-  const auto part = [share](double factor) {
-    return factor < 1 ? factor : 1 + share * (factor - 1);
-  };
   std::vector<Block> blocks = w.blocks;
-  const double factor = part(several.compute_factor);
-  w = with_times(std::move(w), factor);
+  w = with_times(std::move(w), 1 + share * (w.several_ranks->compute_factor - 1));
   w.blocks = std::move(blocks);
-  if (!several.update_factor || !w.update_s) return w;
-  const double more_s = (part(*several.update_factor) / factor - 1) * *w.update_s;
-  *w.update_s += more_s;
-  for (std::optional<double>* s : {&w.step_s, &w.step_low_s, &w.step_high_s})
-    if (*s) *s = std::max(w.backward_s, **s + more_s);
   return w;
 }
 

@@ -209,7 +209,6 @@ void fields(auto& v, Is<SeveralRanks> auto& s) {
   v.required("compute_factor", s.compute_factor, one_or_more);
   v.written_if(s.communication_s.has_value(), "communication_s", s.communication_s, seconds);
   v.written_if(s.compute_slowdown.has_value(), "compute_slowdown", s.compute_slowdown, one_or_more);
-  v.written_if(s.update_factor.has_value(), "update_factor", s.update_factor, positive);
 }
 
 void fields(auto& v, Is<Workload> auto& w) {

@@ -94,17 +94,16 @@ void time_factors(const doc::Timeline& timeline, doc::Workload& workload) {
 struct Phase {
   double compute_s = 0, beside_s = 0;
 };
-using Phases = std::array<Phase, 2>;  // forward, backward
+using Phases = std::array<Phase, 2>;  // forward, backward; an update may hold K-FAC's, too
 struct StepParts {
   Phases phases;               // of the rank that computed the longest
-  double update_s = 0;         // of that rank
   double communication_s = 0;  // of the rank that waited least for others
 };
 
 std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
   constexpr std::array kKinds = {doc::TaskKind::forward, doc::TaskKind::backward};
   struct Spans {
-    std::vector<Span> travelling, updating;
+    std::vector<Span> travelling;
     std::array<std::vector<Span>, kKinds.size()> computing;
   };
   std::map<int, std::map<int, Spans>> by_step;  // and rank
@@ -113,8 +112,6 @@ std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
     const auto kind = std::find(kKinds.begin(), kKinds.end(), e.kind);
     if (e.resource == doc::Resource::network)
       spans.travelling.push_back({e.start_ns, e.end_ns});
-    else if (e.kind == doc::TaskKind::update)
-      spans.updating.push_back({e.start_ns, e.end_ns});
     else if (kind != kKinds.end())
       spans.computing[to_index(kind - kKinds.begin())].push_back({e.start_ns, e.end_ns});
   }
@@ -133,9 +130,7 @@ std::vector<StepParts> parts_of_steps(const doc::Timeline& timeline) {
         phases[p] = {seconds_of(computing), seconds_of(intersection_of(computing, travelling))};
         all_s += phases[p].compute_s;
       }
-      if (all_s <= most_s) continue;
-      most_s = all_s, parts.phases = phases;
-      parts.update_s = seconds_of(union_of(std::move(spans.updating)));
+      if (all_s > most_s) most_s = all_s, parts.phases = phases;
     }
   }
   return steps;
@@ -157,47 +152,35 @@ exec::SamplerOptions sampler_options(comm::Communicator& communicator) {
 // An example: forward takes 150 ms alone and 153 among ranks, nothing travels meanwhile. Backward
 // takes 320 ms alone, and 450 while messages travel during 250. So a = 1.02, and b = (450 - 326) /
 // 250 = .49: computing next to messages takes twice as long.
-//
-// Updates stand apart, because caches are cold for the weights and warm for the gradients. An
-// update that holds K-FAC's directions tells nothing.
 std::optional<doc::SeveralRanks> several_ranks_of(const doc::Timeline& timeline,
                                                   const doc::Workload& workload) {
   const std::vector<StepParts> steps = parts_of_steps(timeline);
   if (timeline.ranks < 2 || steps.empty()) return std::nullopt;
-  const auto median_over = [&steps](const auto& part) {
-    std::vector<double> values;
-    for (const StepParts& step : steps) values.push_back(part(step));
-    return median(values);
-  };
   const std::array alone = {*workload.forward_s, workload.backward_s};
   double bb = 0, bx = 0, xx = 0, bc = 0, xc = 0, computed = 0, beside = 0;
   for (std::size_t p = 0; p < alone.size(); ++p) {
-    const double b = alone[p];
-    const double c = median_over([p](const StepParts& step) { return step.phases[p].compute_s; });
-    const double x = median_over([p](const StepParts& step) { return step.phases[p].beside_s; });
+    const auto middle = [&](double Phase::*part) {
+      std::vector<double> values;
+      for (const StepParts& step : steps) values.push_back(step.phases[p].*part);
+      return median(values);
+    };
+    const double b = alone[p], c = middle(&Phase::compute_s), x = middle(&Phase::beside_s);
     bb += b * b, bx += b * x, xx += x * x, bc += b * c, xc += x * c;
     computed += c, beside += x;
   }
   if (bb == 0) return std::nullopt;
-  doc::SeveralRanks several;
-  several.communication_s = median_over([](const StepParts& step) { return step.communication_s; });
-  const double update_s = median_over([](const StepParts& step) { return step.update_s; });
-  const bool has_factors =
-      std::any_of(timeline.events.begin(), timeline.events.end(),
-                  [](const doc::Event& e) { return e.kind == doc::TaskKind::factor; });
-  if (update_s > 0 && workload.update_s.value_or(0) > 0 && !has_factors)
-    several.update_factor = update_s / *workload.update_s;
+  std::vector<double> communication;
+  for (const StepParts& step : steps) communication.push_back(step.communication_s);
+  const double communication_s = median(communication);
   // Where the solution lies outside what is possible, the best one is at the edge.
-  several.compute_factor = std::max(1.0, bc / bb);
-  if (beside < computed / 5) return several;
+  const double alone_factor = std::max(1.0, bc / bb);
+  if (beside < computed / 5) return doc::SeveralRanks{alone_factor, communication_s};
   constexpr double kMostLost = 0.9;        // of the time next to messages
   const double apart = bb * xx - bx * bx;  // 0: both have the same share of time next to messages
   double factor = apart > 1e-3 * bb * xx ? std::max(1.0, (bc * xx - xc * bx) / apart) : 1;
   double lost = std::min((xc - factor * bx) / xx, kMostLost);
-  if (lost < 0) factor = several.compute_factor, lost = 0;
-  several.compute_factor = factor;
-  several.compute_slowdown = 1 / (1 - lost);
-  return several;
+  if (lost < 0) factor = alone_factor, lost = 0;
+  return doc::SeveralRanks{factor, communication_s, 1 / (1 - lost)};
 }
 
 // The step is at least the sum of its parts, so the tail is never negative. The interval is widened

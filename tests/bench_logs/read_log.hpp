@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include <string>
 
@@ -41,26 +40,5 @@ inline std::string rows_of(const CollectiveLog& log) {
   }
   return all;
 }
-
-/// What a text is read as.
-struct Case {
-  std::string name, text;
-  std::string rows;       // rows_of(); empty: the text is refused
-  std::string said = "";  // by a note, or by the refusal
-  CollectiveLogOptions options = {};
-  std::string file = "bench.log";
-};
-inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-class Cases : public testing::TestWithParam<Case> {};
-
-inline std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
-
-// Headers of nccl-tests: of most years with both groups of times, and with one.
-inline const std::string kBoth =
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time "
-    "  algbw   busbw #wrong\n";
-inline const std::string kOne =
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong\n";
 
 }  // namespace linerate::bench_logs

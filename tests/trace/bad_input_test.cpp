@@ -103,7 +103,7 @@ TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
   }
   const auto said = [](const std::string& text) {
     try {
-      InputFile input = InputFile::from_memory(cut(text), "log.gz");
+      InputFile input = input_of(cut(text), "log.gz");
       std::string all;
       for (const std::string& n : bench_logs::read_collective_log(input, {.ranks = 4}).notes)
         all += n + "\n";
@@ -116,14 +116,12 @@ TEST(TruncatedGzip, IsSaidByEveryReaderOfLogs) {
   EXPECT_THAT(said(osu), kSaysCut);
   EXPECT_THAT(said(vtrain), kSaysCut);
   EXPECT_THAT(said(R"({"nccl_version":1,"results":[)" + json + "{}]}"), kSaysCut);
-  try {
-    InputFile input = InputFile::from_memory(cut("prose\n1\n399\n" + waits), "net.bk.log.gz");
-    read_per_gradient_log(input);
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), kSaysCut);
-    EXPECT_THAT(e.what(), HasSubstr("net.bk.log.gz:"));  // the line at which it ended
-  }
+  // It names the line at which it ended.
+  EXPECT_THAT(refusal_of([&] {
+                InputFile input = input_of(cut("prose\n1\n399\n" + waits), "net.bk.log.gz");
+                read_per_gradient_log(input);
+              }),
+              testing::AllOf(kSaysCut, HasSubstr("net.bk.log.gz:")));
 }
 
 TEST(Kineto, AnyOrderOfEventsGivesTheSameAnswer) {
@@ -143,43 +141,6 @@ TEST(Kineto, AnyOrderOfEventsGivesTheSameAnswer) {
   EXPECT_EQ(answer(events), answer(reversed));
   std::rotate(events.begin(), events.begin() + 7, events.end());
   EXPECT_EQ(answer(events), answer(reversed));
-}
-
-TEST(Kineto, NumbersBeyond64BitsAreUnknownAndNeverWrapAround) {
-  const Job job = job_from(trace_of(
-      0, 2,
-      {kernel("ncclDevKernel_AllReduce", 0, 10,
-              R"("correlation":18446744073709551617,"External id":36893488147419103232,)"
-              R"("Comms Id":18446744073709551616,"Seq":9223372036854775808,)"
-              R"("Collective name":"allreduce",)"
-              R"("In msg nelems":18446744073709551617,"Out msg nelems":18446744073709551617,)"
-              R"("Group size":4294967298,"dtype":"Float")"),
-       R"({"ph":"X","cat":"kernel","name":"late","pid":0,"tid":7,"ts":18446744073709551617,)"
-       R"("dur":1})"}));
-  const Communication& c = job.ranks.at(0).communications.at(0);
-  EXPECT_EQ(c.bytes, -1);
-  EXPECT_EQ(c.sequence, -1);
-  EXPECT_EQ(c.comms_id, 0u);
-  EXPECT_EQ(c.group_size, -1);
-  EXPECT_THAT(job.notes, Contains(HasSubstr("1 of 1 communications carry no size")));
-  EXPECT_THAT(
-      job.notes,
-      Contains(HasSubstr("trace.json: 1 events have a \"ts\" or \"dur\" that is no number")));
-}
-
-TEST(Kineto, AMissingRankNamesTheFileAndWhatToDo) {
-  std::vector<InputFile> inputs;
-  inputs.push_back(InputFile::from_memory(trace_of(0, 2, {kernel("gemm", 0, 1)}), "rank0.json"));
-  inputs.push_back(InputFile::from_memory("[" + kernel("gemm", 0, 1) + "]", "b.json"));
-  try {
-    static_cast<void>(read_job(inputs));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_STREQ(
-        e.what(),
-        "b.json: expected its rank in distributedInfo or in the file name, found neither; name "
-        "the files rank0..., rank1..., or worker0...");
-  }
 }
 
 TEST(Timeline, KeepsGroupsThatAreNotTheWholeJob) {

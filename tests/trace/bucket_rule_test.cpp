@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "trace/gloo_text.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -35,7 +35,7 @@ std::vector<std::string> ranks_of(const std::vector<long>& gradients,
 }
 BucketPlan plan_of(const std::vector<long>& gradients, const std::vector<long>& buckets,
                    long parameters) {
-  return check_buckets(job_of_texts(ranks_of(gradients, buckets, parameters))).value();
+  return check_buckets(job_of_ranks(ranks_of(gradients, buckets, parameters))).value();
 }
 
 TEST(BucketRule, FlagsOfEachParameterSayThatTheSmallBucketIsTheLastOne) {
@@ -54,7 +54,7 @@ TEST(BucketRule, FlagsOfEachParameterSayThatTheSmallBucketIsTheLastOne) {
 }
 
 TEST(BucketRule, FlagsAreNoGradients) {
-  const Breakdown b = break_down(job_of_texts(ranks_of({3, 2}, {5}, 2)));
+  const Breakdown b = break_down(job_of_ranks(ranks_of({3, 2}, {5}, 2)));
   EXPECT_EQ(b.collective_bytes, 3 * (20 + 8));
   EXPECT_EQ(b.gradient_bytes, 3 * 20);
 }
@@ -86,7 +86,7 @@ TEST(BucketRule, WhatIsSentBehindTheOptimizerIsNoGradient) {
         events.push_back(e);
       if (s % 2 == 1) events.push_back(gloo_all_reduce(1500, at + called, at + called + 5, 50));
     }
-    return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+    return gloo_job(2, events);
   };
   const Job averaged = job(320);
   EXPECT_FALSE(check_buckets(averaged));
@@ -108,28 +108,9 @@ TEST(BucketRule, WhatTheForwardPassSendsIsNoGradientEither) {
           gloo_all_reduce(1000, at + 120, at + 125, 50), optimizer_step(at + 300)})
       events.push_back(e);
   }
-  const Breakdown b =
-      break_down(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  const Breakdown b = break_down(gloo_job(2, events));
   EXPECT_EQ(b.gradient_bytes, 3 * 4000);
   EXPECT_EQ(b.collective_bytes, 3 * 4032);
-}
-
-TEST(Communication, OfAScalarIsOfOneElement) {
-  const std::string call = host_event("cpu_op", "c10d::allreduce_", 10, 5,
-                                      R"("Input Dims":[[[]],[],[],[],[],[]],)"
-                                      R"("Input type":["TensorList","","","","Scalar","Scalar"])");
-  const std::string mark = host_event("user_annotation", "gloo:all_reduce", 20, 50,
-                                      R"("Input Dims":[[]],"Input type":["float"])", 50);
-  const auto bytes = [](const std::vector<std::string>& events) {
-    const Job job = job_from(gloo_trace(0, 2, events));
-    return job.ranks.at(0).communications.at(0).bytes;
-  };
-  EXPECT_EQ(bytes({step(0, 0, 100), call, mark}), 4);
-  EXPECT_EQ(bytes({step(0, 0, 100), mark}), 4);
-  // Without a type it may be any argument.
-  const std::string untyped = host_event("user_annotation", "gloo:all_reduce", 20, 50,
-                                         R"("Input Dims":[[]],"Input type":[""])", 50);
-  EXPECT_EQ(bytes({step(0, 0, 100), untyped}), -1);
 }
 
 }  // namespace

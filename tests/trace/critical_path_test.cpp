@@ -254,9 +254,7 @@ TEST(CriticalPath, APauseInsideAnOperatorIsNoWaitForACommunicationThatEndsMeanwh
   // backward and asks for it at 70. It ends at 71, long before rank 0 goes on: late is rank 0.
   const auto event = [](const char* category, const char* name, long from, long to, int tid = 1,
                         const char* args = "") {
-    return fmt::format(
-        R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
-        category, name, tid, 1000 * from, 1000 * (to - from), args);
+    return host_event(category, name, 1000. * from, 1000. * (to - from), args, tid);
   };
   constexpr const char* kNode =
       "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
@@ -319,10 +317,7 @@ Job cut_behind_step_2(int from) {
   };
   SyntheticJob cut = whole;
   cut.steps = 3;
-  std::vector<InputFile> inputs;
-  inputs.push_back(InputFile::from_memory(cut.traces(Recorded::cpu).at(0), "rank0.json"));
-  inputs.push_back(InputFile::from_memory(whole.traces(Recorded::cpu).at(1), "rank1.json"));
-  return read_job(inputs);
+  return job_of_ranks({cut.traces(Recorded::cpu).at(0), whole.traces(Recorded::cpu).at(1)});
 }
 
 TEST(CriticalPath, StepsThatNotAllRanksHaveGiveNoCauses) {
@@ -374,10 +369,8 @@ TEST(CriticalPath, ALateRankThatGainsLessThanIsWorthNamingIsNoCause) {
 
 TEST(CriticalPath, WithoutAStepOfAllRanksThereIsNoVerdict) {
   SyntheticJob first{.steps = 3}, then{.steps = 6, .skipped = {0, 3}};
-  std::vector<InputFile> inputs;
-  inputs.push_back(InputFile::from_memory(first.traces(Recorded::cpu).at(0), "rank0.json"));
-  inputs.push_back(InputFile::from_memory(then.traces(Recorded::cpu).at(1), "rank1.json"));
-  const Breakdown b = break_down(read_job(inputs));
+  const Breakdown b = break_down(
+      job_of_ranks({first.traces(Recorded::cpu).at(0), then.traces(Recorded::cpu).at(1)}));
   EXPECT_EQ(judge(b).finding, Finding::inconclusive);
   EXPECT_THAT(judge(b).reason, testing::HasSubstr("no step is in the traces of all ranks"));
   EXPECT_TRUE(b.path.causes.empty());

@@ -18,6 +18,7 @@
 #include "linerate/trace/per_gradient/per_gradient.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/trace/to_workload.hpp"
+#include "trace/gzipped.hpp"
 
 namespace linerate::trace {
 
@@ -34,10 +35,10 @@ inline std::vector<InputFile> files_of(const std::string& content) {
   std::vector<InputFile> inputs;
   for (std::size_t at = 0; at <= content.size() && inputs.size() < 8;) {
     const std::size_t end = std::min(content.find(kNextFile, at), content.size());
-    inputs.push_back(InputFile::from_memory(
-        content.substr(at, end - at), inputs.empty() && end == content.size()
-                                          ? "fuzz"
-                                          : "fuzz.rank" + std::to_string(inputs.size()) + ".json"));
+    inputs.push_back(input_of(content.substr(at, end - at),
+                              inputs.empty() && end == content.size()
+                                  ? "fuzz"
+                                  : "fuzz.rank" + std::to_string(inputs.size()) + ".json"));
     at = end + kNextFile.size();
   }
   return inputs;

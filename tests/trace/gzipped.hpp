@@ -1,9 +1,14 @@
-// Text as gzip makes it.
+// Text as gzip makes it, and files of it.
 #pragma once
 
+#include <unistd.h>
 #include <zlib.h>
 
+#include <filesystem>
 #include <string>
+
+#include "linerate/core/file.hpp"
+#include "linerate/trace/input/input_file.hpp"
 
 namespace linerate::trace {
 
@@ -24,6 +29,17 @@ inline std::string gzipped(const std::string& text) {
 /// Digits that gzip cannot make small, so that a cut stream still holds most rows.
 inline std::string noise(int n) {
   return std::to_string(static_cast<unsigned>(n) * 2654435761u % 1000003u + 1);
+}
+
+/// An input of this content, whose name ends so: gzip is unpacked from files alone.
+inline InputFile input_of(const std::string& content, const std::string& name) {
+  if (!content.starts_with("\x1f\x8b")) return InputFile::from_memory(content, name);
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / (std::to_string(::getpid()) + "." + name);
+  write_file_atomically(path, content);
+  InputFile input = InputFile::open(path);
+  std::filesystem::remove(path);  // what is open can be read
+  return input;
 }
 
 }  // namespace linerate::trace

@@ -13,17 +13,6 @@
 namespace linerate::trace {
 namespace {
 
-using testing::HasSubstr;
-
-std::string refusal(const std::string& text, const std::string& name = "file") {
-  try {
-    job_from(text, name);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 /// The importer that a file with this text is given to.
 std::string_view importer_of(std::string_view text) { return recognise(text).importer->name; }
 
@@ -56,7 +45,8 @@ TEST(Importers, EachReadsOrSaysWhatToDoInstead) {
   }
   for (const Seed& seed : importer_seeds())
     if (const Importer& importer = *recognise(seed.text).importer; importer.read == nullptr) {
-      EXPECT_EQ(refusal(seed.text), "file: " + advice_for(importer, "file"));
+      EXPECT_EQ(refusal_of([&] { job_from(seed.text, "file"); }),
+                "file: " + advice_for(importer, "file"));
     }
 }
 
@@ -105,32 +95,11 @@ TEST(Format, AByteOrderMarkIsNoObstacle) {
   EXPECT_EQ(job_from("\xef\xbb\xbf" + trace_of(0, 1, {kernel("gemm", 0, 10)})).ranks.size(), 1u);
 }
 
-TEST(Format, WhatNoImporterReadsIsNamedWithANextStep) {
-  EXPECT_THAT(refusal("SQLite format 3\0...", "run.sqlite"),
-              HasSubstr("run.sqlite: an SQLite database, as nsys exports it, is not read"));
-  EXPECT_THAT(refusal("hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
-                      "cycle_time_ms,tensor_fusion_threshold,score\n0,0,0,1,5,64,1.5\n"),
-              HasSubstr("a Horovod autotune log, which scores settings"));
-  EXPECT_THAT(
-      refusal(R"([{"name":"AllReduce","ph":"b","id":1,"ts":1,"args":{"SeqNum":1,"CommHash":2}}])"),
-      HasSubstr("NCCL's profiler plug-in is not read"));
-  EXPECT_THAT(refusal("[[1, 2, 3], [[4, 5], [6, 7]]]"), HasSubstr("memory timeline"));
-  EXPECT_THAT(refusal("hello"), HasSubstr("file: expected a PyTorch, Horovod or Chakra trace"));
-}
-
-TEST(Format, JsonWithoutEventsIsNoTrace) {
-  EXPECT_THAT(refusal(R"([{"a":1},{"b":2}])"),
-              HasSubstr("expected events with \"ph\" or \"cat\", found 2 elements without them"));
-  EXPECT_THAT(refusal(R"({"traceEvents":[1,[2]]})"), HasSubstr("found 2 elements without them"));
-  EXPECT_THAT(refusal(R"({"args":"x","timing_log":[1.5]})"), HasSubstr("no \"traceEvents\" in it"));
-}
-
 TEST(Format, AMixtureOfKindsIsRefused) {
-  std::vector<InputFile> inputs;
-  inputs.push_back(InputFile::from_memory(trace_of(0, 1, {}), "rank0.json"));
-  inputs.push_back(InputFile::from_memory(
-      R"([{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":1,"pid":7}])", "horovod.json"));
-  EXPECT_THROW(static_cast<void>(read_job(inputs)), UsageError);
+  EXPECT_THROW(job_of_files({{"rank0.json", trace_of(0, 1, {})},
+                             {"horovod.json",
+                              R"([{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":1,"pid":7}])"}}),
+               UsageError);
 }
 
 }  // namespace

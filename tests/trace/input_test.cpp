@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "linerate/core/error.hpp"
 #include "trace/gzipped.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -17,12 +17,12 @@ std::string numbers(int n) {
   return text;
 }
 
-/// The same bytes from memory and from a file.
+/// The same bytes from a file, and from memory unless they are gzip.
 std::vector<InputFile> both(const std::string& content) {
   const auto path = std::filesystem::path(testing::TempDir()) / "linerate_input_test.bin";
   std::ofstream(path, std::ios::binary) << content;
   std::vector<InputFile> inputs;
-  inputs.push_back(InputFile::from_memory(content, "memory"));
+  if (!content.starts_with("\x1f\x8b")) inputs.push_back(InputFile::from_memory(content, "memory"));
   inputs.push_back(InputFile::open(path));
   std::filesystem::remove(path);  // what is open can be read
   return inputs;
@@ -98,12 +98,8 @@ TEST(InputFile, LosesLittleBeforeADamagedPlace) {
 }
 
 TEST(InputFile, AFolderIsNoFile) {
-  try {
-    InputFile::open(testing::TempDir());
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("expected a file, found a folder"));
-  }
+  EXPECT_THAT(refusal_of([] { InputFile::open(testing::TempDir()); }),
+              testing::HasSubstr("expected a file, found a folder"));
 }
 
 }  // namespace

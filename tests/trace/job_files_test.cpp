@@ -22,20 +22,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-using Texts = std::vector<std::pair<std::string, std::string>>;  // name, text
-
-Job read_texts(const Texts& files) {
-  std::vector<InputFile> inputs;
-  for (const auto& [name, text] : files) inputs.push_back(InputFile::from_memory(text, name));
-  return read_job(inputs);
-}
-std::string refusal_of(const Texts& files) {
-  try {
-    read_texts(files);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+std::string files_refusal(const Texts& files) {
+  return refusal_of([&] { job_of_files(files); });
 }
 
 /// Two steps of 100 us from `at`, with one all-reduce of so many floats in each.
@@ -52,10 +40,10 @@ std::string two_steps(int rank, int world, double at, int first_step, long eleme
 
 TEST(Cycles, SeveralFilesOfOneRankAreJoined) {
   // A schedule with repeat=2: steps 3, 4 and, a second later, 9, 10, of both ranks.
-  const Job job = read_texts({{"rank0.a.json", two_steps(0, 2, 0, 3)},
-                              {"rank1.b.json", two_steps(1, 2, 1'000'000, 9)},
-                              {"rank0.b.json", two_steps(0, 2, 1'000'000, 9)},
-                              {"rank1.a.json", two_steps(1, 2, 0, 3)}});
+  const Job job = job_of_files({{"rank0.a.json", two_steps(0, 2, 0, 3)},
+                                {"rank1.b.json", two_steps(1, 2, 1'000'000, 9)},
+                                {"rank0.b.json", two_steps(0, 2, 1'000'000, 9)},
+                                {"rank1.a.json", two_steps(1, 2, 0, 3)}});
   ASSERT_EQ(job.ranks.size(), 2u);
   const Breakdown b = break_down(job);
   EXPECT_EQ(b.steps.size(), 4u);
@@ -65,7 +53,7 @@ TEST(Cycles, SeveralFilesOfOneRankAreJoined) {
 }
 
 TEST(Cycles, NumberedFromTheSameStepAgainAreToldApart) {
-  const Job job = read_texts(
+  const Job job = job_of_files(
       {{"rank0.a.json", two_steps(0, 1, 0, 3)}, {"rank0.b.json", two_steps(0, 1, 1'000'000, 3)}});
   ASSERT_EQ(job.ranks.size(), 1u);
   ASSERT_EQ(job.ranks[0].steps.size(), 4u);
@@ -74,19 +62,19 @@ TEST(Cycles, NumberedFromTheSameStepAgainAreToldApart) {
 
 TEST(Cycles, TheSameTraceTwiceIsRefused) {
   EXPECT_THAT(
-      refusal_of({{"rank0.json", two_steps(0, 1, 0, 3)}, {"again.json", two_steps(0, 1, 0, 3)}}),
+      files_refusal({{"rank0.json", two_steps(0, 1, 0, 3)}, {"again.json", two_steps(0, 1, 0, 3)}}),
       HasSubstr("is of rank 0, and so is"));
 }
 
 TEST(MixedJobs, OfOtherSizesOrBackEndsAreRefused) {
-  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", two_steps(1, 4, 0, 3)}}),
+  EXPECT_THAT(files_refusal({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", two_steps(1, 4, 0, 3)}}),
               HasSubstr("b.json: is of a job with ranks: 4, but a.json is of one with 2"));
   std::string gloo = two_steps(1, 2, 0, 3);
   gloo.replace(gloo.find("nccl"), 4, "gloo");
-  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", gloo}}),
+  EXPECT_THAT(files_refusal({{"a.json", two_steps(0, 2, 0, 3)}, {"b.json", gloo}}),
               HasSubstr("back end gloo"));
   EXPECT_THAT(
-      refusal_of(
+      files_refusal(
           {{"a.json", two_steps(0, 2, 0, 3, 1000)}, {"b.json", two_steps(1, 2, 0, 3, 1001)}}),
       HasSubstr(
           "exchanged no size that a.json did in the same steps, so these are traces of two jobs"));
@@ -94,25 +82,20 @@ TEST(MixedJobs, OfOtherSizesOrBackEndsAreRefused) {
 
 TEST(MixedJobs, SecondsApartOnTheClockAreRefusedAndStampsWithoutAnEpochAreNot) {
   constexpr double kEpoch = 1.7e15;  // 2023, in us
-  EXPECT_THAT(refusal_of({{"a.json", two_steps(0, 2, kEpoch, 3)},
-                          {"b.json", two_steps(1, 2, kEpoch + 30e6, 3)}}),
+  EXPECT_THAT(files_refusal({{"a.json", two_steps(0, 2, kEpoch, 3)},
+                             {"b.json", two_steps(1, 2, kEpoch + 30e6, 3)}}),
               HasSubstr("b.json: expected the same steps as a.json, found a record 30.0 s apart"));
   // Clocks of two machines a tenth of a second apart, and machines that count since their start.
-  EXPECT_EQ(refusal_of({{"a.json", two_steps(0, 2, kEpoch, 3)},
-                        {"b.json", two_steps(1, 2, kEpoch + 1e5, 3)}}),
+  EXPECT_EQ(files_refusal({{"a.json", two_steps(0, 2, kEpoch, 3)},
+                           {"b.json", two_steps(1, 2, kEpoch + 1e5, 3)}}),
             "no error");
-  EXPECT_EQ(refusal_of({{"a.json", two_steps(0, 2, 1e9, 3)}, {"b.json", two_steps(1, 2, 9e12, 3)}}),
-            "no error");
+  EXPECT_EQ(
+      files_refusal({{"a.json", two_steps(0, 2, 1e9, 3)}, {"b.json", two_steps(1, 2, 9e12, 3)}}),
+      "no error");
 }
 
 std::string import_refusal(const Job& job) {
-  std::vector<std::string> notes;
-  try {
-    workload_of(job, "job", notes);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
+  return refusal_of([&] { import_job(job); });
 }
 
 /// A step with one kernel and a collective of each of these names.
@@ -229,56 +212,14 @@ TEST_F(Folder, WithoutTracesIsAnError) {
   EXPECT_THROW(static_cast<void>(load_job({path_})), InputError);
 }
 
-TEST(Foreign, ChromeTracesOfOtherProgramsAreRefusedByName) {
-  const auto refused = [](const std::string& text) { return refusal_of({{"t.json", text}}); };
-  EXPECT_THAT(
-      refused(
-          R"({"traceEvents":[{"name":"process_name","ph":"M","pid":0,"args":{"name":"/job:localhost/replica:0/task:0/device:CPU:0 Compute"}},
-        {"name":"MatMul","ph":"X","cat":"Op","pid":0,"tid":0,"ts":1,"dur":5,"args":{"name":"x","op":"MatMul"}}]})"),
-      HasSubstr("TensorFlow"));
-  EXPECT_THAT(
-      refused(
-          R"({"displayTimeUnit":"ns","traceEvents":[{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:TPU:0"}},
-        {"ph":"X","pid":1,"tid":1,"ts":1,"dur":5,"name":"fusion.1","args":{"hlo_op":"fusion.1","hlo_module":"jit_f"}}]})"),
-      HasSubstr("XLA"));
-  EXPECT_THAT(
-      refused(R"({"traceEvents":[{"ph":"X","name":"hipMalloc","pid":2,"tid":1,"ts":1,"dur":5,)"
-              R"("args":{"BeginNs":"1","EndNs":"2"}}]})"),
-      HasSubstr("rocprof"));
-  EXPECT_THAT(refused(R"({"rocprofiler-sdk-tool":[{"metadata":{}}]})"), HasSubstr("rocprofiler"));
-  EXPECT_THAT(
-      refused(R"({"otherData":{"mode":"trained","transport":"mpi"},"traceEvents":[{"ph":"X",)"
-              R"("name":"forward","cat":"forward","pid":0,"tid":1,"ts":0,"dur":5}]})"),
-      HasSubstr("linerate export"));
-  EXPECT_THAT(
-      refused(
-          R"({"traceEvents":[{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}],)"
-          R"("metadata":{"source":"perfetto"}})"),
-      HasSubstr("Perfetto's own"));
-  EXPECT_THAT(refused(R"([{"ph":"X","name":"draw","cat":"gfx","pid":0,"tid":1,"ts":0,"dur":5}])"),
-              HasSubstr("a Chrome trace of another program"));
-  EXPECT_THAT(refused("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n"),
-              HasSubstr("git lfs pull"));
-  EXPECT_THAT(refused("\n\x20\x08\x01\x12\x09/host:CPU\x1a\x02\x08\x01"), HasSubstr("XLA profile"));
-  EXPECT_THAT(refused("\n\x1a\x12\x05\x62\x03perfetto\x01\x02"),
-              HasSubstr("binary trace of Perfetto"));
-}
-
-TEST(Foreign, PyTorchTracesWithoutAnythingThatCountsAreStillPyTorchs) {
-  EXPECT_EQ(
-      refusal_of(
-          {{"t.json",
-            R"({"schemaVersion":1,"traceEvents":[{"ph":"M","name":"process_name","pid":1}]})"}}),
-      "no error");
-}
-
 TEST(Ascend, IsRefusedByNameAlsoIfItsMarkComesAfterTheHead) {
   const std::string events =
       R"([{"ph":"X","name":"aten::matmul","cat":"cpu_op","pid":10,"tid":1,"ts":"1000.000",)"
       R"("dur":30.0},)" +
       std::string(70'000, ' ') +
       R"({"ph":"M","name":"process_name","pid":20,"tid":0,"args":{"name":"Ascend Hardware"}}])";
-  EXPECT_THAT(refusal_of({{"t.json", events}}), HasSubstr("t.json: a trace of Ascend's torch_npu"));
+  EXPECT_THAT(files_refusal({{"t.json", events}}),
+              HasSubstr("t.json: a trace of Ascend's torch_npu"));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"
 #include "linerate/trace/to_workload.hpp"
-#include "trace/gloo_text.hpp"
+#include "trace/kineto_text.hpp"
 #include "trace/synthetic_job.hpp"
 
 namespace linerate::trace {
@@ -71,7 +71,7 @@ Job with_kernel(const std::string& name) {
     events.push_back(kernel("ncclDevKernel_AllGather_RING_LL", at + 5'000, 200,
                             collective("_allgather_base", 1'000'000, 2), 20));
   }
-  Job job = job_of_ranks({trace_of(0, 2, events), trace_of(1, 2, events)});
+  Job job = nccl_job(2, events);
   find_one_rank_time(job, std::nullopt);
   return job;
 }
@@ -103,7 +103,7 @@ TEST(OtherKernels, WithoutOneThatSoundsLikeItT1IsUnknown) {
     events.push_back(step(i, 1'000 * i, 1'000));
     events.push_back(kernel("gemm", 1'000 * i, 900));
   }
-  Job job = job_of_ranks({trace_of(0, 2, events), trace_of(1, 2, events)});
+  Job job = nccl_job(2, events);
   find_one_rank_time(job, std::nullopt);
   EXPECT_FALSE(job.one_rank);
   EXPECT_FALSE(break_down(job).scaling_factor);
@@ -154,7 +154,7 @@ Job fsdp_with(const std::string& other, bool shapes = true, bool by_module = fal
     events.push_back(gloo_all_reduce(by_module ? 500 : 1500, at + 220, at + 230, 100));
     events.push_back(optimizer_step(at + 900));
   }
-  return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  return gloo_job(2, events);
 }
 
 TEST(Sharding, OfAMeshThatSplitsNothingIsDataParallelism) {
@@ -191,7 +191,7 @@ Job job_with_sums(const std::vector<std::pair<long, double>>& sums) {
     }
     events.push_back(optimizer_step(at + 900));
   }
-  return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  return gloo_job(2, events);
 }
 
 TEST(BucketsInUse, ThatAreAskedForAfterBackwardAreNotDdps) {
@@ -258,7 +258,7 @@ struct InTurn {
       }
       events.push_back(step(s, begin, 9'990));
     }
-    return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+    return gloo_job(2, events);
   }
 };
 
@@ -326,7 +326,7 @@ TEST(ModelsInTurn, AreNeitherAccumulationNorUpdatesWithinBackward) {
       events.push_back(optimizer_step(at + ready + 9.5));
     }
   }
-  const Job within = job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  const Job within = gloo_job(2, events);
   EXPECT_EQ(turns_of(within), 1);
   // An optimizer that runs backward itself, as LBFGS does; recorded without shapes.
   events.clear();
@@ -339,7 +339,7 @@ TEST(ModelsInTurn, AreNeitherAccumulationNorUpdatesWithinBackward) {
       events.push_back(gloo_all_reduce(1'000, at + ready + 1, at + ready + 3, 5));
     }
   }
-  EXPECT_EQ(turns_of(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)})), 1);
+  EXPECT_EQ(turns_of(gloo_job(2, events)), 1);
 }
 
 TEST(ModelsInTurn, OfOneBackwardPassAreTwoWhereOneRuleFitsNeither) {
@@ -381,7 +381,7 @@ TEST(ScalingFactor, NeedsComputationThatWasRecorded) {
                                collective("allreduce", 1'000'000, 2), 20));
   }
   const auto explained = [](const std::vector<std::string>& events) {
-    Job job = job_of_ranks({trace_of(0, 2, events), trace_of(1, 2, events)});
+    Job job = nccl_job(2, events);
     find_one_rank_time(job, std::nullopt);
     return explain(job).breakdown;
   };

@@ -5,11 +5,14 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "linerate/core/error.hpp"
 #include "linerate/trace/importers.hpp"
-#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/load.hpp"
+#include "linerate/trace/to_workload.hpp"
+#include "trace/gzipped.hpp"
 
 namespace linerate::trace {
 
@@ -32,6 +35,45 @@ inline std::string collective(const std::string& name, long elements, int ranks,
       R"("dtype":"Float","Process Group Name":"0"{})",
       name, elements, elements, ranks, more.empty() ? "" : "," + more);
 }
+inline std::string host_event(const char* category, const std::string& name, double ts, double dur,
+                              const std::string& args = "", int tid = 1) {
+  return fmt::format(
+      R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+      category, name, tid, ts, dur, args);
+}
+/// A call of the runtime; the argument that ties a kernel to it has the same text.
+inline std::string correlation(long id) { return fmt::format(R"("correlation":{})", id); }
+inline std::string launch_call(long id, double ts, double dur,
+                               const std::string& name = "cudaLaunchKernel") {
+  return host_event("cuda_runtime", name, ts, dur, correlation(id));
+}
+inline std::string op(const std::string& name, double ts, double dur) {
+  return host_event("cpu_op", name, ts, dur);
+}
+/// A gradient that is complete at `ts`, within its autograd node. `args`: of its shape.
+inline std::string gradient_with(const std::string& args, double ts) {
+  return op("autograd::engine::evaluate_function: AddmmBackward0", ts - 5, 4) + ",\n" +
+         op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", ts - 1, 3) +
+         ",\n" + host_event("cpu_op", "torch::autograd::AccumulateGrad", ts, 1, args);
+}
+/// The same of so many floats, and recorded without shapes.
+inline std::string gradient(long elements, double ts) {
+  return gradient_with(fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", elements), ts);
+}
+inline std::string gradient(double ts) { return gradient_with("", ts); }
+inline std::string optimizer_step(double ts) {
+  return host_event("user_annotation", "Optimizer.step#SGD.step", ts, 10);
+}
+/// An all-reduce of a CPU back end: its call and the annotation on the back end's thread.
+inline std::string gloo_all_reduce(long elements, double call, double ts, double dur,
+                                   const std::string& type = "float", int tid = 50) {
+  return host_event("cpu_op", "c10d::allreduce_", call, 5,
+                    fmt::format(R"("Input Dims":[[[{}]],[],[]],"Input type":["TensorList","",""])",
+                                elements)) +
+         ",\n" +
+         host_event("user_annotation", "gloo:all_reduce", ts, dur,
+                    fmt::format(R"("Input Dims":[[{}]],"Input type":["{}"])", elements, type), tid);
+}
 inline std::string trace_of(int rank, int world, const std::vector<std::string>& events,
                             const std::string& backend = "nccl") {
   return fmt::format(
@@ -39,15 +81,64 @@ inline std::string trace_of(int rank, int world, const std::vector<std::string>&
       R"("traceEvents":[{}]}})",
       backend, rank, world, fmt::join(events, ",\n"));
 }
+inline std::string gloo_trace(int rank, int world, const std::vector<std::string>& events) {
+  return trace_of(rank, world, events, "gloo");
+}
+
+/// Names and texts of the files of one job.
+using Texts = std::vector<std::pair<std::string, std::string>>;
+inline Job job_of_files(const Texts& files) {
+  std::vector<InputFile> inputs;
+  for (const auto& [name, text] : files) inputs.push_back(input_of(text, name));
+  return read_job(inputs);
+}
 inline Job job_from(const std::string& text, const std::string& name = "trace.json") {
-  InputFile input = InputFile::from_memory(text, name);
-  return read_job(input);
+  return job_of_files({{name, text}});
 }
 inline Job job_of_ranks(const std::vector<std::string>& texts) {
-  std::vector<InputFile> inputs;
-  for (std::size_t r = 0; r < texts.size(); ++r)
-    inputs.push_back(InputFile::from_memory(texts[r], fmt::format("rank{}.json", r)));
-  return read_job(inputs);
+  Texts files;
+  for (const std::string& text : texts)
+    files.emplace_back(fmt::format("rank{}.json", files.size()), text);
+  return job_of_files(files);
+}
+/// Every rank recorded these events.
+inline Job job_of_equal_ranks(int ranks, const std::vector<std::string>& events,
+                              const std::string& backend) {
+  std::vector<std::string> texts;
+  for (int r = 0; r < ranks; ++r) texts.push_back(trace_of(r, ranks, events, backend));
+  return job_of_ranks(texts);
+}
+inline Job gloo_job(int ranks, const std::vector<std::string>& events) {
+  return job_of_equal_ranks(ranks, events, "gloo");
+}
+inline Job nccl_job(int ranks, const std::vector<std::string>& events) {
+  return job_of_equal_ranks(ranks, events, "nccl");
+}
+
+/// What an action says that is not done.
+inline std::string refusal_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+struct ImportedJob {
+  doc::Workload workload;
+  std::vector<std::string> notes;
+
+  std::string note_with(const std::string& words) const {
+    for (const std::string& n : notes)
+      if (n.find(words) != std::string::npos) return n;
+    return "";
+  }
+};
+inline ImportedJob import_job(const Job& job) {
+  ImportedJob i;
+  i.workload = workload_of(job, "job", i.notes);
+  return i;
 }
 
 }  // namespace linerate::trace

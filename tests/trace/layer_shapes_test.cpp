@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "linerate/models/workload.hpp"
-#include "trace/gloo_text.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -80,7 +80,7 @@ std::string rank_of(int rank, int world, const auto& write, int steps = 3) {
   return gloo_trace(rank, world, events);
 }
 doc::Workload workload_from(const auto& write) {
-  return import_job(job_of_texts({rank_of(0, 1, [&](Pass& p, int) { write(p); })})).workload;
+  return import_job(job_of_ranks({rank_of(0, 1, [&](Pass& p, int) { write(p); })})).workload;
 }
 
 /// "linear 7x3, 40 rows", with groups if there are several; "conv2d" alone without a block.
@@ -191,7 +191,7 @@ TEST(LayerShapes, ProductsOfAHookAreNoLayers) {
 
 TEST(LayerShapes, OfACompiledGraphEachWeightIsALayer) {
   // Which weight a bias belongs to is not told: it is left to the optimizer.
-  const ImportedJob i = import_job(job_of_texts({rank_of(0, 1, [](Pass& p, int) {
+  const ImportedJob i = import_job(job_of_ranks({rank_of(0, 1, [](Pass& p, int) {
     p.node("CompiledFunction", {{"aten::mm", "[10,8],[8,6]"},
                                 {"aten::convolution_backward", "[8,6,4,4],[8,3,4,4],[6,3,1,1]"}});
     p.gradient("[6,3,1,1]").gradient("[10]").gradient("[10,6]");
@@ -218,7 +218,7 @@ TEST(LayerShapes, TheInputOfACheckpointedPartIsNoParameter) {
     for (std::string& e : pass.events()) events.push_back(e);
     events.push_back(optimizer_step(at + 900));
   }
-  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(gloo_job(1, events));
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 7x6, 8 rows"));
   EXPECT_THAT(rows_of(i.workload), ElementsAre(1, 6));
 }
@@ -246,7 +246,7 @@ TEST(LayerShapes, RowsAreTypicalOfRanksAndStepsWhoseBatchesDiffer) {
       p.linear(r == 1 ? 20 : s == 1 ? 6 : 8, 10, 6).transposed().gradient("[10,6]");
     });
   };
-  const ImportedJob i = import_job(job_of_texts({rank(0), rank(1)}));
+  const ImportedJob i = import_job(job_of_ranks({rank(0), rank(1)}));
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 6x10, 8 rows"));
   EXPECT_THAT(i.note_with("kfac"), IsEmpty());
 }
@@ -258,7 +258,7 @@ TEST(LayerShapes, TheMajorityOfRanksDecides) {
       p.linear(8, 10, 6).transposed().gradient(r == 2 ? "[6,10]" : "[10,6]");
     });
   };
-  const ImportedJob i = import_job(job_of_texts({rank(0), rank(1), rank(2)}));
+  const ImportedJob i = import_job(job_of_ranks({rank(0), rank(1), rank(2)}));
   EXPECT_THAT(rows_of(i.workload), ElementsAre(10));
 }
 
@@ -277,14 +277,14 @@ TEST(LayerShapes, PassesThatAccumulateHaveThemEach) {
     }
     events.push_back(optimizer_step(1000.0 * s + 900));
   }
-  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(gloo_job(1, events));
   EXPECT_EQ(i.workload.accumulation, 2);
   EXPECT_THAT(layers_of(i.workload), ElementsAre("linear 6x10, 8 rows"));
 }
 
 TEST(LayerShapes, WhatNoOperatorTellsIsSaid) {
   // A recurrent layer's weights belong to no operator that is known here.
-  const ImportedJob i = import_job(job_of_texts({rank_of(0, 1, [](Pass& p, int) {
+  const ImportedJob i = import_job(job_of_ranks({rank_of(0, 1, [](Pass& p, int) {
     p.linear(8, 10, 6).transposed().gradient("[10,6]");
     p.node("CudnnRnn").gradient("[24,6]").gradient("[24]");
   })}));
@@ -306,7 +306,7 @@ TEST(LayerShapes, UnusedParametersThatAreSentAllTheSameAreSaid) {
     return gloo_trace(r, 2, events);
   };
   const auto said = [&](long elements) {
-    return import_job(job_of_texts({rank(0, elements), rank(1, elements)})).note_with("unused");
+    return import_job(job_of_ranks({rank(0, elements), rank(1, elements)})).note_with("unused");
   };
   EXPECT_THAT(said(1000), IsEmpty());
   EXPECT_THAT(said(1500), HasSubstr("50 % more elements than its recorded gradients"));

@@ -12,28 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kHorovod =
-    R"([{"name":"process_name","ph":"M","pid":0,"args":{"start_time_since_epoch_in_micros":1700000000000000}},
-{"name":"process_name","ph":"M","pid":7,"args":{"name":"Allreduce/layer4"}},
-{"ph":"B","name":"NEGOTIATE_ALLREDUCE","ts":2000,"pid":7},{"ph":"X","name":"0","ts":2004,"pid":7,"dur":0},
-{"ph":"X","name":"1","ts":2310,"pid":7,"dur":0},{"ph":"E","ts":2312,"pid":7},{"ph":"B","name":"ALLREDUCE","ts":2315,"pid":7},
-{"ph":"B","name":"NCCL_ALLREDUCE","ts":2350,"pid":7},{"ph":"E","ts":2790,"pid":7},
-{"ph":"E","ts":2796,"pid":7,"args":{"dtype":"float32","shape":"[512, 512]"}},
-{"ph":"B","name":"ALLREDUCE","ts":2315,"pid":8},{"ph":"B","name":"NCCL_ALLREDUCE","ts":2350,"pid":8},{"ph":"E","ts":2790,"pid":8},
-{"ph":"E","ts":2796,"pid":8,"args":{"dtype":"float16","shape":"[100]"}},)";
-
-TEST(Horovod, AnUnterminatedFusedBatchIsOneCollectiveWithItsBytesSummed) {
-  const Job job = job_from(kHorovod);
-  ASSERT_EQ(job.ranks.at(0).communications.size(), 1u);
-  const Communication& c = job.ranks[0].communications[0];
-  EXPECT_EQ(c.op, CommOp::all_reduce);
-  EXPECT_EQ(c.bytes, 512 * 512 * 4 + 100 * 2);
-  EXPECT_EQ(c.span.length(), 440'000);  // 2350..2790 us
-  EXPECT_EQ(job.world_size, 2);         // largest tick name + 1
-  EXPECT_THAT(job.notes, testing::Contains(HasSubstr("rank 1 was the last most often")));
-  EXPECT_THAT(job.notes, testing::Contains(HasSubstr("holds no computation")));
-}
-
 /// One tensor's all-reduce: top level and NCCL activity from `begin` to `end`, 1000 floats.
 std::string reduced(int pid, int begin, int end) {
   return fmt::format(
@@ -42,19 +20,6 @@ std::string reduced(int pid, int begin, int end) {
       R"({{"ph":"E","ts":{1},"pid":{2}}},{{"ph":"E","ts":{1},"pid":{2},"args":{{"dtype":"float32",)"
       R"("shape":"[1000]"}}}},)",
       begin, end, pid);
-}
-
-TEST(Horovod, MembersOfAFusedBatchAreStampedOneAfterTheOther) {
-  // Three members a microsecond apart are one exchange; a fourth tensor 40 us later is another, and
-  // so is the next exchange of a tensor that was in the batch already.
-  const Job job =
-      job_from("[" + reduced(1, 100, 500) + reduced(2, 101, 501) + reduced(3, 102, 502) +
-               reduced(4, 142, 502) + reduced(5, 900, 905) + reduced(5, 905, 910));
-  const auto& all = job.ranks.at(0).communications;
-  ASSERT_EQ(all.size(), 4u);
-  EXPECT_EQ(all[0].bytes, 3 * 4000);
-  EXPECT_EQ(all[0].span.length(), 402'000);
-  EXPECT_EQ(all[1].bytes, 4000);
 }
 
 TEST(Horovod, AWriterThatBeginsAnewAppendsItsRun) {
@@ -80,37 +45,6 @@ TEST(Horovod, AWriterThatBeginsAnewAppendsItsRun) {
   const auto& all = job.ranks.at(0).communications;
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[1].span.start_ns - all[0].span.start_ns, 9'000'000'000);
-}
-
-TEST(Horovod, AnActivityKeepsItsNameOverALineBreak) {
-  std::string text = "[" + reduced(1, 100, 500);
-  text.insert(text.find("NCCL_ALLREDUCE") + 4, "\n");
-  EXPECT_EQ(job_from(text).ranks.at(0).communications.size(), 1u);
-}
-
-TEST(Horovod, AHierarchicalAllReduceSpansItsActivities) {
-  const Job job = job_from(
-      R"([{"ph":"B","name":"ALLREDUCE","ts":0,"pid":7},{"ph":"B","name":"NCCL_REDUCESCATTER","ts":10,"pid":7},{"ph":"E","ts":20,"pid":7},
-{"ph":"B","name":"MEMCPY_IN_HOST_BUFFER","ts":20,"pid":7},{"ph":"E","ts":25,"pid":7},{"ph":"B","name":"MPI_ALLREDUCE","ts":25,"pid":7},{"ph":"E","ts":60,"pid":7},
-{"ph":"E","ts":70,"pid":7,"args":{"dtype":"float32","shape":"[10]"}}])");
-  ASSERT_EQ(job.ranks.at(0).communications.size(), 1u);
-  EXPECT_EQ(job.ranks[0].communications[0].span.length(), 50'000);  // 10..60 us
-}
-
-TEST(Horovod, WithoutNegotiationAndHeadItIsToldByItsPhases) {
-  // Files of 2018: steady-clock stamps, no process of pid 0, negotiation cut away.
-  const std::string text = "[\n" + reduced(1, 100, 500);
-  EXPECT_EQ(recognise(text).importer->name, "Horovod timeline");
-  EXPECT_EQ(job_from(text).ranks.at(0).communications.size(), 1u);
-}
-
-TEST(Horovod, ComputationThatWasNotRecordedIsNull) {
-  const Breakdown b = break_down(job_from(kHorovod));
-  const std::string json = explain_json(b, judge(b));
-  for (const char* key :
-       {"compute_busy_s", "overlap_s", "exposed_communication_s", "exposed_s", "idle_s"})
-    EXPECT_THAT(json, HasSubstr(fmt::format("\"{}\": null", key)));
-  EXPECT_THAT(json, HasSubstr(R"("communication_busy_s": 0.00044)"));
 }
 
 TEST(Timeline, GoesThroughTheDocumentAndBack) {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "trace/gloo_text.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -77,10 +77,7 @@ struct MadeJob {
   }
 };
 
-ImportedJob imported(const MadeJob& made) {
-  return import_job(
-      job_of_texts({gloo_trace(0, 2, made.events()), gloo_trace(1, 2, made.events())}));
-}
+ImportedJob imported(const MadeJob& made) { return import_job(gloo_job(2, made.events())); }
 
 /// "all-gather 1028 each, forward 300 us": to 50 us.
 std::vector<std::string> in_words(const doc::Workload& w) {

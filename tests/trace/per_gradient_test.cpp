@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "linerate/core/error.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -32,14 +32,7 @@ TEST(PerGradientLog, StepTimeOfForwardAndBackwardLeavesTheUpdateUnknown) {
 }
 
 TEST(PerGradientLog, NamesTheLineThatIsWrong) {
-  const auto message = [](const std::string& text) {
-    try {
-      read(text);
-    } catch (const InputError& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
-  };
+  const auto message = [](const std::string& text) { return refusal_of([&] { read(text); }); };
   EXPECT_THAT(message("prose\n1\n2\n10,400\nten,8\n"),
               testing::HasSubstr("net.bk.log:5: expected \"wait_us,bytes\""));
   EXPECT_THAT(message("prose\n1\n3\n10,400\n"), testing::HasSubstr("cut off"));

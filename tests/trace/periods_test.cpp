@@ -6,7 +6,7 @@
 
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/to_workload.hpp"
-#include "trace/gloo_text.hpp"
+#include "trace/kineto_text.hpp"
 #include "trace/synthetic_job.hpp"
 
 namespace linerate::trace {
@@ -100,7 +100,7 @@ TEST(PeriodsOfTime, InversesOfKfacEveryFewStepsBelongToTheStep) {
       at += 2'000;
       events.push_back(step(s, begin, at - begin));
     }
-    const Explanation e = explained(job_of_ranks({trace_of(0, 2, events), trace_of(1, 2, events)}));
+    const Explanation e = explained(nccl_job(2, events));
     EXPECT_EQ(e.breakdown.updates, every);
     EXPECT_THAT(e.breakdown.path.irregular, IsEmpty());
     const double step_s = 22e-3 + 8e-3 / every;
@@ -146,12 +146,8 @@ TEST(CutSteps, DoNotMakeAJobIrregular) {
   std::vector<std::string> events;
   int launch = 0;
   const auto run = [&](const char* name, double called, double ts, double dur, int stream) {
-    ++launch;
-    events.push_back(fmt::format(
-        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},)"
-        R"("dur":1,"args":{{"correlation":{}}}}})",
-        called, launch));
-    events.push_back(kernel(name, ts, dur, fmt::format(R"("correlation":{})", launch), stream));
+    events.push_back(launch_call(++launch, called, 1));
+    events.push_back(kernel(name, ts, dur, correlation(launch), stream));
   };
   for (int i = 0; i < 5; ++i) {
     const double host = 10'000 * i, device = host + 8'000;
@@ -183,7 +179,7 @@ Job passes_that_exchange(const std::vector<int>& exchanging) {
     }
     events.push_back(optimizer_step(at + 930));
   }
-  return job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)});
+  return gloo_job(2, events);
 }
 
 TEST(Passes, ThatExchangeAreToldFromThoseThatDoNot) {

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/trace/importers.hpp"
-#include "linerate/trace/input/input_file.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
@@ -107,25 +105,17 @@ inline void SyntheticJob::run(const OnStep& on_step, const OnWork& on_work,
 inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
   constexpr long kClock = 1'000'000;
   std::vector<std::vector<std::string>> events(static_cast<std::size_t>(ranks));
-  long correlation = 0;
+  long id = 0;
   const auto add = [&](int rank, const std::string& event) {
     events[static_cast<std::size_t>(rank)].push_back(event);
   };
-  const auto host = [&](int rank, const char* category, const char* name, long from, long us,
-                        int tid = 1) {
+  const auto host = [&](int rank, const char* category, const char* name, long from, long us) {
     add(rank,
-        fmt::format(
-            R"({{"ph":"X","cat":"{}","name":"{}","pid":1,"tid":{},"ts":{},"dur":{},"args":{{}}}})",
-            category, name, tid, kClock + from, us));
+        host_event(category, name, static_cast<double>(kClock + from), static_cast<double>(us)));
   };
   const auto launch = [&](int rank, long at) {
-    ++correlation;
-    add(rank,
-        fmt::format(
-            R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{},)"
-            R"("dur":0,"args":{{"correlation":{}}}}})",
-            kClock + at, correlation));
-    return fmt::format(R"("correlation":{})", correlation);
+    add(rank, launch_call(++id, static_cast<double>(kClock + at), 0));
+    return correlation(id);
   };
   const auto on_step = [&](int rank, int number, long from, long to) {
     add(rank, step(number, static_cast<double>(kClock + from), static_cast<double>(to - from)));
@@ -154,19 +144,16 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
     if (how == Recorded::cpu) {
       host(rank, "cpu_op", "c10d::allreduce_", asked, 0);
       add(rank,
-          fmt::format(
-              R"({{"ph":"X","cat":"user_annotation","name":"gloo:all_reduce","pid":1,"tid":2,)"
-              R"("ts":{},"dur":{},"args":{{"Input Dims":[[{}]],"Input type":["float"]}}}})",
-              kClock + from, to - from, 1000 + bucket));
+          host_event("user_annotation", "gloo:all_reduce", static_cast<double>(kClock + from),
+                     static_cast<double>(to - from),
+                     fmt::format(R"("Input Dims":[[{}]],"Input type":["float"])", 1000 + bucket),
+                     2));
       return;
     }
     // The host waits for the device before the optimizer, in a call of the runtime.
     if (how == Recorded::gpu && bucket + 1 == static_cast<int>(backward_us.size()))
-      add(rank,
-          fmt::format(
-              R"({{"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":1,"tid":1,)"
-              R"("ts":{},"dur":{},"args":{{"correlation":{}}}}})",
-              kClock + asked, to - asked, ++correlation));
+      add(rank, launch_call(++id, static_cast<double>(kClock + asked),
+                            static_cast<double>(to - asked), "cudaStreamSynchronize"));
     std::string args = collective("allreduce", 1000 + bucket, ranks);
     if (how == Recorded::gpu) args += "," + launch(rank, asked - 2);
     add(rank, kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)",
@@ -182,12 +169,6 @@ inline std::vector<std::string> SyntheticJob::traces(Recorded how) const {
   return texts;
 }
 
-inline Job job_of(const SyntheticJob& job, Recorded how) {
-  std::vector<InputFile> inputs;
-  int rank = 0;
-  for (const std::string& text : job.traces(how))
-    inputs.push_back(InputFile::from_memory(text, fmt::format("rank{}.json", rank++)));
-  return read_job(inputs);
-}
+inline Job job_of(const SyntheticJob& job, Recorded how) { return job_of_ranks(job.traces(how)); }
 
 }  // namespace linerate::trace

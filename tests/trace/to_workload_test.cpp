@@ -9,7 +9,7 @@
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "trace/ddp_buckets.hpp"
-#include "trace/gloo_text.hpp"
+#include "trace/kineto_text.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -40,7 +40,7 @@ std::string plain_rank(int rank, int world, const std::vector<double>& pauses) {
 
 TEST(Workload, TimesAreMediansOverStepsWhateverTheLastOneDid) {
   // Four steps of 450 us for the rank itself, and a last one with 900 us of nothing.
-  const ImportedJob i = import_job(job_of_texts({plain_rank(0, 1, {0, 0, 0, 0, 900})}));
+  const ImportedJob i = import_job(job_of_ranks({plain_rank(0, 1, {0, 0, 0, 0, 900})}));
   EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
   EXPECT_THAT(i.note_with("step 4 by 900 us"), HasSubstr("nothing runs for"));
 }
@@ -54,7 +54,7 @@ TEST(Workload, ASlowBackwardOfOneStepIsNoLayersTime) {
     events.push_back(gradient(500, at + 210 + late));
     events.push_back(optimizer_step(at + 600));
   }
-  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(gloo_job(1, events));
   // Backward begins 5 us in front of the first gradient; the second is there 100 us after it.
   ASSERT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_NEAR(i.workload.gradients[0].ready_s, 5e-6, 1e-9);
@@ -87,7 +87,7 @@ TEST(Workload, WithoutShapesTheBucketsTimesAreMediansToo) {
 
 TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
   const ImportedJob i = import_job(
-      job_of_texts({plain_rank(0, 2, {0, 0, 0, 0}), plain_rank(1, 2, {600, 600, 600, 600})}));
+      job_of_ranks({plain_rank(0, 2, {0, 0, 0, 0}), plain_rank(1, 2, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 450e-6, 1e-9);
   EXPECT_THAT(i.note_with("rank 1 takes 600 us longer"), HasSubstr("leaves it out"));
 }
@@ -95,13 +95,13 @@ TEST(Workload, ARankThatSleepsInEveryStepIsSaidAndLeftOut) {
 TEST(Workload, APauseIsOneOfTheStepAndNotOfWhatARankTakesLonger) {
   // Both ranks pause for 605 us, rank 1 for 200 us more.
   const ImportedJob i = import_job(
-      job_of_texts({plain_rank(0, 2, {600, 600, 600}), plain_rank(1, 2, {800, 800, 800})}));
+      job_of_ranks({plain_rank(0, 2, {600, 600, 600}), plain_rank(1, 2, {800, 800, 800})}));
   EXPECT_THAT(i.note_with("rank 1 takes 200 us longer"),
               HasSubstr("nothing runs for 805 us of the step"));
 }
 
 TEST(Workload, APauseThatAllRanksHaveInEveryStepIsPartOfTheStepAndSaid) {
-  const ImportedJob i = import_job(job_of_texts({plain_rank(0, 1, {600, 600, 600, 600})}));
+  const ImportedJob i = import_job(job_of_ranks({plain_rank(0, 1, {600, 600, 600, 600})}));
   EXPECT_NEAR(*i.workload.step_s, 1050e-6, 1e-9);
   EXPECT_THAT(i.note_with("T_1 includes a pause"), HasSubstr("repeats in every step"));
 }
@@ -121,8 +121,7 @@ TEST(Workload, PassesOfOneStepThatAccumulateAreToldApart) {
     events.push_back(gloo_all_reduce(2000, at + 815, at + 820, 100));
     events.push_back(optimizer_step(at + 930));
   }
-  const ImportedJob i =
-      import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  const ImportedJob i = import_job(gloo_job(2, events));
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_EQ(i.workload.gradients.size(), 2u);
   EXPECT_EQ(i.workload.gradient_bytes(), 8000);
@@ -143,7 +142,7 @@ TEST(Workload, EqualLayersOfOnePassAreNotSeveralPasses) {
     for (int g = 0; g < 4; ++g) events.push_back(gradient(1000, at + 110 + 100 * g));
     events.push_back(optimizer_step(at + 900));
   }
-  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(gloo_job(1, events));
   EXPECT_EQ(i.workload.accumulation, 1);
   EXPECT_EQ(i.workload.gradients.size(), 4u);
 }
@@ -159,7 +158,7 @@ TEST(Workload, MarkedStepsThatOnlyAccumulateAreOneStepTogether) {
     if (last) events.push_back(optimizer_step(at + 150));
     at += last ? 300 : 200;
   }
-  const ImportedJob i = import_job(job_of_texts({gloo_trace(0, 1, events)}));
+  const ImportedJob i = import_job(gloo_job(1, events));
   EXPECT_EQ(i.workload.accumulation, 3);
   EXPECT_NEAR(*i.workload.step_s, 700e-6, 1e-9);
   EXPECT_NEAR(*i.workload.forward_s, 400e-6 + 105e-6, 1e-9);
@@ -175,8 +174,7 @@ TEST(Workload, AccumulationWithoutAnOptimizersMarkIsFoundByTheExchanges) {
     events.push_back(gloo_all_reduce(1, at + 300, at + 310, 10));
     if (s % 2 == 1) events.push_back(gloo_all_reduce(100'000, at + 120, at + 130, 100));
   }
-  const ImportedJob i =
-      import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+  const ImportedJob i = import_job(gloo_job(2, events));
   EXPECT_EQ(i.workload.accumulation, 2);
 }
 
@@ -221,14 +219,14 @@ TEST(Workload, TheCapThatTheTraceShowsIsTheStrategyInUse) {
       events.push_back(gloo_all_reduce(2 * kElements, at + 415, at + 420, 50, type));
       events.push_back(optimizer_step(at + 900));
     }
-    return import_job(job_of_texts({gloo_trace(0, 2, events), gloo_trace(1, 2, events)}));
+    return import_job(gloo_job(2, events));
   };
   EXPECT_EQ(of_type("float").workload.current, "ddp(bucket_cap_mb=4)");
   EXPECT_EQ(of_type("c10::Half").workload.current, "ddp(bucket_cap_mb=4, wire=fp16)");
 }
 
 TEST(ImportedTimeline, HasTheTasksThatAPredictionHas) {
-  const Job job = job_of_texts({plain_rank(0, 2, {0, 0, 0}), plain_rank(1, 2, {0, 0, 0})});
+  const Job job = job_of_ranks({plain_rank(0, 2, {0, 0, 0}), plain_rank(1, 2, {0, 0, 0})});
   const doc::Timeline t = timeline_of(job, "job");
   EXPECT_THAT(t.parameter_names, ElementsAre("layer1.gradient0", "layer0.gradient1"));
   std::vector<const doc::Event*> forward, backward, sums;
@@ -254,7 +252,7 @@ TEST(ImportedTimeline, HasTheTasksThatAPredictionHas) {
 
 TEST(ImportedTimeline, ExplainsAsItsTracesDo) {
   // Forward and backward are spans around its operators: no more computation than these.
-  const Job job = job_of_texts({plain_rank(0, 2, {90, 90, 90}), plain_rank(1, 2, {0, 0, 0})});
+  const Job job = job_of_ranks({plain_rank(0, 2, {90, 90, 90}), plain_rank(1, 2, {0, 0, 0})});
   const Breakdown direct = break_down(job), through = break_down(job_of(timeline_of(job, "job")));
   EXPECT_DOUBLE_EQ(through.whole.compute_s, direct.whole.compute_s);
   EXPECT_DOUBLE_EQ(through.in_steps.exposed_s, direct.in_steps.exposed_s);
@@ -316,7 +314,7 @@ TEST(Match, ThreadsOfABackEndMayStartWhatWasIssuedInAnyOrder) {
                       {step(0, 0, 1000), gloo_all_reduce(1000, 10, first, 100, "float", 50),
                        gloo_all_reduce(50000, 20, second, 300, "float", 51)});
   };
-  const Breakdown b = break_down(job_of_texts({rank(0, 100, 110), rank(1, 110, 100)}));
+  const Breakdown b = break_down(job_of_ranks({rank(0, 100, 110), rank(1, 110, 100)}));
   EXPECT_THAT(b.notes, testing::Not(testing::Contains(HasSubstr("disagree"))));
   EXPECT_EQ(b.collectives.size(), 2u);
 }

@@ -98,7 +98,7 @@ std::string ListedRanks::doubt(int ranks) const {
 
 namespace {
 
-constexpr RankRange kNoRanks{1, 0};
+constexpr Interval kNoRanks{1, 0};
 
 /// Thrown inside this file: why readable rows of a log are not used.
 struct RowsNotUsed {
@@ -108,7 +108,7 @@ struct RowsNotUsed {
 /// A test that can have printed all of the rows, and on how many ranks.
 struct PossibleTest {
   const BandwidthTest* test;
-  RankRange ranks;
+  Interval ranks;
 };
 using Candidates = std::vector<PossibleTest>;
 
@@ -173,10 +173,9 @@ void take_off_travelled(std::vector<BandwidthRow>& rows) {
 /// test by its operation or root, or by a count that the test does not print. It also excludes the
 /// test if no n gives its ratio. `believed`: the log names the test, so its count may be in another
 /// convention.
-RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
-                         bool believed) {
-  Interval ratio;
-  RankRange range;
+Interval possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, double blur,
+                        bool believed) {
+  Interval ratio, range = kAnyRanks;
   for (const BandwidthRow& row : rows) {
     if (row.reduces && test.reduces && *row.reduces != *test.reduces) return kNoRanks;
     if (row.rooted.value_or(test.rooted) != test.rooted) return kNoRanks;
@@ -198,11 +197,11 @@ RankRange possible_ranks(Rows rows, const BandwidthTest& test, double unit_s, do
 
 // limit * (n-1)/n = r gives n = limit / (limit - r). A ratio at the limit leaves n without an upper
 // bound.
-RankRange ranks_of(BusFactor factor, const Interval& ratio) {
-  if (factor == BusFactor::one) return ratio.holds(1) ? RankRange{} : kNoRanks;
+Interval ranks_of(BusFactor factor, const Interval& ratio) {
+  if (factor == BusFactor::one) return ratio.holds(1) ? kAnyRanks : kNoRanks;
   const double limit = factor == BusFactor::twice ? 2 : 1;  // limit * (n-1)/n
   const auto ranks_at = [limit](double r) { return limit / (limit - r); };
-  RankRange range;
+  Interval range = kAnyRanks;
   // 2 ranks have the least.
   if (ratio.low >= limit || ratio.high < limit / 2) return kNoRanks;
   // Whole numbers on the border are not lost to binary rounding.
@@ -237,7 +236,7 @@ Candidates possible_tests(const BandwidthRun& run, Rows rows, double unit_s,
   // Scripts that rewrite a table may cut digits where printf rounds them.
   for (const double blur : {1.0, 2.0}) {
     for (const BandwidthTest& test : bandwidth_tests()) {
-      const RankRange range = possible_ranks(rows, test, unit_s, blur, is_named(test));
+      const Interval range = possible_ranks(rows, test, unit_s, blur, is_named(test));
       if (!range.empty()) found.push_back({&test, range});
     }
     if (!found.empty()) break;
@@ -475,23 +474,23 @@ void BandwidthLog::add_stretch(const BandwidthRun& run, Rows rows, double unit_s
 /// The number of ranks; 0: unknown. The listed ranks stand unless the bandwidths exclude them,
 /// which were computed with the true number. Then the bandwidths' number counts, or the caller's.
 /// Throws RowsNotUsed if the listed ranks are excluded and no other number is certain.
-int BandwidthLog::settled_ranks(const BandwidthRun& run, const RankRange& possible) {
+int BandwidthLog::settled_ranks(const BandwidthRun& run, const Interval& possible) {
   const std::optional<int> listed = run.listed.ranks(), asked = options_.ranks;
-  const bool silent = possible.low == RankRange{}.low && possible.high == RankRange{}.high;
+  const bool silent = possible.low == kAnyRanks.low && possible.high == kAnyRanks.high;
   if (silent && !listed && !asked) note("the log does not say how many ranks ran; give --ranks");
   if (silent || (listed && possible.holds(*listed))) return settle_ranks(source(), listed, asked);
-  if (asked && !possible.holds(*asked)) refuse_ranks(source(), *asked, possible.text());
+  if (asked && !possible.holds(*asked)) refuse_ranks(source(), *asked, ranks_text(possible));
   const int ranks = possible.single() ? static_cast<int>(possible.low) : asked.value_or(0);
   const auto excluded = [&] {
     return fmt::format("{} ranks are listed, but its bandwidths are those of {}", *listed,
-                       possible.text());
+                       ranks_text(possible));
   };
   if (listed && ranks == 0) throw RowsNotUsed{excluded() + "; give --ranks"};
   if (listed)
     note(fmt::format("{}; taken as {}", excluded(), ranks));
   else if (ranks == 0)
     note(fmt::format("no line lists the ranks, and the bandwidths fit {} ranks; give --ranks",
-                     possible.text()));
+                     ranks_text(possible)));
   return ranks;
 }
 

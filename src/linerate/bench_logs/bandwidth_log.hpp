@@ -70,6 +70,7 @@ struct Interval {
   double high = std::numeric_limits<double>::infinity();
 
   bool empty() const { return low > high; }
+  bool single() const { return low == high; }
   bool holds(double x) const { return low <= x && x <= high; }
   Interval with(const Interval& other) const {
     return {std::max(low, other.low), std::min(high, other.high)};
@@ -189,24 +190,16 @@ struct BandwidthRun {
 
 using Rows = std::span<const BandwidthRow>;
 
-/// Rank counts that something leaves possible.
-struct RankRange {
-  double low = 2, high = kMostRanks;
-
-  bool empty() const { return low > high; }
-  bool holds(double n) const { return low <= n && n <= high; }
-  bool single() const { return low == high; }
-  RankRange with(const RankRange& other) const {
-    return {std::max(low, other.low), std::min(high, other.high)};
-  }
-  std::string text() const {
-    if (single()) return fmt::format("{:g}", low);
-    return high < kMostRanks ? fmt::format("{:g} to {:g}", low, high)
-                             : fmt::format("{:g} or more", low);
-  }
-};
+/// Numbers of ranks, before anything excludes some.
+inline constexpr Interval kAnyRanks{2, kMostRanks};
+/// "4", "14 to 19" or "20 or more".
+inline std::string ranks_text(const Interval& ranks) {
+  if (ranks.single()) return fmt::format("{:g}", ranks.low);
+  return ranks.high < kMostRanks ? fmt::format("{:g} to {:g}", ranks.low, ranks.high)
+                                 : fmt::format("{:g} or more", ranks.low);
+}
 /// The whole n >= 2 whose factor lies in `ratio`.
-RankRange ranks_of(BusFactor factor, const Interval& ratio);
+Interval ranks_of(BusFactor factor, const Interval& ratio);
 
 /// A log while its runs are read, one after the other. A reader of a format adds runs and refused
 /// rows, and takes the log at the end.
@@ -235,7 +228,7 @@ class BandwidthLog {
   void check_collective(const BandwidthRun& run) const;
   void refuse_damaged(std::vector<BandwidthRow>& rows, double unit_s);
   void add_stretch(const BandwidthRun& run, Rows rows, double unit_s);
-  int settled_ranks(const BandwidthRun& run, const RankRange& possible);
+  int settled_ranks(const BandwidthRun& run, const Interval& possible);
   void note_other_title(const BandwidthRun& run, const BandwidthTest& test);
 
   CollectiveLogOptions options_;

@@ -319,7 +319,7 @@ class DeepSpeedReader {
   bool open_ = false;
   std::optional<Collective> collective_;
   std::vector<std::pair<Collective, BandwidthRow>> rows_;
-  RankRange possible_;
+  Interval possible_ = kAnyRanks;
 };
 
 /// Line by line.

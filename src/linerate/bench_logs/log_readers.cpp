@@ -107,6 +107,13 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
+
 bool is_among(std::string_view word, std::string_view names) {
   if (word.empty() || word.find(' ') != std::string_view::npos) return false;
   for (std::size_t at = 0; (at = names.find(word, at)) != std::string_view::npos; ++at) {
@@ -234,8 +241,8 @@ void refuse_by_name(const trace::InputFile& input, std::string_view head) {
 
 /// In quotes, for a message.
 std::string first_line_of(std::string_view head) {
-  for (; !head.empty(); head.remove_prefix(std::min(head.find('\n'), head.size() - 1) + 1))
-    if (const std::string line = shortened(head.substr(0, head.find('\n'))); !line.empty())
+  while (!head.empty())
+    if (const std::string line = shortened(take_line(head)); !line.empty())
       return "\"" + line + "\"";
   return "missing";
 }

@@ -65,6 +65,8 @@ std::string without_repeated_label(std::string_view line);
 /// Lower case without the marks that differ between spellings: '_', '-' and blanks.
 std::string plain_word(std::string_view text);
 std::vector<std::string_view> words_of(std::string_view line);
+/// Takes off the first line of a text. Without its line end.
+std::string_view take_line(std::string_view& text);
 /// Whether the word is one of `names`, which single blanks divide.
 bool is_among(std::string_view word, std::string_view names);
 std::string replaced(std::string_view text, std::string_view what, std::string_view with);

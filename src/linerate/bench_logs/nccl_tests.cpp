@@ -311,15 +311,13 @@ bool is_nccl_tests(std::string_view head) {
   BandwidthLog log("", "", {});
   Scanner scanner(log);
   while (!head.empty()) {
-    const std::size_t end = std::min(head.find('\n'), head.size());
-    const std::string_view line = head.substr(0, end);
+    const std::string_view line = take_line(head);
     if (line.find("# nThread ") != std::string_view::npos ||
         line.find("# nccl-tests version") != std::string_view::npos ||
         line.find("# rccl-tests") != std::string_view::npos)
       return true;
     scanner.read_line(line);
     if (scanner.found_rows() || scanner.found_header()) return true;
-    head.remove_prefix(std::min(end + 1, head.size()));
   }
   return false;
 }

@@ -25,9 +25,7 @@ namespace {
 /// Takes off the next line with content; comments that are no header are passed over.
 std::string_view next_line_of(std::string_view& head) {
   while (!head.empty()) {
-    const std::size_t end = std::min(head.find('\n'), head.size());
-    const std::string_view line = trim(head.substr(0, end));
-    head.remove_prefix(std::min(end + 1, head.size()));
+    const std::string_view line = trim(take_line(head));
     if (!line.empty() && (!line.starts_with('#') || columns_of_header(line).known())) return line;
   }
   return {};
@@ -385,12 +383,9 @@ std::string without_launcher(std::string_view text) {
   const std::string_view label = text.substr(begin, at - begin);
   if (trim(label).empty()) return std::string(object_at(text, at));
   std::string own;
-  for (std::size_t i = begin; i < text.size();) {
-    const std::size_t end = std::min(text.find('\n', i), text.size());
-    const std::string_view line = text.substr(i, end - i);
-    if (line.starts_with(label)) own.append(line.substr(label.size())).push_back('\n');
-    i = end + 1;
-  }
+  for (std::string_view rest = text.substr(begin); !rest.empty();)
+    if (const std::string_view line = take_line(rest); line.starts_with(label))
+      own.append(line.substr(label.size())).push_back('\n');
   return std::string(object_at(own, 0));
 }
 

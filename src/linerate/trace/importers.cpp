@@ -18,7 +18,6 @@
   FOLDER(timeline)                 \
   FOLDER(chakra)                   \
   FOLDER(per_gradient)             \
-  FOLDER(benchmark_log)            \
   FOLDER(not_read)                 \
   FOLDER(horovod)                  \
   FOLDER(pytorch)

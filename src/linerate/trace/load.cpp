@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -42,7 +44,7 @@ const Importer* importer_of(std::string_view text, const Importer* by_head) {
 
 /// Reads one file with the importer that knows it. A format that is known and not read is refused
 /// with its advice. The head is asked before the file is read, and the whole text after that.
-ReadFile read_one(InputFile& input, const ReadOptions& options) {
+ReadFile read_one(InputFile& input, const Progress& progress) {
   const Importer* importer = recognise(input.head()).importer;
   try {
     const auto require_read = [&] {
@@ -54,7 +56,7 @@ ReadFile read_one(InputFile& input, const ReadOptions& options) {
     importer = importer_of(text.view(), importer);
     require_read();
     ReadFile file{.importer = importer, .part = {.file = input.name(), .content = {}}};
-    file.part.content = importer->read(std::move(text), input.name(), options);
+    file.part.content = importer->read(std::move(text), input.name(), progress);
     file.truncated = input.truncated();
     return file;
   } catch (const InputError& e) {
@@ -139,20 +141,26 @@ std::vector<ReadFile> read_files(const std::vector<std::filesystem::path>& files
   const std::size_t wanted =
       options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   const std::size_t readers = std::min(wanted, files.size());
+  const std::size_t total = bytes_on_disk(files);
+  std::mutex mutex;
+  std::vector<std::size_t> done(files.size());
   // Readers call it every few MB, from threads of their own: there they learn that they may stop.
-  SharedProgress progress(
-      [&, total = bytes_on_disk(files), stop = current_stop()](std::size_t done) {
-        if (stop.stop_requested()) throw Stopped();
-        if (options.progress) options.progress(done, total);
-      },
-      files.size());
+  const auto progress_of = [&, stop = current_stop()](std::size_t file) -> Progress {
+    return [&, file](std::size_t bytes) {
+      const std::lock_guard lock(mutex);
+      done[file] = bytes;
+      if (stop.stop_requested()) throw Stopped();
+      if (options.progress)
+        options.progress(std::accumulate(done.begin(), done.end(), std::size_t{0}), total);
+    };
+  };
   std::vector<ReadFile> all(files.size());
   std::vector<std::exception_ptr> errors(files.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < files.size(); i = next++) try {
         InputFile input = InputFile::open(files[i]);
-        all[i] = read_one(input, {.progress = progress.of(i)});
+        all[i] = read_one(input, progress_of(i));
       } catch (...) {
         errors[i] = std::current_exception();
       }

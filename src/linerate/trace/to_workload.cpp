@@ -23,6 +23,8 @@
 #include "linerate/doc/strategy.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/contention/slowdown.hpp"
+#include "linerate/trace/job/by_start.hpp"
+#include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
@@ -102,7 +104,7 @@ std::map<std::int32_t, Buckets> buckets_of(const RankActivity& r,
     if (purposes[i] != SentFor::gradients) continue;
     const StepSpan& step = last_mark(r.steps[to_index(c.step)]);
     const std::int64_t start = step.on_device.value_or(step.span).start_ns;
-    const std::int64_t ready = c.ready_ns == kNotReady ? c.span.start_ns : c.ready_ns;
+    const std::int64_t ready = asked_ns(c);
     const auto [at, fresh] = begin.try_emplace(c.step, std::min(start, ready));
     steps[c.step].sizes.emplace_back(c.bytes, c.dtype.value_or(DType::f32));
     steps[c.step].ready_s.push_back(seconds(std::max<std::int64_t>(0, ready - at->second)));
@@ -122,9 +124,7 @@ bool from_buckets(const Job& job, const std::vector<std::vector<SentFor>>& purpo
   for (const auto& steps : all)
     for (const auto& [step, buckets] : steps) ++counts[buckets.sizes];
   if (counts.empty()) return false;
-  const auto& sizes = std::ranges::max_element(counts, [](const auto& x, const auto& y) {
-                        return x.second < y.second;
-                      })->first;
+  const decltype(Buckets::sizes) sizes = most_common(counts);
   std::vector<std::vector<double>> medians(sizes.size());  // by bucket, of each rank
   for (const auto& steps : all) {
     std::vector<std::vector<double>> times(sizes.size());
@@ -234,6 +234,20 @@ std::int64_t buffer_bytes_of(const Job& job, const std::vector<std::vector<SentF
   return bytes / static_cast<std::int64_t>(first.steps.size());
 }
 
+/// Of a job without gradients and without exchanges of known size.
+std::string why_none_can_be_made(const Job& job) {
+  if (job.computation_unknown)
+    return "it records communication alone and no computation, so no Workload can be made; give "
+           "traces of PyTorch's profiler of the same job";
+  if (job.runs_graphs)
+    return "its steps run in CUDA graphs, which record neither gradients nor the sizes of "
+           "exchanges, so no Workload can be made; record some steps without graphs, with "
+           "record_shapes=True and a step schedule";
+  return "expected AccumulateGrad records with shapes, or gradient exchanges of known size inside "
+         "a step, found neither, so no Workload can be made; record with record_shapes=True and a "
+         "step schedule";
+}
+
 }  // namespace
 
 doc::Workload workload_of(Job job, const std::string& name, std::vector<std::string>& notes,
@@ -278,30 +292,16 @@ doc::Workload workload_of(Job job, const std::string& name, std::vector<std::str
                   "for, or the Workload that linerate train --record writes next to a Timeline",
                   job.strategy));
   } else if (from_buckets(alone.job, purposes, w)) {
-    if (!job.strategy.empty())
-      notes.push_back(
-          "the Timeline has no sizes of gradients, so each exchange counts as one, ready when the "
-          "exchange starts. The Workload that it was planned for has all of them, as has the "
-          "Workload that linerate train --record writes next to a Timeline");
-    else
-      notes.push_back(
-          "no AccumulateGrad records with shapes (record_shapes was off), so each gradient "
-          "exchange counts as one gradient, ready when the exchange starts. powersgd, acpsgd and "
-          "kfac need the parameters' shapes; record with record_shapes=True");
-  } else if (job.computation_unknown) {
-    throw InputError(name,
-                     "it records communication alone and no computation, so no Workload can be "
-                     "made; give traces of PyTorch's profiler of the same job");
-  } else if (job.runs_graphs) {
-    throw InputError(name,
-                     "its steps run in CUDA graphs, which record neither gradients nor the sizes "
-                     "of exchanges, so no Workload can be made; record some steps without graphs, "
-                     "with record_shapes=True and a step schedule");
+    notes.push_back(
+        job.strategy.empty()
+            ? "no AccumulateGrad records with shapes (record_shapes was off), so each gradient "
+              "exchange counts as one gradient, ready when the exchange starts. powersgd, acpsgd "
+              "and kfac need the parameters' shapes; record with record_shapes=True"
+            : "the Timeline has no sizes of gradients, so each exchange counts as one, ready when "
+              "the exchange starts. The Workload that it was planned for has all of them, as has "
+              "the Workload that linerate train --record writes next to a Timeline");
   } else {
-    throw InputError(name,
-                     "expected AccumulateGrad records with shapes, or gradient exchanges of known "
-                     "size inside a step, found neither, so no Workload can be made; record with "
-                     "record_shapes=True and a step schedule");
+    throw InputError(name, why_none_can_be_made(job));
   }
   set_step(alone, w, notes);
   if (b.buckets) w.current = b.buckets->strategy;
@@ -352,9 +352,7 @@ std::vector<OwnStep> without_cut(std::vector<OwnStep> steps) {
 class TimeAlone {
  public:
   TimeAlone(const RankActivity& r, bool on_device) : rank_(r), compute_(at_work(r, on_device)) {
-    std::vector<Span> sent;
-    for (const Communication& c : r.communications) sent.push_back(c.span);
-    const SpanSet communication = union_of(std::move(sent));
+    const SpanSet communication = communication_times(r);
     exposed_ = doc::exposed_communication(communication, compute_);
     busy_ =
         union_of(union_of(compute_, communication), union_of(union_of(r.copies), union_of(r.host)));

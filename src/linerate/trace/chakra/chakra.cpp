@@ -8,6 +8,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <any>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -313,9 +314,10 @@ std::optional<std::string> version_of(std::string_view message) {
   return version;
 }
 
-std::int64_t integer_at(const simdjson::dom::element& e, const char* key, std::int64_t otherwise) {
-  std::int64_t n = 0;
-  return e[key].get(n) == simdjson::SUCCESS ? n : otherwise;
+/// Not below 0; nullopt: there is none.
+std::optional<std::int64_t> integer_at(const simdjson::dom::element& e, const char* key) {
+  std::int64_t n = -1;
+  return e[key].get(n) == simdjson::SUCCESS && n >= 0 ? std::optional(n) : std::nullopt;
 }
 
 std::string_view text_at(const simdjson::dom::element& e, const char* key) {
@@ -331,8 +333,8 @@ bool is_chakra(std::string_view head) {
 
 /// A message that cannot be decoded is counted and passed over, since its length says where the
 /// next one begins. If a length leads past the end, the file was cut.
-ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
-  Wire w(bytes);
+std::any read_chakra(PaddedText text, const std::string& name, const Progress&) {
+  Wire w(text.view());
   const std::string version = version_of(w.block()).value_or("");
   Builder builder(name);
   std::size_t bad = 0;
@@ -356,7 +358,7 @@ ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
   if (!w.ok())
     trace.notes.push_back(
         fmt::format("{}: ends early at byte {} of {}; the nodes before that were read", name,
-                    w.position(), bytes.size()));
+                    w.position(), text.size()));
   if (bad > 0) trace.notes.push_back(fmt::format("{}: {} nodes could not be decoded", name, bad));
   if (version != "0.0.4")
     trace.notes.push_back(
@@ -364,7 +366,7 @@ ChakraTrace read_chakra(std::string_view bytes, const std::string& name) {
   return trace;
 }
 
-ChakraTrace read_chakra_json(PaddedText text, const std::string& name) {
+std::any read_chakra_json(PaddedText text, const std::string& name, const Progress&) {
   simdjson::dom::parser parser;
   simdjson::dom::array nodes;
   if (parser.parse(text.data(), text.size(), false)["workload_graph"].get(nodes) !=
@@ -380,16 +382,15 @@ ChakraTrace read_chakra_json(PaddedText text, const std::string& name) {
     Node n;
     n.name = text_at(e, "Name");
     n.group = text_at(e, "pg_name");
-    n.type = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "NodeType", 0)));
-    n.duration_us =
-        static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "runtime", 0)));
-    n.start_us = static_cast<std::uint64_t>(std::max<std::int64_t>(0, integer_at(e, "start", 0)));
+    const auto whole = [&e](const char* key) {
+      return static_cast<std::uint64_t>(integer_at(e, key).value_or(0));
+    };
+    n.type = whole("NodeType"), n.duration_us = whole("runtime"), n.start_us = whole("start");
     if (bool cpu = false; e["is_cpu_op"].get(cpu) == simdjson::SUCCESS)
       n.is_cpu = cpu;
-    else if (const std::int64_t flag = integer_at(e, "is_cpu_op", -1); flag >= 0)
-      n.is_cpu = flag != 0;
-    if (const std::int64_t v = integer_at(e, "comm_type", -1); v >= 0) n.comm_type = v;
-    if (const std::int64_t v = integer_at(e, "comm_size", -1); v >= 0) n.comm_size = v;
+    else if (const auto flag = integer_at(e, "is_cpu_op"))
+      n.is_cpu = *flag != 0;
+    n.comm_type = integer_at(e, "comm_type"), n.comm_size = integer_at(e, "comm_size");
     builder.add(n);
   }
   return builder.finish();
@@ -441,7 +442,7 @@ std::size_t place(ChakraTrace& t, const std::vector<ConfiguredGroup>& known, Job
   return parts;
 }
 
-ChakraGroups read_chakra_groups(PaddedText text, const std::string& name) {
+std::any read_chakra_groups(PaddedText text, const std::string& name, const Progress&) {
   simdjson::dom::parser parser;
   simdjson::dom::object root;
   if (const auto e = parser.parse(text.data(), text.size(), false).get_object().get(root))
@@ -535,24 +536,18 @@ std::vector<Importer> chakra_importers() {
       {.name = "Chakra execution trace",
        .matches =
            [](const Head& head) { return yes_if(!head.is_json() && is_chakra(head.bytes())); },
-       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
-         return read_chakra(text.view(), file);
-       },
+       .read = read_chakra,
        .join = join_files},
       {.name = "Chakra JSON trace",
        .matches =
            [](const Head& head) {
              return yes_if(head.form() == HeadForm::object && head.contains("\"workload_graph\""));
            },
-       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
-         return read_chakra_json(std::move(text), file);
-       },
+       .read = read_chakra_json,
        .join = join_files},
       {.name = "Chakra process groups",
        .matches = [](const Head& head) { return yes_if(is_group_table(head)); },
-       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
-         return read_chakra_groups(std::move(text), file);
-       },
+       .read = read_chakra_groups,
        .join = join_files}};
 }
 

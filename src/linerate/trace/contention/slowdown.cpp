@@ -159,11 +159,8 @@ SpanSet at_work(const RankActivity& rank, bool on_device) {
 
 std::vector<SpanSet> exposed_communication_of(const Job& job) {
   std::vector<SpanSet> all;
-  for (const RankActivity& rank : job.ranks) {
-    std::vector<Span> sent;
-    for (const Communication& c : rank.communications) sent.push_back(c.span);
-    all.push_back(difference_of(union_of(std::move(sent)), at_work(rank, !job.cpu_device)));
-  }
+  for (const RankActivity& rank : job.ranks)
+    all.push_back(difference_of(communication_times(rank), at_work(rank, !job.cpu_device)));
   return all;
 }
 
@@ -179,10 +176,8 @@ namespace {
 
 /// Computation, copies and communication.
 SpanSet busy_of(const RankActivity& rank) {
-  std::vector<Span> busy = rank.compute;
-  busy.insert(busy.end(), rank.copies.begin(), rank.copies.end());
-  for (const Communication& c : rank.communications) busy.push_back(c.span);
-  return union_of(std::move(busy));
+  return union_of(union_of(union_of(rank.compute), union_of(rank.copies)),
+                  communication_times(rank));
 }
 
 /// By rank: when its device had nothing to do for 10 us or more while `of_host` (from the spans of
@@ -305,23 +300,6 @@ std::vector<std::size_t> outermost(const std::vector<Span>& all) {
   return order;
 }
 
-/// Which step a moment belongs to: up to the begin of the next one; -1 before the first.
-class StepAt {
- public:
-  explicit StepAt(const RankActivity& rank) {
-    for (const Span& window : windows_of_steps(rank)) starts_.push_back(window.start_ns);
-    std::ranges::sort(starts_);
-  }
-  std::int32_t operator()(std::int64_t ns) const {
-    return static_cast<std::int32_t>(std::upper_bound(starts_.begin(), starts_.end(), ns) -
-                                     starts_.begin()) -
-           1;
-  }
-
- private:
-  std::vector<std::int64_t> starts_;
-};
-
 /// The named computation of one rank, with when its collectives moved data. `moved_ns`: by
 /// communication, -1 if unknown.
 class RankWork {
@@ -347,11 +325,13 @@ class RankWork {
   /// Adds the rank's repetitions, by place in the step, and by surroundings if launches are known.
   void compare(Overlap& out) {
     if (rank_.compute_names.size() != rank_.compute.size() || rank_.steps.empty()) return;
-    const StepAt step_at(rank_);
+    std::vector<Span> steps = windows_of_steps(rank_);  // each up to the begin of the next one
+    std::ranges::sort(steps);
     std::vector<PlacedWork> placed;
     for (const std::size_t i : outermost(rank_.compute)) {
-      const std::int32_t step = step_at(rank_.compute[i].start_ns);
-      if (step < 0 || rank_.compute_names[i] == 0) continue;
+      const Span* window = last_begun(steps, rank_.compute[i].start_ns);
+      if (window == nullptr || rank_.compute_names[i] == 0) continue;
+      const auto step = static_cast<std::int32_t>(window - steps.data());
       placed.push_back({i, step, count_[{step, rank_.compute_names[i]}]++});
     }
     for (const PlacedWork& p : placed) add(p.at, place_of(p), out.compute);
@@ -416,13 +396,12 @@ Overlap overlap_of(const Job& job) {
   const Transfers transfers = transfers_of(job, matched);
   std::vector<SpanSet> computing;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
-    std::vector<Span> all;
-    for (const Communication& c : job.ranks[r].communications) all.push_back(c.span);
     RankWork work(job.ranks[r], transfers.ns[r], r);
     work.compare(out);
     computing.push_back(union_of(job.ranks[r].compute));
     out.during_transfers.push_back(intersection_of(computing.back(), work.transfers()));
-    out.during_communication.push_back(intersection_of(computing.back(), union_of(std::move(all))));
+    out.during_communication.push_back(
+        intersection_of(computing.back(), communication_times(job.ranks[r])));
   }
   for (std::size_t k = 0; k < matched.collectives.size(); ++k) {
     const Matched& m = matched.collectives[k];

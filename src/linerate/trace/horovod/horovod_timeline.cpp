@@ -11,6 +11,7 @@
 #include <simdjson.h>
 
 #include <algorithm>
+#include <any>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -271,17 +272,25 @@ class HorovodReader {
   std::size_t refused_ = 0;
 };
 
-Job read_horovod(PaddedText text, const std::string& name) {
-  const EventArray events(std::move(text), name, "the array of a Horovod timeline");
+/// The list is mended where it was damaged: old files end in "}," without "]".
+std::any read_horovod(PaddedText text, const std::string& name, const Progress&) {
+  const Repairs repairs = repair_json(text);
+  dom::parser parser;
+  dom::array events;
+  if (const auto e = parser.parse(text.data(), text.size(), false).get_array().get(events))
+    throw InputError(name, fmt::format("expected the array of a Horovod timeline: {}",
+                                       simdjson::error_message(e)));
   HorovodReader reader(name);
   std::size_t at = 0;
-  events.for_each([&](const dom::element& e) {
-    const auto& begins = events.begins_anew();
-    if (std::ranges::find(begins, at++) != begins.end()) reader.begin_run();
+  for (const dom::element& e : events) {
+    if (!e.is_object()) continue;
+    if (std::ranges::find(repairs.begins_anew, at++) != repairs.begins_anew.end())
+      reader.begin_run();
     reader.event(e);
-  });
+  }
   Job job = reader.finish();
-  if (!events.repair_note().empty()) job.notes.push_back(events.repair_note());
+  if (repairs.any())
+    job.notes.push_back(fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text()));
   return job;
 }
 
@@ -297,9 +306,7 @@ Match matches_horovod(const Head& head) {
 std::vector<Importer> horovod_importers() {
   return {{.name = "Horovod timeline",
            .matches = matches_horovod,
-           .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
-             return read_horovod(std::move(text), file);
-           },
+           .read = read_horovod,
            .join = only_job}};
 }
 

@@ -71,7 +71,7 @@ struct Importer {
   /// What to do with a file that `explain` does not read; "{file}" stands for its name.
   std::string_view advice = {};
   /// One file of a job. Null: not read. Throws InputError naming the file.
-  std::any (*read)(PaddedText text, const std::string& file, const ReadOptions& options) = nullptr;
+  std::any (*read)(PaddedText text, const std::string& file, const Progress& progress) = nullptr;
   /// The files of one job, in the order given. Formats with the same `join` may be mixed.
   Job (*join)(std::vector<FilePart> parts) = nullptr;
   /// For a format whose marks may come after the head: is the whole text in it? Asked of every

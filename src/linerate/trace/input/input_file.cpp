@@ -1,5 +1,4 @@
-// zlib reads gzip and plain files alike, one block at a time. Content in memory is read in place,
-// and goes through a temporary file if it is gzip.
+// zlib reads gzip and plain files alike, one block at a time. Content in memory is read in place.
 #include "linerate/trace/input/input_file.hpp"
 
 #include <fcntl.h>
@@ -10,9 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <vector>
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
@@ -21,128 +18,72 @@
 
 namespace linerate::trace {
 
-namespace {
-
-/// The descriptor of a temporary file without a name that has this content, positioned at its
-/// begin. It exists because zlib unpacks files only. The caller owns the descriptor.
-int temporary_file_of(std::string_view content, const std::string& name) {
-  std::FILE* const file = std::tmpfile();
-  if (file == nullptr)
-    throw InputError(name, fmt::format("cannot make a temporary file: {}", std::strerror(errno)));
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size() &&
-                       std::fflush(file) == 0;
-  const int fd = written ? ::dup(::fileno(file)) : -1;
-  const int error = errno;
-  std::fclose(file);
-  if (fd < 0)
-    throw InputError(name, fmt::format("cannot write a temporary file: {}", std::strerror(error)));
-  ::lseek(fd, 0, SEEK_SET);
-  return fd;
-}
-
-}  // namespace
-
-struct InputFile::State {
-  static constexpr std::size_t kBlock = 256 * 1024;
-
-  std::string name;
-  bool begun = false;     // read from, and its byte order mark passed over
-  gzFile file = nullptr;  // also reads what is not compressed, as it is
-  std::string memory;     // from_memory, not compressed: read in place of a file
-  std::size_t memory_at = 0;
-  std::size_t size_hint = 0;  // of the raw bytes, 0 when unknown
-  bool gzip = false, truncated = false;
-  std::vector<char> ready = std::vector<char>(kBlock);  // bytes not yet taken: [at, end)
-  std::size_t at = 0, end = 0;
-  std::string line;
-  std::size_t line_number = 0;
-
-  ~State() {
-    if (file != nullptr) gzclose(file);
-  }
-  void attach(int fd);
-  std::size_t read(char* into, std::size_t n);
-  bool fill();
-};
+void InputFile::Close::operator()(gzFile_s* file) const { gzclose(file); }
 
 /// Takes the descriptor, whose position is the beginning.
-void InputFile::State::attach(int fd) {
-  file = gzdopen(fd, "rb");
-  if (file == nullptr) {
+void InputFile::attach(int fd) {
+  file_.reset(gzdopen(fd, "rb"));
+  if (file_ == nullptr) {
     ::close(fd);
-    throw InputError(name, "cannot open: expected memory for zlib, found too little; free some");
+    throw InputError(name_, "cannot open: expected memory for zlib, found too little; free some");
   }
-  gzip = gzdirect(file) == 0;
+  gzip_ = gzdirect(file_.get()) == 0;
 }
 
 /// Decompressed bytes; 0 at the end and at damage.
-std::size_t InputFile::State::read(char* into, std::size_t n) {
-  if (file == nullptr) {
-    n = std::min(n, memory.size() - memory_at);
-    std::memcpy(into, memory.data() + memory_at, n);
-    memory_at += n;
+std::size_t InputFile::read(char* into, std::size_t n) {
+  if (file_ == nullptr) {
+    n = std::min(n, memory_.size() - memory_at_);
+    std::memcpy(into, memory_.data() + memory_at_, n);
+    memory_at_ += n;
     return n;
   }
   // If the stream is damaged, gzread drops the whole block that it was asked for.
   constexpr std::size_t kLostAtDamage = 16 * 1024 - 1, kMost = 1 << 30;
   const int got =
-      gzread(file, into, static_cast<unsigned>(std::min(n, gzip ? kLostAtDamage : kMost)));
+      gzread(file_.get(), into, static_cast<unsigned>(std::min(n, gzip_ ? kLostAtDamage : kMost)));
   if (got > 0) return to_index(got);
   int error = Z_OK;
-  const char* reason = gzerror(file, &error);
+  const char* reason = gzerror(file_.get(), &error);
   if (error == Z_ERRNO || error == Z_MEM_ERROR)
     throw InputError(
-        name, fmt::format("cannot read: {}", error == Z_ERRNO ? std::strerror(errno) : reason));
-  truncated = truncated || error != Z_OK;
+        name_, fmt::format("cannot read: {}", error == Z_ERRNO ? std::strerror(errno) : reason));
+  truncated_ = truncated_ || error != Z_OK;
   return 0;
 }
 
 /// Moves what is left to the front and reads more; false when nothing more came.
-bool InputFile::State::fill() {
-  if (at > 0) std::memmove(ready.data(), ready.data() + at, end - at);
-  end -= at;
-  at = 0;
-  if (end == ready.size()) return false;
-  const std::size_t got = read(ready.data() + end, ready.size() - end);
-  end += got;
-  if (!begun && std::string_view(ready.data(), end).starts_with("\xef\xbb\xbf")) at = 3;
-  begun = true;
+bool InputFile::fill() {
+  if (at_ > 0) std::memmove(ready_.data(), ready_.data() + at_, end_ - at_);
+  end_ -= at_;
+  at_ = 0;
+  if (end_ == ready_.size()) return false;
+  const std::size_t got = read(ready_.data() + end_, ready_.size() - end_);
+  end_ += got;
+  if (!begun_ && std::string_view(ready_.data(), end_).starts_with("\xef\xbb\xbf")) at_ = 3;
+  begun_ = true;
   return got > 0;
 }
 
-InputFile::InputFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
-InputFile::~InputFile() = default;
-InputFile::InputFile(InputFile&&) noexcept = default;
-InputFile& InputFile::operator=(InputFile&&) noexcept = default;
-
 InputFile InputFile::open(const std::filesystem::path& path) {
-  auto state = std::make_unique<State>();
-  state->name = path.string();
+  InputFile input(path.string());
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_with_errno(state->name, "cannot open", errno);
-  state->attach(fd);
+  if (fd < 0) fail_with_errno(input.name_, "cannot open", errno);
+  input.attach(fd);
   struct stat info {};
   if (::fstat(fd, &info) == 0) {
-    if (S_ISDIR(info.st_mode)) throw InputError(state->name, "expected a file, found a folder");
-    state->size_hint = to_index(std::max<off_t>(info.st_size, 0));
+    if (S_ISDIR(info.st_mode)) throw InputError(input.name_, "expected a file, found a folder");
+    input.size_hint_ = to_index(std::max<off_t>(info.st_size, 0));
   }
-  return InputFile(std::move(state));
+  return input;
 }
 
 InputFile InputFile::from_memory(std::string content, std::string name) {
-  auto state = std::make_unique<State>();
-  state->name = std::move(name);
-  state->size_hint = content.size();
-  if (content.starts_with("\x1f\x8b"))
-    state->attach(temporary_file_of(content, state->name));
-  else
-    state->memory = std::move(content);
-  return InputFile(std::move(state));
+  InputFile input(std::move(name));
+  input.size_hint_ = content.size();
+  input.memory_ = std::move(content);
+  return input;
 }
-
-const std::string& InputFile::name() const { return state_->name; }
-std::size_t InputFile::line_number() const { return state_->line_number; }
-bool InputFile::truncated() const { return state_->truncated; }
 
 void InputFile::rethrow_with_cause(const std::string& what) const {
   if (!truncated()) throw;
@@ -153,58 +94,56 @@ void InputFile::rethrow_with_cause(const std::string& what) const {
 
 std::string_view InputFile::head() {
   constexpr std::size_t kHead = 64 * 1024;
-  while (state_->end - state_->at < kHead && state_->fill()) {
+  while (end_ - at_ < kHead && fill()) {
   }
-  return {state_->ready.data() + state_->at, std::min(kHead, state_->end - state_->at)};
+  return {ready_.data() + at_, std::min(kHead, end_ - at_)};
 }
 
 /// A line may span several blocks; what is beyond kLongestLine is read and dropped.
 bool InputFile::next_line(std::string_view& line) {
-  State& s = *state_;
-  s.line.clear();
+  line_.clear();
   bool any = false;
   for (;;) {
-    if (s.at == s.end) {
-      s.at = s.end = 0;
-      if (!s.fill()) break;
+    if (at_ == end_) {
+      at_ = end_ = 0;
+      if (!fill()) break;
     }
     any = true;
-    const char* from = s.ready.data() + s.at;
-    const auto* stop = static_cast<const char*>(std::memchr(from, '\n', s.end - s.at));
-    const std::size_t n = stop ? to_index(stop - from) : s.end - s.at;
-    const std::size_t room = kLongestLine - s.line.size();
-    s.line.append(from, std::min(n, room));
-    s.at += n + (stop ? 1 : 0);
+    const char* from = ready_.data() + at_;
+    const auto* stop = static_cast<const char*>(std::memchr(from, '\n', end_ - at_));
+    const std::size_t n = stop ? to_index(stop - from) : end_ - at_;
+    const std::size_t room = kLongestLine - line_.size();
+    line_.append(from, std::min(n, room));
+    at_ += n + (stop ? 1 : 0);
     if (stop) break;
   }
   if (!any) return false;
-  ++s.line_number;
-  if (!s.line.empty() && s.line.back() == '\r') s.line.pop_back();
-  line = s.line;
+  ++line_number_;
+  if (!line_.empty() && line_.back() == '\r') line_.pop_back();
+  line = line_;
   return true;
 }
 
 /// Reads into a text that is as large as the file is expected to be, and doubles it if that was too
 /// little. The block that head() had already read comes first.
 PaddedText InputFile::read_all() {
-  State& s = *state_;
-  if (!s.begun) s.fill();
+  if (!begun_) fill();
   // gzip: traces shrink about tenfold; a wrong guess costs one copy.
-  PaddedText text(std::clamp<std::size_t>(s.size_hint * (s.gzip ? 12 : 1) + 1, 4096, kLargest));
-  std::size_t size = s.end - s.at;
+  PaddedText text(std::clamp<std::size_t>(size_hint_ * (gzip_ ? 12 : 1) + 1, 4096, kLargest));
+  std::size_t size = end_ - at_;
   text.reserve(size);
-  std::memcpy(text.data(), s.ready.data() + s.at, size);
-  s.at = s.end = 0;
+  std::memcpy(text.data(), ready_.data() + at_, size);
+  at_ = end_ = 0;
   for (;;) {
     if (size == text.capacity()) {
       if (size >= kLargest)
         throw InputError(
-            s.name, fmt::format("more than {} bytes of JSON in one file; filter or split the trace",
-                                kLargest));
+            name_, fmt::format("more than {} bytes of JSON in one file; filter or split the trace",
+                               kLargest));
       text.resize(size);
       text.reserve(std::min(kLargest, size * 2));
     }
-    const std::size_t got = s.read(text.data() + size, text.capacity() - size);
+    const std::size_t got = read(text.data() + size, text.capacity() - size);
     if (got == 0) break;
     size += got;
   }

@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+struct gzFile_s;  // of zlib
 
 namespace linerate::trace {
 
@@ -57,62 +57,48 @@ class InputFile {
 
   /// Throws InputError naming the file and the system's reason.
   static InputFile open(const std::filesystem::path& path);
+  /// Content as it is: gzip is unpacked from files alone.
   static InputFile from_memory(std::string content, std::string name);
-  ~InputFile();
-  InputFile(InputFile&&) noexcept;
-  InputFile& operator=(InputFile&&) noexcept;
 
-  const std::string& name() const;
+  const std::string& name() const { return name_; }
   /// The first bytes (up to 64 KiB) after decompression, without consuming them.
   std::string_view head();
   /// The next line without its line end; false at the end. Valid until the next call.
   bool next_line(std::string_view& line);
-  std::size_t line_number() const;
+  std::size_t line_number() const { return line_number_; }
   /// All that is left. Throws InputError above kLargest.
   PaddedText read_all();
   /// The gzip stream ended early or is damaged: what was read before is good.
-  bool truncated() const;
+  bool truncated() const { return truncated_; }
   /// After an error: the same error, led by the gzip stream that ends early if that is its cause.
   /// For use in a catch block; never returns.
   [[noreturn]] void rethrow_with_cause(const std::string& what) const;
 
  private:
-  struct State;
-  explicit InputFile(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  static constexpr std::size_t kBlock = 256 * 1024;
+  struct Close {
+    void operator()(gzFile_s* file) const;
+  };
+
+  explicit InputFile(std::string name) : name_(std::move(name)) {}
+  void attach(int fd);
+  std::size_t read(char* into, std::size_t n);
+  bool fill();
+
+  std::string name_;
+  bool begun_ = false;                     // read from, and its byte order mark passed over
+  std::unique_ptr<gzFile_s, Close> file_;  // also reads what is not compressed, as it is
+  std::string memory_;                     // from_memory: read in place of a file
+  std::size_t memory_at_ = 0;
+  std::size_t size_hint_ = 0;  // of the raw bytes, 0 when unknown
+  bool gzip_ = false, truncated_ = false;
+  std::vector<char> ready_ = std::vector<char>(kBlock);  // bytes not yet taken: [at, end)
+  std::size_t at_ = 0, end_ = 0;
+  std::string line_;
+  std::size_t line_number_ = 0;
 };
 
-// How one file is read.
-
-/// Bytes of JSON done so far, by one reader; called every few MB, from any of its threads, one call
-/// at a time.
+/// Bytes of JSON done so far, by one reader; called every few MB. Empty: not wanted.
 using Progress = std::function<void(std::size_t done)>;
-
-/// The sum of what several readers report, each for itself.
-class SharedProgress {
- public:
-  /// `report` gets the sum; empty: not wanted.
-  SharedProgress(Progress report, std::size_t readers)
-      : report_(std::move(report)), done_(readers) {}
-
-  /// For the reader `i`; valid as long as this lives.
-  Progress of(std::size_t i) {
-    if (!report_) return {};
-    return [this, i](std::size_t bytes) {
-      const std::lock_guard lock(mutex_);
-      done_[i] = bytes;
-      report_(std::accumulate(done_.begin(), done_.end(), std::size_t{0}));
-    };
-  }
-
- private:
-  Progress report_;
-  std::mutex mutex_;
-  std::vector<std::size_t> done_;
-};
-
-struct ReadOptions {
-  Progress progress = {};
-};
 
 }  // namespace linerate::trace

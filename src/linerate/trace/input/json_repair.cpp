@@ -18,7 +18,6 @@
 #include <cstring>
 #include <utility>
 
-#include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::trace {
@@ -61,8 +60,6 @@ class Mender {
   }
 
  private:
-  static constexpr std::size_t kDeepest = 900;  // simdjson stops at 1024
-
   /// Handles a character outside of strings, and returns the position after it. It keeps the stack
   /// of brackets, and notes where a cut would be safe.
   std::size_t outside(std::size_t i) {
@@ -71,7 +68,6 @@ class Mender {
     if (c == '[' && begins_anew(i)) return join_to_list(i);
     if (c == '{' || c == '[') {
       open_.push_back(c);
-      if (open_.size() > kDeepest) ++repairs_.too_deep;
     } else if (c == '}' || c == ']') {
       if (!open_.empty()) open_.pop_back();
       elements_ += c == '}' && open_ == "[";
@@ -187,15 +183,5 @@ std::string Repairs::text() const {
 }
 
 Repairs repair_json(PaddedText& text) { return Mender(text).run(); }
-
-EventArray::EventArray(PaddedText text, const std::string& name, std::string_view what)
-    : text_(std::move(text)) {
-  Repairs repairs = repair_json(text_);
-  if (const auto e = parser_.parse(text_.data(), text_.size(), false).get_array().get(events_))
-    throw InputError(name, fmt::format("expected {}: {}", what, simdjson::error_message(e)));
-  if (repairs.any())
-    repair_note_ = fmt::format("{}: damaged JSON was repaired: {}", name, repairs.text());
-  begins_anew_ = std::move(repairs.begins_anew);
-}
 
 }  // namespace linerate::trace

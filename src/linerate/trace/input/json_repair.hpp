@@ -2,11 +2,8 @@
 // these.
 #pragma once
 
-#include <simdjson.h>
-
 #include <cstddef>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "linerate/trace/input/input_file.hpp"
@@ -19,7 +16,6 @@ struct Repairs {
   std::size_t bad_utf8 = 0;            // bytes that are no UTF-8, now '?'
   std::size_t cut_bytes = 0;  // dropped after the last whole element of a file that ends early
   bool truncated = false;
-  std::size_t too_deep = 0;  // containers nested beyond any trace
   /// A writer that was stopped may have begun its list again in the same file. The lists are one
   /// now. For each begin but the first: how many whole elements stand before it.
   std::vector<std::size_t> begins_anew = {};
@@ -35,33 +31,5 @@ struct Repairs {
 /// One pass over the text, in place. A truncated file is cut after its last whole array element or
 /// member and closed.
 Repairs repair_json(PaddedText& text);
-
-// Private: a trace that is one JSON list of events.
-
-/// A list of events, mended where it was damaged: old files end in "}," without "]".
-class EventArray {
- public:
-  /// `what`: "the array of a Horovod timeline". Throws InputError naming the file if the text is no
-  /// list.
-  EventArray(PaddedText text, const std::string& name, std::string_view what);
-
-  /// Those of its elements that are objects, in order.
-  template <typename Action>
-  void for_each(Action action) const {
-    for (const simdjson::dom::element& e : events_)
-      if (e.is_object()) action(e);
-  }
-  /// At which of its elements a writer began anew in the same file, after a stop.
-  const std::vector<std::size_t>& begins_anew() const { return begins_anew_; }
-  /// What was mended; empty: nothing.
-  const std::string& repair_note() const { return repair_note_; }
-
- private:
-  PaddedText text_;
-  simdjson::dom::parser parser_;
-  simdjson::dom::array events_;
-  std::vector<std::size_t> begins_anew_;
-  std::string repair_note_;
-};
 
 }  // namespace linerate::trace

@@ -39,41 +39,27 @@ CommOp op_of_collective_name(std::string_view name) {
   if (const std::size_t digit = key.find_first_of("0123456789"); digit != std::string::npos)
     key.resize(digit);
   struct Line {
-    std::string_view name;
     CommOp op;
+    std::array<std::string_view, 6> names;
   };
   static constexpr std::array kNames = {
-      Line{"allreduce", CommOp::all_reduce},
-      Line{"allreducecoalesced", CommOp::all_reduce},
-      Line{"allreducesparse", CommOp::all_reduce},
-      Line{"broadcast", CommOp::broadcast},
-      Line{"broadcastoop", CommOp::broadcast},
-      Line{"bcast", CommOp::broadcast},
-      Line{"reduce", CommOp::reduce},
-      Line{"reduceoop", CommOp::reduce},
-      Line{"allgather", CommOp::all_gather},
-      Line{"allgatherbase", CommOp::all_gather},
-      Line{"allgathercoalesced", CommOp::all_gather},
-      Line{"allgatherintotensorcoalesced", CommOp::all_gather},
-      Line{"allgatherv", CommOp::all_gather},
-      Line{"reducescatter", CommOp::reduce_scatter},
-      Line{"reducescatterbase", CommOp::reduce_scatter},
-      Line{"reducescatterv", CommOp::reduce_scatter},
-      Line{"reducescattertensorcoalesced", CommOp::reduce_scatter},
-      Line{"alltoall", CommOp::all_to_all},
-      Line{"alltoallv", CommOp::all_to_all},
-      Line{"alltoallbase", CommOp::all_to_all},
-      Line{"gather", CommOp::gather},
-      Line{"scatter", CommOp::scatter},
-      Line{"send", CommOp::send},
-      Line{"recv", CommOp::recv},
-      Line{"recvanysource", CommOp::recv},
-      Line{"sendrecv", CommOp::send_recv},
-      Line{"barrier", CommOp::barrier},
-      Line{"allreducebarrier", CommOp::barrier},  // the mark of a barrier's inner all-reduce
-      Line{"monitoredbarrier", CommOp::barrier}};
+      Line{CommOp::all_reduce, {"allreduce", "allreducecoalesced", "allreducesparse"}},
+      Line{CommOp::broadcast, {"broadcast", "broadcastoop", "bcast"}},
+      Line{CommOp::reduce, {"reduce", "reduceoop"}},
+      Line{CommOp::all_gather,
+           {"allgather", "allgatherbase", "allgathercoalesced", "allgatherintotensorcoalesced",
+            "allgatherv"}},
+      Line{
+          CommOp::reduce_scatter,
+          {"reducescatter", "reducescatterbase", "reducescatterv", "reducescattertensorcoalesced"}},
+      Line{CommOp::all_to_all, {"alltoall", "alltoallv", "alltoallbase"}},
+      Line{CommOp::gather, {"gather"}}, Line{CommOp::scatter, {"scatter"}},
+      Line{CommOp::send, {"send"}}, Line{CommOp::recv, {"recv", "recvanysource"}},
+      Line{CommOp::send_recv, {"sendrecv"}},
+      // The inner all-reduce of a barrier has a mark, too.
+      Line{CommOp::barrier, {"barrier", "allreducebarrier", "monitoredbarrier"}}};
   for (const Line& l : kNames)
-    if (l.name == key) return l.op;
+    if (!key.empty() && std::ranges::find(l.names, key) != l.names.end()) return l.op;
   return CommOp::unknown;
 }
 
@@ -162,69 +148,32 @@ CommOp op_of_kernel_name(std::string_view lower) {
 }
 
 /// Types are written as PyTorch's ScalarType ("BFloat16"), as C++ ("c10::BFloat16", "long int") or
-/// as dtypes. Bytes of an element, -1 if the type is unknown.
-int element_bytes_of(std::string_view type) {
+/// as dtypes.
+std::optional<ElementType> element_type_of(std::string_view type) {
   const std::string low = lowered(type);
   struct Line {
-    std::string_view name;
-    int bytes;
+    ElementType type;
+    std::array<std::string_view, 9> names;
   };
-  static constexpr std::array kTypes = {Line{"byte", 1},
-                                        Line{"char", 1},
-                                        Line{"bool", 1},
-                                        Line{"qint8", 1},
-                                        Line{"quint8", 1},
-                                        Line{"bits8", 1},
-                                        Line{"unsigned char", 1},
-                                        Line{"signed char", 1},
-                                        Line{"int8", 1},
-                                        Line{"uint8", 1},
-                                        Line{"short", 2},
-                                        Line{"short int", 2},
-                                        Line{"half", 2},
-                                        Line{"c10::half", 2},
-                                        Line{"bfloat16", 2},
-                                        Line{"c10::bfloat16", 2},
-                                        Line{"uint16", 2},
-                                        Line{"bits16", 2},
-                                        Line{"int", 4},
-                                        Line{"float", 4},
-                                        Line{"uint32", 4},
-                                        Line{"qint32", 4},
-                                        Line{"complexhalf", 4},
-                                        Line{"unsigned int", 4},
-                                        Line{"long", 8},
-                                        Line{"long int", 8},
-                                        Line{"double", 8},
-                                        Line{"uint64", 8},
-                                        Line{"complexfloat", 8},
-                                        Line{"complexdouble", 16},
-                                        Line{"c10::complex<float>", 8},
-                                        Line{"c10::complex<double>", 16}};
-  // e5m2, e4m3fn, their fnuz forms and e8m0fnu; two 4-bit numbers; packed bits
+  static constexpr std::array kTypes = {
+      Line{{1, DType::u8},
+           {"byte", "char", "bool", "qint8", "quint8", "bits8", "unsigned char", "signed char"}},
+      Line{{1, DType::u8}, {"int8", "uint8", "bits1x8", "bits2x4", "bits4x2"}},
+      Line{{2, DType::f16}, {"half", "c10::half", "short", "short int", "uint16", "bits16"}},
+      Line{{2, DType::bf16}, {"bfloat16", "c10::bfloat16"}},
+      Line{{4, DType::f32}, {"float", "uint32", "qint32", "unsigned int"}},
+      Line{{4, DType::i32}, {"int"}},
+      Line{{4, DType::f16}, {"complexhalf"}},
+      Line{{8, DType::f64}, {"double"}},
+      Line{{8, DType::i64}, {"long", "long int", "uint64", "complexfloat", "c10::complex<float>"}},
+      Line{{16, DType::f32}, {"complexdouble", "c10::complex<double>"}}};
+  // e5m2, e4m3fn, their fnuz forms and e8m0fnu; two 4-bit numbers
   if (low.find("float8_e") != std::string::npos ||
-      low.find("float4_e2m1fn_x2") != std::string::npos || low == "bits1x8" || low == "bits2x4" ||
-      low == "bits4x2")
-    return 1;
+      low.find("float4_e2m1fn_x2") != std::string::npos)
+    return ElementType{1, DType::u8};
   for (const Line& l : kTypes)
-    if (l.name == low) return l.bytes;
-  return -1;
-}
-
-DType dtype_of_type(std::string_view type) {
-  const std::string low = lowered(type);
-  if (low.find("bfloat16") != std::string::npos) return DType::bf16;
-  if (low.find("half") != std::string::npos) return DType::f16;
-  switch (element_bytes_of(type)) {
-    case 8:
-      return low == "double" ? DType::f64 : DType::i64;
-    case 2:
-      return DType::f16;
-    case 1:
-      return DType::u8;
-    default:
-      return low == "int" ? DType::i32 : DType::f32;
-  }
+    if (!low.empty() && std::ranges::find(l.names, low) != l.names.end()) return l.type;
+  return std::nullopt;
 }
 
 // A record of an event has only part of what is known about its group, and records of one group

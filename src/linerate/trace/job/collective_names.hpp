@@ -25,10 +25,14 @@ Communicates kernel_communicates(std::string_view lower);
 /// From a kernel's lower-case name; all-to-all shows as send-recv, RCCL's generic kernel as
 /// unknown.
 CommOp op_of_kernel_name(std::string_view lower);
-/// "Float", "BFloat16", "c10::Half", "long int", "Float8_e4m3fn", ...; -1 when unknown.
-int element_bytes_of(std::string_view type);
-/// The nearest element type of the documents; sizes agree except for 16-byte complex numbers.
-DType dtype_of_type(std::string_view type);
+/// The bytes of an element, and the nearest element type of the documents. Sizes agree except for
+/// complex numbers, packed bits and halves of bytes.
+struct ElementType {
+  int bytes = 0;
+  DType dtype = DType::f32;
+};
+/// "Float", "BFloat16", "c10::Half", "long int", "Float8_e4m3fn", ...; nullopt when unknown.
+std::optional<ElementType> element_type_of(std::string_view type);
 
 // Private: which ranks a process group has, from what events and the head of a trace say about it.
 // Ranks must agree on a name for the group, or their collectives are not matched

@@ -14,6 +14,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/trace/job/by_start.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -26,9 +27,7 @@ constexpr std::int64_t kFirstEpoch = 1'000'000'000'000'000'000;
 
 std::optional<Span> recorded_span_or_none(const RankActivity& r) {
   Span all{INT64_MAX, INT64_MIN};
-  const auto see = [&all](const Span& s) {
-    all = {std::min(all.start_ns, s.start_ns), std::max(all.end_ns, s.end_ns)};
-  };
+  const auto see = [&all](const Span& s) { all = hull_of(all, s); };
   for (const StepSpan& s : r.steps) see(s.span);
   if (r.steps.empty()) {
     for (const Span& s : r.compute) see(s);

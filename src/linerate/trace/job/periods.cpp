@@ -23,6 +23,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
+#include "linerate/trace/job/by_start.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -40,11 +41,9 @@ StepSpan one_step_of(const std::vector<StepSpan>& steps, const Group& g) {
   one.nothing_ran = false;
   for (std::size_t i = g.first; i <= g.last; ++i) {
     const StepSpan& s = steps[i];
-    one.span = {std::min(one.span.start_ns, s.span.start_ns),
-                std::max(one.span.end_ns, s.span.end_ns)};
+    one.span = hull_of(one.span, s.span);
     if (one.on_device && s.on_device)
-      one.on_device = Span{std::min(one.on_device->start_ns, s.on_device->start_ns),
-                           std::max(one.on_device->end_ns, s.on_device->end_ns)};
+      one.on_device = hull_of(*one.on_device, *s.on_device);
     else
       one.on_device.reset();
     one.updates |= s.updates;
@@ -228,9 +227,9 @@ Kinds by_computation(const RankActivity& rank) {
   if (!std::is_sorted(windows.begin(), windows.end())) return {};
   for (std::size_t i = 0; i < rank.compute.size(); ++i) {
     const std::int64_t start = rank.compute[i].start_ns;
-    const auto after = std::upper_bound(windows.begin(), windows.end(), Span{start, INT64_MAX});
-    if (after != windows.begin() && start < (after - 1)->end_ns)
-      names[to_index(after - 1 - windows.begin())].insert(rank.compute_names[i]);
+    const Span* window = last_begun(windows, start);
+    if (window != nullptr && start < window->end_ns)
+      names[to_index(window - windows.data())].insert(rank.compute_names[i]);
   }
   return kinds_of(rank.steps, names);
 }
@@ -368,9 +367,7 @@ namespace {
 
 Span recorded_span(const RankActivity& r) {
   Span all{INT64_MAX, INT64_MIN};
-  const auto see = [&all](const Span& s) {
-    all = {std::min(all.start_ns, s.start_ns), std::max(all.end_ns, s.end_ns)};
-  };
+  const auto see = [&all](const Span& s) { all = hull_of(all, s); };
   for (const Span& s : r.compute) see(s);
   for (const Span& s : r.host) see(s);
   for (const StepSpan& s : r.steps) see(s.span);
@@ -414,15 +411,13 @@ void append_cycle(RankActivity& to, RankActivity& from) {
   append(to.compute, from.compute);
   append(to.compute_names, from.compute_names);
   append(to.launch_sizes, from.launch_sizes);
-  append(to.copies, from.copies);
-  append(to.host, from.host);
+  for (const auto spans : {&RankActivity::copies, &RankActivity::host, &RankActivity::calls,
+                           &RankActivity::exchange_work, &RankActivity::exchange_calls})
+    append(to.*spans, from.*spans);
   if (to.pauses && from.pauses)
     append(*to.pauses, *from.pauses);
   else
     to.pauses.reset();
-  append(to.calls, from.calls);
-  append(to.exchange_work, from.exchange_work);
-  append(to.exchange_calls, from.exchange_calls);
   append(to.phases, from.phases);
   append(to.communications, from.communications);
   append(to.announced, from.announced);

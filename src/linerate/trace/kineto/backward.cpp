@@ -23,7 +23,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/doc/block.hpp"
 #include "linerate/trace/job/by_start.hpp"
-#include "linerate/trace/kineto/records.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -208,9 +207,9 @@ class LayerWeights {
   explicit LayerWeights(const KinetoTrace& trace) : t_(trace) {}
 
   /// A node ran these operators, of those on its thread.
-  void node(std::span<const CpuOp* const> operators, std::int64_t tid) {
+  void node(std::span<const KinetoEvent* const> operators, std::int64_t tid) {
     told_.push_back(false);
-    for (const CpuOp* op : operators) {
+    for (const KinetoEvent* op : operators) {
       if (op->tid != tid || op->shapes < 0) continue;
       const LayerOperator by = t_.names[op->name].layer;
       if (by == LayerOperator::checkpoint) checkpoints_.push_back(op);
@@ -223,12 +222,12 @@ class LayerWeights {
   }
   /// Whether it is the gradient of the input of a part that is run anew (reentrant checkpointing).
   /// Such an input is a leaf like a parameter. As a rule it has the shape of the part's output.
-  bool is_input(const CpuOp& gradient) const {
-    const auto shape_of = [this](const CpuOp& op) -> const TensorShape& {
+  bool is_input(const KinetoEvent& gradient) const {
+    const auto shape_of = [this](const KinetoEvent& op) -> const TensorShape& {
       return t_.shapes[to_index(op.shapes)].front();
     };
     const std::int64_t at = gradient.span.start_ns;
-    return std::ranges::any_of(checkpoints_, [&](const CpuOp* part) {
+    return std::ranges::any_of(checkpoints_, [&](const KinetoEvent* part) {
       return part->tid == gradient.tid && part->span.start_ns <= at && at < part->span.end_ns &&
              shape_of(gradient).size() > 1 && shape_of(gradient) == shape_of(*part);
     });
@@ -313,17 +312,17 @@ class LayerWeights {
 
   const KinetoTrace& t_;
   std::vector<WeightUse> uses_;  // as they ran
-  std::vector<const CpuOp*> checkpoints_;
+  std::vector<const KinetoEvent*> checkpoints_;
   std::vector<bool> told_;  // by node: whether a gradient is that of one of its uses
   std::size_t found_ = 0;   // by tells_of()
 };
 
 // ---- passes ----
 
-using Ops = std::vector<const CpuOp*>;
+using Ops = std::vector<const KinetoEvent*>;
 
 /// Those of `ops`, which are sorted, that began within `window`.
-std::span<const CpuOp* const> within(const Ops& ops, Span window) {
+std::span<const KinetoEvent* const> within(const Ops& ops, Span window) {
   const auto at = [&ops](std::int64_t time) {
     return std::ranges::lower_bound(ops, time, {}, start_of);
   };
@@ -336,7 +335,7 @@ class BackwardReader {
  public:
   BackwardReader(const KinetoTrace& t, const GradientCalls& calls)
       : t_(t), calls_(calls), clock_(t, LaunchTimes(t)) {
-    for (const CpuOp& op : t.ops) {
+    for (const KinetoEvent& op : t.ops) {
       if (is_gradient(op) || is_node(op)) nodes_.push_back(&op);
       if (t.names[op.name].layer != LayerOperator::none) operators_.push_back(&op);
     }
@@ -346,7 +345,7 @@ class BackwardReader {
 
   void add_step(std::int32_t step, std::vector<BackwardPass>& passes) {
     const Span window = t_.steps[to_index(step)].span;
-    const std::span<const CpuOp* const> nodes = within(nodes_, window);
+    const std::span<const KinetoEvent* const> nodes = within(nodes_, window);
     if (!all_gradients_have_sizes(nodes)) return;
     const std::vector<Ops> turns = in_turns(window, nodes);
     const bool several = turns.size() > 1;
@@ -360,15 +359,15 @@ class BackwardReader {
 
  private:
   /// Nodes by the turn of the step that they are of, if each of several has gradients.
-  std::vector<Ops> in_turns(Span step, std::span<const CpuOp* const> nodes) const {
+  std::vector<Ops> in_turns(Span step, std::span<const KinetoEvent* const> nodes) const {
     std::vector<Ops> turns(1);
-    for (const CpuOp* op : nodes) {
+    for (const KinetoEvent* op : nodes) {
       const auto turn = to_index(calls_.turn_of(step.start_ns, op->span.start_ns));
       if (turn >= turns.size()) turns.resize(turn + 1);
       turns[turn].push_back(op);
     }
     const bool all = std::ranges::all_of(turns, [this](const Ops& ops) {
-      return std::ranges::any_of(ops, [this](const CpuOp* op) { return is_gradient(*op); });
+      return std::ranges::any_of(ops, [this](const KinetoEvent* op) { return is_gradient(*op); });
     });
     return all ? turns : std::vector<Ops>{Ops(nodes.begin(), nodes.end())};
   }
@@ -383,21 +382,21 @@ class BackwardReader {
     return all;
   }
 
-  bool is_gradient(const CpuOp& op) const {
+  bool is_gradient(const KinetoEvent& op) const {
     return t_.names[op.name].kind == NameKind::accumulate_grad;
   }
-  bool is_node(const CpuOp& op) const { return t_.names[op.name].kind == NameKind::evaluate; }
+  bool is_node(const KinetoEvent& op) const { return t_.names[op.name].kind == NameKind::evaluate; }
 
-  bool all_gradients_have_sizes(std::span<const CpuOp* const> nodes) const {
-    return std::ranges::none_of(nodes, [this](const CpuOp* op) {
+  bool all_gradients_have_sizes(std::span<const KinetoEvent* const> nodes) const {
+    return std::ranges::none_of(nodes, [this](const KinetoEvent* op) {
       return is_gradient(*op) && (op->shapes < 0 || elements_of(shape_of(*op)) < 0);
     });
   }
-  const TensorShape& shape_of(const CpuOp& gradient) const {
+  const TensorShape& shape_of(const KinetoEvent& gradient) const {
     return t_.shapes[to_index(gradient.shapes)].front();
   }
 
-  std::vector<Ops> passes_in(std::span<const CpuOp* const> nodes) {
+  std::vector<Ops> passes_in(std::span<const KinetoEvent* const> nodes) {
     if (sizes_repeat(nodes)) {
       std::vector<Ops> parts = parts_of(nodes);
       if (same_gradients(parts)) return parts;
@@ -408,9 +407,9 @@ class BackwardReader {
   /// Whether these nodes may be several passes over the same gradients: then the counts of all
   /// sizes have a common divisor above 1. It is a cheap test that spares most steps the cut into
   /// parts.
-  bool sizes_repeat(std::span<const CpuOp* const> nodes) const {
+  bool sizes_repeat(std::span<const KinetoEvent* const> nodes) const {
     std::map<std::int64_t, std::int64_t> times;
-    for (const CpuOp* op : nodes)
+    for (const KinetoEvent* op : nodes)
       if (is_gradient(*op)) ++times[elements_of(shape_of(*op))];
     std::int64_t common = 0;
     for (const auto& [elements, n] : times) common = std::gcd(common, n);
@@ -421,10 +420,10 @@ class BackwardReader {
   const Ops& forward() {
     if (!forward_.empty()) return forward_;
     std::vector<Span> engine;
-    for (const CpuOp* op : nodes_)
+    for (const KinetoEvent* op : nodes_)
       if (op->tid == t_.step_thread) engine.push_back(op->span);
     const SpanSet busy = union_of(std::move(engine));
-    for (const CpuOp& op : t_.ops)
+    for (const KinetoEvent& op : t_.ops)
       if (op.tid == t_.step_thread && t_.names[op.name].kind == NameKind::plain &&
           clipped(busy, {op.span.start_ns, op.span.start_ns + 1}).empty())
         forward_.push_back(&op);
@@ -435,11 +434,11 @@ class BackwardReader {
   /// Cuts nodes at operators outside of autograd on the thread that marks the steps: there a
   /// forward pass ran again. A part without gradients is no pass, so it goes on after the cut. If
   /// it is the last one, it is dropped.
-  std::vector<Ops> parts_of(std::span<const CpuOp* const> nodes) {
+  std::vector<Ops> parts_of(std::span<const KinetoEvent* const> nodes) {
     std::vector<Ops> parts;
     bool has_gradients = true;  // of the last part
     std::int64_t after = INT64_MIN;
-    for (const CpuOp* op : nodes) {
+    for (const KinetoEvent* op : nodes) {
       const bool cut = !within(forward(), {after, op->span.start_ns}).empty();
       if (parts.empty() || (cut && has_gradients)) parts.emplace_back(), has_gradients = false;
       parts.back().push_back(op);
@@ -453,7 +452,7 @@ class BackwardReader {
   bool same_gradients(const std::vector<Ops>& parts) const {
     const auto sizes = [this](const Ops& part) {
       std::vector<std::int64_t> all;
-      for (const CpuOp* op : part)
+      for (const KinetoEvent* op : part)
         if (is_gradient(*op)) all.push_back(elements_of(shape_of(*op)));
       std::ranges::sort(all);
       return all;
@@ -463,7 +462,7 @@ class BackwardReader {
   }
 
   /// Those that the node ran itself, not within the next one.
-  std::span<const CpuOp* const> operators_of(const Ops& nodes, std::size_t i) const {
+  std::span<const KinetoEvent* const> operators_of(const Ops& nodes, std::size_t i) const {
     Span window = nodes[i]->span;
     if (i + 1 < nodes.size()) window.end_ns = std::min(window.end_ns, nodes[i + 1]->span.start_ns);
     return within(operators_, window);
@@ -481,7 +480,7 @@ class BackwardReader {
     const std::int64_t begin = clock_.done_by(nodes.front()->span.start_ns);
     std::int64_t node_begin = begin;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const CpuOp* op = nodes[i];
+      const KinetoEvent* op = nodes[i];
       const NameInfo& name = t_.names[op->name];
       if (name.kind == NameKind::evaluate) {
         std::string k = layer_kind(name.text);
@@ -526,7 +525,7 @@ class BackwardReader {
 
 std::vector<BackwardPass> backward_passes(const KinetoTrace& trace, const GradientCalls& calls) {
   std::vector<BackwardPass> passes;
-  const bool any = std::ranges::any_of(trace.ops, [&](const CpuOp& op) {
+  const bool any = std::ranges::any_of(trace.ops, [&](const KinetoEvent& op) {
     return trace.names[op.name].kind == NameKind::accumulate_grad;
   });
   if (!any || trace.steps.empty()) return passes;
@@ -540,19 +539,18 @@ std::vector<BackwardPass> backward_passes(const KinetoTrace& trace, const Gradie
 /// backward inside its step (a closure, as L-BFGS has). Such a step ends no turn, so it is not
 /// among `updates_`. An optimizer that wraps another one counts once.
 GradientCalls::GradientCalls(const KinetoTrace& t) {
-  std::map<std::int64_t, std::vector<Span>> steps, nodes;  // by thread
-  for (const CpuOp& op : t.ops) {
-    const NameInfo& name = t.names[op.name];
-    if (name.kind == NameKind::evaluate)
-      backward_.push_back(op.span.start_ns), nodes[op.tid].push_back(op.span);
-    if (name.kind == NameKind::optimizer && name.text.starts_with("Optimizer.step#"))
-      steps[op.tid].push_back(op.span);
-  }
+  SpansByThread nodes =
+      spans_by_thread(t, [](const NameInfo& n) { return n.kind == NameKind::evaluate; });
+  for (const auto& [tid, spans] : nodes)
+    for (const Span& node : spans) backward_.push_back(node.start_ns);
   std::ranges::sort(backward_);
-  for (auto& [tid, spans] : steps) {
+  const SpansByThread steps = spans_by_thread(t, [](const NameInfo& n) {
+    return n.kind == NameKind::optimizer && n.text.starts_with("Optimizer.step#");
+  });
+  for (const auto& [tid, spans] : steps) {
     optimizer_.insert(optimizer_.end(), spans.begin(), spans.end());
     const SpanSet backward = union_of(nodes[tid]);
-    for (const Span& step : union_of(std::move(spans)))
+    for (const Span& step : union_of(spans))
       if (clipped(backward, step).empty() && !backward_in(step)) updates_.push_back(step);
   }
   optimizer_ = union_of(std::move(optimizer_));  // one may wrap another

@@ -5,8 +5,6 @@
 // Example. The mark of step 5 is from 0 to 10 ms, that of step 6 from 10 to 20 ms. A kernel runs at
 // 14 ms. Its correlation leads to a launch at 8 ms, so the kernel belongs to step 5. By its own
 // time it would belong to step 6, since a device runs later than its host.
-#include "linerate/trace/kineto/kineto_job.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +20,8 @@
 #include "linerate/trace/job/exchange_sets.hpp"
 #include "linerate/trace/job/one_job.hpp"
 #include "linerate/trace/kineto/backward.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
 #include "linerate/trace/kineto/launch_join.hpp"
-#include "linerate/trace/kineto/records.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -35,7 +33,7 @@ constexpr std::size_t kShownOfName = 60;
 
 std::string heaviest_kernels(const KinetoTrace& t) {
   std::unordered_map<std::int32_t, std::int64_t> total;
-  for (const DeviceEvent& e : t.device)
+  for (const KinetoEvent& e : t.device)
     if (!e.copy) total[e.name] += e.span.length();
   std::vector<std::pair<std::int64_t, std::int32_t>> order;
   for (const auto& [name, ns] : total) order.emplace_back(ns, name);
@@ -91,7 +89,7 @@ std::ptrdiff_t cut_by_the_begin(const RankActivity& rank) {
 /// a launch with several is a graph's, and its arguments say nothing of the single kernels.
 std::ptrdiff_t in_graphs(const KinetoTrace& t) {
   std::unordered_map<std::uint64_t, std::ptrdiff_t> kernels, communications;  // by launch
-  for (const DeviceEvent& e : t.device) {
+  for (const KinetoEvent& e : t.device) {
     if (e.copy || e.correlation == 0) continue;
     ++kernels[e.correlation];
     if (e.args < 0 && is_communication_kernel(t, e)) ++communications[e.correlation];
@@ -183,17 +181,18 @@ std::optional<StepPhase> phase_of(NameKind kind) {
 /// The outermost operators and annotations of each thread, by start: an operator inside another one
 /// has its phase.
 std::vector<Item> outermost_items(const KinetoTrace& t) {
-  const InsideCommunications inside(t);
-  std::vector<const CpuOp*> ops;
-  for (const CpuOp& op : t.ops)  // communication may be in any phase
-    if (t.names[op.name].kind != NameKind::c10d && !inside.contains(op)) ops.push_back(&op);
-  std::ranges::sort(ops, [](const CpuOp* a, const CpuOp* b) {
+  const SpansByThread communications = host_communication_times(t);
+  std::vector<const KinetoEvent*> ops;
+  for (const KinetoEvent& op : t.ops)  // communication may be in any phase
+    if (t.names[op.name].kind != NameKind::c10d && !is_within(communications, op))
+      ops.push_back(&op);
+  std::ranges::sort(ops, [](const KinetoEvent* a, const KinetoEvent* b) {
     return a->span.start_ns != b->span.start_ns ? a->span.start_ns < b->span.start_ns
                                                 : a->span.end_ns > b->span.end_ns;
   });
   std::vector<Item> items;
   std::unordered_map<std::int64_t, std::int64_t> busy_until;  // by thread
-  for (const CpuOp* op : ops) {
+  for (const KinetoEvent* op : ops) {
     const auto [until, fresh] = busy_until.try_emplace(op->tid, op->span.end_ns);
     if (!fresh && op->span.start_ns < until->second) continue;
     until->second = op->span.end_ns;
@@ -244,6 +243,17 @@ std::vector<PhaseSpan> host_phases(const KinetoTrace& t) {
   return with_pauses(resolved(outermost_items(t), step_starts), step_starts);
 }
 
+/// Operators that work themselves, sorted.
+std::vector<Span> host_work(const KinetoTrace& t) {
+  std::vector<Span> spans;
+  for (const KinetoEvent& op : t.ops)
+    if (const NameKind kind = t.names[op.name].kind;
+        kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
+      spans.push_back(op.span);
+  std::ranges::sort(spans);
+  return spans;
+}
+
 /// The host's pauses, by phase. Absent if the trace has no operators or no calls of the runtime: a
 /// call that waits for the device is no pause. A pause is time within the steps, less everything
 /// that the host called, in pieces of a millisecond or more. Each piece is cut by the host's
@@ -252,26 +262,20 @@ std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
                                                   const std::vector<PhaseSpan>& host) {
   constexpr std::int64_t kLeast_ns = 1'000'000;
   if (t.ops.empty() || t.launches.empty() || t.steps.empty()) return std::nullopt;
-  std::vector<Span> calls;
-  std::vector<std::int64_t> starts;
-  for (const CpuOp& op : t.ops)
-    if (const NameKind kind = t.names[op.name].kind;
-        kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
-      calls.push_back(op.span), starts.push_back(op.span.start_ns);
+  std::vector<Span> calls = host_work(t);
+  const std::vector<Span> operators = calls;  // by start
   // A node of autograd, an optimizer and a model hold operators, and hooks that may sleep; one
   // without any works itself.
-  std::ranges::sort(starts);
-  for (const CpuOp& op : t.ops) {
+  for (const KinetoEvent& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
     if (kind != NameKind::evaluate && kind != NameKind::optimizer && kind != NameKind::ddp)
       continue;
-    const auto first = std::lower_bound(starts.begin(), starts.end(), op.span.start_ns);
-    if (first == starts.end() || *first >= op.span.end_ns) calls.push_back(op.span);
+    const auto first = std::ranges::lower_bound(operators, op.span.start_ns, {}, start_of);
+    if (first == operators.end() || first->start_ns >= op.span.end_ns) calls.push_back(op.span);
   }
-  for (const Launch& l : t.launches) calls.push_back({l.start_ns, l.end_ns});
+  for (const KinetoEvent& l : t.launches) calls.push_back(l.span);
   Span steps{INT64_MAX, INT64_MIN};
-  for (const StepSpan& s : t.steps)
-    steps = {std::min(steps.start_ns, s.span.start_ns), std::max(steps.end_ns, s.span.end_ns)};
+  for (const StepSpan& s : t.steps) steps = hull_of(steps, s.span);
   std::vector<PhaseSpan> pauses;
   std::size_t at = 0;
   for (const Span& pause : difference_of({steps}, union_of(std::move(calls)))) {
@@ -294,11 +298,11 @@ std::optional<std::vector<PhaseSpan>> host_pauses(const KinetoTrace& t,
 std::vector<PhaseSpan> device_phases(const KinetoTrace& t, const LaunchTimes& launches,
                                      const std::vector<PhaseSpan>& host) {
   std::vector<PhaseSpan> work;
-  for (const DeviceEvent& e : t.device) {
+  for (const KinetoEvent& e : t.device) {
     if (is_communication_kernel(t, e)) continue;
-    const Launch* launch = launches.of(e.correlation);
+    const KinetoEvent* launch = launches.of(e.correlation);
     work.push_back({e.span, e.to_device         ? StepPhase::copy
-                            : launch != nullptr ? phase_at(host, launch->start_ns)
+                            : launch != nullptr ? phase_at(host, launch->span.start_ns)
                                                 : StepPhase::unknown});
   }
   std::ranges::sort(work, {}, start_of);
@@ -330,7 +334,7 @@ class StepFinder {
     const StepSpan* step = last_begun(by_start_, time);
     // After the last step nothing is known: its end is the end.
     if (step == nullptr || (step == &by_start_.back() && time > step->span.end_ns)) return -1;
-    return position_of(step->number);
+    return position_of(t_.steps, step->number);
   }
 
   /// Without the launch: the step's own annotation on the device; a kernel of a step may run in the
@@ -338,16 +342,11 @@ class StepFinder {
   std::int32_t on_device(std::int64_t time) const {
     for (const StepSpan& s : t_.device_steps)
       if (time >= s.span.start_ns && time <= s.span.end_ns)
-        if (const std::int32_t at = position_of(s.number); at >= 0) return at;
+        if (const std::int32_t at = position_of(t_.steps, s.number); at >= 0) return at;
     return of_host(time);
   }
 
  private:
-  std::int32_t position_of(std::int64_t number) const {
-    const auto found = std::ranges::find(t_.steps, number, &StepSpan::number);
-    return found == t_.steps.end() ? -1 : static_cast<std::int32_t>(found - t_.steps.begin());
-  }
-
   const KinetoTrace& t_;
   std::vector<StepSpan> by_start_;
 };
@@ -359,7 +358,7 @@ class LaunchedBefore {
  public:
   LaunchedBefore(const KinetoTrace& t, const LaunchTimes& launches) {
     std::size_t launched = 0;
-    for (const DeviceEvent& e : t.device) {
+    for (const KinetoEvent& e : t.device) {
       if (launches.of(e.correlation) == nullptr) continue;
       ++launched;
       first_ns_ = std::min(first_ns_, e.span.start_ns);
@@ -371,7 +370,7 @@ class LaunchedBefore {
         static_cast<double>(launched) >= kOfAll * static_cast<double>(t.device.size());
   }
   /// `e` has no launch.
-  bool holds(const DeviceEvent& e) const {
+  bool holds(const KinetoEvent& e) const {
     if (streams_.empty()) return false;
     const auto stream = streams_.find(e.tid);
     if (stream != streams_.end()) return e.span.start_ns < stream->second;
@@ -398,7 +397,7 @@ class RankBuilder {
   void build() {
     add_device_events();
     if (t_.device.empty() && t_.other_device == 0) add_host_communication();
-    add_host();
+    rank_.host = union_of(host_work(t_));  // which tells pauses in which it did not work
     find_steps_on_device();
     add_exchange_work();
     add_phases();
@@ -414,19 +413,15 @@ class RankBuilder {
   }
 
  private:
-  int turn_of(std::int32_t step, std::int64_t called_ns) const {
-    return step < 0 ? 0 : calls_.turn_of(t_.steps[to_index(step)].span.start_ns, called_ns);
-  }
-
   /// Every device event is a copy, a communication or computation. What a kernel's name says
   /// decides; a name that only sounds like communication counts as computation, and is remembered
   /// as a doubt.
   void add_device_events() {
-    const LaunchJoin join(t_);
+    const LaunchJoin join(t_, launches_);
     const DeviceClock clock(t_, launches_);
     const LaunchedBefore before(t_, launches_);
     std::map<std::int32_t, std::int64_t> other;  // libraries than NCCL and its kin: by name
-    for (const DeviceEvent& e : t_.device) {
+    for (const KinetoEvent& e : t_.device) {
       if (e.copy) {
         rank_.copies.push_back(e.span);
         continue;
@@ -461,38 +456,46 @@ class RankBuilder {
       job_.may_communicate.push_back(shown);
   }
 
-  void add_communication(const DeviceEvent& e, const NameInfo& name, const LaunchJoin& join,
+  void add_communication(const KinetoEvent& e, const NameInfo& name, const LaunchJoin& join,
                          const DeviceClock& clock, const LaunchedBefore& before) {
     Communication c{.span = e.span, .op = name.op};
     const KernelOrigin origin = join.origin_of(e);
     if (origin.args != nullptr && !origin.args->ignored) {
       const CollectiveArgs& a = *origin.args;
-      // Arguments before names: all-to-all shows as SendRecv, a barrier as an all-reduce.
-      if (a.op != CommOp::unknown) c.op = a.op;
-      c.bytes = bytes_of(a);
+      set_args(c, a);
       c.deduced = origin.deduced;
-      c.dtype = a.dtype;
-      c.gradients = may_be_gradients(a.dtype);
-      c.group_size = a.group_size;
       c.sequence = a.sequence;
       c.comms_id = a.comms_id;
       if (a.group >= 0) c.group = groups_[to_index(a.group)];
-      c.bus_bytes = uneven_.bus_bytes_of(a);
     } else if (origin.marked != CommOp::unknown) {
       c.op = origin.marked;
     }
-    if (origin.launch != nullptr)
-      c.step = step_.of_host(origin.launch->start_ns);
-    else if (!before.holds(e))
+    if (origin.launch != nullptr) {
+      const std::int64_t called_ns = origin.launch->span.start_ns;
+      c.step = step_.of_host(called_ns);
+      // A communication stream waits for the work that was launched before, not for the host.
+      set_call(c, called_ns, clock.work_done_by(called_ns).value_or(called_ns));
+    } else if (!before.holds(e)) {
       c.step = step_.on_device(e.span.start_ns);
-    c.gradients &= origin.launch == nullptr || calls_.may_carry(origin.launch->start_ns);
-    if (origin.launch != nullptr) c.turn = turn_of(c.step, origin.launch->start_ns);
-    // A communication stream waits for the work that was launched before, not for the host.
-    if (origin.launch != nullptr)
-      c.ready_ns =
-          std::min(e.span.start_ns,
-                   clock.work_done_by(origin.launch->start_ns).value_or(origin.launch->start_ns));
+    }
     rank_.communications.push_back(c);
+  }
+
+  /// Arguments come before names: all-to-all shows as SendRecv, a barrier as an all-reduce.
+  void set_args(Communication& c, const CollectiveArgs& a) {
+    if (a.op != CommOp::unknown) c.op = a.op;
+    c.bytes = bytes_of(a);
+    c.dtype = a.dtype();
+    c.gradients = may_be_gradients(c.dtype);
+    c.group_size = a.group_size;
+    c.bus_bytes = uneven_.bus_bytes_of(a);
+  }
+
+  /// What the host's call says, once the step is known.
+  void set_call(Communication& c, std::int64_t called_ns, std::int64_t ready_ns) const {
+    c.gradients &= calls_.may_carry(called_ns);
+    if (c.step >= 0) c.turn = calls_.turn_of(t_.steps[to_index(c.step)].span.start_ns, called_ns);
+    c.ready_ns = std::min(c.span.start_ns, ready_ns);
   }
 
   /// Communications of Gloo and other CPU back ends. There is no kernel; the annotation on the back
@@ -501,57 +504,35 @@ class RankBuilder {
     for (const HostCommunication& h : host_communications(t_)) {
       CollectiveArgs a = h.args;
       if (a.group_size < 0 && t_.world_size > 0 && t_.groups.empty()) a.group_size = t_.world_size;
-      Communication c{.span = h.mark->span,
-                      .op = a.op,
-                      .group_size = a.group_size,
-                      .bytes = bytes_of(a),
-                      .gradients = may_be_gradients(a.dtype),
-                      .bus_bytes = uneven_.bus_bytes_of(a),
-                      .issued = h.issued,
-                      .dtype = a.dtype};
-      if (h.called_ns >= 0) c.ready_ns = std::min(h.called_ns, c.span.start_ns);
+      Communication c{.span = h.mark->span, .issued = h.issued};
+      set_args(c, a);
       c.step = step_.of_host(h.mark->span.start_ns);
-      c.gradients &= h.called_ns < 0 || calls_.may_carry(h.called_ns);
-      if (h.called_ns >= 0) c.turn = turn_of(c.step, h.called_ns);
+      if (h.called_ns >= 0) set_call(c, h.called_ns, h.called_ns);
       rank_.communications.push_back(c);
     }
     if (rank_.communications.empty() && !runs_on_cpu(t_)) return;
     job_.cpu_device = true;
-    HostComputation work = host_computation(t_);
-    rank_.compute = std::move(work.spans);
-    rank_.compute_names = std::move(work.names);
+    add_host_computation(t_, rank_);
     rank_.calls = host_calls(t_);
-  }
-
-  /// When the host worked, which tells pauses in which it did not.
-  void add_host() {
-    std::vector<Span> spans;
-    for (const CpuOp& op : t_.ops)
-      if (const NameKind kind = t_.names[op.name].kind;
-          kind == NameKind::plain || kind == NameKind::accumulate_grad || kind == NameKind::c10d)
-        spans.push_back(op.span);
-    rank_.host = union_of(std::move(spans));
   }
 
   /// What the exchange of gradients does itself. DDP and its hooks run when a gradient is
   /// accumulated, within the engine's node of AccumulateGrad. So calls in such nodes are theirs,
   /// and so are kernels that were launched there.
   void add_exchange_work() {
-    std::map<std::int64_t, std::vector<Span>> nodes;  // by thread
-    for (const CpuOp& op : t_.ops)
-      if (const NameInfo& name = t_.names[op.name];
-          name.kind == NameKind::evaluate && name.text.ends_with("AccumulateGrad"))
-        nodes[op.tid].push_back(op.span);
+    SpansByThread nodes = spans_by_thread(t_, [](const NameInfo& n) {
+      return n.kind == NameKind::evaluate && n.text.ends_with("AccumulateGrad");
+    });
     for (auto& [tid, spans] : nodes) {
       spans = union_of(std::move(spans));
       rank_.exchange_calls.insert(rank_.exchange_calls.end(), spans.begin(), spans.end());
     }
-    for (const DeviceEvent& e : t_.device) {
+    for (const KinetoEvent& e : t_.device) {
       if (is_communication_kernel(t_, e)) continue;
-      const Launch* launch = launches_.of(e.correlation);
+      const KinetoEvent* launch = launches_.of(e.correlation);
       const auto thread = launch == nullptr ? nodes.end() : nodes.find(launch->tid);
       if (thread != nodes.end() &&
-          !clipped(thread->second, {launch->start_ns, launch->start_ns + 1}).empty())
+          !clipped(thread->second, {launch->span.start_ns, launch->span.start_ns + 1}).empty())
         rank_.exchange_work.push_back(e.span);
     }
   }
@@ -575,14 +556,13 @@ class RankBuilder {
     const auto first_step = static_cast<std::int32_t>(begin - rank_.steps.begin());
     const std::span<StepSpan> steps(begin, end);
     std::vector<std::optional<Span>> work(steps.size());
-    for (const DeviceEvent& e : t_.device) {
-      const Launch* launch = launches_.of(e.correlation);
+    for (const KinetoEvent& e : t_.device) {
+      const KinetoEvent* launch = launches_.of(e.correlation);
       const std::int32_t step =
-          launch == nullptr ? -1 : step_.of_host(launch->start_ns) - first_step;
+          launch == nullptr ? -1 : step_.of_host(launch->span.start_ns) - first_step;
       if (step < 0 || step >= std::ssize(work) || is_communication_kernel(t_, e)) continue;
       std::optional<Span>& all = work[to_index(step)];
-      if (!all) all = e.span;
-      all = {std::min(all->start_ns, e.span.start_ns), std::max(all->end_ns, e.span.end_ns)};
+      all = hull_of(all.value_or(e.span), e.span);
     }
     const auto unseen = std::find(work.begin(), work.end(), std::nullopt);
     if (unseen == work.begin() ||
@@ -598,7 +578,7 @@ class RankBuilder {
       if (follows)
         done = work[i - 1]->end_ns;
       else
-        for (const DeviceEvent& e : t_.device)
+        for (const KinetoEvent& e : t_.device)
           if (e.span.start_ns < first) done = std::max(done, e.span.end_ns);
       const std::int64_t from = std::min(first, std::max(step.span.start_ns, done));
       step.on_device = Span{from, std::max(work[i]->end_ns, step.span.end_ns)};
@@ -620,16 +600,16 @@ class RankBuilder {
   /// Exchanges as the host announced them, by start. Jobs of one rank have no kernels of
   /// communication, and their buckets are known from these only.
   void add_announced() {
-    std::vector<const CommMark*> marks;
-    for (const CommMark& m : t_.marks)
+    std::vector<const KinetoEvent*> marks;
+    for (const KinetoEvent& m : t_.marks)
       if (m.args >= 0 &&
           (t_.names[m.name].kind == NameKind::param_comms || t_.names[m.name].host_backend))
         marks.push_back(&m);
     std::ranges::sort(marks, {}, start_of);
-    for (const CommMark* m : marks) {
+    for (const KinetoEvent* m : marks) {
       const CollectiveArgs& a = t_.args[to_index(m->args)];
       if (!a.ignored)
-        rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a), a.dtype});
+        rank_.announced.push_back({step_.of_host(m->span.start_ns), a.op, bytes_of(a), a.dtype()});
     }
   }
 

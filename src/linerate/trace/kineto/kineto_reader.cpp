@@ -1,20 +1,20 @@
 // Reads one file. If that finds damage, broken places known from real files are mended, and the
 // file is read again. A file that is no trace is refused by name. Notes say which events were left
 // out.
-#include "linerate/trace/kineto/kineto_reader.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/trace/input/json_repair.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
-#include "linerate/trace/kineto/records.hpp"
-#include "linerate/trace/kineto/tokens.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -31,7 +31,7 @@ void note_rejects(KinetoTrace& t) {
 
 /// Steps in which an optimizer stepped.
 void mark_updates(KinetoTrace& t) {
-  for (const CpuOp& op : t.ops) {
+  for (const KinetoEvent& op : t.ops) {
     const NameInfo& name = t.names[op.name];
     if (name.kind != NameKind::optimizer || !name.text.starts_with("Optimizer.step#")) continue;
     for (StepSpan& step : t.steps)
@@ -43,26 +43,25 @@ void mark_updates(KinetoTrace& t) {
 /// optimizers, launches of device events. If no launch was recorded, the device events themselves
 /// count.
 std::vector<double> work_of_marks(const KinetoTrace& t) {
-  std::vector<std::pair<Span, std::size_t>> marks;
-  for (std::size_t i = 0; i < t.steps.size(); ++i) marks.emplace_back(t.steps[i].span, i);
-  std::ranges::sort(marks);
+  std::vector<const StepSpan*> marks;
+  for (const StepSpan& s : t.steps) marks.push_back(&s);
+  std::ranges::sort(marks, {}, [](const StepSpan* s) { return std::pair(s->span, s); });
   std::vector<double> work(marks.size(), 0);
   const auto count = [&](std::int64_t time) {
-    const auto after =
-        std::upper_bound(marks.begin(), marks.end(), std::pair(Span{time, INT64_MAX}, SIZE_MAX));
-    if (after != marks.begin() && time < (after - 1)->first.end_ns) ++work[(after - 1)->second];
+    const StepSpan* const* mark = last_begun(marks, time);
+    if (mark != nullptr && time < (*mark)->span.end_ns) ++work[to_index(*mark - t.steps.data())];
   };
-  for (const CpuOp& op : t.ops)
+  for (const KinetoEvent& op : t.ops)
     if (const NameKind kind = t.names[op.name].kind;
         kind != NameKind::step && kind != NameKind::loading)
       count(op.span.start_ns);
-  for (const CommMark& m : t.marks) count(m.span.start_ns);
+  for (const KinetoEvent& m : t.marks) count(m.span.start_ns);
   const LaunchTimes launches(t);
-  for (const DeviceEvent& e : t.device)
+  for (const KinetoEvent& e : t.device)
     if (t.launches.empty())
       count(e.span.start_ns);
-    else if (const Launch* launch = launches.of(e.correlation))
-      count(launch->start_ns);
+    else if (const KinetoEvent* launch = launches.of(e.correlation))
+      count(launch->span.start_ns);
   return work;
 }
 
@@ -82,23 +81,20 @@ void find_empty_marks(KinetoTrace& t) {
     t.steps[i].nothing_ran = work[i] <= least && lengths[i] <= most;
 }
 
-KinetoTrace scanned(const PaddedText& text, const std::string& name, const ReadOptions& options,
+KinetoTrace scanned(const PaddedText& text, const std::string& name, const Progress& progress,
                     ScanResult& result) {
   KinetoTrace trace;
-  KinetoRecords records(trace, options.progress);
-  result = scan_kineto(text, records);
-  records.file(result.file);
   trace.source = name;
-  trace.events = result.events;
+  result = scan_kineto(text, progress, trace);
   return trace;
 }
 
 /// If the strict parser stopped, the broken places known from real files are mended and the file is
 /// read again.
-KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions& options,
+KinetoTrace mended(PaddedText& text, const std::string& name, const Progress& progress,
                    ScanResult& result) {
   const Repairs repairs = repair_json(text);
-  KinetoTrace trace = scanned(text, name, options, result);
+  KinetoTrace trace = scanned(text, name, progress, result);
   if (result.end == ScanEnd::no_events)
     throw InputError(name,
                      fmt::format("no \"traceEvents\" in it, and broken JSON: {}", repairs.text()));
@@ -109,40 +105,9 @@ KinetoTrace mended(PaddedText& text, const std::string& name, const ReadOptions&
   return trace;
 }
 
-}  // namespace
-
-KinetoTrace read_kineto(PaddedText text, const std::string& name, const ReadOptions& options) {
-  ScanResult result;
-  KinetoTrace trace = scanned(text, name, options, result);
-  if (result.end == ScanEnd::no_events)
-    throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
-  if (result.end == ScanEnd::out_of_memory)
-    throw InputError(
-        name,
-        fmt::format("{} bytes of JSON need more memory than there is; filter or split the trace",
-                    text.size()));
-  if (result.end == ScanEnd::damaged) trace = mended(text, name, options, result);
-  if (trace.events == 0 && result.strangers > 0)
-    throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
-                                       "without them: not a PyTorch trace",
-                                       result.strangers));
-  if (trace.events > 0 && trace.own == 0)
-    if (const auto advice = foreign_trace(text.view())) throw InputError(name, *advice);
-  if (trace.events == 0)
-    trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
-  if (trace.rank < 0) trace.rank = rank_in_name(name);
-  note_rejects(trace);
-  std::ranges::stable_sort(trace.steps, {}, &StepSpan::number);
-  mark_updates(trace);
-  find_empty_marks(trace);
-  return trace;
-}
-
 // Many programs write Chrome traces. Without this check the trace of another profiler would be read
 // as a PyTorch trace in which nothing happened. It runs only if no event was of PyTorch's kinds.
 // The first mark of the list that is in the text names the program.
-
-namespace {
 
 /// Keys and categories that PyTorch writes and the reader passes over.
 constexpr std::array<std::string_view, 7> kPyTorch = {"\"schemaVersion\"",
@@ -186,8 +151,8 @@ constexpr std::array kForeign = {
          "a system trace (ftrace, Perfetto) is not read; give the PyTorch trace of the run"},
     Line{"traceconv", "a trace of Perfetto's own is not read; give the PyTorch trace of the run"}};
 
-}  // namespace
-
+/// For a trace without an event of PyTorch's categories: what it is and what to do, or nullopt if
+/// it says that PyTorch wrote it.
 std::optional<std::string> foreign_trace(std::string_view text) {
   const auto has = [text](std::string_view mark) {
     return text.find(mark) != std::string_view::npos;
@@ -198,6 +163,35 @@ std::optional<std::string> foreign_trace(std::string_view text) {
   return "a Chrome trace of another program, because none of its events is of a kind that PyTorch "
          "writes (cpu_op, kernel, gpu_memcpy, user_annotation); give the trace of "
          "export_chrome_trace";
+}
+
+}  // namespace
+
+std::any read_kineto(PaddedText text, const std::string& name, const Progress& progress) {
+  ScanResult result;
+  KinetoTrace trace = scanned(text, name, progress, result);
+  if (result.end == ScanEnd::no_events)
+    throw InputError(name, "valid JSON, but no \"traceEvents\" in it: not a PyTorch trace");
+  if (result.end == ScanEnd::out_of_memory)
+    throw InputError(
+        name,
+        fmt::format("{} bytes of JSON need more memory than there is; filter or split the trace",
+                    text.size()));
+  if (result.end == ScanEnd::damaged) trace = mended(text, name, progress, result);
+  if (trace.events == 0 && result.strangers > 0)
+    throw InputError(name, fmt::format("expected events with \"ph\" or \"cat\", found {} elements "
+                                       "without them: not a PyTorch trace",
+                                       result.strangers));
+  if (trace.events > 0 && trace.own == 0)
+    if (const auto advice = foreign_trace(text.view())) throw InputError(name, *advice);
+  if (trace.events == 0)
+    trace.notes.push_back(fmt::format("{}: the list of events is empty", name));
+  if (trace.rank < 0) trace.rank = rank_in_name(name);
+  note_rejects(trace);
+  std::ranges::stable_sort(trace.steps, {}, &StepSpan::number);
+  mark_updates(trace);
+  find_empty_marks(trace);
+  return trace;
 }
 
 }  // namespace linerate::trace

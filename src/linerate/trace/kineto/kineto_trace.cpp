@@ -1,6 +1,7 @@
 // What the names of events mean, through every era of PyTorch, NCCL and RCCL.
 #include "linerate/trace/kineto/kineto_trace.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
@@ -10,6 +11,7 @@
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/trace/input/json_token.hpp"
+#include "linerate/trace/job/by_start.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 
 namespace linerate::trace {
@@ -103,82 +105,75 @@ std::int64_t bytes_of(const CollectiveArgs& c) {
 // tensors. A scalar tensor has [], and so has an argument that is no tensor. "Input type" tells the
 // last two apart.
 
-/// One pass over the text, because such lists stand in every operator of a trace. A shape is a list
-/// that directly holds digits; its product is added when the list closes.
-std::int64_t elements_of_dims(std::string_view list, int scalar_depth) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  std::int64_t sum = 0, product = 1, number = 0;
-  bool shape = false, digits = false, any = false;
-  int depth = 0;
+namespace {
+
+/// Reads nested lists of numbers. `see(argument, depth, numbers, is_empty)` is called when a list
+/// closes, with the numbers that it holds itself. The list of arguments has depth 1. False: a
+/// number is negative or too large.
+template <typename See>
+bool read_dims(std::string_view list, const See& see) {
+  std::vector<TensorShape> open;
+  std::size_t argument = 0;
   char before = 0;
-  for (const char c : list) {
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const char c = list[i];
     if (c == ' ') continue;
-    const char last = std::exchange(before, c);
-    if (c >= '0' && c <= '9') {
-      if (number > kMost / 10) return -1;
-      number = number * 10 + (c - '0');
-      digits = true;
-      continue;
-    }
-    if (digits) {
-      if (number != 0 && product > kMost / number) return -1;
-      product *= number;
-      shape = true;
-      digits = false;
-      number = 0;
-    }
     if (c == '[') {
-      product = 1;
-      shape = false;
-      ++depth;
-    } else if (c == ']') {
-      if (shape || (last == '[' && depth == scalar_depth)) {
-        if (sum > kMost - product) return -1;
-        sum += product;
-        any = true;
-      }
-      shape = false;
-      --depth;
-    } else if (c == '-') {
-      return -1;
+      open.emplace_back();
+    } else if (c == ']' && !open.empty()) {
+      see(argument, open.size(), open.back(), before == '[');
+      open.pop_back();
+      argument += open.size() == 1 ? 1 : 0;
+    } else if (!open.empty() && (c == '-' || (c >= '0' && c <= '9'))) {
+      std::int64_t number = 0;
+      const auto [end, error] = std::from_chars(&list[i], list.data() + list.size(), number);
+      if (error != std::errc() || number < 0) return false;
+      open.back().push_back(number);
+      i = to_index(end - list.data()) - 1;
     }
+    before = c;
   }
-  return any ? sum : -1;
+  return true;
+}
+
+/// Adds the elements of a shape. `sum` is -1 before the first, and stays kTooMany.
+constexpr std::int64_t kTooMany = -2;
+void add_elements(const TensorShape& shape, std::int64_t& sum) {
+  const std::int64_t elements = elements_of(shape);
+  const bool too_many = elements < 0 || sum == kTooMany || sum > (std::int64_t{1} << 60);
+  sum = too_many ? kTooMany : std::max<std::int64_t>(sum, 0) + elements;
+}
+
+}  // namespace
+
+std::int64_t elements_of_dims(std::string_view list) {
+  std::int64_t sum = -1;
+  const bool whole =
+      read_dims(list, [&sum](std::size_t, std::size_t, const TensorShape& shape, bool) {
+        if (!shape.empty()) add_elements(shape, sum);
+      });
+  return whole ? std::max<std::int64_t>(sum, -1) : -1;
 }
 
 std::pair<std::int64_t, std::int64_t> elements_of_first_two(std::string_view list) {
-  constexpr int kOfTensorList = 2;
-  std::array<std::int64_t, 2> found = {-1, -1};
-  int depth = 0;
-  std::size_t argument = 0, begin = 0;
-  for (std::size_t i = 0; i < list.size() && argument < found.size(); ++i) {
-    if (list[i] == '[' && ++depth == 2) begin = i;
-    if (list[i] == ']' && depth-- == 2)
-      found[argument++] = elements_of_dims(list.substr(begin, i + 1 - begin), kOfTensorList);
-  }
-  return {found[0], found[1]};
+  constexpr std::size_t kOfTensorList = 3;
+  std::array<std::int64_t, 2> sums = {-1, -1};
+  const bool whole = read_dims(list, [&sums](std::size_t argument, std::size_t depth,
+                                             const TensorShape& shape, bool is_empty) {
+    if (argument < sums.size() && (!shape.empty() || (is_empty && depth == kOfTensorList)))
+      add_elements(shape, sums[argument]);
+  });
+  if (!whole) return {-1, -1};
+  return {std::max<std::int64_t>(sums[0], -1), std::max<std::int64_t>(sums[1], -1)};
 }
 
-/// Depth 1 is the list of arguments, depth 2 the shape of a tensor. Numbers deeper than that belong
-/// to a list of tensors, and are passed over.
 std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most) {
   std::vector<TensorShape> shapes;
-  int depth = 0;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i] == '[' && ++depth == 2) {
-      if (shapes.size() == most) break;
-      shapes.emplace_back();
-    }
-    if (list[i] == ']') --depth;
-    const bool is_number = list[i] == '-' || (list[i] >= '0' && list[i] <= '9');
-    if (depth != 2 || !is_number) continue;
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(&list[i], list.data() + list.size(), number);
-    if (error != std::errc() || number < 0) return {};
-    shapes.back().push_back(number);
-    i = to_index(end - list.data()) - 1;
-  }
-  return shapes;
+  const bool whole =
+      read_dims(list, [&](std::size_t, std::size_t depth, const TensorShape& shape, bool) {
+        if (depth == 2 && shapes.size() < most) shapes.push_back(shape);
+      });
+  return whole ? shapes : std::vector<TensorShape>();
 }
 
 std::int64_t elements_of(const TensorShape& shape) {
@@ -195,19 +190,51 @@ bool is_one_scalar(std::string_view dims, std::string_view types) {
   std::string brackets;
   for (const char c : dims)
     if (c != ' ') brackets += c;
-  return brackets == "[[]]" && first_element_type(types).bytes > 0;
+  return brackets == "[[]]" && first_element_type(types);
 }
 
-TypeFound first_element_type(std::string_view list) {
+std::optional<ElementType> first_element_type(std::string_view list) {
   for (std::size_t at = 0;;) {
     const std::size_t begin = list.find('"', at);
-    if (begin == std::string_view::npos) return {};
     const std::size_t end = list.find('"', begin + 1);
-    if (end == std::string_view::npos) return {};
-    const std::string_view name = list.substr(begin + 1, end - begin - 1);
-    if (const int bytes = element_bytes_of(name); bytes > 0) return {bytes, name};
+    if (begin == std::string_view::npos || end == std::string_view::npos) return std::nullopt;
+    if (const auto type = element_type_of(list.substr(begin + 1, end - begin - 1))) return type;
     at = end + 1;
   }
+}
+
+LaunchTimes::LaunchTimes(const KinetoTrace& t) {
+  for (const KinetoEvent& launch : t.launches) by_correlation_.push_back(&launch);
+  std::ranges::stable_sort(by_correlation_, {}, &KinetoEvent::correlation);
+}
+
+/// Of several launches of one correlation the last one of the file counts.
+const KinetoEvent* LaunchTimes::of(std::uint64_t correlation) const {
+  const auto after =
+      std::ranges::upper_bound(by_correlation_, correlation, {}, &KinetoEvent::correlation);
+  const bool found = correlation != 0 && after != by_correlation_.begin() &&
+                     (*std::prev(after))->correlation == correlation;
+  return found ? *std::prev(after) : nullptr;
+}
+
+DeviceClock::DeviceClock(const KinetoTrace& t, const LaunchTimes& launches) {
+  for (const KinetoEvent& e : t.device) {
+    if (e.copy || is_communication_kernel(t, e)) continue;
+    if (const KinetoEvent* launch = launches.of(e.correlation))
+      done_.push_back({launch->span.start_ns, e.span.end_ns});
+  }
+  std::ranges::sort(done_, {}, start_of);
+  for (std::size_t i = 1; i < done_.size(); ++i)
+    done_[i].end_ns = std::max(done_[i].end_ns, done_[i - 1].end_ns);
+}
+
+std::optional<std::int64_t> DeviceClock::work_done_by(std::int64_t host_ns) const {
+  const Span* last = last_begun(done_, host_ns);
+  return last == nullptr ? std::nullopt : std::optional(last->end_ns);
+}
+
+std::int64_t DeviceClock::done_by(std::int64_t host_ns) const {
+  return std::max(host_ns, work_done_by(host_ns).value_or(host_ns));
 }
 
 }  // namespace linerate::trace

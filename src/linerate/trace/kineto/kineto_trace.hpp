@@ -1,6 +1,8 @@
 // Private: what PyTorch's own records say about one collective.
 #pragma once
 
+#include <algorithm>
+#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +16,7 @@
 
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/trace/input/input_file.hpp"
 #include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/job.hpp"
 
@@ -24,19 +27,19 @@ struct CollectiveArgs {
   CommOp op = CommOp::unknown;
   bool ignored = false;  // wait, init: no communication
   std::int64_t in_elements = -1, out_elements = -1;
-  int element_bytes = -1;
-  std::optional<DType> dtype = {};  // absent: unknown
+  std::optional<ElementType> type = {};  // absent: unknown
   int group_size = -1;
   std::int32_t group = -1;  // index into KinetoTrace::groups
   std::int64_t sequence = -1;
   std::uint64_t comms_id = 0;  // 0: absent
   std::int32_t splits = -1;    // index into KinetoTrace::splits
 
+  std::optional<DType> dtype() const { return type ? std::optional(type->dtype) : std::nullopt; }
   /// S of core/dtype.hpp: elements are per rank, so that the larger side is the total array.
   std::int64_t bytes() const {
     const std::int64_t n = in_elements > out_elements ? in_elements : out_elements;
     // 2^40 elements of 16 bytes: more than any memory, and far from overflow.
-    return n < 0 || n > (std::int64_t{1} << 40) || element_bytes < 0 ? -1 : n * element_bytes;
+    return n < 0 || n > (std::int64_t{1} << 40) || !type ? -1 : n * type->bytes;
   }
 };
 
@@ -106,16 +109,10 @@ class NameTable {
 
 // Private: "Input Dims" and "Input type", the arguments of an operator that describe its tensors.
 
-struct TypeFound {
-  int bytes = -1;
-  std::string_view name;
-};
-
 /// "Input Dims": the elements of all tensors in it, [[64, 3, 7, 7], []] -> 9408; innermost lists
-/// are shapes. -1 when there is no shape, or when the product leaves 2^62. An empty list inside so
-/// many brackets is the shape of a scalar; 0: none is, as arguments that are no tensors have one
-/// too.
-std::int64_t elements_of_dims(std::string_view list, int scalar_depth = 0);
+/// are shapes. -1 when there is no shape, or when it has more than 2^40 elements. An empty list is
+/// the shape of a scalar, or stands for an argument that is no tensor: it does not count.
+std::int64_t elements_of_dims(std::string_view list);
 /// "Input Dims" of one argument, and its type is that of a tensor's elements: [[]], ["float"].
 bool is_one_scalar(std::string_view dims, std::string_view types);
 /// The same of the first and of the second argument alone, whose lists of tensors may hold scalars;
@@ -127,10 +124,10 @@ using TensorShape = std::vector<std::int64_t>;
 std::vector<TensorShape> shapes_of_first(std::string_view list, std::size_t most);
 /// -1 beyond 2^40; 1 for a scalar.
 std::int64_t elements_of(const TensorShape& shape);
-/// "Input type": the first that is an element type, ["TensorList", "float"] -> 4 bytes.
-TypeFound first_element_type(std::string_view list);
+/// "Input type": the first that is an element type, ["TensorList", "float"] -> 4 bytes, f32.
+std::optional<ElementType> first_element_type(std::string_view list);
 
-// Private: one rank's PyTorch/Kineto Chrome trace, as read; kineto_job.cpp makes a rank of it.
+// Private: one rank's PyTorch/Kineto Chrome trace, as read.
 
 /// How an uneven all-to-all cuts its input and output, by rank of the group; in elements or in
 /// rows.
@@ -139,43 +136,24 @@ struct SplitSizes {
   bool cut = false;  // PyTorch writes 30 items at most
 };
 
-/// A kernel or a copy. Times of all records here are nanoseconds as written: baseTimeNanoseconds is
-/// not added yet.
-struct DeviceEvent {
+/// An event of the file: a kernel or a copy, a call of the device's runtime (a launch, or what
+/// waits for the device), or an operator or annotation of the host. Times of all events here are
+/// nanoseconds as written: baseTimeNanoseconds is not added yet.
+struct KinetoEvent {
   Span span;
+  std::int64_t tid = 0;                            // thread of the host, or stream of the device
   std::uint64_t correlation = 0, external_id = 0;  // 0: absent
-  std::int64_t tid = 0;                            // its stream
+  std::uint64_t launch_size = 0;                   // hash of a kernel's grid and blocks; 0: unknown
   std::int32_t name = -1;                          // in KinetoTrace::names; of a copy none is kept
   std::int32_t args = -1;                          // index into KinetoTrace::args
-  std::uint64_t launch_size = 0;                   // hash of a kernel's grid and blocks; 0: unknown
+  std::int32_t shapes = -1;                        // index into KinetoTrace::shapes
+  DType dtype = DType::f32;                        // of the first tensor input that has one
   bool copy = false;
   bool to_device = false;  // a copy from the host
 };
-/// A record_param_comms operation, or an annotation such as nccl:all_reduce.
-struct CommMark {
-  Span span;
-  std::uint64_t external_id = 0;  // 0: absent
-  std::int64_t tid = 0;
-  std::int32_t name = -1;
-  std::int32_t args = -1;
-};
-/// A call of the device's runtime: launches, and what waits for the device.
-struct Launch {
-  std::uint64_t correlation = 0;
-  std::int64_t start_ns = 0, end_ns = 0;
-  std::int64_t tid = 0;
-};
-/// An operator or an annotation of the host, on one of its threads.
-struct CpuOp {
-  Span span;
-  std::int64_t tid = 0;
-  std::int32_t name = -1;
-  std::int32_t shapes = -1;  // index into KinetoTrace::shapes
-  DType dtype = DType::f32;  // of the first tensor input that has one
-};
 
-/// One rank's trace. Records refer to names, args, splits and shapes by index, because many records
-/// share them, and a trace has millions of records.
+/// One rank's trace. Events refer to names, args, splits and shapes by index, because many events
+/// share them, and a trace has millions of events.
 struct KinetoTrace {
   std::string source;
   int rank = -1, world_size = -1;
@@ -184,17 +162,17 @@ struct KinetoTrace {
   NameTable names;
   std::vector<ConfiguredGroup> configured;
   std::vector<ResolvedGroup> groups;
-  std::vector<DeviceEvent> device;
+  std::vector<KinetoEvent> device;  // kernels and copies
   std::vector<CollectiveArgs> args;
   std::vector<SplitSizes> splits;
   std::vector<std::vector<TensorShape>> shapes;  // of the first inputs of an operator
-  std::vector<CommMark> marks;
-  std::vector<CommMark> operators;  // c10d::*, which issue communications
-  std::vector<Launch> launches;
-  std::vector<CpuOp> ops;
-  std::vector<StepSpan> steps;                     // of the host, ascending number
-  std::int64_t step_thread = 0;                    // which marks the steps
-  std::vector<StepSpan> device_steps;              // gpu_user_annotation of the same names
+  std::vector<KinetoEvent> marks;  // record_param_comms, and annotations such as nccl:all_reduce
+  std::vector<KinetoEvent> operators;  // c10d::*, which issue communications
+  std::vector<KinetoEvent> launches;   // calls of the device's runtime
+  std::vector<KinetoEvent> ops;        // operators and annotations of the host, on their threads
+  std::vector<StepSpan> steps;         // of the host, ascending number
+  std::int64_t step_thread = 0;        // which marks the steps
+  std::vector<StepSpan> device_steps;  // gpu_user_annotation of the same names
   std::map<std::string, int> unknown_collectives;  // name, records of it
   std::size_t events = 0;
   std::size_t own = 0;           // complete events of a category that PyTorch writes
@@ -203,8 +181,78 @@ struct KinetoTrace {
   std::vector<std::string> notes;
 };
 
-inline bool is_communication_kernel(const KinetoTrace& trace, const DeviceEvent& e) {
+inline bool is_communication_kernel(const KinetoTrace& trace, const KinetoEvent& e) {
   return !e.copy && trace.names[e.name].kind == NameKind::communication_kernel;
 }
+
+using SpansByThread = std::map<std::int64_t, std::vector<Span>>;
+/// Spans of those of the host's operators and annotations whose name is `wanted`: by thread, and
+/// sorted.
+template <typename Wanted>
+SpansByThread spans_by_thread(const KinetoTrace& trace, const Wanted& wanted) {
+  SpansByThread spans;
+  for (const KinetoEvent& op : trace.ops)
+    if (wanted(trace.names[op.name])) spans[op.tid].push_back(op.span);
+  for (auto& [tid, all] : spans) std::ranges::sort(all);
+  return spans;
+}
+
+// Private: a file becomes a trace (tokens.cpp, kineto_reader.cpp), and a trace a rank of a job
+// (kineto_job.cpp).
+
+enum class ScanEnd : std::uint8_t { whole, no_events, out_of_memory, damaged };
+
+/// How a pass over the JSON of a file ended.
+struct ScanResult {
+  ScanEnd end = ScanEnd::whole;
+  std::size_t strangers = 0;  // elements of the list that are no events
+  const char* reason = "";    // the parser's own words
+};
+
+/// Fills a trace from a file with keys in any order, or from a bare array of events. Events keep
+/// the order of the file. Threads of the host whose "tid" is a word get negative numbers.
+ScanResult scan_kineto(const PaddedText& text, const Progress& progress, KinetoTrace& trace);
+
+/// A KinetoTrace. Throws InputError naming file and place. Mends what real files have broken
+/// (json_repair.hpp) and notes it.
+std::any read_kineto(PaddedText text, const std::string& name, const Progress& progress);
+
+/// Adds the rank to the job. Kernels are joined with their collective metadata (launch_join.hpp),
+/// and steps are assigned by launch. Notes say what stays unknown. Times become absolute;
+/// Job::origin_ns is not touched.
+void add_rank(const KinetoTrace& trace, Job& job);
+
+// Private: when the device finished what the host asked for.
+
+/// Launches by correlation. The trace must outlive it.
+class LaunchTimes {
+ public:
+  explicit LaunchTimes(const KinetoTrace& trace);
+  /// Null if the trace does not hold the launch.
+  const KinetoEvent* of(std::uint64_t correlation) const;
+
+ private:
+  std::vector<const KinetoEvent*> by_correlation_;
+};
+
+/// Answers when the work that the host had launched by some moment was done on the device. Only
+/// computation counts, and neither communication nor copies.
+///
+/// Example. Kernels launched at 1, 2 and 3 ms end at 4, 9 and 7 ms, as they run on two streams.
+/// What was launched by 2.5 ms is done at 9 ms, and what was launched by 3 ms is done at 9 ms, too.
+/// So a running maximum of the ends, by launch, answers with one binary search.
+class DeviceClock {
+ public:
+  DeviceClock(const KinetoTrace& trace, const LaunchTimes& launches);
+
+  /// When everything launched up to a moment of the host was done on the device; nullopt if nothing
+  /// was.
+  std::optional<std::int64_t> work_done_by(std::int64_t host_ns) const;
+  /// The same, and not before the host's own time.
+  std::int64_t done_by(std::int64_t host_ns) const;
+
+ private:
+  std::vector<Span> done_;  // launch, running maximum of the kernels' ends
+};
 
 }  // namespace linerate::trace

@@ -27,13 +27,13 @@ namespace {
 /// wrong.
 bool external_ids_are_correlations(const KinetoTrace& t) {
   std::size_t both = 0, equal = 0;
-  for (const DeviceEvent& e : t.device)
+  for (const KinetoEvent& e : t.device)
     if (e.correlation != 0 && e.external_id != 0) ++both, equal += e.correlation == e.external_id;
   return both > 0 && equal * 2 > both;
 }
 
 /// The position after the last mark that starts at or before a launch; `marks` are by start.
-auto end_of_marks_before(const std::vector<const CommMark*>& marks, std::int64_t launch_ns) {
+auto end_of_marks_before(const std::vector<const KinetoEvent*>& marks, std::int64_t launch_ns) {
   return std::ranges::upper_bound(marks, launch_ns, {}, start_of);
 }
 
@@ -44,8 +44,8 @@ std::optional<CollectiveArgs> sum_of(const std::vector<const CollectiveArgs*>& p
   CollectiveArgs sum = *parts.front();
   sum.in_elements = sum.out_elements = 0, sum.splits = -1;
   for (const CollectiveArgs* part : parts) {
-    const bool alike = part->op == sum.op && part->group == sum.group &&
-                       part->element_bytes == sum.element_bytes && part->bytes() >= 0;
+    const bool alike = part->op == sum.op && part->group == sum.group && part->type &&
+                       part->type->bytes == sum.type->bytes && part->bytes() >= 0;
     if (!alike || part->ignored) return std::nullopt;
     sum.in_elements += std::max<std::int64_t>(0, part->in_elements);
     sum.out_elements += std::max<std::int64_t>(0, part->out_elements);
@@ -55,27 +55,23 @@ std::optional<CollectiveArgs> sum_of(const std::vector<const CollectiveArgs*>& p
 
 }  // namespace
 
-/// Indexes launches of communication kernels by correlation, records by External id, and marks by
-/// thread and start. External ids are not used if the file writes correlations there.
-LaunchJoin::LaunchJoin(const KinetoTrace& t) : trace_(t) {
-  std::unordered_set<std::uint64_t> wanted;
-  for (const DeviceEvent& e : t.device)
-    if (e.correlation != 0 && is_communication_kernel(t, e)) wanted.insert(e.correlation);
-  for (const Launch& l : t.launches)
-    if (wanted.contains(l.correlation)) launches_[l.correlation] = l;
+/// Indexes records by External id, and marks by thread and start. External ids are not used if the
+/// file writes correlations there.
+LaunchJoin::LaunchJoin(const KinetoTrace& t, const LaunchTimes& launches)
+    : trace_(t), launches_(launches) {
   const bool joins_ids = !external_ids_are_correlations(t);
-  for (const CommMark& m : t.marks) {
+  for (const KinetoEvent& m : t.marks) {
     marks_[m.tid].push_back(&m);
     if (m.args < 0 || t.names[m.name].kind != NameKind::param_comms) continue;
     records_[m.tid].push_back(&m);
     if (joins_ids && m.external_id != 0) args_by_id_[m.external_id] = m.args;
   }
-  for (MarksByThread* threads : {&records_, &marks_})
+  for (EventsByThread* threads : {&records_, &marks_})
     for (auto& [tid, marks] : *threads) std::ranges::sort(marks, {}, start_of);
   sum_coalesced();
 }
 
-bool LaunchJoin::is_coalesced(const CommMark& mark) const {
+bool LaunchJoin::is_coalesced(const KinetoEvent& mark) const {
   return trace_.names[mark.name].text.ends_with(":coalesced");
 }
 
@@ -85,16 +81,19 @@ bool LaunchJoin::is_coalesced(const CommMark& mark) const {
 /// 14 MiB, unless another launch of the thread took the first records before.
 void LaunchJoin::sum_coalesced() {
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint64_t> launches;  // by thread and start
-  for (const auto& [correlation, l] : launches_) launches[{l.tid, l.start_ns}] = correlation;
+  for (const KinetoEvent& e : trace_.device)
+    if (const KinetoEvent* launch = launches_.of(e.correlation);
+        launch != nullptr && is_communication_kernel(trace_, e))
+      launches[{launch->tid, launch->span.start_ns}] = e.correlation;
   for (const auto& [tid, marks] : marks_)
-    for (const CommMark* group : marks) {
+    for (const KinetoEvent* group : marks) {
       const auto launch = launches.lower_bound({tid, group->span.start_ns});
       if (!is_coalesced(*group) || launch == launches.end() || launch->first.first != tid ||
           launch->first.second > group->span.end_ns)
         continue;
       const auto before = launch == launches.begin() ? launches.end() : std::prev(launch);
       const bool is_first = before == launches.end() || before->first.first != tid;
-      const std::vector<const CommMark*>& records = records_[tid];
+      const std::vector<const KinetoEvent*>& records = records_[tid];
       auto record = is_first ? records.begin() : end_of_marks_before(records, before->first.second);
       std::vector<const CollectiveArgs*> parts;
       for (; record != end_of_marks_before(records, launch->first.second); ++record)
@@ -103,21 +102,16 @@ void LaunchJoin::sum_coalesced() {
     }
 }
 
-KernelOrigin LaunchJoin::origin_of(const DeviceEvent& kernel) const {
-  KernelOrigin origin{.launch = launch_of(kernel)};
+KernelOrigin LaunchJoin::origin_of(const KinetoEvent& kernel) const {
+  KernelOrigin origin{.launch = launches_.of(kernel.correlation)};
   origin.args = own_args(kernel, origin.launch);
   origin.deduced = origin.args == nullptr;
   if (origin.launch == nullptr) return origin;
-  if (const CommMark* mark = annotation_around(*origin.launch)) {
+  if (const KinetoEvent* mark = annotation_around(*origin.launch)) {
     origin.marked = trace_.names[mark->name].op;
     if (origin.deduced) origin.args = at(mark->args);
   }
   return origin;
-}
-
-const Launch* LaunchJoin::launch_of(const DeviceEvent& kernel) const {
-  const auto found = launches_.find(kernel.correlation);
-  return kernel.correlation == 0 || found == launches_.end() ? nullptr : &found->second;
 }
 
 const CollectiveArgs* LaunchJoin::at(std::int32_t args) const {
@@ -126,7 +120,8 @@ const CollectiveArgs* LaunchJoin::at(std::int32_t args) const {
 
 /// The collective's own metadata, in the order of the list at the head of this file. Last comes the
 /// sum of the records that the launch moves together. Null: there is none.
-const CollectiveArgs* LaunchJoin::own_args(const DeviceEvent& kernel, const Launch* launch) const {
+const CollectiveArgs* LaunchJoin::own_args(const KinetoEvent& kernel,
+                                           const KinetoEvent* launch) const {
   if (kernel.args >= 0) return at(kernel.args);
   if (const auto found = args_by_id_.find(kernel.external_id);
       kernel.external_id != 0 && found != args_by_id_.end())
@@ -137,29 +132,29 @@ const CollectiveArgs* LaunchJoin::own_args(const DeviceEvent& kernel, const Laun
   return sum == sums_.end() ? nullptr : &sum->second;
 }
 
-std::int32_t LaunchJoin::args_around(const Launch& launch) const {
+std::int32_t LaunchJoin::args_around(const KinetoEvent& launch) const {
   const auto thread = records_.find(launch.tid);
   if (thread == records_.end()) return -1;
   constexpr int kNesting = 8;
-  auto at = end_of_marks_before(thread->second, launch.start_ns);
+  auto at = end_of_marks_before(thread->second, launch.span.start_ns);
   for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen)
-    if (const CommMark* m = *--at; m->span.end_ns >= launch.start_ns) return m->args;
+    if (const KinetoEvent* m = *--at; m->span.end_ns >= launch.span.start_ns) return m->args;
   return -1;
 }
 
 /// The innermost nccl:* annotation on the launching thread that contains the launch.
 /// "nccl:coalesced" closes a group and carries nothing: the operation before it does.
-const CommMark* LaunchJoin::annotation_around(const Launch& launch) const {
+const KinetoEvent* LaunchJoin::annotation_around(const KinetoEvent& launch) const {
   const auto thread = marks_.find(launch.tid);
   if (thread == marks_.end()) return nullptr;
   constexpr int kNesting = 64;  // marks nest a few deep; farther back none contains the launch
-  const CommMark* innermost = nullptr;
-  const CommMark* before = nullptr;
-  auto at = end_of_marks_before(thread->second, launch.start_ns);
+  const KinetoEvent* innermost = nullptr;
+  const KinetoEvent* before = nullptr;
+  auto at = end_of_marks_before(thread->second, launch.span.start_ns);
   for (int seen = 0; at != thread->second.begin() && seen < kNesting; ++seen) {
-    const CommMark* m = *--at;
+    const KinetoEvent* m = *--at;
     if (trace_.names[m->name].kind != NameKind::comm_mark) continue;
-    if (innermost == nullptr && m->span.end_ns >= launch.start_ns)
+    if (innermost == nullptr && m->span.end_ns >= launch.span.start_ns)
       innermost = m;
     else if (before == nullptr && m->args >= 0)
       before = m;
@@ -200,22 +195,22 @@ void take_operator(const CollectiveArgs& issued, CollectiveArgs& args) {
   if (issued.op != CommOp::unknown) args.op = issued.op;
   if (issued.in_elements >= 0) args.in_elements = issued.in_elements;
   if (issued.out_elements >= 0) args.out_elements = issued.out_elements;
-  if (args.element_bytes < 0) args.element_bytes = issued.element_bytes, args.dtype = issued.dtype;
+  if (!args.type) args.type = issued.type;
 }
 
 }  // namespace
 
 std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
   std::vector<HostCommunication> all;
-  for (const CommMark& m : t.marks)
+  for (const KinetoEvent& m : t.marks)
     if (t.names[m.name].host_backend) {
       HostCommunication c{.mark = &m, .args = args_of(t, m.args)};
       if (c.args.op == CommOp::unknown) c.args.op = t.names[m.name].op;
       all.push_back(c);
     }
   std::ranges::stable_sort(all, {}, [](const auto& c) { return start_of(c.mark); });
-  std::vector<const CommMark*> operators;
-  for (const CommMark& m : t.operators) operators.push_back(&m);
+  std::vector<const KinetoEvent*> operators;
+  for (const KinetoEvent& m : t.operators) operators.push_back(&m);
   std::ranges::stable_sort(operators, {}, start_of);
   std::size_t first = 0;  // everything before it is taken, or older than any further operator
   for (std::size_t i = 0; i < operators.size(); ++i) {
@@ -243,18 +238,6 @@ std::vector<HostCommunication> host_communications(const KinetoTrace& t) {
 
 namespace {
 
-using SpansByThread = std::map<std::int64_t, std::vector<Span>>;
-
-/// Spans of what `wanted` says, by thread.
-template <typename Wanted>
-SpansByThread spans_of(const KinetoTrace& t, const Wanted& wanted) {
-  SpansByThread spans;
-  for (const CpuOp& op : t.ops)
-    if (wanted(t.names[op.name].kind)) spans[op.tid].push_back(op.span);
-  for (auto& [tid, all] : spans) std::ranges::sort(all);
-  return spans;
-}
-
 bool contains_one_of(const Span& outer, const std::vector<Span>& inner) {
   const auto first = std::upper_bound(inner.begin(), inner.end(), Span{outer.start_ns, INT64_MAX});
   return first != inner.end() && first->end_ns < outer.end_ns;
@@ -265,26 +248,28 @@ bool contains_one_of(const Span& outer, const std::vector<Span>& inner) {
 bool runs_on_cpu(const KinetoTrace& t) {
   if (!t.device.empty() || t.other_device > 0 || !t.launches.empty() || t.ops.empty()) return false;
   if (!t.backend.empty() && t.backend != "gloo" && t.backend != "mpi") return false;
-  if (std::ranges::any_of(t.marks, [&t](const CommMark& m) {
+  if (std::ranges::any_of(t.marks, [&t](const KinetoEvent& m) {
         return t.names[m.name].kind == NameKind::comm_mark && !t.names[m.name].host_backend;
       }))
     return false;
-  return std::ranges::none_of(t.ops, [&t](const CpuOp& op) {
+  return std::ranges::none_of(t.ops, [&t](const KinetoEvent& op) {
     const std::string& name = t.names[op.name].text;
     return name.find("cudnn") != std::string::npos || name.find("miopen") != std::string::npos ||
            name.find("cuda") != std::string::npos;
   });
 }
 
-InsideCommunications::InsideCommunications(const KinetoTrace& t) {
-  for (const CommMark& m : t.marks)
-    if (t.names[m.name].host_backend) by_thread_[m.tid].push_back(m.span);
-  for (auto& [tid, spans] : by_thread_) spans = union_of(std::move(spans));
+SpansByThread host_communication_times(const KinetoTrace& t) {
+  SpansByThread spans;
+  for (const KinetoEvent& m : t.marks)
+    if (t.names[m.name].host_backend) spans[m.tid].push_back(m.span);
+  for (auto& [tid, all] : spans) all = union_of(std::move(all));
+  return spans;
 }
 
-bool InsideCommunications::contains(const CpuOp& op) const {
-  const auto thread = by_thread_.find(op.tid);
-  if (thread == by_thread_.end()) return false;
+bool is_within(const SpansByThread& spans, const KinetoEvent& op) {
+  const auto thread = spans.find(op.tid);
+  if (thread == spans.end()) return false;
   const Span* around = last_begun(thread->second, op.span.start_ns);
   return around != nullptr && op.span.end_ns <= around->end_ns;
 }
@@ -293,7 +278,7 @@ bool InsideCommunications::contains(const CpuOp& op) const {
 /// the last outermost one.
 std::vector<Span> host_calls(const KinetoTrace& t) {
   std::vector<Span> all;
-  for (const CpuOp& op : t.ops) {
+  for (const KinetoEvent& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
     if (op.tid == t.step_thread && (kind == NameKind::plain || kind == NameKind::accumulate_grad ||
                                     kind == NameKind::evaluate))
@@ -308,24 +293,24 @@ std::vector<Span> host_calls(const KinetoTrace& t) {
   return outermost;
 }
 
-HostComputation host_computation(const KinetoTrace& t) {
-  const InsideCommunications inside(t);
-  const SpansByThread collectives = spans_of(t, [](NameKind k) { return k == NameKind::c10d; });
-  SpansByThread loading = spans_of(t, [](NameKind k) { return k == NameKind::loading; });
+void add_host_computation(const KinetoTrace& t, RankActivity& rank) {
+  const SpansByThread communications = host_communication_times(t);
+  const SpansByThread collectives =
+      spans_by_thread(t, [](const NameInfo& n) { return n.kind == NameKind::c10d; });
+  SpansByThread loading =
+      spans_by_thread(t, [](const NameInfo& n) { return n.kind == NameKind::loading; });
   for (auto& [tid, spans] : loading) spans = union_of(std::move(spans));
-  HostComputation work;
-  for (const CpuOp& op : t.ops) {
+  for (const KinetoEvent& op : t.ops) {
     const NameKind kind = t.names[op.name].kind;
     if (kind != NameKind::plain && kind != NameKind::accumulate_grad) continue;
-    if (inside.contains(op)) continue;
+    if (is_within(communications, op)) continue;
     const auto calls = collectives.find(op.tid);
     if (calls != collectives.end() && contains_one_of(op.span, calls->second)) continue;
     const auto loads = loading.find(op.tid);
     if (loads != loading.end() && !clipped(loads->second, op.span).empty()) continue;
-    work.spans.push_back(op.span);
-    work.names.push_back(t.names[op.name].hash);
+    rank.compute.push_back(op.span);
+    rank.compute_names.push_back(t.names[op.name].hash);
   }
-  return work;
 }
 
 // Bus bandwidth of an all-to-all assumes equal parts, and one of them stays on the rank. With
@@ -350,7 +335,7 @@ std::int64_t without_own(const std::vector<std::int64_t>& parts, std::size_t own
 }  // namespace
 
 std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
-  if (a.splits < 0 || a.element_bytes < 0) return -1;
+  if (a.splits < 0 || !a.type) return -1;
   const SplitSizes& s = trace_.splits[to_index(a.splits)];
   if (s.cut) return ++cut_, -1;
   const auto own = own_position(a);
@@ -359,7 +344,7 @@ std::int64_t UnevenAllToAll::bus_bytes_of(const CollectiveArgs& a) {
   const std::int64_t received = without_own(s.out, *own, a.out_elements, a.group_size);
   const std::int64_t most = std::max(sent, received);
   if (sent < 0 || received < 0 || most > (std::int64_t{1} << 40)) return -1;
-  return most * a.element_bytes;
+  return most * a.type->bytes;
 }
 
 /// This rank's place among the ranks of the group.

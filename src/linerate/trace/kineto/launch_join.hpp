@@ -15,38 +15,38 @@ namespace linerate::trace {
 
 /// Where a communication kernel comes from.
 struct KernelOrigin {
-  const Launch* launch = nullptr;        // null: not in the trace
+  const KinetoEvent* launch = nullptr;   // null: not in the trace
   const CollectiveArgs* args = nullptr;  // of the trace or the join; null: no metadata
   bool deduced = false;  // only the annotation around the launch knows, no metadata of its own
   CommOp marked = CommOp::unknown;  // the operation that this annotation names
 };
 
-/// Joins kernels with their collective metadata: own arguments, then
-/// External id, then the record_param_comms operations that the launch moves, then the annotation
-/// around it. The trace must outlive it.
+/// Joins kernels with their collective metadata: own arguments, then External id, then the
+/// record_param_comms operations that the launch moves, then the annotation around it. The trace
+/// and its launches must outlive it.
 class LaunchJoin {
  public:
-  explicit LaunchJoin(const KinetoTrace& trace);
+  LaunchJoin(const KinetoTrace& trace, const LaunchTimes& launches);
 
-  KernelOrigin origin_of(const DeviceEvent& kernel) const;
+  KernelOrigin origin_of(const KinetoEvent& kernel) const;
 
  private:
-  using MarksByThread = std::unordered_map<std::int64_t, std::vector<const CommMark*>>;  // by start
+  using EventsByThread =
+      std::unordered_map<std::int64_t, std::vector<const KinetoEvent*>>;  // by start
 
-  const Launch* launch_of(const DeviceEvent& kernel) const;
   void sum_coalesced();
-  bool is_coalesced(const CommMark& mark) const;
+  bool is_coalesced(const KinetoEvent& mark) const;
   const CollectiveArgs* at(std::int32_t args) const;
-  const CollectiveArgs* own_args(const DeviceEvent& kernel, const Launch* launch) const;
-  std::int32_t args_around(const Launch& launch) const;
-  const CommMark* annotation_around(const Launch& launch) const;
+  const CollectiveArgs* own_args(const KinetoEvent& kernel, const KinetoEvent* launch) const;
+  std::int32_t args_around(const KinetoEvent& launch) const;
+  const KinetoEvent* annotation_around(const KinetoEvent& launch) const;
 
   const KinetoTrace& trace_;
-  std::unordered_map<std::uint64_t, Launch> launches_;          // by correlation
+  const LaunchTimes& launches_;
   std::unordered_map<std::uint64_t, std::int32_t> args_by_id_;  // by External id
   std::unordered_map<std::uint64_t, CollectiveArgs> sums_;      // of one launch, by correlation
-  MarksByThread records_;  // record_param_comms operations that have arguments
-  MarksByThread marks_;    // all
+  EventsByThread records_;  // record_param_comms operations that have arguments
+  EventsByThread marks_;    // all
 };
 
 // Private: which c10d operator issued a communication of Gloo or MPI. The annotation of the
@@ -59,7 +59,7 @@ class LaunchJoin {
 
 /// A communication that ran on the host, with what its issuing operator says of it.
 struct HostCommunication {
-  const CommMark* mark = nullptr;
+  const KinetoEvent* mark = nullptr;
   CollectiveArgs args;  // the operation is the operator's: a reduce-scatter runs as an all-reduce
   std::int64_t issued = -1;     // place of the operator among all; -1: none found
   std::int64_t called_ns = -1;  // when it began
@@ -75,30 +75,22 @@ std::vector<HostCommunication> host_communications(const KinetoTrace& trace);
 /// Is there nothing of an accelerator in it: no back end, launch or annotation of one?
 bool runs_on_cpu(const KinetoTrace& trace);
 
-/// Operators of a host back end's own threads, inside its communications: Gloo copies gathered
-/// tensors to where they belong and adds sparse ones up there. They are part of the communication.
-class InsideCommunications {
- public:
-  explicit InsideCommunications(const KinetoTrace& trace);
-  bool contains(const CpuOp& op) const;
-
- private:
-  std::map<std::int64_t, std::vector<Span>> by_thread_;  // disjoint, by start
-};
-
-struct HostComputation {
-  std::vector<Span> spans;
-  std::vector<std::uint64_t> names;  // RankActivity::compute_names
-};
+/// When host back ends communicated, by thread: disjoint, by start.
+SpansByThread host_communication_times(const KinetoTrace& trace);
+/// Whether an operator of the host ran within one of these spans of its thread. Operators of a host
+/// back end's own threads are part of its communication: Gloo copies gathered tensors to where they
+/// belong and adds sparse ones up there.
+bool is_within(const SpansByThread& spans, const KinetoEvent& op);
 
 /// Outermost operators on the thread of the steps, nodes of the autograd engine among them: by
 /// start, disjoint.
 std::vector<Span> host_calls(const KinetoTrace& trace);
 
-/// Operators of the host that compute. Annotations around operators do not count, and neither do
-/// operators inside a communication or those of the data loader. An operator that communicates
-/// inside does not count itself; the operators in it do.
-HostComputation host_computation(const KinetoTrace& trace);
+/// Fills RankActivity::compute and compute_names with the operators of the host that compute.
+/// Annotations around operators do not count, and neither do operators inside a communication or
+/// those of the data loader. An operator that communicates inside does not count itself; the
+/// operators in it do.
+void add_host_computation(const KinetoTrace& trace, RankActivity& rank);
 
 // Private: how much of an all-to-all with uneven splits crosses the network.
 

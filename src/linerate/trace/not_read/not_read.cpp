@@ -1,5 +1,6 @@
 // Formats that people have next to their traces, known by name so that the refusal says what to
 // give instead.
+#include "linerate/bench_logs/log_readers.hpp"
 #include "linerate/trace/importer/importer.hpp"
 
 namespace linerate::trace {
@@ -24,10 +25,20 @@ bool is_ascend(std::string_view text) {
          text.find("Ascend Hardware") != std::string_view::npos;
 }
 
+/// The output of a benchmark of collectives, which calibrate reads.
+bool is_benchmark_log(const Head& head) {
+  return (head.form() == HeadForm::object && bench_logs::is_nccl_tests_json(head.text())) ||
+         (head.form() == HeadForm::text && bench_logs::is_collective_log(head.bytes()));
+}
+
 }  // namespace
 
 std::vector<Importer> not_read_importers() {
   return {
+      {.name = "benchmark log",
+       .matches = [](const Head& head) { return yes_if(is_benchmark_log(head)); },
+       .advice = "a log of collectives, not of a training step; run linerate calibrate --from "
+                 "{file} -o cluster.json"},
       {.name = "nsys database",
        .matches = [](const Head& head) { return yes_if(head.starts_with("SQLite format 3")); },
        .advice = "an SQLite database, as nsys exports it, is not read; profile with torch.profiler "

@@ -9,8 +9,7 @@
 #include "linerate/trace/importer/importer.hpp"
 #include "linerate/trace/job/one_job.hpp"
 #include "linerate/trace/job/periods.hpp"
-#include "linerate/trace/kineto/kineto_job.hpp"
-#include "linerate/trace/kineto/kineto_reader.hpp"
+#include "linerate/trace/kineto/kineto_trace.hpp"
 
 namespace linerate::trace {
 namespace {
@@ -75,8 +74,7 @@ Match matches_trace(const Head& head) {
 std::vector<Importer> pytorch_importers() {
   return {{.name = "PyTorch trace",
            .matches = matches_trace,
-           .read = [](PaddedText text, const std::string& file, const ReadOptions& options)
-               -> std::any { return read_kineto(std::move(text), file, options); },
+           .read = read_kineto,
            .join = join_pytorch}};
 }
 

@@ -99,13 +99,6 @@ std::uint64_t name_of_work(const doc::Timeline& t, const doc::Event& e) {
                     hash_value(static_cast<std::uint64_t>(e.kind), name));
 }
 
-std::int32_t position_of(const std::vector<StepSpan>& steps, std::int64_t number) {
-  const auto found = std::ranges::lower_bound(steps, number, {}, &StepSpan::number);
-  return found == steps.end() || found->number != number
-             ? -1
-             : static_cast<std::int32_t>(found - steps.begin());
-}
-
 /// Distinct values, numbered in the order in which they came.
 template <typename T>
 class Numbered {
@@ -617,7 +610,7 @@ std::vector<Importer> timeline_importers() {
   return {
       {.name = "linerate Timeline",
        .matches = [](const Head& head) { return yes_if(is_timeline(head)); },
-       .read = [](PaddedText text, const std::string& file, const ReadOptions&) -> std::any {
+       .read = [](PaddedText text, const std::string& file, const Progress&) -> std::any {
          return job_of(doc::timeline_from_json(std::string(text.view()), file));
        },
        .join = only_job},

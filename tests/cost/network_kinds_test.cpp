@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linerate/core/error.hpp"
 #include "linerate/cost/cost_model.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::cost {
 namespace {
@@ -91,15 +91,13 @@ TEST(NetworkKinds, TheNoteNamesWhatHalvesTheInterval) {
     });
   };
   EXPECT_THAT(note_of(1, 6, 1),
-              testing::HasSubstr("first measure all-reduces of 64 KiB to 256 MiB between nodes"));
-  EXPECT_THAT(note_of(1, 6, 1), testing::HasSubstr("leaves 25 % of its width."));
-  EXPECT_THAT(note_of(6, 1, 1),
-              testing::HasSubstr("first measure all-reduces of 64 KiB to 256 MiB among"));
-  EXPECT_THAT(note_of(3, 2, 4),
-              testing::AllOf(testing::HasSubstr("first measure one rank's step"),
-                             testing::HasSubstr("56 % of its width; then all-reduces"),
-                             testing::HasSubstr("22 % of its width.")));
-  EXPECT_THAT(note_of(0, 0, 0), testing::Not(testing::HasSubstr("halve")));
+              HasSubstr("first measure all-reduces of 64 KiB to 256 MiB between nodes"));
+  EXPECT_THAT(note_of(1, 6, 1), HasSubstr("leaves 25 % of its width."));
+  EXPECT_THAT(note_of(6, 1, 1), HasSubstr("first measure all-reduces of 64 KiB to 256 MiB among"));
+  EXPECT_THAT(note_of(3, 2, 4), testing::AllOf(HasSubstr("first measure one rank's step"),
+                                               HasSubstr("56 % of its width; then all-reduces"),
+                                               HasSubstr("22 % of its width.")));
+  EXPECT_THAT(note_of(0, 0, 0), testing::Not(HasSubstr("halve")));
 }
 
 TEST(NetworkKinds, EveryNetworkKeepsItsOrder) {
@@ -130,8 +128,7 @@ TEST(NetworkKinds, EveryNetworkKeepsItsOrder) {
 }
 
 TEST(NetworkKinds, AnotherBandwidthIsAnotherLine) {
-  CostOptions faster;
-  faster.bandwidth = BytesPerSecond{5e9};
+  const CostOptions faster{.bandwidth = BytesPerSecond{5e9}};
   const double bytes = 1 << 28;
   EXPECT_NEAR(all_reduce(nominal_cluster("tcp:1Gbit/s"), 4, bytes, faster).seconds,
               all_reduce(nominal_cluster("tcp:40Gbit/s"), 4, bytes).seconds, 1e-9);
@@ -168,13 +165,8 @@ TEST(NetworkKinds, KindsNobodyMeasuredHaveTheWidestSpread) {
 }
 
 TEST(NetworkKinds, RefusalsSayWhatIsExpected) {
-  const auto said = [](const char* text) -> std::string {
-    try {
-      (void)nominal_cluster(text);
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "accepted";
+  const auto error = [](const char* text) {
+    return support::message_of([&] { return nominal_cluster(text); });
   };
   struct Case {
     const char *text, *said;
@@ -186,7 +178,7 @@ TEST(NetworkKinds, RefusalsSayWhatIsExpected) {
         Case{"tcp:10", "a rate with a unit"}, Case{"", "expected a network"},
         Case{"1x", "line of a node"}, Case{"0xpcie3", "ranks a node"},
         Case{"tcp:1Gbit/s,efa:1Gbit/s", "one line"}, Case{"a,b,c", "expected a network"}})
-    EXPECT_THAT(said(text), HasSubstr(part)) << text;
+    EXPECT_THAT(error(text), HasSubstr(part)) << text;
 }
 
 TEST(NetworkKinds, ADocumentKeepsItsKind) {

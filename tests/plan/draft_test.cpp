@@ -98,13 +98,5 @@ TEST(Draft, ACircleIsFound) {
   EXPECT_THROW(draft.linearise(graph), InternalError);
 }
 
-TEST(Draft, ClearedItIsEmpty) {
-  Draft draft;
-  draft.wait(draft.append(compute(1)), draft.append(network(2)));
-  draft.clear();
-  draft.append(compute(3));
-  EXPECT_THAT(order_of(draft), ElementsAre(3));
-}
-
 }  // namespace
 }  // namespace linerate::plan

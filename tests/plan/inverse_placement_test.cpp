@@ -53,9 +53,9 @@ std::size_t communicated(const Placement& p) { return p.sent.size(); }
 /// Of the rank that does most of what has owners.
 template <typename Load>
 Load largest_load(const std::vector<std::int32_t>& owner, std::span<const Load> loads, int ranks) {
-  std::vector<Load> sum(static_cast<std::size_t>(ranks));
+  std::vector<Load> sum(to_index(ranks));
   for (std::size_t i = 0; i < owner.size(); ++i)
-    if (owner[i] != kEverywhere) sum[static_cast<std::size_t>(owner[i])] += loads[i];
+    if (owner[i] != kEverywhere) sum[to_index(owner[i])] += loads[i];
   return *std::max_element(sum.begin(), sum.end());
 }
 double largest_load_s(const PlacementProblem& x, const std::vector<std::int32_t>& owner) {
@@ -67,7 +67,7 @@ double serial_s(const PlacementProblem& x, const Placement& placement) {
   double seconds = largest_load_s(x, placement.owner);
   for (std::size_t i = 0; i < placement.owner.size(); ++i)
     if (placement.owner[i] == kEverywhere) seconds += x.inverse_s[i];
-  for (const std::int32_t i : placement.sent) seconds += x.broadcast_s[static_cast<std::size_t>(i)];
+  for (const std::int32_t i : placement.sent) seconds += x.broadcast_s[to_index(i)];
   return seconds;
 }
 
@@ -90,7 +90,7 @@ TEST(InversePlacement, MeetsTheReferenceTable) {
       {exponential, by_triangle(2.55e-4, 7.36e-10), 650.7, 121.1, 117.0, 502.0, 405.6, 85.0, 95},
       {c1, by_triangle(1.1e-3, 2.0e-10), 274.2, 175.1, 174.3, 159.5, 157.3, 82.1, 60},
   };
-  const support::Dimensions dims = support::all_factors(support::resnet50_dimensions());
+  const support::Dimensions dims = support::all_factors(support::dimensions_of("resnet50"));
   for (const PlacementRow& row : rows) {
     const PlacementInstance x = of(dims, row.inverse_s, row.broadcast_s);
     const PlacementProblem problem = x.problem();
@@ -113,7 +113,8 @@ TEST(InversePlacement, ThresholdsCutWhereTheAuthorsDo) {
     const PlacementInstance x = of(support::all_factors(dims), cubic(0, 1), by_triangle(0, 1));
     return place_by_threshold(x.problem(), theta);
   };
-  const auto resnet = support::resnet50_dimensions(), densenet = support::densenet201_dimensions();
+  const auto resnet = support::dimensions_of("resnet50"),
+             densenet = support::dimensions_of("densenet201");
   EXPECT_EQ(resnet.a.size() + resnet.g.size(), 108u);
   EXPECT_EQ(densenet.a.size() + densenet.g.size(), 402u);
   EXPECT_EQ(communicated(cut(resnet, 1400)), 16u);
@@ -173,14 +174,14 @@ double cut_s(const PlacementInstance& x, std::size_t k) {
   std::vector<std::int32_t> order(x.dims.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
-    return x.inverse_s[static_cast<std::size_t>(a)] > x.inverse_s[static_cast<std::size_t>(b)];
+    return x.inverse_s[to_index(a)] > x.inverse_s[to_index(b)];
   });
   std::vector<std::int32_t> owner(x.dims.size(), kEverywhere);
-  std::vector<double> load(static_cast<std::size_t>(x.ranks));
+  std::vector<double> load(to_index(x.ranks));
   for (std::size_t i = 0; i < k; ++i) {
     const auto rank = std::min_element(load.begin(), load.end());
-    *rank += x.inverse_s[static_cast<std::size_t>(order[i])];
-    owner[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(rank - load.begin());
+    *rank += x.inverse_s[to_index(order[i])];
+    owner[to_index(order[i])] = static_cast<std::int32_t>(rank - load.begin());
   }
   return overlapped_s(x.problem(), place_on(x.problem(), owner));
 }
@@ -276,7 +277,7 @@ TEST(InversePlacement, WhatHasAnOwnerComesFirst) {
     const PlacementInstance x = random_placement(seed, 40, 4);
     const Placement found = place_by_search(x.problem());
     for (std::size_t i = 0; i < found.order.size(); ++i) {
-      const std::int32_t owner = found.owner[static_cast<std::size_t>(found.order[i])];
+      const std::int32_t owner = found.owner[to_index(found.order[i])];
       ASSERT_EQ(owner != kEverywhere, i < found.sent.size());
     }
     const Placement authors = place_by_threshold(x.problem(), 700);
@@ -374,8 +375,8 @@ TEST(InversePlacement, LayersFillAGridByColumns) {
   const std::vector<std::int32_t> owner = place_layers(seconds, 4, 2);
   std::vector<double> column(2), rank(4);
   for (std::size_t i = 0; i < owner.size(); ++i) {
-    column[static_cast<std::size_t>(owner[i] % 2)] += seconds[i];
-    rank[static_cast<std::size_t>(owner[i])] += seconds[i];
+    column[to_index(owner[i] % 2)] += seconds[i];
+    rank[to_index(owner[i])] += seconds[i];
   }
   // 6 | 5, 5 + 4, 6 + 3, 6 + 3 + 2, 5 + 4 + 1; within columns 6 | 3 + 2 and 5 | 4 + 1.
   EXPECT_THAT(column, ::testing::ElementsAre(11, 10));

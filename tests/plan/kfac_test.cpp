@@ -11,7 +11,6 @@
 #include <set>
 
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
@@ -19,8 +18,9 @@
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
 #include "linerate/plan/planner.hpp"
-#include "linerate/sim/simulate.hpp"
+#include "plan/planned.hpp"
 #include "sim/task_trace.hpp"
+#include "support/message_of.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {
@@ -29,6 +29,10 @@ namespace {
 using doc::Content;
 using doc::FactorSide;
 using doc::TaskKind;
+using support::payload_of;
+using support::step_s;
+using support::training;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -54,7 +58,7 @@ doc::Workload workload() {
   for (int layer = 5; layer >= 0; --layer) {
     const auto [in, out] = shapes[layer];
     w.backward_s += 2e-8 * static_cast<double>(in * out);
-    const std::string name = w.layers[static_cast<std::size_t>(layer)].name;
+    const std::string name = w.layers[to_index(layer)].name;
     w.gradients.push_back({.name = name + ".bias",
                            .elements = out,
                            .layer = layer,
@@ -77,6 +81,13 @@ doc::Cluster cluster() {
   return c;
 }
 
+/// Of 10 GB/s unless it says otherwise.
+doc::Cluster cluster_with(double latency_s, double bandwidth = 1e10) {
+  doc::Cluster c = cluster();
+  c.network.latency_s = latency_s, c.network.bandwidth_bytes_per_s = bandwidth;
+  return c;
+}
+
 /// With new factors and inverses in each step, unless it says otherwise.
 doc::Strategy every_step(const std::string& text) {
   doc::Strategy strategy = with_exchange(doc::parse_strategy(text));
@@ -87,27 +98,43 @@ doc::Strategy every_step(const std::string& text) {
 }
 
 doc::Plan planned(const std::string& strategy, int ranks, const PlanOptions& options = {},
-                  const doc::Workload& w = workload()) {
-  return make_plan(w, cluster(), every_step(strategy), ranks, options);
+                  const doc::Workload& w = workload(), const doc::Cluster& c = cluster()) {
+  return make_plan(w, c, every_step(strategy), ranks, options);
 }
 
-PlanOptions training() {
+std::string message_of(const std::string& strategy, int ranks = 4,
+                       const doc::Workload& w = workload()) {
+  return support::message_of([&] { return planned(strategy, ranks, {}, w); });
+}
+
+/// One way to share the work, planned.
+struct Shared {
+  std::string sharing;  // "spd"
+  int ranks = 1;
   PlanOptions options;
-  options.housekeeping = Housekeeping{100};
-  return options;
-}
 
-std::string message_of(const std::string& strategy, int ranks = 4) {
-  try {
-    planned(strategy, ranks);
-  } catch (const UsageError& e) {
-    return e.what();
+  std::string strategy() const { return fmt::format("kfac({})", sharing); }
+  doc::Plan plan = planned(strategy(), ranks, options);
+
+  const doc::TaskGraph& graph() const { return plan.variants.back(); }
+  bool has_layer_owners() const { return sharing == "mem" || sharing == "hybrid" || is_dp(); }
+  bool is_dp() const { return sharing == "dp"; }
+  /// How many ranks hold the inverses of a layer.
+  int holders() const {
+    return sharing == "hybrid" ? std::max(1, ranks / 2) : has_layer_owners() ? 1 : ranks;
   }
-  return "no error";
-}
+};
 
-const doc::Payload& payload_of(const doc::TaskGraph& g, const doc::Task& t) {
-  return g.payloads[static_cast<std::size_t>(t.first)];
+/// Every way to share on so many ranks, simulated and in training.
+template <typename Check>
+void for_every_sharing(const std::vector<int>& ranks, Check check) {
+  for (const char* sharing : {"d", "mpd", "mem", "hybrid", "spd", "dp"})
+    for (const int n : ranks)
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const Shared x{sharing, n, options};
+        SCOPED_TRACE(fmt::format("{} on {}, {} variants", x.strategy(), n, x.plan.variants.size()));
+        check(x);
+      }
 }
 
 // ---- the strategy ----
@@ -168,30 +195,34 @@ TEST(Kfac, ReadsItsOptions) {
 }
 
 TEST(Kfac, RefusesWhatItCannotDoAndSaysWhatCan) {
-  EXPECT_THAT(message_of("kfac(spq)"), HasSubstr("expected one of d, mpd, mem, hybrid, spd, dp"));
-  EXPECT_THAT(message_of("kfac(spd, fusoin=greedy)"), HasSubstr("did you mean \"fusion\"?"));
-  EXPECT_THAT(message_of("kfac(d, fusion=optimal)"), HasSubstr("expected one of bulk, none"));
-  EXPECT_THAT(message_of("kfac(d, placement=lpt)"), HasSubstr("inverts everything on every rank"));
-  EXPECT_THAT(message_of("kfac(dp, fusion=none)"), HasSubstr("sends no factors"));
-  EXPECT_THAT(message_of("kfac(d, broadcasts=fused)"),
-              HasSubstr("sends neither inverses nor directions"));
-  EXPECT_THAT(message_of("kfac(spd, theta=1000)"), HasSubstr("placement=lbp2021"));
-  EXPECT_THAT(message_of("kfac(spd, fraction=0.5)"), HasSubstr("kfac(hybrid)"));
-  EXPECT_THAT(message_of("kfac(hybrid, fraction=0)"), HasSubstr("above 0"));
-  EXPECT_THAT(message_of("kfac(hybrid)", 5), HasSubstr("do not divide"));
-  EXPECT_THAT(message_of("kfac(spd, factors=0)"), HasSubstr("expected 1 to"));
-  EXPECT_THAT(message_of("kfac(spd, factors=3, inverses=10)"),
-              HasSubstr("expected a multiple of factors=3"));
-  EXPECT_THAT(message_of("kfac(spd, inverse=qr)"), HasSubstr("expected one of cholesky, eigen"));
-  EXPECT_THAT(message_of("kfac(spd, kl=-1)"), HasSubstr("clips nothing"));
-  EXPECT_THAT(message_of("kfac(spd, clip=on, kl=0)"), HasSubstr("above 0"));
-  for (const char* gone : {"on", "off"})
-    EXPECT_THAT(message_of(fmt::format("kfac(spd, lm={})", gone)),
-                AllOf(HasSubstr("lm"), HasSubstr("say damping=")));
-  EXPECT_THAT(message_of("kfac(spd, fisher=exact)"), HasSubstr("fisher=mc draws labels"));
-  EXPECT_THAT(message_of("kfac(spd, clip=off, kl=0.1)"), HasSubstr("leave it out"));
-  EXPECT_THAT(message_of("ddp+kfac(spd)+kfac(d)"), HasSubstr("expected kfac once"));
-  EXPECT_THAT(message_of("ddp+fp16+topk+kfac(spd)"), HasSubstr("one codec or compressor"));
+  struct Refused {
+    const char *strategy, *said;
+    int ranks = 4;
+  };
+  for (const auto& [strategy, said, ranks] :
+       {Refused{"kfac(spq)", "expected one of d, mpd, mem, hybrid, spd, dp"},
+        {"kfac(spd, fusoin=greedy)", "did you mean \"fusion\"?"},
+        {"kfac(d, fusion=optimal)", "expected one of bulk, none"},
+        {"kfac(d, placement=lpt)", "inverts everything on every rank"},
+        {"kfac(dp, fusion=none)", "sends no factors"},
+        {"kfac(d, broadcasts=fused)", "sends neither inverses nor directions"},
+        {"kfac(spd, theta=1000)", "placement=lbp2021"},
+        {"kfac(spd, fraction=0.5)", "kfac(hybrid)"},
+        {"kfac(hybrid, fraction=0)", "above 0"},
+        {"kfac(hybrid)", "do not divide", 5},
+        {"kfac(spd, factors=0)", "expected 1 to"},
+        {"kfac(spd, factors=3, inverses=10)", "expected a multiple of factors=3"},
+        {"kfac(spd, inverse=qr)", "expected one of cholesky, eigen"},
+        {"kfac(spd, kl=-1)", "clips nothing"},
+        {"kfac(spd, clip=on, kl=0)", "above 0"},
+        {"kfac(spd, lm=on)",
+         "lm: linerate has no Levenberg-Marquardt damping; leave it out and say damping="},
+        {"kfac(spd, lm=off)", "lm: linerate has no"},
+        {"kfac(spd, fisher=exact)", "fisher=mc draws labels"},
+        {"kfac(spd, clip=off, kl=0.1)", "leave it out"},
+        {"ddp+kfac(spd)+kfac(d)", "expected kfac once"},
+        {"ddp+fp16+topk+kfac(spd)", "one codec or compressor"}})
+    EXPECT_THAT(message_of(strategy, ranks), HasSubstr(said)) << strategy;
 }
 
 TEST(Kfac, WhatItAdvisesIsAccepted) {
@@ -209,13 +240,7 @@ TEST(Kfac, WhatItAdvisesIsAccepted) {
 TEST(Kfac, WithoutBlocksItSaysWhatToDo) {
   doc::Workload w = workload();
   w.blocks.clear();
-  try {
-    planned("kfac(spd)", 2, {}, w);
-    FAIL();
-  } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("\"six layers\""));
-    EXPECT_THAT(e.what(), HasSubstr("zoo:"));
-  }
+  EXPECT_THAT(message_of("kfac(spd)", 2, w), AllOf(HasSubstr("\"six layers\""), HasSubstr("zoo:")));
   w = workload();
   for (doc::Block& b : w.blocks) b = {.layer = b.layer, .kind = doc::BlockKind::unit_wise, .g = 3};
   EXPECT_THROW(planned("kfac(spd)", 2, {}, w), UsageError);
@@ -296,36 +321,21 @@ Volumes sent(const doc::Plan& plan, const doc::TaskGraph& g, std::int32_t rank) 
 }
 
 TEST(KfacPlans, SendWhatTheMatrixOfStrategiesSays) {
-  for (const int ranks : {1, 2, 4, 6, 8})
-    for (const std::string strategy : kAll)
-      for (const PlanOptions& options : {PlanOptions{}, training()}) {
-        const doc::Plan plan = planned(strategy, ranks, options);
-        const Volumes all = of_blocks(plan);
-        const std::string name = strategy.substr(5, strategy.size() - 6);
-        Volumes column;  // summed over ranks
-        for (int rank = 0; rank < ranks; ++rank) {
-          const Volumes v = sent(plan, plan.variants.back(), rank);
-          const auto place = fmt::format("{} on {}, rank {}", strategy, ranks, rank);
-          EXPECT_EQ(v.factors, name == "dp" ? 0 : all.factors) << place;
-          if (name == "d" || name == "mem" || name == "dp") {
-            EXPECT_EQ(v.inverses, 0) << place;
-          }
-          if (name == "mpd") {
-            EXPECT_EQ(v.inverses, ranks > 1 ? all.inverses : 0) << place;
-          }
-          if (name == "spd") {
-            EXPECT_LE(v.inverses, all.inverses) << place;
-          }
-          const bool owned = name == "mem" || name == "dp" || (name == "hybrid" && ranks > 1);
-          const bool travels = owned && ranks > (name == "hybrid" ? ranks / 2 : 1);
-          EXPECT_EQ(v.directions, travels ? all.directions : 0) << place;
-          column.inverses += v.inverses;
-        }
-        // Half of the ranks hold a layer's inverses; one alone does not send them.
-        if (name == "hybrid") {
-          EXPECT_EQ(column.inverses, ranks > 2 ? ranks / 2 * all.inverses : 0) << ranks;
-        }
-      }
+  for_every_sharing({1, 2, 4, 6, 8}, [](const Shared& x) {
+    const Volumes all = of_blocks(x.plan);
+    std::int64_t inverses = 0;  // over ranks
+    for (int rank = 0; rank < x.ranks; ++rank) {
+      const Volumes v = sent(x.plan, x.graph(), rank);
+      EXPECT_EQ(v.factors, x.is_dp() ? 0 : all.factors) << rank;
+      EXPECT_LE(v.inverses, all.inverses) << rank;
+      EXPECT_EQ(v.directions, x.holders() < x.ranks ? all.directions : 0) << rank;
+      inverses += v.inverses;
+    }
+    if (x.sharing == "spd") return;  // sends as many as it likes
+    // One rank that holds a layer's inverses alone does not send them.
+    const bool sends = x.sharing != "d" && x.holders() > 1;
+    EXPECT_EQ(inverses, sends ? x.holders() * all.inverses : 0);
+  });
 }
 
 /// Vectors and values in place of a triangle, and a status behind them.
@@ -344,9 +354,8 @@ TEST(KfacPlans, SendEigenvectorsAndEigenvalues) {
       if (p.content != Content::eigen) continue;
       ++messages;
       std::int64_t elements = doc::kInverseStatus;
-      for (std::int32_t m = p.begin; m < p.end; ++m) {
-        const std::int32_t f = g.members[static_cast<std::size_t>(m)];
-        const doc::Block& b = eigen.blocks[static_cast<std::size_t>(doc::block_of_factor(f))];
+      for (const std::int32_t f : members_of(g, p)) {
+        const doc::Block& b = eigen.blocks[to_index(doc::block_of_factor(f))];
         const std::int64_t d = b.dimension(doc::side_of_factor(f));
         elements += d * d + d;
       }
@@ -355,10 +364,7 @@ TEST(KfacPlans, SendEigenvectorsAndEigenvalues) {
     }
     EXPECT_GT(messages, 0) << sharing;
     EXPECT_NE(eigen.hash(), other.hash());
-    const auto step_s = [](const doc::Plan& plan) {
-      return sim::simulate(plan, cost::CostModel(cluster())).step_s;
-    };
-    EXPECT_GT(step_s(eigen), step_s(other)) << sharing;
+    EXPECT_GT(step_s(eigen, cluster()), step_s(other, cluster())) << sharing;
     const doc::Plan back = doc::plan_from_json(doc::to_json(eigen), "p.json");
     EXPECT_EQ(back.hash(), eigen.hash());
   }
@@ -377,41 +383,34 @@ std::map<std::int32_t, int> counts(const doc::Plan& plan, const doc::TaskGraph& 
 }
 
 TEST(KfacPlans, EveryFactorIsComputedAndEveryInverseMadeWhereItIsUsed) {
-  for (const int ranks : {1, 2, 4, 6})
-    for (const std::string strategy : kAll) {
-      const doc::Plan plan = planned(strategy, ranks);
-      const doc::TaskGraph& g = plan.variants.back();
-      std::vector<int> made(12), held(12), computed(12);
-      for (int rank = 0; rank < ranks; ++rank) {
-        const auto inverses = counts(plan, g, TaskKind::inverse, "inverse", rank);
-        const auto factors = counts(plan, g, TaskKind::factor, "autograd", rank);
-        const auto directions = counts(plan, g, TaskKind::precondition, "precondition", rank);
-        std::set<std::int32_t> has;
-        for (const auto& [f, times] : inverses) {
-          EXPECT_EQ(times, 1);
-          has.insert(f);
-          ++made[static_cast<std::size_t>(f)];
-        }
-        for (const doc::Task& t : g.tasks)
-          if (t.kind == TaskKind::broadcast && payload_of(g, t).content == Content::inverse &&
-              plan.group_of(t).holds(rank))
-            has.insert(g.members.begin() + payload_of(g, t).begin,
-                       g.members.begin() + payload_of(g, t).end);
-        // Whoever preconditions a layer has both inverses.
-        for (const auto& [f, times] : directions) {
-          EXPECT_EQ(times, 1);
-          EXPECT_TRUE(has.contains(f)) << strategy << " on " << ranks << ", rank " << rank;
-          ++held[static_cast<std::size_t>(f)];
-        }
-        for (const auto& [f, times] : factors) ++computed[static_cast<std::size_t>(f)];
+  for_every_sharing({1, 2, 4, 6}, [](const Shared& x) {
+    const doc::TaskGraph& g = x.graph();
+    std::vector<int> made(12), held(12), computed(12);
+    for (int rank = 0; rank < x.ranks; ++rank) {
+      std::set<std::int32_t> has;
+      for (const auto& [f, times] : counts(x.plan, g, TaskKind::inverse, "inverse", rank)) {
+        EXPECT_EQ(times, 1);
+        has.insert(f);
+        ++made[to_index(f)];
       }
-      for (std::size_t f = 0; f < 12; ++f) {
-        EXPECT_GE(made[f], 1) << strategy;
-        const bool one = strategy == "kfac(mem)" || strategy == "kfac(dp)";
-        EXPECT_EQ(held[f], one ? 1 : strategy == "kfac(hybrid)" ? std::max(1, ranks / 2) : ranks);
-        EXPECT_EQ(computed[f], strategy == "kfac(dp)" ? 1 : ranks) << strategy;
+      for (const doc::Task& t : g.tasks)
+        if (t.kind == TaskKind::broadcast && payload_of(g, t).content == Content::inverse &&
+            x.plan.group_of(t).holds(rank))
+          for (const std::int32_t f : members_of(g, payload_of(g, t))) has.insert(f);
+      // Whoever preconditions a layer has both inverses.
+      for (const auto& [f, times] :
+           counts(x.plan, g, TaskKind::precondition, "precondition", rank)) {
+        EXPECT_EQ(times, 1);
+        EXPECT_TRUE(has.contains(f)) << "rank " << rank;
+        ++held[to_index(f)];
       }
+      for (const auto& [f, times] : counts(x.plan, g, TaskKind::factor, "autograd", rank))
+        ++computed[to_index(f)];
     }
+    EXPECT_THAT(made, Each(testing::Ge(1)));
+    EXPECT_THAT(held, Each(x.holders()));
+    EXPECT_THAT(computed, Each(x.is_dp() ? 1 : x.ranks));
+  });
 }
 
 /// Whose samples a factor sees decides on weights: two runs that measured other times must agree.
@@ -437,29 +436,23 @@ TEST(KfacPlans, NoMeasuredTimeDecidesOnDpsOwners) {
 }
 
 TEST(KfacPlans, RootsAreTheRanksThatDidTheWork) {
-  for (const int ranks : {2, 4, 6})
-    for (const std::string strategy : kAll) {
-      const doc::Plan plan = planned(strategy, ranks);
-      const doc::TaskGraph& g = plan.variants.back();
-      for (const doc::Task& t : g.tasks) {
-        if (t.kind != TaskKind::broadcast) continue;
-        const doc::Payload& p = payload_of(g, t);
-        const bool inverse = p.content == Content::inverse;
-        // In every part the root has done what it sends.
-        const auto& parts = plan.group_of(t).parts;
-        for (std::size_t part = 0; part < std::max<std::size_t>(1, parts.size()); ++part) {
-          const std::int32_t rank =
-              parts.empty() ? t.root : parts[part][static_cast<std::size_t>(t.root)];
-          const auto done = inverse ? counts(plan, g, TaskKind::inverse, "inverse", rank)
-                                    : counts(plan, g, TaskKind::precondition, "precondition", rank);
-          for (std::int32_t m = p.begin; m < p.end; ++m) {
-            const std::int32_t member = g.members[static_cast<std::size_t>(m)];
-            EXPECT_TRUE(done.contains(inverse ? member : doc::factor_index(member, FactorSide::a)))
-                << strategy << " on " << ranks << ", rank " << rank;
-          }
-        }
+  for_every_sharing({2, 4, 6}, [](const Shared& x) {
+    const doc::TaskGraph& g = x.graph();
+    for (const doc::Task& t : g.tasks) {
+      if (t.kind != TaskKind::broadcast) continue;
+      const bool inverse = payload_of(g, t).content == Content::inverse;
+      // In every part the root has done what it sends.
+      const auto& parts = x.plan.group_of(t).parts;
+      for (std::size_t part = 0; part < std::max<std::size_t>(1, parts.size()); ++part) {
+        const std::int32_t rank = parts.empty() ? t.root : parts[part][to_index(t.root)];
+        const auto done = inverse ? counts(x.plan, g, TaskKind::inverse, "inverse", rank)
+                                  : counts(x.plan, g, TaskKind::precondition, "precondition", rank);
+        for (const std::int32_t member : members_of(g, payload_of(g, t)))
+          EXPECT_TRUE(done.contains(inverse ? member : doc::factor_index(member, FactorSide::a)))
+              << "rank " << rank;
       }
     }
+  });
 }
 
 // ---- order ----
@@ -472,8 +465,8 @@ class Order {
     last.fill(-1);
     for (std::size_t i = 0; i < g.tasks.size(); ++i) {
       before_[i].resize(g.tasks.size());
-      int& lane = last[static_cast<std::size_t>(g.tasks[i].resource)];
-      if (lane >= 0) add(i, static_cast<std::size_t>(lane));
+      int& lane = last[to_index(g.tasks[i].resource)];
+      if (lane >= 0) add(i, to_index(lane));
       for (const std::uint32_t p : g.predecessors(i)) add(i, p);
       lane = static_cast<int>(i);
     }
@@ -495,9 +488,10 @@ TEST(KfacPlans, EachPartWaitsForTheOneBefore) {
          {"ddp(first=1KiB, bucket=64KiB)", "bulk", "horovod(timer=clock, cycle=1ms)",
           "ddp(wire=fp16)", "ddp+topk", "ddp(bucket=64KiB)+powersgd(rank=2)",
           "ddp(bucket=64KiB)+codec(ratio=8, encode=1GB/s, decode=1GB/s, on=compute)"})
-      for (const PlanOptions& options : {PlanOptions{}, training()})
-        for (const doc::TaskGraph& g : planned(exchange + "+" + strategy, 4, options).variants) {
-          const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);
+      for (const PlanOptions& options : {PlanOptions{}, training()}) {
+        const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);
+        for (const doc::TaskGraph& g : plan.variants) {
+          SCOPED_TRACE(exchange + "+" + strategy + ", " + g.name);
           const Order comes_before(g);
           const auto find = [&](TaskKind kind, std::string_view operation) {
             std::vector<std::size_t> found;
@@ -513,29 +507,24 @@ TEST(KfacPlans, EachPartWaitsForTheOneBefore) {
           EXPECT_TRUE(comes_before(clip.front(), update.front()));
           for (const std::size_t p : find(TaskKind::precondition, "precondition")) {
             EXPECT_TRUE(comes_before(p, clip.front()));
+            const std::int32_t layer = plan.blocks[to_index(g.tasks[p].first / 2)].layer;
             for (std::size_t i = 0; i < g.tasks.size(); ++i) {
               const doc::Task& t = g.tasks[i];
-              if (t.kind == TaskKind::inverse && t.first >= g.tasks[p].first &&
-                  t.last <= g.tasks[p].last) {
-                EXPECT_TRUE(comes_before(i, p));
-              }
+              const bool inverts = t.kind == TaskKind::inverse && t.first >= g.tasks[p].first &&
+                                   t.last <= g.tasks[p].last;
               // Whole gradients: every bucket that holds one of its layer.
-              if (!doc::is_communication(t.kind) || t.subject != doc::Subject::payloads) continue;
-              const auto gradients = gradients_of(plan, g, t);
-              const std::int32_t layer =
-                  plan.blocks[static_cast<std::size_t>(g.tasks[p].first / 2)].layer;
-              const bool needed =
-                  std::any_of(gradients.begin(), gradients.end(), [&](std::int32_t position) {
-                    return plan.gradient_layer[static_cast<std::size_t>(position)] == layer;
+              const bool sends =
+                  doc::is_communication(t.kind) && t.subject == doc::Subject::payloads &&
+                  std::ranges::any_of(gradients_of(plan, g, t), [&](std::int32_t position) {
+                    return plan.gradient_layer[to_index(position)] == layer;
                   });
-              if (needed) {
-                EXPECT_TRUE(comes_before(i, p)) << strategy << ", " << g.name;
-              }
+              EXPECT_TRUE(!(inverts || sends) || comes_before(i, p)) << "task " << i;
             }
           }
           for (const std::size_t d : find(TaskKind::copy, "unpack-directions"))
             EXPECT_TRUE(comes_before(d, clip.front()));
         }
+      }
 }
 
 /// Contents of collectives in their order on the network: G gradients, A and B factors of inputs
@@ -550,8 +539,7 @@ std::string network(const doc::Plan& plan, const doc::TaskGraph& g) {
     if (p.content == Content::directions) order += 'D';
     if (p.content != Content::factors) continue;
     std::set<FactorSide> sides;
-    for (std::int32_t m = p.begin; m < p.end; ++m)
-      sides.insert(doc::side_of_factor(g.members[static_cast<std::size_t>(m)]));
+    for (const std::int32_t f : members_of(g, p)) sides.insert(doc::side_of_factor(f));
     order += sides.size() == 2 ? 'F' : *sides.begin() == FactorSide::a ? 'A' : 'B';
   }
   EXPECT_EQ(plan.ranks > 1 || order.find('I') == std::string::npos, true);
@@ -581,17 +569,13 @@ TEST(KfacPlans, FactorsTravelBetweenTheGradientsAsTheyGetReady) {
   EXPECT_EQ(mem.substr(mem.find('F')), "FDDDDDD");
 }
 
-double step_s(const std::string& strategy, int ranks, const PlanOptions& options = {},
-              const doc::Cluster& c = cluster()) {
-  const cost::CostModel model(c);
-  PlanOptions priced = options;
-  priced.cost = model;
-  return sim::simulate(make_plan(workload(), c, every_step(strategy), ranks, priced), model).step_s;
+double step_s(const std::string& strategy, int ranks, const doc::Cluster& c = cluster()) {
+  return step_s(planned(strategy, ranks, {}, workload(), c), c);
 }
 
 /// Collectives of a rank in the order of its network.
 std::vector<std::uint32_t> network_of(const doc::Plan& plan, const doc::TaskGraph& g, int rank) {
-  return doc::VariantIndex(plan, g, rank).lanes[static_cast<std::size_t>(doc::Resource::network)];
+  return doc::VariantIndex(plan, g, rank).lanes[to_index(doc::Resource::network)];
 }
 
 /// Gradient positions of collectives, one behind the other.
@@ -644,12 +628,12 @@ TEST(KfacPlans, FactorsAndGradientsLeaveInOneAgreedOrder) {
             if (sum.kind != TaskKind::all_reduce || sum.subject != doc::Subject::payloads) continue;
             const doc::Payload& p = payload_of(g, sum);
             if (p.content != Content::factors) continue;
-            for (std::uint32_t k = 0; k < g.tasks.size(); ++k)
-              for (std::int32_t m = p.begin; m < p.end; ++m)
-                if (g.tasks[k].kind == TaskKind::factor &&
-                    g.tasks[k].first == g.members[static_cast<std::size_t>(m)]) {
-                  EXPECT_TRUE(comes_before(k, i)) << strategy << ", " << g.name;
-                }
+            const auto members = members_of(g, p);
+            for (std::uint32_t k = 0; k < g.tasks.size(); ++k) {
+              const bool is_member = g.tasks[k].kind == TaskKind::factor &&
+                                     std::ranges::count(members, g.tasks[k].first) > 0;
+              EXPECT_TRUE(!is_member || comes_before(k, i)) << strategy << ", " << g.name;
+            }
           }
         }
       }
@@ -668,8 +652,7 @@ Lane lane_of(const doc::Plan& plan, const doc::TaskGraph& g) {
   Lane lane;
   for (const doc::Task& t : g.tasks) {
     if (plan.operation_name(t) == "average-factors")
-      for (std::int32_t m = payload_of(g, t).begin; m < payload_of(g, t).end; ++m)
-        lane.all.insert(g.members[static_cast<std::size_t>(m)]);
+      for (const std::int32_t f : members_of(g, payload_of(g, t))) lane.all.insert(f);
     if (t.kind != TaskKind::inverse) continue;
     lane.averages.push_back(lane.all);
     lane.inverses.push_back(t.first);
@@ -678,7 +661,6 @@ Lane lane_of(const doc::Plan& plan, const doc::TaskGraph& g) {
 }
 
 TEST(KfacPlans, AnInverseBeginsOnceTheAveragesOfItsLayerAreThere) {
-  const doc::TaskGraph* g = nullptr;
   for (const std::string strategy :
        {"kfac(d, fusion=none)", "kfac(mpd, fusion=none)", "kfac(spd, fusion=none)",
         "kfac(spd, fusion=none, placement=lpt)", "kfac(hybrid, fusion=none)",
@@ -686,9 +668,8 @@ TEST(KfacPlans, AnInverseBeginsOnceTheAveragesOfItsLayerAreThere) {
     for (const PlanOptions& options : {PlanOptions{}, training()}) {
       doc::Cluster slow = cluster();
       slow.network.bandwidth_bytes_per_s = 1e8;
-      const doc::Plan plan = make_plan(workload(), slow, every_step(strategy), 4, options);
-      g = &plan.variants.back();
-      const Lane lane = lane_of(plan, *g);
+      const doc::Plan plan = planned(strategy, 4, options, workload(), slow);
+      const Lane lane = lane_of(plan, plan.variants.back());
       ASSERT_EQ(lane.inverses.size(), 12u) << strategy;
       EXPECT_EQ(lane.all.size(), 12u);
       for (std::size_t i = 0; i < 12; ++i)
@@ -731,50 +712,46 @@ std::set<std::int32_t> sent_factors(const doc::TaskGraph& g) {
 
 TEST(KfacPlans, InversesOfOneSizeShareACallWhereThatIsSooner) {
   int shared = 0;
-  for (const std::string strategy : kAll)
-    for (const int ranks : {1, 2, 4})
-      for (const PlanOptions& options : {PlanOptions{}, training()}) {
-        const doc::Plan plan =
-            make_plan(workload(), with_calls(cluster()), every_step(strategy), ranks, options);
-        const doc::Plan alone = planned(strategy, ranks, options);
-        const doc::TaskGraph& g = plan.variants.back();
-        const auto sent = sent_factors(g);
-        for (int rank = 0; rank < ranks; ++rank) {
-          EXPECT_EQ(counts(plan, g, TaskKind::inverse, "inverse", rank),
-                    counts(alone, alone.variants.back(), TaskKind::inverse, "inverse", rank))
-              << strategy;
-          for (const std::vector<std::size_t>& call : calls_of(plan, g, rank)) {
-            const doc::Task& last = g.tasks[call.back()];
-            double seconds = 0;
-            for (const std::size_t i : call) {
-              const std::int32_t f = g.tasks[i].first;
-              const doc::Block& block = plan.blocks[static_cast<std::size_t>(f / 2)];
-              const doc::Block& of_last = plan.blocks[static_cast<std::size_t>(last.first / 2)];
-              EXPECT_EQ(block.dimension(doc::side_of_factor(f)),
-                        of_last.dimension(doc::side_of_factor(last.first)));
-              seconds += doc::inverse_s(block, doc::side_of_factor(f), cluster().second_order);
-              EXPECT_TRUE(call.size() == 1 || !sent.contains(f)) << strategy;
-              EXPECT_TRUE(i == call.back() || g.tasks[i].seconds == 0);
-            }
-            EXPECT_LE(call.size(), 4u);
-            EXPECT_DOUBLE_EQ(last.seconds, call.size() > 1 ? seconds / 4 : seconds) << strategy;
-            shared += call.size() > 1;
-          }
+  for_every_sharing({1, 2, 4}, [&](const Shared& alone) {
+    const doc::Plan plan =
+        planned(alone.strategy(), alone.ranks, alone.options, workload(), with_calls(cluster()));
+    const doc::TaskGraph& g = plan.variants.back();
+    const auto sent = sent_factors(g);
+    for (int rank = 0; rank < alone.ranks; ++rank) {
+      EXPECT_EQ(counts(plan, g, TaskKind::inverse, "inverse", rank),
+                counts(alone.plan, alone.graph(), TaskKind::inverse, "inverse", rank));
+      for (const std::vector<std::size_t>& call : calls_of(plan, g, rank)) {
+        const auto block_of = [&](const doc::Task& t) {
+          return plan.blocks[to_index(t.first / 2)];
+        };
+        const auto side_of = [](const doc::Task& t) { return doc::side_of_factor(t.first); };
+        const doc::Task& last = g.tasks[call.back()];
+        double seconds = 0;
+        for (const std::size_t i : call) {
+          const doc::Task& t = g.tasks[i];
+          EXPECT_EQ(block_of(t).dimension(side_of(t)), block_of(last).dimension(side_of(last)));
+          seconds += doc::inverse_s(block_of(t), side_of(t), cluster().second_order);
+          EXPECT_TRUE(call.size() == 1 || !sent.contains(t.first));
+          EXPECT_TRUE(i == call.back() || t.seconds == 0);
         }
-        // Whoever waits for an inverse waits for its call.
-        for (std::size_t i = 0; i < g.tasks.size(); ++i)
-          for (const std::uint32_t p : g.predecessors(i))
-            EXPECT_TRUE(!doc::is_inverted_with_next(plan, g.tasks[p]) ||
-                        g.tasks[i].kind == TaskKind::inverse)
-                << strategy;
+        EXPECT_LE(call.size(), 4u);
+        EXPECT_DOUBLE_EQ(last.seconds, call.size() > 1 ? seconds / 4 : seconds);
+        shared += call.size() > 1;
       }
+    }
+    // Whoever waits for an inverse waits for its call.
+    for (std::size_t i = 0; i < g.tasks.size(); ++i)
+      for (const std::uint32_t p : g.predecessors(i))
+        EXPECT_TRUE(!doc::is_inverted_with_next(plan, g.tasks[p]) ||
+                    g.tasks[i].kind == TaskKind::inverse);
+  });
   EXPECT_GT(shared, 10);
 }
 
 TEST(KfacPlans, InversesShareNoCallThatWasNotMeasuredToBeSooner) {
   const auto with_next = [](const std::string& strategy, const doc::Cluster& c,
                             const doc::Workload& w = workload()) {
-    const doc::Plan plan = make_plan(w, c, every_step(strategy), 2, {});
+    const doc::Plan plan = planned(strategy, 2, {}, w, c);
     const doc::TaskGraph& g = plan.variants.back();
     return std::count_if(g.tasks.begin(), g.tasks.end(),
                          [&](const doc::Task& t) { return doc::is_inverted_with_next(plan, t); });
@@ -794,7 +771,7 @@ TEST(KfacPlans, InversesShareNoCallThatWasNotMeasuredToBeSooner) {
   // A factor that is there later than the first of a call begins another one.
   doc::Cluster slow = with_calls(cluster());
   slow.network.bandwidth_bytes_per_s = 1e8;
-  const doc::Plan plan = make_plan(workload(), slow, every_step("kfac(d, fusion=none)"), 4, {});
+  const doc::Plan plan = planned("kfac(d, fusion=none)", 4, {}, workload(), slow);
   const Lane lane = lane_of(plan, plan.variants.back());
   ASSERT_EQ(lane.inverses.size(), 12u);
   for (std::size_t i = 0; i < 12; ++i)
@@ -803,9 +780,7 @@ TEST(KfacPlans, InversesShareNoCallThatWasNotMeasuredToBeSooner) {
 
 TEST(KfacPlans, BroadcastsOfOneRootTravelTogetherWhereThatIsSooner) {
   const auto messages = [](const std::string& strategy, double latency_s) {
-    doc::Cluster c = cluster();
-    c.network.latency_s = latency_s;
-    const doc::Plan plan = make_plan(workload(), c, every_step(strategy), 4, {});
+    const doc::Plan plan = planned(strategy, 4, {}, workload(), cluster_with(latency_s));
     const std::string order = network(plan, plan.variants.back());
     return std::count_if(order.begin(), order.end(), [](char m) { return m == 'I' || m == 'D'; });
   };
@@ -823,10 +798,9 @@ TEST(KfacPlans, FusedBroadcastsAreNeverSlower) {
   for (const int ranks : {2, 4, 8})
     for (const double latency_s : {0.0, 1e-5, 1e-3, 1e-2})
       for (const std::string strategy : {"mpd", "mem", "dp", "hybrid", "spd"}) {
-        doc::Cluster c = cluster();
-        c.network.latency_s = latency_s;
         const auto seconds = [&](const char* broadcasts) {
-          return step_s("kfac(" + strategy + ", broadcasts=" + broadcasts + ")", ranks, {}, c);
+          return step_s(fmt::format("kfac({}, broadcasts={})", strategy, broadcasts), ranks,
+                        cluster_with(latency_s));
         };
         EXPECT_LE(seconds("fused"), seconds("single") * (1 + 1e-9))
             << strategy << " on " << ranks << ", " << latency_s;
@@ -856,22 +830,20 @@ TEST(KfacPlans, StepsBringFactorsAndInversesUpToDateWhenTheyAreDue) {
 }
 
 TEST(KfacPlans, StaleStepsPreconditionAndNothingElse) {
-  for (const std::string strategy : kAll) {
-    const std::string often = strategy.substr(0, strategy.size() - 1) + ", factors=2, inverses=4)";
-    const doc::Plan plan = planned(often, 4);
+  for_every_sharing({4}, [](const Shared& x) {
+    const doc::Plan plan =
+        planned(fmt::format("kfac({}, factors=2, inverses=4)", x.sharing), 4, x.options);
     for (const doc::TaskGraph& g : plan.variants) {
       std::set<TaskKind> kinds;
       for (const doc::Task& t : g.tasks) kinds.insert(t.kind);
-      const bool stale = g.name.ends_with(".stale"),
-                 fresh = !stale && !g.name.ends_with(".factors");
-      EXPECT_EQ(kinds.contains(TaskKind::factor), !stale) << often << ", " << g.name;
-      EXPECT_EQ(kinds.contains(TaskKind::inverse), fresh) << often << ", " << g.name;
-      EXPECT_TRUE(kinds.contains(TaskKind::precondition));
-      const bool owned =
-          strategy == "kfac(mem)" || strategy == "kfac(hybrid)" || strategy == "kfac(dp)";
-      EXPECT_EQ(network(plan, g).find('D') != std::string::npos, owned) << g.name;
+      const bool stale = g.name.find(".stale") != std::string::npos,
+                 fresh = !stale && g.name.find(".factors") == std::string::npos;
+      EXPECT_EQ(kinds.contains(TaskKind::factor), !stale) << g.name;
+      EXPECT_EQ(kinds.contains(TaskKind::inverse), fresh) << g.name;
+      EXPECT_TRUE(kinds.contains(TaskKind::precondition)) << g.name;
+      EXPECT_EQ(network(plan, g).find('D') != std::string::npos, x.has_layer_owners()) << g.name;
     }
-  }
+  });
 }
 
 TEST(KfacPlans, DearPreconditionsAtTheHeadOfTheNextStep) {
@@ -885,7 +857,7 @@ TEST(KfacPlans, DearPreconditionsAtTheHeadOfTheNextStep) {
       for (const doc::TaskGraph& from : plan.variants) {
         std::set<std::int32_t> arrived;
         for (const doc::NextStepEdge& e : from.next_step)
-          if (e.to == i && &plan.variants[static_cast<std::size_t>(e.variant)] == &g)
+          if (e.to == i && &plan.variants[to_index(e.variant)] == &g)
             for (const std::int32_t p : gradients_of(plan, from, from.tasks[e.from]))
               arrived.insert(p);
         const std::int32_t layer = g.tasks[i].first / 2;
@@ -903,26 +875,18 @@ TEST(KfacPlans, OwnRulesAreNeverSlowerThanTheAuthors) {
     for (const double bandwidth : {1e8, 1e9, 1e10, 1e11})
       for (const auto& [slowdown, tensor_s] :
            {std::pair{1.0, 0.0}, std::pair{1.5, 0.0}, std::pair{1.0, 1e-3}}) {
-        doc::Cluster c = cluster();
-        c.network.bandwidth_bytes_per_s = bandwidth;
+        doc::Cluster c = cluster_with(cluster().network.latency_s, bandwidth);
         c.tensor_s = tensor_s;
         if (slowdown > 1) c.contention = doc::Contention{1, slowdown};
-        const double spd = step_s("kfac(spd)", ranks, {}, c);
+        const double spd = step_s("kfac(spd)", ranks, c);
         for (const char* other :
              {"kfac(spd, fusion=greedy)", "kfac(spd, fusion=none)", "kfac(spd, fusion=bulk)",
               "kfac(spd, placement=lbp2021, theta=300)", "kfac(spd, placement=lpt)",
               "kfac(spd, placement=round-robin)", "kfac(d)", "kfac(mpd)"})
-          EXPECT_LE(spd, step_s(other, ranks, {}, c) * (1 + 1e-9))
+          EXPECT_LE(spd, step_s(other, ranks, c) * (1 + 1e-9))
               << other << " on " << ranks << " at " << bandwidth << ", slowdown " << slowdown
               << ", a tensor " << tensor_s;
       }
-}
-
-/// A message costs this much at least.
-doc::Cluster cluster_with(double latency_s, double bandwidth) {
-  doc::Cluster c = cluster();
-  c.network.latency_s = latency_s, c.network.bandwidth_bytes_per_s = bandwidth;
-  return c;
 }
 
 TEST(KfacPlans, AreNoSlowerThanWithAllGradientsAtOnce) {
@@ -936,8 +900,8 @@ TEST(KfacPlans, AreNoSlowerThanWithAllGradientsAtOnce) {
           for (const double bandwidth : {1e8, 1e10}) {
             const doc::Cluster c = cluster_with(latency_s, bandwidth);
             const std::string kfac = "+kfac(spd, " + options + ")";
-            EXPECT_LE(step_s(exchange.name + kfac, ranks, {}, c),
-                      step_s("bulk" + kfac, ranks, {}, c) * (1 + 1e-9))
+            EXPECT_LE(step_s(exchange.name + kfac, ranks, c),
+                      step_s("bulk" + kfac, ranks, c) * (1 + 1e-9))
                 << exchange.name << kfac << " on " << ranks << ", " << latency_s << " s, "
                 << bandwidth;
           }
@@ -946,9 +910,9 @@ TEST(KfacPlans, AreNoSlowerThanWithAllGradientsAtOnce) {
 
 TEST(KfacPlans, SendGradientsAtOnceInAllStepsOrInNone) {
   const auto sent = [](const std::string& strategy, double latency_s) {
-    const doc::Cluster c = cluster_with(latency_s, 1e10);
     std::vector<std::vector<std::vector<std::int32_t>>> by_variant;
-    const doc::Plan plan = make_plan(workload(), c, doc::parse_strategy(strategy), 4, training());
+    const doc::Plan plan =
+        support::planned(strategy, workload(), cluster_with(latency_s), 4, training());
     for (const doc::TaskGraph& g : plan.variants) by_variant.push_back(gradients_sent(plan, g));
     return by_variant;
   };
@@ -1004,70 +968,65 @@ TEST(KfacPlans, IntervalsAverageOverTheCycle) {
     doc::Plan stale = plan;
     stale.warm_up.clear();
     stale.cycle = {plan.variant_index("steady.stale")};
-    return sim::simulate(stale, cost::CostModel(cluster())).step_s;
+    return step_s(stale, cluster());
   }();
   EXPECT_LT(never, each);
   EXPECT_NEAR(step_s("kfac(d, factors=4)", 4), (each + 3 * never) / 4, 1e-12);
 }
 
 TEST(KfacPlans, WithoutItsPartsItIsTheExchangeAlone) {
-  const cost::CostModel model(cluster());
-  for (const std::string strategy : kAll)
-    for (const std::string exchange : {"ddp(first=1KiB, bucket=64KiB)", "bulk"})
-      for (const PlanOptions& options : {PlanOptions{}, training()}) {
-        const doc::Plan plan = planned(exchange + "+" + strategy, 4, options);
-        const auto step_with = [&](doc::StepPart last) {
-          return sim::simulate(up_to(plan, last), model).step_s;
-        };
-        EXPECT_NEAR(step_with(doc::StepPart::gradient_communication),
-                    sim::simulate(planned(exchange, 4, options), model).step_s, 1e-12);
-        EXPECT_GT(step_with(doc::StepPart::factor_computation),
-                  step_with(doc::StepPart::gradient_communication));
-        EXPECT_GT(step_with(doc::StepPart::inverse_computation),
-                  step_with(doc::StepPart::factor_communication));
-        EXPECT_EQ(step_with(doc::StepPart::inverse_communication),
-                  sim::simulate(plan, model).step_s);
-      }
+  for (const std::string exchange : {"ddp(first=1KiB, bucket=64KiB)", "bulk"})
+    for_every_sharing({4}, [&](const Shared& x) {
+      const doc::Plan plan = planned(exchange + "+" + x.strategy(), 4, x.options);
+      const auto step_with = [&](doc::StepPart last) {
+        return step_s(up_to(plan, last), cluster());
+      };
+      EXPECT_NEAR(step_with(doc::StepPart::gradient_communication),
+                  step_s(planned(exchange, 4, x.options), cluster()), 1e-12);
+      EXPECT_GT(step_with(doc::StepPart::factor_computation),
+                step_with(doc::StepPart::gradient_communication));
+      EXPECT_GT(step_with(doc::StepPart::inverse_computation),
+                step_with(doc::StepPart::factor_communication));
+      EXPECT_EQ(step_with(doc::StepPart::inverse_communication), step_s(plan, cluster()));
+    });
 }
 
 TEST(KfacPlans, OwnersOfLayersWorkAloneAndTheOthersWait) {
   const doc::Plan plan = planned("kfac(mem)", 4);
-  double most_s = 0;
-  for (const support::TracedTask& t : support::trace_tasks(plan, cost::CostModel(cluster()), 1)) {
-    const doc::TaskGraph& g = plan.variant_of_step(0);
-    if (g.tasks[t.task].kind == TaskKind::inverse) {
-      EXPECT_TRUE(plan.group_of(g.tasks[t.task]).holds(t.rank));
-      EXPECT_EQ(plan.group_of(g.tasks[t.task]).size_of_part(0, 4), 1);
+  std::vector<double> updated_s;
+  for (const support::TracedTask& traced :
+       support::trace_tasks(plan, cost::CostModel(cluster()), 1)) {
+    const doc::Task& t = plan.variant_of_step(0).tasks[traced.task];
+    if (t.kind == TaskKind::inverse) {
+      EXPECT_TRUE(plan.group_of(t).holds(traced.rank));
+      EXPECT_EQ(plan.group_of(t).size_of_part(0, 4), 1);
     }
-    if (g.tasks[t.task].kind == TaskKind::update) most_s = std::max(most_s, t.start_s);
+    if (t.kind == TaskKind::update) updated_s.push_back(traced.start_s);
   }
-  for (const support::TracedTask& t : support::trace_tasks(plan, cost::CostModel(cluster()), 1))
-    if (plan.variant_of_step(0).tasks[t.task].kind == TaskKind::update) {
-      EXPECT_DOUBLE_EQ(t.start_s, most_s);  // directions of every layer have arrived
-    }
+  // Directions of every layer have arrived.
+  EXPECT_THAT(updated_s, Each(testing::DoubleEq(*std::ranges::max_element(updated_s))));
 }
 
 /// Whole layers, by what an owner does for them in a step: no assignment is much better.
 TEST(KfacPlans, OwnersOfDpLayersHaveAboutAsMuchToDo) {
   for (const int ranks : {2, 3, 4}) {
     const doc::Plan plan = planned("kfac(dp)", ranks);
-    std::vector<double> layer_s(plan.blocks.size()), load_s(static_cast<std::size_t>(ranks));
+    std::vector<double> layer_s(plan.blocks.size()), load_s(to_index(ranks));
     for (const doc::Task& t : plan.variants.back().tasks) {
       const bool owned = t.kind == TaskKind::factor || t.kind == TaskKind::inverse ||
                          plan.operation_name(t) == "precondition";
       if (!owned) continue;
-      layer_s[static_cast<std::size_t>(doc::block_of_factor(t.first))] += t.seconds;
+      layer_s[to_index(doc::block_of_factor(t.first))] += t.seconds;
       const auto& part = plan.group_of(t).parts.at(0);
       ASSERT_EQ(part.size(), 1U);
-      load_s[static_cast<std::size_t>(part.front())] += t.seconds;
+      load_s[to_index(part.front())] += t.seconds;
     }
     double best_s = std::accumulate(layer_s.begin(), layer_s.end(), 0.0);
     const auto choices = static_cast<int>(std::pow(ranks, layer_s.size()));
     for (int choice = 0; choice < choices; ++choice) {
-      std::vector<double> sums(static_cast<std::size_t>(ranks));
+      std::vector<double> sums(to_index(ranks));
       int digits = choice;
-      for (const double s : layer_s)
-        sums[static_cast<std::size_t>(digits % ranks)] += s, digits /= ranks;
+      for (const double s : layer_s) sums[to_index(digits % ranks)] += s, digits /= ranks;
       best_s = std::min(best_s, *std::max_element(sums.begin(), sums.end()));
     }
     EXPECT_LE(*std::max_element(load_s.begin(), load_s.end()),
@@ -1079,13 +1038,12 @@ TEST(KfacPlans, OwnersOfDpLayersHaveAboutAsMuchToDo) {
 // ---- agreement ----
 
 TEST(KfacPlans, AreTheSameOnEveryRankAndInTheirJson) {
-  for (const std::string strategy : kAll)
-    for (const PlanOptions& options : {PlanOptions{}, training()}) {
-      const doc::Plan plan = planned(strategy, 4, options), again = planned(strategy, 4, options);
-      EXPECT_EQ(plan.hash(), again.hash());
-      EXPECT_EQ(doc::to_json(plan), doc::to_json(again));
-      EXPECT_EQ(doc::plan_from_json(doc::to_json(plan), "p.json").hash(), plan.hash());
-    }
+  for_every_sharing({4}, [](const Shared& x) {
+    const doc::Plan again = planned(x.strategy(), 4, x.options);
+    EXPECT_EQ(x.plan.hash(), again.hash());
+    EXPECT_EQ(doc::to_json(x.plan), doc::to_json(again));
+    EXPECT_EQ(doc::plan_from_json(doc::to_json(x.plan), "p.json").hash(), x.plan.hash());
+  });
 }
 
 TEST(KfacPlans, DiagonalsAndUnitsAreAveragedAndNotInverted) {

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/plan/make_plan.hpp"
-#include "linerate/sim/simulate.hpp"
+#include "plan/planned.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {
@@ -15,7 +13,6 @@ namespace {
 
 using doc::StepPlace;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 constexpr double kLatency = 1e-4;  // of a message; bytes cost nothing
 
@@ -44,23 +41,17 @@ doc::Workload with_others() {
 doc::Cluster latency_alone() { return support::two_rank_cluster(2 * kLatency, 1e-25); }
 
 doc::Plan plan_for(const std::string& strategy, const doc::Workload& w, int ranks = 2) {
-  return make_plan(w, latency_alone(), doc::parse_strategy(strategy), ranks, {.first_step = false});
+  return support::planned(strategy, w, latency_alone(), ranks, {.first_step = false});
 }
 
-double step_s_of(const doc::Plan& plan) {
-  return sim::simulate(plan, cost::CostModel(latency_alone())).step_s;
-}
-
-bool moves_other(const doc::TaskGraph& graph, const doc::Task& task) {
-  return doc::is_communication(task.kind) &&
-         graph.payloads[static_cast<std::size_t>(task.first)].content == doc::Content::other;
-}
+double step_s_of(const doc::Plan& plan) { return support::step_s(plan, latency_alone()); }
 
 std::vector<std::string> others_of(const doc::Plan& plan) {
   const doc::TaskGraph& graph = plan.variants.back();
   std::vector<std::string> all;
-  for (const doc::Task& t : graph.tasks)
-    if (moves_other(graph, t)) all.push_back(fmt::format("{} {}", name_of(t.kind), t.bytes));
+  for (const doc::Task& t : support::collectives_of(graph))
+    if (support::payload_of(graph, t).content == doc::Content::other)
+      all.push_back(fmt::format("{} {}", name_of(t.kind), t.bytes));
   return all;
 }
 
@@ -109,8 +100,7 @@ TEST(OtherCollectives, OnceInSeveralStepsAreInThoseStepsAlone) {
   w.other_collectives[2].every = 3;
   const doc::Plan plan = plan_for("bulk", w);
   std::vector<std::string> names;
-  for (const std::int32_t v : plan.cycle)
-    names.push_back(plan.variants[static_cast<std::size_t>(v)].name);
+  for (const std::int32_t v : plan.cycle) names.push_back(plan.variants[to_index(v)].name);
   EXPECT_THAT(names, ElementsAre("steady", "steady.every-2", "steady.every-3", "steady.every-2",
                                  "steady", "steady.every-2-3"));
   // 1 in each step, 2 in every second, 1 in every third.
@@ -123,15 +113,14 @@ TEST(OtherCollectives, OnceInSeveralStepsAreInThoseStepsAlone) {
   w.blocks = {{.layer = 0, .a = 63, .g = 64}};
   for (doc::Gradient& g : w.gradients) g.layer = 0;
   const doc::Plan kfac = plan_for("kfac(spd, factors=2, inverses=2)", w);
-  EXPECT_EQ(kfac.variants[static_cast<std::size_t>(kfac.cycle.back())].name,
-            "steady.every-4.stale");
+  EXPECT_EQ(kfac.variants[to_index(kfac.cycle.back())].name, "steady.every-4.stale");
   EXPECT_EQ(kfac.cycle.size(), 4u);
 }
 
 TEST(OtherCollectives, AreNotOfATrainingPlan) {
-  const doc::Plan plan = make_plan(with_others(), latency_alone(), doc::parse_strategy("ddp"), 2,
-                                   {.housekeeping = Housekeeping{}});
-  EXPECT_THAT(others_of(plan), testing::IsEmpty());
+  EXPECT_THAT(
+      others_of(support::planned("ddp", with_others(), latency_alone(), 2, support::training())),
+      testing::IsEmpty());
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "linerate/core/error.hpp"
 #include "linerate/plan/exchange.hpp"
+#include "plan/planned.hpp"
+#include "support/message_of.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {
@@ -15,23 +18,16 @@ using doc::TaskKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+const doc::Cluster kCluster = support::two_rank_cluster(1e-4, 1e-9);
+
 doc::Plan planned(const std::string& strategy, const doc::Workload& w) {
-  return make_plan(w, support::two_rank_cluster(1e-4, 1e-9), doc::parse_strategy(strategy), 2);
+  return support::planned(strategy, w, kCluster);
 }
 
 std::vector<TaskKind> kinds(const doc::TaskGraph& graph) {
   std::vector<TaskKind> all;
   for (const doc::Task& t : graph.tasks) all.push_back(t.kind);
   return all;
-}
-
-std::string planner_error(const std::string& strategy) {
-  try {
-    planned(strategy, support::workload_at({1}, {4}));
-  } catch (const UsageError& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(Planner, BulkSendsOnceBehindTheWholeBackwardPass) {
@@ -74,8 +70,8 @@ TEST(Planner, BucketsDependOnDifferencesOfReadyTimesOnly) {
 /// One series makes both, in any order.
 TEST(Planner, SeveralRanksComputeLongerThanOne) {
   doc::Workload w = support::workload_at({1, 2}, {8, 8});
-  const Planner planner(doc::parse_strategy("ddp"), support::two_rank_cluster(1e-4, 1e-9));
-  const cost::CostModel cost(support::two_rank_cluster(1e-4, 1e-9));
+  const Planner planner(doc::parse_strategy("ddp"), kCluster);
+  const cost::CostModel cost(kCluster);
   const double alone_s = support::compute_s(planner.plan(w, cost, 2, {}));
   w.several_ranks = doc::SeveralRanks{1.5};
   PlanSeries series(planner, w, {});
@@ -88,11 +84,8 @@ TEST(Planner, SeveralRanksComputeLongerThanOne) {
 /// An all-reduce of 16 bytes takes 100.016 us here, and one of 8 bytes 100.008 us.
 TEST(Planner, RanksThatCommunicateForAShorterTimeLoseLess) {
   doc::Workload w = support::workload_at({1, 2}, {8, 8});
-  const doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
-  const cost::CostModel cost(cluster);
   const auto compute_s = [&](const char* strategy) {
-    return support::compute_s(
-        Planner(doc::parse_strategy(strategy), cluster).plan(w, cost, 2, {.first_step = false}));
+    return support::compute_s(planned(strategy, w));
   };
   const double alone_s = compute_s("bulk"), message_s = 1e-4 + 16e-9;
   for (const double recorded_s : {message_s / 2, message_s, 2 * message_s, 4 * message_s}) {
@@ -117,8 +110,7 @@ TEST(Planner, WireTypeChangesTheBytesNotTheBucket) {
   EXPECT_EQ(g.tasks[4].bytes, 8);
   EXPECT_EQ(g.tasks[4].wire, DType::bf16);
   EXPECT_EQ(g.buckets()[0].dtype, DType::f32);
-  EXPECT_EQ(doc::to_text(plan.operations[static_cast<std::size_t>(g.tasks[3].operation)]),
-            "cast(to=bf16)");
+  EXPECT_EQ(doc::to_text(plan.operations[to_index(g.tasks[3].operation)]), "cast(to=bf16)");
 }
 
 TEST(Planner, PartsAddUpToTheMeasuredStep) {
@@ -144,10 +136,9 @@ TEST(Planner, EveryGradientIsSentExactlyOnceByEveryStrategy) {
   const doc::Workload w = support::workload_of(support::resnet50_parameters());
   for (const auto& line : exchanges().lines())
     for (const doc::TaskGraph& g : planned(line.name, w).variants) {
-      std::vector<std::int32_t> members = g.members;
-      std::sort(members.begin(), members.end());
-      ASSERT_EQ(members.size(), 161u) << line.name;
-      for (std::int32_t i = 0; i < 161; ++i) EXPECT_EQ(members[static_cast<std::size_t>(i)], i);
+      std::vector<std::int32_t> all(161);
+      std::iota(all.begin(), all.end(), 0);
+      EXPECT_THAT(g.members, ::testing::UnorderedElementsAreArray(all)) << line.name;
       std::int64_t elements = 0;
       for (const doc::Payload& b : g.buckets()) elements += b.elements;
       EXPECT_EQ(elements, 25557032) << line.name;
@@ -155,12 +146,16 @@ TEST(Planner, EveryGradientIsSentExactlyOnceByEveryStrategy) {
 }
 
 TEST(Planner, UnknownNamesAndOptionsSuggestTheNearest) {
-  EXPECT_THAT(planner_error("ddpp"), HasSubstr("did you mean \"ddp\"?"));
-  EXPECT_THAT(planner_error("ddp(buket=25MiB)"), HasSubstr("did you mean \"bucket\"?"));
-  EXPECT_THAT(planner_error("ddp(bucket=25)"), HasSubstr("ddp: bucket: "));
-  EXPECT_THAT(planner_error("ddp(wire=fp8)"), HasSubstr("fp16"));
-  EXPECT_THAT(planner_error("ddp+codex(ratio=8)"), HasSubstr("did you mean \"codec\"?"));
-  EXPECT_THAT(planner_error("ddp+codec(ratio=0.5)"), HasSubstr("at least 1"));
+  const auto error = [](const char* strategy) {
+    return support::message_of([&] { return planned(strategy, support::workload_at({1}, {4})); });
+  };
+  for (const auto& [strategy, said] : {std::pair{"ddpp", "did you mean \"ddp\"?"},
+                                       {"ddp(buket=25MiB)", "did you mean \"bucket\"?"},
+                                       {"ddp(bucket=25)", "ddp: bucket: "},
+                                       {"ddp(wire=fp8)", "fp16"},
+                                       {"ddp+codex(ratio=8)", "did you mean \"codec\"?"},
+                                       {"ddp+codec(ratio=0.5)", "at least 1"}})
+    EXPECT_THAT(error(strategy), HasSubstr(said)) << strategy;
 }
 
 TEST(Planner, WorkloadWithoutGradientsIsRefused) {

@@ -1,21 +1,28 @@
 // What holds for the plans of every strategy there is, and what the registry says of them.
-#include "linerate/plan/exchange.hpp"
-
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <algorithm>
+#include <set>
 
+#include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 #include "linerate/doc/plan_index.hpp"
+#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/planner.hpp"
+#include "plan/planned.hpp"
+#include "support/message_of.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::plan {
 namespace {
 
+using support::payload_of;
+using support::training;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // Sizes that no rank count divides, some of them together in a bucket of 16 KiB.
 doc::Workload odd_workload() {
@@ -41,54 +48,45 @@ std::vector<std::string> strategies() {
 }
 
 doc::Plan planned(const std::string& strategy, int ranks, const PlanOptions& options = {}) {
-  return make_plan(odd_workload(), support::two_rank_cluster(1e-4, 1e-9),
-                   doc::parse_strategy(strategy), ranks, options);
+  return support::planned(strategy, odd_workload(), support::two_rank_cluster(1e-4, 1e-9), ranks,
+                          options);
 }
 
-PlanOptions training(std::int64_t buffer_bytes) {
-  PlanOptions options;
-  options.housekeeping = Housekeeping{buffer_bytes};
-  return options;
-}
-
-const doc::Payload& payload_of(const doc::TaskGraph& g, const doc::Task& t) {
-  return g.payloads[static_cast<std::size_t>(t.first)];
-}
-
-TEST(EveryStrategy, CutsHalvesOfAnExchangeIntoWholeBlocks) {
+/// Every variant of every strategy's Plan on so many ranks.
+template <typename Check>
+void for_every_step(const std::vector<int>& ranks, const PlanOptions& options, Check check) {
   for (const std::string& strategy : strategies())
-    for (int ranks = 1; ranks <= 8; ++ranks) {
-      const doc::Plan plan = planned(strategy, ranks);
-      for (const doc::TaskGraph& g : plan.variants)
-        for (const doc::Task& t : g.tasks) {
-          if (t.kind != doc::TaskKind::reduce_scatter && t.kind != doc::TaskKind::all_gather)
-            continue;
-          EXPECT_EQ(payload_of(g, t).padded % ranks, 0) << strategy << " on " << ranks;
-        }
+    for (const int n : ranks) {
+      const doc::Plan plan = planned(strategy, n, options);
+      for (const doc::TaskGraph& g : plan.variants) {
+        SCOPED_TRACE(strategy + " on " + std::to_string(n) + ", " + g.name);
+        check(plan, g);
+      }
     }
 }
 
-TEST(EveryStrategy, MovesThePayloadItNames) {
-  for (const std::string& strategy : strategies())
-    for (int ranks = 1; ranks <= 8; ++ranks) {
-      const doc::Plan plan = planned(strategy, ranks);
-      for (const doc::TaskGraph& g : plan.variants)
-        for (const doc::Task& t : g.tasks)
-          if (doc::is_communication(t.kind)) {
-            EXPECT_EQ(t.bytes, payload_of(g, t).bytes()) << strategy << " on " << ranks;
-          }
+bool trains(const doc::Plan& plan) {
+  return traits_of(doc::parse_strategy(plan.strategy)).runs.train;
+}
+
+TEST(EveryStrategy, MovesThePayloadItNamesAndCutsHalvesOfAnExchangeIntoWholeBlocks) {
+  for_every_step({1, 2, 3, 4, 5, 6, 7, 8}, {}, [](const doc::Plan& plan, const doc::TaskGraph& g) {
+    for (const doc::Task& t : support::collectives_of(g)) {
+      EXPECT_EQ(t.bytes, payload_of(g, t).bytes());
+      const bool is_half =
+          t.kind == doc::TaskKind::reduce_scatter || t.kind == doc::TaskKind::all_gather;
+      EXPECT_TRUE(!is_half || payload_of(g, t).padded % plan.ranks == 0);
     }
+  });
 }
 
 TEST(EveryStrategy, HasEachGradientInExactlyOneBucket) {
-  for (const std::string& strategy : strategies())
-    for (const doc::TaskGraph& g : planned(strategy, 3).variants) {
-      std::vector<std::int32_t> members;
-      for (const doc::Payload& b : g.buckets())
-        members.insert(members.end(), g.members.begin() + b.begin, g.members.begin() + b.end);
-      std::sort(members.begin(), members.end());
-      EXPECT_THAT(members, ElementsAre(0, 1, 2, 3, 4)) << strategy;
-    }
+  for_every_step({3}, {}, [](const doc::Plan&, const doc::TaskGraph& g) {
+    std::vector<std::int32_t> members;
+    for (const doc::Payload& b : g.buckets())
+      for (const std::int32_t p : members_of(g, b)) members.push_back(p);
+    EXPECT_THAT(members, UnorderedElementsAre(0, 1, 2, 3, 4));
+  });
 }
 
 TEST(EveryStrategy, PlansTheFirstStepBeforeTheSteadyOne) {
@@ -109,7 +107,7 @@ std::vector<bool> behind_backward(const doc::TaskGraph& g) {
   std::vector<bool> behind(g.tasks.size(), false);
   std::array<bool, doc::kResourceNames.size()> lane{};
   for (std::size_t i = 0; i < g.tasks.size(); ++i) {
-    auto&& in_lane = lane[static_cast<std::size_t>(g.tasks[i].resource)];
+    auto&& in_lane = lane[to_index(g.tasks[i].resource)];
     behind[i] = in_lane;
     for (const std::uint32_t p : g.predecessors(i)) behind[i] = behind[i] || p == last || behind[p];
     in_lane = in_lane || behind[i] || i == last;
@@ -118,45 +116,36 @@ std::vector<bool> behind_backward(const doc::TaskGraph& g) {
 }
 
 TEST(EveryStrategy, SendsNothingInTheFirstStepBeforeBackwardHasEnded) {
-  for (const std::string& strategy : strategies())
-    for (const PlanOptions& options : {PlanOptions{}, training(100)}) {
-      if (options.housekeeping && !traits_of(doc::parse_strategy(strategy)).runs.train) continue;
-      const doc::Plan plan = planned(strategy, 3, options);
-      for (const doc::TaskGraph& g : plan.variants) {
-        if (!g.name.starts_with(kFirstStep)) continue;
-        const std::vector<bool> behind = behind_backward(g);
-        for (std::size_t i = 0; i < g.tasks.size(); ++i)
-          // The batch's size is known before there is a gradient.
-          if (doc::is_communication(g.tasks[i].kind) &&
-              payload_of(g, g.tasks[i]).content != doc::Content::samples) {
-            EXPECT_TRUE(behind[i]) << strategy << ", " << g.name << ", task " << i;
-          }
+  for (const PlanOptions& options : {PlanOptions{}, training()})
+    for_every_step({3}, options, [&](const doc::Plan& plan, const doc::TaskGraph& g) {
+      if (!g.name.starts_with(kFirstStep) || (options.housekeeping && !trains(plan))) return;
+      const std::vector<bool> behind = behind_backward(g);
+      for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+        // The batch's size is known before there is a gradient.
+        const bool sends = doc::is_communication(g.tasks[i].kind) &&
+                           payload_of(g, g.tasks[i]).content != doc::Content::samples;
+        EXPECT_TRUE(!sends || behind[i]) << "task " << i;
       }
-    }
+    });
 }
 
 int count(const doc::Plan& plan, const doc::TaskGraph& g, doc::Content content,
           std::string_view operation) {
   int found = 0;
-  for (const doc::Task& t : g.tasks)
-    found += doc::is_communication(t.kind) && payload_of(g, t).content == content &&
-             plan.operation_name(t) == operation;
+  for (const doc::Task& t : support::collectives_of(g))
+    found += payload_of(g, t).content == content && plan.operation_name(t) == operation;
   return found;
 }
 
 TEST(Training, ScalesEachGradientOnceBeforeItIsSent) {
-  for (const std::string& strategy : strategies()) {
-    const doc::Plan plan = planned(strategy, 3, training(0));
-    ASSERT_EQ(plan.variants.size(), 4u);
-    for (const doc::TaskGraph& g : plan.variants) {
-      std::vector<std::int32_t> scaled;
-      for (const doc::Task& t : g.tasks)
-        if (plan.operation_name(t) == "scale")
-          for (std::int32_t p = t.first; p <= t.last; ++p) scaled.push_back(p);
-      std::sort(scaled.begin(), scaled.end());
-      EXPECT_THAT(scaled, ElementsAre(0, 1, 2, 3, 4)) << strategy << ", " << g.name;
-    }
-  }
+  for_every_step({3}, training(0), [](const doc::Plan& plan, const doc::TaskGraph& g) {
+    EXPECT_EQ(plan.variants.size(), 4u);
+    std::vector<std::int32_t> scaled;
+    for (const doc::Task& t : g.tasks)
+      if (plan.operation_name(t) == "scale")
+        for (std::int32_t p = t.first; p <= t.last; ++p) scaled.push_back(p);
+    EXPECT_THAT(scaled, UnorderedElementsAre(0, 1, 2, 3, 4));
+  });
 }
 
 /// Gradients and flags of the payloads that travel as they are, in collectives that sum.
@@ -172,84 +161,62 @@ bool splits(const doc::TaskGraph& g) {
 }
 
 TEST(Training, FlagsRideWithTheLastBucketWhereValuesAreSummedInOnePiece) {
-  for (const std::string& strategy : strategies()) {
-    const doc::Plan plan = planned(strategy, 3, training(0));
-    const bool alone = strategy.find("codec") != std::string::npos || splits(plan.variants.back());
-    for (const doc::TaskGraph& g : plan.variants) {
-      const auto gradients = static_cast<std::int64_t>(plan.gradient_names.size());
-      EXPECT_EQ(flags_that_ride(g), alone ? 0 : gradients + doc::kStepFlags) << strategy;
-      EXPECT_EQ(g.buckets().back().flags, flags_that_ride(g)) << strategy;
-      EXPECT_EQ(count(plan, g, doc::Content::flags, "max"), alone ? 1 : 0) << strategy;
-    }
-  }
+  for_every_step({3}, training(0), [](const doc::Plan& plan, const doc::TaskGraph& g) {
+    const bool alone = plan.strategy.find("codec") != std::string::npos || splits(g);
+    const auto gradients = static_cast<std::int64_t>(plan.gradient_names.size());
+    EXPECT_EQ(flags_that_ride(g), alone ? 0 : gradients + doc::kStepFlags);
+    EXPECT_EQ(g.buckets().back().flags, flags_that_ride(g));
+    EXPECT_EQ(count(plan, g, doc::Content::flags, "max"), alone ? 1 : 0);
+  });
 }
 
 TEST(Training, WhatASplitStepEndsWithComesBeforeItsFirstGather) {
   int cases = 0;
-  for (const std::string& strategy : strategies()) {
-    const doc::Plan plan = planned(strategy, 3, training(100));
-    for (const doc::TaskGraph& g : plan.variants) {
-      if (!splits(g)) continue;
-      ++cases;
-      bool gathers = false;
-      std::vector<bool> needs_gather(g.tasks.size(), false);
-      for (std::size_t i = 0; i < g.tasks.size(); ++i) {
-        const doc::Task& t = g.tasks[i];
-        needs_gather[i] = t.kind == doc::TaskKind::all_gather;
-        for (const std::uint32_t p : g.predecessors(i))
-          needs_gather[i] = needs_gather[i] || needs_gather[p];
-        gathers |= t.kind == doc::TaskKind::all_gather;
-        if (doc::is_communication(t.kind) && gathers) {
-          EXPECT_EQ(t.kind, doc::TaskKind::all_gather) << strategy << ", " << g.name;
-        }
-        // The compute lane ends the step: nothing in it waits for a gather.
-        if (t.resource == doc::Resource::compute) {
-          EXPECT_FALSE(needs_gather[i]) << strategy << ", " << doc::title_of(plan, g, t);
-        }
-      }
+  for_every_step({3}, training(), [&](const doc::Plan& plan, const doc::TaskGraph& g) {
+    if (!splits(g)) return;
+    ++cases;
+    bool gathers = false;
+    std::vector<bool> needs_gather(g.tasks.size(), false);
+    for (std::size_t i = 0; i < g.tasks.size(); ++i) {
+      const doc::Task& t = g.tasks[i];
+      needs_gather[i] = t.kind == doc::TaskKind::all_gather;
+      for (const std::uint32_t p : g.predecessors(i))
+        needs_gather[i] = needs_gather[i] || needs_gather[p];
+      gathers |= t.kind == doc::TaskKind::all_gather;
+      const bool follows = doc::is_communication(t.kind) && gathers;
+      EXPECT_TRUE(!follows || t.kind == doc::TaskKind::all_gather) << doc::title_of(plan, g, t);
+      // The compute lane ends the step: nothing in it waits for a gather.
+      EXPECT_FALSE(t.resource == doc::Resource::compute && needs_gather[i])
+          << doc::title_of(plan, g, t);
     }
-  }
+  });
   EXPECT_GE(cases, 8);
 }
 
 TEST(Training, SendsNothingButItsBucketsWhereThereAreNoBuffers) {
-  for (const std::string& strategy : strategies()) {
-    if (!traits_of(doc::parse_strategy(strategy)).runs.train) continue;
-    const doc::Plan plan = planned(strategy, 3, training(0));
-    for (const doc::TaskGraph& g : plan.variants) {
-      if (g.name.ends_with("-weighted")) continue;
-      for (const doc::Task& t : g.tasks) {
-        if (!doc::is_communication(t.kind)) continue;
-        const doc::Content content = payload_of(g, t).content;
-        EXPECT_TRUE(content == doc::Content::gradients || content == doc::Content::encoded ||
-                    (splits(g) && content == doc::Content::flags))
-            << strategy << ", " << g.name;
-      }
+  for_every_step({3}, training(0), [](const doc::Plan& plan, const doc::TaskGraph& g) {
+    if (g.name.ends_with("-weighted") || !trains(plan)) return;
+    for (const doc::Task& t : support::collectives_of(g)) {
+      const doc::Content content = payload_of(g, t).content;
+      EXPECT_TRUE(content == doc::Content::gradients || content == doc::Content::encoded ||
+                  (splits(g) && content == doc::Content::flags));
     }
-  }
+  });
 }
 
 TEST(Training, SendsBuffersWhereThereAreAny) {
-  for (const std::string& strategy : strategies())
-    for (const std::int64_t buffers : {0, 100}) {
-      const doc::Plan plan = planned(strategy, 3, training(buffers));
-      for (const doc::TaskGraph& g : plan.variants) {
-        EXPECT_EQ(count(plan, g, doc::Content::buffers, "move"), buffers > 0) << strategy;
-        for (const doc::Task& t : g.tasks)
-          if (t.kind == doc::TaskKind::broadcast) {
-            EXPECT_EQ(t.root, 0);
-          }
-      }
-    }
+  for (const std::int64_t buffers : {0, 100})
+    for_every_step({3}, training(buffers), [&](const doc::Plan& plan, const doc::TaskGraph& g) {
+      EXPECT_EQ(count(plan, g, doc::Content::buffers, "move"), buffers > 0);
+      for (const doc::Task& t : g.tasks)
+        EXPECT_TRUE(t.kind != doc::TaskKind::broadcast || t.root == 0);
+    });
 }
 
 TEST(Training, CountsSamplesInWeightedVariantsAlone) {
-  for (const std::string& strategy : strategies()) {
-    const doc::Plan plan = planned(strategy, 3, training(0));
-    for (const doc::TaskGraph& g : plan.variants)
-      EXPECT_EQ(count(plan, g, doc::Content::samples, "sum"), g.name.ends_with("-weighted"))
-          << strategy << ", " << g.name;
-  }
+  for_every_step({3}, training(0), [](const doc::Plan& plan, const doc::TaskGraph& g) {
+    EXPECT_EQ(count(plan, g, doc::Content::samples, "sum"), g.name.ends_with("-weighted"));
+  });
 }
 
 TEST(Simulation, PlansGradientsAlone) {
@@ -311,6 +278,66 @@ TEST(Codec, IsToldFromACast) {
   };
   EXPECT_TRUE(encode_of("ddp+codec(ratio=8)"));
   EXPECT_FALSE(encode_of("ddp(wire=fp16)"));
+}
+
+// What a strategy says of a value that an option cannot have.
+
+std::string error_of(const std::string& strategy) {
+  return support::message_of([&] { return Planner(doc::parse_strategy(strategy), {}); });
+}
+
+/// As the registry's parts name their options themselves, to one that asks for another.
+std::vector<std::string> options_of(const std::string& prefix, const std::string& component) {
+  const std::string said =
+      error_of(prefix + component + "(" + (component == "kfac" ? "spd, " : "") + "zzz=1)");
+  const std::size_t known = said.find("Known: ");
+  EXPECT_NE(known, std::string::npos) << component << ": " << said;
+  std::vector<std::string> options;
+  for (const std::string& option : split_outside_parentheses(said.substr(known + 7), ','))
+    if (option != "none") options.emplace_back(trim(option));
+  return options;
+}
+
+TEST(EveryOption, SaysWhatItExpectedAndWhatItFound) {
+  int refused = 0;
+  const auto check = [&](const std::string& prefix, const std::string& component) {
+    for (const std::string& option : options_of(prefix, component))
+      for (const char* value : {"-3", "0", "0.37", "17", "4294967297", "1e300", "5GB", "word"}) {
+        const std::string first = component == "kfac" ? "spd, " : "";
+        const std::string said =
+            error_of(fmt::format("{}{}({}{}={})", prefix, component, first, option, value));
+        if (said.find("expected") == std::string::npos) continue;
+        ++refused;
+        EXPECT_THAT(said, HasSubstr("found")) << component << ", " << option << "=" << value;
+        EXPECT_THAT(said, HasSubstr(value)) << component << ", " << option;
+      }
+  };
+  for (const auto& line : exchanges().lines()) check("", line.name);
+  for (const auto& line : extras().lines())
+    if (line.name != kAuto) check("ddp+", line.name);  // whose options are its compressors'
+  EXPECT_GT(refused, 300);
+}
+
+TEST(EveryOption, OfACompressorIsNamedAmongTheKnown) {
+  int gathered = 0;
+  for (const auto& line : compress::compressors().lines()) {
+    std::vector<std::string> known = options_of("ddp+", line.name);
+    std::vector<std::string> taken = compress::options_of(line.name);
+    if (error_of("ddp+" + line.name + "(exchange=gather)") == "no error") {
+      taken.emplace_back("exchange");
+      ++gathered;
+    }
+    EXPECT_THAT(known, ::testing::UnorderedElementsAreArray(std::set(taken.begin(), taken.end())))
+        << line.name;
+    for (const std::string& option : known)  // each is taken, with this value or another
+      EXPECT_THAT(error_of(fmt::format("ddp+{}({}=word)", line.name, option)),
+                  ::testing::Not(HasSubstr("unknown option")));
+  }
+  EXPECT_GT(gathered, 5);
+}
+
+TEST(EveryOption, IsReadWholeBeforeItIsShortened) {
+  EXPECT_THAT(error_of("kfac(spd, subsample=4294967297)"), HasSubstr("found 4294967297"));
 }
 
 }  // namespace

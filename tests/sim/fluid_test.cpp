@@ -1,14 +1,15 @@
-#include "linerate/sim/fluid.hpp"
+#include "linerate/sim/simulator.hpp"
 
 #include <gmock/gmock.h>
 
-#include "linerate/plan/planner.hpp"
-#include "linerate/sim/simulate.hpp"
-#include "linerate/sim/simulator.hpp"
+#include "plan/planned.hpp"
 #include "support/sample_workloads.hpp"
 
 namespace linerate::sim {
 namespace {
+
+using support::planned;
+using support::step_s;
 
 const std::vector<std::string> kStrategies = {
     "bulk",
@@ -28,8 +29,7 @@ TEST(Fluid, WithoutSlowdownEqualsTheSweepTaskForTask) {
   const doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);
   const cost::CostModel model(c);
   for (const std::string& strategy : kStrategies) {
-    const doc::Plan plan =
-        plan::make_plan(w, c, doc::parse_strategy(strategy), 2, {.first_step = false});
+    const doc::Plan plan = planned(strategy, w, c, 2, {.first_step = false});
     const doc::TaskGraph& graph = plan.variants.back();
     Prices prices(model, 2);
     TaskTimes by_sweep, by_events;
@@ -53,8 +53,7 @@ TEST(Fluid, BothSlowDownWhileBothAreActive) {
   const doc::Workload w = support::workload_at({4, 10}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(1, 0.125);
   c.contention = doc::Contention{2, 2};
-  const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("ddp(first=8B, bucket=8B)"), 2);
-  EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, 14);
+  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 14);
 }
 
 TEST(Fluid, CodingAndComputingSlowEachOther) {
@@ -63,23 +62,19 @@ TEST(Fluid, CodingAndComputingSlowEachOther) {
   // which run alone until 10. Then the second gradient: 2 s, nothing travels as good as.
   const doc::Workload w = support::workload_at({4, 8}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(0, 1e-12);
-  const auto strategy = doc::parse_strategy("ddp(first=8B, bucket=8B)+codec(ratio=2, encode=4B/s)");
-  const auto step_s = [&] {
-    return simulate(plan::make_plan(w, c, strategy, 2), cost::CostModel(c)).step_s;
-  };
-  EXPECT_NEAR(step_s(), 10, 1e-9);
+  const char* const coded = "ddp(first=8B, bucket=8B)+codec(ratio=2, encode=4B/s)";
+  EXPECT_NEAR(step_s(coded, w, c), 10, 1e-9);
   c.contention = doc::Contention{1, 1, 2};
-  EXPECT_NEAR(step_s(), 12, 1e-9);
+  EXPECT_NEAR(step_s(coded, w, c), 12, 1e-9);
 }
 
 TEST(Fluid, OnlyTheOverlappedPartIsSlowed) {
   // Nothing overlaps under bulk: contention changes nothing.
   const doc::Workload w = support::workload_at({4, 10}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(1, 0.125);
-  const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy("bulk"), 2);
-  const double alone = simulate(plan, cost::CostModel(c)).step_s;
+  const double alone = step_s("bulk", w, c);
   c.contention = doc::Contention{3, 5};
-  EXPECT_DOUBLE_EQ(simulate(plan, cost::CostModel(c)).step_s, alone);
+  EXPECT_DOUBLE_EQ(step_s("bulk", w, c), alone);
 }
 
 TEST(Fluid, AMessageSlowsOnlyTheComputationThatOverlapsIt) {
@@ -88,15 +83,11 @@ TEST(Fluid, AMessageSlowsOnlyTheComputationThatOverlapsIt) {
   const doc::Workload w = support::workload_at({4, 10}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(1, 0.125);
   c.contention = doc::Contention{1, 1, 1, 0.5};
-  const auto step_s = [&](const char* strategy) {
-    return simulate(plan::make_plan(w, c, doc::parse_strategy(strategy), 2), cost::CostModel(c))
-        .step_s;
-  };
-  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)"), 12.5);
-  const double bulk = step_s("bulk");
+  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 12.5);
+  const double bulk = step_s("bulk", w, c);
   c.contention.reset();
-  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)"), 12);
-  EXPECT_DOUBLE_EQ(step_s("bulk"), bulk);
+  EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), 12);
+  EXPECT_DOUBLE_EQ(step_s("bulk", w, c), bulk);
 }
 
 TEST(Fluid, AMessageIsHeldUpOnlyWhileRanksCompute) {
@@ -104,15 +95,11 @@ TEST(Fluid, AMessageIsHeldUpOnlyWhileRanksCompute) {
   // second exchange begins when nothing is left to compute, and so does bulk's only one.
   const doc::Workload w = support::workload_at({4, 10}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(1, 0.125);
-  const auto step_s = [&](const char* strategy) {
-    return simulate(plan::make_plan(w, c, doc::parse_strategy(strategy), 2), cost::CostModel(c))
-        .step_s;
-  };
-  const double bulk = step_s("bulk");
+  const double bulk = step_s("bulk", w, c);
   for (const auto& [delay_s, expected] : {std::pair{0., 12.}, {4., 12.}, {5., 13.}, {9., 14.}}) {
     c.contention = doc::Contention{.message_delay_s = delay_s};
-    EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)"), expected) << delay_s;
-    EXPECT_DOUBLE_EQ(step_s("bulk"), bulk);
+    EXPECT_DOUBLE_EQ(step_s("ddp(first=8B, bucket=8B)", w, c), expected) << delay_s;
+    EXPECT_DOUBLE_EQ(step_s("bulk", w, c), bulk);
   }
 }
 
@@ -122,14 +109,14 @@ TEST(Fluid, NoMessageCostsMoreThanItTakes) {
   const doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
   for (const std::string& strategy : kStrategies) {
     doc::Cluster c = support::two_rank_cluster(1e-4, 1e-10);
-    const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy(strategy), 2);
+    const doc::Plan plan = planned(strategy, w, c);
     double messages = 0;
     for (const doc::Task& task : plan.variants.back().tasks)
       messages += doc::is_communication(task.kind);
-    const double free = simulate(plan, cost::CostModel(c)).step_s;
+    const double free = step_s(plan, c);
     for (const auto& [taken_s, delay_s] : {std::pair{0., 1e-4}, {1e-4, 0.}}) {
       c.contention = doc::Contention{1, 1, 1, taken_s, delay_s};
-      const double step = simulate(plan, cost::CostModel(c)).step_s;
+      const double step = step_s(plan, c);
       EXPECT_GE(step, free * (1 - 1e-9)) << strategy;
       EXPECT_LE(step, free + messages * 1e-4 * (1 + 1e-9)) << strategy;
     }
@@ -149,8 +136,7 @@ TEST(Fluid, MoreContentionNeverMakesAStepFaster) {
     double before = 0;
     for (const double factor : {1.0, 1.1, 1.5, 3.0}) {
       c.contention = doc::Contention{factor, factor};
-      const doc::Plan plan = plan::make_plan(w, c, doc::parse_strategy(strategy), 2);
-      const double step = simulate(plan, cost::CostModel(c)).step_s;
+      const double step = step_s(strategy, w, c);
       EXPECT_GE(step, before * (1 - 1e-9)) << strategy << " at " << factor;
       before = step;
     }

@@ -10,6 +10,7 @@
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/simulate.hpp"
 #include "linerate/sim/simulator.hpp"
+#include "plan/planned.hpp"
 #include "sim/hand_plan.hpp"
 #include "sim/task_trace.hpp"
 #include "support/sample_workloads.hpp"
@@ -164,6 +165,12 @@ doc::CollectiveCost passed_on() {
   return cost;
 }
 
+/// A task of its own makes every rank its own class.
+void make_each_a_class(doc::Plan& plan) {
+  for (std::int32_t r = 0; r < plan.ranks; ++r)
+    plan.variants.front().add(compute(0, plan.group({"r" + std::to_string(r), {{r}}})));
+}
+
 doc::Task rooted(std::int32_t root) {
   doc::Task task = exchange(8, doc::kWhole, doc::TaskKind::broadcast);
   task.root = root;
@@ -180,9 +187,7 @@ TEST_F(Groups, BroadcastsOfDifferentRootsOverlapAlongTheTree) {
   doc::Plan plan = support::empty_plan(4);
   doc::TaskGraph& g = plan.variants.front();
   for (const std::int32_t root : {0, 1, 3}) g.add(rooted(root));
-  // What makes every rank its own class.
-  for (std::int32_t r = 0; r < 4; ++r)
-    g.add(compute(0, plan.group({"r" + std::to_string(r), {{r}}})));
+  make_each_a_class(plan);
   const auto t = trace(plan);
   const double ends[3][4] = {{1, 2, 2, 3}, {5, 3, 4, 4}, {6, 6, 7, 5}};
   for (std::uint32_t b = 0; b < 3; ++b)
@@ -233,11 +238,11 @@ TEST_F(Groups, NoRankCarriesMoreThanTheRootOfATree) {
 /// A chain, link by link: a link carries one chunk in 1 s, a rank hands a chunk on as soon as it
 /// has it, and comes to the next broadcast when it is through with this one. When the last rank is.
 double chains_s(int ranks, const std::vector<std::int32_t>& roots, int chunks) {
-  std::vector<double> link_s(static_cast<std::size_t>(ranks)), through_s(link_s);
+  std::vector<double> link_s(to_index(ranks)), through_s(link_s);
   for (const std::int32_t root : roots) {
-    std::vector<double> has_s(static_cast<std::size_t>(chunks));
+    std::vector<double> has_s(to_index(chunks));
     for (int hop = 0; hop < ranks; ++hop) {
-      const auto r = static_cast<std::size_t>((root + hop) % ranks);
+      const auto r = to_index((root + hop) % ranks);
       for (double& chunk : has_s) {
         chunk = std::max(hop == 0 ? 0 : chunk, through_s[r]);
         if (hop + 1 < ranks) chunk = link_s[r] = std::max(chunk, link_s[r]) + 1;
@@ -270,8 +275,7 @@ TEST_F(Groups, BroadcastsInARowAreNearTheTimeOfTheirLinks) {
         task.bytes = 1000 * chunks;
         g.add(task);
       }
-      for (std::int32_t r = 0; r < ranks; ++r)
-        g.add(compute(0, plan.group({"r" + std::to_string(r), {{r}}})));
+      make_each_a_class(plan);
       double modelled_s = 0;
       for (const TracedTask& traced : trace(plan)) modelled_s = std::max(modelled_s, traced.end_s);
       const double links_s = chains_s(ranks, roots, chunks);
@@ -321,7 +325,9 @@ TEST(GroupClasses, RefusesARankBeyondTheJob) {
       InputError);
 }
 
-TEST(GroupContention, PartsInTransferAreSlowedByTheirOwnRanksAlone) {
+using GroupContention = Groups;
+
+TEST_F(GroupContention, PartsInTransferAreSlowedByTheirOwnRanksAlone) {
   // Both pairs transfer 3 s from 1 on. Rank 3 computes on until 9: its pair goes at half speed.
   doc::Plan plan = support::empty_plan(4);
   const std::int32_t pair = plan.group({"pair", {{0, 1}, {2, 3}}});
@@ -329,15 +335,14 @@ TEST(GroupContention, PartsInTransferAreSlowedByTheirOwnRanksAlone) {
   doc::TaskGraph& g = plan.variants.front();
   const auto sent = g.add(exchange(8, pair), g.add(compute(1)));
   g.add(compute(8, busy));
-  doc::Cluster c = support::two_rank_cluster(1, 0.25);
-  c.contention = doc::Contention{1, 2};
-  const auto t = trace_tasks(plan, cost::CostModel(c), 1);
-  EXPECT_DOUBLE_EQ(times_of(t, 0, sent).second, 4);
-  EXPECT_DOUBLE_EQ(times_of(t, 2, sent).second, 7);
-  EXPECT_DOUBLE_EQ(times_of(t, 3, sent).second, 7);
+  cluster_.contention = doc::Contention{1, 2};
+  const auto t = trace(plan);
+  expect_times(t, 0, sent, 1, 4);
+  expect_times(t, 2, sent, 1, 7);
+  expect_times(t, 3, sent, 1, 7);
 }
 
-TEST(GroupContention, WaitingForOthersSlowsNothing) {
+TEST_F(GroupContention, WaitingForOthersSlowsNothing) {
   // Rank 0 submits at 1 and computes 4 s on; nothing is transferred before rank 1 submits at 3.
   // Until then rank 0 has done 2 of its 4 s; the transfer (3 s) and the rest run side by side, the
   // rest at half speed until 6 and alone for its last half second.
@@ -350,12 +355,112 @@ TEST(GroupContention, WaitingForOthersSlowsNothing) {
   const auto sent = g.add(exchange(8), second);
   g.add_predecessor_to_last(first);
   const auto rest = g.add(compute(4, early));
+  cluster_.contention = doc::Contention{2, 1};
+  const auto t = trace(plan);
+  expect_times(t, 0, sent, 1, 6);
+  expect_times(t, 1, sent, 3, 6);
+  expect_times(t, 0, rest, 1, 6.5);
+}
+
+// Ranks of different speed in classes against the same step written out rank by rank.
+
+// Every task that is no collective becomes one per rank, its duration scaled; of a collective's
+// predecessors each rank waits for its own. Delays become host tasks in front of the first
+// computation.
+class WrittenOut {
+ public:
+  WrittenOut(const doc::Plan& plan, const std::vector<doc::RankSpeed>& speeds)
+      : speeds_(speeds), out_(plan) {
+    for (const doc::RankSpeed& s : speeds) {
+      const std::string name = "rank " + std::to_string(s.rank);
+      groups_.push_back(out_.group({name, {{s.rank}}}));
+    }
+    const doc::TaskGraph steady = plan.variants.back();
+    out_.variants = {{}};
+    out_.cycle = {0};
+    add_delays();
+    for (std::size_t i = 0; i < steady.tasks.size(); ++i) add(steady, i);
+  }
+  const doc::Plan& plan() const { return out_; }
+
+ private:
+  doc::TaskGraph& graph() { return out_.variants.front(); }
+
+  void add_delays() {
+    for (std::size_t k = 0; k < speeds_.size(); ++k)
+      delays_.push_back(
+          graph().add(support::work(doc::Resource::host, speeds_[k].delay_s, groups_[k])));
+  }
+
+  void add(const doc::TaskGraph& steady, std::size_t i) {
+    const doc::Task& task = steady.tasks[i];
+    const bool joint = doc::is_communication(task.kind);
+    std::vector<std::uint32_t> mine;
+    for (std::size_t k = 0; k < speeds_.size(); ++k) {
+      if (!joint || k == 0) {
+        doc::Task copy = task;
+        if (!joint) copy.group = groups_[k], copy.seconds *= speeds_[k].compute_factor;
+        mine.push_back(graph().add(copy));
+        if (!computed_ && task.resource == doc::Resource::compute)
+          graph().add_predecessor_to_last(delays_[k]);
+      }
+      for (const std::uint32_t p : steady.predecessors(i))
+        graph().add_predecessor_to_last(copies_[p].size() == 1 ? copies_[p].front()
+                                                               : copies_[p][k]);
+    }
+    computed_ = computed_ || task.resource == doc::Resource::compute;
+    copies_.push_back(std::move(mine));
+  }
+
+  const std::vector<doc::RankSpeed>& speeds_;
+  doc::Plan out_;
+  std::vector<std::int32_t> groups_;
+  std::vector<std::uint32_t> delays_;
+  std::vector<std::vector<std::uint32_t>> copies_;  // by task of the original
+  bool computed_ = false;
+};
+
+class RankClassesTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RankClassesTest, EqualTheStepWrittenOutRankByRank) {
+  constexpr int kFive = 5;
+  doc::Workload w = support::workload_of(support::resnet50_parameters(), 4e-4);
+  w.forward_s = 0.02;
+  w.update_s = 0.01;
+  for (const bool contended : {false, true}) {
+    doc::Cluster c = support::two_rank_cluster(1e-4, 1e-9);
+    if (contended) c.contention = doc::Contention{1.3, 1.6, 1, 2e-4, 3e-4};
+    std::vector<doc::RankSpeed> speeds;
+    for (int r = 0; r < kFive; ++r)
+      speeds.push_back({r, r == 2 ? 1.4 : 1 + 0.1 * random_unit(7, static_cast<std::uint64_t>(r)),
+                        r == 3 ? 0.015 : 0});
+    const doc::Plan plan = support::planned(GetParam(), w, c, kFive, {.first_step = false});
+    // Its tasks are about nothing that the Plan names, so it is none to hand to simulate().
+    const double expected = Simulator().step_s(WrittenOut(plan, speeds).plan(), cost::CostModel(c));
+    c.rank_speeds = speeds;
+    EXPECT_NEAR(support::step_s(plan, c), expected, 1e-9 * expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, RankClassesTest,
+                         ::testing::Values("bulk", "ddp", "optimal",
+                                           "ddp+codec(ratio=8, encode=1GB/s, decode=2GB/s)"));
+
+TEST(RankClasses, EqualRanksShareAClass) {
+  doc::Cluster c;
+  c.rank_speeds = {{1, 1.5, 0}, {3, 1.5, 0}, {2, 1, 0.01}};
+  const doc::Plan plan = support::empty_plan(6);
+  const RankClasses classes = classes_of(plan, plan.variants.front(), c);
+  EXPECT_EQ(classes.count(), 3);
+  EXPECT_THAT(classes.class_of, ::testing::ElementsAre(0, 1, 2, 1, 0, 0));
+}
+
+TEST(RankClasses, AStragglerDelaysEverybody) {
+  // Backward 10 s on one rank, 15 s on the slow one; the exchange of 5 s begins at 15.
+  doc::Workload w = support::workload_at({4, 10}, {8, 8});
   doc::Cluster c = support::two_rank_cluster(1, 0.25);
-  c.contention = doc::Contention{2, 1};
-  const auto t = trace_tasks(plan, cost::CostModel(c), 1);
-  EXPECT_EQ(times_of(t, 0, sent), std::make_pair(1.0, 6.0));
-  EXPECT_EQ(times_of(t, 1, sent), std::make_pair(3.0, 6.0));
-  EXPECT_EQ(times_of(t, 0, rest), std::make_pair(1.0, 6.5));
+  c.rank_speeds = {{1, 1.5, 0}};
+  EXPECT_DOUBLE_EQ(support::step_s("bulk", w, c), 20);
 }
 
 }  // namespace

@@ -68,10 +68,9 @@ inline doc::Plan random_plan(Random& random, int ranks = kRanks) {
   for (doc::TaskGraph& from : plan.variants)
     for (std::int32_t v = 0; v < 2; ++v)
       for (std::uint64_t k = random.below(4); k > 0; --k)
-        from.next_step.push_back({static_cast<std::uint32_t>(random.below(from.tasks.size())),
-                                  static_cast<std::uint32_t>(random.below(
-                                      plan.variants[static_cast<std::size_t>(v)].tasks.size())),
-                                  v});
+        from.next_step.push_back(
+            {static_cast<std::uint32_t>(random.below(from.tasks.size())),
+             static_cast<std::uint32_t>(random.below(plan.variants[to_index(v)].tasks.size())), v});
   plan.warm_up = {1, 0};
   plan.cycle = {0, 0, 1};
   doc::validate(plan);

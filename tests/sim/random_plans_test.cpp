@@ -5,7 +5,6 @@
 #include <map>
 #include <tuple>
 
-#include "linerate/sim/fluid.hpp"
 #include "linerate/sim/rank_classes.hpp"
 #include "linerate/sim/simulator.hpp"
 #include "sim/random_plan.hpp"
@@ -30,8 +29,7 @@ class Reference {
 
   std::map<std::tuple<int, int, std::uint32_t>, std::pair<double, double>> run() {
     for (int step = 0; step < kSteps; ++step) {
-      for (const doc::RankSpeed& s : cluster_.rank_speeds)
-        free_[static_cast<std::size_t>(s.rank)][0] += s.delay_s;
+      for (const doc::RankSpeed& s : cluster_.rank_speeds) free_[to_index(s.rank)][0] += s.delay_s;
       const doc::TaskGraph& graph = plan_.variant_of_step(step);
       for (std::uint32_t i = 0; i < graph.tasks.size(); ++i) run_task(step, graph, i);
     }
@@ -70,9 +68,7 @@ class Reference {
     const auto found = times_.find({r, step, task});
     return found == times_.end() ? 0 : found->second.second;
   }
-  double& free(int r, const doc::Task& task) {
-    return free_[static_cast<std::size_t>(r)][static_cast<std::size_t>(task.resource)];
-  }
+  double& free(int r, const doc::Task& task) { return free_[to_index(r)][to_index(task.resource)]; }
   double price(const doc::Task& task, int r) const {
     const doc::Group& group = plan_.group_of(task);
     return model_
@@ -167,11 +163,10 @@ TEST(RandomPlans, ClassesUnderContentionAreTheirRanks) {
     std::array<bool, kRanks> has_speed{};
     for (doc::RankSpeed& s : cluster.rank_speeds) {
       s.compute_factor *= 1 + 1e-14 * (s.rank + 1);
-      has_speed[static_cast<std::size_t>(s.rank)] = true;
+      has_speed[to_index(s.rank)] = true;
     }
     for (int r = 0; r < kRanks; ++r)
-      if (!has_speed[static_cast<std::size_t>(r)])
-        cluster.rank_speeds.push_back({r, 1 + 1e-14 * (r + 1), 0});
+      if (!has_speed[to_index(r)]) cluster.rank_speeds.push_back({r, 1 + 1e-14 * (r + 1), 0});
     const auto ranks = trace_tasks(plan, cost::CostModel(cluster), kSteps);
     ASSERT_EQ(classes.size(), ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {

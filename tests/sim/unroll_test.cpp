@@ -63,7 +63,7 @@ TEST(Unroll, ASingleStepIsThePlansOwn) {
   for (const int step : {0, 1}) {
     unroll(plan, step, 1, out);
     const std::int32_t variant = plan.variant_index_of_step(step);
-    EXPECT_EQ(&out.graph(), &plan.variants.at(static_cast<std::size_t>(variant)));
+    EXPECT_EQ(&out.graph(), &plan.variants.at(to_index(variant)));
     EXPECT_THAT(out.begins, ElementsAre(0));
     EXPECT_EQ(out.end(0), out.graph().tasks.size());
   }

@@ -34,13 +34,13 @@ inline constexpr BytesPerSecond kLeastBandwidth{0.125};
 
 /// What a what-if assumes instead of what the Cluster says.
 struct CostOptions {
-  std::optional<BytesPerSecond> bandwidth;  // of the network link, per direction
-  std::optional<Seconds> latency;           // of the network link, per message step
-  std::string all_reduce = "ring";          // closed form: a name of all_reduce_forms()
+  std::optional<BytesPerSecond> bandwidth{};  // of the network link, per direction
+  std::optional<Seconds> latency{};           // of the network link, per message step
+  std::string all_reduce = "ring";            // closed form: a name of all_reduce_forms()
   /// Divides the transferred bytes, not the additions (Zhang et al. 2020).
   double compression_ratio = 1;
   /// AddEst; if given, closed-form all-reduces charge (n-1) AddEst(S/n) on the dense size.
-  std::shared_ptr<const AddTable> add_table;
+  std::shared_ptr<const AddTable> add_table{};
 };
 
 /// Immutable and cheap to copy. Answers depend on size and rank count alone: no clock, no state.
@@ -94,7 +94,6 @@ class CostModel {
   void bound(CostCurve& curve, Collective collective, int ranks, DType dtype) const;
   /// Consecutive ranks fill the nodes.
   bool is_inside(int ranks) const;
-  bool was_inside(const doc::CollectiveCost& cost) const;
   int nodes_of(int ranks) const;
 
   void price_by_links(CostCurve& curve, Collective collective, int ranks) const;

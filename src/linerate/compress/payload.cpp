@@ -306,13 +306,6 @@ void choose_between_sizes_and_padding(BucketRound& round) {
 
 }  // namespace
 
-std::int64_t BucketLayout::coded_elements() const {
-  std::int64_t sum = 0;
-  for (const BucketPart& part : parts)
-    if (part.is_coded()) sum += part.shape.elements;
-  return sum;
-}
-
 std::vector<Round> rounds_of(const Compressor& compressor, const Shape& shape, int phase) {
   return phase < 0 ? compressor.rounds(shape) : compressor.rounds(shape, phase);
 }

@@ -192,7 +192,6 @@ struct BucketLayout {
   std::int64_t dense_begin = -1;
 
   bool is_coded() const { return !rounds.empty(); }
-  std::int64_t coded_elements() const;
   bool has_dense_payload() const { return dense_elements > 0 && dense_begin < 0; }
 };
 

@@ -27,10 +27,6 @@ LinkCost shared_by(int ranks, const LinkCost& link) {
   return {link.alpha_s, link.beta_s_per_byte * ranks, link.gamma_s_per_byte};
 }
 
-Line default_double_tree(int ranks, const LinkCost& link) {
-  return double_tree_all_reduce(ranks, link);
-}
-
 }  // namespace
 
 Line ring_all_reduce(int ranks, const LinkCost& link) {
@@ -62,9 +58,10 @@ Line halving_doubling_all_reduce(int ranks, const LinkCost& link) {
 // Two trees carry half of the array each. Inner nodes of one tree are leaves of the other, so every
 // link is used in both directions. Chunks follow one another, so depth costs one chunk a level, and
 // the array costs its bytes once up and once down.
-Line double_tree_all_reduce(int ranks, const LinkCost& link, Bytes chunk) {
+Line double_tree_all_reduce(int ranks, const LinkCost& link) {
   if (ranks <= 1) return {};
-  const double fill = link.alpha_s + static_cast<double>(chunk.value) * link.beta_s_per_byte;
+  constexpr double kChunk = 512 << 10;
+  const double fill = link.alpha_s + kChunk * link.beta_s_per_byte;
   return {2 * steps_of_tree(ranks) * fill, 2 * link.beta_s_per_byte + link.gamma_s_per_byte};
 }
 
@@ -134,7 +131,7 @@ const Registry<AllReduceForm>& all_reduce_forms() {
         "ceil(log2 n) exchanges of the whole buffer; for short messages.", "Thakur et al. 2005"},
        {"halving-doubling", halving_doubling_all_reduce,
         "The ring's bytes in 2 ceil(log2 n) steps.", "Rabenseifner 2004"},
-       {"double-tree", default_double_tree, "Two binary trees, pipelined in chunks of 512 KiB.",
+       {"double-tree", double_tree_all_reduce, "Two binary trees, pipelined in chunks of 512 KiB.",
         "Sanders, Speck & Traeff 2009"},
        {"parameter-server", parameter_server_all_reduce,
         "Rank 0 receives, sums and returns every buffer in turn.", "Li et al. 2014"}});

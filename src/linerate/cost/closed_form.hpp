@@ -35,8 +35,9 @@ Line ring_all_gather(int ranks, const LinkCost& link);
 Line recursive_doubling_all_reduce(int ranks, const LinkCost& link);
 /// Rabenseifner 2004: the ring's bytes in 2 ceil(log2 n) steps.
 Line halving_doubling_all_reduce(int ranks, const LinkCost& link);
-/// Sanders, Speck & Traeff 2009, pipelined in chunks: 2 ceil(log2 n) (alpha + q beta) + 2 S beta.
-Line double_tree_all_reduce(int ranks, const LinkCost& link, Bytes chunk = KiB(512));
+/// Sanders, Speck & Traeff 2009, pipelined in chunks of q = 512 KiB: 2 ceil(log2 n) (alpha + q
+/// beta) + 2 S beta.
+Line double_tree_all_reduce(int ranks, const LinkCost& link);
 Line binomial_broadcast(int ranks, const LinkCost& link);
 /// Rank 0 receives n-1 messages in turn and sends n-1 in turn.
 Line parameter_server_all_reduce(int ranks, const LinkCost& link);

@@ -32,10 +32,6 @@ namespace linerate::cost {
 
 namespace {
 
-Line double_tree_in_chunks(int ranks, const LinkCost& link) {
-  return double_tree_all_reduce(ranks, link);
-}
-
 /// Whether a measurement had all its ranks in one node. The table's own word counts before the
 /// Cluster's.
 bool was_inside_node(const doc::Cluster& cluster, const doc::CollectiveCost& cost) {
@@ -175,10 +171,6 @@ bool CostModel::is_inside(int ranks) const {
   return cluster_->ranks_per_node > 1 && ranks <= cluster_->ranks_per_node;
 }
 
-bool CostModel::was_inside(const doc::CollectiveCost& cost) const {
-  return was_inside_node(*cluster_, cost);
-}
-
 int CostModel::nodes_of(int ranks) const {
   const int per_node = std::max(1, cluster_->ranks_per_node);
   return (ranks + per_node - 1) / per_node;
@@ -195,7 +187,7 @@ FittedPart CostModel::nearest_tables(Collective measured, Collective collective,
   bool has_f32 = false;
   for (const TableLaw& law : laws_->tables) {
     const doc::CollectiveCost& cost = law.table();
-    if (cost.collective != measured || was_inside(cost) != inside) continue;
+    if (cost.collective != measured || was_inside_node(*cluster_, cost) != inside) continue;
     if (ranks_per_node != 0 && cost.ranks_per_node != 0 && cost.ranks_per_node != ranks_per_node)
       continue;
     found.push_back(&law);
@@ -248,8 +240,9 @@ bool CostModel::can_price(Collective collective, int ranks) const {
 void CostModel::require_bandwidth(int ranks) const {
   if (has_bandwidth(ranks)) return;
   const std::string name = cluster_->name.empty() ? "cluster" : cluster_->name;
-  if (std::any_of(cluster_->collectives.begin(), cluster_->collectives.end(),
-                  [&](const doc::CollectiveCost& cost) { return was_inside(cost); }))
+  if (std::any_of(
+          cluster_->collectives.begin(), cluster_->collectives.end(),
+          [&](const doc::CollectiveCost& cost) { return was_inside_node(*cluster_, cost); }))
     throw InputError(
         name, fmt::format("was measured inside nodes of {} ranks, and {} ranks need a network "
                           "between nodes; give --bandwidth (and --latency), calibrate with a log "
@@ -357,7 +350,7 @@ void CostModel::price_by_links(CostCurve& curve, Collective collective, int rank
   }
   curve.line = closed_form(collective, ranks, all_reduce_);
   if (collective == Collective::all_reduce && options_.all_reduce == kRingOrTree)
-    curve.trees = {closed_form(collective, ranks, double_tree_in_chunks),
+    curve.trees = {closed_form(collective, ranks, double_tree_all_reduce),
                    closed_form(collective, ranks, short_double_tree_all_reduce)};
   if (cluster_->nominal)
     curve.ends = {Line{INFINITY, 0}, nominal_form(collective, ranks, End::high)};

@@ -53,19 +53,4 @@ const Registry<Maker>& catalogue();
 /// Throws UsageError for an unknown name, or an input that the network cannot take.
 Description describe(std::string_view name, const Options& options = {});
 
-// One maker per network; the catalogue lists them.
-
-Description make_mlp(const Request&);
-Description make_lenet(const Request&);
-Description make_resnet18(const Request&);
-Description make_resnet50(const Request&);
-Description make_resnet101(const Request&);
-Description make_resnet152(const Request&);
-Description make_vgg16(const Request&);
-Description make_densenet201(const Request&);
-Description make_inception_v4(const Request&);
-Description make_bert_base(const Request&);
-Description make_bert_large(const Request&);
-Description make_gpt_small(const Request&);
-
 }  // namespace linerate::models

@@ -153,28 +153,22 @@ int Builder::tied_linear(int from, int embedding) {
 
 int Builder::batch_norm(const std::string& name, int from, double epsilon) {
   const std::int64_t channels = shape(from)[0];
-  Node node{.op = Op::batch_norm,
-            .name = name,
-            .inputs = {from},
-            .epsilon = epsilon,
-            .output = shape(from)};
-  node.parameters = {{"weight", {channels}}, {"bias", {channels}}};
-  node.buffers = {
+  const int node = norm(Op::batch_norm, name, from, channels, epsilon);
+  description_.nodes.back().buffers = {
       {"running_mean", {channels}}, {"running_var", {channels}}, {"num_batches_tracked", {}}};
-  node.flops = 8.0 * static_cast<double>(
-                         elements_of(node.output));  // mean, variance, normalise, scale, shift
-  return append(std::move(node));
+  return node;
 }
 
 int Builder::layer_norm(const std::string& name, int from, double epsilon) {
-  const std::int64_t width = shape(from).back();
-  Node node{.op = Op::layer_norm,
-            .name = name,
-            .inputs = {from},
-            .epsilon = epsilon,
-            .output = shape(from)};
-  node.parameters = {{"weight", {width}}, {"bias", {width}}};
-  node.flops = 8.0 * static_cast<double>(elements_of(node.output));
+  return norm(Op::layer_norm, name, from, shape(from).back(), epsilon);
+}
+
+// Each of the units has a scale and a shift.
+int Builder::norm(Op op, const std::string& name, int from, std::int64_t units, double epsilon) {
+  Node node{.op = op, .name = name, .inputs = {from}, .epsilon = epsilon, .output = shape(from)};
+  node.parameters = {{"weight", {units}}, {"bias", {units}}};
+  node.flops = 8.0 * static_cast<double>(
+                         elements_of(node.output));  // mean, variance, normalise, scale, shift
   return append(std::move(node));
 }
 

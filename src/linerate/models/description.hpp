@@ -151,6 +151,7 @@ class Builder {
   int append(Node node);
   int pointwise(Op op, std::vector<int> inputs, double flops_per_element);
   int pool(Op op, int from, Window window);
+  int norm(Op op, const std::string& name, int from, std::int64_t units, double epsilon);
   int table(Op op, const std::string& name, int from, std::int64_t rows, std::int64_t width);
   Shape slide(const Shape& in, std::int64_t channels, const Window& window,
               const std::string& where) const;

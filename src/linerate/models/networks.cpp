@@ -3,7 +3,11 @@
 // parameters at 1000 classes.
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/models/catalogue.hpp"
 #include "linerate/models/description.hpp"
@@ -49,8 +53,6 @@ Description resnet(const std::string& name, const Request& r, const std::array<i
   b.linear("fc", b.flatten(b.global_avg_pool(x)), r.classes);
   return std::move(b).finish(Initialisation::he);
 }
-
-}  // namespace
 
 Description make_resnet18(const Request& r) { return resnet("resnet18", r, {2, 2, 2, 2}, false); }
 Description make_resnet50(const Request& r) { return resnet("resnet50", r, {3, 4, 6, 3}, true); }
@@ -146,8 +148,6 @@ Description make_densenet201(const Request& r) {
 // small variant pads every window and starts at stride 1, since a map of 32 pixels would otherwise
 // vanish in the second reduction.
 
-namespace {
-
 class Inception {
  public:
   explicit Inception(const Request& r) : b_("inception-v4", r.input), small_(r.small()) {}
@@ -174,6 +174,14 @@ class Inception {
     const int y = b_.conv2d(at + ".conv", x, channels, window);
     return b_.relu(b_.batch_norm(at + ".bn", y, 1e-3));
   }
+  /// Convolutions one after the other. Their paths are `at` and a number.
+  int chain(const std::string& at, int x,
+            const std::vector<std::pair<std::int64_t, Window>>& channels_and_windows) {
+    int number = 0;
+    for (const auto& [channels, window] : channels_and_windows)
+      x = conv(at + std::to_string(number++), x, channels, window);
+    return x;
+  }
   std::string next() { return "features." + std::to_string(index_++); }
   static constexpr Window row(std::int64_t n) { return {1, n, 1, 0, n / 2}; }
   static constexpr Window column(std::int64_t n) { return {n, 1, 1, n / 2, 0}; }
@@ -185,12 +193,9 @@ class Inception {
     std::string at = next();
     x = b_.concat({b_.max_pool(x, shrinking(3, 2)), conv(at + ".conv", x, 96, shrinking(3, 2))});
     at = next();
-    int left = conv(at + ".branch0.0", x, 64, valid(1));
-    left = conv(at + ".branch0.1", left, 96, shrinking(3, 1));
-    int right = conv(at + ".branch1.0", x, 64, valid(1));
-    right = conv(at + ".branch1.1", right, 64, row(7));
-    right = conv(at + ".branch1.2", right, 64, column(7));
-    right = conv(at + ".branch1.3", right, 96, shrinking(3, 1));
+    const int left = chain(at + ".branch0.", x, {{64, valid(1)}, {96, shrinking(3, 1)}});
+    const int right = chain(at + ".branch1.", x,
+                            {{64, valid(1)}, {64, row(7)}, {64, column(7)}, {96, shrinking(3, 1)}});
     x = b_.concat({left, right});
     at = next();
     return b_.concat(
@@ -201,11 +206,8 @@ class Inception {
   int block_a(int x) {
     const std::string at = next();
     const int one = conv(at + ".branch0", x, 96, valid(1));
-    const int three =
-        conv(at + ".branch1.1", conv(at + ".branch1.0", x, 64, valid(1)), 96, same(3));
-    int five = conv(at + ".branch2.0", x, 64, valid(1));
-    five = conv(at + ".branch2.1", five, 96, same(3));
-    five = conv(at + ".branch2.2", five, 96, same(3));
+    const int three = chain(at + ".branch1.", x, {{64, valid(1)}, {96, same(3)}});
+    const int five = chain(at + ".branch2.", x, {{64, valid(1)}, {96, same(3)}, {96, same(3)}});
     const int pooled = conv(at + ".branch3.1", b_.avg_pool(x, same(3)), 96, valid(1));
     return b_.concat({one, three, five, pooled});
   }
@@ -213,35 +215,29 @@ class Inception {
   int reduction_a(int x) {
     const std::string at = next();
     const int three = conv(at + ".branch0", x, 384, shrinking(3, 2));
-    int five = conv(at + ".branch1.0", x, 192, valid(1));
-    five = conv(at + ".branch1.1", five, 224, same(3));
-    five = conv(at + ".branch1.2", five, 256, shrinking(3, 2));
+    const int five =
+        chain(at + ".branch1.", x, {{192, valid(1)}, {224, same(3)}, {256, shrinking(3, 2)}});
     return b_.concat({three, five, b_.max_pool(x, shrinking(3, 2))});
   }
 
   int block_b(int x) {
     const std::string at = next();
     const int one = conv(at + ".branch0", x, 384, valid(1));
-    int seven = conv(at + ".branch1.0", x, 192, valid(1));
-    seven = conv(at + ".branch1.1", seven, 224, row(7));
-    seven = conv(at + ".branch1.2", seven, 256, column(7));
-    int twice = conv(at + ".branch2.0", x, 192, valid(1));
-    twice = conv(at + ".branch2.1", twice, 192, column(7));
-    twice = conv(at + ".branch2.2", twice, 224, row(7));
-    twice = conv(at + ".branch2.3", twice, 224, column(7));
-    twice = conv(at + ".branch2.4", twice, 256, row(7));
+    const int seven =
+        chain(at + ".branch1.", x, {{192, valid(1)}, {224, row(7)}, {256, column(7)}});
+    const int twice =
+        chain(at + ".branch2.", x,
+              {{192, valid(1)}, {192, column(7)}, {224, row(7)}, {224, column(7)}, {256, row(7)}});
     const int pooled = conv(at + ".branch3.1", b_.avg_pool(x, same(3)), 128, valid(1));
     return b_.concat({one, seven, twice, pooled});
   }
 
   int reduction_b(int x) {
     const std::string at = next();
-    const int three =
-        conv(at + ".branch0.1", conv(at + ".branch0.0", x, 192, valid(1)), 192, shrinking(3, 2));
-    int seven = conv(at + ".branch1.0", x, 256, valid(1));
-    seven = conv(at + ".branch1.1", seven, 256, row(7));
-    seven = conv(at + ".branch1.2", seven, 320, column(7));
-    seven = conv(at + ".branch1.3", seven, 320, shrinking(3, 2));
+    const int three = chain(at + ".branch0.", x, {{192, valid(1)}, {192, shrinking(3, 2)}});
+    const int seven =
+        chain(at + ".branch1.", x,
+              {{256, valid(1)}, {256, row(7)}, {320, column(7)}, {320, shrinking(3, 2)}});
     return b_.concat({three, seven, b_.max_pool(x, shrinking(3, 2))});
   }
 
@@ -251,9 +247,8 @@ class Inception {
     const int two = conv(at + ".branch1_0", x, 384, valid(1));
     const int two_a = conv(at + ".branch1_1a", two, 256, row(3));
     const int two_b = conv(at + ".branch1_1b", two, 256, column(3));
-    int three = conv(at + ".branch2_0", x, 384, valid(1));
-    three = conv(at + ".branch2_1", three, 448, column(3));
-    three = conv(at + ".branch2_2", three, 512, row(3));
+    const int three =
+        chain(at + ".branch2_", x, {{384, valid(1)}, {448, column(3)}, {512, row(3)}});
     const int three_a = conv(at + ".branch2_3a", three, 256, row(3));
     const int three_b = conv(at + ".branch2_3b", three, 256, column(3));
     const int pooled = conv(at + ".branch3.1", b_.avg_pool(x, same(3)), 256, valid(1));
@@ -265,8 +260,6 @@ class Inception {
   int index_ = 0;
 };
 
-}  // namespace
-
 Description make_inception_v4(const Request& r) { return Inception(r).make(r.classes); }
 
 // BERT uncased (Devlin et al. 2019): encoder and pooler, with 109,482,240 parameters (base) and
@@ -274,8 +267,6 @@ Description make_inception_v4(const Request& r) { return Inception(r).make(r.cla
 // count. So without --classes the pooled features are the outputs, and with --classes a linear head
 // follows. GPT-2 small (Radford et al. 2019): 124,439,808 parameters, the output tied to the token
 // embedding.
-
-namespace {
 
 /// Blocks, their width and heads.
 struct TransformerSize {
@@ -326,8 +317,6 @@ Description make_bert(const char* name, const TransformerSize& size, const Reque
   return std::move(b).finish(Initialisation::normal_002);
 }
 
-}  // namespace
-
 Description make_bert_base(const Request& r) { return make_bert("bert-base", kSmall, r); }
 Description make_bert_large(const Request& r) { return make_bert("bert-large", kLarge, r); }
 
@@ -344,6 +333,80 @@ Description make_gpt_small(const Request& r) {
   else
     b.tied_linear(x, words);
   return std::move(b).finish(Initialisation::normal_002);
+}
+
+}  // namespace
+
+const Registry<Maker>& catalogue() {
+  static const Registry<Maker> models(
+      "model", {
+                   {"mlp",
+                    {make_mlp, "1x28x28", 10},
+                    "Three linear layers, 512-256-classes, with ReLU.",
+                    "Rumelhart et al. 1986"},
+                   {"lenet",
+                    {make_lenet, "1x28x28", 10},
+                    "LeNet-5 with ReLU and max pooling.",
+                    "LeCun et al. 1998"},
+                   {"resnet18",
+                    {make_resnet18, "3x224x224", 1000},
+                    "Residual network of 18 layers, basic blocks.",
+                    "He et al. 2016"},
+                   {"resnet50",
+                    {make_resnet50, "3x224x224", 1000},
+                    "Residual network of 50 layers, bottleneck blocks.",
+                    "He et al. 2016"},
+                   {"resnet101",
+                    {make_resnet101, "3x224x224", 1000},
+                    "Residual network of 101 layers, bottleneck blocks.",
+                    "He et al. 2016"},
+                   {"resnet152",
+                    {make_resnet152, "3x224x224", 1000},
+                    "Residual network of 152 layers, bottleneck blocks.",
+                    "He et al. 2016"},
+                   {"vgg16",
+                    {make_vgg16, "3x224x224", 1000},
+                    "VGG-16 (configuration D) with batch norm.",
+                    "Simonyan and Zisserman 2015"},
+                   {"densenet201",
+                    {make_densenet201, "3x224x224", 1000},
+                    "Densely connected network, growth 32, blocks 6-12-48-32.",
+                    "Huang et al. 2017"},
+                   {"inception-v4",
+                    {make_inception_v4, "3x224x224", 1000},
+                    "Inception-v4 with its own stem.",
+                    "Szegedy et al. 2017"},
+                   {"bert-base",
+                    {make_bert_base, "128", 0},
+                    "BERT base uncased: encoder and pooler, no language-model head.",
+                    "Devlin et al. 2019"},
+                   {"bert-large",
+                    {make_bert_large, "128", 0},
+                    "BERT large uncased: encoder and pooler, no language-model head.",
+                    "Devlin et al. 2019"},
+                   {"gpt-small",
+                    {make_gpt_small, "1024", 0},
+                    "GPT-2 small: 12 blocks of width 768, output tied to the embedding.",
+                    "Radford et al. 2019"},
+               });
+  return models;
+}
+
+Description describe(std::string_view name, const Options& options) {
+  const Maker& maker = catalogue().at(name);
+  const Request request{options.input.value_or(parse_shape(maker.default_input)),
+                        options.classes.value_or(maker.default_classes), options.variant};
+  if (options.classes && *options.classes < 1)
+    throw UsageError("--classes: expected at least 1, found " + std::to_string(*options.classes));
+  return maker.make(request);
+}
+
+Variant parse_variant(std::string_view name) {
+  if (name == "auto") return Variant::automatic;
+  if (name == "published") return Variant::published;
+  if (name == "small") return Variant::small;
+  throw UsageError("--variant: expected auto, published or small, found \"" + std::string(name) +
+                   "\"");
 }
 
 }  // namespace linerate::models

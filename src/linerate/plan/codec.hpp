@@ -34,10 +34,6 @@ struct CodecModel {
   /// What a Cluster calls the codec that prices this cast: "fp16".
   static std::string_view cast_name(DType wire);
   void set_ratio(double dense_over_payload);
-
-  double encode_s(const doc::CodedTensors& dense) const { return cost.encode_s(dense); }
-  /// For one payload.
-  double decode_s(const doc::CodedTensors& dense) const { return cost.decode_s(dense); }
 };
 
 // What coding costs: as the Cluster knows it, else as it was recorded or published for GPUs.

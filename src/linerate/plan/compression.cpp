@@ -20,8 +20,7 @@
 #include "linerate/core/text.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/codec.hpp"
-#include "linerate/plan/exchange.hpp"
+#include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -45,8 +44,8 @@ bool needs_matrices(const compress::Compressor& compressor) {
 std::vector<compress::Shape> shapes_of(const doc::Workload& workload, const doc::TaskGraph& graph,
                                        const doc::Payload& bucket) {
   std::vector<compress::Shape> shapes;
-  for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-    shapes.push_back(shape_of(workload.gradients[to_index(graph.members[to_index(m)])]));
+  for (const std::int32_t p : members_of(graph, bucket))
+    shapes.push_back(shape_of(workload.gradients[to_index(p)]));
   return shapes;
 }
 
@@ -252,7 +251,7 @@ doc::CodedTensors CompressionModel::coded(const doc::Workload& workload) const {
 // less time from encoding to decoding. An example: a bucket of 25 MiB takes 20 ms dense. powersgd
 // takes 4 ms to encode, 2 ms to send and 2 ms to decode, so it is chosen. A bucket of 64 KiB takes
 // .3 ms dense and stays dense, because the codec's launches alone take longer.
-BucketCoding CompressionModel::coding_of(const CodingInput& input, const doc::TaskGraph& graph,
+BucketCoding CompressionModel::coding_of(const PassInput& input, const doc::TaskGraph& graph,
                                          const doc::Payload& bucket) const {
   if (bucket.dtype != DType::f32) return {};
   const std::vector<compress::Shape> shapes = shapes_of(input.workload, graph, bucket);
@@ -272,7 +271,7 @@ BucketCoding CompressionModel::coding_of(const CodingInput& input, const doc::Ta
 
 // Codes the bucket by one compressor, if that codes any tensor in it. The two-phase exchange is
 // priced against the gather. Decoupled exchanges never take two phases, since they split one sum.
-BucketCoding CompressionModel::coded_by(const Method& method, const CodingInput& input,
+BucketCoding CompressionModel::coded_by(const Method& method, const PassInput& input,
                                         std::span<const compress::Shape> shapes) const {
   BucketCoding coding{
       &method,
@@ -308,7 +307,7 @@ BucketCoding CompressionModel::coded_by(const Method& method, const CodingInput&
 /// encode, then every round, then decode. A gathered payload is decoded once for each rank. A
 /// payload whose size is bound but not known travels padded, or after an exchange of sizes of 8
 /// bytes a rank. The tensors that stay dense take one more all-reduce.
-double CompressionModel::seconds_of(const BucketCoding& coding, const CodingInput& input) const {
+double CompressionModel::seconds_of(const BucketCoding& coding, const PassInput& input) const {
   const auto price = [&](Collective collective, DType dtype, std::int64_t bytes) {
     return cost::cost_curve(input.cost, collective, input.ranks, dtype)
         .seconds(static_cast<double>(bytes));

@@ -22,6 +22,8 @@
 
 namespace linerate::plan {
 
+struct PassInput;
+
 /// A compressor, and what it costs here.
 struct Method {
   doc::Component component;  // powersgd(rank=4, dense_below=4096), as operations name it
@@ -51,15 +53,6 @@ struct BucketCoding {
   doc::CodedTensors part_of(int ranks) const;
   /// Whether this step takes two phases: not in a phase that sums whole tensors.
   bool has_owners() const { return two_phase && chunks.block_bytes > 0; }
-};
-
-/// What the coding of a bucket depends on.
-struct CodingInput {
-  const doc::Workload& workload;
-  const cost::CostModel& cost;
-  Schedule schedule = Schedule::overlapped;
-  int ranks = 1;
-  int phase = -1;  // of Compressor::phases(); -1: steps are planned as if all were alike
 };
 
 /// A sentence on the gradients that compressors leave dense because they are not f32, with the
@@ -92,7 +85,7 @@ class CompressionModel {
   /// Throws UsageError.
   static CompressionModel parse(const doc::Component& component, const doc::Cluster& cluster);
 
-  BucketCoding coding_of(const CodingInput& input, const doc::TaskGraph& graph,
+  BucketCoding coding_of(const PassInput& input, const doc::TaskGraph& graph,
                          const doc::Payload& bucket) const;
   /// One phase if there are several compressors.
   const compress::Phases& phases() const { return phases_; }
@@ -110,9 +103,9 @@ class CompressionModel {
 
   void read_auto(const doc::Component& component, const doc::Cluster& cluster);
   void require_shapes(const doc::Workload& workload) const;
-  BucketCoding coded_by(const Method& method, const CodingInput& input,
+  BucketCoding coded_by(const Method& method, const PassInput& input,
                         std::span<const compress::Shape> shapes) const;
-  double seconds_of(const BucketCoding& coding, const CodingInput& input) const;
+  double seconds_of(const BucketCoding& coding, const PassInput& input) const;
 
   std::string name_;
   std::vector<Method> methods_;

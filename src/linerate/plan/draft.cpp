@@ -1,20 +1,12 @@
 // Lanes are linked lists over one array of nodes, and edges are linked lists over one array of
-// edges. So a handle stays valid while tasks are put before and after it, and clear() keeps the
-// memory. At last linearise() writes the tasks as a TaskGraph, whose order every rank keeps in each
-// lane.
+// edges. So a handle stays valid while tasks are put before and after it. At last linearise()
+// writes the tasks as a TaskGraph, whose order every rank keeps in each lane.
 #include "linerate/plan/draft.hpp"
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 
 namespace linerate::plan {
-
-void Draft::clear() {
-  nodes_.clear();
-  edges_.clear();
-  lanes_ = {};
-  removed_ = 0;
-}
 
 Handle Draft::insert_after(Handle neighbour, const doc::Task& task) {
   const Handle next = nodes_[index(neighbour)].next;

@@ -18,9 +18,6 @@ inline constexpr Handle kNoTask{~0u};
 /// a rank runs that lane. Edges join tasks of any lanes.
 class Draft {
  public:
-  /// Empties it but keeps the memory.
-  void clear();
-
   /// Appends to its lane.
   Handle append(const doc::Task& task) {
     const Handle h = make(task);

@@ -17,9 +17,8 @@ namespace {
 std::int64_t kept_by(const compress::Compressor& compressor, bool two_phase, const doc::Plan& plan,
                      const doc::TaskGraph& graph, const doc::Payload& bucket) {
   std::int64_t bytes = 0;
-  for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
-    const auto position = to_index(graph.members[to_index(m)]);
-    const doc::GradientShape& shape = plan.gradient_shapes.at(position);
+  for (const std::int32_t position : members_of(graph, bucket)) {
+    const doc::GradientShape& shape = plan.gradient_shapes.at(to_index(position));
     bytes += compress::kept_bytes(compressor, {shape.elements, shape.rows});
     if (two_phase)
       bytes += compress::kept_bytes(
@@ -194,10 +193,6 @@ std::vector<std::string_view> Runs::names() const {
   if (rehearse) all.push_back("rehearse");
   if (train) all.push_back("train");
   return all;
-}
-
-Runs Runs::operator&&(const Runs& other) const {
-  return {simulate && other.simulate, rehearse && other.rehearse, train && other.train};
 }
 
 }  // namespace linerate::plan

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,6 @@ struct Runs {
   bool simulate = true, rehearse = true, train = true;
 
   std::vector<std::string_view> names() const;
-  Runs operator&&(const Runs& other) const;
 };
 
 struct Traits {
@@ -78,6 +78,12 @@ struct Fusion {
   std::vector<double>& not_before;
 };
 
+/// Positions of the gradients in a bucket.
+inline std::span<const std::int32_t> members_of(const doc::TaskGraph& graph,
+                                                const doc::Payload& bucket) {
+  return {graph.members.data() + bucket.begin, graph.members.data() + bucket.end};
+}
+
 /// When exchanges run.
 enum class Schedule {
   overlapped,  // as soon as a bucket is ready; the optimizer waits for all of them
@@ -88,6 +94,8 @@ enum class Schedule {
 /// One exchange strategy with its options. Pure: the same input gives the same buckets.
 class Exchange {
  public:
+  /// `wire`: the type in which it sends gradients; absent: their own.
+  explicit Exchange(std::optional<DType> wire) : wire_(wire) {}
   virtual ~Exchange() = default;
   virtual std::unique_ptr<const PreparedWorkload> prepare(const doc::Workload&) const {
     return nullptr;
@@ -98,11 +106,14 @@ class Exchange {
     fuse(input, out);
   }
   virtual Schedule schedule() const { return Schedule::overlapped; }
-  virtual std::optional<DType> wire() const { return std::nullopt; }
+  std::optional<DType> wire() const { return wire_; }
   /// The size of a bucket, if size alone closes buckets and they leave as soon as they are full.
   virtual std::optional<std::int64_t> bucket_bytes() const { return std::nullopt; }
   /// Sentences for people on when its plans are known not to be exact.
   virtual std::vector<std::string> caveats(bool /*encodes*/, bool /*contends*/) const { return {}; }
+
+ private:
+  std::optional<DType> wire_;
 };
 
 /// What `linerate advise` tries of a strategy besides its plain form.

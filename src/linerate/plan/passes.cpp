@@ -116,19 +116,16 @@ void find_border(const doc::Workload& workload, const StepDraft& step, const Cur
                  StepBorder& border) {
   border.needs.clear();
   border.arrival.resize(workload.gradients.size());
-  const std::span<const std::int32_t> members = step.graph->members;
-  const auto members_of = [&](std::size_t bucket) {
-    const doc::Payload& payload = step.graph->payloads[bucket];
-    return members.subspan(to_index(payload.begin), to_index(payload.end - payload.begin));
-  };
   for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
     const std::uint32_t received = step.tasks.position(step.exchanges[b].received);
-    for (const std::int32_t p : members_of(b)) border.arrival[to_index(p)] = received;
+    for (const std::int32_t p : members_of(*step.graph, step.graph->payloads[b]))
+      border.arrival[to_index(p)] = received;
   }
   const auto need = [&](Handle task, std::span<const std::int32_t> gradients) {
     if (task != kNoTask) border.needs.push_back({step.tasks.position(task), gradients});
   };
-  for (std::size_t b = 0; b < step.updates.size(); ++b) need(step.updates[b], members_of(b));
+  for (std::size_t b = 0; b < step.updates.size(); ++b)
+    need(step.updates[b], members_of(*step.graph, step.graph->payloads[b]));
   for (std::size_t b = 0; b < step.preconditioned.size(); ++b)
     need(step.preconditioned[b], curvature->blocks[b].gradients);
 }
@@ -153,23 +150,25 @@ void join_steps(const StepBorder& from, doc::TaskGraph& graph, const StepBorder&
 // in order, so the place decides what a task waits for besides its edges.
 
 void StepDraft::begin(doc::Plan& into, doc::TaskGraph& variant) {
+  *this = {};
   plan = &into;
   graph = &variant;
-  tasks.clear();
-  not_before.clear();
-  backward_end = tail = flags_packed = last_checked = samples = kNoTask;
-  put_last = put_after = kNoTask;
-  exchanges.clear();
-  for (auto* const handles : {&forward, &backward, &ready, &settling, &updates, &averages,
-                              &inverted, &inverse_sent, &preconditioned})
-    handles->clear();
-  averaged_by.clear();
-  arrivals = {};
-  placement = {};
+}
+
+std::vector<std::size_t> bucket_of_gradients(const PassInput& input, const StepDraft& step) {
+  std::vector<std::size_t> bucket_of(input.workload.gradients.size());
+  for (std::size_t b = 0; b < step.exchanges.size(); ++b)
+    for (const std::int32_t p : members_of(*step.graph, step.graph->payloads[b]))
+      bucket_of[to_index(p)] = b;
+  return bucket_of;
 }
 
 Handle StepDraft::append_compute(const doc::Task& task) {
   return tail == kNoTask ? tasks.append(task) : tasks.insert_before(tail, task);
+}
+
+Handle StepDraft::append_before_settling(const doc::Task& task) {
+  return settling.empty() ? append_compute(task) : tasks.insert_before(settling.front(), task);
 }
 
 // Puts a task of the compute lane right after the gradient that completes the bucket. If another

@@ -11,9 +11,9 @@
 
 #include "linerate/compress/codec.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/doc/step_speed.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/plan/codec.hpp"
-#include "linerate/plan/compression.hpp"
 #include "linerate/plan/draft.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
@@ -21,6 +21,8 @@
 #include "linerate/plan/make_plan.hpp"
 
 namespace linerate::plan {
+
+class CompressionModel;
 
 struct PassInput {
   const doc::Workload& workload;
@@ -34,7 +36,7 @@ struct PassInput {
   int ranks = 1;
   bool first_step = false;  // how many gradients a parameter gets is not known yet
   bool weighted = false;    // ranks' batches differ in size
-  int phase = -1;           // of the compressor (CodingInput)
+  int phase = -1;           // of Compressor::phases(); -1: steps are planned as if all were alike
   CurvatureUpdate update = {};
   std::int64_t in_period = 0;  // the step's number, where other collectives run once in several
 };
@@ -62,6 +64,8 @@ struct StepDraft {
 
   /// At the end of the computation, before the step's tail.
   Handle append_compute(const doc::Task& task);
+  /// The same, and before the flags that the step's end waits for.
+  Handle append_before_settling(const doc::Task& task);
   /// Appends a collective that the step's own end waits for. It comes before the second halves of
   /// decoupled exchanges, which may wait until the next step.
   Handle append_collective(const doc::Task& task);
@@ -109,6 +113,11 @@ struct StepDraft {
 /// first pass and sees nothing but the Workload, so every step of every configuration begins with
 /// it. In training something follows the last gradient.
 void add_compute(const doc::Workload& workload, bool in_training, StepDraft& step);
+/// Whether the forward time of every layer is known, and every gradient names its parameter's
+/// layer.
+bool layers_are_timed(const doc::Workload& workload);
+/// A computation that others drive and report.
+doc::Task observed_task(doc::TaskKind kind, std::int16_t operation, double seconds);
 /// Copies each gradient, scaled, into its bucket, if that is a task of the runner.
 void add_collect(const PassInput& input, StepDraft& step);
 /// Flags of used parameters and of the step ride with the last bucket if values are summed as they
@@ -122,6 +131,8 @@ void add_exchanges(const PassInput& input, StepDraft& step);
 void split_exchanges(const PassInput& input, StepDraft& step);
 /// One block a rank: zeros fill the last one.
 void pad_to_blocks(doc::Payload& payload, int ranks);
+/// [gradients] the bucket that holds it.
+std::vector<std::size_t> bucket_of_gradients(const PassInput& input, const StepDraft& step);
 /// Gradient::turn of a bucket's gradients.
 inline int turn_of(const PassInput& input, const StepDraft& step, std::int32_t bucket) {
   const doc::Payload& payload = step.graph->payloads[to_index(bucket)];
@@ -130,11 +141,10 @@ inline int turn_of(const PassInput& input, const StepDraft& step, std::int32_t b
 /// A turn's backward begins once the exchanges of the turns before have arrived: an update lies
 /// between them.
 void add_turns(const PassInput& input, StepDraft& step);
-/// Encode before a bucket's collective, decode after it.
-void add_codec(const PassInput& input, StepDraft& step);
-/// The same with a compressor of the registry: its rounds, and a dense payload of what it does not
-/// encode. Throws UsageError for payloads that a decoupled schedule cannot split.
-void add_compression(const PassInput& input, StepDraft& step);
+/// Encode before a bucket's collective, decode after it. A compressor of the registry has its
+/// rounds, and a dense payload of what it does not encode. Throws UsageError for payloads that a
+/// decoupled schedule cannot split.
+void add_coding(const PassInput& input, StepDraft& step);
 /// Flags if none ride with a bucket, their unpacking, buffers, and sample counts. In decoupled
 /// schedules all of it comes before the first all-gather, because the step may end there.
 void add_housekeeping(const PassInput& input, StepDraft& step);
@@ -153,6 +163,11 @@ void add_update(const PassInput& input, StepDraft& step);
 /// The Workload's other collectives, which the computation waits for; not in training, whose model
 /// sends its own.
 void add_other_collectives(const PassInput& input, StepDraft& step);
+
+/// When a step with K-FAC ends, as the searches for its order and its placement see it: seconds
+/// until every direction is made and every gradient there. Of a step whose inverses need no owners
+/// of layers, after the passes that make it.
+double step_end_s(const PassInput& input, const StepDraft& step);
 
 // The kinds of steps that a strategy tells apart, and which one each step is.
 

@@ -13,7 +13,6 @@
 #include "linerate/doc/validate.hpp"
 #include "linerate/plan/codec.hpp"
 #include "linerate/plan/pass/factor_groups.hpp"
-#include "linerate/plan/pass/update.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -22,12 +21,13 @@ constexpr std::string_view kAlone =
     "With such costs nothing is computed while a bucket is coded and sent, as with PyTorch's "
     "communication hooks. linerate calibrate --codecs measures your own";
 
-// The whole plans by the most that one of its parts plans by, and runs where all its parts run.
+// The whole plans by the most that one of its parts plans by, and trains if all its parts do. Every
+// part can be simulated and rehearsed.
 void join(Traits& whole, const Traits& part) {
   whole.plans_by = std::max(whole.plans_by, part.plans_by);
   whole.changes_convergence |= part.changes_convergence;
   whole.needs_summable |= part.needs_summable;
-  whole.runs = whole.runs && part.runs;
+  whole.runs.train &= part.runs.train;
   if (whole.why_not_train.empty()) whole.why_not_train = part.why_not_train;
 }
 
@@ -143,7 +143,8 @@ std::optional<Compressed> Planner::compressed(const doc::Workload& workload) con
   const doc::CodedTensors dense{workload.gradient_bytes(),
                                 static_cast<std::int64_t>(workload.gradients.size())};
   if (!codec_ || codec_->is_cast) return std::nullopt;
-  return Compressed{form_.ratio, codec_->gather, codec_->encode_s(dense), codec_->decode_s(dense)};
+  return Compressed{form_.ratio, codec_->gather, codec_->cost.encode_s(dense),
+                    codec_->cost.decode_s(dense)};
 }
 
 std::string Planner::coding_name() const {
@@ -166,7 +167,7 @@ std::string Planner::coding_cost_caveat() const {
                              compression_->name());
   }
   if (!codec_) return {};
-  const bool is_free = codec_->encode_s({1}) + codec_->decode_s({1}) == 0;
+  const bool is_free = codec_->cost.encode_s({1}) + codec_->cost.decode_s({1}) == 0;
   if (!codec_->is_cast)
     return is_free ? fmt::format(
                          "{}: encode= and decode= are not given, so coding counts as taking no "
@@ -181,26 +182,24 @@ std::string Planner::coding_cost_caveat() const {
                  : codec_->about_cost;
 }
 
-bool Planner::coding_is_bound() const {
-  if (!compression_) return false;
+const doc::CodecCost* Planner::coding_cost() const {
+  if (codec_) return &codec_->cost;
+  if (!compression_) return nullptr;
   const auto& cost = compression_->methods().front().cost;
-  return cost && is_bound_from_below(*cost);
+  return cost ? &*cost : nullptr;
 }
 
-double Planner::coding_spread() const {
-  if (codec_) return codec_->cost.spread;
-  if (!compression_) return 1;
-  const auto& cost = compression_->methods().front().cost;
-  return cost ? cost->spread : 1;
+bool Planner::coding_is_bound() const {
+  return compression_ && coding_cost() && is_bound_from_below(*coding_cost());
 }
+
+double Planner::coding_spread() const { return coding_cost() ? coding_cost()->spread : 1; }
 
 bool Planner::codes_alone() const {
+  const doc::CodecCost* const cost = coding_cost();
+  if (!cost || cost->on != doc::CodingPlace::alone) return false;
   if (exchange_->schedule() == Schedule::decoupled) return false;
-  if (compression_) {
-    const auto& cost = compression_->methods().front().cost;
-    return cost && !cost->is_own() && cost->on == doc::CodingPlace::alone;
-  }
-  return codec_ && !codec_->about_cost.empty() && codec_->cost.on == doc::CodingPlace::alone;
+  return compression_ ? !cost->is_own() : !codec_->about_cost.empty();
 }
 
 std::vector<std::string> Planner::coding_caveats(const doc::Workload& workload) const {
@@ -220,8 +219,7 @@ std::vector<std::string> Planner::caveats(const doc::Workload& workload,
   if (kfac_)
     for (std::string& note : caveats_of(*kfac_, workload, cost.cluster(), ranks))
       notes.push_back(std::move(note));
-  if (exchange_->schedule() == Schedule::decoupled &&
-      !(every_layer_timed(workload) && gradients_know_layers(workload)))
+  if (exchange_->schedule() == Schedule::decoupled && !layers_are_timed(workload))
     notes.push_back(
         fmt::format("{}: the Workload does not time the forward pass of its layers; it is split "
                     "over the buckets as backward is",
@@ -415,8 +413,7 @@ double PlanSeries::communication_s(const cost::CostModel& cost) const {
   for (const std::int32_t v : plan_.cycle)
     for (const doc::Task& task : plan_.variants[to_index(v)].tasks) {
       if (!doc::is_communication(task.kind)) continue;
-      const auto& parts = plan_.group_of(task).parts;
-      const int ranks = parts.empty() ? plan_.ranks : static_cast<int>(parts.front().size());
+      const int ranks = plan_.group_of(task).size_of_part(0, plan_.ranks);
       all_s +=
           task.seconds +
           cost.collective(collective_of(task.kind), task.priced_bytes(), ranks, task.wire).seconds;
@@ -483,8 +480,8 @@ void PlanSeries::make(const Request& request, const Exchange& exchange, const Va
                         kind.phase,
                         kind.update,
                         kind.in_period};
-  for (const auto pass : {add_collect, add_flags, add_exchanges, split_exchanges, add_codec,
-                          add_compression, add_turns, add_housekeeping, add_factors, add_inverses,
+  for (const auto pass : {add_collect, add_flags, add_exchanges, split_exchanges, add_coding,
+                          add_turns, add_housekeeping, add_factors, add_inverses,
                           add_preconditioning, add_update, add_other_collectives})
     pass(input, step_);
   if (p.may_send_at_once()) end_s_.push_back(step_end_s(input, step_));

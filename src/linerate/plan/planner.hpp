@@ -11,6 +11,7 @@
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/make_plan.hpp"
 #include "linerate/plan/passes.hpp"
@@ -80,6 +81,8 @@ class Planner {
   void check_turns(const doc::Workload&) const;
   std::string coding_cost_caveat() const;
   bool codes_alone() const;  // at a cost from elsewhere
+  /// Of its codec, cast or first compressor; null: it has none, or none is known.
+  const doc::CodecCost* coding_cost() const;
   /// Whether gradients may leave in one message after backward instead, if that is sooner.
   bool may_send_at_once() const { return at_once_ && !codec_ && !compression_; }
 

@@ -20,12 +20,12 @@
 //  13.34 ms  The remaining 6.59 ms have passed at full speed. The transfer ends on both ranks.
 //
 // An event costs a look at every class and at everything that is under way. Ranks that are alike
-// and do not contend get the same times from one pass over their tasks (sweep.cpp).
-#include "linerate/sim/fluid.hpp"
-
+// and do not contend get the same times from one pass over their tasks (simulator.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <vector>
 
 #include "linerate/core/error.hpp"
@@ -37,6 +37,145 @@ namespace {
 
 using doc::Resource;
 using doc::Task;
+
+// What is under way, and how far it has come.
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr std::uint32_t kDelay = kNoSlot;  // in place of a slot: a class's delay before a step
+constexpr std::int32_t kNoTransfer = -1;
+constexpr std::size_t kResources = doc::kResourceNames.size();
+
+/// Work in progress: `left` seconds at full speed as of `since`, going at `rate`. At rate 0.8, 3 s
+/// that were left at time 3 s end at 6.75 s. If the rate returns to 1 at 5 s, 1.4 s are left then,
+/// and the end moves to 6.4 s.
+struct Progress {
+  double left = 0, rate = 1, since = 0;
+  bool active = false;
+
+  double end() const { return active ? since + left / rate : kNever; }
+  /// More work, from now on.
+  void add(double now, double seconds) {
+    left = std::max(0.0, left - (now - since) * rate) + seconds;
+    since = now;
+  }
+  void set_rate(double now, double new_rate) {
+    if (rate == new_rate) return;
+    left = std::max(0.0, left - (now - since) * rate);
+    since = now;
+    rate = new_rate;
+  }
+};
+
+// A task of a lane, and its slot in TaskTimes for the lane's class.
+struct Entry {
+  std::uint32_t task, slot;
+};
+
+/// The tasks of one class on one resource, in order. The head may be at a collective: then the
+/// class has come to it, and `transfer` says which transfer once all of its part have.
+struct Lane {
+  std::vector<Entry> entries;
+  std::size_t head = 0;
+  Progress running;
+  bool at_collective = false;
+  std::int32_t transfer = kNoTransfer;
+  std::int32_t flight = kNoTransfer;  // of a broadcast that the class takes part in
+  double due = kNever;                // of a collective that the class is ready for: its start
+
+  // Whether the head may be started, if its predecessors allow it.
+  bool idle() const { return !running.active && !at_collective && head < entries.size(); }
+  // Whether the lane waits out its class's delay before a step.
+  bool delayed() const { return running.active && entries[head].slot == kDelay; }
+  // Goes on to the next entry.
+  void advance() {
+    ++head;
+    running.active = at_collective = false;
+    transfer = flight = kNoTransfer;
+  }
+};
+
+struct ClassState {
+  std::array<Lane, kResources> lanes;
+  bool was_computing = false, touched = false;
+  double owed_s = 0;  // Contention::message_s of collectives under way, not yet taken
+
+  Lane& lane(doc::Resource r) { return lanes[to_index(r)]; }
+  const Lane& lane(doc::Resource r) const { return lanes[to_index(r)]; }
+  // Whether the class slows its transfers down: it computes or codes, and not only waits out a
+  // delay.
+  bool computing() const {
+    const Lane& compute = lane(doc::Resource::compute);
+    return (compute.running.active && !compute.delayed()) ||
+           lane(doc::Resource::codec).running.active;
+  }
+  bool computes_beside_coding() const {
+    const Lane& compute = lane(doc::Resource::compute);
+    return compute.running.active && !compute.delayed() &&
+           lane(doc::Resource::codec).running.active;
+  }
+  // Whether the class's computation is slowed: a transfer or a broadcast that it has joined is
+  // under way.
+  bool communicating() const {
+    const Lane& network = lane(doc::Resource::network);
+    return network.running.active || network.transfer != kNoTransfer ||
+           network.flight != kNoTransfer;
+  }
+  /// Adds the processor time of collectives (Contention::message_s) to the computation that runs
+  /// under them. A collective under which nothing is computed costs nothing.
+  void pay(double now) {
+    Lane& compute = lane(doc::Resource::compute);
+    if (!communicating()) owed_s = 0;
+    if (owed_s == 0 || !compute.running.active || compute.delayed()) return;
+    compute.running.add(now, owed_s);
+    owed_s = 0;
+  }
+};
+
+/// A collective on its way between the classes of one part. A broadcast has this in common with it.
+struct Transfer {
+  std::uint32_t task = 0;
+  const Membership::Part* part = nullptr;
+  Progress progress;
+  int computing = 0;   // classes under way that compute
+  double delay_s = 0;  // Contention::message_delay_s, as far as it has not passed
+  double held_s = 0;   // `progress.left` when the delay was added to it; 0: it is not in it
+
+  /// The delay comes before the work and passes only while a class computes. What is left of it
+  /// when the last one ceases waits for the next one.
+  void set_rate(double now, double rate) {
+    if (computing > 0 && held_s == 0 && delay_s > 0) {
+      progress.add(now, delay_s);
+      held_s = progress.left;
+    } else if (computing == 0 && held_s > 0) {
+      progress.add(now, 0);
+      delay_s = std::max(0.0, delay_s - (held_s - progress.left));
+      progress.add(now, -delay_s);
+      held_s = 0;
+    }
+    progress.set_rate(now, rate);
+  }
+};
+
+/// A broadcast on its way. Classes come to it and leave it one by one. Each class carries the
+/// message for a while itself, with its lane running, and waits until the message has reached it.
+struct Flight : Transfer {
+  struct Landing {
+    double after_s;          // of the root's own start, at full speed
+    std::uint32_t position;  // of the class within the group
+  };
+
+  BroadcastTime time{};
+  std::vector<Landing> landings;  // by time; `progress` is of all
+  std::size_t landed = 0;
+
+  /// The end of the next landing. `progress` counts down to the last landing, so what is done of it
+  /// is done of the next one too.
+  double end() const {
+    if (!progress.active) return kNever;
+    const double done_s = landings.back().after_s - progress.left;
+    return progress.since + std::max(0.0, landings[landed].after_s - done_s) / progress.rate;
+  }
+};
 
 // The edges of a graph between slots, once for every class that has both ends. A class waits only
 // for the predecessors of a task that it has itself; between classes only collectives wait. So the
@@ -344,7 +483,7 @@ class Fluid {
   // collective slows their computation, and each class owes Contention::message_s once.
   void begin_transfer(std::uint32_t task, const Membership::Part& part) {
     const std::size_t t = free_transfer();
-    CollectiveTransfer& transfer = transfers_[t];
+    Transfer& transfer = transfers_[t];
     transfer.task = task;
     transfer.part = &part;
     transfer.progress = {prices_.seconds_of_part(graph_.tasks[task], part.ranks), 1, now_, true};
@@ -391,7 +530,7 @@ class Fluid {
     }
     touched_.clear();
     if (!contends_) return;
-    for (CollectiveTransfer& t : transfers_)
+    for (Transfer& t : transfers_)
       if (t.progress.active) t.set_rate(now_, network_rate(t.computing > 0));
     for (const std::size_t f : under_way_)
       flights_[f].set_rate(now_, network_rate(flights_[f].computing > 0));
@@ -432,7 +571,7 @@ class Fluid {
   // The earliest end of anything that is under way; kNever if nothing is, and then the run is over.
   double next_end() const {
     double end = *std::min_element(next_end_.begin(), next_end_.end());
-    for (const CollectiveTransfer& t : transfers_) end = std::min(end, t.progress.end());
+    for (const Transfer& t : transfers_) end = std::min(end, t.progress.end());
     for (const std::size_t f : under_way_) end = std::min(end, flights_[f].end());
     return end;
   }
@@ -440,7 +579,7 @@ class Fluid {
   // Ends whatever is due at now_. Returns whether anything was.
   bool finish_due() {
     bool any = false;
-    for (CollectiveTransfer& t : transfers_) {
+    for (Transfer& t : transfers_) {
       if (!t.progress.active || t.progress.end() > now_) continue;
       t.progress.active = false;
       for_part(t, [this](std::size_t c, Lane& lane, std::uint32_t slot) {
@@ -496,8 +635,8 @@ class Fluid {
   std::vector<double> next_end_;              // [classes] of their own running tasks
   std::vector<std::uint32_t> missing_begin_;  // [tasks] into missing_
   std::vector<std::uint32_t> missing_;
-  std::vector<CollectiveTransfer> transfers_;  // ended ones are used again
-  std::vector<std::int32_t> flight_of_;        // by part of each broadcast, as missing_
+  std::vector<Transfer> transfers_;      // ended ones are used again
+  std::vector<std::int32_t> flight_of_;  // by part of each broadcast, as missing_
   std::vector<Flight> flights_;
   std::vector<std::size_t> under_way_;  // flights that have not landed everywhere
   std::vector<std::size_t> touched_;    // classes with news since rates were set

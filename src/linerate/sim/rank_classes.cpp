@@ -187,11 +187,7 @@ void Membership::finish_group() {
 double Prices::seconds_of_part(const doc::Task& task, int ranks) {
   if (ranks == ranks_ || !doc::is_communication(task.kind)) return seconds(task);
   if (ranks <= 1) return 0;
-  const auto bytes = static_cast<double>(task.priced_bytes());
-  for (const Line& l : part_lines_)
-    if (l.ranks == ranks && l.kind == task.kind && l.wire == task.wire)
-      return task.seconds + priced(l.curve, bytes);
-  return task.seconds + priced(add(part_lines_, task, ranks), bytes);
+  return task.seconds + priced(curve_of(task, ranks), static_cast<double>(task.priced_bytes()));
 }
 
 const cost::CostCurve& Prices::curve_of(const doc::Task& task, int ranks) {

@@ -183,13 +183,35 @@ bool are_alike(const Unrolled& steps, const doc::Cluster& cluster);
 
 /// Simulates steps that were laid out. Ranks that are alike need one pass over the tasks, unless
 /// the Cluster says that computation and communication contend; everything else takes events
-/// (fluid.hpp), for which the steps are joined. Returns the end of the last task, in seconds.
+/// (fluid.cpp), for which the steps are joined. Returns the end of the last task, in seconds.
 double run_steps(Unrolled& steps, Prices& prices, TaskTimes& times);
 
 /// One pass over the tasks of steps, which need not be joined. For ranks that are alike, without
 /// contention. A task's start follows from its predecessors, its resource and a collective's delay,
 /// which are all earlier in the Plan.
 double sweep(const Unrolled& steps, Prices& prices, TaskTimes& times);
+
+// Discrete events. Each class of ranks works through its tasks at its own speed. Computation and
+// communication of a rank slow each other down by the Cluster's factors while both are active, and
+// so do computation and coding.
+
+/// Simulates a graph. Returns the end of the last task, in seconds; `times` receives the start and
+/// end of every slot.
+///
+/// - Computation means the resources compute and codec. Host tasks and delays slow nothing.
+/// - A collective transfers once all ranks of its part have come to it. It slows computation from
+///   then on; a rank that waits for the others is not slowed.
+/// - A collective runs at the pace of its slowest rank: it is slowed while any rank of its part
+///   computes.
+/// - A collective is held up for message_delay_s, as far as a rank of its part computes.
+/// - A broadcast waits for its root alone (BroadcastTime).
+/// - Computation and coding of one rank slow each other down, too.
+/// - While a rank waits out the Cluster's delay before a collective, it does not transfer.
+///
+/// `step_begins`: the first task of each step, where delays of ranks are due.
+double run_fluid(const doc::TaskGraph& graph, Prices& prices, const RankClasses& classes,
+                 std::span<const std::uint32_t> step_begins, const doc::Contention& contention,
+                 TaskTimes& times);
 
 // How much of a Plan's predicted step is exposed communication (doc/scaling_factor.hpp).
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/cost/closed_form.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/doc/prediction.hpp"
@@ -163,15 +164,8 @@ cost::CostModel cost_model(const doc::Workload& workload, const doc::Cluster& cl
 }
 
 std::string_view name_of(Preset preset) {
-  switch (preset) {
-    case Preset::zhang2020:
-      return "zhang2020";
-    case Preset::agarwal2021:
-      return doc::kAgarwal2021;
-    case Preset::none:
-      break;
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"", "zhang2020", doc::kAgarwal2021};
+  return kNames[to_index(preset)];
 }
 
 // One note for each thing that the Cluster has and the model ignores.

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {
@@ -19,13 +17,12 @@ struct DdpOptions {
   Bytes bucket = MiB(25);
   Bytes first = MiB(1);
   bool small_last = false;  // find_unused_parameters=True, DDP_SET_LAST_BUCKET_CAP=1
-  std::optional<DType> wire;
 };
 
 class Ddp : public Exchange {
  public:
-  explicit Ddp(const DdpOptions& options)
-      : options_(options), limits_{options.first.value, options.bucket.value} {}
+  Ddp(const DdpOptions& options, std::optional<DType> wire)
+      : Exchange(wire), options_(options), limits_{options.first.value, options.bucket.value} {}
 
   void fuse(const FusionInput& input, const Fusion& out) const override {
     std::vector<std::int32_t> order;
@@ -37,7 +34,6 @@ class Ddp : public Exchange {
     reverse_registration_order(input.workload, order);
     fuse_in(order, input, out);
   }
-  std::optional<DType> wire() const override { return options_.wire; }
   std::optional<std::int64_t> bucket_bytes() const override { return options_.bucket.value; }
 
  private:
@@ -71,11 +67,11 @@ std::unique_ptr<const Exchange> make_ddp(const doc::Component& component) {
   options.bucket = reader.size("bucket", options.bucket);
   options.first = reader.size("first", options.first);
   options.small_last = reader.choice("small", {"first", "last"}) == 1;
-  options.wire = reader.wire();
+  const auto wire = reader.wire();
   reader.finish();
   if (options.bucket.value <= 0) reader.refuse("bucket", "more than 0 bytes");
   if (options.first.value <= 0) reader.refuse("first", "more than 0 bytes");
-  return std::make_unique<Ddp>(options);
+  return std::make_unique<Ddp>(options, wire);
 }
 
 }  // namespace

@@ -4,11 +4,8 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/collective_times.hpp"
-#include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
-#include "linerate/plan/pass/update.hpp"
+#include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -32,7 +29,7 @@ std::vector<double> forward_left(const doc::Workload& w, double total_bytes) {
   const doc::OneRankParts parts = parts_of(w);
   std::vector<double> left;
   left.reserve(w.gradients.size());
-  if (every_layer_timed(w) && gradients_know_layers(w)) {
+  if (layers_are_timed(w)) {
     std::vector<double> from(w.layers.size() + 1, 0.0);
     for (std::size_t l = w.layers.size(); l-- > 0;) from[l] = from[l + 1] + *w.layers[l].forward_s;
     const double scale = from[0] > 0 ? std::min(1.0, parts.forward_s / from[0]) : 0;
@@ -102,7 +99,7 @@ class Dear : public Exchange {
  public:
   /// Searches by cost if neither a bucket size nor layers are given.
   Dear(std::optional<std::int64_t> bucket_bytes, std::int64_t layers, std::optional<DType> wire)
-      : bucket_bytes_(bucket_bytes), layers_(layers), wire_(wire) {}
+      : Exchange(wire), bucket_bytes_(bucket_bytes), layers_(layers) {}
 
   std::unique_ptr<const PreparedWorkload> prepare(const doc::Workload& workload) const override {
     return by_cost() ? runs_of(workload) : nullptr;
@@ -115,7 +112,6 @@ class Dear : public Exchange {
     append_by_limits(input.workload, order, {&*bucket_bytes_, 1}, out.graph);
   }
   Schedule schedule() const override { return Schedule::decoupled; }
-  std::optional<DType> wire() const override { return wire_; }
 
  private:
   bool by_cost() const { return layers_ == 0 && !bucket_bytes_; }
@@ -161,7 +157,6 @@ class Dear : public Exchange {
 
   std::optional<std::int64_t> bucket_bytes_;
   std::int64_t layers_;
-  std::optional<DType> wire_;
 };
 
 std::unique_ptr<const Exchange> make_dear(const doc::Component& component) {

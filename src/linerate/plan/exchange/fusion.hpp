@@ -1,18 +1,40 @@
-// Costs that are no lines, for rules that know only lines.
+// What exchanges share: their only common option, and how they cut gradients into buckets.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "linerate/cost/closed_form.hpp"
+#include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/cost_curve.hpp"
+#include "linerate/doc/option_reader.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/doc/workload.hpp"
+#include "linerate/plan/exchange.hpp"
 
 namespace linerate::plan {
+
+/// Makes an exchange that has no option but wire=.
+template <class Of>
+std::unique_ptr<const Exchange> make_with_wire(const doc::Component& component) {
+  doc::OptionReader options(component);
+  const auto wire = options.wire();
+  options.finish();
+  return std::make_unique<Of>(wire);
+}
+
+/// What the collective of a bucket takes, by its bytes.
+inline cost::CostCurve exchange_curve(const FusionInput& input) {
+  const Collective collective = input.form.gather ? Collective::all_gather : Collective::all_reduce;
+  return cost::cost_curve(input.cost, collective, input.ranks,
+                          input.form.dtype(input.workload.gradients.front().dtype));
+}
+
+// Costs that are no lines, for rules that know only lines.
 
 /// The line through the costs of two sizes; flat if they fall, and never below 0 at size 0.
 inline cost::Line line_through(double least, double least_s, double most, double most_s) {

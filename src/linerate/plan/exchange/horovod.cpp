@@ -6,8 +6,6 @@
 #include <cmath>
 
 #include "linerate/core/index.hpp"
-#include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {
@@ -17,12 +15,12 @@ struct HorovodOptions {
   Bytes threshold = MiB(64);
   Seconds cycle{5e-3};
   bool clock = false;
-  std::optional<DType> wire;
 };
 
 class Horovod : public Exchange {
  public:
-  explicit Horovod(const HorovodOptions& options) : options_(options) {}
+  Horovod(const HorovodOptions& options, std::optional<DType> wire)
+      : Exchange(wire), options_(options) {}
 
   void fuse(const FusionInput& input, const Fusion& out) const override {
     if (options_.clock)
@@ -30,7 +28,6 @@ class Horovod : public Exchange {
     else
       by_arrival(input.workload, out);
   }
-  std::optional<DType> wire() const override { return options_.wire; }
 
  private:
   // An example: a cycle of 5 ms, and gradients at 2, 4, 6 and 8 ms. The gradient at 6 ms closes a
@@ -92,11 +89,11 @@ std::unique_ptr<const Exchange> make_horovod(const doc::Component& component) {
   options.threshold = reader.size("threshold", options.threshold);
   options.cycle = reader.time("cycle", options.cycle);
   options.clock = reader.choice("timer", {"arrival", "clock"}) == 1;
-  options.wire = reader.wire();
+  const auto wire = reader.wire();
   reader.finish();
   if (options.clock && !(options.cycle.value > 0))
     reader.refuse("cycle", "more than 0 s with timer=clock");
-  return std::make_unique<Horovod>(options);
+  return std::make_unique<Horovod>(options, wire);
 }
 
 }  // namespace

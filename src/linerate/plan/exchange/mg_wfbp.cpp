@@ -4,24 +4,14 @@
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/collective_times.hpp"
-#include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/exchange.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
 
 namespace linerate::plan {
 namespace {
 
-// The authors' cost is a line. Other costs become one, through the smallest gradient and the sum of
-// all.
-cost::Line line_of(const cost::CostCurve& curve, double least_bytes, double total_bytes) {
-  return line_through(least_bytes, curve.seconds(least_bytes), total_bytes,
-                      curve.seconds(total_bytes));
-}
-
 class MgWfbp : public Exchange {
  public:
-  explicit MgWfbp(std::optional<DType> wire) : wire_(wire) {}
+  using Exchange::Exchange;
 
   // `start` is when the open bucket's transfer would start. An example with 2 ms + 1 ms/MiB and
   // gradients of 1 MiB at 1, 2 and 6 ms. The first transfer would take from 1 to 4 ms. The second
@@ -31,22 +21,19 @@ class MgWfbp : public Exchange {
   void fuse(const FusionInput& input, const Fusion& out) const override {
     const auto& gradients = input.workload.gradients;
     const auto count = static_cast<std::int32_t>(gradients.size());
-    if (count == 0) return;
     const auto bytes_of = [&](std::int32_t l) {
       const doc::Gradient& g = gradients[to_index(l)];
       return static_cast<double>(input.form.bytes(g.elements, g.dtype, input.ranks));
     };
+    // The authors' cost is a line. Other costs become one, through the smallest gradient and the
+    // sum of all.
     double total = 0, least = bytes_of(0);
     for (std::int32_t l = 0; l < count; ++l) {
       total += bytes_of(l);
       least = std::min(least, bytes_of(l));
     }
-    const DType wire = input.form.dtype(gradients.front().dtype);
-    const cost::Line cost =
-        line_of(cost::cost_curve(
-                    input.cost, input.form.gather ? Collective::all_gather : Collective::all_reduce,
-                    input.ranks, wire),
-                least, total);
+    const cost::CostCurve curve = exchange_curve(input);
+    const cost::Line cost = line_through(least, curve.seconds(least), total, curve.seconds(total));
     double start = gradients.front().ready_s;
     double bytes = bytes_of(0);
     std::int32_t begin = 0;
@@ -68,24 +55,13 @@ class MgWfbp : public Exchange {
     }
     append_range(input.workload, begin, count, out.graph);
   }
-  std::optional<DType> wire() const override { return wire_; }
-
- private:
-  std::optional<DType> wire_;
 };
-
-std::unique_ptr<const Exchange> make_mg_wfbp(const doc::Component& component) {
-  doc::OptionReader options(component);
-  const auto wire = options.wire();
-  options.finish();
-  return std::make_unique<MgWfbp>(wire);
-}
 
 }  // namespace
 
 ExchangeLine strategy_mg_wfbp() {
   return {"mg-wfbp",
-          {make_mg_wfbp,
+          {make_with_wire<MgWfbp>,
            {.plans_by = PlansBy::cost},
            {.with_codecs = false}},  // optimal solves the same problem exactly
           "Merges a gradient into the next if waiting costs less than a start-up (greedy).",

@@ -17,10 +17,7 @@
 #include <numeric>
 
 #include "linerate/core/index.hpp"
-#include "linerate/cost/collective_times.hpp"
 #include "linerate/cost/cost_curve.hpp"
-#include "linerate/doc/option_reader.hpp"
-#include "linerate/plan/exchange.hpp"
 
 namespace linerate::plan {
 namespace {
@@ -115,7 +112,7 @@ class OptimalSearch {
 // optimal(cap=..., wire=...)
 class Optimal : public Exchange {
  public:
-  Optimal(double cap_bytes, std::optional<DType> wire) : cap_bytes_(cap_bytes), wire_(wire) {}
+  Optimal(double cap_bytes, std::optional<DType> wire) : Exchange(wire), cap_bytes_(cap_bytes) {}
 
   void fuse(const FusionInput& input, const Fusion& out) const override {
     const auto& gradients = input.workload.gradients;
@@ -132,18 +129,13 @@ class Optimal : public Exchange {
         fence[l] = gradients[l].dtype == gradients[l - 1].dtype ? fence[l - 1]
                                                                 : static_cast<std::int32_t>(l);
     }
-    const DType wire = gradients.empty() ? DType::f32 : input.form.dtype(gradients.front().dtype);
-    const cost::CostCurve curve = cost::cost_curve(
-        input.cost, input.form.gather ? Collective::all_gather : Collective::all_reduce,
-        input.ranks, wire);
     std::int32_t begin = 0;
     for (const std::int32_t end :
-         optimal_fusion({ready, bytes, fence, cap_bytes_ * scale}, curve)) {
+         optimal_fusion({ready, bytes, fence, cap_bytes_ * scale}, exchange_curve(input))) {
       append_range(input.workload, begin, end, out.graph);
       begin = end;
     }
   }
-  std::optional<DType> wire() const override { return wire_; }
   std::vector<std::string> caveats(bool encodes, bool contends) const override {
     std::vector<std::string> notes;
     if (encodes)
@@ -158,7 +150,6 @@ class Optimal : public Exchange {
 
  private:
   double cap_bytes_;
-  std::optional<DType> wire_;
 };
 
 std::unique_ptr<const Exchange> make_optimal(const doc::Component& component) {

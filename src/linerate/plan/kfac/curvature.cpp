@@ -103,7 +103,7 @@ struct InverseSet {
   std::vector<double> inverse_s, broadcast_s;
   std::vector<std::int32_t> layer, after;
   std::vector<double> layer_s;  // by block
-  std::function<double(std::int64_t, std::int64_t)> seconds_of;
+  MessageSeconds seconds_of;
 
   void arrive(const Curvature& curvature, const FactorArrivals& arrivals) {
     after.clear();
@@ -140,7 +140,8 @@ InverseSet inverses_of(const Curvature& curvature, const cost::CostModel& cost,
   for (const PlannedBlock& block : curvature.blocks) all.layer_s.push_back(block.precondition_s);
   const bool is_free = !cost.cluster().second_order;
   if (curvature.kfac.sharing != Sharing::d && curvature.rows > 1)
-    all.seconds_of = seconds_of_broadcasts(cost, curvature.rows, curvature.dtype);
+    all.seconds_of =
+        seconds_of_messages(cost, Collective::broadcast, curvature.rows, curvature.dtype);
   for (std::int32_t f = 0; f < curvature.factors(); ++f) {
     const doc::Block& block = curvature.block_of(f).block;
     const FactorSide side = doc::side_of_factor(f);
@@ -307,10 +308,11 @@ std::function<double(const FactorArrivals&)> Curvature::inverted_s(
   };
 }
 
-std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const cost::CostModel& cost,
-                                                                        int ranks, DType dtype) {
-  return [curve = cost::cost_curve(cost, Collective::broadcast, ranks), size = size_of(dtype),
-          tensor_s = cost.cluster().tensor_s](std::int64_t elements, std::int64_t tensors) {
+MessageSeconds seconds_of_messages(const cost::CostModel& cost, Collective collective, int ranks,
+                                   DType dtype) {
+  return [curve = cost::cost_curve(cost, collective, ranks), size = size_of(dtype),
+          tensor_s = ranks > 1 ? cost.cluster().tensor_s : 0](std::int64_t elements,
+                                                              std::int64_t tensors) {
     return curve.seconds(static_cast<double>(elements * size)) +
            static_cast<double>(tensors) * tensor_s;
   };

@@ -109,10 +109,10 @@ struct Curvature {
 Curvature curvature_of(const Kfac& kfac, const doc::Workload& workload, const cost::CostModel& cost,
                        int ranks, const std::string& strategy);
 
-/// Seconds that broadcasts among so many ranks take: a message of so many elements of so many
-/// tensors.
-std::function<double(std::int64_t, std::int64_t)> seconds_of_broadcasts(const cost::CostModel& cost,
-                                                                        int ranks, DType dtype);
+/// Seconds that a collective among so many ranks takes: a message of so many elements of so many
+/// tensors, and what each tensor adds to it (add_tensor_times).
+MessageSeconds seconds_of_messages(const cost::CostModel& cost, Collective collective, int ranks,
+                                   DType dtype);
 
 /// What the blocks of a Plan say to executors.
 std::vector<doc::Block> shapes_of(const Curvature& curvature);

@@ -250,6 +250,17 @@ void add_message(const Members& members, Broadcasts& out) {
 
 }  // namespace
 
+std::vector<std::span<const std::int32_t>> messages_of(std::span<const std::int32_t> order,
+                                                       std::span<const std::int32_t> ends) {
+  std::vector<std::span<const std::int32_t>> messages;
+  std::int32_t begin = 0;
+  for (const std::int32_t end : ends) {
+    messages.push_back(order.subspan(to_index(begin), to_index(end - begin)));
+    begin = end;
+  }
+  return messages;
+}
+
 Broadcasts send_each(const BroadcastProblem& problem) {
   const auto done_s = [&](std::int32_t i) { return problem.done_s[to_index(i)]; };
   Broadcasts all{ascending(problem, done_s), std::vector<std::int32_t>(problem.done_s.size())};
@@ -293,12 +304,8 @@ Broadcasts send_each_root(const BroadcastProblem& problem) {
 std::vector<double> ends_s(const BroadcastProblem& problem, const Broadcasts& broadcasts) {
   std::vector<double> ends;
   Sending channel(problem);
-  auto begin = broadcasts.order.begin();
-  for (const std::int32_t end : broadcasts.ends) {
-    const auto behind = broadcasts.order.begin() + end;
-    ends.push_back(channel.send(std::span(begin, behind)));
-    begin = behind;
-  }
+  for (const auto message : messages_of(broadcasts.order, broadcasts.ends))
+    ends.push_back(channel.send(message));
   return ends;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -17,9 +16,8 @@ struct FactorFusionProblem {
   std::span<const double> ready_s;         // [L]; they may decrease
   std::span<const std::int64_t> elements;  // [L] packed
   std::span<const std::int32_t> kind;      // [L] a group holds one kind; empty: they are all alike
-  /// A message of so many elements of so many factors, at full speed.
-  std::function<double(std::int64_t, std::int64_t)> seconds_of;
-  std::span<const Transfer> others{};  // by ready time: gradients
+  MessageSeconds seconds_of;               // of factors
+  std::span<const Transfer> others{};      // by ready time: gradients
   Channel channel{};
 };
 
@@ -52,9 +50,8 @@ struct BroadcastProblem {
   std::span<const double> done_s;          // [n] when the root has it
   std::span<const std::int32_t> root;      // [n]
   std::span<const std::int64_t> elements;  // [n]
-  /// A message of so many elements of so many of them, at full speed.
-  std::function<double(std::int64_t, std::int64_t)> seconds_of;
-  double free_s = 0;  // the channel
+  MessageSeconds seconds_of;               // of them
+  double free_s = 0;                       // the channel
   Channel channel{};
 };
 
@@ -63,6 +60,10 @@ struct BroadcastProblem {
 struct Broadcasts {
   std::vector<std::int32_t> order, ends;
 };
+
+/// The members of each message.
+std::vector<std::span<const std::int32_t>> messages_of(std::span<const std::int32_t> order,
+                                                       std::span<const std::int32_t> ends);
 
 /// Each by itself, in the order in which they are done.
 Broadcasts send_each(const BroadcastProblem& problem);

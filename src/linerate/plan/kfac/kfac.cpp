@@ -41,31 +41,21 @@ Sharing sharing_of(const doc::Component& component) {
   return static_cast<Sharing>(found - kSharings.begin());
 }
 
-// Defaults are those of the method's paper; SPD-KFAC is the one that fuses and places by cost.
-FactorFusion default_fusion(Sharing sharing) {
-  return sharing == Sharing::spd ? FactorFusion::optimal : FactorFusion::bulk;
-}
-InversePlacement default_placement(Sharing sharing) {
-  return sharing == Sharing::spd ? InversePlacement::search : InversePlacement::longest_first;
-}
 /// Methods published with a message for each inverse keep it.
 bool fuses_by_default(const Kfac& kfac) {
   return kfac.sharing != Sharing::mpd && kfac.placement != InversePlacement::threshold;
 }
 
-/// The choices among `all` that this sharing has.
+/// The choices among `all` that this sharing has; the first one is its default.
 template <typename Choice>
 Choice choice(doc::OptionReader& options, const char* key, const std::vector<std::string>& all,
-              const std::vector<Choice>& known, Choice otherwise) {
+              const std::vector<Choice>& known) {
   std::vector<std::string> words;
-  std::size_t standard = 0;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    words.push_back(all[to_index(known[i])]);
-    if (known[i] == otherwise) standard = i;
-  }
-  return known[options.choice(key, words, standard)];
+  for (const Choice c : known) words.push_back(all[to_index(c)]);
+  return known[options.choice(key, words)];
 }
 
+// Defaults are those of the method's paper; SPD-KFAC is the one that fuses and places by cost.
 std::vector<FactorFusion> fusions_of(Sharing sharing) {
   using enum FactorFusion;
   return sharing == Sharing::spd ? std::vector{optimal, greedy, none, bulk}
@@ -164,10 +154,8 @@ Kfac Kfac::parse(const doc::Component& component) {
   doc::Component named = component;
   std::erase_if(named.options, [](const auto& option) { return option.first.empty(); });
   doc::OptionReader options(named);
-  kfac.fusion =
-      choice(options, "fusion", kFusions, fusions_of(kfac.sharing), default_fusion(kfac.sharing));
-  kfac.placement = choice(options, "placement", kPlacements, placements_of(kfac.sharing),
-                          default_placement(kfac.sharing));
+  kfac.fusion = choice(options, "fusion", kFusions, fusions_of(kfac.sharing));
+  kfac.placement = choice(options, "placement", kPlacements, placements_of(kfac.sharing));
   kfac.fuses_broadcasts =
       options.choice("broadcasts", {"fused", "single"}, fuses_by_default(kfac) ? 0 : 1) == 0;
   read_intervals(options, component, kfac);
@@ -182,14 +170,8 @@ Kfac Kfac::parse(const doc::Component& component) {
 }
 
 bool Kfac::takes_kind(doc::BlockKind kind) const {
-  switch (kind) {
-    case doc::BlockKind::unit_wise:
-      return norms;
-    case doc::BlockKind::embedding:
-      return embeddings;
-    default:
-      return true;
-  }
+  if (kind == doc::BlockKind::unit_wise) return norms;
+  return kind != doc::BlockKind::embedding || embeddings;
 }
 
 bool Kfac::takes(const doc::Block& block) const {

@@ -17,6 +17,9 @@ struct Transfer {
   double ready_s = 0, seconds = 0;
 };
 
+/// Seconds of a message of so many elements of so many tensors, at full speed.
+using MessageSeconds = std::function<double(std::int64_t, std::int64_t)>;
+
 /// A transfer progresses `slowdown` times slower before `slow_until_s`: while ranks compute, if the
 /// Cluster says that communication and computation contend. An example: slowdown 2 until 7 ms. A
 /// transfer of 4 ms that starts at 3 ms has done 2 ms by then, and ends at 9 ms.
@@ -54,9 +57,9 @@ struct PlacementProblem {
   /// [layers] which of them brings the last of a layer's gradient, likewise.
   std::span<const std::int32_t> gradient_after{};
   double start_s = 0;  // when ranks are free to invert
-  /// What travels together: a message of so many elements of so many inverses, at full speed, and
-  /// [n] the elements of each. Empty: each travels by itself.
-  std::function<double(std::int64_t, std::int64_t)> seconds_of{};
+  /// What travels together: a message of inverses, and [n] the elements of each. Empty: each
+  /// travels by itself.
+  MessageSeconds seconds_of{};
   std::span<const std::int64_t> elements{};
   int columns = 1;  // rank r sends over channel r % columns
 };

@@ -1,5 +1,5 @@
-// Compressors: a bucket's tensors are encoded, exchanged in one round or several, and decoded back
-// into the bucket. Tensors that compression does not pay for travel dense with them.
+// Codecs, casts and compressors: a bucket is encoded, exchanged in one round or several, and
+// decoded back into the bucket. Tensors that compression does not pay for travel dense with them.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -7,7 +7,6 @@
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/plan/compression.hpp"
-#include "linerate/plan/pass/update.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -27,24 +26,23 @@ struct CodedTransfer {
 };
 
 struct CodedExchange {
-  BucketCoding coding;
-  std::vector<CodedTransfer> transfers;  // one an encode, in order
+  BucketCoding coding;                   // by a compressor
+  std::vector<CodedTransfer> transfers;  // one an encode, in order; none: the bucket stays as it is
   std::int32_t dense = -1;               // payload
   Handle last = kNoTask;                 // the collective of the round sent last
   Handle dense_sent = kNoTask;
 };
 
-// Puts the encodes, collectives and decodes of all buckets into the step. A compressor may need
-// several rounds: PowerSGD sums one factor, encodes with the sum, and sums the other factor.
-class Compressing {
+// Puts the encodes, collectives and decodes of all buckets into the step. A codec or a cast has one
+// round. A compressor may need several: PowerSGD sums one factor, encodes with the sum, and sums
+// the other factor.
+class Coding {
  public:
-  Compressing(const PassInput& input, StepDraft& step)
-      : input_(input), step_(step), buckets_(step.exchanges.size()) {
-    const CodingInput coding{input.workload, input.cost, input.schedule, input.ranks, input.phase};
-    for (std::size_t b = 0; b < step.exchanges.size(); ++b)
-      buckets_[b].coding =
-          input.compression->coding_of(coding, *step.graph, step.graph->payloads[b]);
+  Coding(const PassInput& input, StepDraft& step)
+      : input_(input), step_(step), codec_(input.codec), buckets_(step.exchanges.size()) {
+    if (codec_) operation_ = step.plan->operation(codec_->operation);
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      if (!codec_) buckets_[b].coding = input.compression->coding_of(input, *step.graph, bucket(b));
       add_payloads(b);
       rounds_ = std::max(rounds_, buckets_[b].transfers.size());
     }
@@ -59,36 +57,47 @@ class Compressing {
   ///   stage 3   encode bucket 2, round 1; decode bucket 1
   ///   stage 4   decode bucket 2
   /// Bucket 0's round 1 waits for the sum of its round 0, which travels while bucket 1 is encoded.
-  /// Decoupled exchanges decode at the end, in the order in which the next step needs the buckets.
+  /// The last bucket of a turn is decoded before the next turn's first encode, because that turn's
+  /// gradients come after the decode. Decoupled exchanges decode at the end, in the order in which
+  /// the next step needs the buckets.
   void run() {
     if (rounds_ == 0) return;
     keep_units();
     const std::size_t count = buckets_.size();
     const bool decoupled = input_.schedule == Schedule::decoupled;
     for (std::size_t stage = 0; stage < count + rounds_; ++stage) {
+      const bool new_turn = stage < count && begins_turn(stage);
+      if (new_turn) decode_later(stage - 1);
       if (stage < count) begin(stage);
       for (std::size_t r = 0; r < rounds_ && r <= stage; ++r)
         if (stage - r < count && r < buckets_[stage - r].transfers.size() && !is_alone(stage - r))
           encode(stage - r, r);
-      if (stage >= rounds_ && !decoupled && !is_alone(stage - rounds_)) decode(stage - rounds_);
+      if (stage >= rounds_ && !decoupled && !new_turn) decode_later(stage - rounds_);
     }
     if (decoupled)
       for (std::size_t b = count; b-- > 0;) decode(b);
   }
 
  private:
-  /// A bucket that is encoded keeps its gradients in their own units. The mean is taken after the
-  /// decode.
+  const doc::Payload& bucket(std::size_t b) const { return step_.graph->payloads[b]; }
+  bool is_coded(std::size_t b) const { return !buckets_[b].transfers.empty(); }
+  /// Compressors refuse turns.
+  bool begins_turn(std::size_t b) const {
+    const auto turn = [&](std::size_t of) {
+      return turn_of(input_, step_, static_cast<std::int32_t>(of));
+    };
+    return b > 0 && turn(b) != turn(b - 1);
+  }
+
+  /// A bucket that a compressor encodes keeps its gradients in their own units. The mean is taken
+  /// after the decode.
   void keep_units() {
-    if (!input_.housekeeping) return;
+    if (!input_.housekeeping || codec_) return;
     const std::int16_t scale = step_.plan->operation(scale_in_gradient_units());
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      if (!buckets_[b].coding.is_coded()) continue;
-      const doc::Payload& bucket = step_.graph->payloads[b];
-      for (std::int32_t m = bucket.begin; m < bucket.end; ++m) {
-        const auto position = to_index(step_.graph->members[to_index(m)]);
-        step_.tasks[step_.ready[position]].operation = scale;
-      }
+      if (!is_coded(b)) continue;
+      for (const std::int32_t p : members_of(*step_.graph, bucket(b)))
+        step_.tasks[step_.ready[to_index(p)]].operation = scale;
     }
   }
 
@@ -96,6 +105,10 @@ class Compressing {
 
   void add_payloads(std::size_t b) {
     CodedExchange& x = buckets_[b];
+    if (codec_) {
+      if (!input_.form.is_plain(bucket(b).dtype)) x.transfers = {transfer_by_codec(b)};
+      return;
+    }
     if (!x.coding.is_coded()) return;
     if (x.coding.has_owners())
       add_two_phase(b);
@@ -104,6 +117,27 @@ class Compressing {
         x.transfers.push_back(transfer_of(b, round));
     if (x.coding.layout.has_dense_payload())
       x.dense = add_payload(b, DType::f32, x.coding.layout.dense_elements, 1);
+  }
+
+  CodedTransfer transfer_by_codec(std::size_t b) {
+    const WireForm& form = input_.form;
+    doc::Payload p = bucket(b);
+    CodedTransfer t;
+    t.dtype = form.dtype(p.dtype);
+    t.combine = form.gather ? Combine::gather : Combine::sum;
+    p.content = doc::Content::encoded;
+    p.of = static_cast<std::int32_t>(b);
+    p.begin = p.end = 0;
+    p.dtype = t.dtype;
+    if (!codec_->is_cast) {
+      const std::int64_t dense = p.elements;
+      p.elements = form.bytes(dense, bucket(b).dtype, 1);
+      p.padded = form.bytes(dense, bucket(b).dtype, input_.ranks);
+      p.dtype = DType::u8;
+      if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
+    }
+    t.payload = step_.add_payload(p);
+    return t;
   }
 
   CodedTransfer transfer_of(std::size_t b, const BucketRound& round) {
@@ -148,6 +182,7 @@ class Compressing {
   // ---- tasks ----
 
   doc::CodingPlace place_of(std::size_t b) const {
+    if (codec_) return coding_place(input_, codec_->cost.on);
     const Method* const method = buckets_[b].coding.method;
     return coding_place(input_,
                         method && method->cost ? method->cost->on : doc::CodingPlace::codec);
@@ -177,7 +212,7 @@ class Compressing {
     CodedExchange& x = buckets_[b];
     const Handle h = put(b, encode_task(b, r), r > 0);
     if (r == 0) {
-      step_.last_checked = h;
+      if (!codec_) step_.last_checked = h;
       BucketExchange& exchange = step_.exchanges[b];
       step_.tasks.wait(h, exchange.ready);
       step_.tasks.wait_instead(exchange.send, exchange.ready, h);
@@ -233,15 +268,21 @@ class Compressing {
     t.operation = step_.operation(gathers ? "move" : "sum");
   }
 
+  /// Puts a bucket's decode into the step, unless the bucket went its whole way at once.
+  void decode_later(std::size_t b) {
+    if (!is_alone(b)) decode(b);
+  }
+
   // Puts the bucket's decode into the step. It waits for the last round and for the dense part. If
   // payloads were gathered, a rank decodes those of all ranks.
   void decode(std::size_t b) {
     CodedExchange& x = buckets_[b];
-    if (!x.coding.is_coded()) return;
-    const bool reads_all =
-        !x.coding.two_phase && x.coding.layout.rounds.back().combine == Combine::gather;
-    doc::Task task = codec_task(doc::TaskKind::decode, b, 0);
-    task.seconds = x.coding.method->decode_s(x.coding.coded()) * (reads_all ? input_.ranks : 1);
+    if (!is_coded(b)) return;
+    const bool reads_all = !x.coding.two_phase && x.transfers.back().combine == Combine::gather;
+    const doc::CodedTensors coded = coded_of(b);
+    doc::Task task = codec_task(doc::TaskKind::decode, b, 0, coded);
+    task.seconds = (codec_ ? codec_->cost.decode_s(coded) : x.coding.method->decode_s(coded)) *
+                   (reads_all ? input_.ranks : 1);
     const Handle h = put(b, task, true);
     step_.tasks.wait(h, x.last);
     if (x.dense_sent != kNoTask) step_.tasks.wait(h, x.dense_sent);
@@ -250,35 +291,48 @@ class Compressing {
 
   doc::Task encode_task(std::size_t b, std::size_t r) const {
     const BucketCoding& coding = buckets_[b].coding;
-    doc::Task task = codec_task(doc::TaskKind::encode, b, r);
-    const Method& method = *coding.method;
-    const doc::CodedTensors coded = coding.coded();
-    if (!coding.has_owners())
-      task.seconds = method.encode_s(coded) / static_cast<double>(coding.layout.rounds.size());
+    const doc::CodedTensors coded = coded_of(b);
+    doc::Task task = codec_task(doc::TaskKind::encode, b, r, coded);
+    if (codec_)
+      task.seconds = codec_->cost.encode_s(coded);
+    else if (!coding.has_owners())
+      task.seconds =
+          coding.method->encode_s(coded) / static_cast<double>(coding.layout.rounds.size());
     else if (r == 0)
-      task.seconds = method.encode_s(coded);
+      task.seconds = coding.method->encode_s(coded);
     else  // an owner's: the others' payloads of 1/ranks, and their mean
-      task.seconds = method.decode_s(coded) + method.encode_s(coding.part_of(input_.ranks));
+      task.seconds =
+          coding.method->decode_s(coded) + coding.method->encode_s(coding.part_of(input_.ranks));
     return task;
   }
 
-  doc::Task codec_task(doc::TaskKind kind, std::size_t b, std::size_t r) const {
+  doc::Task codec_task(doc::TaskKind kind, std::size_t b, std::size_t r,
+                       const doc::CodedTensors& coded) const {
     const BucketCoding& coding = buckets_[b].coding;
-    compress::CodingStep what{coding.method->component, static_cast<int>(r), input_.phase,
-                              coding.two_phase};
     doc::Task t;
     t.kind = kind;
     t.resource =
         place_of(b) == doc::CodingPlace::codec ? doc::Resource::codec : doc::Resource::compute;
     t.subject = doc::Subject::payloads;
-    t.operation = step_.plan->operation(what.to_operation());
+    t.operation = operation_;
+    if (!codec_)
+      t.operation = step_.plan->operation(compress::CodingStep{
+          coding.method->component, static_cast<int>(r), input_.phase, coding.two_phase}
+                                              .to_operation());
     t.first = t.last = static_cast<std::int32_t>(b);
-    t.bytes = coding.layout.coded_elements() * size_of(DType::f32);
+    t.bytes = coded.bytes;
     return t;
+  }
+
+  doc::CodedTensors coded_of(std::size_t b) const {
+    if (!codec_) return buckets_[b].coding.coded();
+    return {bucket(b).elements * size_of(bucket(b).dtype), bucket(b).end - bucket(b).begin};
   }
 
   const PassInput& input_;
   StepDraft& step_;
+  const CodecModel* codec_;      // null: a compressor codes
+  std::int16_t operation_ = -1;  // the codec's
   std::vector<CodedExchange> buckets_;
   std::size_t rounds_ = 0;
   Handle network_ = kNoTask;  // the next collective is inserted after it
@@ -286,136 +340,8 @@ class Compressing {
 
 }  // namespace
 
-void add_compression(const PassInput& input, StepDraft& step) {
-  if (input.compression) Compressing(input, step).run();
-}
-
-// Codecs and casts: a bucket becomes an encoded payload before its collective and values again
-// after it.
-
-namespace {
-
-class Coder {
- public:
-  Coder(const PassInput& input, StepDraft& step)
-      : input_(input),
-        step_(step),
-        operation_(step.plan->operation(input.codec->operation)),
-        place_(coding_place(input, input.codec->cost.on)) {}
-
-  void run() {
-    const auto buckets = static_cast<std::int32_t>(step_.exchanges.size());
-    if (place_ == doc::CodingPlace::codec)
-      on_a_lane_of_its_own(buckets);
-    else
-      on_compute(buckets);
-  }
-
- private:
-  bool is_coded(std::int32_t b) const { return !input_.form.is_plain(bucket(b).dtype); }
-  const doc::Payload& bucket(std::int32_t b) const { return step_.graph->payloads[to_index(b)]; }
-  BucketExchange& exchange(std::int32_t b) { return step_.exchanges[to_index(b)]; }
-
-  // With three buckets the coding lane runs e0, e1, d0, e2, d1, d2: while one bucket travels, the
-  // next one is encoded. The last bucket of a turn is decoded before the next turn's first encode,
-  // because that turn's gradients come after the decode. Decoupled exchanges decode at the end, the
-  // last bucket first.
-  void on_a_lane_of_its_own(std::int32_t buckets) {
-    const bool decoupled = input_.schedule == Schedule::decoupled;
-    for (std::int32_t b = 0; b < buckets; ++b) {
-      const bool begins_turn = b > 0 && turn_of(input_, step_, b) != turn_of(input_, step_, b - 1);
-      if (begins_turn) decode_at_the_end(b - 1);
-      if (is_coded(b)) encode(b, step_.tasks.append(task(doc::TaskKind::encode, b)));
-      if (!decoupled && b > 0 && !begins_turn) decode_at_the_end(b - 1);
-    }
-    if (!decoupled && buckets > 0) decode_at_the_end(buckets - 1);
-    for (std::int32_t b = buckets; decoupled && b-- > 0;) decode_at_the_end(b);
-  }
-
-  // Encodes stand between backward tasks, each after its bucket's last gradient. With `alone` the
-  // decode stands there as well and so holds up backward; otherwise decodes come last.
-  void on_compute(std::int32_t buckets) {
-    const bool alone = place_ == doc::CodingPlace::alone;
-    for (std::int32_t b = 0; b < buckets; ++b) {
-      if (!is_coded(b)) continue;
-      encode(b, put(b, doc::TaskKind::encode));
-      if (alone) decoded(b, put(b, doc::TaskKind::decode));
-    }
-    for (std::int32_t b = 0; b < buckets && !alone; ++b) {
-      if (!is_coded(b)) continue;
-      const doc::Task decode = task(doc::TaskKind::decode, b);
-      decoded(b, step_.tail == kNoTask ? step_.tasks.append(decode)
-                                       : step_.tasks.insert_before(step_.tail, decode));
-    }
-  }
-
-  Handle put(std::int32_t b, doc::TaskKind kind) {
-    return step_.put_into_compute(task(kind, b), to_index(b));
-  }
-
-  void decode_at_the_end(std::int32_t b) {
-    if (is_coded(b)) decoded(b, step_.tasks.append(task(doc::TaskKind::decode, b)));
-  }
-
-  // The collective waits for the encode instead of the last gradient, and moves the encoded
-  // payload.
-  void encode(std::int32_t b, Handle h) {
-    BucketExchange& x = exchange(b);
-    step_.tasks.wait(h, x.ready);
-    step_.tasks.wait_instead(x.send, x.ready, h);
-    const std::int32_t payload = step_.add_payload(encoded(b));
-    for (const Handle collective : {x.send, x.receive}) {
-      doc::Task& t = step_.tasks[collective];
-      t.first = t.last = payload;
-      t.bytes = step_.graph->payloads.back().bytes();
-    }
-  }
-
-  void decoded(std::int32_t b, Handle h) {
-    step_.tasks.wait(h, exchange(b).receive);
-    exchange(b).received = h;
-  }
-
-  doc::Payload encoded(std::int32_t b) const {
-    doc::Payload p = bucket(b);
-    p.content = doc::Content::encoded;
-    p.of = b;
-    p.begin = p.end = 0;
-    p.dtype = input_.form.dtype(bucket(b).dtype);
-    if (input_.codec->is_cast) return p;
-    p.dtype = DType::u8;
-    p.elements = input_.form.bytes(bucket(b).elements, bucket(b).dtype, 1);
-    p.padded = input_.form.bytes(bucket(b).elements, bucket(b).dtype, input_.ranks);
-    if (input_.schedule == Schedule::decoupled) pad_to_blocks(p, input_.ranks);
-    return p;
-  }
-
-  doc::Task task(doc::TaskKind kind, std::int32_t b) const {
-    const std::int64_t dense = bucket(b).elements * size_of(bucket(b).dtype);
-    doc::Task t;
-    t.kind = kind;
-    t.resource = place_ == doc::CodingPlace::codec ? doc::Resource::codec : doc::Resource::compute;
-    t.subject = doc::Subject::payloads;
-    t.operation = operation_;
-    t.first = t.last = b;
-    t.bytes = dense;
-    const doc::CodedTensors coded{dense, bucket(b).end - bucket(b).begin};
-    t.seconds = kind == doc::TaskKind::encode
-                    ? input_.codec->encode_s(coded)
-                    : input_.codec->decode_s(coded) * (input_.form.gather ? input_.ranks : 1);
-    return t;
-  }
-
-  const PassInput& input_;
-  StepDraft& step_;
-  std::int16_t operation_;
-  doc::CodingPlace place_;
-};
-
-}  // namespace
-
-void add_codec(const PassInput& input, StepDraft& step) {
-  if (input.codec) Coder(input, step).run();
+void add_coding(const PassInput& input, StepDraft& step) {
+  if (input.codec || input.compression) Coding(input, step).run();
 }
 
 // Decoupled exchanges (Zhang et al. 2023, DeAR): reduce-scatter under backward, all-gather under
@@ -441,7 +367,7 @@ class Updates {
   void run() {
     // Before the first step nothing waits to be applied.
     if (input_.first_step) return;
-    if (layers_are_known())
+    if (layers_are_timed(input_.workload))
       in_front_of_layers();
     else
       in_front_of_bucket_shares();
@@ -451,10 +377,6 @@ class Updates {
   const doc::Payload& bucket(std::size_t b) const { return step_.graph->payloads[b]; }
   std::int64_t dense_bytes(std::size_t b) const {
     return bucket(b).elements * size_of(bucket(b).dtype);
-  }
-
-  bool layers_are_known() const {
-    return every_layer_timed(input_.workload) && gradients_know_layers(input_.workload);
   }
 
   // Puts a bucket's update before its first use. It takes the optimizer's time by the bucket's
@@ -511,10 +433,8 @@ class Updates {
     std::vector<Handle> shares;
     for (std::size_t b = step_.exchanges.size(); b-- > 0;) {
       double spent = 0;
-      for (std::int32_t m = bucket(b).begin; m < bucket(b).end; ++m) {
-        const std::int32_t p = step_.graph->members[to_index(m)];
+      for (const std::int32_t p : members_of(*step_.graph, bucket(b)))
         spent += ready(p) - ready(p - 1);
-      }
       const double share =
           whole > 0 ? spent / whole : 1.0 / static_cast<double>(step_.exchanges.size());
       shares.push_back(step_.tasks.insert_before(

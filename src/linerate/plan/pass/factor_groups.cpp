@@ -152,7 +152,7 @@ class OverlappedGroups {
     return curvature_.inverted_s(input_.cost, arrivals(groups));
   }
   FactorArrivals arrivals(const std::vector<FactorGroup>& groups) const {
-    return arrivals_of(input_, step_, traffic_, groups);
+    return arrivals_of(input_, traffic_, groups);
   }
 
   /// Inverses wait for factors alone, directions for gradients too. So it is tried from which
@@ -210,28 +210,6 @@ std::vector<FactorGroup> group_factors(const PassInput& input, const StepDraft& 
 // bucket, group, bucket. If the buckets from the second one on wait, it is the same. If all wait,
 // both groups come first.
 
-namespace {
-
-/// For each block, the last transfer that brings a part of its gradient; -1 if none does.
-std::vector<std::int32_t> last_of_blocks(const PassInput& input, const StepDraft& step,
-                                         const std::vector<std::int32_t>& transfer_of_bucket) {
-  std::vector<std::int32_t> of_gradient(input.workload.gradients.size(), -1);
-  for (std::size_t b = 0; b < transfer_of_bucket.size(); ++b) {
-    const doc::Payload& bucket = step.graph->payloads[b];
-    for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-      of_gradient[to_index(step.graph->members[to_index(m)])] = transfer_of_bucket[b];
-  }
-  std::vector<std::int32_t> last;
-  for (const PlannedBlock& block : input.curvature->blocks) {
-    last.push_back(-1);
-    for (const std::int32_t p : block.gradients)
-      last.back() = std::max(last.back(), of_gradient[to_index(p)]);
-  }
-  return last;
-}
-
-}  // namespace
-
 void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& groups) {
   const std::vector<Transfer>& buckets = traffic.gradients();
   std::size_t b = 0;
@@ -245,10 +223,9 @@ void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups) {
   for (FactorGroup& group : groups) group.bucket = std::min(group.bucket, from);
 }
 
-FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
-                           const FactorTraffic& traffic, const std::vector<FactorGroup>& groups) {
+FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
+                           const std::vector<FactorGroup>& groups) {
   const Curvature& curvature = *input.curvature;
-  const auto seconds_of = traffic.seconds_of_sums();
   FactorArrivals arrivals{{},
                           std::vector<std::int32_t>(to_index(curvature.factors()), -1),
                           {},
@@ -268,10 +245,12 @@ FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
       arrivals.after[to_index(f)] = static_cast<std::int32_t>(arrivals.transfers.size());
     }
     arrivals.transfers.push_back(
-        {group.ready_s, seconds_of(elements, static_cast<std::int64_t>(group.members.size()))});
+        {group.ready_s,
+         traffic.seconds_of_sums()(elements, static_cast<std::int64_t>(group.members.size()))});
   }
   send_buckets_before(traffic.gradients().size());
-  arrivals.gradient_after = last_of_blocks(input, step, transfer_of);
+  for (const std::size_t bucket : traffic.last_bucket_of_blocks())
+    arrivals.gradient_after.push_back(transfer_of[bucket]);
   return arrivals;
 }
 
@@ -283,8 +262,13 @@ FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
 // ascend.
 FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
                              std::span<const Handle> computed)
-    : input_(input), step_(step), computed_(computed) {
+    : input_(input),
+      step_(step),
+      computed_(computed),
+      seconds_of_sums_(seconds_of_messages(input.cost, Collective::all_reduce, input.ranks,
+                                           input.curvature->dtype)) {
   add_lane();
+  const double tensor_s = input.ranks > 1 ? input.cost.cluster().tensor_s : 0;
   double latest_s = 0;
   for (std::size_t b = 0; b < step.exchanges.size(); ++b) {
     const doc::Task& send = step.tasks[step.exchanges[b].send];
@@ -292,7 +276,12 @@ FactorTraffic::FactorTraffic(const PassInput& input, const StepDraft& step,
     gradients_.push_back(
         {latest_s, cost::cost_curve(input.cost, collective_of(send.kind), input.ranks, send.wire)
                            .seconds(static_cast<double>(send.priced_bytes())) +
-                       static_cast<double>(tensors_of(*step.graph, send)) * tensor_s()});
+                       static_cast<double>(tensors_of(*step.graph, send)) * tensor_s});
+  }
+  const std::vector<std::size_t> bucket_of = bucket_of_gradients(input, step);
+  for (const PlannedBlock& block : input.curvature->blocks) {
+    std::size_t& last = last_bucket_of_blocks_.emplace_back(0);
+    for (const std::int32_t p : block.gradients) last = std::max(last, bucket_of[to_index(p)]);
   }
 }
 
@@ -323,36 +312,20 @@ double FactorTraffic::ready_s_of(std::size_t bucket) const {
   return std::max(ready, end_of(step_.forward.back()) + step_.not_before[bucket]);
 }
 
-// f(elements, tensors): a sum's message, and what each tensor adds to it.
-std::function<double(std::int64_t, std::int64_t)> FactorTraffic::seconds_of_sums() const {
-  return [curve = cost::cost_curve(input_.cost, Collective::all_reduce, input_.ranks),
-          each_s = tensor_s(),
-          element = size_of(input_.curvature->dtype)](std::int64_t n, std::int64_t tensors) {
-    return curve.seconds(static_cast<double>(n * element)) + static_cast<double>(tensors) * each_s;
-  };
-}
-
 // After backward nothing computes next to the network, so messages are not slowed any more.
 Channel FactorTraffic::channel() const {
   const auto& contention = input_.cost.cluster().contention;
   return {backward_end_s_, contention ? contention->communication_slowdown : 1};
 }
 
-namespace {
-
-/// The tensors that a payload stands for; flags and the like are one.
-std::int32_t tensors_of(const doc::TaskGraph& graph, std::int32_t index) {
-  const doc::Payload* payload = &graph.payloads[to_index(index)];
-  while (payload->of >= 0) payload = &graph.payloads[to_index(payload->of)];
-  return std::max(1, payload->end - payload->begin);
-}
-
-}  // namespace
-
 std::int64_t tensors_of(const doc::TaskGraph& graph, const doc::Task& task) {
   if (task.subject != doc::Subject::payloads) return 0;
   std::int64_t tensors = 0;
-  for (std::int32_t p = task.first; p <= task.last; ++p) tensors += tensors_of(graph, p);
+  for (std::int32_t p = task.first; p <= task.last; ++p) {
+    const doc::Payload* payload = &graph.payloads[to_index(p)];
+    while (payload->of >= 0) payload = &graph.payloads[to_index(payload->of)];
+    tensors += std::max(1, payload->end - payload->begin);
+  }
   return tensors;
 }
 

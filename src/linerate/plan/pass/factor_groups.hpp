@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -23,8 +22,10 @@ class FactorTraffic {
   double ready_s(std::int32_t factor) const { return end_of(computed_[to_index(factor)]); }
   /// Buckets, which keep their order.
   const std::vector<Transfer>& gradients() const { return gradients_; }
+  /// [blocks] the bucket that brings the last of its gradient.
+  const std::vector<std::size_t>& last_bucket_of_blocks() const { return last_bucket_of_blocks_; }
   /// Seconds of an all-reduce of so many elements of so many factors.
-  std::function<double(std::int64_t, std::int64_t)> seconds_of_sums() const;
+  const MessageSeconds& seconds_of_sums() const { return seconds_of_sums_; }
   /// Communication under forward and backward may be slower.
   Channel channel() const;
 
@@ -32,15 +33,15 @@ class FactorTraffic {
   void add_lane();
   double end_of(Handle h) const;
   double ready_s_of(std::size_t bucket) const;
-  /// What each tensor adds to its message (add_tensor_times).
-  double tensor_s() const { return input_.ranks > 1 ? input_.cost.cluster().tensor_s : 0; }
 
   const PassInput& input_;
   const StepDraft& step_;
   std::span<const Handle> computed_;
+  MessageSeconds seconds_of_sums_;
   std::vector<double> end_s_;  // of tasks of the compute lane up to the end of backward; -1: others
   double backward_end_s_ = 0;
   std::vector<Transfer> gradients_;
+  std::vector<std::size_t> last_bucket_of_blocks_;
 };
 
 // In which order groups of factors and buckets of gradients go over the network.
@@ -57,8 +58,8 @@ void order_by_readiness(const FactorTraffic& traffic, std::vector<FactorGroup>& 
 /// That order, in which the buckets from this one on wait for all groups.
 void let_buckets_wait(std::size_t from, std::vector<FactorGroup>& groups);
 /// The network up to the last of both.
-FactorArrivals arrivals_of(const PassInput& input, const StepDraft& step,
-                           const FactorTraffic& traffic, const std::vector<FactorGroup>& groups);
+FactorArrivals arrivals_of(const PassInput& input, const FactorTraffic& traffic,
+                           const std::vector<FactorGroup>& groups);
 
 // Which factors travel together, and when (reference: Shi, Zhang & Li 2021, SPD-KFAC).
 

@@ -10,7 +10,6 @@
 #include "linerate/core/index.hpp"
 #include "linerate/plan/kfac/factor_fusion.hpp"
 #include "linerate/plan/pass/factor_groups.hpp"
-#include "linerate/plan/pass/update.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -37,14 +36,12 @@ class Factors {
   // pack, a sum and an average. With kfac(dp) a layer's owner keeps its factors, so averages are
   // all.
   void run() {
-    // Before the flags that the step's end waits for.
-    if (!step_.settling.empty()) settling_ = step_.settling.front();
     step_.averaged_by.assign(computed_.size(), -1);
     compute();
     if (curvature_.kfac.sharing == Sharing::dp) return average_alone();
     const FactorTraffic traffic(input_, step_, computed_);
     std::vector<FactorGroup> groups = group_factors(input_, step_, traffic);
-    step_.arrivals = arrivals_of(input_, step_, traffic, groups);
+    step_.arrivals = arrivals_of(input_, traffic, groups);
     std::vector<SentGroup> sent;
     for (FactorGroup& group : groups) pack(sent.emplace_back(SentGroup{std::move(group)}));
     sum(sent);
@@ -161,15 +158,10 @@ class Factors {
     return x.counts == kNoTask ? x.send : x.counts;
   }
 
-  Handle append(const doc::Task& task) {
-    return settling_ == kNoTask ? step_.append_compute(task)
-                                : step_.tasks.insert_before(settling_, task);
-  }
-
   // The running average of what arrived. It stands before the flags that the step's end waits for.
   void average(const SentGroup& group) {
-    const Handle h = append(step_.task_on(group.payload, doc::TaskKind::copy,
-                                          doc::Resource::compute, "average-factors"));
+    const Handle h = step_.append_before_settling(step_.task_on(
+        group.payload, doc::TaskKind::copy, doc::Resource::compute, "average-factors"));
     step_.tasks.wait(h, group.summed);
     for (const std::int32_t f : group.group.members)
       step_.averaged_by[to_index(f)] = static_cast<std::int32_t>(step_.averages.size());
@@ -190,7 +182,7 @@ class Factors {
       task.last = g;
       task.bytes = (curvature_.elements(a) + curvature_.elements(g)) * size_of(curvature_.dtype);
       task.group = curvature_.factor_group(b, *step_.plan);
-      const Handle h = append(task);
+      const Handle h = step_.append_before_settling(task);
       step_.tasks.wait(h, computed_[to_index(g)]);
       step_.averaged_by[to_index(a)] = step_.averaged_by[to_index(g)] =
           static_cast<std::int32_t>(step_.averages.size());
@@ -202,7 +194,7 @@ class Factors {
   StepDraft& step_;
   const Curvature& curvature_;
   std::vector<Handle> computed_;  // by factor
-  Handle behind_forward_ = kNoTask, settling_ = kNoTask;
+  Handle behind_forward_ = kNoTask;
 };
 
 }  // namespace
@@ -221,10 +213,7 @@ namespace {
 class Inverses {
  public:
   Inverses(const PassInput& input, StepDraft& step)
-      : step_(step),
-        curvature_(*input.curvature),
-        placement_(step.placement),
-        settling_(step.settling.empty() ? kNoTask : step.settling.front()) {
+      : step_(step), curvature_(*input.curvature), placement_(step.placement) {
     step.placement = curvature_.place(input.cost, step.arrivals);
     if (placement_.behind_arrivals) arrived_ = step.averages.size();
   }
@@ -234,11 +223,7 @@ class Inverses {
     is_sent_.assign(to_index(curvature_.factors()), false);
     for (const std::int32_t f : placement_.sent) is_sent_[to_index(f)] = true;
     for (const std::vector<std::int32_t>& call : calls()) invert(call);
-    std::size_t begin = 0;
-    for (const std::int32_t end : placement_.ends) {
-      send(std::span(placement_.sent).subspan(begin, to_index(end) - begin));
-      begin = to_index(end);
-    }
+    for (const auto message : messages_of(placement_.sent, placement_.ends)) send(message);
   }
 
  private:
@@ -311,8 +296,7 @@ class Inverses {
   Handle insert(const doc::Task& task) {
     if (arrived_ < step_.averages.size())
       return step_.tasks.insert_before(step_.averages[arrived_], task);
-    return settling_ == kNoTask ? step_.append_compute(task)
-                                : step_.tasks.insert_before(settling_, task);
+    return step_.append_before_settling(task);
   }
 
   // A broadcast of these inverses from their owner, once the last one is made.
@@ -333,7 +317,6 @@ class Inverses {
   StepDraft& step_;
   const Curvature& curvature_;
   const Placement& placement_;
-  Handle settling_;
   std::size_t arrived_ = 0;    // averages that inverses so far need
   std::vector<bool> is_sent_;  // by factor
 };
@@ -358,9 +341,9 @@ class Preconditioning {
       : input_(input),
         step_(step),
         curvature_(*input.curvature),
-        done_(curvature_.blocks.size(), kNoTask) {
+        done_(curvature_.blocks.size(), kNoTask),
+        bucket_of_(bucket_of_gradients(input, step)) {
     if (step.inverted.empty()) step.inverted.assign(to_index(curvature_.factors()), kNoTask);
-    find_buckets();
   }
 
   void run() {
@@ -373,14 +356,6 @@ class Preconditioning {
  private:
   std::int32_t blocks() const { return static_cast<std::int32_t>(curvature_.blocks.size()); }
 
-  void find_buckets() {
-    bucket_of_.resize(input_.workload.gradients.size());
-    for (std::size_t b = 0; b < step_.exchanges.size(); ++b) {
-      const doc::Payload& bucket = step_.graph->payloads[b];
-      for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-        bucket_of_[to_index(step_.graph->members[to_index(m)])] = b;
-    }
-  }
   std::vector<std::size_t> buckets_of(std::int32_t block) const {
     std::vector<std::size_t> buckets;
     for (const std::int32_t p : curvature_.blocks[to_index(block)].gradients)
@@ -409,32 +384,32 @@ class Preconditioning {
     for (const std::int32_t f : step_.placement.sent) ++missing[to_index(doc::block_of_factor(f))];
     for (const std::int32_t b : by_arrival())
       if (missing[to_index(b)] == 0) precondition(b);
-    for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m)
-      for (const std::int32_t f : unpack_inverses(m))
-        if (--missing[to_index(doc::block_of_factor(f))] == 0)
-          precondition(doc::block_of_factor(f));
+    unpack_inverses([&](std::int32_t f) {
+      const std::int32_t block = doc::block_of_factor(f);
+      if (--missing[to_index(block)] == 0) precondition(block);
+    });
   }
 
-  /// Those of a message.
-  std::span<const std::int32_t> unpack_inverses(std::size_t message) {
-    const Handle sent = step_.inverse_sent[message];
-    const Handle h = step_.append_compute(unpacking(sent, "unpack-inverses"));
-    step_.tasks.wait(h, sent);
-    const Placement& placement = step_.placement;
-    const std::size_t begin = message == 0 ? 0 : to_index(placement.ends[message - 1]);
-    const auto members =
-        std::span(placement.sent).subspan(begin, to_index(placement.ends[message]) - begin);
-    for (const std::int32_t f : members) step_.inverted[to_index(f)] = h;
-    return members;
+  /// Unpacks one message after the other, each followed by action(factor) for its inverses.
+  template <typename Action>
+  void unpack_inverses(Action action) {
+    const auto messages = messages_of(step_.placement.sent, step_.placement.ends);
+    for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m) {
+      const Handle h = unpack(step_.inverse_sent[m], "unpack-inverses");
+      for (const std::int32_t f : messages[m]) step_.inverted[to_index(f)] = h;
+      std::for_each(messages[m].begin(), messages[m].end(), action);
+    }
   }
 
-  doc::Task unpacking(Handle sent, const char* operation) const {
+  Handle unpack(Handle sent, const char* operation) {
     doc::Task task = step_.tasks[sent];
     task.kind = doc::TaskKind::copy;
     task.resource = doc::Resource::compute;
     task.operation = step_.operation(operation);
     task.root = -1;
-    return task;
+    const Handle h = step_.append_compute(task);
+    step_.tasks.wait(h, sent);
+    return h;
   }
 
   doc::Task task_of(std::int32_t block) const {
@@ -468,17 +443,11 @@ class Preconditioning {
 
   void send_directions() {
     const Broadcasts broadcasts = directions_in_messages();
-    std::vector<std::span<const std::int32_t>> messages;
-    std::size_t begin = 0;
-    for (const std::int32_t end : broadcasts.ends) {
-      messages.push_back(std::span(broadcasts.order).subspan(begin, to_index(end) - begin));
-      begin = to_index(end);
-    }
+    const auto messages = messages_of(broadcasts.order, broadcasts.ends);
     std::vector<Handle> sent;
     for (const auto& message : messages) sent.push_back(send(message));
     for (std::size_t m = 0; m < messages.size(); ++m) {
-      const Handle h = step_.append_compute(unpacking(sent[m], "unpack-directions"));
-      step_.tasks.wait(h, sent[m]);
+      const Handle h = unpack(sent[m], "unpack-directions");
       for (const std::int32_t block : messages[m]) done_[to_index(block)] = h;
     }
   }
@@ -495,9 +464,9 @@ class Preconditioning {
                        curvature_.blocks[to_index(b)].precondition_s);
       elements.push_back(direction_elements(b));
     }
-    const BroadcastProblem problem{
-        done_s, root, elements,
-        seconds_of_broadcasts(input_.cost, curvature_.columns(), curvature_.dtype)};
+    const BroadcastProblem problem{done_s, root, elements,
+                                   seconds_of_messages(input_.cost, Collective::broadcast,
+                                                       curvature_.columns(), curvature_.dtype)};
     Broadcasts broadcasts =
         curvature_.kfac.fuses_broadcasts ? fuse_broadcasts(problem) : send_each(problem);
     for (std::int32_t& member : broadcasts.order) member = order_[to_index(member)];
@@ -539,7 +508,7 @@ class Preconditioning {
   /// preconditioned in the next step, before its weight is updated and used. The first step has
   /// nothing to precondition.
   void at_the_head_of_the_next_step() {
-    for (std::size_t m = 0; m < step_.inverse_sent.size(); ++m) unpack_inverses(m);
+    unpack_inverses([](std::int32_t) {});
     step_.preconditioned.assign(done_.size(), kNoTask);
     if (input_.first_step) return;
     for (std::int32_t block = 0; block < blocks(); ++block) {

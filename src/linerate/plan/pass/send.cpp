@@ -6,7 +6,6 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/plan/pass/update.hpp"
 #include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
@@ -15,16 +14,12 @@ namespace {
 // The task after which every gradient of a bucket is in place. Backward runs in order, so it is the
 // task of the last position.
 Handle last_gradient(const doc::Payload& bucket, const StepDraft& step) {
-  const auto& members = step.graph->members;
-  const std::int32_t last =
-      *std::max_element(members.begin() + bucket.begin, members.begin() + bucket.end);
-  return step.ready[to_index(last)];
+  return step.ready[to_index(*std::ranges::max_element(members_of(*step.graph, bucket)))];
 }
 
 // In the first step gradients are collected bucket by bucket, after backward.
 Handle collected_last(const doc::Payload& bucket, const StepDraft& step) {
-  const std::int32_t last = step.graph->members[to_index(bucket.end) - 1];
-  return step.ready[to_index(last)];
+  return step.ready[to_index(members_of(*step.graph, bucket).back())];
 }
 
 // The end of backward. For a bucket of a turn that another one follows, it is the turn's last
@@ -76,9 +71,8 @@ class Timers {
 
 double ready_s(const PassInput& input, const doc::Payload& bucket, const StepDraft& step) {
   double latest = 0;
-  for (std::int32_t m = bucket.begin; m < bucket.end; ++m)
-    latest = std::max(latest,
-                      input.workload.gradients[to_index(step.graph->members[to_index(m)])].ready_s);
+  for (const std::int32_t p : members_of(*step.graph, bucket))
+    latest = std::max(latest, input.workload.gradients[to_index(p)].ready_s);
   return latest;
 }
 

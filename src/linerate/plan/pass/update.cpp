@@ -1,11 +1,10 @@
 // The optimizer: it waits for all exchanges that are not decoupled.
-#include "linerate/plan/pass/update.hpp"
+#include "linerate/plan/passes.hpp"
 
 #include <algorithm>
 
 #include "linerate/core/index.hpp"
 #include "linerate/plan/pass/factor_groups.hpp"
-#include "linerate/plan/passes.hpp"
 
 namespace linerate::plan {
 
@@ -146,6 +145,12 @@ namespace {
 
 constexpr std::string_view kAutograd = "autograd";
 
+bool every_layer_timed(const doc::Workload& workload) {
+  return !workload.layers.empty() &&
+         std::all_of(workload.layers.begin(), workload.layers.end(),
+                     [](const doc::Layer& layer) { return layer.forward_s.has_value(); });
+}
+
 // One task for each layer if every layer's time is known, else one for all. Layers that were timed
 // one by one may add up to more than the pass; then all shrink alike. What they do not claim comes
 // last.
@@ -193,14 +198,9 @@ void add_backward(const doc::Workload& w, bool in_training, StepDraft& step) {
 
 }  // namespace
 
-bool every_layer_timed(const doc::Workload& workload) {
-  return !workload.layers.empty() &&
-         std::all_of(workload.layers.begin(), workload.layers.end(),
-                     [](const doc::Layer& layer) { return layer.forward_s.has_value(); });
-}
-
-bool gradients_know_layers(const doc::Workload& workload) {
-  return std::all_of(workload.gradients.begin(), workload.gradients.end(),
+bool layers_are_timed(const doc::Workload& workload) {
+  return every_layer_timed(workload) &&
+         std::all_of(workload.gradients.begin(), workload.gradients.end(),
                      [](const doc::Gradient& g) { return g.layer >= 0; });
 }
 
@@ -229,7 +229,7 @@ double step_end_s(const PassInput& input, const StepDraft& step) {
   const Curvature& curvature = *input.curvature;
   if (input.update.factors) return curvature.done_s(input.cost, step.arrivals, step.placement);
   const FactorTraffic gradients(input, step, {});
-  return curvature.done_s(input.cost, arrivals_of(input, step, gradients, {}), {});
+  return curvature.done_s(input.cost, arrivals_of(input, gradients, {}), {});
 }
 
 }  // namespace linerate::plan

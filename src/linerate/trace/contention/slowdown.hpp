@@ -37,7 +37,7 @@ inline constexpr double kFewestComparisons = 8;
 inline constexpr double kWidestSlowdown = 1.25;
 
 /// Work that takes `base` alone takes T = base + (1 - 1/factor) x if the other thing runs during x
-/// of T. This is what sim/fluid.hpp computes, solved for the factor.
+/// of T. This is what sim/fluid.cpp computes, solved for the factor.
 ///
 /// A repetition is alone if the other thing ran during at most a tenth of it, and touched if it ran
 /// during at least half. Each touched one is compared with the median of those alone of its kind.

@@ -8,6 +8,7 @@
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
 #include "linerate/kfac/factor_inverse.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/kfac/preconditioner.hpp"
 
 namespace linerate::torch_adapter {
@@ -102,7 +103,7 @@ class OwnedLayers : public Training {
     std::vector<at::Tensor> sums;
     for (std::int64_t rank = 0; rank < ranks_; ++rank) take_shard(parts, rank, factors, sums);
     {
-      const Collector::Pause pause(parts.collector());
+      const KFAC::Pause pause(kfac_);
       loss(net_.forward(data_), data_).backward();
     }
     const torch::NoGradGuard no_grad;

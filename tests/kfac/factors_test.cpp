@@ -511,7 +511,7 @@ struct SubsampledConv {
     const LayerSpec layer{"conv", LayerKind::conv, conv->weight, conv->bias};
     const auto block = make_block(layer, {.conv_subsampling = every});
     LayerInput input{x};
-    input.conv = {.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}};
+    input.conv.fill({.kernel = 3, .pad_before = 1, .pad_after = 1});
     input.draw = draw;
     block->add_input(input);
     block->add_gradient(input, g, 1);
@@ -679,15 +679,15 @@ std::vector<Case> cases() {
       return static_cast<std::int64_t>(random_below(k, i++, below));
     };
     Case c;
-    for (std::size_t axis = 0; axis < 2; ++axis) {
-      c.geometry.kernel[axis] = 1 + draw(5);
-      c.geometry.dilation[axis] = 1 + draw(3);
-      c.geometry.pad_before[axis] = draw(5);
-      c.geometry.pad_after[axis] = draw(5);
+    for (ConvAxis& axis : c.geometry) {
+      axis.kernel = 1 + draw(5);
+      axis.dilation = 1 + draw(3);
+      axis.pad_before = draw(5);
+      axis.pad_after = draw(5);
     }
     c.samples = 1 + draw(3), c.channels = 1 + draw(4), c.height = 1 + draw(9),
     c.width = 1 + draw(9);
-    if (c.geometry.outputs(0, c.height) > 0 && c.geometry.outputs(1, c.width) > 0)
+    if (c.geometry[0].outputs(c.height) > 0 && c.geometry[1].outputs(c.width) > 0)
       drawn.push_back(c);
   }
   return drawn;
@@ -700,7 +700,7 @@ TEST(ConvProducts, AreThoseOfThePatches) {
     add_conv_products(c.images(), c.geometry, 2.5, sum);
     EXPECT_TRUE(
         torch::allclose(sum.triu(), (start + 2.5 * patches.mm(patches.t())).triu(), 1e-12, 1e-12))
-        << c.geometry.kernel[0] << " x " << c.geometry.kernel[1] << " on " << c.height << " x "
+        << c.geometry[0].kernel << " x " << c.geometry[1].kernel << " on " << c.height << " x "
         << c.width;
     EXPECT_TRUE(torch::allclose(conv_patch_sum(c.images(), c.geometry, at::kDouble), patches.sum(1),
                                 1e-12, 1e-12));
@@ -708,17 +708,19 @@ TEST(ConvProducts, AreThoseOfThePatches) {
 }
 
 TEST(ConvProducts, OfManySamplesAreTakenInParts) {
-  const Case c{{.kernel = {3, 3}, .pad_before = {1, 1}, .pad_after = {1, 1}}, 150, 16, 32, 32};
+  const ConvAxis axis{.kernel = 3, .pad_before = 1, .pad_after = 1};
+  const Case c{{axis, axis}, 150, 16, 32, 32};
   const at::Tensor patches = c.patches(), sum = torch::zeros({144, 144}, at::kDouble);
   add_conv_products(c.images(), c.geometry, 1, sum);
   EXPECT_LE(error_of(sum.triu(), patches.mm(patches.t()).triu()), 1e-13);
 }
 
 TEST(ConvProducts, AreSharedWithStrideOneAndEnoughChannels) {
-  const ConvGeometry three{.kernel = {3, 3}};
+  const ConvAxis axis{.kernel = 3}, sparse{.kernel = 3, .stride = 2};
+  const ConvGeometry three{axis, axis};
   EXPECT_TRUE(shares_products(three, 64));
   EXPECT_FALSE(shares_products(three, 1));
-  EXPECT_FALSE(shares_products({.kernel = {3, 3}, .stride = {1, 2}}, 64));
+  EXPECT_FALSE(shares_products({axis, sparse}, 64));
   EXPECT_FALSE(shares_products({}, 64));
 }
 

@@ -419,8 +419,7 @@ struct Layers {
     StepTimes measured{.ready_s = {t * 3e-3, t * 2e-3, 0}, .step_s = step_s, .update = update};
     if (update.factors)
       measured.curvature = CurvatureTimes{{t * 1e-3, t * 2e-3, t * 3e-3},
-                                          {t * 4e-3, t * 5e-3, t * 6e-3},
-                                          {t * 7e-3, t * 8e-3, -1},
+                                          {t * 4e-3, t * 7e-3, t * 5e-3, t * 8e-3, t * 6e-3, -1},
                                           {t * 1e-2, -1, t * 5e-2, -1, -1, -1}};
     return planner.after_step(measured);
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -90,8 +89,7 @@ class KFAC {
     Pause& operator=(const Pause&) = delete;
 
    private:
-    struct Impl;
-    std::unique_ptr<Impl> impl_;
+    KFAC& owner_;
   };
 
   /// This rank's averages and step, for a checkpoint; on several ranks

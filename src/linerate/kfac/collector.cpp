@@ -10,6 +10,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -81,25 +82,272 @@ struct Collector::State : std::enable_shared_from_this<Collector::State> {
     std::uint32_t version = 0;
   };
 
-  std::shared_ptr<Use> before(const at::RecordFunction& fn, std::size_t layer);
-  void after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn);
-  bool arrived(const Use& use, const at::Tensor& gradient);
-  std::int64_t now();
-  void tell(std::size_t layer, FactorSide side, std::int64_t start);
-  double terms() const;
-  void drop_pass_that_threw();
-  void note_batch(const LayerInput& input, LayerKind kind);
-  bool waits_for_targets() const;
-  void add_held(bool tells);
-  void add(const HeldInput& one);
-  void begin_batch();
-  void forget_terms();
-  bool any_gradient() const;
-  void note_pass(std::int64_t pass);
-  void discard_batches();
-  void count_terms(const Use& use, std::int64_t pass, double m);
-  void count_pass(const Use& use, std::int64_t pass);
-  void forget_passes();
+  void begin_batch() {
+    if (batch_is_over && !shows_targets) shows_targets = false;
+    if (settings.average.over != LossAverage::Over::sum) forget_terms();
+    samples.reset();
+    stated_terms.reset();
+    counted = {};
+    counted_before = targets_came = added_whole = false;
+    batch_is_over = pass_threw = false;
+  }
+
+  void forget_terms() {
+    std::fill(layer_terms.begin(), layer_terms.end(), 0);
+    batch_terms = 0;
+  }
+
+  bool any_gradient() const {
+    return std::any_of(blocks.begin(), blocks.end(),
+                       [](const auto& block) { return block->layer().weight.grad().defined(); });
+  }
+
+  /// Looks at the end of a backward pass whether it has left gradients. A pass of
+  /// torch::autograd::grad leaves none in .grad.
+  void note_pass(std::int64_t pass) {
+    if (std::exchange(noted_pass, pass) == pass) return;
+    torch::autograd::Engine::get_default_engine().queue_callback([state = weak_from_this()] {
+      const auto alive = state.lock();
+      if (!alive) return;
+      const std::lock_guard lock(alive->mutex);
+      alive->left_gradients = alive->left_gradients || alive->any_gradient();
+    });
+  }
+
+  void discard_batches() {
+    for (const auto& block : blocks) block->discard_batch();
+    forget_passes();
+    held.clear();
+    outputs.clear();
+    left_gradients = false;
+  }
+
+  void forget_passes() {
+    std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
+    std::fill(backward_passes.begin(), backward_passes.end(), std::pair(std::int64_t{-1}, 0));
+    most_passes = 0;
+    forget_terms();
+  }
+
+  /// A layer's operator threw, the program caught it, and begins another pass. The pass that threw
+  /// is dropped, and with it all batches that have left no gradients.
+  void drop_pass_that_threw() {
+    if (most_passes == 0 || !any_gradient()) discard_batches();
+    held.clear();
+    begin_batch();
+  }
+
+  /// Decides whether a layer's use belongs to another batch. A forward pass after a backward pass
+  /// does, and so does a forward pass after one that threw.
+  void note_batch(const LayerInput& input, LayerKind kind) {
+    if (pass_threw) {
+      drop_pass_that_threw();
+    } else if (batch_is_over) {
+      if (left_gradients && !any_gradient()) discard_batches();
+      begin_batch();
+    }
+    if (!samples) samples = samples_of(input, kind);
+  }
+
+  /// A forward pass whose targets are still to come.
+  bool waits_for_targets() const {
+    return shows_targets.value_or(true) && !counted_before && !in_backward();
+  }
+
+  void add(const HeldInput& one) {
+    CurvatureBlock& block = *blocks[one.layer];
+    if (version_of(one.input.tensor) != one.version)
+      throw UsageError(fmt::format(
+          "K-FAC: layer \"{}\": its input was changed in place between its forward pass "
+          "and loss_of(); change a copy",
+          block.layer().name));
+    block.add_input(counted.of(one.input, block.layer().kind));
+  }
+
+  /// Adds the inputs that waited, without the positions that do not count.
+  void add_held(bool tells) {
+    std::vector<HeldInput> all;
+    {
+      const std::lock_guard lock(mutex);
+      all.swap(held);
+      added_whole = added_whole || !(all.empty() || counted.given() || targets_came);
+      targets_came = false;
+    }
+    const at::DisableRecordFunctionGuard quiet;
+    const c10::NoGradGuard no_grad;
+    for (const HeldInput& one : all) {
+      const std::int64_t start = now();
+      {
+        const std::lock_guard lock(mutex);
+        if (!active || error) return;
+        try {
+          add(one);
+        } catch (const UsageError&) {
+          error = std::current_exception();
+        }
+      }
+      if (tells) tell(one.layer, FactorSide::a, start);
+    }
+  }
+
+  std::shared_ptr<Use> before(const at::RecordFunction& fn, std::size_t layer) {
+    const at::DisableRecordFunctionGuard quiet;  // what is computed here does not count as use
+    const c10::NoGradGuard no_grad;
+    const std::lock_guard lock(mutex);
+    CurvatureBlock& block = *blocks[layer];
+    if (!active || paused || error || !block.layer().weight.requires_grad()) return nullptr;
+    if (block.layer().trains && !block.layer().trains()) return nullptr;
+    try {
+      std::optional<LayerInput> input = operator_input(fn, block.layer());
+      if (!input) return nullptr;
+      input->draw = random_key(random_key(settings.seed, static_cast<std::uint64_t>(step)), layer);
+      if (!in_backward()) note_batch(*input, block.layer().kind);  // else it is computed once more
+      HeldInput one{layer, *input, version_of(input->tensor)};
+      one.input.tensor = input->tensor.detach();
+      // Norm layers wait, too, because uses are told of in their order.
+      const bool waits = waits_for_targets();
+      if (waits)
+        held.push_back(std::move(one));
+      else
+        add(one), added_whole = added_whole || !(counted.given() || in_backward());
+      ever_seen[layer] = true;
+      input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
+      return std::make_shared<Use>(
+          Use{layer, step, torch::autograd::get_current_graph_task_id(), waits, std::move(*input)});
+    } catch (const UsageError&) {
+      // A backward pass that builds a graph multiplies with weights in its own ways, so this use
+      // does not count.
+      if (in_backward()) return nullptr;
+      return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
+    } catch (...) {  // a callback's exceptions are lost
+      return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
+    }
+  }
+
+  void after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn) {
+    if (fn.outputs().empty()) {  // the operator has thrown
+      const std::lock_guard lock(mutex);
+      pass_threw = !in_backward();
+      return;
+    }
+    if (use->failure) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = use->failure;
+      return;
+    }
+    if (!fn.outputs().front().isTensor()) return;
+    const at::Tensor& output = fn.outputs().front().toTensor();
+    if (!output.requires_grad()) return;
+    output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
+      const auto alive = state.lock();
+      if (alive) alive->add_held(/*tells=*/true);
+      const std::int64_t start = alive ? alive->now() : 0;
+      if (alive && alive->arrived(*use, at::Tensor(gradient)))
+        alive->tell(use->layer, FactorSide::g, start);
+    });
+    if (settings.fisher == Fisher::empirical) return;
+    const std::lock_guard lock(mutex);
+    outputs.push_back(torch::autograd::impl::gradient_edge(output));
+  }
+
+  double terms() const {
+    if (stated_terms) return *stated_terms;
+    if (settings.average.over == LossAverage::Over::terms) return settings.average.terms;
+    const bool by_batch = settings.average.over == LossAverage::Over::batch;
+    const bool by_position = settings.average.over == LossAverage::Over::batch_positions;
+    if (counted.given() && (by_position || (by_batch && counted.by_sample())))
+      return counted.labels();
+    if (by_batch && samples) return static_cast<double>(*samples);
+    throw UsageError(
+        "K-FAC: the loss is averaged over the positions of the network's output, and that output "
+        "is not known; call loss_of(output) between the forward and the backward pass");
+  }
+
+  std::int64_t now() {
+    std::function<std::int64_t()> asked;
+    {
+      const std::lock_guard lock(mutex);
+      if (!active || paused) return 0;  // nobody will be told
+      asked = clock;
+    }
+    return asked ? asked() : steady_ns();
+  }
+
+  void tell(std::size_t layer, FactorSide side, std::int64_t start) {
+    const Span took{start, now()};
+    Listener told;
+    {
+      const std::lock_guard lock(mutex);
+      told = listener;
+    }
+    if (!told) return;
+    const at::DisableRecordFunctionGuard quiet;
+    const c10::NoGradGuard no_grad;
+    try {
+      told(layer, side, took);
+    } catch (...) {  // a callback's exceptions are lost
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  }
+
+  /// Counts the loss terms of a pass. Each layer that the pass reaches gets the pass's terms once.
+  /// The batch has as many terms as the layer that most of its passes reach. A pass inside of
+  /// another (a checkpoint's) is the same pass.
+  ///
+  /// An example with terms 8 a pass. Two micro-batches run; layer 1 is in both and layer 2 only in
+  /// the second. Layer 1 has 16 terms and layer 2 has 8, and the step has 16. G of layer 2 is then
+  /// divided by 16, because the first batch's gradient of layer 2 is zero.
+  void count_terms(const Use& use, std::int64_t pass, double m) {
+    CurvatureBlock& block = *blocks[use.layer];
+    const bool sum = settings.average.over == LossAverage::Over::sum;
+    // The curvature of a sum of losses is the sum of theirs: one term in all.
+    const bool counts = sum ? !block.has_batch(FactorSide::g) : last_pass[use.layer] != pass;
+    last_pass[use.layer] = pass;
+    if (!counts) return;
+    block.count_terms(m);
+    const double more = (layer_terms[use.layer] += m) - batch_terms;
+    if (more <= 0) return;
+    batch_terms += more;
+    for (const auto& each : blocks) each->count_step_terms(more);
+  }
+
+  /// Counts backward passes by layer. A layer that is used several times in a pass counts once. A
+  /// checkpoint's own pass inside of a pass is no further pass.
+  void count_pass(const Use& use, std::int64_t pass) {
+    if (!reaches(blocks[use.layer]->layer().weight)) return;
+    auto& [last, passes] = backward_passes[use.layer];
+    if (std::exchange(last, pass) != pass) most_passes = std::max(most_passes, ++passes);
+  }
+
+  /// A gradient of an operator's output has come. Adds it to G and returns true, unless G is
+  /// sampled: then only the pass is counted here, and backward_from() brings G's gradients.
+  bool arrived(const Use& use, const at::Tensor& gradient) {
+    const std::lock_guard lock(mutex);
+    if (!active || paused || use.step != step || !gradient.defined()) return false;
+    const std::int64_t task = torch::autograd::get_current_graph_task_id();
+    const std::int64_t pass = sampling ? -1 - samplings : use.within >= 0 ? use.within : task;
+    if (!sampling) {
+      count_pass(use, pass);
+      if (settings.fisher != Fisher::empirical) {
+        batch_is_over = true;
+        note_pass(task);
+        return false;
+      }
+    }
+    const at::DisableRecordFunctionGuard quiet;
+    const c10::NoGradGuard no_grad;
+    CurvatureBlock& block = *blocks[use.layer];
+    const bool sum = settings.average.over == LossAverage::Over::sum;
+    const double m = sum ? 1 : terms();
+    count_terms(use, pass, m);
+    block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale());
+    if (!sampling) {
+      batch_is_over = true;
+      note_pass(task);
+    }
+    return true;
+  }
 
   const Blocks& blocks;
   const Settings settings;
@@ -187,282 +435,6 @@ void after_use(const at::RecordFunction& fn, at::ObserverContext* context) {
 
 }  // namespace
 
-void Collector::State::begin_batch() {
-  if (batch_is_over && !shows_targets) shows_targets = false;
-  if (settings.average.over != LossAverage::Over::sum) forget_terms();
-  samples.reset();
-  stated_terms.reset();
-  counted = {};
-  counted_before = targets_came = added_whole = false;
-  batch_is_over = pass_threw = false;
-}
-
-void Collector::State::forget_terms() {
-  std::fill(layer_terms.begin(), layer_terms.end(), 0);
-  batch_terms = 0;
-}
-
-bool Collector::State::any_gradient() const {
-  return std::any_of(blocks.begin(), blocks.end(),
-                     [](const auto& block) { return block->layer().weight.grad().defined(); });
-}
-
-/// Looks at the end of a backward pass whether it has left gradients. A pass of
-/// torch::autograd::grad leaves none in .grad.
-void Collector::State::note_pass(std::int64_t pass) {
-  if (std::exchange(noted_pass, pass) == pass) return;
-  torch::autograd::Engine::get_default_engine().queue_callback([state = weak_from_this()] {
-    const auto alive = state.lock();
-    if (!alive) return;
-    const std::lock_guard lock(alive->mutex);
-    alive->left_gradients = alive->left_gradients || alive->any_gradient();
-  });
-}
-
-void Collector::State::discard_batches() {
-  for (const auto& block : blocks) block->discard_batch();
-  forget_passes();
-  held.clear();
-  outputs.clear();
-  left_gradients = false;
-}
-
-void Collector::State::forget_passes() {
-  std::fill(last_pass.begin(), last_pass.end(), std::nullopt);
-  std::fill(backward_passes.begin(), backward_passes.end(), std::pair(std::int64_t{-1}, 0));
-  most_passes = 0;
-  forget_terms();
-}
-
-/// A layer's operator threw, the program caught it, and begins another pass. The pass that threw is
-/// dropped, and with it all batches that have left no gradients.
-void Collector::State::drop_pass_that_threw() {
-  if (most_passes == 0 || !any_gradient()) discard_batches();
-  held.clear();
-  begin_batch();
-}
-
-/// Decides whether a layer's use belongs to another batch. A forward pass after a backward pass
-/// does, and so does a forward pass after one that threw.
-void Collector::State::note_batch(const LayerInput& input, LayerKind kind) {
-  if (pass_threw) {
-    drop_pass_that_threw();
-  } else if (batch_is_over) {
-    if (left_gradients && !any_gradient()) discard_batches();
-    begin_batch();
-  }
-  if (!samples) samples = samples_of(input, kind);
-}
-
-/// A forward pass whose targets are still to come.
-bool Collector::State::waits_for_targets() const {
-  return shows_targets.value_or(true) && !counted_before && !in_backward();
-}
-
-void Collector::State::add(const HeldInput& one) {
-  CurvatureBlock& block = *blocks[one.layer];
-  if (version_of(one.input.tensor) != one.version)
-    throw UsageError(
-        fmt::format("K-FAC: layer \"{}\": its input was changed in place between its forward pass "
-                    "and loss_of(); change a copy",
-                    block.layer().name));
-  block.add_input(counted.of(one.input, block.layer().kind));
-}
-
-/// Adds the inputs that waited, without the positions that do not count.
-void Collector::State::add_held(bool tells) {
-  std::vector<HeldInput> all;
-  {
-    const std::lock_guard lock(mutex);
-    all.swap(held);
-    added_whole = added_whole || !(all.empty() || counted.given() || targets_came);
-    targets_came = false;
-  }
-  const at::DisableRecordFunctionGuard quiet;
-  const c10::NoGradGuard no_grad;
-  for (const HeldInput& one : all) {
-    const std::int64_t start = now();
-    {
-      const std::lock_guard lock(mutex);
-      if (!active || error) return;
-      try {
-        add(one);
-      } catch (const UsageError&) {
-        error = std::current_exception();
-      }
-    }
-    if (tells) tell(one.layer, FactorSide::a, start);
-  }
-}
-
-std::shared_ptr<Use> Collector::State::before(const at::RecordFunction& fn, std::size_t layer) {
-  const at::DisableRecordFunctionGuard quiet;  // what is computed here does not count as use
-  const c10::NoGradGuard no_grad;
-  const std::lock_guard lock(mutex);
-  CurvatureBlock& block = *blocks[layer];
-  if (!active || paused || error || !block.layer().weight.requires_grad()) return nullptr;
-  if (block.layer().trains && !block.layer().trains()) return nullptr;
-  try {
-    std::optional<LayerInput> input = operator_input(fn, block.layer());
-    if (!input) return nullptr;
-    input->draw = random_key(random_key(settings.seed, static_cast<std::uint64_t>(step)), layer);
-    if (!in_backward()) note_batch(*input, block.layer().kind);  // else it is computed once more
-    HeldInput one{layer, *input, version_of(input->tensor)};
-    one.input.tensor = input->tensor.detach();
-    const bool waits = waits_for_targets();  // of norm layers too: uses are told of in their order
-    if (waits)
-      held.push_back(std::move(one));
-    else
-      add(one), added_whole = added_whole || !(counted.given() || in_backward());
-    ever_seen[layer] = true;
-    input->tensor = block.keeps_input() ? input->tensor.detach() : at::Tensor();
-    return std::make_shared<Use>(
-        Use{layer, step, torch::autograd::get_current_graph_task_id(), waits, std::move(*input)});
-  } catch (const UsageError&) {
-    // A backward pass that builds a graph multiplies with weights in its own ways, so this use does
-    // not count.
-    if (in_backward()) return nullptr;
-    return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
-  } catch (...) {  // a callback's exceptions are lost
-    return std::make_shared<Use>(Use{.layer = layer, .failure = std::current_exception()});
-  }
-}
-
-void Collector::State::after(const std::shared_ptr<Use>& use, const at::RecordFunction& fn) {
-  if (fn.outputs().empty()) {  // the operator has thrown
-    const std::lock_guard lock(mutex);
-    pass_threw = !in_backward();
-    return;
-  }
-  if (use->failure) {
-    const std::lock_guard lock(mutex);
-    if (!error) error = use->failure;
-    return;
-  }
-  if (!fn.outputs().front().isTensor()) return;
-  const at::Tensor& output = fn.outputs().front().toTensor();
-  if (!output.requires_grad()) return;
-  output.register_hook([state = weak_from_this(), use](const at::TensorBase& gradient) {
-    const auto alive = state.lock();
-    if (alive) alive->add_held(/*tells=*/true);
-    const std::int64_t start = alive ? alive->now() : 0;
-    if (alive && alive->arrived(*use, at::Tensor(gradient)))
-      alive->tell(use->layer, FactorSide::g, start);
-  });
-  if (settings.fisher == Fisher::empirical) return;
-  const std::lock_guard lock(mutex);
-  outputs.push_back(torch::autograd::impl::gradient_edge(output));
-}
-
-double Collector::State::terms() const {
-  if (stated_terms) return *stated_terms;
-  if (settings.average.over == LossAverage::Over::terms) return settings.average.terms;
-  const bool by_batch = settings.average.over == LossAverage::Over::batch;
-  const bool by_position = settings.average.over == LossAverage::Over::batch_positions;
-  if (counted.given() && (by_position || (by_batch && counted.by_sample())))
-    return counted.labels();
-  if (by_batch && samples) return static_cast<double>(*samples);
-  throw UsageError(
-      "K-FAC: the loss is averaged over the positions of the network's output, and that output is "
-      "not known; call loss_of(output) between the forward and the backward pass");
-}
-
-std::int64_t Collector::State::now() {
-  std::function<std::int64_t()> asked;
-  {
-    const std::lock_guard lock(mutex);
-    if (!active || paused) return 0;  // nobody will be told
-    asked = clock;
-  }
-  return asked ? asked() : steady_ns();
-}
-
-void Collector::State::tell(std::size_t layer, FactorSide side, std::int64_t start) {
-  const Span took{start, now()};
-  Listener told;
-  {
-    const std::lock_guard lock(mutex);
-    told = listener;
-  }
-  if (!told) return;
-  const at::DisableRecordFunctionGuard quiet;
-  const c10::NoGradGuard no_grad;
-  try {
-    told(layer, side, took);
-  } catch (...) {  // a callback's exceptions are lost
-    const std::lock_guard lock(mutex);
-    if (!error) error = std::current_exception();
-  }
-}
-
-void Collector::set_clock(std::function<std::int64_t()> clock) {
-  const std::lock_guard lock(state_->mutex);
-  state_->clock = std::move(clock);
-}
-
-void Collector::set_listener(Listener listener) {
-  const std::lock_guard lock(state_->mutex);
-  state_->listener = std::move(listener);
-}
-
-/// Counts the loss terms of a pass. Each layer that the pass reaches gets the pass's terms once.
-/// The batch has as many terms as the layer that most of its passes reach. A pass inside of another
-/// (a checkpoint's) is the same pass.
-///
-/// An example with terms 8 a pass. Two micro-batches run; layer 1 is in both and layer 2 only in
-/// the second. Layer 1 has 16 terms and layer 2 has 8, and the step has 16. G of layer 2 is then
-/// divided by 16, because the first batch's gradient of layer 2 is zero.
-void Collector::State::count_terms(const Use& use, std::int64_t pass, double m) {
-  CurvatureBlock& block = *blocks[use.layer];
-  const bool sum = settings.average.over == LossAverage::Over::sum;
-  // The curvature of a sum of losses is the sum of theirs: one term in all.
-  const bool counts = sum ? !block.has_batch(FactorSide::g) : last_pass[use.layer] != pass;
-  last_pass[use.layer] = pass;
-  if (!counts) return;
-  block.count_terms(m);
-  const double more = (layer_terms[use.layer] += m) - batch_terms;
-  if (more <= 0) return;
-  batch_terms += more;
-  for (const auto& each : blocks) each->count_step_terms(more);
-}
-
-/// Counts backward passes by layer. A layer that is used several times in a pass counts once. A
-/// checkpoint's own pass inside of a pass is no further pass.
-void Collector::State::count_pass(const Use& use, std::int64_t pass) {
-  if (!reaches(blocks[use.layer]->layer().weight)) return;
-  auto& [last, passes] = backward_passes[use.layer];
-  if (std::exchange(last, pass) != pass) most_passes = std::max(most_passes, ++passes);
-}
-
-/// A gradient of an operator's output has come. Adds it to G and returns true, unless G is sampled:
-/// then only the pass is counted here, and backward_from() brings G's gradients.
-bool Collector::State::arrived(const Use& use, const at::Tensor& gradient) {
-  const std::lock_guard lock(mutex);
-  if (!active || paused || use.step != step || !gradient.defined()) return false;
-  const std::int64_t task = torch::autograd::get_current_graph_task_id();
-  const std::int64_t pass = sampling ? -1 - samplings : use.within >= 0 ? use.within : task;
-  if (!sampling) {
-    count_pass(use, pass);
-    if (settings.fisher != Fisher::empirical) {
-      batch_is_over = true;
-      note_pass(task);
-      return false;
-    }
-  }
-  const at::DisableRecordFunctionGuard quiet;
-  const c10::NoGradGuard no_grad;
-  CurvatureBlock& block = *blocks[use.layer];
-  const bool sum = settings.average.over == LossAverage::Over::sum;
-  const double m = sum ? 1 : terms();
-  count_terms(use, pass, m);
-  block.add_gradient(use.input, gradient, sampling ? 1 : m / loss_scale());
-  if (!sampling) {
-    batch_is_over = true;
-    note_pass(task);
-  }
-  return true;
-}
-
 Collector::Collector(const Blocks& blocks, const Settings& settings)
     : state_(std::make_shared<State>(blocks, settings)) {
   state_->last_pass.resize(blocks.size());
@@ -494,6 +466,16 @@ void Collector::end() {
   state_->held.clear();
   state_->outputs.clear();
   state_->begin_batch();
+}
+
+void Collector::set_clock(std::function<std::int64_t()> clock) {
+  const std::lock_guard lock(state_->mutex);
+  state_->clock = std::move(clock);
+}
+
+void Collector::set_listener(Listener listener) {
+  const std::lock_guard lock(state_->mutex);
+  state_->listener = std::move(listener);
 }
 
 int Collector::passes() const {
@@ -558,13 +540,10 @@ void Collector::backward_from(const at::Tensor& output, const std::vector<at::Te
     s.sampling = true;
     ++s.samplings;
   }
-  struct Ends {
-    State& state;
-    ~Ends() {
-      const std::lock_guard lock(state.mutex);
-      state.sampling = false;
-    }
-  } ends{s};
+  const auto ends = c10::make_scope_exit([&s] {
+    const std::lock_guard lock(s.mutex);
+    s.sampling = false;
+  });
   if (layers.empty()) return;
   const CountedPositions counted = this->counted();
   for (const at::Tensor& column : columns)
@@ -607,13 +586,9 @@ void Collector::check() const {
         join(unsampled, ", ")));
 }
 
-Collector::Pause::Pause(Collector& collector) : collector_(collector) {
-  const std::lock_guard lock(collector_.state_->mutex);
-  collector_.state_->paused = true;
-}
-Collector::Pause::~Pause() {
-  const std::lock_guard lock(collector_.state_->mutex);
-  collector_.state_->paused = false;
+void Collector::pause(bool yes) {
+  const std::lock_guard lock(state_->mutex);
+  state_->paused = yes;
 }
 
 at::Tensor kl_clip_factor(const at::Tensor& q, double learning_rate, double kappa) {

@@ -85,15 +85,8 @@ class Collector {
   /// Empty: the steady clock, in ns.
   void set_clock(std::function<std::int64_t()> clock);
 
-  /// While it lives passes are not watched.
-  class Pause {
-   public:
-    explicit Pause(Collector& collector);
-    ~Pause();
-
-   private:
-    Collector& collector_;
-  };
+  /// Whether passes are not watched.
+  void pause(bool yes);
 
   struct State;  // shared with callbacks that are under way
 

@@ -28,7 +28,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 #include "linerate/kfac/factor_inverse.hpp"
 
@@ -173,22 +172,21 @@ void add_products(const at::Tensor& x, const std::vector<Distance>& rows, const 
   }
 }
 
-TapAxis axis_of(const ConvGeometry& g, int axis, std::int64_t inputs) {
-  const auto i = to_index(axis);
-  return {g.kernel[i], g.dilation[i], g.pad_before[i], inputs, g.outputs(axis, inputs)};
+TapAxis axis_of(const ConvAxis& axis, std::int64_t inputs) {
+  return {axis.kernel, axis.dilation, axis.pad_before, inputs, axis.outputs(inputs)};
 }
 
 }  // namespace
 
 bool shares_products(const ConvGeometry& g, std::int64_t channels) {
-  return channels >= 16 && g.stride[0] == 1 && g.stride[1] == 1 && g.kernel[0] * g.kernel[1] > 1;
+  return channels >= 16 && g[0].stride == 1 && g[1].stride == 1 && g[0].kernel * g[1].kernel > 1;
 }
 
 void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, double weight,
                        const at::Tensor& sum) {
   const std::int64_t samples = images.size(0), channels = images.size(1);
   if (samples == 0) return;
-  const TapAxis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
+  const TapAxis y = axis_of(geometry[0], images.size(2)), x = axis_of(geometry[1], images.size(3));
   std::vector<Distance> rows, columns;
   for (std::int64_t k = 0; k < y.taps; ++k) rows.emplace_back(y, k);
   for (std::int64_t k = 1 - x.taps; k < x.taps; ++k) columns.emplace_back(x, k);
@@ -207,7 +205,7 @@ void add_conv_products(const at::Tensor& images, const ConvGeometry& geometry, d
 
 at::Tensor conv_patch_sum(const at::Tensor& images, const ConvGeometry& geometry,
                           at::ScalarType type) {
-  const TapAxis y = axis_of(geometry, 0, images.size(2)), x = axis_of(geometry, 1, images.size(3));
+  const TapAxis y = axis_of(geometry[0], images.size(2)), x = axis_of(geometry[1], images.size(3));
   const at::Tensor by_position = images.sum(0, /*keepdim=*/false, type);  // [C, H, W]
   const at::Tensor result = at::empty({images.size(1), y.taps, x.taps}, by_position.options());
   for (std::int64_t ky = 0; ky < y.taps; ++ky) {
@@ -268,12 +266,13 @@ void fill_plane(const T* input, const PatchAxis& y, const PatchAxis& x, T* plane
 /// The patches on a device, by im2col. im2col pads both sides alike, so other padding is added
 /// before.
 at::Tensor enqueue_patches(const at::Tensor& input, const ConvGeometry& g) {
-  const bool pads = g.pad_before != g.pad_after;
-  const at::Tensor padded = pads ? at::constant_pad_nd(input, {g.pad_before[1], g.pad_after[1],
-                                                               g.pad_before[0], g.pad_after[0]})
-                                 : input;
-  const ConvGeometry::Pair none{0, 0};
-  return at::im2col(padded, g.kernel, g.dilation, pads ? none : g.pad_before, g.stride)
+  const auto& [y, x] = g;
+  const bool pads = y.pad_before != y.pad_after || x.pad_before != x.pad_after;
+  const at::Tensor padded =
+      pads ? at::constant_pad_nd(input, {x.pad_before, x.pad_after, y.pad_before, y.pad_after})
+           : input;
+  return at::im2col(padded, {y.kernel, x.kernel}, {y.dilation, x.dilation},
+                    {pads ? 0 : y.pad_before, pads ? 0 : x.pad_before}, {y.stride, x.stride})
       .transpose(0, 1)  // of [N, C kh kw, H' W']
       .flatten(1);
 }
@@ -287,12 +286,12 @@ at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g) {
   const at::Tensor input = given.contiguous();
   const std::int64_t samples = input.size(0), channels = input.size(1);
   const std::int64_t height = input.size(2), width = input.size(3);
-  const std::int64_t rows = g.outputs(0, height);
-  const std::int64_t columns = g.outputs(1, width);
-  const std::int64_t taps = g.kernel[0] * g.kernel[1];
+  const std::int64_t rows = g[0].outputs(height);
+  const std::int64_t columns = g[1].outputs(width);
+  const std::int64_t taps = g[0].kernel * g[1].kernel;
   at::Tensor patches = at::empty({channels * taps, samples * rows * columns}, input.options());
   const auto axis = [&](std::size_t i, std::int64_t tap, std::int64_t size, std::int64_t inputs) {
-    return PatchAxis{tap * g.dilation[i] - g.pad_before[i], g.stride[i], size, inputs};
+    return PatchAxis{tap * g[i].dilation - g[i].pad_before, g[i].stride, size, inputs};
   };
   AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "conv_patches", [&] {
     const scalar_t* const from = input.const_data_ptr<scalar_t>();
@@ -300,8 +299,8 @@ at::Tensor conv_patches(const at::Tensor& given, const ConvGeometry& g) {
     at::parallel_for(0, channels * taps, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t channel = row / taps, tap = row % taps;
-        const PatchAxis y = axis(0, tap / g.kernel[1], rows, height);
-        const PatchAxis x = axis(1, tap % g.kernel[1], columns, width);
+        const PatchAxis y = axis(0, tap / g[1].kernel, rows, height);
+        const PatchAxis x = axis(1, tap % g[1].kernel, columns, width);
         for (std::int64_t n = 0; n < samples; ++n)
           fill_plane(from + (n * channels + channel) * height * width, y, x,
                      to + (row * samples + n) * rows * columns);
@@ -324,14 +323,14 @@ std::vector<RowBand> row_bands(std::int64_t rows, std::int64_t count, std::uint6
 }
 
 BandInput input_of(const RowBand& band, const ConvGeometry& geometry, std::int64_t input_rows) {
-  const std::int64_t span = geometry.dilation[0] * (geometry.kernel[0] - 1);
-  const std::int64_t first = band.begin * geometry.stride[0] - geometry.pad_before[0];
-  const std::int64_t last = (band.end - 1) * geometry.stride[0] - geometry.pad_before[0] + span;
+  const ConvAxis& rows = geometry[0];
+  const std::int64_t first = band.begin * rows.stride - rows.pad_before;
+  const std::int64_t after = (band.end - 1) * rows.stride - rows.pad_before + rows.span();
   BandInput input{std::clamp<std::int64_t>(first, 0, input_rows), 0, geometry};
-  const std::int64_t end = std::clamp<std::int64_t>(last + 1, input.begin, input_rows);
+  const std::int64_t end = std::clamp<std::int64_t>(after, input.begin, input_rows);
   input.rows = end - input.begin;
-  input.geometry.pad_before[0] = input.begin - first;
-  input.geometry.pad_after[0] = last + 1 - end;
+  input.geometry[0].pad_before = input.begin - first;
+  input.geometry[0].pad_after = after - end;
   return input;
 }
 

@@ -5,25 +5,24 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "linerate/core/index.hpp"
 #include "linerate/kfac/kfac_options.hpp"
 
 namespace linerate::torch_adapter {
 
-/// The geometry of a 2-d convolution; [0] is along the height, [1] along the width.
-struct ConvGeometry {
-  using Pair = std::array<std::int64_t, 2>;
-  Pair kernel{1, 1}, stride{1, 1}, dilation{1, 1}, pad_before{0, 0}, pad_after{0, 0};
+/// One axis of a convolution.
+struct ConvAxis {
+  std::int64_t kernel = 1, stride = 1, dilation = 1, pad_before = 0, pad_after = 0;
 
-  std::int64_t outputs(int axis, std::int64_t inputs) const {
-    const auto i = to_index(axis);
-    const std::int64_t span = dilation[i] * (kernel[i] - 1) + 1;
-    return (inputs + pad_before[i] + pad_after[i] - span) / stride[i] + 1;
+  /// The inputs from a position's first one to its last.
+  std::int64_t span() const { return dilation * (kernel - 1) + 1; }
+  std::int64_t outputs(std::int64_t inputs) const {
+    return (inputs + pad_before + pad_after - span()) / stride + 1;
   }
 };
+/// The geometry of a 2-d convolution; [0] is along the height, [1] along the width.
+using ConvGeometry = std::array<ConvAxis, 2>;
 
 struct LayerInput {
   /// linear [..., in], conv [N, C, H, W] or [C, H, W], embedding: indices [...], norm: as given. A

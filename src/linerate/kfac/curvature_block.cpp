@@ -29,9 +29,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "linerate/core/error.hpp"
@@ -80,6 +78,14 @@ class Sets {
   std::vector<Places> sets_;
 };
 
+/// The parts of `all`, which has a row for each group of these factors, one after the other.
+Tensors parts_of(const at::Tensor& all, std::span<const CurvatureBlock::Factor> factors,
+                 const Places& set) {
+  std::vector<std::int64_t> groups;
+  for (const std::size_t k : set) groups.push_back(factors[k].block->shape().groups);
+  return all.split_with_sizes(groups);
+}
+
 /// Inner products of x and y, whose dimension 0 is n parts: f64 [n].
 at::Tensor inner_products(const at::Tensor& x, const at::Tensor& y, std::int64_t n) {
   if (n > 1 || !runs_on_host(x)) return x.to(at::kDouble).mul(y).view({n, -1}).sum(1);
@@ -103,10 +109,10 @@ at::Tensor inner_products(const at::Tensor& x, const at::Tensor& y, std::int64_t
 
 }  // namespace
 
-CurvatureBlock::CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options)
+CurvatureBlock::CurvatureBlock(const LayerSpec& layer, const BlockOptions& options)
     : options_(options),
-      layer_(std::move(layer)),
-      shape_(shape),
+      layer_(layer),
+      shape_(block_shape(layer)),
       dtype_(layer_.weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat) {
   for (const FactorSide side : {FactorSide::a, FactorSide::g}) load(side, {});
 }
@@ -118,33 +124,6 @@ at::Tensor CurvatureBlock::scalar(double value) const {
 FactorSide CurvatureBlock::partner(FactorSide side) const {
   const FactorSide other = side == FactorSide::a ? FactorSide::g : FactorSide::a;
   return packed_elements(other) > 0 ? other : side;
-}
-
-bool CurvatureBlock::is_dense(FactorSide side) const {
-  switch (shape_.kind) {
-    case BlockKind::kronecker:
-      return true;
-    case BlockKind::embedding:
-      return side == FactorSide::g;
-    case BlockKind::unit_wise:
-      break;
-  }
-  return false;
-}
-
-std::int64_t CurvatureBlock::packed_elements(FactorSide side) const {
-  if (is_dense(side)) return shape_.groups * triangle_elements(dim(side));
-  if (shape_.kind == BlockKind::embedding) return shape_.a;
-  return side == FactorSide::g ? 3 * shape_.g : 0;
-}
-
-std::int64_t CurvatureBlock::inverse_elements(FactorSide side) const {
-  if (!is_eigen(side)) return packed_elements(side);
-  return shape_.groups * dim(side) * (dim(side) + 1);
-}
-
-std::int64_t CurvatureBlock::direction_elements() const {
-  return shape_.kind == BlockKind::unit_wise ? 2 * shape_.g : shape_.groups * shape_.a * shape_.g;
 }
 
 // ---- a batch's statistics ----
@@ -295,12 +274,9 @@ std::vector<at::Tensor> CurvatureBlock::mean_eigenvalues(std::span<const Factor>
     Tensors triangles;
     for (const std::size_t k : set) triangles.push_back(packed[k]);
     const std::int64_t d = factors[set.front()].block->dim(factors[set.front()].side);
-    const at::Tensor all = packed_traces(triangles, d).div(static_cast<double>(d));
-    std::int64_t begin = 0;
-    for (const std::size_t k : set) {
-      means[k] = all.narrow(0, begin, factors[k].block->shape_.groups);
-      begin += means[k].size(0);
-    }
+    const Tensors each =
+        parts_of(packed_traces(triangles, d).div(static_cast<double>(d)), factors, set);
+    for (std::size_t i = 0; i < set.size(); ++i) means[set[i]] = each[i];
   }
   return means;
 }
@@ -311,38 +287,29 @@ std::vector<at::Tensor> CurvatureBlock::mean_eigenvalues(std::span<const Factor>
 std::vector<at::Tensor> CurvatureBlock::dampings(std::span<const Factor> factors,
                                                  const Sources& sources,
                                                  const at::Tensor& lambdas) {
-  std::vector<Factor> needed;  // each once
-  std::map<std::pair<const CurvatureBlock*, FactorSide>, std::size_t> place;
-  Tensors packed, all(factors.size()), own, other, lambda;
-  const auto need = [&](const Factor& factor, const at::Tensor& source) {
-    if (!place.try_emplace({factor.block, factor.side}, needed.size()).second) return;
-    needed.push_back(factor), packed.push_back(source);
-  };
+  Tensors all(factors.size()), packed, lambda;
+  std::vector<Factor> both;  // own ones, then their partners
   Places factored;
   for (std::size_t k = 0; k < factors.size(); ++k) {
     const auto& [block, side] = factors[k];
     all[k] = lambdas.narrow(0, static_cast<std::int64_t>(k), 1);
     if (block->shape_.kind == BlockKind::unit_wise || block->is_eigen(side)) continue;
     factored.push_back(k);
-    need(factors[k], sources.own[k]);
-    need({block, block->partner(side)}, sources.partner[k]);
-  }
-  if (factored.empty()) return all;
-  const Tensors means = mean_eigenvalues(needed, packed);
-  for (const std::size_t k : factored) {
-    const auto& [block, side] = factors[k];
-    own.push_back(means[place[{block, side}]]);
-    other.push_back(means[place[{block, block->partner(side)}]]);
+    both.push_back(factors[k]), packed.push_back(sources.own[k]);
     lambda.push_back(all[k].expand({block->shape_.groups}));
   }
-  const at::Tensor ratio = joined(own).div(joined(other));
-  const at::Tensor pi = at::where(at::isfinite(ratio).logical_and(ratio.gt(0)), ratio.sqrt(), 1.0);
-  const at::Tensor found = joined(lambda).sqrt().mul(pi);
-  std::int64_t begin = 0;
+  if (factored.empty()) return all;
   for (const std::size_t k : factored) {
-    all[k] = found.narrow(0, begin, factors[k].block->shape_.groups);
-    begin += all[k].size(0);
+    both.push_back({factors[k].block, factors[k].block->partner(factors[k].side)});
+    packed.push_back(sources.partner[k]);
   }
+  const Tensors means = mean_eigenvalues(both, packed);
+  const auto partners = means.begin() + std::ssize(factored);
+  const at::Tensor ratio =
+      joined(Tensors(means.begin(), partners)).div(joined(Tensors(partners, means.end())));
+  const at::Tensor pi = at::where(at::isfinite(ratio).logical_and(ratio.gt(0)), ratio.sqrt(), 1.0);
+  const Tensors found = parts_of(joined(lambda).sqrt().mul(pi), factors, factored);
+  for (std::size_t i = 0; i < factored.size(); ++i) all[factored[i]] = found[i];
   return all;
 }
 
@@ -370,7 +337,7 @@ CurvatureBlock::Tried CurvatureBlock::try_inverses(std::span<const Factor> facto
 
 /// Inverts factors of one size, damped, into `tried`.
 void CurvatureBlock::try_alike(std::span<const Factor> factors, const Tensors& own,
-                               const Tensors& damping, std::span<const std::size_t> set,
+                               const Tensors& damping, const std::vector<std::size_t>& set,
                                Tried& tried) {
   const auto& [block, side] = factors[set.front()];
   Tensors packed, dampings;
@@ -379,25 +346,23 @@ void CurvatureBlock::try_alike(std::span<const Factor> factors, const Tensors& o
     for (at::Tensor& one : packed) one = one.unsqueeze(0);
     const at::Tensor found =
         block->diagonal_inverses(joined(packed), block->to_dtype(joined(dampings)).unsqueeze(1));
-    const at::Tensor fine = at::isfinite(found.abs().amax({1}));
+    const Tensors inverses = found.split(1), fine = at::isfinite(found.abs().amax({1})).unbind();
     for (std::size_t i = 0; i < set.size(); ++i) {
-      const auto n = static_cast<std::int64_t>(i);
-      tried.inverses[set[i]] = {found.narrow(0, n, 1), {}};
-      tried.succeeded[set[i]] = fine.select(0, n);
+      tried.inverses[set[i]].matrix = inverses[i];
+      tried.succeeded[set[i]] = fine[i];
     }
     return;
   }
   const at::Tensor full = unpack_triangles(packed, block->dim(side));
   const Solved solved =
       block->is_eigen(side) ? symmetric_eigen(full) : damped_inverses(full, joined(dampings));
-  std::int64_t begin = 0;
-  for (const std::size_t k : set) {
-    const std::int64_t groups = factors[k].block->shape_.groups;
-    tried.inverses[k].matrix = solved.matrices.narrow(0, begin, groups);
-    if (solved.values.defined()) tried.inverses[k].values = solved.values.narrow(0, begin, groups);
-    tried.succeeded[k] = groups == 1 ? solved.succeeded.select(0, begin)
-                                     : solved.succeeded.narrow(0, begin, groups).all();
-    begin += groups;
+  const Tensors matrices = parts_of(solved.matrices, factors, set),
+                fine = parts_of(solved.succeeded, factors, set);
+  const Tensors values =
+      solved.values.defined() ? parts_of(solved.values, factors, set) : Tensors(set.size());
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    tried.inverses[set[i]] = {matrices[i], values[i]};
+    tried.succeeded[set[i]] = fine[i].numel() == 1 ? fine[i].squeeze(0) : fine[i].all();
   }
 }
 
@@ -498,11 +463,6 @@ at::Tensor CurvatureBlock::take_inverses(std::span<const Packed> inverses, const
   }
   take(factors, found, there, damping.expand({there.size(0)}));
   return have_averages(factors).logical_and(there.logical_not());
-}
-
-at::Tensor CurvatureBlock::has_inverse() const {
-  const FactorSide other = partner(FactorSide::g);
-  return of(FactorSide::g).known.exists.logical_and(of(other).known.exists);
 }
 
 // ---- directions ----
@@ -646,14 +606,12 @@ void CurvatureBlock::restore_inverses() {
   }
 }
 
-CurvatureBlock::Memory CurvatureBlock::memory() const {
-  Memory memory;
+void CurvatureBlock::add_memory(KfacMemory& all) const {
   for (const Side& s : sides_) {
-    memory.sums += bytes_of(s.sum);
-    memory.averages += bytes_of(s.known.average) + bytes_of(s.known.inverted);
-    memory.inverses += bytes_of(s.known.inverse.matrix) + bytes_of(s.known.inverse.values);
+    all.statistics += bytes_of(s.sum);
+    all.factors += bytes_of(s.known.average) + bytes_of(s.known.inverted);
+    all.inverses += bytes_of(s.known.inverse.matrix) + bytes_of(s.known.inverse.values);
   }
-  return memory;
 }
 
 }  // namespace linerate::torch_adapter

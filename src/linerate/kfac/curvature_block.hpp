@@ -9,7 +9,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,31 +47,26 @@ struct BlockOptions {
 /// computed by itself, as its caches want it.
 class CurvatureBlock {
  public:
-  /// A is a x a (bias included), G is g x g. embedding: a words, g features. unit_wise: a = 0, g
-  /// units.
-  struct Shape {
-    BlockKind kind = BlockKind::kronecker;
-    std::int64_t a = 0, g = 0;
-    int groups = 1;
-    auto operator<=>(const Shape&) const = default;
-  };
-
+  CurvatureBlock(const LayerSpec& layer, const BlockOptions& options);
   virtual ~CurvatureBlock() = default;
   CurvatureBlock(const CurvatureBlock&) = delete;
   CurvatureBlock& operator=(const CurvatureBlock&) = delete;
 
   const LayerSpec& layer() const { return layer_; }
-  const Shape& shape() const { return shape_; }
+  /// What its factors look like: embedding: a words, g features.
+  const doc::Block& shape() const { return shape_; }
   at::ScalarType dtype() const { return dtype_; }
-  std::int64_t dim(FactorSide side) const { return side == FactorSide::a ? shape_.a : shape_.g; }
-  std::int64_t packed_elements(FactorSide side) const;
+  std::int64_t dim(FactorSide side) const { return shape_.dimension(side); }
+  std::int64_t packed_elements(FactorSide side) const { return doc::packed_elements(shape_, side); }
   /// Elements of packed_inverse(): packed_elements(), except for eigen's matrices, which are not
   /// symmetric.
-  std::int64_t inverse_elements(FactorSide side) const;
+  std::int64_t inverse_elements(FactorSide side) const {
+    return is_eigen(side) ? doc::eigen_elements(shape_, side) : packed_elements(side);
+  }
   /// Elements of a direction.
-  std::int64_t direction_elements() const;
+  std::int64_t direction_elements() const { return doc::gradient_elements(shape_); }
   /// Whether the factor consists of matrices, whose inverses take a while.
-  bool is_dense(FactorSide side) const;
+  bool is_dense(FactorSide side) const { return shape_.dense(side); }
   bool is_eigen(FactorSide side) const {
     return options_.method == InverseMethod::eigen && is_dense(side);
   }
@@ -148,8 +142,6 @@ class CurvatureBlock {
   /// (bool [inverses]). Returns bool [inverses]: it was not there, though there are averages.
   static at::Tensor take_inverses(std::span<const Packed> inverses, const at::Tensor& there,
                                   const at::Tensor& damping);
-  /// Whether all sides have an inverse: a scalar bool tensor.
-  at::Tensor has_inverse() const;
 
   // --- Directions.
 
@@ -200,14 +192,9 @@ class CurvatureBlock {
   void load(FactorSide side, const KfacState::Factor& state);
   void restore_inverses();
 
-  struct Memory {
-    std::int64_t sums = 0, averages = 0, inverses = 0;  // bytes
-  };
-  Memory memory() const;
+  void add_memory(KfacMemory& all) const;
 
  protected:
-  CurvatureBlock(LayerSpec layer, Shape shape, const BlockOptions& options);
-
   /// sum() is the sum of this batch, zeros at first: [groups, d, d] or packed. count() is its rows
   /// or terms.
   at::Tensor& sum(FactorSide side);
@@ -265,7 +252,7 @@ class CurvatureBlock {
   static Tried try_inverses(std::span<const Factor> factors, const Sources& sources,
                             const at::Tensor& lambdas, const Timed& timed);
   static void try_alike(std::span<const Factor> factors, const std::vector<at::Tensor>& own,
-                        const std::vector<at::Tensor>& damping, std::span<const std::size_t> set,
+                        const std::vector<at::Tensor>& damping, const std::vector<std::size_t>& set,
                         Tried& tried);
   static void choose(Inverse& inverse, const Inverse& found, const at::Tensor& there);
   static at::Tensor have_averages(std::span<const Factor> factors);
@@ -273,7 +260,7 @@ class CurvatureBlock {
                    const at::Tensor& there, const at::Tensor& lambdas);
 
   const LayerSpec layer_;
-  const Shape shape_;
+  const doc::Block shape_;
   const at::ScalarType dtype_;
   std::array<Side, 2> sides_;
   double step_terms_ = 0;
@@ -281,6 +268,6 @@ class CurvatureBlock {
 
 /// The block of a layer's kind.
 std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const BlockOptions& options);
-CurvatureBlock::Shape block_shape(const LayerSpec& layer);
+doc::Block block_shape(const LayerSpec& layer);
 
 }  // namespace linerate::torch_adapter

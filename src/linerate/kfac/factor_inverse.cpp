@@ -8,7 +8,6 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/cholesky_inverse.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
@@ -22,7 +21,6 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/triu_indices.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -38,9 +36,12 @@
 
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
+#include "linerate/doc/block.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
+
+using doc::triangle_elements;
 
 /// Whether all elements are finite: x - x is 0, or a NaN if x is not finite. There are several
 /// sums, because with a single one each addition would wait for the one before.
@@ -59,28 +60,16 @@ at::Tensor eye_like(const at::Tensor& symmetric) {
   return at::eye(symmetric.size(-1), symmetric.options());
 }
 
-/// The inverse by LAPACK's own routine, which takes a third of the time of a device's two products.
-/// The result is symmetric bit for bit, and row by row in memory. An inverse that another rank has
-/// sent lies the same way, and the order decides how products round.
-at::Tensor inverse_on_host(const at::Tensor& damped) {
-  if (!all_finite(damped)) return {};
+/// Inverts a matrix in its place by LAPACK's own routine, which takes a third of the time of a
+/// device's two products. The result is symmetric bit for bit, and row by row in memory. An inverse
+/// that another rank has sent lies the same way, and the order decides how products round.
+bool invert_on_host(const at::Tensor& damped) {
+  if (!all_finite(damped)) return false;
   const auto [lower, info] = at::linalg_cholesky_ex(damped, /*upper=*/false,
                                                     /*check_errors=*/false);
-  if (info.item<int>() != 0) return {};
-  at::Tensor inverse = at::cholesky_inverse(lower);
-  return all_finite(inverse) ? inverse.mT().contiguous() : at::Tensor();
-}
-
-Solved inverses_on_host(const at::Tensor& damped) {
-  std::vector<at::Tensor> matrices;
-  at::Tensor succeeded = at::zeros({damped.size(0)}, at::kBool);
-  for (std::int64_t n = 0; n < damped.size(0); ++n) {
-    const at::Tensor inverse = inverse_on_host(damped[n]);
-    if (inverse.defined()) succeeded[n].fill_(true);
-    matrices.push_back(inverse.defined() ? inverse : damped[n]);
-  }
-  return {
-      matrices.size() == 1 ? matrices.front().unsqueeze(0) : at::stack(matrices), {}, succeeded};
+  if (info.item<int>() != 0) return false;
+  damped.copy_(at::cholesky_inverse(lower).mT());
+  return all_finite(damped);
 }
 
 /// The eigendecomposition of one matrix.
@@ -123,7 +112,12 @@ at::Tensor which_are_finite(const std::vector<at::Tensor>& tensors) {
 // at::cholesky_inverse() would do, but it may look at its solver's status on the host.
 Solved damped_inverses(const at::Tensor& symmetric, const at::Tensor& damping) {
   symmetric.diagonal(0, -2, -1).add_(damping.to(symmetric.scalar_type()).unsqueeze(-1));
-  if (runs_on_host(symmetric)) return inverses_on_host(symmetric);
+  if (runs_on_host(symmetric)) {
+    const at::Tensor succeeded = at::empty({symmetric.size(0)}, at::kBool);
+    for (std::int64_t n = 0; n < symmetric.size(0); ++n)
+      succeeded.mutable_data_ptr<bool>()[n] = invert_on_host(symmetric[n]);
+    return {symmetric, {}, succeeded};
+  }
   const auto [lower, info] = at::linalg_cholesky_ex(symmetric, /*upper=*/false,
                                                     /*check_errors=*/false);
   const at::Tensor root = at::linalg_solve_triangular(lower, eye_like(symmetric), /*upper=*/false);

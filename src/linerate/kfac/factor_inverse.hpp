@@ -41,12 +41,9 @@ inline at::Tensor joined(const std::vector<at::Tensor>& parts) {
 // Symmetric matrices as their upper triangles: the form in which factors are kept and sent, and
 // inverses sent. Private to kfac and torch_adapter.
 
-/// d (d + 1) / 2.
-constexpr std::int64_t triangle_elements(std::int64_t d) { return d * (d + 1) / 2; }
-
-/// full[i] [groups, d, d] -> packed[i] [groups * triangle_elements(d)]. Upper triangles are packed
-/// row by row with their diagonals. Element (i, j), i <= j, is at i d - i (i - 1) / 2 + j - i.
-/// Elements below the diagonal are not read. `packed` may be views of a longer buffer, without
+/// full[i] [groups, d, d] -> packed[i] [groups * doc::triangle_elements(d)]. Upper triangles are
+/// packed row by row with their diagonals. Element (i, j), i <= j, is at i d - i (i - 1) / 2 + j -
+/// i. Elements below the diagonal are not read. `packed` may be views of a longer buffer, without
 /// gaps, of the same type. On a device matrices of one size are packed together.
 void pack_triangles(std::span<const at::Tensor> full, std::span<const at::Tensor> packed);
 void pack_triangles(const at::Tensor& full, const at::Tensor& packed);
@@ -68,6 +65,9 @@ struct KfacStep;
 struct KfacInside {
   /// Its layers' blocks, and what is done with them in a step.
   static Preconditioner& preconditioner(const KFAC& kfac);
+  static Preconditioner* preconditioner(const KFAC* kfac) {  // null for null
+    return kfac ? &preconditioner(*kfac) : nullptr;
+  }
   /// The work of step() if a DataParallel shares it among ranks. Empty: this rank is alone.
   static void share(KFAC& kfac, std::function<KfacStep()> step);
 };

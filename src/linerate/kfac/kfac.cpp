@@ -4,7 +4,6 @@
 #include "linerate/kfac/kfac.hpp"
 
 #include <c10/core/GradMode.h>
-#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include "linerate/core/error.hpp"
@@ -89,12 +88,8 @@ void KFAC::sample_fisher(const at::Tensor& output, LossKind loss, const at::Tens
 
 KfacStep KFAC::step() { return impl_->shared_step ? impl_->shared_step() : impl_->pre.take(); }
 
-struct KFAC::Pause::Impl {
-  explicit Impl(Collector& collector) : pause(collector) {}
-  Collector::Pause pause;
-};
-KFAC::Pause::Pause(KFAC& owner) : impl_(std::make_unique<Impl>(owner.impl_->pre.collector())) {}
-KFAC::Pause::~Pause() = default;
+KFAC::Pause::Pause(KFAC& owner) : owner_(owner) { owner_.impl_->pre.collector().pause(true); }
+KFAC::Pause::~Pause() { owner_.impl_->pre.collector().pause(false); }
 
 KfacState KFAC::save() const { return impl_->pre.save(); }
 void KFAC::load(const KfacState& state) {

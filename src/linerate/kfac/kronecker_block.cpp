@@ -60,8 +60,7 @@ at::Tensor columns_of(const at::Tensor& rows, bool reduce, bool mean) {
 /// between positions, or patches are made in parts (conv_products.cpp has both).
 class KroneckerBlock final : public CurvatureBlock {
  public:
-  KroneckerBlock(const LayerSpec& layer, const BlockOptions& options)
-      : CurvatureBlock(layer, block_shape(layer), options) {}
+  using CurvatureBlock::CurvatureBlock;
 
   void add_input(const LayerInput& input) override {
     if (is_conv()) return add_conv_input(input);
@@ -152,8 +151,8 @@ class KroneckerBlock final : public CurvatureBlock {
   /// bands (conv_products.hpp). A is divided by all rows, as if all were seen.
   void add_conv_input(const LayerInput& input) {
     const at::Tensor images = batched(input.tensor.detach());
-    const std::int64_t height = input.conv.outputs(0, images.size(2));
-    const std::int64_t width = input.conv.outputs(1, images.size(3));
+    const std::int64_t height = input.conv[0].outputs(images.size(2));
+    const std::int64_t width = input.conv[1].outputs(images.size(3));
     const auto bands = this->bands(input, height);
     for (const RowBand& band : bands) {
       const at::Tensor samples = images.slice(0, band.first, std::nullopt, band.every);
@@ -172,7 +171,7 @@ class KroneckerBlock final : public CurvatureBlock {
   /// Whether factor A is made of shared products (conv_products.hpp).
   bool shares(const ConvGeometry& geometry) const {
     return runs_on_host(layer().weight) && !reduces() &&
-           shares_products(geometry, inputs() / (geometry.kernel[0] * geometry.kernel[1]));
+           shares_products(geometry, inputs() / (geometry[0].kernel * geometry[1].kernel));
   }
 
   std::vector<RowBand> bands(const LayerInput& input, std::int64_t rows) const {
@@ -184,8 +183,8 @@ class KroneckerBlock final : public CurvatureBlock {
   void add_products(const at::Tensor& images, const ConvGeometry& geometry, double weight) {
     const std::int64_t channels = images.size(1) / shape().groups;
     const at::Tensor whole = sum(FactorSide::a);
-    const double rows = static_cast<double>(images.size(0) * geometry.outputs(0, images.size(2)) *
-                                            geometry.outputs(1, images.size(3)));
+    const double rows = static_cast<double>(images.size(0) * geometry[0].outputs(images.size(2)) *
+                                            geometry[1].outputs(images.size(3)));
     for (int q = 0; q < shape().groups; ++q) {
       const at::Tensor mine = images.narrow(1, q * channels, channels);
       add_conv_products(mine, geometry, weight, whole[q]);
@@ -197,7 +196,7 @@ class KroneckerBlock final : public CurvatureBlock {
   /// The same by patches.
   void add_patches(const at::Tensor& images, const ConvGeometry& geometry, double weight) {
     const std::int64_t positions =
-        geometry.outputs(0, images.size(2)) * geometry.outputs(1, images.size(3));
+        geometry[0].outputs(images.size(2)) * geometry[1].outputs(images.size(3));
     const std::int64_t samples = images.size(0), channels = images.size(1) / shape().groups;
     const std::int64_t most = runs_on_host(images) ? kPatchElements : kPatchElementsThere;
     const std::int64_t at_once =
@@ -232,8 +231,7 @@ class KroneckerBlock final : public CurvatureBlock {
 /// layer. A padding index counts on neither side.
 class EmbeddingBlock final : public CurvatureBlock {
  public:
-  EmbeddingBlock(const LayerSpec& layer, const BlockOptions& options)
-      : CurvatureBlock(layer, block_shape(layer), options) {}
+  using CurvatureBlock::CurvatureBlock;
 
   /// Counts words, and reads no value: at::bincount() would look for the largest word on the host.
   void add_input(const LayerInput& input) override {
@@ -322,8 +320,7 @@ at::Tensor inverses_of(const at::Tensor& f, const at::Tensor& damping) {
 /// statistics.
 class UnitWiseBlock final : public CurvatureBlock {
  public:
-  UnitWiseBlock(const LayerSpec& layer, const BlockOptions& options)
-      : CurvatureBlock(layer, block_shape(layer), options) {}
+  using CurvatureBlock::CurvatureBlock;
 
   void add_input(const LayerInput&) override {}
 
@@ -376,21 +373,22 @@ class UnitWiseBlock final : public CurvatureBlock {
 
 }  // namespace
 
-CurvatureBlock::Shape block_shape(const LayerSpec& layer) {
+doc::Block block_shape(const LayerSpec& layer) {
   const at::Tensor& w = layer.weight;
   switch (layer.kind) {
     case LayerKind::linear:
     case LayerKind::conv: {
       const std::int64_t out = w.size(layer.transposed ? 1 : 0);
-      return {BlockKind::kronecker, w.numel() / out + (layer.bias.defined() ? 1 : 0),
-              out / layer.groups, layer.groups};
+      return {.a = w.numel() / out + (layer.bias.defined() ? 1 : 0),
+              .g = out / layer.groups,
+              .groups = layer.groups};
     }
     case LayerKind::embedding:
-      return {BlockKind::embedding, w.size(0), w.size(1), 1};
+      return {.kind = BlockKind::embedding, .a = w.size(0), .g = w.size(1)};
     case LayerKind::norm:
       break;
   }
-  return {BlockKind::unit_wise, 0, w.numel(), 1};
+  return {.kind = BlockKind::unit_wise, .g = w.numel()};
 }
 
 std::unique_ptr<CurvatureBlock> make_block(const LayerSpec& layer, const BlockOptions& options) {

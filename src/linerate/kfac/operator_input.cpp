@@ -43,18 +43,6 @@ bool begins_at(const c10::IValue& argument, const at::Tensor& weight) {
          argument.toTensor().const_data_ptr() == weight.const_data_ptr();
 }
 
-/// One axis of a convolution.
-struct ConvAxis {
-  std::int64_t kernel = 1, stride = 1, dilation = 1, pad_before = 0, pad_after = 0;
-
-  std::int64_t outputs(std::int64_t inputs) const {
-    return (inputs + pad_before + pad_after - dilation * (kernel - 1) - 1) / stride + 1;
-  }
-  /// Whether the kernel fits into its padded input. If not, the operator will throw.
-  bool fits(std::int64_t inputs) const {
-    return inputs + pad_before + pad_after > dilation * (kernel - 1);
-  }
-};
 using ConvAxes = std::array<ConvAxis, 3>;  // depth, height, width
 
 /// A list with a value for each axis of the operator, or one for all.
@@ -68,7 +56,7 @@ void set_padding(const c10::IValue& padding, std::size_t axis, ConvAxis& a) {
   if (!padding.isString()) {
     a.pad_before = a.pad_after = value_of(padding, axis);
   } else if (padding.toStringRef() == "same") {
-    const std::int64_t total = a.dilation * (a.kernel - 1);
+    const std::int64_t total = a.span() - 1;
     a.pad_before = total / 2;
     a.pad_after = total - total / 2;
   }
@@ -87,16 +75,6 @@ ConvAxes axes_of(Inputs in, const at::Tensor& weight) {
   return axes;
 }
 
-ConvGeometry geometry_of(const ConvAxes& axes) {
-  ConvGeometry g;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const ConvAxis& a = axes[i + 1];
-    g.kernel[i] = a.kernel, g.stride[i] = a.stride, g.dilation[i] = a.dilation;
-    g.pad_before[i] = a.pad_before, g.pad_after[i] = a.pad_after;
-  }
-  return g;
-}
-
 /// Makes images of volumes: [N, C, D, H, W] or [C, D, H, W] -> [N D', C kd, H, W]. Each image has
 /// the input that one depth of the output sees, so a 3-d convolution's factors are those of a 2-d
 /// one.
@@ -105,8 +83,8 @@ at::Tensor depths_of(const at::Tensor& input, const ConvAxis& depth) {
   const at::Tensor padded =
       at::constant_pad_nd(volumes, {0, 0, 0, 0, depth.pad_before, depth.pad_after});
   // [N, C, D', H, W, kd]
-  const at::Tensor windows = padded.unfold(2, depth.dilation * (depth.kernel - 1) + 1, depth.stride)
-                                 .slice(5, 0, std::nullopt, depth.dilation);
+  const at::Tensor windows =
+      padded.unfold(2, depth.span(), depth.stride).slice(5, 0, std::nullopt, depth.dilation);
   return windows.permute({0, 2, 1, 5, 3, 4}).flatten(2, 3).flatten(0, 1);
 }
 
@@ -126,10 +104,13 @@ std::optional<LayerInput> convolution(std::string_view name, Inputs in, const La
   const ConvAxes axes = axes_of(in, layer.weight);
   const std::int64_t dims = layer.weight.dim() - 2;
   const at::Tensor input = in[0].toTensor();
+  // A kernel that does not fit into its padded input makes the operator throw.
   for (std::int64_t i = 3 - dims; i < 3; ++i)
-    if (!axes[to_index(i)].fits(input.size(i - 3))) return std::nullopt;
+    if (const ConvAxis& a = axes[to_index(i)];
+        input.size(i - 3) + a.pad_before + a.pad_after < a.span())
+      return std::nullopt;
   LayerInput found{dims == 1 ? input.unsqueeze(-2) : input};
-  found.conv = geometry_of(axes);
+  found.conv = {axes[1], axes[2]};
   if (dims == 3) {
     found.images = axes[0].outputs(input.size(-3));
     found.tensor = depths_of(input, axes[0]);
@@ -223,7 +204,6 @@ namespace {
 struct Candidate {
   LayerSpec spec;
   std::string kind;
-  std::string reason;  // why not
 };
 
 std::string_view kind_name(const LayerSpec& layer) {
@@ -261,7 +241,7 @@ bool take_convolution(const torch::nn::Module& module, Candidate& found) {
 }
 
 Candidate candidate(const std::string& name, torch::nn::Module& module) {
-  Candidate found{{.name = name}, module.name(), ""};
+  Candidate found{{.name = name}, module.name()};
   found.spec.trains = [&module] { return module.is_training(); };
   using namespace torch::nn;
   if (take<LinearImpl>(module, LayerKind::linear, found)) return found;
@@ -269,8 +249,9 @@ Candidate candidate(const std::string& name, torch::nn::Module& module) {
       take_convolution<Conv3dImpl>(module, found))
     return found;
   if (const auto* embedding = take<EmbeddingImpl>(module, LayerKind::embedding, found)) {
-    if (embedding->options.sparse()) found.reason = "its gradients are sparse";
-    if (embedding->options.scale_grad_by_freq()) found.reason = "it scales gradients by frequency";
+    if (embedding->options.sparse()) found.spec.refusal = "its gradients are sparse";
+    if (embedding->options.scale_grad_by_freq())
+      found.spec.refusal = "it scales gradients by frequency";
     return found;
   }
   if (take<LayerNormImpl>(module, LayerKind::norm, found) ||
@@ -278,32 +259,38 @@ Candidate candidate(const std::string& name, torch::nn::Module& module) {
       take<BatchNorm2dImpl>(module, LayerKind::norm, found) ||
       take<BatchNorm3dImpl>(module, LayerKind::norm, found))
     return found;
-  found.reason = "no factors are known for this type of layer";
+  found.spec.refusal = "no factors are known for this type of layer";
   return found;
 }
 
-/// The dimension of the layer's largest factor, as a plan counts it.
-std::int64_t largest_of(const LayerSpec& spec) {
-  const CurvatureBlock::Shape shape = block_shape(spec);
-  return doc::largest_dimension({.kind = shape.kind, .a = shape.a, .g = shape.g});
-}
-
-std::string refusal(const Candidate& c, const KfacOptions& options) {
-  if (!c.reason.empty()) return c.reason;
-  const LayerSpec& spec = c.spec;
+/// Why a layer is left to the optimizer, if factors may have `largest_factor` rows; empty: it is
+/// not.
+std::string refusal(const LayerSpec& spec, const KfacOptions& options,
+                    std::int64_t largest_factor) {
+  if (!spec.refusal.empty()) return spec.refusal;
   if (!spec.weight.requires_grad()) return "its weight is frozen";
   const auto type = spec.weight.scalar_type();
   if (!at::isFloatingType(type)) return "its weight is not of a real floating-point type";
   if (spec.kind == LayerKind::conv && spec.weight.dim() == 5 &&
       options.shared_positions == SharedPositions::reduce)
     return "shared_positions = reduce is not known for three dimensions";
-  const CurvatureBlock::Shape shape = block_shape(spec);
+  const doc::Block shape = block_shape(spec);
   if (shape.kind == BlockKind::unit_wise && !options.norms) return "norms are left out";
   if (shape.kind == BlockKind::embedding && !options.embeddings) return "embeddings are left out";
-  if (const std::int64_t largest = largest_of(spec); largest > options.largest_factor)
+  if (const std::int64_t largest = doc::largest_dimension(shape); largest > largest_factor)
     return fmt::format("a factor of {0} x {0} is larger than the largest allowed, {1}", largest,
-                       options.largest_factor);
+                       largest_factor);
   return "";
+}
+
+/// `*` stands for any characters, `?` for one. Example: "layer*.norm" matches "layer12.norm".
+bool matches_pattern(std::string_view name, std::string_view pattern) {
+  if (pattern.empty()) return name.empty();
+  if (pattern.front() == '*')
+    return matches_pattern(name, pattern.substr(1)) ||
+           (!name.empty() && matches_pattern(name.substr(1), pattern));
+  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
+         matches_pattern(name.substr(1), pattern.substr(1));
 }
 
 class Builder {
@@ -315,7 +302,7 @@ class Builder {
   void add(Candidate c) {
     if (c.spec.bias.defined() && !c.spec.bias.requires_grad()) c.spec.bias.reset();
     RegisteredLayer line{.name = c.spec.name, .kind = c.kind};
-    line.reason = refusal(c, options_);
+    line.reason = refusal(c.spec, options_, options_.largest_factor);
     const bool named = std::any_of(
         options_.skip.begin(), options_.skip.end(),
         [&](const std::string& pattern) { return matches_pattern(c.spec.name, pattern); });
@@ -327,20 +314,14 @@ class Builder {
                       c.spec.name, c.kind, line.reason));
     if (line.reason.empty())
       take(c, line);
-    else if (!named && left_for_size(c))
-      line.too_large = largest_of(c.spec);
+    else if (!named && refusal(c.spec, options_, std::numeric_limits<std::int64_t>::max()).empty())
+      line.too_large = doc::largest_dimension(block_shape(c.spec));  // its size alone is the reason
     result_.report.push_back(line);
   }
 
   Registration finish() { return std::move(result_); }
 
  private:
-  /// Whether the layer is left out for its size alone.
-  bool left_for_size(const Candidate& c) const {
-    KfacOptions any_size = options_;
-    any_size.largest_factor = std::numeric_limits<std::int64_t>::max();
-    return refusal(c, any_size).empty();
-  }
   // Modules that share a weight count as one layer if they use it alike. If they do not, neither is
   // preconditioned.
   void take(const Candidate& c, RegisteredLayer& line) {
@@ -350,7 +331,7 @@ class Builder {
             fmt::format("K-FAC: layer \"{}\": its {} lies on meta, expected memory; move "
                         "the model to its device before, or name the layer in `skip`",
                         c.spec.name, tensor.is_same(c.spec.weight) ? "weight" : "bias"));
-    const CurvatureBlock::Shape shape = block_shape(c.spec);
+    const doc::Block shape = block_shape(c.spec);
     line.a = shape.a;
     line.g = shape.g;
     line.groups = shape.groups;
@@ -393,16 +374,6 @@ bool has_parameters(const torch::nn::Module& module) {
 
 }  // namespace
 
-/// `*` stands for any characters, `?` for one. Example: "layer*.norm" matches "layer12.norm".
-bool matches_pattern(std::string_view name, std::string_view pattern) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() == '*')
-    return matches_pattern(name, pattern.substr(1)) ||
-           (!name.empty() && matches_pattern(name.substr(1), pattern));
-  return !name.empty() && (pattern.front() == '?' || pattern.front() == name.front()) &&
-         matches_pattern(name.substr(1), pattern.substr(1));
-}
-
 Registration register_layers(torch::nn::Module& model, const KfacOptions& options) {
   Builder builder(options);
   if (has_parameters(model)) builder.add(candidate("(model)", model));
@@ -414,8 +385,7 @@ Registration register_layers(torch::nn::Module& model, const KfacOptions& option
 
 Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options) {
   Builder builder(options);
-  for (const LayerSpec& layer : layers)
-    builder.add({layer, std::string(kind_name(layer)), layer.refusal});
+  for (const LayerSpec& layer : layers) builder.add({layer, std::string(kind_name(layer))});
   return builder.finish();
 }
 

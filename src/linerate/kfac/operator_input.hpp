@@ -4,8 +4,6 @@
 #include <ATen/record_function.h>
 
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "linerate/kfac/counted_positions.hpp"
@@ -43,8 +41,5 @@ struct Registration {
 Registration register_layers(torch::nn::Module& model, const KfacOptions& options);
 /// The same for layers that are no torch::nn modules.
 Registration register_layers(const std::vector<LayerSpec>& layers, const KfacOptions& options);
-
-/// '*' stands for any characters, '?' for one.
-bool matches_pattern(std::string_view name, std::string_view pattern);
 
 }  // namespace linerate::torch_adapter

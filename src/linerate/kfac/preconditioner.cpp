@@ -43,8 +43,6 @@
 namespace linerate::torch_adapter {
 namespace {
 
-constexpr std::array kSides{FactorSide::a, FactorSide::g};
-
 Blocks make_blocks(const std::vector<LayerSpec>& layers, const KfacOptions& o) {
   Blocks blocks;
   for (const LayerSpec& layer : layers)
@@ -58,15 +56,46 @@ std::string range_of(const at::Tensor& packed) {
                      packed.max().item<double>());
 }
 
-bool has_gradient(const CurvatureBlock& block) { return block.layer().weight.grad().defined(); }
+/// The options with values for all that is absent. Throws UsageError if they contradict each other.
+KfacOptions checked(const KfacOptions& given) {
+  KfacOptions o = with_defaults(given);
+  if (!o.loss_average)
+    throw UsageError(
+        "K-FAC: loss_average is not set; give what the loss divides its sum by, such as "
+        "LossAverage{LossAverage::Over::batch} for a mean over samples");
+  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
+    throw UsageError(
+        "K-FAC: neither optimizer nor learning_rate is set. The KL clip needs the optimizer, or "
+        "its rate as a function of the step; without them set kl_clip = 0");
+  if (o.conv_subsampling < 1 ||
+      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
+    throw UsageError(
+        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
+                    o.conv_subsampling));
+  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
+  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
+    throw UsageError(
+        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
+                    *o.accumulate->constant()));
+  return o;
+}
+
+/// The numbers of these blocks.
+std::vector<std::int32_t> blocks_between(std::int32_t first, std::int32_t last) {
+  std::vector<std::int32_t> all(to_index(last - first + 1));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
 
 }  // namespace
 
 Preconditioner::Preconditioner(const std::vector<LayerSpec>& layers,
                                std::vector<at::Tensor> parameters, KfacOptions given)
-    : KfacSchedule(std::move(given)),
-      blocks_(make_blocks(layers, options())),
-      collector_(blocks_, {options().fisher, *options().loss_average, options().seed}),
+    : said_(std::move(given)),
+      options_(checked(said_)),
+      optimizer_(options_.optimizer),
+      blocks_(make_blocks(layers, options_)),
+      collector_(blocks_, {options_.fisher, *options_.loss_average, options_.seed}),
       parameters_(std::move(parameters)) {
   set_enqueues(false);
   begin_step();
@@ -77,15 +106,15 @@ void Preconditioner::set_enqueues(bool yes) {
                                  [](const auto& block) { return !block->layer().weight.is_cpu(); });
 }
 
-void Preconditioner::follow(std::function<Due(std::int64_t)> schedule) {
+void Preconditioner::follow(Schedule schedule) {
   schedule_ = std::move(schedule);
   begin_step();
 }
 
 void Preconditioner::begin_step() {
   if (factors_due())
-    collector_.begin(
-        step_, [this, step = step_] { return options().loss_scale.at(step) / accumulated(); });
+    collector_.begin(step_,
+                     [this, step = step_] { return options_.loss_scale.at(step) / accumulated(); });
   else
     collector_.end();
 }
@@ -106,9 +135,20 @@ at::Tensor Preconditioner::damping_there() const {
 }
 
 std::vector<std::int32_t> Preconditioner::all_blocks() const {
-  std::vector<std::int32_t> all(blocks_.size());
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  return blocks_between(0, static_cast<std::int32_t>(blocks_.size()) - 1);
+}
+
+/// The factors of these blocks, block by block, for which which(block, side) is true.
+template <typename Which>
+std::vector<std::int32_t> Preconditioner::factors_of(std::span<const std::int32_t> blocks,
+                                                     Which&& which) const {
+  std::vector<std::int32_t> factors;
+  for (const std::int32_t b : blocks)
+    for (const FactorSide side : {FactorSide::a, FactorSide::g})
+      if (const CurvatureBlock& block = *blocks_[to_index(b)];
+          block.packed_elements(side) > 0 && which(block, side))
+        factors.push_back(doc::factor_index(b, side));
+  return factors;
 }
 
 // ---- a step, from its beginning to its end ----
@@ -119,18 +159,14 @@ KfacStep Preconditioner::take() {
   try {
     check();
     begin();
-    if (factors_due() && !blocks_.empty())
-      fold_batches(0, static_cast<std::int32_t>(blocks_.size()) - 1);
-    std::vector<std::int32_t> dense;
-    for (std::int32_t f = 0; f < 2 * std::ssize(blocks_); ++f)
-      if (const auto& [block, side] = factor(f); block->is_dense(side)) dense.push_back(f);
-    if (inverses_due()) invert(dense);
+    if (factors_due()) fold_batches(0, static_cast<std::int32_t>(blocks_.size()) - 1);
+    if (inverses_due()) invert(factors_of(all_blocks(), std::mem_fn(&CurvatureBlock::is_dense)));
     invert_diagonals(all_blocks());
     precondition(all_blocks());
     keep();
     done = write();
   } catch (...) {
-    end_skipped();
+    end_step(/*counts=*/false);
     throw;
   }
   if (const std::exception_ptr failure = take_failure()) std::rethrow_exception(failure);
@@ -151,36 +187,45 @@ void Preconditioner::begin() {
   phase_ = Phase::open;
 }
 
-/// For layers whose batch has been seen on both sides. A layer that was not used in this step has
-/// no batch, and its averages stay.
 void Preconditioner::fold_batches(std::int32_t first_block, std::int32_t last_block) {
-  std::vector<std::int32_t> factors;
-  std::vector<at::Tensor> sums;
-  for (std::int32_t b = first_block; b <= last_block; ++b) {
-    const CurvatureBlock& block = *blocks_[to_index(b)];
-    const auto is_there = [&](FactorSide side) {
-      return block.packed_elements(side) == 0 || block.has_batch(side);
-    };
-    if (!std::all_of(kSides.begin(), kSides.end(), is_there)) continue;
-    for (const FactorSide side : kSides) {
-      const std::int64_t elements = block.packed_elements(side);
-      if (elements == 0) continue;
-      factors.push_back(doc::factor_index(b, side));
-      sums.push_back(at::empty({elements + doc::kFactorCounts},
-                               block.layer().weight.options().dtype(block.dtype())));
-    }
-  }
+  const std::vector<std::int32_t> factors =
+      factors_of(blocks_between(first_block, last_block), std::mem_fn(&CurvatureBlock::has_batch));
   if (factors.empty()) return;
+  std::vector<at::Tensor> sums;
+  for (const std::int32_t f : factors) {
+    const auto& [block, side] = factor(f);
+    sums.push_back(at::empty({block->packed_elements(side) + doc::kFactorCounts},
+                             block->layer().weight.options().dtype(block->dtype())));
+  }
   CurvatureBlock::pack_batches(packed(factors, sums));
   fold(factors, sums);
 }
 
+/// A layer's averages are updated when the sums of both its sides are there. A layer that was not
+/// used in this step has no batch, and its averages stay. A sum that is not finite is dropped, on
+/// every rank alike, because all have the same sums.
 void Preconditioner::fold(const std::vector<std::int32_t>& factors,
-                          std::span<const at::Tensor> sums) {
+                          const std::vector<at::Tensor>& sums) {
+  std::vector<std::int32_t> folded;
+  std::vector<at::Tensor> values;
+  for (std::size_t k = 0; k < factors.size(); ++k) {
+    round_.sums[factors[k]] = sums[k];
+    const std::int32_t block = doc::block_of_factor(factors[k]);
+    const std::vector<std::int32_t> sides =
+        factors_of({&block, 1}, [](const CurvatureBlock&, FactorSide) { return true; });
+    if (!std::all_of(sides.begin(), sides.end(),
+                     [this](std::int32_t f) { return round_.sums.contains(f); }))
+      continue;
+    for (const std::int32_t f : sides) {
+      folded.push_back(f);
+      values.push_back(round_.sums.extract(f).mapped());
+    }
+  }
+  if (folded.empty()) return;
   remember();
   const at::Tensor dropped = CurvatureBlock::update_averages(
-      packed(factors, sums), options().decay->at(step_), options().exact_resume);
-  findings_.note(LateFindings::What::dropped, factors, dropped);
+      packed(folded, values), options_.decay->at(step_), options_.exact_resume);
+  findings_.note(LateFindings::What::dropped, folded, dropped);
 }
 
 CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>& factors,
@@ -196,14 +241,8 @@ CurvatureBlock::Inverted Preconditioner::invert(const std::vector<std::int32_t>&
 
 void Preconditioner::invert_diagonals(std::span<const std::int32_t> blocks) {
   if (!inverses_due()) return;
-  std::vector<std::int32_t> factors;
-  for (const std::int32_t b : blocks)
-    for (const FactorSide side : kSides) {
-      const CurvatureBlock& block = *blocks_[to_index(b)];
-      if (block.packed_elements(side) > 0 && !block.is_dense(side))
-        factors.push_back(doc::factor_index(b, side));
-    }
-  invert(factors);
+  invert(factors_of(
+      blocks, [](const CurvatureBlock& block, FactorSide side) { return !block.is_dense(side); }));
 }
 
 void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
@@ -217,37 +256,40 @@ void Preconditioner::take_inverses(const std::vector<std::int32_t>& factors,
 
 /// The blocks that have gradients, in sets: on a device, blocks of one shape together; on the CPU,
 /// each alone.
-std::vector<std::vector<std::int32_t>> Preconditioner::alike(
+std::vector<Preconditioner::Directed> Preconditioner::alike(
     std::span<const std::int32_t> blocks) const {
-  using Kind = std::tuple<CurvatureBlock::Shape, bool, at::ScalarType, std::int32_t>;
+  using Kind =
+      std::tuple<BlockKind, std::int64_t, std::int64_t, int, bool, at::ScalarType, std::int32_t>;
   std::map<Kind, std::size_t> known;
-  std::vector<std::vector<std::int32_t>> sets;
+  std::vector<Directed> sets;
   for (const std::int32_t b : blocks) {
-    const CurvatureBlock& block = *blocks_[to_index(b)];
-    if (!has_gradient(block)) continue;
+    CurvatureBlock& block = *blocks_[to_index(b)];
+    if (!block.layer().weight.grad().defined()) continue;
     const bool alone = runs_on_host(block.layer().weight);
-    const Kind kind{block.shape(), block.layer().bias.defined(), block.dtype(), alone ? b : -1};
+    const doc::Block& shape = block.shape();
+    const Kind kind{
+        shape.kind,    shape.a,       shape.g, shape.groups, block.layer().bias.defined(),
+        block.dtype(), alone ? b : -1};
     const auto [place, is_new] = known.try_emplace(kind, sets.size());
     if (is_new) sets.emplace_back();
-    sets[place->second].push_back(b);
+    sets[place->second].members.push_back(b);
+    sets[place->second].blocks.push_back(&block);
   }
   return sets;
 }
 
 void Preconditioner::precondition(std::span<const std::int32_t> blocks) {
   const at::Tensor damping = damping_there();
-  for (const std::vector<std::int32_t>& set : alike(blocks)) {
-    Directed& one = round_.directed.emplace_back();
-    for (const std::int32_t b : set) one.blocks.push_back(blocks_[to_index(b)].get());
-    one.members = set;
+  for (Directed& one : alike(blocks)) {
     one.found = CurvatureBlock::directions(one.blocks, damping);
+    round_.directed.push_back(std::move(one));
   }
 }
 
 CurvatureBlock::Directions Preconditioner::direction(std::int32_t b) const {
-  CurvatureBlock* const block = blocks_[to_index(b)].get();
-  if (!has_gradient(*block)) return {};
-  return CurvatureBlock::directions({&block, 1}, damping_there());
+  const std::vector<Directed> alone = alike({&b, 1});
+  if (alone.empty()) return {};
+  return CurvatureBlock::directions(alone.front().blocks, damping_there());
 }
 
 /// Directions of other ranks' layers, in the sets in which own ones are made, so that
@@ -258,15 +300,12 @@ void Preconditioner::take_directions(std::span<const std::int32_t> blocks,
   std::map<std::int32_t, std::size_t> place;
   for (std::size_t k = 0; k < blocks.size(); ++k) place[blocks[k]] = k;
   const std::vector<at::Tensor> each = exist.unbind();
-  for (const std::vector<std::int32_t>& set : alike(blocks)) {
-    Directed& one = round_.directed.emplace_back();
+  for (Directed& one : alike(blocks)) {
     std::vector<at::Tensor> theirs, there;
-    for (const std::int32_t b : set) {
-      one.blocks.push_back(blocks_[to_index(b)].get());
+    for (const std::int32_t b : one.members)
       theirs.push_back(values[place[b]]), there.push_back(each[place[b]]);
-    }
-    one.members = set;
     one.found = CurvatureBlock::taken_directions(one.blocks, theirs, at::stack(there));
+    round_.directed.push_back(std::move(one));
   }
 }
 
@@ -280,7 +319,7 @@ void Preconditioner::clip() {
   std::vector<at::Tensor> products;
   for (const Directed& one : round_.directed) products.push_back(one.found.products);
   round_.q = products.empty() ? damping_there().mul(0) : at::cat(products).sum();
-  const double scale = options().gradient_scale.at(step_), kappa = options().kl_clip->at(step_);
+  const double scale = options_.gradient_scale.at(step_), kappa = options_.kl_clip->at(step_);
   round_.nu = kl_clip_factor(round_.q, kappa > 0 ? rate() / scale : 0, kappa);
   phase_ = Phase::found;
 }
@@ -308,19 +347,15 @@ KfacStep Preconditioner::write() {
   if (phase_ == Phase::skipped) {
     // LibTorch's optimizers leave a parameter without .grad, and its momentum, as it is.
     for (const at::Tensor& p : parameters_) p.mutable_grad().reset();
-    return end_skipped();
+    return end_step(/*counts=*/false);
   }
   if (phase_ != Phase::found)
     throw UsageError(
         "K-FAC: step() without an exchange; call finish() between backward() and step()");
   write_directions();
-  KfacStep done = report();
   for (const Directed& one : round_.directed)
     findings_.note(LateFindings::What::plain, one.members, one.found.exist.logical_not());
-  findings_.send(step_, round_.q, round_.nu);
-  hear(done);
-  end_step();
-  return done;
+  return end_step(/*counts=*/true);
 }
 
 /// Writes nu times the directions into .grad. If nu is 0 no gradient counts, neither of
@@ -363,36 +398,24 @@ void Preconditioner::take_all() {
 }
 
 void Preconditioner::end_arriving() {
-  KfacStep unheard = report();
-  findings_.send(step_, damping_there(), damping_there());  // no q, no nu
-  hear(unheard);
-  end_step();
+  round_.q = round_.nu = damping_there();  // nobody hears of them
+  end_step(/*counts=*/true);
 }
 
 /// A direction that is not finite becomes zeros, in place of a step that is skipped: other layers'
 /// weights have moved already.
 at::Tensor Preconditioner::update_late(std::int32_t b, const at::Tensor& damping) const {
   const c10::NoGradGuard no_grad;
-  CurvatureBlock* const block = blocks_[to_index(b)].get();
-  const CurvatureBlock::Alike alone(&block, 1);
-  if (!has_gradient(*block)) return at::full({}, true, at::kBool);
-  const CurvatureBlock::Directions found = CurvatureBlock::directions(alone, damping);
+  const std::vector<Directed> alone = alike({&b, 1});
+  if (alone.empty()) return at::full({}, true, at::kBool);
+  const auto found = CurvatureBlock::directions(alone.front().blocks, damping);
   const at::Tensor finite = at::isfinite(found.products);
   const at::Tensor kept = choice(found.exist.view({-1, 1, 1}), found.directions, found.gradients);
-  CurvatureBlock::write(alone, at::where(finite.view({-1, 1, 1}), kept, 0.0));
+  CurvatureBlock::write(alone.front().blocks, at::where(finite.view({-1, 1, 1}), kept, 0.0));
   return finite[0];
 }
 
 // ---- reports ----
-
-KfacStep Preconditioner::report() const {
-  return {.step = step_,
-          .factors = factors_due(),
-          .inverses = inverses_due(),
-          .q = std::numeric_limits<double>::quiet_NaN(),
-          .nu = std::numeric_limits<double>::quiet_NaN(),
-          .damping = damping()};
-}
 
 std::string Preconditioner::in_words(const LateFindings::Finding& found) const {
   const auto& [block, side] = factor(found.member);
@@ -416,13 +439,13 @@ void Preconditioner::hear(KfacStep& report) {
         continue;
       }
       failures.emplace(one.member, in_words(one));
-      if (one.in_a_row < options().max_failures || failure_) continue;
+      if (one.in_a_row < options_.max_failures || failure_) continue;
       const auto& [block, side] = factor(one.member);
       failure_ = std::make_exception_ptr(InputError(
           fmt::format("K-FAC: step {}: {}, {} times in a row; the running average has {}, damping "
                       "{:g}. Use more damping or a lower learning rate, or skip the layer",
                       heard->step, in_words(one), one.in_a_row, range_of(block->average(side)),
-                      options().damping->at(heard->step))));
+                      options_.damping->at(heard->step))));
     }
   }
   for (auto& [factor, what] : failures) report.failures.push_back(std::move(what));
@@ -430,28 +453,32 @@ void Preconditioner::hear(KfacStep& report) {
 
 // ---- the end of a step ----
 
-void Preconditioner::end_step() {
-  bound_update(blocks_);
-  phase_ = Phase::open;
-  round_ = {};
-  before_.clear();
-  ++step_;
-  discard_batch();
-}
-
-/// Ends a step whose gradients were not finite. Averages and inverses are those of the step before,
-/// and the next batch takes this one's place. Failures are counted all the same.
-KfacStep Preconditioner::end_skipped() {
-  KfacStep done = report();
-  done.skipped = true;
+/// Reports the step and ends it. A step does not count if its gradients were not finite. Then
+/// averages and inverses are those of the step before, and the next batch takes this one's place.
+/// Failures are counted all the same.
+KfacStep Preconditioner::end_step(bool counts) {
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  KfacStep done{.step = step_,
+                .factors = factors_due(),
+                .inverses = inverses_due(),
+                .skipped = !counts,
+                .q = kUnknown,
+                .nu = kUnknown,
+                .damping = damping()};
   if (round_.q.defined()) {
     findings_.send(step_, round_.q, round_.nu);
     hear(done);
   }
   findings_.forget_notes();
-  undo();
+  if (counts) {
+    bound_update();
+    ++step_;
+  } else {
+    undo();
+  }
   phase_ = Phase::open;
   round_ = {};
+  before_.clear();
   discard_batch();
   return done;
 }
@@ -516,12 +543,7 @@ void Preconditioner::load_blocks(const KfacState& state, const HoldsOfBlock& hol
 
 KfacMemory Preconditioner::memory() const {
   KfacMemory all;
-  for (const auto& block : blocks_) {
-    const CurvatureBlock::Memory memory = block->memory();
-    all.statistics += memory.sums;
-    all.factors += memory.averages;
-    all.inverses += memory.inverses;
-  }
+  for (const auto& block : blocks_) block->add_memory(all);
   return all;
 }
 
@@ -561,27 +583,6 @@ std::optional<LateFindings::Step> LateFindings::take() {
 
 namespace {
 
-void check_options(const KfacOptions& o) {
-  if (!o.loss_average)
-    throw UsageError(
-        "K-FAC: loss_average is not set; give what the loss divides its sum by, such as "
-        "LossAverage{LossAverage::Over::batch} for a mean over samples");
-  if (!o.learning_rate && !o.optimizer && o.kl_clip->at(0) > 0)
-    throw UsageError(
-        "K-FAC: neither optimizer nor learning_rate is set. The KL clip needs the optimizer, or "
-        "its rate as a function of the step; without them set kl_clip = 0");
-  if (o.conv_subsampling < 1 ||
-      (o.conv_subsampling > 1 && o.shared_positions == SharedPositions::reduce))
-    throw UsageError(
-        fmt::format("K-FAC: conv_subsampling = {}: expected 1 or, with expanded positions, more",
-                    o.conv_subsampling));
-  if (o.max_failures < 1) throw UsageError("K-FAC: max_failures: expected 1 or more");
-  if (o.accumulate && o.accumulate->constant().value_or(1) < 1)
-    throw UsageError(
-        fmt::format("K-FAC: accumulate = {}: expected 1 backward pass in a step or more",
-                    *o.accumulate->constant()));
-}
-
 /// Example: an interval of 10 is due in steps 0, 10 and 20.
 bool is_due(const ScheduledValue& interval, std::int64_t step) {
   const auto steps = static_cast<std::int64_t>(interval.at(step));
@@ -610,34 +611,27 @@ const std::vector<TunedOption>& tuned_options() {
   return all;
 }
 
-KfacSchedule::KfacSchedule(KfacOptions options)
-    : said_(std::move(options)), options_(with_defaults(said_)), optimizer_(options_.optimizer) {
-  check_options(options_);
-}
-
-void KfacSchedule::adopt(const plan::Kfac& kfac) {
+void Preconditioner::adopt(const plan::Kfac& kfac) {
   KfacOptions all = said_;  // intervals are those of the Plan's schedule
   for (const TunedOption& one : tuned_options())
     if (!one.in_plan && !(all.*one.value))
       if (const std::optional<double> given = one.in_text(kfac)) all.*one.value = *given;
-  all = with_defaults(std::move(all));
-  check_options(all);
-  options_ = std::move(all);
+  options_ = checked(all);
 }
 
-void KfacSchedule::forget_strategy() { options_ = with_defaults(said_); }
+void Preconditioner::forget_strategy() { options_ = with_defaults(said_); }
 
-bool KfacSchedule::factors_due() const {
+bool Preconditioner::factors_due() const {
   return schedule_ ? schedule_(step_).factors : is_due(*options_.factor_interval, step_);
 }
-bool KfacSchedule::inverses_due() const {
+bool Preconditioner::inverses_due() const {
   return schedule_ ? schedule_(step_).inverses : is_due(*options_.inverse_interval, step_);
 }
 
 /// Factors are means over the passes of a step, if each loss was divided by their number. A program
 /// that accumulates without saying so gets factors of another scale. It is warned once, but not if
 /// the options show that the scale is right.
-void KfacSchedule::warn_of_passes(int passes) {
+void Preconditioner::warn_of_passes(int passes) {
   const double expected = accumulated();
   if (passes == 0 || passes == expected || warned_passes_) return;
   const bool scale_says_it =
@@ -657,18 +651,18 @@ void KfacSchedule::warn_of_passes(int passes) {
                                         passes)));
 }
 
-double KfacSchedule::rate() const {
+double Preconditioner::rate() const {
   return options_.learning_rate ? options_.learning_rate(step_) : rate_of(*optimizer_);
 }
 
 /// The KL clip bounds one step's direction by the rate of that step. A momentum of earlier
 /// directions is multiplied by the rate of now. If the rate rises, the bound would not hold for it.
 /// So momentum is scaled down, or the program is warned if the optimizer is not known.
-void KfacSchedule::bound_update(const Blocks& blocks) {
+void Preconditioner::bound_update() {
   if (!(optimizer_ || options_.learning_rate)) return;
   const double now = rate(), before = std::exchange(last_rate_, now);
   if (options_.kl_clip->at(step_) <= 0) return;
-  if (optimizer_) return bound_momentum(*optimizer_, blocks, before, now);
+  if (optimizer_) return bound_momentum(*optimizer_, blocks_, before, now);
   if (!(before > 0 && now > before) || std::exchange(warned_unbound_, true)) return;
   log::warning(fmt::format(
       "K-FAC: step {}: the learning rate has risen from {:g} to {:g}. Momentum carries earlier "

@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -26,7 +25,7 @@
 
 namespace linerate::torch_adapter {
 
-// K-FAC's options, as they are for the current step. Private to kfac and torch_adapter.
+// Options that a strategy may give, too. Private to kfac and torch_adapter.
 
 /// An option that may stand in a strategy's text or in the options.
 struct TunedOption {
@@ -37,52 +36,6 @@ struct TunedOption {
   std::function<std::optional<double>(const plan::Kfac&)> in_text;  // absent: it says nothing
 };
 const std::vector<TunedOption>& tuned_options();
-
-class KfacSchedule {
- public:
-  /// Throws UsageError for options that contradict each other.
-  explicit KfacSchedule(KfacOptions options);
-
-  const KfacOptions& options() const { return options_; }
-  /// said() is the options as the caller filled them in. adopt() takes the rest from a strategy;
-  /// throws UsageError.
-  const KfacOptions& said() const { return said_; }
-  void adopt(const plan::Kfac& kfac);
-  /// Goes back to the caller's options.
-  void forget_strategy();
-  /// KfacOptions::optimizer from now on.
-  void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
-
-  std::int64_t step() const { return step_; }
-  bool factors_due() const;
-  bool inverses_due() const;
-  /// Whether a step updates factors and inverses, in place of the options' intervals.
-  struct Due {
-    bool factors = true, inverses = true;
-  };
-  double damping() const { return options_.damping->at(step_); }
-  /// The number of backward passes of a step by which each loss is divided; 1 unless it is given.
-  double accumulated() const { return options_.accumulate ? options_.accumulate->at(step_) : 1; }
-
- protected:
-  /// The optimizer's in this step.
-  double rate() const;
-  /// Scales the momentum of these blocks back if the rate has risen.
-  void bound_update(const Blocks& blocks);
-  /// Warns, once, if the step had another number of backward passes than `accumulate`. Its factors
-  /// would then not be those of the joined batch.
-  void warn_of_passes(int passes);
-
-  std::int64_t step_ = 0;
-  double last_rate_ = 0;  // of the last step that counted
-  std::function<Due(std::int64_t)> schedule_;
-
- private:
-  const KfacOptions said_;  // what the caller filled in
-  KfacOptions options_;     // with values for the rest
-  torch::optim::Optimizer* optimizer_ = nullptr;
-  bool warned_unbound_ = false, warned_passes_ = false;
-};
 
 // From a strategy's kfac(...) to the preconditioner's options. Private to linerate.
 
@@ -134,7 +87,7 @@ class LateFindings {
 
   std::vector<Note> noted_;
   std::deque<Sent> sent_;
-  torch_adapter::LateValues values_;
+  LateValues values_;
   std::map<std::tuple<What, std::int32_t>, int> in_a_row_;
 };
 
@@ -158,23 +111,42 @@ class LateFindings {
 /// No value of a tensor is read except for reports. Reports come at once on the CPU, and in a later
 /// step on a device. A failure that happened too often waits in take_failure(), because the other
 /// ranks have to hear of it.
-class Preconditioner : public KfacSchedule {
+class Preconditioner {
  public:
   /// `parameters` are all that is trained. Throws UsageError for options that contradict each
   /// other.
   Preconditioner(const std::vector<LayerSpec>& layers, std::vector<at::Tensor> parameters,
                  KfacOptions options);
 
+  // --- Options, as they are for the current step.
+
+  const KfacOptions& options() const { return options_; }
+  /// said() is the options as the caller filled them in. adopt() takes the rest from a strategy;
+  /// throws UsageError.
+  const KfacOptions& said() const { return said_; }
+  void adopt(const plan::Kfac& kfac);
+  /// Goes back to the caller's options.
+  void forget_strategy();
+  /// KfacOptions::optimizer from now on.
+  void set_optimizer(torch::optim::Optimizer& optimizer) { optimizer_ = &optimizer; }
+
+  std::int64_t step() const { return step_; }
+  bool factors_due() const;
+  bool inverses_due() const;
+  double damping() const { return options_.damping->at(step_); }
+  /// The damping of this step, a scalar f64 tensor where the weights are.
+  at::Tensor damping_there() const;
+
   const Blocks& blocks() const { return blocks_; }
   Collector& collector() { return collector_; }
-  void follow(std::function<Due(std::int64_t step)> schedule);
+  /// Whether a step updates factors and inverses, in place of the options' intervals.
+  using Schedule = std::function<plan::CurvatureUpdate(std::int64_t step)>;
+  void follow(Schedule schedule);
   CurvatureBlock::Factor factor(std::int32_t f) const;
 
   /// Whether reports come later and blocks' tasks are done together, as is so on a device.
   bool enqueues() const { return enqueues_; }
   void set_enqueues(bool yes);
-  /// The damping of this step, a scalar f64 tensor where the weights are.
-  at::Tensor damping_there() const;
 
   // --- A step.
 
@@ -186,8 +158,8 @@ class Preconditioner : public KfacSchedule {
   void begin();
   /// Folds this rank's sums into the averages.
   void fold_batches(std::int32_t first_block, std::int32_t last_block);
-  /// Folds sums of all ranks, of both sides of each layer.
-  void fold(const std::vector<std::int32_t>& factors, std::span<const at::Tensor> sums);
+  /// Folds sums of all ranks: those of a layer once both its sides are there.
+  void fold(const std::vector<std::int32_t>& factors, const std::vector<at::Tensor>& sums);
   CurvatureBlock::Inverted invert(const std::vector<std::int32_t>& factors,
                                   const CurvatureBlock::Timed& timed = {});
   /// Inverts factors of these blocks that are no matrices, if it is due: diagonals, norm layers' 2
@@ -256,24 +228,39 @@ class Preconditioner : public KfacSchedule {
     CurvatureBlock::Directions found;
   };
   struct Round {
+    std::map<std::int32_t, at::Tensor> sums;  // by factor: the layer's other side is not there yet
     std::vector<Directed> directed;
     at::Tensor q, nu;  // f64
   };
 
+  /// The optimizer's in this step.
+  double rate() const;
+  /// The number of backward passes of a step by which each loss is divided; 1 unless it is given.
+  double accumulated() const { return options_.accumulate ? options_.accumulate->at(step_) : 1; }
+  void bound_update();
+  void warn_of_passes(int passes);
+
   void begin_step();
   std::vector<CurvatureBlock::Packed> packed(std::span<const std::int32_t> factors,
                                              std::span<const at::Tensor> values) const;
-  std::vector<std::vector<std::int32_t>> alike(std::span<const std::int32_t> blocks) const;
+  template <typename Which>
+  std::vector<std::int32_t> factors_of(std::span<const std::int32_t> blocks, Which&& which) const;
+  std::vector<Directed> alike(std::span<const std::int32_t> blocks) const;
   std::vector<std::int32_t> all_blocks() const;
   void remember();
   void undo();
   void hear(KfacStep& report);
   std::string in_words(const LateFindings::Finding& found) const;
   void write_directions();
-  KfacStep report() const;
-  void end_step();
-  KfacStep end_skipped();
+  KfacStep end_step(bool counts);
 
+  const KfacOptions said_;  // what the caller filled in
+  KfacOptions options_;     // with values for the rest
+  torch::optim::Optimizer* optimizer_;
+  std::int64_t step_ = 0;
+  double last_rate_ = 0;  // of the last step that counted
+  Schedule schedule_;
+  bool warned_unbound_ = false, warned_passes_ = false;
   Blocks blocks_;
   Collector collector_;
   const std::vector<at::Tensor> parameters_;

@@ -4,9 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>

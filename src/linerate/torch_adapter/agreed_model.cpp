@@ -295,14 +295,6 @@ void require_same_tensors(comm::Communicator& communicator, const std::string& w
   throw on_every_rank(CommError(what + ": " + difference_in_words(by_rank)));
 }
 
-void broadcast_memory(comm::Communicator& communicator, const MemoryPieces& pieces,
-                      const std::string& name) {
-  std::vector<comm::WorkPtr> works;
-  for (const std::span<std::byte> piece : pieces)
-    works.push_back(communicator.broadcast(comm::buffer(piece), 0, name));
-  for (const comm::WorkPtr& work : works) work->wait();
-}
-
 namespace {
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& found,

@@ -5,11 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
-#include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -76,14 +73,5 @@ c10::ScalarType scalar_type(DType type);
 /// Absent for types that no document names: complex, quantised, bool, 8- and 16-bit integers with a
 /// sign.
 std::optional<DType> dtype_of(c10::ScalarType type);
-
-// Rank 0's parameters and buffers for every rank, as plain memory.
-
-/// The bytes of some tensors; whoever makes the list keeps the tensors alive.
-using MemoryPieces = std::vector<std::span<std::byte>>;
-
-/// Overwrites each piece with rank 0's. Collective.
-void broadcast_memory(comm::Communicator& communicator, const MemoryPieces& pieces,
-                      const std::string& name);
 
 }  // namespace linerate::torch_adapter

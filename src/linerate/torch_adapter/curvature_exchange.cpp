@@ -27,7 +27,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -35,7 +34,6 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/doc/plan.hpp"
@@ -80,25 +78,6 @@ void broadcast_factor(comm::Communicator& communicator, int root, std::int64_t e
   send(factor.average, about[3] != 0);
   send(factor.inverted, about[4] != 0);
 }
-
-/// While it lives, the means that arrive are the .grads of their parameters.
-class LentMeans {
- public:
-  explicit LentMeans(std::vector<std::pair<at::Tensor, at::Tensor>> means)
-      : own_(std::move(means)) {
-    exchange();
-  }
-  ~LentMeans() { exchange(); }
-  LentMeans(const LentMeans&) = delete;
-  LentMeans& operator=(const LentMeans&) = delete;
-
- private:
-  void exchange() {
-    for (auto& [parameter, gradient] : own_) std::swap(parameter.mutable_grad(), gradient);
-  }
-
-  std::vector<std::pair<at::Tensor, at::Tensor>> own_;
-};
 
 }  // namespace
 
@@ -174,13 +153,12 @@ void CurvatureExchange::hold(const KfacState& state) {
 void CurvatureExchange::begin_round() {
   pre_.begin();
   round_ = {};
-  round_.sums.resize(pre_.blocks().size());
 }
 
 void CurvatureExchange::end_round(bool counts) {
   if (!counts) return pre_.drop();
   precondition_waiting();  // no clip does
-  plan_->is_late ? pre_.await_gradients() : pre_.keep();
+  reaches_next_step(*plan_->plan) ? pre_.await_gradients() : pre_.keep();
 }
 
 /// Turns a layer's gradients into its direction, under the next forward pass. A direction that is
@@ -188,20 +166,14 @@ void CurvatureExchange::end_round(bool counts) {
 Preparation CurvatureExchange::late_direction(std::int32_t block) const {
   return [this, block, damping = pre_.damping_there()](const std::vector<at::Tensor>& parameters,
                                                        std::vector<at::Tensor>& gradients) {
-    // A gradient that a later pass has left in .grad belongs to the next step.
-    std::vector<at::Tensor> next;
-    for (std::size_t k = 0; k < parameters.size(); ++k)
-      next.push_back(std::exchange(parameters[k].mutable_grad(), gradients[k]));
-    const at::Tensor finite = pre_.update_late(block, damping);
-    if (!enqueues() && !finite.item<bool>()) {
-      log::warning(
-          fmt::format("K-FAC: layer \"{}\": its direction is not finite, so its weights do not "
-                      "change in this step",
-                      pre_.blocks()[to_index(block)]->layer().name));
-      for (at::Tensor& gradient : gradients) gradient.reset();
-    }
-    for (std::size_t k = 0; k < parameters.size(); ++k)
-      parameters[k].mutable_grad() = std::move(next[k]);
+    at::Tensor finite;
+    with_gradients(parameters, gradients, [&] { finite = pre_.update_late(block, damping); });
+    if (enqueues() || finite.item<bool>()) return;
+    log::warning(
+        fmt::format("K-FAC: layer \"{}\": its direction is not finite, so its weights do not "
+                    "change in this step",
+                    pre_.blocks()[to_index(block)]->layer().name));
+    for (at::Tensor& gradient : gradients) gradient.reset();
   };
 }
 
@@ -216,13 +188,19 @@ at::Tensor CurvatureExchange::status_of(const CurvaturePlan::Part& part) const {
   return values.select(0, values.numel() - part.status);
 }
 
+/// The members of a task's payload.
+const std::vector<CurvaturePlan::Part>& CurvatureExchange::parts_of(const TaskGraph& graph,
+                                                                    const Task& task) const {
+  return plan_->of(graph).payloads[to_index(task.first)];
+}
+
 /// Members that travel in no payload wait for the first task that needs them. Others wait until all
 /// members of their payload are there.
 bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
-                              std::span<const std::int32_t> waiting,
-                              const std::vector<CurvaturePlan::Part>& parts) const {
+                              std::span<const std::int32_t> waiting) const {
   if (!enqueues()) return false;
   if (part.payload < 0) return true;
+  const std::vector<CurvaturePlan::Part>& parts = round_.variant->payloads[to_index(part.payload)];
   return !std::all_of(parts.begin(), parts.end(), [&](const CurvaturePlan::Part& one) {
     return std::find(waiting.begin(), waiting.end(), one.member) != waiting.end();
   });
@@ -234,49 +212,32 @@ bool CurvatureExchange::waits(const CurvaturePlan::Part& part,
 /// of the other ranks.
 void CurvatureExchange::pack_factors(const TaskGraph& graph, const Task& task) {
   std::vector<CurvatureBlock::Packed> sums;
-  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)])
+  for (const CurvaturePlan::Part& part : parts_of(graph, task))
     sums.push_back({pre_.factor(part.member), values_of(part)});
   CurvatureBlock::pack_batches(sums);
 }
 
-/// Takes sums that have arrived into the averages. A layer is folded when the sums of both its
-/// sides are there. A sum that is not finite is dropped, on every rank alike, because all have the
-/// same sums.
+/// Takes sums that have arrived, or this rank's own, into the averages.
 void CurvatureExchange::average_factors(const TaskGraph& graph, const Task& task) {
   if (task.subject != doc::Subject::payloads)
     return pre_.fold_batches(doc::block_of_factor(task.first), doc::block_of_factor(task.last));
   std::vector<std::int32_t> factors;
   std::vector<at::Tensor> sums;
-  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
-    const std::int32_t b = doc::block_of_factor(part.member);
-    std::array<at::Tensor, 2>& both = round_.sums[to_index(b)];
-    both[to_index(doc::side_of_factor(part.member))] = values_of(part);
-    const CurvatureBlock& block = *pre_.blocks()[to_index(b)];
-    const auto is_there = [&](FactorSide side) {
-      return both[to_index(side)].defined() || block.packed_elements(side) == 0;
-    };
-    if (!is_there(FactorSide::a) || !is_there(FactorSide::g)) continue;
-    for (const FactorSide side : {FactorSide::a, FactorSide::g})
-      if (block.packed_elements(side) > 0)
-        factors.push_back(doc::factor_index(b, side)), sums.push_back(both[to_index(side)]);
-  }
-  if (!factors.empty()) pre_.fold(factors, sums);
+  for (const CurvaturePlan::Part& part : parts_of(graph, task))
+    factors.push_back(part.member), sums.push_back(values_of(part));
+  pre_.fold(factors, sums);
 }
 
 // ---- inverses ----
 
 void CurvatureExchange::invert(const TaskGraph& graph, const Task& task) {
-  round_.graph = &graph;
+  round_.variant = &plan_->of(graph);
   round_.inverted_here.insert(task.first);
   round_.to_invert.push_back(task.first);
   if (doc::is_inverted_with_next(*plan_->plan, task)) return;
-  const CurvaturePlan::Variant& variant = plan_->of(graph);
-  const CurvaturePlan::Part& part = variant.inverses[to_index(task.first)];
-  const bool sends = part.payload >= 0;
   const auto& [block, side] = pre_.factor(task.first);
   if (block->is_eigen(side) ||  // the host waits for its solver, in the task that says so
-      !waits(part, round_.to_invert,
-             sends ? variant.payloads[to_index(part.payload)] : std::vector<CurvaturePlan::Part>{}))
+      !waits(round_.variant->inverses[to_index(task.first)], round_.to_invert))
     invert_waiting();
 }
 
@@ -294,7 +255,7 @@ void CurvatureExchange::invert_waiting() {
   std::vector<std::int32_t> sent;
   std::vector<at::Tensor> packed, there;
   for (std::size_t k = 0; k < factors.size(); ++k) {
-    const CurvaturePlan::Part& part = plan_->of(*round_.graph).inverses[to_index(factors[k])];
+    const CurvaturePlan::Part& part = round_.variant->inverses[to_index(factors[k])];
     if (part.payload < 0) continue;
     const auto& [block, side] = pre_.factor(factors[k]);
     status_of(part).copy_(succeeded[k].logical_not());
@@ -310,7 +271,7 @@ void CurvatureExchange::invert_waiting() {
 void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task) {
   std::vector<std::int32_t> factors;
   std::vector<at::Tensor> packed, status;
-  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+  for (const CurvaturePlan::Part& part : parts_of(graph, task)) {
     if (round_.inverted_here.contains(part.member)) continue;
     factors.push_back(part.member);
     packed.push_back(values_of(part)), status.push_back(status_of(part));
@@ -322,26 +283,20 @@ void CurvatureExchange::unpack_inverses(const TaskGraph& graph, const Task& task
 
 /// On the host nothing is done for a step that does not count. On a device that is not known yet:
 /// ranks agree on it when all is enqueued, and a step that does not count is undone.
-template <typename Work>
-void CurvatureExchange::with_means(std::span<const std::int32_t> blocks, Work&& work) {
+void CurvatureExchange::with_means(std::span<const std::int32_t> blocks,
+                                   const std::function<void()>& work) {
   if (!enqueues() && !gradients_.accepted()) return;
-  std::vector<std::pair<at::Tensor, at::Tensor>> means;
-  for (const std::int32_t b : blocks)
-    for (auto& mean : gradients_.means(to_index(b))) means.push_back(std::move(mean));
-  const LentMeans lent(std::move(means));
-  work();
+  std::vector<at::Tensor> parameters, means;
+  for (const std::int32_t b : blocks) gradients_.add_means(b, parameters, means);
+  with_gradients(parameters, means, work);
 }
 
 void CurvatureExchange::precondition(const TaskGraph& graph, const Task& task) {
-  round_.graph = &graph;
+  round_.variant = &plan_->of(graph);
   const std::int32_t block = doc::block_of_factor(task.first);
   round_.preconditioned_here.insert(block);
   round_.to_precondition.push_back(block);
-  const CurvaturePlan::Variant& variant = plan_->of(graph);
-  const CurvaturePlan::Part& part = variant.directions[to_index(block)];
-  if (!waits(part, round_.to_precondition,
-             part.payload >= 0 ? variant.payloads[to_index(part.payload)]
-                               : std::vector<CurvaturePlan::Part>{}))
+  if (!waits(round_.variant->directions[to_index(block)], round_.to_precondition))
     precondition_waiting();
 }
 
@@ -353,7 +308,7 @@ void CurvatureExchange::precondition_waiting() {
     pre_.invert_diagonals(blocks);
     std::vector<std::int32_t> own;
     for (const std::int32_t b : blocks) {
-      const CurvaturePlan::Part& part = plan_->of(*round_.graph).directions[to_index(b)];
+      const CurvaturePlan::Part& part = round_.variant->directions[to_index(b)];
       part.payload < 0 ? own.push_back(b) : send_direction(b, part);
     }
     pre_.precondition(own);
@@ -380,7 +335,7 @@ void CurvatureExchange::send_direction(std::int32_t block, const CurvaturePlan::
 void CurvatureExchange::unpack_directions(const TaskGraph& graph, const Task& task) {
   std::vector<std::int32_t> blocks;
   std::vector<at::Tensor> values, heads;
-  for (const CurvaturePlan::Part& part : plan_->of(graph).payloads[to_index(task.first)]) {
+  for (const CurvaturePlan::Part& part : parts_of(graph, task)) {
     if (round_.preconditioned_here.contains(part.member)) continue;
     blocks.push_back(part.member);
     values.push_back(values_of(part)), heads.push_back(values.back().select(0, 0));
@@ -407,8 +362,12 @@ CurvaturePlan::CurvaturePlan(std::shared_ptr<const doc::Plan> made, const Blocks
   for (const doc::TaskGraph& graph : plan->variants) {
     note_ranks(graph);
     note_parts(graph, blocks);
-    is_late = is_late || !graph.next_step.empty();
   }
+}
+
+bool reaches_next_step(const doc::Plan& plan) {
+  return std::any_of(plan.variants.begin(), plan.variants.end(),
+                     [](const TaskGraph& graph) { return !graph.next_step.empty(); });
 }
 
 void CurvaturePlan::note_ranks(const doc::TaskGraph& graph) {
@@ -469,9 +428,7 @@ constexpr std::int64_t kSmall = 64, kLargest = 1024;
 /// Least of three runs, by the clock of where tensors lie.
 class LeastTime {
  public:
-  explicit LeastTime(c10::Device device) : clock_(torch_adapter::make_tensor_clock(device)) {
-    clock_->follow(torch_adapter::make_tensor_device(device, 1, {})->streams());
-  }
+  explicit LeastTime(c10::Device device) : clock_(clock_of_current_stream(device)) {}
   template <typename Work>
   double of(Work&& work) {
     double least_ns = 0;
@@ -487,7 +444,7 @@ class LeastTime {
   }
 
  private:
-  std::unique_ptr<torch_adapter::TensorClock> clock_;
+  std::unique_ptr<TensorClock> clock_;
 };
 
 /// Times one inverse. The matrix has different eigenvalues, because eigendecompositions take longer
@@ -504,19 +461,23 @@ double inverse_s(std::int64_t d, const at::TensorOptions& where, InverseMethod m
 
 double cube(std::int64_t d) { return static_cast<double>(d * d * d); }
 
-}  // namespace
-
+/// Times K-FAC's parts. Inverses (eigendecompositions) are those of a small matrix and of one as
+/// large as the largest factor, up to 1024. Products are a symmetric and a plain one of that size.
+/// Takes the least of three runs, which all ranks make at once, and the mean over ranks. This is
+/// enough to place inverses; for predictions there is `linerate calibrate`. On a device by the
+/// device's clock.
+///
 /// An inverse takes a fixed time plus one that grows as the cube of the size, so two sizes give
 /// both. For example 64 rows take 0.1 ms and 1024 rows take 40 ms. The cubes differ by 1.07e9, so a
 /// cube costs 37 ps and the fixed part is 0.09 ms.
 doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
-                                        const std::vector<CurvatureBlock::Shape>& shapes,
+                                        const std::vector<doc::Block>& blocks,
                                         const at::TensorOptions& where, InverseMethod method) {
   const c10::NoGradGuard no_grad;
   LeastTime least(where.device());
   std::int64_t large = 2 * kSmall;
-  for (const CurvatureBlock::Shape& shape : shapes)
-    if (shape.kind == BlockKind::kronecker) large = std::max({large, shape.a, shape.g});
+  for (const doc::Block& block : blocks)
+    if (block.kind == BlockKind::kronecker) large = std::max({large, block.a, block.g});
   large = std::min(large, kLargest);
   const at::Tensor rows = at::ones({large, large}, where), sum = at::zeros({large, large}, where);
   std::array<double, 4> seconds = {
@@ -533,6 +494,8 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
   cost.precondition_flops_per_s = 2 * cube(large) / seconds[3];
   return cost;
 }
+
+}  // namespace
 
 // A strategy's text and the preconditioner's options may both set the same thing. An option that
 // was built in (kinds of layers, the inverse's method) must agree with the text. A tuned option
@@ -656,23 +619,19 @@ std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* p
   return kfac;
 }
 
-torch_adapter::SecondOrder second_order_of(const Preconditioner& preconditioner,
-                                           comm::Communicator& communicator) {
-  torch_adapter::SecondOrder known;
-  std::vector<CurvatureBlock::Shape> shapes;
+SecondOrder second_order_of(const Preconditioner& preconditioner,
+                            comm::Communicator& communicator) {
+  SecondOrder known;
   at::TensorOptions where = at::kFloat;
   for (const auto& block : preconditioner.blocks()) {
-    const CurvatureBlock::Shape& shape = shapes.emplace_back(block->shape());
-    known.blocks.push_back({.layer = static_cast<int>(known.layers.size()),
-                            .kind = shape.kind,
-                            .a = shape.a,
-                            .g = shape.g,
-                            .groups = shape.groups});
+    known.blocks.push_back(block->shape());
+    known.blocks.back().layer = static_cast<int>(known.layers.size());
     known.layers.push_back(block->layer().name);
     if (block->dtype() == at::kDouble) where = where.dtype(at::kDouble);
     where = where.device(block->layer().weight.device());
   }
-  known.cost = probe_second_order(communicator, shapes, where, preconditioner.options().method);
+  known.cost =
+      probe_second_order(communicator, known.blocks, where, preconditioner.options().method);
   return known;
 }
 

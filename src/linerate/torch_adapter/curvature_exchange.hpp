@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/TensorBody.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,7 +12,6 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "linerate/comm/communicator.hpp"
@@ -54,7 +52,6 @@ struct CurvaturePlan {
   /// By block, the ranks that have its task; empty: all.
   using Ranks = std::vector<std::vector<std::int32_t>>;
   Ranks preconditioning, averaging;
-  bool is_late = false;  // gradients arrive under the next forward pass
   std::vector<Variant> variants;
 
  private:
@@ -62,16 +59,8 @@ struct CurvaturePlan {
   void note_parts(const doc::TaskGraph& graph, const Blocks& blocks);
 };
 
-// The costs of K-FAC's parts on this machine, measured in a moment. Private to torch_adapter.
-
-/// Times K-FAC's parts. Inverses (eigendecompositions) are those of a small matrix and of one as
-/// large as the largest factor, up to 1024. Products are a symmetric and a plain one of that size.
-/// Takes the least of three runs, which all ranks make at once, and the mean over ranks. This is
-/// enough to place inverses; for predictions there is `linerate calibrate`. On a device by the
-/// device's clock.
-doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
-                                        const std::vector<CurvatureBlock::Shape>& shapes,
-                                        const at::TensorOptions& where, InverseMethod method);
+/// Whether gradients arrive under the next forward pass.
+bool reaches_next_step(const doc::Plan& plan);
 
 // The facts about a model's K-FAC layers that planners need. Private to torch_adapter.
 
@@ -81,8 +70,7 @@ doc::SecondOrderCost probe_second_order(comm::Communicator& communicator,
 std::optional<plan::Kfac> shared_kfac(doc::Strategy& strategy, Preconditioner* preconditioner);
 
 /// Layer b belongs to block b. Collective: measures what inverses cost.
-torch_adapter::SecondOrder second_order_of(const Preconditioner& preconditioner,
-                                           comm::Communicator& communicator);
+SecondOrder second_order_of(const Preconditioner& preconditioner, comm::Communicator& communicator);
 
 /// Stands in a message for the direction of a layer that has no inverse yet; the layer's gradient
 /// stays as it is. (A NaN in a direction skips the step.)
@@ -114,8 +102,10 @@ class CurvatureExchange {
   struct Gradients {
     /// Whether the step counts, as all ranks have agreed.
     std::function<bool()> accepted;
-    /// A block's parameters and what has arrived as their gradients.
-    std::function<std::vector<std::pair<at::Tensor, at::Tensor>>(std::size_t block)> means;
+    /// Adds a block's parameters and what has arrived as their gradients.
+    std::function<void(std::int32_t block, std::vector<at::Tensor>& parameters,
+                       std::vector<at::Tensor>& means)>
+        add_means;
   };
 
   /// All arguments outlive this object. Block b of the plans is block b of the preconditioner.
@@ -150,10 +140,9 @@ class CurvatureExchange {
  private:
   /// Results that tasks leave for later tasks.
   struct Round {
-    const doc::TaskGraph* graph = nullptr;
+    const CurvaturePlan::Variant* variant = nullptr;
     std::set<std::int32_t> inverted_here, preconditioned_here;  // factors, blocks
     std::vector<std::int32_t> to_invert, to_precondition;       // factors, blocks
-    std::vector<std::array<at::Tensor, 2>> sums;                // [blocks] views of payloads
     std::vector<TimedInverses> inverses;
   };
 
@@ -167,13 +156,12 @@ class CurvatureExchange {
   void send_direction(std::int32_t block, const CurvaturePlan::Part& part);
   void unpack_directions(const doc::TaskGraph& graph, const doc::Task& task);
   void clip(const doc::TaskGraph& graph, const doc::Task& task);
-  /// Whether a task's work waits for another task. `waiting`: the members that wait; `parts`: those
-  /// of the task's payload.
-  bool waits(const CurvaturePlan::Part& part, std::span<const std::int32_t> waiting,
-             const std::vector<CurvaturePlan::Part>& parts) const;
+  const std::vector<CurvaturePlan::Part>& parts_of(const doc::TaskGraph& graph,
+                                                   const doc::Task& task) const;
+  /// Whether a member's work waits for another task. `waiting`: the members that wait.
+  bool waits(const CurvaturePlan::Part& part, std::span<const std::int32_t> waiting) const;
   /// Does the work while the means that have arrived are the .grads of these blocks.
-  template <typename Work>
-  void with_means(std::span<const std::int32_t> blocks, Work&& work);
+  void with_means(std::span<const std::int32_t> blocks, const std::function<void()>& work);
 
   Preconditioner::Holds held_here(std::size_t block) const;
   at::Tensor values_of(const CurvaturePlan::Part& part) const;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/torch_adapter/gradient_hooks.hpp"
@@ -76,13 +77,15 @@ struct DataParallel::Impl {
   /// Takes up what the model is made of now.
   void look_at_model();
   std::string problem_of_model() const;
-  void refuse_model();
+  void refuse(const std::string& why);
   void take_members();
   void share_curvature();
   /// Shares the preconditioner; may be used between steps.
   CurvatureExchange& curvature();
   /// Null: nothing is preconditioned.
-  Preconditioner* second_order() const;
+  Preconditioner* second_order() const {
+    return KfacInside::preconditioner(options.preconditioner);
+  }
   void check_usable() const;
   /// Whether a graph is captured where the parameters lie.
   bool captures();
@@ -128,8 +131,8 @@ struct DataParallel::Impl {
   void take_late_infinite(StepReport& report);
   void take_factor_spans(StepReport& report);
 
-  /// The step of one of LibTorch's optimizers that can be taken apart.
-  StepReport end_with(torch::optim::Optimizer& optimizer);
+  /// The end of a step with one of LibTorch's optimizers. `preconditioner` may be null.
+  StepReport step_with(torch::optim::Optimizer& optimizer, KFAC* preconditioner);
   void update_as_they_arrive(std::shared_ptr<PartialUpdates> optimizer);
   void find_missed_gradients();
   void learn();

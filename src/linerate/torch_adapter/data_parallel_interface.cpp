@@ -11,6 +11,8 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -64,12 +66,13 @@ void forget_replaced(const std::vector<Parameter>& before, const std::vector<Par
 void broadcast_values(comm::Communicator& communicator, const NamedTensors& tensors,
                       const std::string& what) {
   std::vector<at::Tensor> here;
-  MemoryPieces pieces;
-  for (const auto& [name, t] : tensors) {
-    here.push_back(t.cpu());  // itself, if it is there
-    pieces.emplace_back(static_cast<std::byte*>(here.back().data_ptr()), here.back().nbytes());
+  for (const auto& [name, t] : tensors) here.push_back(t.cpu());  // itself, if it is there
+  std::vector<comm::WorkPtr> works;
+  for (const at::Tensor& t : here) {
+    const std::span bytes(static_cast<std::byte*>(t.data_ptr()), t.nbytes());
+    works.push_back(communicator.broadcast(comm::buffer(bytes), 0, what));
   }
-  broadcast_memory(communicator, pieces, what);
+  for (const comm::WorkPtr& work : works) work->wait();
   for (std::size_t i = 0; i < here.size(); ++i)
     if (!tensors[i].second.is_cpu()) tensors[i].second.copy_(here[i]);
 }
@@ -136,7 +139,7 @@ std::string DataParallel::Impl::problem_of_model() const {
   torch::nn::Module* module = model.get();
   if (std::string sparse = module ? sparse_module(*module) : ""; !sparse.empty()) return sparse;
   if (!options.preconditioner || now == members) return {};
-  for (const auto& block : KfacInside::preconditioner(*options.preconditioner).blocks())
+  for (const auto& block : second_order()->blocks())
     for (const at::Tensor& one : {block->layer().weight, block->layer().bias})
       if (one.defined() && members.holds(one) && !now.holds(one))
         return fmt::format(
@@ -173,10 +176,6 @@ void DataParallel::Impl::share_curvature() {
     awaits_preconditioner = false;
     return second_order()->write();
   });
-}
-
-Preconditioner* DataParallel::Impl::second_order() const {
-  return options.preconditioner ? &KfacInside::preconditioner(*options.preconditioner) : nullptr;
 }
 
 CurvatureExchange& DataParallel::Impl::curvature() {
@@ -238,7 +237,7 @@ void DataParallel::Impl::check_usable() const {
 
 bool DataParallel::Impl::captures() {
   const std::vector<Parameter>& trained = x().state().trained;
-  return !trained.empty() && torch_adapter::is_capturing(trained.front().tensor.device());
+  return !trained.empty() && is_capturing(trained.front().tensor.device());
 }
 
 void DataParallel::Impl::require_no_capture() {
@@ -404,15 +403,7 @@ std::vector<std::string> DataParallel::expect(const SteppedOptimizer& optimizer)
 }
 
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer) {
-  impl_->expect(optimizer);
-  if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
-    return impl_->end_with(optimizer);
-  StepReport report = finish();
-  const std::int64_t start = impl_->moment();
-  optimizer.step();
-  impl_->record_update(start);
-  impl_->discard_gradients();
-  return report;
+  return impl_->step_with(optimizer, nullptr);
 }
 
 StepReport DataParallel::step(std::shared_ptr<PartialUpdates> optimizer) {
@@ -433,17 +424,7 @@ StepReport DataParallel::step(KFAC& preconditioner, torch::optim::Optimizer& opt
     throw UsageError(
         impl_->who +
         ": step(preconditioner, optimizer): it is not the preconditioner of the options");
-  impl_->expect(optimizer);
-  if (impl_->x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer))
-    return impl_->end_with(optimizer);
-  StepReport report = finish();
-  const std::int64_t start = impl_->moment();
-  KfacInside::preconditioner(preconditioner).set_optimizer(optimizer);
-  preconditioner.step();
-  optimizer.step();
-  impl_->record_update(start);
-  impl_->discard_gradients();
-  return report;
+  return impl_->step_with(optimizer, &preconditioner);
 }
 
 StepReport DataParallel::step(torch::optim::Optimizer& optimizer,

@@ -28,7 +28,6 @@
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/kfac/kfac.hpp"
 #include "linerate/kfac/weight_table.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
@@ -107,11 +106,11 @@ void DataParallel::Impl::refuse_two_scales(std::optional<double> other) {
   const auto text = [](std::optional<double> scale) {
     return scale ? fmt::format("{}", *scale) : std::string("none");
   };
-  x().tensors().refuse(std::make_exception_ptr(UsageError(
-      fmt::format("{}: step {}: expected gradients of one loss scale, found them added up under {} "
-                  "and {}. Change the scale (scaler.update(), set_loss_scale()) only between a "
-                  "step's end and the next backward pass, or clear the gradients first",
-                  who, step, text(loss_scale), text(other)))));
+  refuse(
+      fmt::format("expected gradients of one loss scale, found them added up under {} and {}. "
+                  "Change the scale (scaler.update(), set_loss_scale()) only between a step's "
+                  "end and the next backward pass, or clear the gradients first",
+                  text(loss_scale), text(other)));
 }
 
 /// A preconditioner has seen a layer's inputs (side A) or the gradients of its outputs (side G).
@@ -174,9 +173,6 @@ void DataParallel::Impl::expect(const torch::optim::Optimizer& optimizer) {
 std::vector<std::string> DataParallel::Impl::expect(SteppedOptimizer optimizer) {
   const std::lock_guard lock(mutex);
   const std::string place = fmt::format("{}: step {}", who, step);
-  const auto refuse = [&](const std::string& why) {
-    x().tensors().refuse(std::make_exception_ptr(UsageError(place + ": " + why)));
-  };
   const bool is_of_model = holds_any(optimizer);
   if (!is_of_model)
     refuse(
@@ -246,9 +242,22 @@ void DataParallel::Impl::require_own_gradients(const StepReport& report) {
                   who, step, stepping->name, cleared_by->name)));
 }
 
-StepReport DataParallel::Impl::end_with(torch::optim::Optimizer& optimizer) {
-  taken_apart->follow(optimizer);
-  return end(Ending::updates, taken_apart);
+StepReport DataParallel::Impl::step_with(torch::optim::Optimizer& optimizer, KFAC* preconditioner) {
+  expect(optimizer);
+  if (x().gradients_may_follow() && PartialOptimizer::can_take_apart(optimizer)) {
+    taken_apart->follow(optimizer);
+    return end(Ending::updates, taken_apart);
+  }
+  StepReport report = end(Ending::gradients);
+  const std::int64_t start = moment();
+  if (preconditioner) {
+    second_order()->set_optimizer(optimizer);
+    preconditioner->step();
+  }
+  optimizer.step();
+  record_update(start);
+  discard_gradients();
+  return report;
 }
 
 /// Counts gradients that no hook has told of. Other code may have replaced the hook, or the program
@@ -279,7 +288,8 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
     take_late_infinite(report);
     find_missed_gradients();
     look_at_model();
-    if (now != members) refuse_model();
+    if (now != members)
+      if (const std::string problem = problem_of_model(); !problem.empty()) refuse(problem);
     bool skips = ending == Ending::nothing;
     if (skips) x().tensors().skip();
     const bool nothing_came = !x().count().any() && !x().runner().in_step();
@@ -324,11 +334,10 @@ StepReport DataParallel::Impl::end(Ending ending, std::shared_ptr<PartialUpdates
   }
 }
 
-/// If the model as it is now cannot be exchanged.
-void DataParallel::Impl::refuse_model() {
-  if (const std::string problem = problem_of_model(); !problem.empty())
-    x().tensors().refuse(
-        std::make_exception_ptr(UsageError(fmt::format("{}: step {}: {}", who, step, problem))));
+/// Refuses the step on all ranks.
+void DataParallel::Impl::refuse(const std::string& why) {
+  x().tensors().refuse(
+      std::make_exception_ptr(UsageError(fmt::format("{}: step {}: {}", who, step, why))));
 }
 
 void DataParallel::Impl::take_held(StepReport& report) {
@@ -511,7 +520,7 @@ void DataParallel::Impl::end_step() {
   x().count().discard();
   x().uses().discard();
   left.note(x().state().trained);
-  if (options.preconditioner) KfacInside::preconditioner(*options.preconditioner).discard_batch();
+  if (second_order()) second_order()->discard_batch();
   early.give_back();
   deferred = false;
   no_backward_is_meant = false;

@@ -46,7 +46,7 @@ calibrate::DeviceSamples measure_on_device(comm::Communicator& communicator,
   const int turn = calibrate::rank_on_machine(communicator);
   std::optional<TimedQueue> queue;
   comm::require_success(communicator, "device",
-                        [&] { queue.emplace(torch_adapter::named_device(work.device, turn)); });
+                        [&] { queue.emplace(named_device(work.device, turn)); });
   calibrate::DeviceSamples samples{.device = queue->type()};
   for (const doc::Component& component : work.codecs) {
     TensorCodecTimes found = probe_tensor_codec(communicator, *queue, component,
@@ -102,10 +102,9 @@ class ProbedBlock {
     spec.bias.mutable_grad() = at::randn(spec.bias.sizes(), options);
     damping_there_ = at::full({}, kProbedDamping, options.dtype(at::kDouble));
     block_ = make_block(spec, {});
-    if (conv) {
-      input_.conv.kernel = {layer.kernel, layer.kernel};
-      input_.conv.pad_before = input_.conv.pad_after = {layer.kernel / 2, layer.kernel / 2};
-    }
+    if (conv)
+      input_.conv.fill(
+          {.kernel = layer.kernel, .pad_before = layer.kernel / 2, .pad_after = layer.kernel / 2});
     const auto values_of = [&](std::int64_t channels) {
       return conv ? at::randn({layer.batch, channels, layer.size, layer.size}, options)
                   : at::randn({layer.batch, channels}, options);
@@ -113,7 +112,8 @@ class ProbedBlock {
     input_.tensor = values_of(layer.in);
     gradient_ = values_of(layer.out);
     const std::int64_t rows = layer.batch * layer.size * layer.size;
-    shape_ = {.a = block_->shape().a, .g = block_->shape().g, .rows_a = rows, .rows_g = rows};
+    shape_ = block_->shape();
+    shape_.rows_a = shape_.rows_g = rows;
   }
 
   const doc::Block& shape() const { return shape_; }
@@ -439,15 +439,14 @@ GroupCallTrain::GroupCallTrain(comm::TensorGroup& group, comm::Communicator& com
     : CallSeries(calibrate::whole_blocks(largest_bytes, group.size())),
       group_(group),
       communicator_(communicator),
-      device_(device),
-      clock_(torch_adapter::make_tensor_clock(device)) {
+      device_(device) {
   const std::int64_t bytes = calibrate::whole_blocks(largest_bytes, group.size());
   whole_ = at::zeros({bytes / static_cast<std::int64_t>(sizeof(float))},
                      at::TensorOptions(device).dtype(at::kFloat));
 }
 
 void GroupCallTrain::meet() {
-  clock_->follow(torch_adapter::make_tensor_device(device_, 1, {})->streams());
+  clock_ = clock_of_current_stream(device_);
   communicator_.barrier(kProbe)->wait();
   marks_ = 0;
   mark();

@@ -95,7 +95,7 @@ class GroupCallTrain final : public calibrate::CallSeries {
   comm::TensorGroup& group_;
   comm::Communicator& communicator_;
   c10::Device device_;
-  std::unique_ptr<torch_adapter::TensorClock> clock_;
+  std::unique_ptr<TensorClock> clock_;
   exec::MarkId marks_ = 0;
   at::Tensor whole_, exchanged_;
 };

@@ -43,8 +43,33 @@ struct LayerTimer::State {
     if (!spans.empty()) spans.back().end_ns = now;
     spans.push_back({layer, now, now});
   }
-  void forward_operator(const at::RecordFunction& fn);
-  void backward_function(const at::RecordFunction& fn);
+  void forward_operator(const at::RecordFunction& fn) {
+    for (const c10::IValue& input : fn.inputs()) {
+      if (!input.isTensor()) continue;
+      const at::Tensor& tensor = input.toTensor();
+      if (!tensor.defined() || !tensor.has_storage()) continue;
+      const auto found = by_storage.find(storage_of(tensor));
+      if (found == by_storage.end()) continue;
+      const int layer = found->second;
+      if (step.forward.empty() || step.forward.back().layer != layer)
+        boundaries.push_back({at::sequence_number::peek(), layer});
+      fired[to_index(layer)] = true;
+      enter(step.forward, layer);
+      return;
+    }
+  }
+
+  void backward_function(const at::RecordFunction& fn) {
+    // Accumulation of gradients has no sequence number. It belongs to the layer that was computed
+    // just before.
+    const std::int64_t sequence = fn.seqNr();
+    if (sequence < 0 || boundaries.empty()) return;
+    const auto after =
+        std::upper_bound(boundaries.begin(), boundaries.end(), static_cast<std::uint64_t>(sequence),
+                         [](std::uint64_t s, const Boundary& b) { return s < b.sequence; });
+    // Work before the first layer (none in most models) counts towards the first.
+    enter(step.backward, (after == boundaries.begin() ? after : after - 1)->layer);
+  }
   void stop_watching() {
     if (watching != at::INVALID_CALLBACK_HANDLE) at::removeCallback(watching);
     watching = at::INVALID_CALLBACK_HANDLE;
@@ -86,34 +111,6 @@ LayerTimer::State::State(const std::vector<std::pair<std::string, at::Tensor>>& 
   hooks = std::make_unique<GradientHooks>(tensors_of(parameters), [this](std::size_t i) {
     if (in_backward) step.ready_ns[i] = steady_ns();
   });
-}
-
-void LayerTimer::State::forward_operator(const at::RecordFunction& fn) {
-  for (const c10::IValue& input : fn.inputs()) {
-    if (!input.isTensor()) continue;
-    const at::Tensor& tensor = input.toTensor();
-    if (!tensor.defined() || !tensor.has_storage()) continue;
-    const auto found = by_storage.find(storage_of(tensor));
-    if (found == by_storage.end()) continue;
-    const int layer = found->second;
-    if (step.forward.empty() || step.forward.back().layer != layer)
-      boundaries.push_back({at::sequence_number::peek(), layer});
-    fired[to_index(layer)] = true;
-    enter(step.forward, layer);
-    return;
-  }
-}
-
-void LayerTimer::State::backward_function(const at::RecordFunction& fn) {
-  // Accumulation of gradients has no sequence number. It belongs to the layer that was computed
-  // just before.
-  const std::int64_t sequence = fn.seqNr();
-  if (sequence < 0 || boundaries.empty()) return;
-  const auto after =
-      std::upper_bound(boundaries.begin(), boundaries.end(), static_cast<std::uint64_t>(sequence),
-                       [](std::uint64_t s, const Boundary& b) { return s < b.sequence; });
-  // Work before the first layer (none in most models) counts towards the first.
-  enter(step.backward, (after == boundaries.begin() ? after : after - 1)->layer);
 }
 
 LayerTimer::LayerTimer(const std::vector<std::pair<std::string, at::Tensor>>& parameters)

@@ -18,7 +18,6 @@
 #include "linerate/core/text.hpp"
 #include "linerate/exec/runner.hpp"
 #include "linerate/kfac/factor_inverse.hpp"
-#include "linerate/kfac/kfac.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
 #include "linerate/plan/kfac/curvature.hpp"
@@ -37,10 +36,11 @@ std::vector<at::Tensor> sent_buffers(const ModelState& state, BufferPolicy polic
 }
 
 /// By parameter: the K-FAC block that its gradient belongs to, -1 if there is none.
-std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KFAC* kfac) {
+std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters,
+                                    const Preconditioner* preconditioner) {
   std::vector<std::int32_t> block_of(parameters.size(), -1);
-  if (!kfac) return block_of;
-  const Blocks& blocks = KfacInside::preconditioner(*kfac).blocks();
+  if (!preconditioner) return block_of;
+  const Blocks& blocks = preconditioner->blocks();
   for (std::size_t p = 0; p < parameters.size(); ++p)
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       const LayerSpec& layer = blocks[b]->layer();
@@ -53,9 +53,9 @@ std::vector<std::int32_t> blocks_of(const std::vector<Parameter>& parameters, KF
 
 std::int64_t rows_of(const at::Tensor& t) { return t.dim() > 1 && t.numel() > 0 ? t.size(0) : 1; }
 
-std::vector<torch_adapter::PlannedParameter> planned(const std::vector<Parameter>& parameters,
-                                                     const std::vector<std::int32_t>& block_of) {
-  std::vector<torch_adapter::PlannedParameter> list;
+std::vector<PlannedParameter> planned(const std::vector<Parameter>& parameters,
+                                      const std::vector<std::int32_t>& block_of) {
+  std::vector<PlannedParameter> list;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const at::Tensor& t = parameters[p].tensor;
     list.push_back({parameters[p].name, t.numel(), parameters[p].dtype, rows_of(t), block_of[p]});
@@ -115,11 +115,6 @@ std::unique_ptr<comm::TensorGroup> device_group_of(const std::string& name, c10:
   return group;
 }
 
-bool reaches_next_step(const doc::Plan& plan) {
-  return std::any_of(plan.variants.begin(), plan.variants.end(),
-                     [](const doc::TaskGraph& g) { return !g.next_step.empty(); });
-}
-
 }  // namespace
 
 ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& communicator,
@@ -131,30 +126,24 @@ ParameterExchange::ParameterExchange(ModelState state, comm::Communicator& commu
       compression_(memory_, communicator.rank(), communicator.size(), options.seed),
       tensors_(state_.trained, sent_buffers(state_, options.buffers), count_, memory_,
                compression_),
-      uses_(options.preconditioner
-                ? 2 * KfacInside::preconditioner(*options.preconditioner).blocks().size()
-                : 0),
-      block_of_(blocks_of(state_.trained, options.preconditioner)) {
+      pre_(KfacInside::preconditioner(options.preconditioner)),
+      uses_(pre_ ? 2 * pre_->blocks().size() : 0),
+      block_of_(blocks_of(state_.trained, pre_)) {
   make_runner(options, who);
-  torch_adapter::RunPlanner::Options planning{
-      plan::with_exchange(doc::parse_strategy(options.strategy)), options.cluster,
-      options.measured_steps, tensors_.buffer_bytes()};
+  RunPlanner::Options planning{plan::with_exchange(doc::parse_strategy(options.strategy)),
+                               options.cluster, options.measured_steps, tensors_.buffer_bytes()};
   planning.replan_above = options.replan_above;
   planning.most_above_ddp = options.most_above_ddp;
   if (streams_) planning.enqueued = enqueued_steps();
-  if (options.preconditioner)
-    planning.second_order =
-        second_order_of(KfacInside::preconditioner(*options.preconditioner), communicator);
+  if (pre_) planning.second_order = second_order_of(*pre_, communicator);
   comm::require_success(communicator, who + ": strategy", [&] {
-    kfac_ = shared_kfac(
-        planning.strategy,
-        options.preconditioner ? &KfacInside::preconditioner(*options.preconditioner) : nullptr);
+    kfac_ = shared_kfac(planning.strategy, pre_);
     if (kfac_) planning.second_order->measured = kfac_->sharing != plan::Sharing::dp;
     planner_.emplace(communicator, planned(state_.trained, block_of_), std::move(planning));
   });
   warn_of_idle_ranks();
   tensors_.register_with(*runner_);
-  if (options.preconditioner) share_curvature(*options.preconditioner);
+  if (pre_) share_curvature();
   take_plan();
   if (streams_) streams_->measure(planner_->needs_times());
 }
@@ -179,9 +168,8 @@ void ParameterExchange::make_runner(const DataParallelOptions& options, const st
                                                     communicator_.size(), options.seed);
   });
   coding_ = enqueued_.get();
-  tensors_.enqueue_only(*enqueued_, communicator_.rank(), options.preconditioner != nullptr);
-  if (options.preconditioner)
-    KfacInside::preconditioner(*options.preconditioner).set_enqueues(true);
+  tensors_.enqueue_only(*enqueued_, communicator_.rank(), pre_ != nullptr);
+  if (pre_) pre_->set_enqueues(true);
 }
 
 void ParameterExchange::warn_of_idle_ranks() const {
@@ -191,23 +179,20 @@ void ParameterExchange::warn_of_idle_ranks() const {
   if (!idle.empty()) log::warning(idle);
 }
 
-void ParameterExchange::share_curvature(KFAC& kfac) {
+void ParameterExchange::share_curvature() {
   // A device enqueues this before ranks have said which parameters they use.
-  const auto means = [this](std::size_t block) {
-    std::vector<std::pair<at::Tensor, at::Tensor>> list;
-    for (std::size_t p = 0; p < block_of_.size(); ++p)
-      if (block_of_[p] == static_cast<std::int32_t>(block))
-        list.emplace_back(state_.trained[p].tensor,
-                          streams_ ? memory_.view(tensors_.position_of(p)) : tensors_.mean(p));
-    return list;
+  const auto add_means = [this](std::int32_t block, auto& parameters, auto& means) {
+    for (std::size_t p = 0; p < block_of_.size(); ++p) {
+      if (block_of_[p] != block) continue;
+      parameters.push_back(state_.trained[p].tensor);
+      means.push_back(streams_ ? memory_.view(tensors_.position_of(p)) : tensors_.mean(p));
+    }
   };
-  curvature_.emplace(KfacInside::preconditioner(kfac), memory_, communicator_,
-                     CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, means});
+  curvature_.emplace(
+      *pre_, memory_, communicator_,
+      CurvatureExchange::Gradients{[this] { return tensors_.accepted(); }, add_means});
   curvature_->register_with(*runner_);
-  KfacInside::preconditioner(kfac).follow([planned = *kfac_](std::int64_t step) {
-    const plan::CurvatureUpdate update = planned.update_of_step(step);
-    return Preconditioner::Due{update.factors, update.inverses};
-  });
+  pre_->follow([planned = *kfac_](std::int64_t step) { return planned.update_of_step(step); });
 }
 
 /// Hands a new plan to the runner, the codecs, the tensors and K-FAC. The runner comes first: after
@@ -394,8 +379,8 @@ std::int32_t ParameterExchange::block_with(const at::Tensor& parameter) const {
 
 /// How the planner gets times of steps that are enqueued. A device's times are read all at once,
 /// when a window of steps is over. Until then nothing waits for the device.
-torch_adapter::EnqueuedSteps ParameterExchange::enqueued_steps() {
-  const auto read = [this](std::span<torch_adapter::StepTimes> window) {
+EnqueuedSteps ParameterExchange::enqueued_steps() {
+  const auto read = [this](std::span<StepTimes> window) {
     if (measured_.empty()) return;  // plans go by the order alone
     LINERATE_CHECK(measured_.size() == window.size(), "a window of other steps than were measured");
     const std::vector<std::int64_t> times_ns = streams_->read_moments();
@@ -418,7 +403,7 @@ bool ParameterExchange::learn(MeasuredStep step) {
     step.update = kfac_->update_of_step(curvature_->step());
     step.inverses = curvature_->inverses();
   }
-  torch_adapter::StepTimes times;
+  StepTimes times;
   if (streams_ && streams_->measures()) {
     times.update = step.update;
     measured_.push_back(std::move(step));

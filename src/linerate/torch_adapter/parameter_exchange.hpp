@@ -45,7 +45,7 @@ class ParameterExchange {
   const ModelState& state() const { return state_; }
   GradientCount& count() { return count_; }
   StepTensors& tensors() { return tensors_; }
-  const torch_adapter::RunPlanner& planner() const { return *planner_; }
+  const RunPlanner& planner() const { return *planner_; }
   exec::StepCompression& compression() const { return *coding_; }
   /// Null: only gradients are exchanged.
   CurvatureExchange* curvature() { return curvature_ ? &*curvature_ : nullptr; }
@@ -89,12 +89,12 @@ class ParameterExchange {
   void make_runner(const DataParallelOptions& options, const std::string& who);
   void enter_backward();
   void warn_of_idle_ranks() const;
-  void share_curvature(KFAC& kfac);
+  void share_curvature();
   void report_curvature_of(std::int32_t block);
   void require_same_scale();
   void keep_or_drop(bool counts);
   std::set<std::string> untaken();
-  torch_adapter::EnqueuedSteps enqueued_steps();
+  EnqueuedSteps enqueued_steps();
   std::size_t blocks() const { return curvature_ ? uses_.size() / 2 : 0; }
   std::int32_t block_with(const at::Tensor& parameter) const;
   std::string variant(Sending sending, bool weighted) const;
@@ -107,12 +107,13 @@ class ParameterExchange {
   std::unique_ptr<StreamCompression> enqueued_;  // in its place, if steps are enqueued
   exec::StepCompression* coding_ = &compression_;
   StepTensors tensors_;
+  Preconditioner* const pre_;  // null: nothing is preconditioned
   GradientCount uses_;
   std::vector<compress::Shape> shapes_;  // by position in the Plan
   std::vector<std::int32_t> block_of_;   // by parameter: whose gradient it is; -1: of none
   std::optional<plan::Kfac> kfac_;
   std::optional<CurvatureExchange> curvature_;
-  std::optional<torch_adapter::RunPlanner> planner_;
+  std::optional<RunPlanner> planner_;
   std::vector<MeasuredStep> measured_;  // of the planner's window, if its times are a device's
   std::unique_ptr<exec::StepRunner> runner_;
   StreamSteps* streams_ = nullptr;  // the runner, if it enqueues

@@ -5,6 +5,7 @@
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -31,15 +32,6 @@ using torch::optim::OptimizerParamState;
 
 void* key_of(const at::Tensor& parameter) { return parameter.unsafeGetTensorImpl(); }
 
-std::vector<std::vector<void*>> groups_of(torch::optim::Optimizer& optimizer) {
-  std::vector<std::vector<void*>> groups;
-  for (const OptimizerParamGroup& group : optimizer.param_groups()) {
-    groups.emplace_back();
-    for (const at::Tensor& p : group.params()) groups.back().push_back(key_of(p));
-  }
-  return groups;
-}
-
 void take_momentum(SteppedOptimizer& optimizer, const char* name, double momentum,
                    compress::StepsBy with) {
   if (optimizer.steps_by != compress::StepsBy::gradients) return;  // of another group
@@ -56,6 +48,56 @@ struct Watched : State {
   ~Watched() override { *alive = false; }
   std::shared_ptr<std::atomic<bool>> alive;
 };
+
+/// What is made of each of the optimizers that can be taken apart.
+struct OptimizerKind {
+  const std::type_info* type;
+  std::unique_ptr<torch::optim::Optimizer> (*make)(std::vector<OptimizerParamGroup> groups,
+                                                   const OptimizerOptions& defaults);
+  std::unique_ptr<OptimizerParamState> (*watched)(const OptimizerParamState* state,
+                                                  std::shared_ptr<std::atomic<bool>> alive);
+};
+
+template <typename Optimizer, typename Options, typename State>
+OptimizerKind kind_from() {
+  return {&typeid(Optimizer),
+          [](std::vector<OptimizerParamGroup> groups,
+             const OptimizerOptions& defaults) -> std::unique_ptr<torch::optim::Optimizer> {
+            return std::make_unique<Optimizer>(std::move(groups),
+                                               static_cast<const Options&>(defaults));
+          },
+          [](const OptimizerParamState* state,
+             std::shared_ptr<std::atomic<bool>> alive) -> std::unique_ptr<OptimizerParamState> {
+            return std::make_unique<Watched<State>>(
+                state ? static_cast<const State&>(*state) : State(), std::move(alive));
+          }};
+}
+
+const std::vector<OptimizerKind>& optimizer_kinds() {
+  namespace optim = torch::optim;
+  static const std::vector<OptimizerKind> all = {
+      kind_from<optim::SGD, optim::SGDOptions, optim::SGDParamState>(),
+      kind_from<optim::Adam, optim::AdamOptions, optim::AdamParamState>(),
+      kind_from<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>(),
+      kind_from<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>(),
+      kind_from<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>()};
+  return all;
+}
+
+const OptimizerKind* kind_of(const torch::optim::Optimizer& optimizer) {
+  const auto found =
+      std::find_if(optimizer_kinds().begin(), optimizer_kinds().end(),
+                   [&](const OptimizerKind& k) { return *k.type == typeid(optimizer); });
+  return found == optimizer_kinds().end() ? nullptr : &*found;
+}
+
+/// Steps the optimizer if any of its parameters has a gradient. In capture() these are parameters
+/// of no part, whose gradients are there already.
+void step_what_has_gradients(torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups())
+    for (const at::Tensor& p : group.params())
+      if (p.grad().defined()) return static_cast<void>(optimizer.step());
+}
 
 }  // namespace
 
@@ -81,53 +123,6 @@ SteppedOptimizer described(const torch::optim::Optimizer& optimizer) {
   return one;
 }
 
-struct PartialOptimizer::Kind {
-  const std::type_info* type;
-  std::unique_ptr<torch::optim::Optimizer> (*make)(std::vector<OptimizerParamGroup> groups,
-                                                   const OptimizerOptions& defaults);
-  std::unique_ptr<OptimizerParamState> (*watched)(const OptimizerParamState* state,
-                                                  std::shared_ptr<std::atomic<bool>> alive);
-};
-
-struct PartialOptimizer::Part {
-  std::vector<at::Tensor> parameters;
-  std::unique_ptr<torch::optim::Optimizer> twin;  // null: none of them is the optimizer's
-  std::vector<std::size_t> group_of;              // of the optimizer, by group of the twin
-  std::vector<void*> keys;                        // of the parameters that the twin has
-};
-
-template <typename Optimizer, typename Options, typename State>
-PartialOptimizer::Kind PartialOptimizer::kind() {
-  return {&typeid(Optimizer),
-          [](std::vector<OptimizerParamGroup> groups,
-             const OptimizerOptions& defaults) -> std::unique_ptr<torch::optim::Optimizer> {
-            return std::make_unique<Optimizer>(std::move(groups),
-                                               static_cast<const Options&>(defaults));
-          },
-          [](const OptimizerParamState* state,
-             std::shared_ptr<std::atomic<bool>> alive) -> std::unique_ptr<OptimizerParamState> {
-            return std::make_unique<Watched<State>>(
-                state ? static_cast<const State&>(*state) : State(), std::move(alive));
-          }};
-}
-
-const std::vector<PartialOptimizer::Kind>& PartialOptimizer::kinds() {
-  namespace optim = torch::optim;
-  static const std::vector<Kind> all = {
-      kind<optim::SGD, optim::SGDOptions, optim::SGDParamState>(),
-      kind<optim::Adam, optim::AdamOptions, optim::AdamParamState>(),
-      kind<optim::AdamW, optim::AdamWOptions, optim::AdamWParamState>(),
-      kind<optim::Adagrad, optim::AdagradOptions, optim::AdagradParamState>(),
-      kind<optim::RMSprop, optim::RMSpropOptions, optim::RMSpropParamState>()};
-  return all;
-}
-
-const PartialOptimizer::Kind* PartialOptimizer::kind_of(const torch::optim::Optimizer& optimizer) {
-  const auto found = std::find_if(kinds().begin(), kinds().end(),
-                                  [&](const Kind& k) { return *k.type == typeid(optimizer); });
-  return found == kinds().end() ? nullptr : &*found;
-}
-
 PartialOptimizer::PartialOptimizer() = default;
 PartialOptimizer::~PartialOptimizer() = default;
 
@@ -135,120 +130,108 @@ bool PartialOptimizer::can_take_apart(const torch::optim::Optimizer& optimizer) 
   return kind_of(optimizer) != nullptr;
 }
 
-/// Steps the optimizer if any of its parameters has a gradient. In capture() these are parameters
-/// of no part, whose gradients are there already.
-void PartialOptimizer::step_what_has_gradients(torch::optim::Optimizer& optimizer) {
-  for (const auto& group : optimizer.param_groups())
-    for (const at::Tensor& p : group.params())
-      if (p.grad().defined()) return static_cast<void>(optimizer.step());
-}
-
-/// Steps the parameters that no part has, then gives each twin the options and state of now. Twins
-/// are made anew only if the optimizer, its groups or the parts have changed.
+/// Steps the parameters that no part has, then gives the twin the options and state of now.
 void PartialOptimizer::capture(const std::vector<std::vector<at::Tensor>>& parts) {
-  torch::optim::Optimizer& optimizer = *next_;
-  step_what_has_gradients(optimizer);
-  const Kind& kind = *kind_of(optimizer);
-  const bool same = optimizer_ == &optimizer && groups_ == groups_of(optimizer) && fits(parts);
-  optimizer_ = &optimizer;
-  if (!same) make_twins(kind, parts);
-  for (Part& part : parts_) {
-    if (!part.twin) continue;
-    for (std::size_t g = 0; g < part.group_of.size(); ++g)
-      part.twin->param_groups()[g].set_options(
-          optimizer.param_groups()[part.group_of[g]].options().clone());
-    for (void* key : part.keys) {
-      const auto found = optimizer.state().find(key);
-      if (found == optimizer.state().end())
-        part.twin->state().erase(key);
-      else
-        part.twin->state()[key] = found->second->clone();
-    }
-  }
-  watch(kind);
-}
-
-bool PartialOptimizer::fits(const std::vector<std::vector<at::Tensor>>& parts) const {
-  return std::equal(
-      parts.begin(), parts.end(), parts_.begin(), parts_.end(),
-      [](const std::vector<at::Tensor>& now, const Part& then) {
-        return std::equal(
-            now.begin(), now.end(), then.parameters.begin(), then.parameters.end(),
-            [](const at::Tensor& a, const at::Tensor& b) { return key_of(a) == key_of(b); });
-      });
-}
-
-void PartialOptimizer::make_twins(const Kind& kind,
-                                  const std::vector<std::vector<at::Tensor>>& parts) {
-  groups_ = groups_of(*optimizer_);
+  optimizer_ = next_;
+  step_what_has_gradients(*optimizer_);
+  if (!has_twin()) make_twin();
+  for (std::size_t g = 0; g < twin_->param_groups().size(); ++g)
+    twin_->param_groups()[g].set_options(optimizer_->param_groups()[g].options().clone());
   parts_.clear();
-  for (const std::vector<at::Tensor>& parameters : parts) {
-    Part& part = parts_.emplace_back();
-    part.parameters = parameters;
-    std::vector<OptimizerParamGroup> groups;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      std::vector<at::Tensor> own;
-      for (const at::Tensor& p : parameters)
-        if (std::find(groups_[g].begin(), groups_[g].end(), key_of(p)) != groups_[g].end())
-          own.push_back(p);
-      if (own.empty()) continue;
-      for (const at::Tensor& p : own) part.keys.push_back(key_of(p));
-      groups.emplace_back(own, optimizer_->param_groups()[g].options().clone());
-      part.group_of.push_back(g);
-    }
-    if (!groups.empty()) part.twin = kind.make(std::move(groups), optimizer_->defaults());
-  }
-}
-
-void PartialOptimizer::watch(const Kind& kind) {
   watched_ = nullptr;
-  for (const Part& part : parts_)
-    if (!part.keys.empty()) watched_ = part.keys.front();
+  for (const std::vector<at::Tensor>& parameters : parts) {
+    std::vector<Doubled>& part = parts_.emplace_back();
+    for (const at::Tensor& p : parameters) {
+      const auto found = doubles_.find(key_of(p));
+      part.push_back(found == doubles_.end() ? Doubled{} : found->second);
+      if (found == doubles_.end()) continue;
+      watched_ = key_of(p);
+      const auto state = optimizer_->state().find(key_of(p));
+      if (state == optimizer_->state().end())
+        twin_->state().erase(key_of(found->second.twin));
+      else
+        twin_->state()[key_of(found->second.twin)] = state->second->clone();
+    }
+  }
   if (!watched_) return;
   alive_ = std::make_shared<std::atomic<bool>>(true);
   auto& state = optimizer_->state()[watched_];
-  state = kind.watched(state.get(), alive_);
+  state = kind_of(*optimizer_)->watched(state.get(), alive_);
 }
 
+/// Whether the twin is one of this optimizer, of its parameters where they lie now.
+bool PartialOptimizer::has_twin() const {
+  const auto is_double = [this](const at::Tensor& p, const at::Tensor& twin) {
+    const auto found = doubles_.find(key_of(p));
+    return found != doubles_.end() && found->second.twin.is_same(twin) &&
+           p.const_data_ptr() == twin.const_data_ptr() && p.sizes() == twin.sizes();
+  };
+  if (!twin_ || typeid(*twin_) != typeid(*optimizer_)) return false;
+  const auto &groups = optimizer_->param_groups(), &twins = twin_->param_groups();
+  return std::equal(groups.begin(), groups.end(), twins.begin(), twins.end(),
+                    [&](const OptimizerParamGroup& group, const OptimizerParamGroup& twin) {
+                      return std::equal(group.params().begin(), group.params().end(),
+                                        twin.params().begin(), twin.params().end(), is_double);
+                    });
+}
+
+void PartialOptimizer::make_twin() {
+  doubles_.clear();
+  std::vector<OptimizerParamGroup> groups;
+  for (const OptimizerParamGroup& group : optimizer_->param_groups()) {
+    std::vector<at::Tensor> twins;
+    for (const at::Tensor& p : group.params()) {
+      twins.push_back(p.detach());
+      doubles_[key_of(p)] = {p, twins.back()};
+    }
+    groups.emplace_back(twins, group.options().clone());
+  }
+  twin_ = kind_of(*optimizer_)->make(std::move(groups), optimizer_->defaults());
+}
+
+/// The twin's step updates what has a gradient there: the parameters of these parts.
 void PartialOptimizer::update(const std::vector<std::size_t>& which,
                               const std::vector<std::vector<at::Tensor>>& gradients) {
-  for (std::size_t i = 0; i < which.size(); ++i) update(parts_[which[i]], gradients[i]);
-}
-
-/// The twin reads .grad. So the means stand in .grad for its step, and the gradients that a later
-/// backward pass may have left there come back afterwards.
-void PartialOptimizer::update(Part& part, const std::vector<at::Tensor>& gradients) {
-  if (!part.twin) return;
-  std::vector<at::Tensor> here = gradients;
-  const auto exchange = [&] {
-    for (std::size_t k = 0; k < here.size(); ++k)
-      std::swap(part.parameters[k].mutable_grad(), here[k]);
-  };
-  exchange();
-  try {
-    part.twin->step();
-  } catch (...) {
-    exchange();
-    throw;
-  }
-  exchange();
+  const auto clear = c10::make_scope_exit([&] {
+    for (const std::size_t i : which)
+      for (const Doubled& one : parts_[i])
+        if (one.twin.defined()) one.twin.mutable_grad().reset();
+  });
+  for (std::size_t i = 0; i < which.size(); ++i)
+    for (std::size_t k = 0; k < parts_[which[i]].size(); ++k)
+      if (const at::Tensor& twin = parts_[which[i]][k].twin; twin.defined())
+        twin.mutable_grad() = gradients[i][k];
+  twin_->step();
 }
 
 void PartialOptimizer::release() {
   if (!watched_ || !*alive_) return;
   optimizer_->state().erase(watched_);
-  for (Part& part : parts_)
-    for (void* key : part.keys) {
-      const auto found = part.twin->state().find(key);
-      if (found != part.twin->state().end()) optimizer_->state()[key] = std::move(found->second);
+  for (const std::vector<Doubled>& part : parts_)
+    for (const Doubled& one : part) {
+      if (!one.twin.defined()) continue;
+      const auto found = twin_->state().find(key_of(one.twin));
+      if (found != twin_->state().end())
+        optimizer_->state()[key_of(one.parameter)] = std::move(found->second);
     }
   watched_ = nullptr;
 }
 
-// WeightGate calls before_use() when an operator is about to read a weight whose update waits.
-// before_use() waits for the bucket's gradients, steps the optimizer for these parameters alone
-// (PartialUpdates), and lets the operator go on. settle() does the same for all buckets that no
-// operator has asked for.
+void with_gradients(const std::vector<at::Tensor>& parameters, std::vector<at::Tensor> gradients,
+                    const std::function<void()>& work) {
+  const auto exchange = [&] {
+    for (std::size_t k = 0; k < parameters.size(); ++k)
+      std::swap(parameters[k].mutable_grad(), gradients[k]);
+  };
+  exchange();
+  const auto back = c10::make_scope_exit(exchange);
+  work();
+}
+
+// A RecordFunction callback sees each operator that is about to read a weight whose update waits,
+// and calls before_use(). That waits for the bucket's gradients, steps the optimizer for these
+// parameters alone (PartialUpdates), and lets the operator go on. settle() does the same for all
+// buckets that no operator has asked for.
 
 namespace {
 
@@ -306,8 +289,37 @@ void record_update(exec::Recorder& recorder, const std::vector<std::string>& nam
                 .end_ns = end});
 }
 
-DelayedUpdates::DelayedUpdates(exec::Recorder* recorder)
-    : recorder_(recorder), gate_([this](std::size_t bucket) { before_use(bucket); }) {}
+namespace {
+
+/// A weight that waits for the update of its bucket.
+struct WaitingWeight {
+  DelayedUpdates* updates;
+  std::size_t bucket;
+};
+
+std::unique_ptr<at::ObserverContext> update_first(const at::RecordFunction& fn);
+
+WeightTable<WaitingWeight>& waiting_weights() {
+  static auto* const whole = new WeightTable<WaitingWeight>(  // outlives statics that hold models
+      at::RecordFunctionCallback(update_first)
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  return *whole;
+}
+
+std::unique_ptr<at::ObserverContext> update_first(const at::RecordFunction& fn) {
+  for (const WaitingWeight& weight : waiting_weights().read_by(fn))
+    weight.updates->before_use(weight.bucket);
+  return nullptr;
+}
+
+}  // namespace
+
+DelayedUpdates::DelayedUpdates(exec::Recorder* recorder) : recorder_(recorder) {}
+
+DelayedUpdates::~DelayedUpdates() {
+  waiting_weights().remove([this](const WaitingWeight& w) { return w.updates == this; });
+}
 
 /// Notes where each parameter's memory is, has the optimizer take down its options for this step,
 /// and watches the weights.
@@ -328,14 +340,16 @@ void DelayedUpdates::begin(exec::StepRunner& runner, std::shared_ptr<PartialUpda
   optimizer_ = std::move(optimizer);
   optimizer_->capture(parts);
   left_ = buckets_.size();
-  for (std::size_t b = 0; b < buckets_.size(); ++b) gate_.watch(buckets_[b].parameters, b);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (const at::Tensor& weight : buckets_[b].parameters)
+      waiting_weights().add(weight, {this, b});
 }
 
 void DelayedUpdates::before_use(std::size_t bucket) {
   const std::lock_guard lock(mutex_);
   if (failure_ || bucket >= done_.size() || done_[bucket]) return;
   try {
-    if (torch_adapter::is_capturing(buckets_[bucket].parameters.front().device()))
+    if (is_capturing(buckets_[bucket].parameters.front().device()))
       throw UsageError(
           "expected updates to be done before a graph is captured, found one that is due and whose "
           "weights the graph reads; call settle() before the capture");
@@ -398,7 +412,8 @@ void DelayedUpdates::end_update(std::size_t index, std::int64_t start, std::int6
   ArrivingBucket& bucket = buckets_[index];
   if (recorder_) record_update(*recorder_, bucket.names, start, end);
   done_[index] = true;
-  gate_.forget(index);
+  waiting_weights().remove(
+      [&](const WaitingWeight& w) { return w.updates == this && w.bucket == index; });
   bucket.gradients.clear();
   bucket.prepare = {};
   --left_;
@@ -436,47 +451,6 @@ std::vector<HeldSpan> DelayedUpdates::take_held() {
 std::vector<Span> DelayedUpdates::take_waits() {
   const std::lock_guard lock(mutex_);
   return std::exchange(waits_, {});
-}
-
-namespace {
-
-using BeforeUse = std::function<void(std::size_t)>;
-
-struct GatedWeight {
-  std::shared_ptr<const BeforeUse> before_use;
-  std::size_t index = 0;
-};
-
-std::unique_ptr<at::ObserverContext> open_gate(const at::RecordFunction& fn);
-
-WeightTable<GatedWeight>& gated_weights() {
-  static auto* const whole = new WeightTable<GatedWeight>(  // outlives statics that hold models
-      at::RecordFunctionCallback(open_gate).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  return *whole;
-}
-
-std::unique_ptr<at::ObserverContext> open_gate(const at::RecordFunction& fn) {
-  for (const GatedWeight& watched : gated_weights().read_by(fn))
-    (*watched.before_use)(watched.index);
-  return nullptr;
-}
-
-}  // namespace
-
-WeightGate::WeightGate(std::function<void(std::size_t)> before_use)
-    : before_use_(std::make_shared<const BeforeUse>(std::move(before_use))) {}
-
-WeightGate::~WeightGate() {
-  gated_weights().remove([this](const GatedWeight& w) { return w.before_use == before_use_; });
-}
-
-void WeightGate::watch(const std::vector<at::Tensor>& weights, std::size_t index) {
-  for (const at::Tensor& weight : weights) gated_weights().add(weight, {before_use_, index});
-}
-
-void WeightGate::forget(std::size_t index) {
-  gated_weights().remove(
-      [&](const GatedWeight& w) { return w.before_use == before_use_ && w.index == index; });
 }
 
 }  // namespace linerate::torch_adapter

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -22,7 +23,6 @@
 
 namespace torch::optim {
 class Optimizer;
-class OptimizerOptions;
 }  // namespace torch::optim
 
 namespace linerate::torch_adapter {
@@ -33,9 +33,10 @@ SteppedOptimizer described(const torch::optim::Optimizer& optimizer);
 /// LibTorch's optimizers update every parameter that has a gradient, all in one step(). Under DeAR
 /// the parameters of a part are updated when their gradients have arrived.
 ///
-/// So each part of the parameters has a twin of the optimizer, of the same class and over these
-/// parameters alone. The twin takes options and state as they are at capture(). Later changes by
-/// the program (learning rate schedules) are for the next step. The optimizer itself may be gone
+/// So the optimizer has a twin of the same class. Its parameters are tensors of the same memory,
+/// with .grads of their own. A part is updated by a step of the twin in which no other parameter
+/// has a gradient there. The twin takes options and state as they are at capture(). Later changes
+/// by the program (learning rate schedules) are for the next step. The optimizer itself may be gone
 /// when the last part is updated. release() hands the state back.
 ///
 /// For example a program steps at a rate of 0.1, sets the rate to 0.01, and then reads the last
@@ -60,47 +61,21 @@ class PartialOptimizer final : public PartialUpdates {
   void release() override;
 
  private:
-  struct Kind;
-  struct Part;
-  template <typename Optimizer, typename Options, typename State>
-  static Kind kind();
-  static const std::vector<Kind>& kinds();
-  static const Kind* kind_of(const torch::optim::Optimizer& optimizer);
-  static void step_what_has_gradients(torch::optim::Optimizer& optimizer);
-
-  static void update(Part& part, const std::vector<at::Tensor>& gradients);
-  bool fits(const std::vector<std::vector<at::Tensor>>& parts) const;
-  void make_twins(const Kind& kind, const std::vector<std::vector<at::Tensor>>& parts);
-  void watch(const Kind& kind);
+  /// A parameter of the optimizer, and the twin's of the same memory; undefined: it is not the
+  /// optimizer's.
+  struct Doubled {
+    at::Tensor parameter, twin;
+  };
+  bool has_twin() const;
+  void make_twin();
 
   torch::optim::Optimizer* next_ = nullptr;
   torch::optim::Optimizer* optimizer_ = nullptr;
-  std::vector<std::vector<void*>> groups_;  // the optimizer's parameters when twins were made
-  std::vector<Part> parts_;
+  std::unique_ptr<torch::optim::Optimizer> twin_;
+  std::map<void*, Doubled> doubles_;  // by parameter
+  std::vector<std::vector<Doubled>> parts_;
   void* watched_ = nullptr;  // the parameter whose state tells that the optimizer lives
   std::shared_ptr<std::atomic<bool>> alive_;
-};
-
-// Notices that an ATen operator is about to read a weight. Private to torch_adapter.
-
-/// Calls back before an operator reads a watched weight. C++ modules have no forward hooks, so a
-/// RecordFunction callback looks at the inputs of every operator (agreed_model.hpp). Reads through
-/// raw pointers are not noticed.
-class WeightGate {
- public:
-  /// `before_use(i)` runs on the operator's thread, before its kernel. What it throws is lost.
-  explicit WeightGate(std::function<void(std::size_t)> before_use);
-  ~WeightGate();
-  WeightGate(const WeightGate&) = delete;
-  WeightGate& operator=(const WeightGate&) = delete;
-
-  /// Operators that read weights[i] count as use of `index`, until forgotten.
-  void watch(const std::vector<at::Tensor>& weights, std::size_t index);
-  void forget(std::size_t index);
-
- private:
-  using BeforeUse = std::function<void(std::size_t)>;
-  std::shared_ptr<const BeforeUse> before_use_;
 };
 
 // The updates of a step whose gradients still arrive when the next forward pass begins (DeAR).
@@ -115,6 +90,11 @@ class WeightGate {
 /// Turns gradients[k], the mean over ranks, into what parameters[k] is updated with.
 using Preparation = std::function<void(const std::vector<at::Tensor>& parameters,
                                        std::vector<at::Tensor>& gradients)>;
+
+/// Does the work while gradients[k] is the .grad of parameters[k]. Then each parameter has its own
+/// .grad back, which a later backward pass may have left there for the next step.
+void with_gradients(const std::vector<at::Tensor>& parameters, std::vector<at::Tensor> gradients,
+                    const std::function<void()>& work);
 
 /// Gradients that are used together, and the tasks that bring them.
 struct ArrivingBucket {
@@ -149,7 +129,12 @@ class DelayedUpdates {
  public:
   /// `recorder` may be null, and outlives this object.
   explicit DelayedUpdates(exec::Recorder* recorder);
+  ~DelayedUpdates();
 
+  /// An operator is about to read a weight of this bucket. C++ modules have no forward hooks, so a
+  /// RecordFunction callback looks at the inputs of every operator. Reads through raw pointers are
+  /// not noticed.
+  void before_use(std::size_t bucket);
   /// `buckets` in the order in which the next forward pass is expected to need them.
   void begin(exec::StepRunner& runner, std::shared_ptr<PartialUpdates> optimizer,
              std::vector<ArrivingBucket> buckets);
@@ -164,7 +149,6 @@ class DelayedUpdates {
   std::vector<Span> take_waits();
 
  private:
-  void before_use(std::size_t bucket);
   void update(std::size_t bucket);
   std::vector<std::size_t> to_update_with(std::size_t bucket) const;
   bool has_arrived(const ArrivingBucket& bucket) const;
@@ -186,7 +170,6 @@ class DelayedUpdates {
   std::shared_ptr<PartialUpdates> optimizer_;
   std::vector<HeldSpan> held_;
   std::vector<Span> waits_;
-  WeightGate gate_;  // last: gone before what its callback uses
 };
 
 }  // namespace linerate::torch_adapter

@@ -135,18 +135,17 @@ bool PayloadMemory::is_summed_from_afar(std::int32_t position, const at::Tensor&
 }
 
 void PayloadMemory::add(std::int32_t position, const at::Tensor& gradient, double scale) {
-  const auto i = to_index(position);
-  const bool from_afar = is_summed_from_afar(position, gradient);
-  sources_[i] = from_afar ? Source{gradient, scale} : Source{};
-  if (from_afar)
-    pages_.add(gradient.const_data_ptr(), gradient.nbytes());
-  else
-    at::mul_out(slots_[i], gradient, c10::scalar_to_tensor(scale));
-}
-
-void PayloadMemory::add_zeros(std::int32_t position) {
+  at::Tensor& slot = slots_[to_index(position)];
   sources_[to_index(position)] = {};
-  slots_[to_index(position)].zero_();
+  if (!gradient.defined()) return static_cast<void>(slot.zero_());
+  if (is_view(position, gradient)) {
+    if (scale != 1) slot.mul_(scale);
+  } else if (is_summed_from_afar(position, gradient)) {
+    sources_[to_index(position)] = {gradient, scale};
+    pages_.add(gradient.const_data_ptr(), gradient.nbytes());
+  } else {
+    at::mul_out(slot, gradient, c10::scalar_to_tensor(scale));
+  }
 }
 
 void PayloadMemory::add_more(std::int32_t position, const at::Tensor& more, double weight) {
@@ -155,14 +154,6 @@ void PayloadMemory::add_more(std::int32_t position, const at::Tensor& more, doub
   if (source.gradient.defined())
     at::mul_out(slot, source.gradient, c10::scalar_to_tensor(source.scale));
   slot.add_(more.view(slot.sizes()), weight);
-}
-
-at::Tensor PayloadMemory::move_out(std::int32_t position, double scale) {
-  at::Tensor& slot = slots_[to_index(position)];
-  at::Tensor own = slot.clone();
-  sources_[to_index(position)] = {};
-  if (scale != 1) slot.mul_(scale);
-  return own;
 }
 
 void PayloadMemory::note(std::int32_t position, const at::Tensor& gradient,

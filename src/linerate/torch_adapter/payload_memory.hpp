@@ -56,18 +56,14 @@ class PayloadMemory : public exec::Payloads {
 
   /// Whether a gradient can go into its slot: dense, on its device, of the slot's shape.
   bool fits(std::int32_t position, const at::Tensor& gradient) const;
-  /// Adds scale * gradient, which fits and is not the slot itself, to the bucket's sum. If the sum
-  /// reads the gradient in place, it is only noted, and the caller leaves it unchanged until
-  /// release(). Else it is written to the slot in one pass.
+  /// Adds scale * gradient, which fits, to the bucket's sum. Undefined: zeros. If the sum reads the
+  /// gradient in place, it is only noted, and the caller leaves it unchanged until release(). Else
+  /// it is written to the slot in one pass, or is the slot itself, which is scaled.
   void add(std::int32_t position, const at::Tensor& gradient, double scale);
-  void add_zeros(std::int32_t position);
   /// Adds weight * more, f32[elements] row by row, to what was put into the slot in this step.
   void add_more(std::int32_t position, const at::Tensor& more, double weight);
   /// Forgets the gradients that were noted.
   void release() { sources_.assign(slots_.size(), {}), fillings_.clear(); }
-  /// For a gradient that is the slot itself: returns a copy to put in its place, and scales the
-  /// slot, which is sent.
-  at::Tensor move_out(std::int32_t position, double scale);
 
   // If work is enqueued, gradients are only noted. fill() puts them into the payload by a few
   // operators, in the stream of the task that takes the payload: its collective or its encode.

@@ -14,7 +14,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -472,15 +471,15 @@ std::map<std::int64_t, std::vector<double>> by_dimension(
 void RunPlanner::agree_on_curvature() {
   const std::size_t blocks = workload_.blocks.size();
   const auto forward = agreed(communicator_, window_, &CurvatureTimes::forward_s, blocks);
-  const auto factor_a = agreed(communicator_, window_, &CurvatureTimes::factor_a_s, blocks);
-  const auto factor_g = agreed(communicator_, window_, &CurvatureTimes::factor_g_s, blocks);
+  const auto factor = agreed(communicator_, window_, &CurvatureTimes::factor_s, 2 * blocks);
   const auto inverses = by_dimension(
       agreed(communicator_, window_, &CurvatureTimes::inverse_s, 2 * blocks), workload_);
   for (std::size_t b = 0; b < blocks; ++b) {
     doc::Block& block = workload_.blocks[b];
     if (forward[b]) workload_.layers[to_index(block.layer)].forward_s = forward[b];
-    if (factor_a[b]) block.factor_a_s = factor_a[b];
-    if (factor_g[b]) block.factor_g_s = factor_g[b];
+    const auto a = to_index(doc::factor_index(static_cast<std::int32_t>(b), doc::FactorSide::a));
+    if (factor[a]) block.factor_a_s = factor[a];
+    if (factor[a + 1]) block.factor_g_s = factor[a + 1];
   }
   doc::SecondOrderCost cost = cluster().second_order.value_or(doc::SecondOrderCost{});
   if (!inverses.empty()) cost.inverses.clear();

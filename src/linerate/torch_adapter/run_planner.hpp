@@ -25,9 +25,8 @@ namespace linerate::torch_adapter {
 
 /// Seconds in one step of this rank; negative: not measured in it.
 struct CurvatureTimes {
-  std::vector<double> forward_s;               // by block: its layer's pass, without the factor
-  std::vector<double> factor_a_s, factor_g_s;  // by block
-  std::vector<double> inverse_s;               // by factor (doc::factor_index)
+  std::vector<double> forward_s;            // by block: its layer's pass, without the factor
+  std::vector<double> factor_s, inverse_s;  // by factor (doc::factor_index)
 };
 
 // Whether a strategy's steps are longer than ddp's on these ranks. It is measured, because no cost

@@ -158,22 +158,6 @@ at::Tensor StepTensors::share() {
   return share_;
 }
 
-void StepTensors::put(const doc::Task& task, at::Tensor& grad) {
-  const auto by = scale(task).item<double>();
-  if (memory_.is_view(task.first, grad))
-    grad = memory_.move_out(task.first, by);
-  else
-    memory_.add(task.first, grad, by);
-}
-
-/// Notes a gradient for its bucket; an undefined one counts as zeros. A gradient that is the slot
-/// itself is replaced by a copy, so that it stays this rank's own.
-void StepTensors::note(const doc::Task& task, at::Tensor& grad) {
-  const at::Tensor sent = grad;
-  if (grad.defined() && memory_.is_view(task.first, grad)) grad = grad.clone();
-  memory_.note(task.first, sent, scale(task));
-}
-
 /// Puts .grad, scaled, into its bucket, or notes it to be read in place or copied later. .grad
 /// stays this rank's own. A later backward pass may add to it while the bucket travels, and then
 /// the step's flags tell that.
@@ -185,11 +169,6 @@ void StepTensors::collect(const doc::Task& task) {
   const bool fits = grad.defined() && memory_.fits(position, grad);
   if (compresses() && !enqueued_ && fits && memory_.is_sent_as_is(position))
     infinite_ = infinite_ || !is_usable(grad, loss_scale_.value_or(1));
-  at::Tensor none;
-  const auto take = [&](at::Tensor& given) {
-    if (enqueued_) return note(task, given);
-    given.defined() ? put(task, given) : memory_.add_zeros(position);
-  };
   if (grad.defined() && !fits) {
     if (grad.layout() == at::kStrided)
       changed_ = true;
@@ -198,10 +177,13 @@ void StepTensors::collect(const doc::Task& task) {
           "the gradient of \"{}\" is sparse; only dense gradients are exchanged: construct its "
           "module without the option sparse",
           parameters_[p].name))));
-    take(none);
-  } else {
-    take(grad);
   }
+  const at::Tensor sent = fits ? grad : at::Tensor();
+  if (fits && memory_.is_view(position, grad)) grad = grad.clone();  // stays this rank's own
+  if (enqueued_)
+    memory_.note(position, sent, scale(task));
+  else
+    memory_.add(position, sent, scale(task).item<double>());
   add_owed(task);
   sent_[p] = Sent{grad, grad.defined() ? static_cast<std::int64_t>(grad._version()) : 0};
   copy_s_ += static_cast<double>(steady_ns() - start) * 1e-9;
@@ -247,8 +229,13 @@ bool StepTensors::buffers_fit(const doc::Payload& payload) const {
 void StepTensors::pack(const doc::TaskGraph& graph, const doc::Task& task) {
   const doc::Payload& payload = payload_of(graph, task);
   if (payload.content != doc::Content::buffers) {
-    if (!enqueued_) return pack_flags();  // else agree() tells most of them
-    if (compresses()) enqueue_flags_packed(memory_.only(payload.content));
+    // All gradients of the step are in their buckets, so the flags hold for all.
+    if (!enqueued_) {
+      say_flags();
+      memory_.write_flags(flags_);
+    } else if (compresses()) {  // agree() tells the other flags
+      infinite_flag(memory_.only(payload.content)).copy_(enqueued_->found_infinite());
+    }
     return;
   }
   if (!buffers_fit(payload)) return;  // a changed model: the step will not count
@@ -263,10 +250,6 @@ void StepTensors::pack(const doc::TaskGraph& graph, const doc::Task& task) {
 at::Tensor StepTensors::infinite_flag(const at::Tensor& flags) const {
   const auto at = static_cast<std::int64_t>(order_.size() + to_index(StepFlag::infinite));
   return flags.select(0, at);
-}
-
-void StepTensors::enqueue_flags_packed(const at::Tensor& flags) {
-  infinite_flag(flags).copy_(enqueued_->found_infinite());
 }
 
 /// Makes views of the buffers' bytes and of their places in the payload. They are kept until
@@ -299,7 +282,10 @@ void StepTensors::note_buffers(std::int32_t payload) {
 
 void StepTensors::unpack(const doc::Payload& payload) {
   if (enqueued_) return;  // take_means() does, when the ranks have agreed on the step
-  if (payload.content != doc::Content::buffers) return unpack_flags();
+  if (payload.content != doc::Content::buffers) {
+    memory_.read_flags(flags_);
+    return hear_flags();
+  }
   if (!accepted_ || !buffers_fit(payload)) return;
   const auto* from = static_cast<const std::byte*>(memory_.only(payload.content).const_data_ptr());
   for (const at::Tensor& buffer : buffers_) {
@@ -314,12 +300,6 @@ void StepTensors::enqueue_buffers_taken() {
   if (rank_ == 0 || buffer_bytes_ == 0) return;
   view_bytes_of_buffers(memory_.only(doc::Content::buffers));
   at::_foreach_copy_(bytes_of_buffers_, bytes_in_payload_);
-}
-
-/// Runs after the step's last gradient is in its bucket, so the flags hold for all gradients.
-void StepTensors::pack_flags() {
-  say_flags();
-  memory_.write_flags(flags_);
 }
 
 void StepTensors::agree(comm::Communicator& communicator, const std::string& name) {
@@ -350,11 +330,6 @@ void StepTensors::say_flags() {
   if (rescaled && !skipped_) flags_[order_.size() + to_index(StepFlag::finished)] = kRescaled;
 }
 
-void StepTensors::unpack_flags() {
-  memory_.read_flags(flags_);
-  hear_flags();
-}
-
 /// Reads the verdict of all ranks. This rank's own flag has to be in it; if it is missing, the
 /// exchange has damaged data.
 void StepTensors::hear_flags() {
@@ -364,7 +339,11 @@ void StepTensors::hear_flags() {
         "the step's flags came back without this rank's own, so what was exchanged is damaged");
   accepted_ = !said(StepFlag::refused) && !said(StepFlag::changed) && !said(StepFlag::again) &&
               !said(StepFlag::skipped) && !said(StepFlag::infinite);
-  if (accepted_) count_unused();
+  if (!accepted_) return;
+  for (std::size_t p = 0; p < count_.size(); ++p) {
+    unused_here_ += !count_[p].used;
+    unused_everywhere_ += !is_used_anywhere(p);
+  }
 }
 
 void StepTensors::require_same_scale(comm::Communicator& communicator, const std::string& name) {
@@ -378,13 +357,6 @@ void StepTensors::require_same_scale(comm::Communicator& communicator, const std
           "give every rank the same scaler, or set_loss_scale(), before its backward pass",
           name, scales[0], scales[r], r)));
   agreed_scale_ = loss_scale_;
-}
-
-void StepTensors::count_unused() {
-  for (std::size_t p = 0; p < count_.size(); ++p) {
-    unused_here_ += !count_[p].used;
-    unused_everywhere_ += !is_used_anywhere(p);
-  }
 }
 
 std::set<std::string> StepTensors::used_nowhere() const {

@@ -142,24 +142,18 @@ class StepTensors {
 
   const at::Tensor& scale(const doc::Task& task);
   at::Tensor share();
-  void put(const doc::Task& task, at::Tensor& grad);
-  void note(const doc::Task& task, at::Tensor& grad);
   void collect(const doc::Task& task);
   void add_owed(const doc::Task& task);
   void pack(const doc::TaskGraph& graph, const doc::Task& task);
   void unpack(const doc::Payload& payload);
-  void pack_flags();
-  void unpack_flags();
   void say_flags();
   void hear_flags();
-  void enqueue_flags_packed(const at::Tensor& flags);
   at::Tensor infinite_flag(const at::Tensor& flags) const;
   void note_buffers(std::int32_t payload);
   void enqueue_buffers_taken();
   void view_bytes_of_buffers(const at::Tensor& payload);
   bool enqueue_verdict(bool may_wait);
   at::Tensor settle_there(const at::Tensor& infinite);
-  void count_unused();
   bool is_used_anywhere(std::size_t parameter) const {
     return flags_[to_index(position_of_[parameter])] > 0;
   }
@@ -184,7 +178,7 @@ class StepTensors {
   bool preconditions_ = false;
   at::Tensor share_;                 // of this step, once it is known
   std::array<at::Tensor, 2> scale_;  // likewise: of means, in gradient units
-  torch_adapter::LateAnswer infinite_late_;
+  LateAnswer infinite_late_;
   at::Tensor infinite_there_;
   int ranks_ = 1;
   std::optional<double> samples_;

@@ -311,9 +311,10 @@ std::vector<at::Tensor> StreamCompression::parts_in(const CodedBucket& bucket, s
   return parts;
 }
 
-void StreamCompression::encode_all(TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                                   const std::vector<at::Tensor>& payloads, TensorOps::Block* block,
-                                   const at::Tensor& values) {
+TensorOps::Codec& StreamCompression::encode_all(CodedBucket& bucket, std::size_t round,
+                                                const std::vector<at::Tensor>& payloads,
+                                                TensorOps::Block* block, const at::Tensor& values) {
+  TensorOps::Codec& first = first_codec(bucket);
   const Home& home = homes_.at(bucket.names);
   TensorOps::Sending tensors{values, home.residual, home.next, places_of(bucket), payloads, {}, {},
                              {}};
@@ -326,13 +327,13 @@ void StreamCompression::encode_all(TensorOps::Codec& first, CodedBucket& bucket,
   tensors.phase = bucket.step.phase;
   tensors.scale = loss_scale();
   first.encode_bucket(static_cast<int>(round), tensors);
+  return first;
 }
 
 void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
-  TensorOps::Codec& codec = first_codec(bucket);
-  encode_all(codec, bucket, round, parts_in(bucket, round, bytes_of(bucket.payloads[round])),
-             nullptr, values);
+  const TensorOps::Codec& codec = encode_all(
+      bucket, round, parts_in(bucket, round, bytes_of(bucket.payloads[round])), nullptr, values);
   if (const at::Tensor& overflowed = codec.any_beyond(); overflowed.defined())
     usable_.select(0, bucket.bucket).logical_and_(overflowed.logical_not());
 }
@@ -342,11 +343,12 @@ void StreamCompression::encode_sum(CodedBucket& bucket, std::size_t round,
 /// all on the device.
 void StreamCompression::encode_gathered(CodedBucket& bucket, const at::Tensor& values) {
   const at::Tensor own = block_of(bucket.payloads.front(), rank_);
-  TensorOps::Codec& codec = first_codec(bucket);
-  if (!bucket.layout.rounds.front().is_bound)
-    return encode_all(codec, bucket, 0, parts_in(bucket, 0, own), nullptr, values);
+  if (!bucket.layout.rounds.front().is_bound) {
+    encode_all(bucket, 0, parts_in(bucket, 0, own), nullptr, values);
+    return;
+  }
   TensorOps::Block block{own};
-  encode_all(codec, bucket, 0, {}, &block, values);
+  encode_all(bucket, 0, {}, &block, values);
   if (bucket.counts >= 0)
     memory_.values(bucket.counts).select(0, rank_).copy_(block.end * compress::kPartSizeBytes);
 }
@@ -365,13 +367,14 @@ void StreamCompression::decode(CodedBucket& bucket, const at::Tensor& values) {
   multiply(values, loss_scale().value_or(1));
 }
 
-void StreamCompression::decode_all(TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
+void StreamCompression::decode_all(CodedBucket& bucket, std::size_t round,
                                    std::vector<Arrived> arrived, TensorOps::Block* block,
                                    const at::Tensor& values) {
   TensorOps::Arriving tensors{values, places_of(bucket), std::move(arrived), {}, block, ranks_};
   each_coded(bucket, [&](Parameter& parameter, const BucketPart&, std::size_t) {
     tensors.codecs.push_back(parameter.codec());
   });
+  TensorOps::Codec& first = first_codec(bucket);
   first.decode_bucket(static_cast<int>(round), tensors);
   note_damage(bucket, first.damaged());
 }
@@ -391,19 +394,18 @@ std::vector<StreamCompression::Arrived> StreamCompression::arrived_in(
 /// keep.
 void StreamCompression::decode_sum(CodedBucket& bucket, std::size_t round,
                                    const at::Tensor& values) {
-  decode_all(first_codec(bucket), bucket, round,
-             arrived_in(bucket, round, {bytes_of(bucket.payloads[round])}), nullptr, values);
+  decode_all(bucket, round, arrived_in(bucket, round, {bytes_of(bucket.payloads[round])}), nullptr,
+             values);
 }
 
 void StreamCompression::decode_gathered(CodedBucket& bucket, const at::Tensor& values) {
-  TensorOps::Codec& codec = first_codec(bucket);
   if (bucket.layout.rounds.front().is_bound) {
     TensorOps::Block block{bytes_of(bucket.payloads.front()).view({ranks_, -1})};
-    return decode_all(codec, bucket, 0, {}, &block, values);
+    return decode_all(bucket, 0, {}, &block, values);
   }
   std::vector<at::Tensor> blocks;
   for (int r = 0; r < ranks_; ++r) blocks.push_back(block_of(bucket.payloads.front(), r));
-  decode_all(codec, bucket, 0, arrived_in(bucket, 0, blocks), nullptr, values);
+  decode_all(bucket, 0, arrived_in(bucket, 0, blocks), nullptr, values);
 }
 
 // ---- what travels dense ----

@@ -12,7 +12,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "linerate/core/index.hpp"
@@ -112,12 +111,13 @@ class StreamCompression final : public exec::StepCompression {
                                           const at::Tensor& payload);
   std::vector<Arrived> arrived_in(const CodedBucket& bucket, std::size_t round,
                                   const std::vector<at::Tensor>& payloads) const;
-  void encode_all(torch_codecs::TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                  const std::vector<at::Tensor>& payloads, torch_codecs::TensorOps::Block* block,
-                  const at::Tensor& values);
-  void decode_all(torch_codecs::TensorOps::Codec& first, CodedBucket& bucket, std::size_t round,
-                  std::vector<Arrived> arrived, torch_codecs::TensorOps::Block* block,
-                  const at::Tensor& values);
+  /// Returns the codec that has coded all.
+  torch_codecs::TensorOps::Codec& encode_all(CodedBucket& bucket, std::size_t round,
+                                             const std::vector<at::Tensor>& payloads,
+                                             torch_codecs::TensorOps::Block* block,
+                                             const at::Tensor& values);
+  void decode_all(CodedBucket& bucket, std::size_t round, std::vector<Arrived> arrived,
+                  torch_codecs::TensorOps::Block* block, const at::Tensor& values);
   void encode_round(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_sum(CodedBucket& bucket, std::size_t round, const at::Tensor& values);
   void encode_gathered(CodedBucket& bucket, const at::Tensor& values);
@@ -149,9 +149,9 @@ class StreamCompression final : public exec::StepCompression {
   at::Tensor usable_, damaged_;      // bool[buckets]
   std::vector<at::Tensor> checked_;  // views of usable_, as far as this step has written it
   bool may_be_damaged_ = false;
-  torch_adapter::LateAnswer damaged_late_;
+  LateAnswer damaged_late_;
   std::vector<at::Tensor> owed_;  // by position: residuals to send dense; empty: none in this step
-  torch_adapter::LateAnswer none_late_;
+  LateAnswer none_late_;
 };
 
 }  // namespace linerate::torch_adapter

@@ -15,10 +15,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -120,7 +118,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
   make_parts();
   auto program = exec::make_stream_program(plan_, communicator_.rank());
   runner_.reset();
-  device_ = torch_adapter::make_tensor_device(
+  device_ = make_tensor_device(
       lies_on_, program->lanes.count(), [this](const exec::StreamWork& work) { run(work); },
       program->lanes.of_network());
   if (moments_) measuring_clock_->follow(device_->streams());
@@ -140,7 +138,7 @@ void StreamSteps::set_plan(std::shared_ptr<const doc::Plan> plan, std::int64_t) 
 void StreamSteps::measure(bool yes) {
   if (!yes) return moments_.reset();
   if (moments_) return;
-  measuring_clock_ = torch_adapter::make_tensor_clock(lies_on_);
+  measuring_clock_ = make_tensor_clock(lies_on_);
   measuring_clock_->follow(device_->streams());
   begin_moments();
 }
@@ -169,11 +167,11 @@ std::vector<std::int64_t> StreamSteps::read_moments() {
 /// Lets the recorder follow the device. Its moments go on through a change of plan, and are read
 /// together.
 void StreamSteps::follow_device() {
-  if (!clock_) clock_ = torch_adapter::make_tensor_clock(lies_on_);
+  if (!clock_) clock_ = make_tensor_clock(lies_on_);
   clock_->follow(device_->streams());
   if (times_) return;
   times_ = std::make_shared<exec::StreamTimes>(clock_);
-  recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : torch_adapter::type_name(lies_on_));
+  recorder_->follow(times_, lies_on_.is_cpu() ? std::string() : type_name(lies_on_));
 }
 
 /// Runs `act`, which enqueues. After an exception it is unknown how much was enqueued, so no later
@@ -357,16 +355,10 @@ std::function<void()> filler(c10::Device device) {
   return [x, product = at::zeros_like(x)]() mutable { at::mm_out(product, x, x); };
 }
 
-std::shared_ptr<torch_adapter::TensorClock> clock_of(c10::Device device) {
-  std::shared_ptr<torch_adapter::TensorClock> clock = torch_adapter::make_tensor_clock(device);
-  clock->follow(torch_adapter::make_tensor_device(device, 1, {})->streams());
-  return clock;
-}
-
 /// A timer for the device. A device that does not work shows it at its first use, which is here.
 exec::QueueTimer working_timer(c10::Device device) {
   try {
-    return {clock_of(device), filler(device)};
+    return {clock_of_current_stream(device), filler(device)};
   } catch (const c10::Error& e) {
     throw DeviceError(
         fmt::format("device {}: expected one that computes, found: {}; check its driver, and "
@@ -384,7 +376,7 @@ TimedQueue::TimedQueue(c10::Device device, exec::QueueTimer timer)
   if (device.is_cpu()) as_device_.emplace();
 }
 
-std::string TimedQueue::type() const { return torch_adapter::type_name(device_); }
+std::string TimedQueue::type() const { return type_name(device_); }
 
 std::vector<exec::CallTimes> TimedQueue::time(comm::Communicator& communicator,
                                               const std::vector<exec::QueuedCalls>& work) {
@@ -410,51 +402,6 @@ double seconds_between(std::int64_t from_ns, std::int64_t until_ns) {
   return static_cast<double>(until_ns - from_ns) * 1e-9;
 }
 
-constexpr std::size_t kA = to_index(doc::FactorSide::a);
-constexpr std::size_t kG = to_index(doc::FactorSide::g);
-
-/// The times of a block's factors, by side, in nanoseconds.
-struct Times {
-  std::array<std::int64_t, 2> began = {-1, -1};  // the first use
-  std::array<std::int64_t, 2> took = {0, 0};     // of all uses
-};
-
-std::vector<Times> factor_times(std::span<const FactorSpan> factors, std::size_t blocks) {
-  std::vector<Times> times(blocks);
-  for (const FactorSpan& span : factors) {
-    Times& t = times.at(to_index(doc::block_of_factor(span.factor)));
-    const auto side = to_index(doc::side_of_factor(span.factor));
-    std::int64_t& began = t.began[side];
-    began = began < 0 ? span.start_ns : std::min(began, span.start_ns);
-    t.took[side] += span.end_ns - span.start_ns;
-  }
-  return times;
-}
-
-std::vector<double> took(const std::vector<Times>& times, std::size_t side) {
-  std::vector<double> all;
-  for (const Times& t : times)
-    all.push_back(t.began[side] < 0 ? -1 : seconds_between(0, t.took[side]));
-  return all;
-}
-
-/// Layers with an observed input, in order of time.
-std::vector<std::size_t> forward_order(const std::vector<Times>& times) {
-  std::vector<std::size_t> order(times.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::erase_if(order, [&](std::size_t b) { return times[b].began[kA] < 0; });
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t x, std::size_t y) { return times[x].began[kA] < times[y].began[kA]; });
-  return order;
-}
-
-std::int64_t first_gradient(const std::vector<Times>& times) {
-  std::int64_t first = -1;
-  for (const Times& t : times)
-    if (t.began[kG] >= 0 && (first < 0 || t.began[kG] < first)) first = t.began[kG];
-  return first;
-}
-
 /// The forward, factor and inverse times of each layer, from when its factors were computed in a
 /// step of so many blocks.
 ///
@@ -462,24 +409,39 @@ std::int64_t first_gradient(const std::vector<Times>& times) {
 /// A. The last layer's lasts until the first gradient of an output. For example A of layer 1 is
 /// computed from 0 to 2 ms, and A of layer 2 from 7 to 8 ms. The first G begins at 12 ms. Then the
 /// forward passes take 5 and 4 ms.
-torch_adapter::CurvatureTimes curvature_times(std::span<const FactorSpan> factors,
-                                              std::size_t blocks, std::vector<double> inverse_s) {
-  const std::vector<Times> times = factor_times(factors, blocks);
-  torch_adapter::CurvatureTimes result;
-  result.forward_s.assign(blocks, -1);
-  const std::vector<std::size_t> order = forward_order(times);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Times& t = times[order[i]];
-    const std::int64_t end =
-        i + 1 < order.size() ? times[order[i + 1]].began[kA] : first_gradient(times);
+CurvatureTimes curvature_times(std::span<const FactorSpan> factors, std::size_t blocks,
+                               std::vector<double> inverse_s) {
+  // By factor, in nanoseconds: when its first use began, and how long all uses took.
+  std::vector<std::int64_t> began(2 * blocks, -1), took(2 * blocks, 0);
+  for (const FactorSpan& span : factors) {
+    std::int64_t& first = began.at(to_index(span.factor));
+    first = first < 0 ? span.start_ns : std::min(first, span.start_ns);
+    took[to_index(span.factor)] += span.end_ns - span.start_ns;
+  }
+  std::int64_t first_gradient = -1;
+  std::vector<std::size_t> inputs;  // factors A that were computed, in order of time
+  for (std::size_t f = 0; f < 2 * blocks; ++f) {
+    if (began[f] < 0) continue;
+    if (doc::side_of_factor(static_cast<std::int32_t>(f)) == doc::FactorSide::a)
+      inputs.push_back(f);
+    else if (first_gradient < 0 || began[f] < first_gradient)
+      first_gradient = began[f];
+  }
+  std::sort(inputs.begin(), inputs.end(),
+            [&](std::size_t x, std::size_t y) { return began[x] < began[y]; });
+  CurvatureTimes times{std::vector<double>(blocks, -1), std::vector<double>(2 * blocks, -1),
+                       std::move(inverse_s)};
+  for (std::size_t f = 0; f < 2 * blocks; ++f)
+    if (began[f] >= 0) times.factor_s[f] = seconds_between(0, took[f]);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::size_t a = inputs[i];
+    const std::int64_t end = i + 1 < inputs.size() ? began[inputs[i + 1]] : first_gradient;
     if (end < 0) continue;
     // A layer that is used again later has its other uses' time in `took`.
-    result.forward_s[order[i]] = std::max(seconds_between(t.began[kA] + t.took[kA], end), 0.0);
+    times.forward_s[to_index(doc::block_of_factor(static_cast<std::int32_t>(a)))] =
+        std::max(seconds_between(began[a] + took[a], end), 0.0);
   }
-  result.factor_a_s = took(times, kA);
-  result.factor_g_s = took(times, kG);
-  result.inverse_s = std::move(inverse_s);
-  return result;
+  return times;
 }
 
 /// The seconds that factors computed in [from_ns, until_ns) took.
@@ -523,8 +485,8 @@ void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns) {
 /// An example in ms. The step begins at 0 and waits from 1 to 3 for a mean. Its first gradient
 /// comes at 10 and its last at 20, and from 12 to 15 it computes a factor. Then `before_s` is 8 ms,
 /// and the last gradient is ready 7 ms after the first.
-torch_adapter::StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
-  torch_adapter::StepTimes times;
+StepTimes times_of(const MeasuredStep& step, std::size_t blocks) {
+  StepTimes times;
   times.update = step.update;
   const bool has_factors = blocks > 0 && step.update.factors;
   const std::int64_t first = step.first_gradient;

@@ -114,11 +114,11 @@ class StreamSteps final : public exec::StepRunner {
   std::map<std::string, exec::Operation*, std::less<>> operations_;
   std::shared_ptr<const doc::Plan> plan_;
   std::vector<exec::VariantNames> names_;
-  std::unique_ptr<torch_adapter::TensorDevice> device_;
-  std::shared_ptr<torch_adapter::TensorClock> clock_;  // null: nothing is recorded
+  std::unique_ptr<TensorDevice> device_;
+  std::shared_ptr<TensorClock> clock_;  // null: nothing is recorded
   std::shared_ptr<exec::StreamTimes> times_;
   std::optional<exec::StepRecording> recording_;
-  std::shared_ptr<torch_adapter::TensorClock> measuring_clock_;
+  std::shared_ptr<TensorClock> measuring_clock_;
   std::shared_ptr<exec::StreamTimes> moments_;  // null: nothing is measured
   std::optional<exec::StreamRunner> runner_;
   std::int64_t step_ = -1;  // of runner_
@@ -184,6 +184,6 @@ void resolve(MeasuredStep& step, std::span<const std::int64_t> times_ns);
 
 /// The planner's times of a step whose moments are in ns, and of K-FAC with so many blocks; 0:
 /// without it.
-torch_adapter::StepTimes times_of(const MeasuredStep& step, std::size_t blocks);
+StepTimes times_of(const MeasuredStep& step, std::size_t blocks);
 
 }  // namespace linerate::torch_adapter

@@ -211,8 +211,6 @@ double EventClock::ns_between(exec::MarkId first, exec::MarkId then) {
   return kNsPerMs * events_.at(to_index(first)).elapsedTime(events_.at(to_index(then)));
 }
 
-std::int64_t EventClock::host_ns() { return steady_ns(); }
-
 namespace {
 
 class ImmediateClock final : public TensorClock {
@@ -227,7 +225,6 @@ class ImmediateClock final : public TensorClock {
   double ns_between(exec::MarkId first, exec::MarkId then) override {
     return static_cast<double>(set_ns_[to_index(then)] - set_ns_[to_index(first)]);
   }
-  std::int64_t host_ns() override { return steady_ns(); }
 
  private:
   std::vector<std::int64_t> set_ns_;
@@ -238,6 +235,12 @@ class ImmediateClock final : public TensorClock {
 std::unique_ptr<TensorClock> make_tensor_clock(c10::Device device) {
   if (device.is_cpu()) return std::make_unique<ImmediateClock>();
   return std::make_unique<EventClock>(device.type());
+}
+
+std::unique_ptr<TensorClock> clock_of_current_stream(c10::Device device) {
+  auto clock = make_tensor_clock(device);
+  clock->follow(make_tensor_device(device, 1, {})->streams());
+  return clock;
 }
 
 }  // namespace linerate::torch_adapter

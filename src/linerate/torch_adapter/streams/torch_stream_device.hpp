@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "linerate/core/clock.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/exec/streams/stream_program.hpp"
 
@@ -117,6 +118,7 @@ class TensorClock : public exec::StreamClock {
  public:
   /// From now on marks are set in these: those of a TensorDevice, in its order.
   virtual void follow(std::vector<c10::Stream> streams) = 0;
+  std::int64_t host_ns() override { return steady_ns(); }
 };
 
 // The events of a device that take times, as PyTorch has them.
@@ -132,7 +134,6 @@ class EventClock final : public TensorClock {
   bool is_over(exec::MarkId mark) override;
   void wait_for(exec::MarkId mark) override;
   double ns_between(exec::MarkId first, exec::MarkId then) override;
-  std::int64_t host_ns() override;
 
  private:
   c10::DeviceType device_;
@@ -146,5 +147,7 @@ class EventClock final : public TensorClock {
 /// host's. An accelerator has events that take times. The device is one that make_tensor_device()
 /// takes.
 std::unique_ptr<TensorClock> make_tensor_clock(c10::Device device);
+/// The same, for marks in the calling thread's current stream.
+std::unique_ptr<TensorClock> clock_of_current_stream(c10::Device device);
 
 }  // namespace linerate::torch_adapter

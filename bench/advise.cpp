@@ -4,16 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "figures.hpp"
+#include "fitted_tables.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/ranking.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/cost/collective_times.hpp"
 #include "linerate/plan/exchange/fusion.hpp"
@@ -21,17 +19,9 @@
 namespace {
 
 using namespace linerate;
-using bench::report;
+using bench::report, bench::seconds_of;
 
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw InternalError("bench/advise: wrong result: " + what);
-}
+constexpr bench::Require require{"advise"};
 
 /// 100 MB in so many gradients of uneven size, 40 ms of backward and 20 of forward.
 doc::Workload workload(int gradients) {
@@ -49,29 +39,13 @@ doc::Workload workload(int gradients) {
   return w;
 }
 
-/// Four ranks; tables of eight pieces with a measured error of 10 %, as a calibration leaves them.
+/// Four ranks.
 doc::Cluster fitted(bool contended) {
   doc::Cluster c;
   c.name = "fitted";
   c.ranks = 4;
   c.network = {1.25e9, 10e-6};
-  for (const auto& [collective, share] :
-       {std::pair{Collective::all_reduce, 1.0}, std::pair{Collective::reduce_scatter, 0.5},
-        std::pair{Collective::all_gather, 0.5}}) {
-    doc::CollectiveCost cost;
-    cost.collective = collective;
-    cost.ranks = c.ranks;
-    double alpha = 30e-6, beta = 2e-9;
-    std::int64_t from = 1;
-    for (int k = 0; k < 8; ++k) {
-      const std::int64_t to = std::int64_t{1} << (12 + 3 * k);
-      cost.segments.push_back({from, to, alpha * share, beta * share, 0.9, 1.1});
-      const double next = beta * (k % 2 ? 0.8 : 0.95);
-      alpha += (beta - next) * static_cast<double>(to);
-      beta = next, from = to;
-    }
-    c.collectives.push_back(cost);
-  }
+  bench::add_fitted_tables(c, 2e-9);
   if (contended) c.contention = doc::Contention{1.1, 1.3};
   return c;
 }
@@ -161,16 +135,12 @@ void bench_advice() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return bench::exit_status([&] {
     const cost::CostModel model(fitted(false));
     const cost::CostCurve curve = cost::cost_curve(model, Collective::all_reduce, 4);
     check_search(curve);
     bench_search(curve);
     bench_advice();
-  } catch (const Error& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
-    return e.exit_code();
-  }
-  bench::print_json_if_asked(argc, argv);
-  return 0;
+    bench::print_json_if_asked(argc, argv);
+  });
 }

@@ -4,8 +4,6 @@
 // turn with it.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -13,9 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "figures.hpp"
 #include "linerate/compress/registry.hpp"
-#include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
+#include "linerate/core/statistics.hpp"
 
 namespace {
 
@@ -27,20 +26,7 @@ constexpr Shape kShape{kElements, 4096};  // square, for those that see a matrix
 constexpr double kBytes = 4.0 * kElements;
 constexpr int kRepeats = 9;
 
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> all) {
-  std::nth_element(all.begin(), all.begin() + kRepeats / 2, all.end());
-  return all[kRepeats / 2];
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw InternalError("bench/codecs: wrong result: " + what);
-}
+constexpr bench::Require require{"codecs"};
 
 /// Normal, which is what the published figures are of.
 std::vector<float> noise(std::uint64_t key) {
@@ -68,9 +54,9 @@ Timed timed(Buffers& b, const std::function<void()>& before, const std::function
   std::vector<double> works, copies;
   for (int i = 0; i < kRepeats; ++i) {
     copies.push_back(
-        seconds_of([&] { std::memcpy(b.copy.data(), b.gradient.data(), 4 * kElements); }));
+        bench::seconds_of([&] { std::memcpy(b.copy.data(), b.gradient.data(), 4 * kElements); }));
     before();
-    works.push_back(seconds_of(work));
+    works.push_back(bench::seconds_of(work));
   }
   return {median(works), median(copies)};
 }
@@ -184,21 +170,14 @@ void run_baselines(Buffers& b) {
   require(finite, "all_finite");
 }
 
-int bench(const std::vector<std::string>& strategies) {
-  Buffers b;
-  run_baselines(b);
-  for (const std::string& strategy : strategies) run(strategy, b);
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return bench::exit_status([&] {
     const std::vector<std::string> named(argv + 1, argv + argc);
-    return bench(named.empty() ? compressors().names() : named);
-  } catch (const Error& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
-    return e.exit_code();
-  }
+    Buffers b;
+    run_baselines(b);
+    for (const std::string& strategy : named.empty() ? compressors().names() : named)
+      run(strategy, b);
+  });
 }

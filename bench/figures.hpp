@@ -1,13 +1,43 @@
-// What a bench found beside what is asked of it: a line each, and all as JSON at the end.
+// What benches share: a work's time, what is required of results before time counts, how a bench
+// ends, and what it found beside what is asked of it: a line each, and all as JSON at the end.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "linerate/core/error.hpp"
+
 namespace linerate::bench {
+
+inline double seconds_of(const auto& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Throws InternalError where a result is wrong.
+struct Require {
+  const char* bench;
+
+  void operator()(bool holds, const std::string& what) const {
+    if (!holds) throw InternalError(fmt::format("bench/{}: wrong result: {}", bench, what));
+  }
+};
+
+/// The exit status of a program that does this and nothing else.
+inline int exit_status(const auto& work) {
+  try {
+    work();
+    return 0;
+  } catch (const Error& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return e.exit_code();
+  }
+}
 
 struct Figure {
   std::string what;

@@ -3,13 +3,13 @@
 // the time of explain from file to verdict.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "figures.hpp"
 #include "linerate/explain/explanation.hpp"
 #include "linerate/trace/importers.hpp"
 #include "linerate/trace/load.hpp"
@@ -18,11 +18,7 @@ using namespace linerate;
 
 namespace {
 
-double seconds_of(auto&& work) {
-  const auto begun = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-}
+using bench::seconds_of;
 
 double best_of_five(auto&& work) {
   double best = 1e9;

@@ -4,7 +4,6 @@
 // |residual| / |gradient|.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "figures.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
@@ -77,13 +77,13 @@ double squares(const std::vector<float>& v) {
 void serve(std::vector<Matrix> matrices) {
   std::uint64_t steps = 0;
   for (std::string line; std::getline(std::cin, line) && line == "step"; ++steps) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (std::size_t i = 0; i < matrices.size(); ++i)
-      step(matrices[i], {random_key(steps, i), random_key(steps, i)});
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    const double taken_s = bench::seconds_of([&] {
+      for (std::size_t i = 0; i < matrices.size(); ++i)
+        step(matrices[i], {random_key(steps, i), random_key(steps, i)});
+    });
     double left = 0, all = 0;
     for (const Matrix& m : matrices) left += squares(m.residual), all += squares(m.gradient);
-    fmt::print("{} {}\n", taken.count(), std::sqrt(left / all));
+    fmt::print("{} {}\n", taken_s, std::sqrt(left / all));
     std::fflush(stdout);
   }
 }
@@ -91,12 +91,9 @@ void serve(std::vector<Matrix> matrices) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return linerate::bench::exit_status([&] {
     if (argc != 3) throw UsageError("expected powersgd_worker STRATEGY FILE");
     const auto compressor = make_compressor(doc::parse_component(argv[1]));
     serve(read_matrices(argv[2], *compressor));
-  } catch (const Error& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
-    return e.exit_code();
-  }
+  });
 }

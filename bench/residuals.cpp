@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "figures.hpp"
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
@@ -167,14 +168,11 @@ const std::vector<std::string> kStrategies = {"topk(density=0.1)",   "sidco(dens
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return linerate::bench::exit_status([&] {
     const std::vector<std::string> named(argv + 1, argv + argc);
     fmt::print("{:<22} {:<6} {:>9} {:>9} {:>9} {:>9} {:>9}\n", "strategy", "rule", "step 10", "100",
                "1000", "10000", "pending");
     for (const std::string& strategy : named.empty() ? kStrategies : named)
       for (const Rule rule : {Rule::local, Rule::mean}) run(strategy, rule);
-  } catch (const Error& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
-    return e.exit_code();
-  }
+  });
 }

@@ -3,17 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "figures.hpp"
-#include "linerate/core/error.hpp"
+#include "fitted_tables.hpp"
+#include "linerate/core/statistics.hpp"
 #include "linerate/cost/estimate.hpp"
 #include "linerate/models/workload.hpp"
 #include "linerate/plan/planner.hpp"
@@ -25,28 +24,19 @@
 namespace {
 
 using namespace linerate;
-using Clock = std::chrono::steady_clock;
+using bench::report, bench::seconds_of;
 
-double seconds_of(const std::function<void()>& work) {
-  const auto begin = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
+constexpr bench::Require require{"sim"};
 
 /// Median over repeats of the time of one call in a batch.
-double median_seconds(int batch, const std::function<void()>& call) {
+double median_seconds(int batch, const auto& call) {
   std::vector<double> samples;
   for (int repeat = 0; repeat < 15; ++repeat)
     samples.push_back(seconds_of([&] {
                         for (int i = 0; i < batch; ++i) call();
                       }) /
                       batch);
-  std::nth_element(samples.begin(), samples.begin() + 7, samples.end());
-  return samples[7];
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw InternalError("bench/sim: wrong result: " + what);
+  return median(samples);
 }
 
 const std::filesystem::path kShared = "../shared";
@@ -82,27 +72,11 @@ doc::Cluster link(double bits_per_s, double latency_s) {
 
 const plan::PlanOptions kSteady{.first_step = false};
 
-/// 16 ranks; tables of eight pieces with a measured error of 10 %, as a calibration leaves them.
+/// 16 ranks.
 doc::Cluster fitted(double bits_per_s) {
   doc::Cluster c = link(bits_per_s, 20e-6);
   c.ranks = 16;
-  for (const auto& [collective, share] :
-       {std::pair{Collective::all_reduce, 1.0}, std::pair{Collective::reduce_scatter, 0.5},
-        std::pair{Collective::all_gather, 0.5}}) {
-    doc::CollectiveCost cost;
-    cost.collective = collective;
-    cost.ranks = c.ranks;
-    double alpha = 30e-6, beta = 16 / bits_per_s;
-    std::int64_t from = 1;
-    for (int k = 0; k < 8; ++k) {
-      const std::int64_t to = std::int64_t{1} << (12 + 3 * k);
-      cost.segments.push_back({from, to, alpha * share, beta * share, 0.9, 1.1});
-      const double next = beta * (k % 2 ? 0.8 : 0.95);
-      alpha += (beta - next) * static_cast<double>(to);
-      beta = next, from = to;
-    }
-    c.collectives.push_back(cost);
-  }
+  bench::add_fitted_tables(c, 16 / bits_per_s);
   return c;
 }
 
@@ -149,8 +123,6 @@ void check_paths_agree(const doc::Workload& w) {
   }
   fmt::print("checked: sweep, classes and events give the same step\n");
 }
-
-using bench::report;
 
 /// Plan and simulate one configuration, the cost model made for it included.
 double configuration_us(const doc::Workload& w, const std::string& strategy,
@@ -324,7 +296,7 @@ void bench_different_ranks() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return bench::exit_status([&] {
     bool published = false;
     const doc::Workload w = resnet50(published);
     require(w.gradients.size() == 161, "gradients of ResNet-50");
@@ -337,10 +309,6 @@ int main(int argc, char** argv) {
     bench_throughput();
     bench_sweep(w);
     bench_different_ranks();
-  } catch (const Error& e) {
-    fmt::print(stderr, "error: {}\n", e.what());
-    return e.exit_code();
-  }
-  bench::print_json_if_asked(argc, argv);
-  return 0;
+    bench::print_json_if_asked(argc, argv);
+  });
 }

@@ -1,111 +1,90 @@
 """The benches' networks and their batches. Those for 3x32x32 images and ten classes are as
 torchvision writes them, parameters in the order of linerate's zoo; so are ResNet-50 and VGG-16 for
 ImageNet, without torchvision, which is not everywhere."""
-from collections import OrderedDict
-
 import torch
 import torch.nn as nn
 
 
+def normed(inputs, outputs, size, stride=1):
+    """A convolution without bias and its batch norm."""
+    return (nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False),
+            nn.BatchNorm2d(outputs))
+
+
 class Block(nn.Module):
+    """A residual: normed convolutions with a ReLU between each two, next to what comes in."""
+
     def __init__(self, inputs, width, stride):
         super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU(inplace=True)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.downsample = None
-        if stride != 1 or inputs != width:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False),
-                                            nn.BatchNorm2d(width))
+        self.path = nn.Sequential(*self.layers(inputs, width, stride))
+        outputs = self.WIDENS * width
+        self.downsample = (nn.Sequential(*normed(inputs, outputs, 1, stride))
+                           if stride != 1 or inputs != outputs else None)
 
     def forward(self, x):
-        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+        return self.relu(self.path(x) + (x if self.downsample is None else self.downsample(x)))
 
 
-class ResNet18(nn.Module):
+class Basic(Block):
+    WIDENS = 1
+
+    def layers(self, inputs, width, stride):
+        return (*normed(inputs, width, 3, stride), self.relu, *normed(width, width, 3))
+
+
+class Bottleneck(Block):
+    WIDENS = 4
+
+    def layers(self, inputs, width, stride):
+        return (*normed(inputs, width, 1), self.relu, *normed(width, width, 3, stride), self.relu,
+                *normed(width, 4 * width, 1))
+
+
+def residual(stem, block, counts, classes):
+    """Four stages of blocks after the stem, each twice as wide as the one before."""
+    layers, inputs = list(stem), 64
+    for stage, count in enumerate(counts):
+        for i in range(count):
+            layers.append(block(inputs, 64 << stage, 2 if stage and i == 0 else 1))
+            inputs = block.WIDENS * (64 << stage)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def resnet18():
     """Stem 3x3 of stride 1 without pooling."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.relu = nn.ReLU(inplace=True)
-        inputs = 64
-        for stage, width in enumerate((64, 128, 256, 512), start=1):
-            blocks = [Block(inputs if i == 0 else width, width, 2 if stage > 1 and i == 0 else 1)
-                      for i in range(2)]
-            setattr(self, f"layer{stage}", nn.Sequential(*blocks))
-            inputs = width
-        self.pool = nn.AdaptiveAvgPool2d(1)
-        self.fc = nn.Linear(512, 10)
-
-    def forward(self, x):
-        x = self.relu(self.bn1(self.conv1(x)))
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(self.pool(x).flatten(1))
-
-
-def vgg16():
-    """With batch norm; head Linear 512-512-10."""
-    layers, inputs = [], 3
-    for count, width in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
-        for _ in range(count):
-            layers += [nn.Conv2d(inputs, width, 3, 1, 1), nn.BatchNorm2d(width),
-                       nn.ReLU(inplace=True)]
-            inputs = width
-        layers.append(nn.MaxPool2d(2))
-    head = nn.Sequential(nn.Linear(512, 512), nn.ReLU(inplace=True), nn.Linear(512, 10))
-    return nn.Sequential(OrderedDict(features=nn.Sequential(*layers), flatten=nn.Flatten(),
-                                     classifier=head))
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, inputs, width, stride):
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(4 * width)
-        self.relu = nn.ReLU(inplace=True)
-        self.downsample = None
-        if stride != 1 or inputs != 4 * width:
-            self.downsample = nn.Sequential(nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
-                                            nn.BatchNorm2d(4 * width))
-
-    def forward(self, x):
-        y = self.relu(self.bn1(self.conv1(x)))
-        y = self.bn3(self.conv3(self.relu(self.bn2(self.conv2(y)))))
-        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+    return residual((*normed(3, 64, 3), nn.ReLU(inplace=True)), Basic, (2, 2, 2, 2), 10)
 
 
 def resnet50():
     """For 3x224x224 images and a thousand classes: 25 557 032 parameters."""
-    layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-              nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, (count, width) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
-        layers += [Bottleneck(inputs if i == 0 else 4 * width, width, 2 if stage and i == 0 else 1)
-                   for i in range(count)]
-        inputs = 4 * width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+    return residual((*normed(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)),
+                    Bottleneck, (3, 4, 6, 3), 1000)
+
+
+def vgg16_with(head, has_norms):
+    layers, inputs = [], 3
+    for count, width in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
+        for _ in range(count):
+            layers += [nn.Conv2d(inputs, width, 3, 1, 1),
+                       *[nn.BatchNorm2d(width)] * has_norms, nn.ReLU(inplace=True)]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), *head())
+
+
+def vgg16():
+    """With batch norm; head Linear 512-512-10."""
+    return vgg16_with(lambda: (nn.Linear(512, 512), nn.ReLU(inplace=True), nn.Linear(512, 10)),
+                      has_norms=True)
 
 
 def vgg16_imagenet():
     """For 3x224x224 images and a thousand classes, without batch norm: 138 357 544 parameters. No
     dropout: ranks and contenders draw alike."""
-    layers, inputs = [], 3
-    for count, width in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
-        for _ in range(count):
-            layers += [nn.Conv2d(inputs, width, 3, 1, 1), nn.ReLU(inplace=True)]
-            inputs = width
-        layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 7 * 7, 4096), nn.ReLU(inplace=True),
-                         nn.Linear(4096, 4096), nn.ReLU(inplace=True), nn.Linear(4096, 1000))
+    return vgg16_with(lambda: (nn.Linear(512 * 7 * 7, 4096), nn.ReLU(inplace=True),
+                               nn.Linear(4096, 4096), nn.ReLU(inplace=True),
+                               nn.Linear(4096, 1000)), has_norms=False)
 
 
 class LanguageModel(nn.Module):
@@ -151,7 +130,7 @@ def matrix():
                          nn.Linear(2048, 10))
 
 
-MODELS = {"vgg16": vgg16, "resnet18": ResNet18, "resnet50": resnet50, "vgg16-imagenet":
+MODELS = {"vgg16": vgg16, "resnet18": resnet18, "resnet50": resnet50, "vgg16-imagenet":
               vgg16_imagenet, "gpt": gpt, "bert": bert, "matrix": matrix, "tiny": tiny}
 # width and classes, else (32, 10)
 IMAGES = {"resnet50": (224, 1000), "vgg16-imagenet": (224, 1000), "tiny": (8, 10)}

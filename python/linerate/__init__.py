@@ -41,9 +41,6 @@ from ._verbs import (
 )
 
 for _kind in (Error, UsageError, InputError, CommError, DeviceError, InternalError):
-    _kind.__module__ = "linerate"
-
-for _kind in (Error, UsageError, InputError, CommError, DeviceError, InternalError):
     _kind.__module__ = "linerate"  # a traceback's name for it
 
 __all__ = [

@@ -4,6 +4,7 @@
 
 #include "compare/sample_evaluation.hpp"
 #include "linerate/core/error.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -30,12 +31,8 @@ std::string message(const std::string& old, const std::string& damaged) {
   const std::size_t at = text.find(old);
   EXPECT_NE(at, std::string::npos) << old;
   text.replace(at, old.size(), damaged);
-  try {
-    static_cast<void>(evaluation_from_json(text, "results.json"));
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "read all the same";
+  return support::message_of<InputError>(
+      [&] { return evaluation_from_json(text, "results.json"); });
 }
 
 TEST(Evaluation, IsReadAsItWasWritten) {

@@ -1,7 +1,8 @@
-// Every key of every document is read and written.
+// Every key of every document is read and written, and every value is kept whole or refused.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -11,10 +12,12 @@
 #include "linerate/core/file.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/json.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::doc {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 using Pointer = Json::json_pointer;
 
@@ -23,12 +26,7 @@ std::string name_of_kind(const testing::TestParamInfo<FullDocument>& info) {
 }
 
 std::string refusal(const FullDocument& document, const std::string& text) {
-  try {
-    document.reread(text);
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "";
+  return support::message_of<InputError>([&] { return document.reread(text); });
 }
 
 std::string refusal(const FullDocument& document, const Json& changed) {
@@ -130,20 +128,75 @@ TEST_P(EveryDocument, SaysItsSchemaAndRefusesANewerOneByName) {
   EXPECT_THAT(refusal(GetParam(), document), HasSubstr("found 0; "));
 }
 
+/// The pointers to all values that hold no others.
+std::vector<Pointer> leaves(const Json& json) {
+  std::vector<Pointer> all;
+  Json flat = json.flatten();
+  flat.erase("/hash");  // of a Plan's text: computed anew
+  for (const auto& leaf : flat.items()) all.emplace_back(leaf.key());
+  return all;
+}
+
+bool may_be_negative(const FullDocument& document, const std::string& pointer) {
+  return std::any_of(
+      document.signed_keys.begin(), document.signed_keys.end(),
+      [&](const std::string& key) { return pointer.find("/" + key) != std::string::npos; });
+}
+
+TEST_P(EveryDocument, KeepsAValueWholeOrRefusesItByPlaceWithWhatWasFound) {
+  const Json whole = Json::parse(GetParam().text);
+  const std::vector<Json> values = {-3,
+                                    0,
+                                    0.37,
+                                    4294967297,
+                                    -4294967295,
+                                    1e300,
+                                    "word",
+                                    Json::array(),
+                                    Json::object(),
+                                    true,
+                                    -1e300,
+                                    9200000000000000000};
+  int refused = 0;
+  for (const Pointer& pointer : leaves(whole))
+    for (const Json& value : values) {
+      Json wrong = whole;
+      wrong[pointer] = value;
+      const std::string what = pointer.to_string() + " = " + value.dump();
+      try {
+        const Json kept = Json::parse(GetParam().reread(wrong.dump()));
+        if (!value.is_number()) continue;
+        EXPECT_TRUE(may_be_negative(GetParam(), pointer.to_string()) || value.get<double>() >= 0)
+            << what;
+        // What is 0 may be left out.
+        if (kept.contains(pointer)) {
+          EXPECT_EQ(kept[pointer].get<double>(), value.get<double>()) << what;
+        } else {
+          EXPECT_EQ(value.get<double>(), 0) << what;
+        }
+      } catch (const InputError& e) {
+        ++refused;
+        EXPECT_THAT(e.what(), AnyOf(HasSubstr("file: /"), HasSubstr("file: expected"))) << what;
+        EXPECT_THAT(e.what(), AnyOf(HasSubstr("found"), HasSubstr("in all"), HasSubstr("\""),
+                                    HasSubstr("at ")))
+            << what;
+      } catch (const std::exception& e) {
+        ADD_FAILURE() << what << ": " << e.what();
+      }
+    }
+  EXPECT_GT(refused, 20);
+}
+
 TEST(Schemas, AreReadBackToTheOldest) {
   constexpr DocumentKind kThing{"thing", 3, 2, "schema 1 had no name"};
   const auto says = [&](int schema) -> std::string {
     const Json json = {{"document", "thing"}, {"schema", schema}};
     const std::string place = "t.json";
-    try {
-      expect_document(JsonReader(json, place), kThing);
-    } catch (const InputError& e) {
-      return e.what();
-    }
-    return "";
+    return support::message_of<InputError>(
+        [&] { expect_document(JsonReader(json, place), kThing); });
   };
-  EXPECT_EQ(says(2), "");
-  EXPECT_EQ(says(3), "");
+  EXPECT_EQ(says(2), "no error");
+  EXPECT_EQ(says(3), "no error");
   EXPECT_EQ(says(1), "t.json: expected a thing of schema 2 to 3, found 1; schema 1 had no name");
   EXPECT_THAT(says(4), HasSubstr("expected a thing of schema 2 to 3, found 4; this linerate"));
 }

@@ -167,24 +167,38 @@ struct FullDocument {
   std::string text;
   /// The text, written again after it was read.
   std::string (*reread)(const std::string& text);
+  /// Keys whose values may be below 0.
+  std::vector<std::string> signed_keys;
 };
+
+template <auto from_json>
+std::string reread(const std::string& text) {
+  return to_json(from_json(text, "file"));
+}
 
 inline std::vector<FullDocument> full_documents() {
   return {
-      {"workload", to_json(full_workload()),
-       [](const std::string& text) { return to_json(workload_from_json(text, "file")); }},
-      {"cluster", to_json(full_cluster()),
-       [](const std::string& text) { return to_json(cluster_from_json(text, "file")); }},
-      {"plan", to_json(full_plan()),
-       [](const std::string& text) { return to_json(plan_from_json(text, "file")); }},
-      {"timeline", to_json(full_timeline()),
-       [](const std::string& text) { return to_json(timeline_from_json(text, "file")); }},
-      {"predictions", to_json(full_predictions()),
-       [](const std::string& text) { return to_json(predictions_from_json(text, "file")); }},
-      {"advice", to_json(full_advice()),
-       [](const std::string& text) { return to_json(advice_from_json(text, "file")); }},
-      {"evaluation", to_json(full_evaluation()),
-       [](const std::string& text) { return to_json(evaluation_from_json(text, "file")); }},
+      {"workload", to_json(full_workload()), reread<workload_from_json>, {"layer", "registration"}},
+      {"cluster",
+       to_json(full_cluster()),
+       reread<cluster_from_json>,
+       {"alpha_s", "beta_s_per_byte"}},
+      {"plan", to_json(full_plan()), reread<plan_from_json>, {"first", "last", "layer"}},
+      // times begin anywhere; -1 is none, or all, of what an event's column counts
+      {"timeline",
+       to_json(full_timeline()),
+       reread<timeline_from_json>,
+       {"events", "steps", "samples", "origin_ns"}},
+      {"predictions",
+       to_json(full_predictions()),
+       reread<predictions_from_json>,
+       {"parts_s", "encode_budget_s", "compression_ratio", "scaling_factor", "required_ratio"}},
+      {"advice",
+       to_json(full_advice()),
+       reread<advice_from_json>,
+       {"value", "low", "high", "step_s", "late_s", "one_rank_step_s", "memory_bytes",
+        "bandwidth_bit_per_s"}},
+      {"evaluation", to_json(full_evaluation()), reread<evaluation_from_json>, {"test_loss"}},
   };
 }
 

@@ -5,6 +5,7 @@
 #include "linerate/core/error.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "small_documents.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -67,12 +68,7 @@ TEST(Plan, HashIgnoresPredictedSeconds) {
 }
 
 std::string plan_error(const std::string& json) {
-  try {
-    static_cast<void>(plan_from_json(json, "p.json"));
-  } catch (const InputError& e) {
-    return e.what();
-  }
-  return "no error";
+  return support::message_of<InputError>([&] { return plan_from_json(json, "p.json"); });
 }
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {

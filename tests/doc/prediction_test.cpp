@@ -1,8 +1,8 @@
 #include "linerate/doc/prediction.hpp"
+#include "linerate/core/error.hpp"
+#include "support/message_of.hpp"
 
 #include <gmock/gmock.h>
-
-#include "linerate/core/error.hpp"
 
 namespace linerate::doc {
 namespace {
@@ -20,6 +20,10 @@ Predictions sample(const std::string& preset) {
   unknown.strategy = "bulk", unknown.ranks = 2;
   if (preset == kAgarwal2021) p.required_ratio = 3, p.encode_budget_s = -0.01;
   return {"net", 12, 4096, 0.1, preset, {p, unknown}, {"extrapolated"}};
+}
+
+std::string refusal(const std::string& text) {
+  return support::message_of<InputError>([&] { return predictions_from_json(text, "x.json"); });
 }
 
 TEST(Prediction, IsReadAsItWasWritten) {
@@ -43,22 +47,15 @@ TEST(Prediction, IsReadAsItWasWritten) {
 }
 
 TEST(Prediction, PartsThatAreNotAllThereAreRefused) {
-  try {
-    static_cast<void>(predictions_from_json(
-        R"json({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
-      "parts_s": {"forward_backward": 1}}]})json",
-        "x.json"));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("/predictions/0/parts_s"));
-    EXPECT_THAT(e.what(), HasSubstr("gradient_communication"));
-  }
+  EXPECT_THAT(
+      refusal(
+          R"json({"predictions": [{"strategy": "ddp+kfac(d)", "ranks": 4, "bandwidth_bit_per_s": null,
+      "parts_s": {"forward_backward": 1}}]})json"),
+      testing::AllOf(HasSubstr("/predictions/0/parts_s"), HasSubstr("gradient_communication")));
 }
 
 TEST(Prediction, ADocumentOfAnotherKindIsRefused) {
-  EXPECT_THROW(static_cast<void>(predictions_from_json(
-                   R"({"document": "timeline", "schema": 1, "predictions": []})", "x.json")),
-               InputError);
+  EXPECT_NE(refusal(R"({"document": "timeline", "schema": 1, "predictions": []})"), "no error");
 }
 
 TEST(Prediction, SayWhetherTheStrategyChangesConvergence) {
@@ -87,28 +84,16 @@ TEST(Prediction, NullIsAbsentAndNeverZero) {
 }
 
 TEST(Prediction, AnIntervalOfOneEndIsRefusedWithItsPlace) {
-  try {
-    static_cast<void>(predictions_from_json(
-        R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
-      "step_s": 1, "interval_s": [1]}]})",
-        "x.json"));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("x.json: /predictions/0/interval_s"));
-  }
+  EXPECT_THAT(
+      refusal(R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": 1e9,
+      "step_s": 1, "interval_s": [1]}]})"),
+      HasSubstr("x.json: /predictions/0/interval_s"));
 }
 
 TEST(Prediction, ImpossibleNumbersAreRefusedWhereTheyStand) {
   const auto error_of = [](const std::string& bandwidth, const std::string& step) {
-    try {
-      static_cast<void>(predictions_from_json(
-          R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": )" +
-              bandwidth + R"(, "step_s": )" + step + "}]}",
-          "x.json"));
-    } catch (const InputError& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    return refusal(R"({"predictions": [{"strategy": "ddp", "ranks": 4, "bandwidth_bit_per_s": )" +
+                   bandwidth + R"(, "step_s": )" + step + "}]}");
   };
   EXPECT_EQ(error_of("1e9", "1"), "no error");
   EXPECT_THAT(error_of("0", "1"), HasSubstr("/bandwidth_bit_per_s: expected more than 0"));

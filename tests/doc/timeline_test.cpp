@@ -4,17 +4,11 @@
 
 #include <cmath>
 
-#include "linerate/core/error.hpp"
 #include "linerate/core/random.hpp"
 #include "small_documents.hpp"
 
 namespace linerate::doc {
 namespace {
-
-TEST(Timeline, RoundTripsThroughJson) {
-  const std::string text = to_json(small_timeline());
-  EXPECT_EQ(to_json(timeline_from_json(text, "t.json")), text);
-}
 
 /// Documents of before are of processors, and those of processors are as before.
 TEST(Timeline, NamesItsDeviceIfThatIsNoProcessor) {

@@ -8,6 +8,12 @@ import sys
 HERE = pathlib.Path(__file__).parent
 
 
+def run(*command, timeout=120, **more):
+    """A program to its end, with all that it prints as its stdout."""
+    return subprocess.run(command, text=True, timeout=timeout, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **more)
+
+
 def torchrun(ranks, program, *arguments, timeout=480, **environment):
     """(exit status, output) of a job. One that is not over in time is ended with its ranks: 124, as
     of timeout(1)."""

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from jobs import HERE, torchrun
+from jobs import HERE, run, torchrun
 
 REASONS = {"exception_in_forward": "rank 1 ended the run: ValueError: a batch without samples",
            "killed": "rank 1", "stopped": "rank 1 gave no sign of life", "late": "rank 1 is late"}
@@ -49,9 +49,8 @@ def test_process_group_destroyed_before_the_end():
 
 
 def test_spawned_ranks():
-    done = subprocess.run([sys.executable, HERE / "ends.py", "spawned"],
-                          env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, timeout=120,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = run(sys.executable, HERE / "ends.py", "spawned",
+               env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0 and "Traceback" not in done.stdout, done.stdout
     assert done.stdout.count(": settled") == 2, done.stdout
 

@@ -2,11 +2,10 @@
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
-from jobs import HERE, torchrun
+from jobs import HERE, run, torchrun
 
 EXAMPLES = HERE.parents[1] / "examples/python"
 # Starts as many tasks as SLURM_NTASKS says, with what srun sets.
@@ -50,12 +49,10 @@ def test_sbatch_script(tmp_path, monkeypatch):
     folder = pathlib.Path(sys.executable).parent
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(EXAMPLES.parent)
-    done = subprocess.run(["bash", EXAMPLES / "train.sbatch", "gpt.py", "--strategy", "auto",
-                           "--steps", "20"], text=True, timeout=120,
-                          env={**kept, "PATH": f"{tmp_path}:{folder}:{kept['PATH']}",
-                               "SLURM_NTASKS": "2", "SLURM_JOB_ID": str(os.getpid()),
-                               "SLURM_CPUS_PER_TASK": "1", "SLURM_SUBMIT_DIR": str(tmp_path)},
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = run("bash", EXAMPLES / "train.sbatch", "gpt.py", "--strategy", "auto", "--steps", "20",
+               env={**kept, "PATH": f"{tmp_path}:{folder}:{kept['PATH']}", "SLURM_NTASKS": "2",
+                    "SLURM_JOB_ID": str(os.getpid()), "SLURM_CPUS_PER_TASK": "1",
+                    "SLURM_SUBMIT_DIR": str(tmp_path)})
     assert done.returncode == 0, done.stdout
     found = losses(done.stdout)
     assert len(found) >= 2 and found[-1] < found[0], done.stdout

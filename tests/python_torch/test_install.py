@@ -1,16 +1,14 @@
 """What is said where linerate.torch cannot be built or imported."""
-import subprocess
 import sys
 
 import pytest
-from jobs import HERE
+from jobs import HERE, run
 
 SOURCE = HERE.parents[1] / "python/torch"
 
 
 def python(code):
-    return subprocess.run([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)
+    return run(sys.executable, "-c", code)
 
 
 def test_import_with_another_torch_says_what_to_type():
@@ -52,9 +50,7 @@ def test_build_without_its_backend_says_what_to_install():
 
 def test_pip_with_build_isolation_stops_and_says_so(tmp_path):
     """pip's own isolation: it needs an index to fetch the backend from."""
-    done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path,
-                           SOURCE], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=120)
+    done = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, SOURCE)
     if "Could not find a version" in done.stdout or "No matching distribution" in done.stdout:
         pytest.skip("no package index here")
     assert done.returncode != 0 and not list(tmp_path.iterdir())

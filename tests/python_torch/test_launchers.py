@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from jobs import HERE, torchrun
+from jobs import HERE, run, torchrun
 
 PROGRAM = HERE / "launched.py"
 MPIRUN = HERE.parents[1] / "tools/mpirun"
@@ -37,9 +37,7 @@ def torchruns():
 
 
 def mpirun(*arguments):
-    done = subprocess.run([MPIRUN, "-n", "2", sys.executable, PROGRAM, *arguments],
-                          env=environment(), text=True, timeout=120, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)
+    done = run(MPIRUN, "-n", "2", sys.executable, PROGRAM, *arguments, env=environment())
     assert done.returncode == 0, done.stdout
     return results(done.stdout)
 
@@ -121,9 +119,8 @@ def test_device_is_the_accelerator_of_the_local_rank(init, place, chosen):
     used."""
     launched = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0",
                 **place} if place else {}
-    done = subprocess.run([sys.executable, "-c", ON_ACCELERATORS.format(init=init)],
-                          env=environment(**launched), text=True, timeout=120,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = run(sys.executable, "-c", ON_ACCELERATORS.format(init=init),
+               env=environment(**launched))
     before, after = re.findall(r"(?:before|after) .*", done.stdout)
     usual = f"privateuseone:{int(place.get('LOCAL_RANK', 2)) % 4}"
     found = usual if chosen is not None else "cpu"
@@ -159,8 +156,7 @@ for backend in (None, "cpu:gloo,cuda:nccl"):
 
 def test_nccl_works_in_a_stream_of_high_priority_and_over_no_link():
     """What PyTorch is asked for; there is no NCCL in a build for CPUs."""
-    done = subprocess.run([sys.executable, "-c", ON_GPUS], env=environment(), text=True,
-                          timeout=120, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = run(sys.executable, "-c", ON_GPUS, env=environment())
     assert done.stdout.splitlines() == ["high priority True True", "high priority None True",
                                         "refused True", "refused True"], done.stdout
 

@@ -7,13 +7,15 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (KEEPS, STRATEGIES, Branches, Mlp, Net, Stderr, TorchDDP, build,
-                  build_for_sums_of_any_order, images, loop, loss_of, refused, require_equal, rows,
-                  rows_like, same_as_ddp, same_steps_as_ddp, sgd, use)
+from uses import (STRATEGIES, Branches, Mlp, Net, Stderr, backward, build,
+                  build_for_sums_of_any_order, images, loss_of, made_anew, named, parallel, refused,
+                  require_equal, rows, said_while, same_as_ddp, same_steps_as, same_steps_as_ddp,
+                  sgd, take_step, trained, trained_by_ddp, use)
 
 
 def mean_of_ranks(grads_of, steps=4):
-    """Trains one model by the mean of grads_of(model, step, rank) over the ranks."""
+    """The weights of one model, trained by the mean of grads_of(model, step, rank) over the
+    ranks."""
     model = build(Mlp)
     opt = sgd(model.parameters())
     for step in range(steps):
@@ -22,7 +24,7 @@ def mean_of_ranks(grads_of, steps=4):
             given = [g for g in grads if g is not None]
             p.grad = sum(given) / dist.get_world_size() if given else None
         opt.step()
-    return model
+    return named(model)
 
 
 @use
@@ -45,22 +47,15 @@ def gradients_that_the_program_writes():
                 for k, g in enumerate(by_autograd(model, step, rank))]
 
     for grads_of in (by_autograd, by_func, by_rank):
-        want = mean_of_ranks(grads_of)
-        for strategy in STRATEGIES:
-            model = build(Mlp)
-            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-            opt = sgd(model.parameters())
-            with Stderr() as said:
-                for step in range(4):
-                    for p, g in zip(model.parameters(), grads_of(model, step, dist.get_rank())):
-                        p.grad = g
-                    dp.step(opt)
-                dp.settle()
-            assert "without a backward pass" not in said.text, said.text
-            require_equal(f"{grads_of.__name__}, {strategy}", list(model.named_parameters()),
-                          list(want.named_parameters()), exact=False)
-            dp.require_same_weights()
-            dp.close()
+        def step_of(dp, opt, step, grads_of=grads_of):
+            model = dp.module
+            for p, g in zip(model.parameters(), grads_of(model, step, dist.get_rank())):
+                p.grad = g
+            dp.step(opt)
+        with Stderr() as said:
+            same_steps_as(mean_of_ranks(grads_of), step_of, steps=4, exact=False,
+                          end=lt.DataParallel.require_same_weights)
+        assert "without a backward pass" not in said.text, said.text
 
 
 @use
@@ -76,36 +71,27 @@ def gradients_replaced_and_removed():
         x, y = rows(step, rank)
         return changed(torch.autograd.grad(loss_of(model(x), y), list(model.parameters())), rank)
 
-    want = mean_of_ranks(grads_of)
-    for strategy in STRATEGIES:
-        model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-        opt = sgd(model.parameters())
-        with Stderr():  # that it is exchanged twice
-            for step in range(4):
-                x, y = rows(step)
-                loss_of(dp(x), y).backward()
-                for p, g in zip(model.parameters(),
-                                changed([p.grad for p in model.parameters()], dist.get_rank())):
-                    p.grad = g
-                dp.step(opt)
-            dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()),
-                      exact=False)
-        dp.close()
+    def step_of(dp, opt, step):
+        backward(dp, step)
+        parameters = list(dp.module.parameters())
+        for p, g in zip(parameters, changed([p.grad for p in parameters], dist.get_rank())):
+            p.grad = g
+        dp.step(opt)
+    with Stderr():  # that it is exchanged twice
+        same_steps_as(mean_of_ranks(grads_of), step_of, steps=4, exact=False)
 
 
 @use
 def gradient_penalty():
     """The second derivative of the output by the input, in the loss."""
-    def step_of(dp, model, opt, step):
+    def step_of(dp, opt, step):
         x, y = rows(step)
         x.requires_grad_()
         out = dp(x)
         slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
         (loss_of(out, y) + (slope.norm(dim=1) - 1).square().mean()).backward()
         dp.step(opt)
-    same_steps_as_ddp(step_of)
+    same_steps_as_ddp(step_of, steps=4)
 
 
 @use
@@ -115,33 +101,24 @@ def graph_that_is_kept():
         x, y = rows(step, rank)
         return [2 * g for g in torch.autograd.grad(loss_of(model(x), y), list(model.parameters()))]
 
-    want = mean_of_ranks(twice)
-    for strategy in STRATEGIES:
-        model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-        opt = sgd(model.parameters())
-        for step in range(4):
-            x, y = rows(step)
-            loss = loss_of(dp(x), y)
-            with dp.no_sync():
-                loss.backward(retain_graph=True)
-            loss.backward()
-            dp.step(opt)
-        dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()),
-                      exact=False)
-        dp.close()
+    def step_of(dp, opt, step):
+        x, y = rows(step)
+        loss = loss_of(dp(x), y)
+        with dp.no_sync():
+            loss.backward(retain_graph=True)
+        loss.backward()
+        dp.step(opt)
+    same_steps_as(mean_of_ranks(twice), step_of, steps=4, exact=False)
 
 
 @use
 def gradients_cleared_to_zeros():
-    def step_of(dp, model, opt, step):
+    def step_of(dp, opt, step):
         opt.zero_grad(set_to_none=False)
-        x, y = rows(step)
-        loss_of(dp(x), y).backward()
+        backward(dp, step)
         dp.finish()
         opt.step()
-    same_steps_as_ddp(step_of, Branches, steps=5, ddp={"find_unused_parameters": True})
+    same_steps_as_ddp(step_of, of=Branches, steps=5, ddp={"find_unused_parameters": True})
 
 
 @use
@@ -151,14 +128,9 @@ def optimizers_fused_and_in_lists():
              ("AdamW", {"lr": 1e-2, "foreach": True}), ("Adam", {"lr": 1e-2, "fused": True}),
              ("Adam", {"lr": 1e-2, "maximize": True}), ("Adam", {"lr": torch.tensor(1e-2)}))
     for name, options in kinds:
-        def train(wrap, name=name, options=options):
-            model = build_for_sums_of_any_order(Mlp)
-            dp = wrap(model)
-            opt = getattr(torch.optim, name)(model.parameters(), **options)
-            loop(dp, opt, 4, data=lambda step: rows_like(model, step))
-            dp.close()
-            return model
-        same_as_ddp(train, strategies=("ddp", "dear"))
+        same_steps_as_ddp(steps=4, strategies=("ddp", "dear"), make=build_for_sums_of_any_order,
+                          opt_of=lambda parameters: getattr(torch.optim, name)(parameters,
+                                                                               **options))
 
 
 @use
@@ -166,33 +138,30 @@ def clipping_with_a_scaler():
     """finish(), then as without ranks; unscale_() before the exchange would judge by this rank's
     gradients alone."""
     def train(wrap, clips=True):
-        model = build_for_sums_of_any_order(Mlp)
-        dp = wrap(model)
-        opt, scaler = (torch.optim.Adam(model.parameters(), 1e-3, fused=True),
-                       torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2))
-        for step in range(6):
-            x, y = rows_like(model, step)
-            scaler.scale(loss_of(dp(x), y) * (float("inf") if step == 3 and dist.get_rank() == 1
-                                              else 1)).backward()
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+
+        def step_of(dp, opt, step):
+            overflows = step == 3 and dist.get_rank() == 1
+            backward(dp, step, scaler, float("inf") if overflows else 1)
             if not clips:
                 dp.step(opt, scaler=scaler)
-                continue
+                return
             dp.finish()
             scaler.unscale_(opt)
-            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            nn.utils.clip_grad_norm_(dp.module.parameters(), 0.5)
             scaler.step(opt)
             scaler.update()
             opt.zero_grad()
-        dp.close()
-        return [*((n, p.double()) for n, p in model.named_parameters()),
+        weights = trained(wrap, step_of, make=build_for_sums_of_any_order,
+                          opt_of=lambda p: torch.optim.Adam(p, 1e-3, fused=True))
+        return [*((n, p.double()) for n, p in weights),
                 ("scale", torch.tensor(scaler.get_scale()))]
     same_as_ddp(train)
     same_as_ddp(lambda wrap: train(wrap, clips=False), strategies=("ddp", "dear"))
 
-    model = build(Mlp)
-    dp = lt.DataParallel(model)
-    opt, scaler = sgd(model.parameters()), torch.amp.GradScaler("cpu")
-    scaler.scale(loss_of(dp(rows(0)[0]), rows(0)[1])).backward()
+    _, dp, opt = parallel("ddp")
+    scaler = torch.amp.GradScaler("cpu")
+    backward(dp, 0, scaler)
     scaler.unscale_(opt)
     refused(lambda: dp.step(opt, scaler=scaler), "before they were exchanged: call finish() first")
     dp.finish()
@@ -204,48 +173,42 @@ def clipping_with_a_scaler():
 def a_rank_without_a_loss():
     """In the last micro-batch of an accumulation, where DDP would wait for it, and in all of
     them."""
-    size = dist.get_world_size()
+    rank, size = dist.get_rank(), dist.get_world_size()
     for last_alone in (True, False):
-        for strategy in STRATEGIES:
-            model, whole = build(Mlp), build(Mlp)
-            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-            opt, opt_whole = sgd(model.parameters()), sgd(whole.parameters())
-            with Stderr():  # that a rank has no backward pass
-                for step in range(4):
-                    def has(rank, micro):
-                        return rank != step % size or (last_alone and micro == 0)
-                    with dp.no_sync():
-                        if has(dist.get_rank(), 0):
-                            loss_of(dp(rows(2 * step)[0]), rows(2 * step)[1]).backward()
-                    if has(dist.get_rank(), 1):
-                        loss_of(dp(rows(2 * step + 1)[0]), rows(2 * step + 1)[1]).backward()
-                    dp.step(opt)
-                    for rank in range(size):
-                        for micro in (0, 1):
-                            if has(rank, micro):
-                                x, y = rows(2 * step + micro, rank)
-                                (loss_of(whole(x), y) / size).backward()
-                    opt_whole.step()
-                    opt_whole.zero_grad()
-                dp.settle()
-            require_equal(strategy, list(model.named_parameters()), list(whole.named_parameters()),
-                          exact=False)
-            dp.require_same_weights()
-            dp.close()
+        def has(rank, step, micro, last_alone=last_alone):
+            return rank != step % size or (last_alone and micro == 0)
+
+        def grads_of(model, step, rank, has=has):
+            parameters, losses = list(model.parameters()), []
+            for micro in (0, 1):
+                if has(rank, step, micro):
+                    x, y = rows(2 * step + micro, rank)
+                    losses.append(loss_of(model(x), y))
+            return (torch.autograd.grad(sum(losses), parameters)
+                    if losses else [None] * len(parameters))
+
+        def step_of(dp, opt, step, has=has):
+            with dp.no_sync():
+                if has(rank, step, 0):
+                    backward(dp, 2 * step)
+            if has(rank, step, 1):
+                backward(dp, 2 * step + 1)
+            dp.step(opt)
+        with Stderr():  # that a rank has no backward pass
+            same_steps_as(mean_of_ranks(grads_of), step_of, steps=4, exact=False,
+                          end=lt.DataParallel.require_same_weights)
 
 
 @use
 def evaluation_mode_with_gradients():
     """Statistics stand still, weights do not; parameters that are used under no_grad alone are
     unused."""
-    def step_of(dp, model, opt, step):
-        x, y = images(step)
+    def step_of(dp, opt, step):
         dp.train(step % 2 == 0)
-        loss_of(dp(x), y).backward()
-        dp.step(opt)
+        take_step(dp, opt, step)
         with torch.no_grad():
-            dp(x)
-    same_steps_as_ddp(step_of, Net)
+            dp(images(step)[0])
+    same_steps_as_ddp(step_of, of=Net, steps=4)
 
     class Probe(Mlp):
         def forward(self, x):
@@ -253,14 +216,9 @@ def evaluation_mode_with_gradients():
                 x = self[2](self[1](self[0](x)))
             return self[4](x)
 
-    def probed(wrap):
-        model = build(Probe)
-        dp = wrap(model)
-        loop(dp, sgd(model.parameters()), 4)
-        assert model[0].weight.grad is None
-        dp.close()
-        return model
-    same_as_ddp(probed, ddp={"find_unused_parameters": True})
+    def end(dp):
+        assert dp.module[0].weight.grad is None
+    same_steps_as_ddp(of=Probe, steps=4, end=end, ddp={"find_unused_parameters": True})
 
 
 @use
@@ -269,7 +227,7 @@ def steps_that_would_be_wrong_are_refused():
     dp, second = lt.DataParallel(model), lt.DataParallel(other)
     both = torch.optim.SGD([*model.parameters(), *other.parameters()], 0.1)
     for one in (dp, second):
-        loss_of(one(rows(0)[0]), rows(0)[1]).backward()
+        backward(one, 0)
     refused(lambda: dp.step(both), 'also steps "0.weight" of another DataParallel',
             "call finish() of both")
     refused(lambda: dp.step([both]), "expected an optimizer, found list")
@@ -278,14 +236,13 @@ def steps_that_would_be_wrong_are_refused():
     second.finish()
     dp.step(both)  # both exchanged
     second._discard()
-    for one, net in ((dp, model), (second, other)):
+    for one in (dp, second):
         one.require_same_weights()
         one.close()
-    require_equal("joint", list(model.named_parameters()), list(other.named_parameters()),
-                  exact=True)
+    require_equal("joint", named(model), named(other), exact=True)
 
     dp = lt.DataParallel(model, strategy="ddp+onebit-adam(dense_below=0)")
-    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+    backward(dp, 0)
     refused(lambda: dp.step(torch.optim.AdamW(model.parameters())),
             "onebit-adam(dense_below=0) with AdamW", "sends Adam's first moment")
     dp.step(torch.optim.SGD(model.parameters(), 0.05))
@@ -314,22 +271,20 @@ class Lion(torch.optim.Optimizer):
 def momentum_beside_a_compressor_that_has_its_own():
     """Refused on every rank, whichever has it and whenever it came; a first moment is doubted
     once."""
-    def trained(strategy, opt_of, steps=4, between=None):
-        model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
+    def said_of(strategy, opt_of, steps=4, between=None):
+        model, dp, _ = parallel(strategy)
         opt = opt_of(model)
+
+        def run():
+            for step in range(steps):
+                if between is not None:
+                    between(step, opt)
+                take_step(dp, opt, step)
         try:
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
-                for step in range(steps):
-                    if between is not None:
-                        between(step, opt)
-                    x, y = rows(step)
-                    loss_of(dp(x), y).backward()
-                    dp.step(opt)
+            said = said_while(run)
             dp.settle()
             dp.require_same_weights()
-            return [str(w.message) for w in said]
+            return said
         finally:
             dp.close()
 
@@ -346,28 +301,28 @@ def momentum_beside_a_compressor_that_has_its_own():
     for strategy in ("ddp+dgc(density=0.1, dense_below=0)",
                      "bulk+signsgd(momentum=0.9, dense_below=0)", "ddp+onebit-adam(dense_below=0)"):
         for opt_of in sums.values():
-            refused(lambda: trained(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.",
+            refused(lambda: said_of(strategy, opt_of), f"strategy {strategy} with SGD(momentum=0.",
                     "give the optimizer momentum=0")
-        refused(lambda: trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01),
+        refused(lambda: said_of(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01),
                                 between=late), "step 2", "SGD(momentum=0.5)")
-        assert not trained(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01))
+        assert not said_of(strategy, lambda m: torch.optim.SGD(m.parameters(), 0.01))
         for kind in (Lion, lambda p, lr: torch.optim.RMSprop(p, lr, momentum=0.9)):
-            said = trained(strategy, lambda m: kind(m.parameters(), 1e-3))
+            said = said_of(strategy, lambda m: kind(m.parameters(), 1e-3))
             assert len(said) == 1 and "first moment" in said[0], said
     for kind in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"):
-        said = trained("ddp+dgc(density=0.1, dense_below=0)",
+        said = said_of("ddp+dgc(density=0.1, dense_below=0)",
                        lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
         assert len(said) == 1 and f"with {kind}" in said[0] and "dgc(momentum=0)" in said[0], said
     for strategy in ("ddp+dgc(density=0.1, momentum=0, dense_below=0)",
                      "ddp+topk(density=0.1, dense_below=0)", "dear"):
-        assert not trained(strategy, sums["plain"])
+        assert not said_of(strategy, sums["plain"])
     for kind in ("Adagrad", "Adadelta", "RMSprop", "Rprop"):
-        assert not trained("ddp+dgc(density=0.1, dense_below=0)",
+        assert not said_of("ddp+dgc(density=0.1, dense_below=0)",
                            lambda m: getattr(torch.optim, kind)(m.parameters(), 1e-3))
     # A schedule that cycles momentum begins at once.
     opt = torch.optim.SGD(build(Mlp).parameters(), 0.01, momentum=0.0)
     torch.optim.lr_scheduler.OneCycleLR(opt, 0.01, 10)
-    refused(lambda: trained("ddp+dgc(density=0.1, dense_below=0)", lambda m: (
+    refused(lambda: said_of("ddp+dgc(density=0.1, dense_below=0)", lambda m: (
         opt.param_groups[0].update(params=list(m.parameters())), opt)[1]), "SGD(momentum=0.95)")
 
 
@@ -381,12 +336,11 @@ def several_optimizers():
 
     def at_once(wrap):
         model = build_for_sums_of_any_order(Mlp)
-        dp, (a, b) = wrap(model), halves(model)
+        dp, both = wrap(model), halves(model)
         for step in range(5):
-            x, y = rows_like(model, step)
-            loss_of(dp(x), y).backward()
+            backward(dp, step)
             dp.finish()
-            for opt in (a, b):
+            for opt in both:
                 opt.step()
                 opt.zero_grad()
         dp.close()
@@ -397,9 +351,7 @@ def several_optimizers():
         model = build_for_sums_of_any_order(Mlp)
         dp, both = wrap(model), halves(model)
         for step in range(6):
-            x, y = rows_like(model, step)
-            loss_of(dp(x), y).backward()
-            dp.step(both[step % 2])
+            take_step(dp, both[step % 2], step)
             model.zero_grad()
         dp.settle()
         dp.close()
@@ -409,13 +361,12 @@ def several_optimizers():
         same_as_ddp(in_turn)
 
     for strategy in (*STRATEGIES, "ddp+topk(density=0.1, dense_below=0)"):
-        model = build(Mlp)
-        dp, (a, b) = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS), halves(model)
+        model, dp, _ = parallel(strategy)
+        a, b = halves(model)
         with Stderr(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for step in range(3):
-                loss_of(dp(rows(step)[0]), rows(step)[1]).backward()
-                dp.step(a)
+                take_step(dp, a, step)
                 refused(lambda: dp.step(b), "no rank has a gradient for Adam",
                         "call finish(), then step() and zero_grad() of each")
             dp.set_batch(0)
@@ -471,21 +422,15 @@ def groups_that_come_between_steps():
     """add_param_group() for layers that thaw."""
     def train(wrap):
         model = build(Mlp)
-        for p in model[4].parameters():
-            p.requires_grad_(False)
+        model[4].requires_grad_(False)
         dp = wrap(model)
         opt = sgd([*model[0].parameters(), *model[2].parameters()])
         for step in range(6):
             if step == 3:
-                for p in model[4].parameters():
-                    p.requires_grad_(True)
+                model[4].requires_grad_(True)
                 opt.add_param_group({"params": list(model[4].parameters()), "lr": 0.01})
-                if isinstance(dp, TorchDDP):
-                    dp.close()
-                    dp = wrap(model)
-            x, y = rows(step)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
+                dp = made_anew(dp, wrap)
+            take_step(dp, opt, step)
         dp.settle()
         dp.close()
         return model
@@ -503,9 +448,8 @@ def sparse_gradients_that_only_a_pass_shows():
             looked = nn.functional.embedding(x[:, 0].abs().long() % 24, self.table, sparse=True)
             return self[4](self[3](self[2](self[1](self[0](looked)))))
 
-    model = build(Looked)
-    dp = lt.DataParallel(model)
-    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+    dp = lt.DataParallel(build(Looked))
+    backward(dp, 0)
     refused(dp.finish, 'the gradient of "table" is sparse', "without the option sparse",
             kind=lt.Error)
     dp.close()
@@ -515,22 +459,18 @@ def sparse_gradients_that_only_a_pass_shows():
 def the_last_wrapper_needs_no_name():
     """Wrappers that a program drops without close(), while updates wait and in the middle of a
     step: nothing hangs, and the next trains."""
-    want = build(Mlp)
-    loop(TorchDDP(want), sgd(want.parameters()), 2)
+    want = trained_by_ddp(steps=2)
     for strategy in STRATEGIES:
         with Stderr(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for _ in range(3):
-                model = build(Mlp)
-                dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-                opt = sgd(model.parameters())
+                model, dp, opt = parallel(strategy)
                 for step in range(2):
-                    loss_of(dp(rows(step)[0]), rows(step)[1]).backward()
-                    dp.step(opt)
-                loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-                weights = [(n, p.detach().clone()) for n, p in model.named_parameters()]
+                    take_step(dp, opt, step)
+                backward(dp, 0)
+                weights = named(model)
                 dp = None
-        require_equal(strategy, weights, list(want.named_parameters()))
+        require_equal(strategy, weights, want)
 
 
 @use
@@ -538,32 +478,27 @@ def ctrl_c_inside_of_a_backward_pass():
     """Caught, as a notebook does, on ranks that stood at different layers: the step is thrown away
     on all of them, and training goes on."""
     import signal
+
+    def stop(_):
+        signal.raise_signal(signal.SIGINT)
+
+    def step_of(dp, opt, step):
+        weight = dp.module[4 * (dist.get_rank() % 2)].weight
+        hook = weight.register_hook(stop) if step == 2 else None
+        try:
+            backward(dp, step)
+            assert hook is None, "it was not interrupted"
+            dp.step(opt)
+        except KeyboardInterrupt:
+            hook.remove()
+            dp.skip_step()
+
+    def uninterrupted(dp, opt, step):  # of DDP such a step cannot be had: it has none
+        if step != 2:
+            take_step(dp, opt, step)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    want = build(Mlp)
-    ddp, opt = TorchDDP(want), sgd(want.parameters())
-    for step in (0, 1, 3, 4):  # of DDP such a step cannot be had: it has none
-        x, y = rows(step)
-        loss_of(ddp(x), y).backward()
-        ddp.step(opt)
     try:
-        for strategy in STRATEGIES:
-            model = build(Mlp)
-            dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-            opt = sgd(model.parameters())
-            for step in range(5):
-                x, y = rows(step)
-                hook = model[4 * (dist.get_rank() % 2)].weight.register_hook(
-                    lambda _: signal.raise_signal(signal.SIGINT)) if step == 2 else None
-                try:
-                    loss_of(dp(x), y).backward()
-                    assert hook is None, "it was not interrupted"
-                    dp.step(opt)
-                except KeyboardInterrupt:
-                    hook.remove()
-                    dp.skip_step()
-            dp.settle()
-            dp.require_same_weights()
-            require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
-            dp.close()
+        same_steps_as(trained_by_ddp(steps=5, step_of=uninterrupted), step_of, steps=5,
+                      end=lt.DataParallel.require_same_weights)
     finally:
         signal.signal(signal.SIGINT, before)

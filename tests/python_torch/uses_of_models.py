@@ -9,16 +9,10 @@ import torch.distributed as dist
 from torch import nn
 
 import linerate.torch as lt
-from uses import (KEEPS, STRATEGIES, Mlp, Net, TorchDDP, build, build_for_sums_of_any_order, images,
-                  loop, loss_of, refused, require_equal, rows, rows_like, same_as_ddp,
-                  same_steps_as_ddp, sgd, use)
-
-
-def said_while(run):
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        run()
-    return [str(w.message) for w in said]
+from uses import (KEEPS, STRATEGIES, Mlp, Net, TorchDDP, backward, buffers_of, build,
+                  build_for_sums_of_any_order, images, loop, loss_of, made_anew, named, parallel,
+                  refused, require_equal, rows, said_while, same_as_ddp, same_steps_as_ddp, sgd,
+                  take_step, trained, trained_by_ddp, use, wrappers)
 
 
 def _another_head(model):
@@ -69,19 +63,15 @@ def layers_replaced_added_and_removed():
     def train(wrap):
         model = build_for_sums_of_any_order(Scaled)
         dp = wrap(model)
-        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3,
-             data=lambda step: rows_like(model, step))
+        loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
         seen = []
         for number, change in enumerate(changes):
             torch.manual_seed(number)
             change(model)
-            if isinstance(dp, TorchDDP):
-                dp.close()
-                dp = wrap(model)
+            dp = made_anew(dp, wrap)
             dp.train()
-            loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3,
-                 data=lambda step: rows_like(model, step))
-            seen += [(f"{number}: {n}", t.detach().clone()) for n, t in model.named_parameters()]
+            loop(dp, torch.optim.SGD(model.parameters(), 0.05), 3)
+            seen += [(f"{number}: {n}", t) for n, t in named(model)]
         dp.close()
         return seen
     assert not said_while(lambda: same_as_ddp(train))
@@ -92,12 +82,10 @@ def layers_replaced_added_and_removed():
 @use
 def layers_that_differ_between_ranks_are_an_error_on_every_rank():
     for strategy in (*STRATEGIES, "ddp+topk(density=0.1, dense_below=0)"):
-        model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
+        model, dp, _ = parallel(strategy)
 
         def step(dp=dp, model=model):
-            loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-            dp.step(torch.optim.SGD(model.parameters(), 0.05))
+            take_step(dp, torch.optim.SGD(model.parameters(), 0.05), 0)
         step()
         if lt.rank() == 1:
             model[4] = nn.Linear(24, 7)
@@ -117,10 +105,9 @@ def layers_that_differ_between_ranks_are_an_error_on_every_rank():
 
     model = build(Mlp)
     dp = lt.DataParallel(model, "ddp+kfac(spd)")
-    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
-    dp.step(torch.optim.SGD(model.parameters(), 0.01))
+    take_step(dp, torch.optim.SGD(model.parameters(), 0.01), 0)
     model[4] = nn.Linear(24, 5)
-    loss_of(dp(rows(0)[0]), rows(0)[1]).backward()
+    backward(dp, 0)
     refused(dp.finish, 'K-FAC preconditions "4"', "wrap the model again")
     dp.close()
 
@@ -162,14 +149,9 @@ def a_class_derived_from_the_wrapper():
         def __call__(self, x):
             return 2 * self.dp(x)
 
-    def train(wrap):
-        model = build(Mlp)
-        dp = (ScaledDDP(model)
-              if wrap.__defaults__ is None else Scaled(model, strategy=wrap.__defaults__[0]))
-        loop(dp, sgd(model.parameters()))
-        dp.close()
-        return model
-    same_as_ddp(train)
+    want = trained(ScaledDDP)
+    for strategy in STRATEGIES:
+        require_equal(strategy, trained(Scaled, strategy=strategy), want)
 
 
 class Running(nn.Module):
@@ -191,16 +173,10 @@ class Running(nn.Module):
 
 @use
 def buffers_that_forward_replaces():
-    def train(wrap):
-        model = build(Running)
-        dp = wrap(model)
-        loop(dp, sgd(model.parameters()))
+    def end(dp):
         dp.eval()
-        seen = dp(rows(9)[0]).detach()
-        dp.close()
-        return [("out", seen), *model.named_parameters(),
-                *((n, b.double()) for n, b in model.named_buffers())]
-    same_as_ddp(train)
+        return [("out", dp(rows(9)[0]).detach()), *buffers_of(dp.module)]
+    same_steps_as_ddp(of=Running, end=end)
 
 
 @use
@@ -213,14 +189,7 @@ def weight_norm_and_spectral_norm():
             parametrizations.weight_norm(self[0])
             parametrizations.spectral_norm(self[2])
             parametrizations.orthogonal(self[4])
-
-    def train(wrap):
-        model = build_for_sums_of_any_order(Normed)
-        dp = wrap(model)
-        loop(dp, sgd(model.parameters()), data=lambda step: rows_like(model, step))
-        dp.close()
-        return model
-    same_as_ddp(train)
+    same_steps_as_ddp(of=Normed, make=build_for_sums_of_any_order)
 
 
 @use
@@ -234,9 +203,7 @@ def averaged_models():
         swa = torch.optim.swa_utils.AveragedModel(model)
         opt = sgd(model.parameters())
         for step in range(6):
-            x, y = images(step)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
+            take_step(dp, opt, step)
             ema.update_parameters(model)
             if step % 2:
                 swa.update_parameters(dp.module)
@@ -268,15 +235,12 @@ class Adapted(nn.Module):
 
 @use
 def frozen_base_with_adapters():
-    def train(wrap):
-        model = build(Adapted)
+    def make(of):
+        model = build(of)
         if dist.get_rank() == 1:
             model.eighth.data.zero_()  # rank 0's is on every rank
-        dp = wrap(model)
-        loop(dp, sgd([p for p in model.parameters() if p.requires_grad]))
-        dp.close()
-        return [(n, p.double()) for n, p in model.named_parameters()]
-    same_as_ddp(train)
+        return model
+    same_as_ddp(lambda wrap: [(n, p.double()) for n, p in trained(wrap, of=Adapted, make=make)])
 
 
 class Deep(nn.Module):
@@ -294,74 +258,51 @@ class Deep(nn.Module):
 @use
 def deep_modules_and_dropout():
     """Nothing of linerate's draws from PyTorch's generator: the masks are DDP's."""
-    def train(wrap):
-        model = build(Deep)
-        dp = wrap(model)
+    def opt_of(parameters):
         torch.manual_seed(5 + dist.get_rank())
-        loop(dp, sgd(model.parameters()))
-        dp.close()
-        return model
-    same_as_ddp(train)
+        return sgd(parameters)
+    same_steps_as_ddp(of=Deep, opt_of=opt_of)
 
 
 @use
 def functional_calls():
     from torch.func import functional_call
 
-    def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        seen = []
-        for step in range(6):
-            x, y = rows(step)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
-            # Weights that wait for their update are read in a transform, and as values that are
-            # handed over.
-            weights = dict(model.named_parameters())
-            if step % 2:
-                seen += torch.func.grad(lambda w: functional_call(model, w,
-                                                                  (x,)).sum())(weights).items()
-            else:
-                seen.append((f"step {step}", functional_call(model, weights, (x,)).detach()))
-        dp.close()
-        return seen
-    same_as_ddp(train)
+    def step_of(dp, opt, step):
+        take_step(dp, opt, step)
+        # Weights that wait for their update are read in a transform, and as values that are handed
+        # over.
+        model, (x, _) = dp.module, rows(step)
+        weights = dict(model.named_parameters())
+        if step % 2:
+            return torch.func.grad(lambda w: functional_call(model, w, (x,)).sum())(weights).items()
+        return [(f"step {step}", functional_call(model, weights, (x,)).detach())]
+    same_steps_as_ddp(step_of)
 
 
 @use
 def whole_models_are_saved_while_updates_wait():
     """torch.save reads memory past PyTorch's operators."""
-    def train(wrap):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = sgd(model.parameters())
-        seen = []
-        for step in range(4):
-            x, y = rows(step)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
-            file = io.BytesIO()
-            torch.save(model if step % 2 else list(model.parameters()), file)
-            file.seek(0)
-            loaded = torch.load(file, weights_only=False)
-            seen += [(f"step {step}", p) for p in (loaded.parameters() if step % 2 else loaded)]
-        dp.close()
-        return seen
-    same_as_ddp(train)
+    def step_of(dp, opt, step):
+        take_step(dp, opt, step)
+        file = io.BytesIO()
+        torch.save(dp.module if step % 2 else list(dp.module.parameters()), file)
+        file.seek(0)
+        loaded = torch.load(file, weights_only=False)
+        return [(f"step {step}", p) for p in (loaded.parameters() if step % 2 else loaded)]
+    same_steps_as_ddp(step_of, steps=4)
 
 
 @use
 def compiled_in_place():
     def train(wrap):
         torch._dynamo.reset()
-        model = build(Mlp)
-        dp = wrap(model)
-        (dp.dp if isinstance(dp, TorchDDP) else dp).compile(backend="aot_eager")
-        loop(dp, sgd(model.parameters()), 4)
-        dp.close()
-        return model
+
+        def compiled(model):
+            dp = wrap(model)
+            (dp.dp if isinstance(dp, TorchDDP) else dp).compile(backend="aot_eager")
+            return dp
+        return trained(compiled, steps=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         same_as_ddp(train, strategies=("ddp", "dear"))
@@ -377,14 +318,10 @@ def flattened_and_scattered_weights():
         dp = wrap(model)
         opt = torch.optim.SGD(model.parameters(), 0.05)
         for step in range(4):
-            x, y = rows(step)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
+            take_step(dp, opt, step)
             vector_to_parameters(parameters_to_vector(model.parameters()) * 0.99,
                                  model.parameters())
-            if isinstance(dp, TorchDDP):
-                dp.close()
-                dp = wrap(model)
+            dp = made_anew(dp, wrap)
         dp.settle()
         dp.close()
         return model
@@ -395,29 +332,22 @@ def flattened_and_scattered_weights():
 def two_wrappers_of_one_model():
     """The later one alone is used, and the first is forgotten by name or by close(); both in turn
     is an error that says so."""
-    want = build(Mlp)
-    plain = TorchDDP(want)
-    loop(plain, sgd(want.parameters()), 4)
-    plain.close()
-    for strategy in STRATEGIES:
-        model = build(Mlp)
-        dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-        opt = sgd(model.parameters())
+    want = trained_by_ddp()
+    for strategy, wrap in wrappers():
+        model, dp, opt = parallel(strategy)
         for step in range(4):
             if step == 2:
-                dp = lt.DataParallel(model, strategy=strategy, most_above_ddp=KEEPS)
-            x, y = rows(step)
-            loss_of(dp(x), y).backward()
-            dp.step(opt)
+                dp = wrap(model)
+            take_step(dp, opt, step)
         dp.settle()
-        require_equal(strategy, list(model.named_parameters()), list(want.named_parameters()))
+        require_equal(strategy, named(model), want)
         dp.close()
 
 
 @use
 def hooks_that_come_and_go():
-    def step_of(dp, model, opt, step):
-        x, y = rows(step)
+    def step_of(dp, opt, step):
+        model, (x, y) = dp.module, rows(step)
         hooks = [p.register_post_accumulate_grad_hook(lambda p: None) for p in model.parameters()]
         hooks += [p.register_hook(lambda g: 2 * g) for p in model.parameters()]
         hooks += [model.register_full_backward_hook(lambda *_: None)]
@@ -425,7 +355,7 @@ def hooks_that_come_and_go():
         for hook in hooks:
             hook.remove()
         dp.step(opt)
-    same_steps_as_ddp(step_of)
+    same_steps_as_ddp(step_of, steps=4)
 
 
 @use

@@ -6,12 +6,12 @@ import warnings
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
 
 import linerate.torch as lt
 from linerate.torch import _core
-from uses import KEEPS, STRATEGIES, Mlp, TorchDDP, build, loss_of, refused, require_equal, rows, use
+from uses import (Mlp, TorchDDP, backward, build, loss_of, named, refused, require_equal,
+                  rows, said_while, trained, use, wrappers)
 
 SCALES = (64.0, 64.0, 4096.0, 0.125, 1.0, 65536.0, 2.0, 2.0)
 OVERFLOWS = (0, 3)  # steps in which a rank's gradients are not finite
@@ -123,24 +123,22 @@ def dense_strategies_under_a_scaler_are_ddp():
     rank has a batch without a number in between. Weights are DDP's after each step and so are
     scales, by the code for devices and without."""
     def run(wrap, way):
-        model = build(Mlp)
-        dp = wrap(model)
-        opt = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, weight_decay=0.01)
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=2)
-        found = []
-        for step in range(24):
+        scales = []
+
+        def step_of(dp, opt, step):
             x, y = rows(step)
             with torch.autocast("cpu", dtype=torch.float16):
                 loss = loss_of(dp(x), y)
             spoilt = step == 15 and dist.get_rank() == 1
             scaler.scale(loss * float("nan") if spoilt else loss).backward()
-            end_step(dp, opt, scaler, way, model, 0.5)
+            end_step(dp, opt, scaler, way, dp.module, 0.5)
             dp.settle()
-            found += [(f"scale after step {step}", torch.tensor(scaler.get_scale()))]
-            found += [(f"{n} after step {step}", p.detach().clone())
-                      for n, p in model.named_parameters()]
-        dp.close()
-        scales = [value.item() for name, value in found if name.startswith("scale")]
+            scales.append(scaler.get_scale())
+            return [(f"scale after step {step}", torch.tensor(scales[-1])),
+                    *((f"{n} after step {step}", p) for n, p in named(dp.module))]
+        found = trained(wrap, step_of, steps=24, opt_of=lambda p: torch.optim.SGD(
+            p, 0.05, momentum=0.9, weight_decay=0.01))
         falls = [step for step in range(1, len(scales)) if scales[step] < scales[step - 1]]
         # some at first, in between, by growth
         assert scales[0] == 2.0**23 and 15 in falls and falls[-1] > 16, scales
@@ -148,13 +146,10 @@ def dense_strategies_under_a_scaler_are_ddp():
 
     for way in ("step", "finish", "finish, to zeros"):
         want = run(TorchDDP, way)
-        for strategy in STRATEGIES:
-            for group in (None, dist.group.WORLD):
-                got = run(lambda model: lt.DataParallel(model, strategy=strategy,
-                                                        device_group=group, most_above_ddp=KEEPS),
-                          way)
+        for group in (None, dist.group.WORLD):
+            for strategy, wrap in wrappers():
                 require_equal(f"{strategy}, {way}, {'on the CPU' if group is None else 'enqueued'}",
-                              got, want)
+                              run(lambda model: wrap(model, device_group=group), way), want)
 
 
 @use
@@ -306,24 +301,22 @@ def compiled_models_under_a_scaler():
 def two_scales_in_one_step_are_refused():
     model = build(Mlp)
     dp = lt.DataParallel(model, strategy="ddp+topk(density=0.1, dense_below=0)")
-    opt, scaler = (torch.optim.SGD(model.parameters(), 0.05),
-                   torch.amp.GradScaler("cpu", init_scale=8.0))
+    opt, scaler = torch.optim.SGD(model.parameters(), 0.05), new()
     for changes in (False, True, False):
-        x, y = rows(0)
         with dp.no_sync():
-            scaler.scale(loss_of(dp(x), y) / 2).backward()
+            backward(dp, 0, scaler, 0.5)
         if changes and dist.get_rank() == 0:
             scaler.update(16.0)
-        scaler.scale(loss_of(dp(x), y) / 2).backward()
+        backward(dp, 0, scaler, 0.5)
         if changes:
             refused(lambda: dp.step(opt, scaler=scaler), "found them added up under 8 and 16")
-            scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+            scaler = new()
             opt.zero_grad()
         else:
             dp.step(opt, scaler=scaler)
     dp.require_same_weights()
     scaler.update(32.0 if dist.get_rank() == 0 else 64.0)
-    scaler.scale(loss_of(dp(x), y)).backward()
+    backward(dp, 0, scaler)
     refused(lambda: dp.step(opt, scaler=scaler),
             "expected the same loss scale on every rank, found 32 on rank 0 and 64 on rank 1")
     dp.close()
@@ -354,24 +347,17 @@ def fp16_under_a_scaler_overflows_on_every_rank():
 @use
 def ddp_hook_under_a_scaler():
     def run(scaled):
-        model = build(Mlp)
-        ddp = DDP(model)
-        ddp.register_comm_hook(*lt.ddp_hook("topk(density=0.1, dense_below=0)"))
-        opt, scaler = (torch.optim.SGD(model.parameters(), 0.05),
+        ddp = TorchDDP(build(Mlp))
+        ddp.dp.register_comm_hook(*lt.ddp_hook("topk(density=0.1, dense_below=0)"))
+        opt, scaler = (torch.optim.SGD(ddp.module.parameters(), 0.05),
                        torch.amp.GradScaler("cpu", init_scale=64.0, enabled=scaled))
         for step in range(8):
-            x, y = rows(step)
-            scaler.scale(loss_of(ddp(x), y)).backward()
-            scaler.step(opt)
-            scaler.update()
-            opt.zero_grad()
+            backward(ddp, step, scaler)
+            ddp.step(opt, scaler)
             if scaled:
                 scaler.update(SCALES[step])
-        return [(n, p.detach().clone()) for n, p in model.named_parameters()]
+        return named(ddp.module)
     want = run(False)
     gc.collect()
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        require_equal("hook", run(True), want)
-    assert sum("GradScaler skips whole steps" in str(one.message) for one in said) == 1, (
-        [str(one.message) for one in said])
+    said = said_while(lambda: require_equal("hook", run(True), want))
+    assert sum("GradScaler skips whole steps" in one for one in said) == 1, said

@@ -1,15 +1,12 @@
 #!/usr/bin/env python3
 """tools/check_format.py on made-up files: which lines are too long, which files people write."""
-import importlib.util
 import tempfile
 import unittest
 from pathlib import Path
 
-spec = importlib.util.spec_from_file_location(
-    "check_format", Path(__file__).resolve().parents[2] / "tools/check_format.py")
-check_format = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(check_format)
+from made_up_tree import module_of
 
+check_format = module_of("tools/check_format.py")
 FITS, LONG = "x" * 100, "word " * 20 + "x"
 
 

@@ -1,13 +1,10 @@
 #!/usr/bin/env python3
 """tools/check_layers.py on made-up trees: it must find what is wrong there and pass what is
 right."""
-import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-CHECK = Path(__file__).resolve().parents[2] / "tools/check_layers.py"
+from made_up_tree import printed
+
 REGISTRY = """
       {{"one",
       {{"two",
@@ -36,29 +33,19 @@ class MadeUpTree(unittest.TestCase):
         """
         modules = {"plan": [], **modules}
         rows = rows_of(modules) if rows is None else rows
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            (root / "tools").mkdir()
-            by_row = {row: [m for r, m in rows if r == row] for row, _ in rows}
-            (root / "tools/layers.toml").write_text("\n".join(
-                ["[rows]", *(f"{row} = {names}" for row, names in by_row.items()),
-                 "[modules]", *(f'"{name}" = {lower}' for name, lower in modules.items()),
-                 "[third_party]", "[circles]", f"mended_later = {list(mended_later)}"]))
-            (root / "src").mkdir()
-            (root / "src/README.md").write_text(
-                "".join(f"| {row} | `{module}` | this | that |\n"
-                        for row, module in (rows if readme is None else readme)))
-            for name, others in {"plan/registry.cpp": [], **includes}.items():
-                path = root / "src/linerate" / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                lines = [f'#include "linerate/{other}"' for other in others]
-                text = REGISTRY if name == "plan/registry.cpp" else texts.get(name, "")
-                path.write_text(text + "\n".join(lines) + "\n")
-            run = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True)
-        lines = run.stdout.splitlines()
-        self.assertEqual(run.stderr, "")
-        self.assertEqual(run.returncode,
-                         0 if lines[-1].endswith("every arrow points down") else len(lines))
+        by_row = {row: [m for r, m in rows if r == row] for row, _ in rows}
+        files = {"tools/layers.toml": "\n".join(
+            ["[rows]", *(f"{row} = {names}" for row, names in by_row.items()),
+             "[modules]", *(f'"{name}" = {lower}' for name, lower in modules.items()),
+             "[third_party]", "[circles]", f"mended_later = {list(mended_later)}"]),
+                 "src/README.md": "".join(f"| {row} | `{module}` | this | that |\n" for row, module
+                                          in (rows if readme is None else readme))}
+        for name, others in {"plan/registry.cpp": [], **includes}.items():
+            text = REGISTRY if name == "plan/registry.cpp" else texts.get(name, "")
+            files[f"src/linerate/{name}"] = text + "".join(f'#include "linerate/{other}"\n'
+                                                           for other in others)
+        lines, status = printed("check_layers.py", files)
+        self.assertEqual(status, 0 if lines[-1].endswith("every arrow points down") else len(lines))
         return lines
 
     def test_arrows_down_pass(self):

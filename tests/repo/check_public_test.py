@@ -1,13 +1,9 @@
 #!/usr/bin/env python3
 """tools/check_public.py on made-up trees: what breaks a promise of a public header is found, and
 only that."""
-import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-CHECK = Path(__file__).resolve().parents[2] / "tools/check_public.py"
+from made_up_tree import printed
 
 
 def header(body, comment="// About it."):
@@ -17,14 +13,9 @@ def header(body, comment="// About it."):
 
 class MadeUpTree(unittest.TestCase):
     def problems(self, files):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, text in files.items():
-                path = Path(folder) / "include/linerate" / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
-            run = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True)
-        self.assertEqual(run.stderr, "")
-        return run.stdout.splitlines() if run.returncode else []
+        lines, status = printed("check_public.py", {f"include/linerate/{name}": text
+                                                    for name, text in files.items()})
+        return lines if status else []
 
     def found(self, body, name="core/a.hpp", **more):
         """The problems of one header, without its name and line."""

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """tools/check_words.py on made-up files: comments, strings and prose are read, code is not; pages
 and sentences that are too long are named."""
-import importlib.util
 import unittest
-from pathlib import Path
 
-spec = importlib.util.spec_from_file_location(
-    "check_words", Path(__file__).resolve().parents[2] / "tools/check_words.py")
-check_words = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(check_words)
+from made_up_tree import module_of
+
+check_words = module_of("tools/check_words.py")
 
 
 def lines(word, text, suffix=".cpp"):

@@ -1,14 +1,10 @@
 #!/usr/bin/env python3
 """bench/validation must find the step of recorded blocks, whoever of the ranks runs ahead."""
-import importlib.machinery
-import importlib.util
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-LOADER = importlib.machinery.SourceFileLoader("validation", str(ROOT / "bench/validation"))
-VALIDATION = importlib.util.module_from_spec(importlib.util.spec_from_loader("validation", LOADER))
-LOADER.exec_module(VALIDATION)
+from made_up_tree import module_of
+
+VALIDATION = module_of("bench/validation")
 
 
 def timeline(blocks, alone_ms, ahead_ms):

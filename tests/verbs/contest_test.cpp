@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "linerate/comm/thread/run_ranks.hpp"
-#include "linerate/core/error.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::verbs {
 namespace {
@@ -101,15 +101,10 @@ TEST(Contest, ACandidateHasTheOptionsOfItsCompressor) {
 }
 
 TEST(Contest, WhatCannotBeComparedIsRefused) {
-  const auto refusal = [](const ContestOptions& options) -> std::string {
-    try {
-      check(options);
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
+  const auto refusal = [](const ContestOptions& options) {
+    return support::message_of([&] { check(options); });
   };
-  EXPECT_EQ(refusal({.candidates = {"topk(density=0.01)", "dear+fp16"}}), "");
+  EXPECT_EQ(refusal({.candidates = {"topk(density=0.01)", "dear+fp16"}}), "no error");
   EXPECT_THAT(refusal({.exchange = "ddp+fp16"}), HasSubstr("changes what is sent"));
   EXPECT_THAT(refusal({.candidates = {"qsgd", "ddp+qsgd"}}), HasSubstr("is named twice"));
   EXPECT_THAT(refusal({.candidates = {"ddp(wire=fp16)"}}), HasSubstr("is a baseline"));

@@ -8,6 +8,7 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
+#include "support/message_of.hpp"
 
 namespace linerate::verbs {
 namespace {
@@ -48,12 +49,7 @@ class RunSetups : public ::testing::Test {
   }
 
   std::string refusal(const std::vector<std::string>& models, bool extend) {
-    try {
-      launch(models, extend);
-    } catch (const UsageError& e) {
-      return e.what();
-    }
-    return "";
+    return support::message_of([&] { launch(models, extend); });
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <fstream>
 
+#include "folder.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 
@@ -20,29 +21,22 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-class Folder : public testing::Test {
+class Folder : public InFolder {
  protected:
-  void SetUp() override {
-    base_ = fs::path(testing::TempDir()) / ("checkpoint-folder-" + std::to_string(::getpid()));
-    fs::create_directories(base_);
-  }
-  void TearDown() override { fs::remove_all(base_); }
-
   static Checkpoint at_step(std::int64_t step) { return {{{"model", "mlp"}}, 1, 0, step, {}}; }
-  fs::path base_;
 };
 
 TEST_F(Folder, IsMadeAndWhatIsWrittenComesBack) {
-  CheckpointFolder folder(base_ / "new" / "ck");
+  CheckpointFolder folder(folder_ / "new" / "ck");
   EXPECT_NO_THROW(folder.require_none());
   folder.write(at_step(7));
-  const std::string content = read_file(base_ / "new" / "ck" / "checkpoint");
+  const std::string content = read_file(folder_ / "new" / "ck" / "checkpoint");
   EXPECT_EQ(decode(content, "x").step, 7);
 }
 
 TEST_F(Folder, AFileInItsPlaceIsRefused) {
-  std::ofstream(base_ / "ck") << "x";
-  EXPECT_THAT([&] { CheckpointFolder folder(base_ / "ck"); },
+  std::ofstream(folder_ / "ck") << "x";
+  EXPECT_THAT([&] { CheckpointFolder folder(folder_ / "ck"); },
               ThrowsMessage<InputError>(HasSubstr("ck: expected a folder, found a file")));
 }
 
@@ -53,7 +47,7 @@ TEST_F(Folder, OneThatTakesNoFilesIsRefused) {
 }
 
 TEST_F(Folder, ACheckpointThatIsThereIsNamedWithItsModelAndStep) {
-  CheckpointFolder folder(base_);
+  CheckpointFolder folder(folder_);
   folder.write(at_step(40));
   EXPECT_THAT([&] { folder.require_none(); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("found a checkpoint of mlp at step 40"),
@@ -61,46 +55,46 @@ TEST_F(Folder, ACheckpointThatIsThereIsNamedWithItsModelAndStep) {
 }
 
 TEST_F(Folder, AFileThatCannotBeReadAsOneIsNotOverwrittenEither) {
-  CheckpointFolder folder(base_);
-  std::ofstream(base_ / "checkpoint") << "somebody's own";
+  CheckpointFolder folder(folder_);
+  std::ofstream(folder_ / "checkpoint") << "somebody's own";
   EXPECT_THAT([&] { folder.require_none(); },
               ThrowsMessage<UsageError>(HasSubstr("cannot be read as a checkpoint")));
 }
 
 TEST_F(Folder, TwoRunsDoNotShareOne) {
-  const CheckpointFolder first(base_);
+  const CheckpointFolder first(folder_);
   EXPECT_THAT(
-      [&] { CheckpointFolder second(base_); },
+      [&] { CheckpointFolder second(folder_); },
       ThrowsMessage<InputError>(AllOf(HasSubstr("another run keeps its checkpoints here (process " +
                                                 std::to_string(::getpid()) + " on host "),
                                       HasSubstr("give another --checkpoint folder"))));
 }
 
 TEST_F(Folder, IsFreeAgainWhenItsRunHasEndedOrWasKilled) {
-  { const CheckpointFolder ended(base_); }
+  { const CheckpointFolder ended(folder_); }
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const CheckpointFolder mine(base_);
+    const CheckpointFolder mine(folder_);
     static_cast<void>(!::write(ready[1], "x", 1));
     ::pause();
   }
   char byte;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_THROW(CheckpointFolder other(base_), InputError);
+  EXPECT_THROW(CheckpointFolder other(folder_), InputError);
   ::kill(child, SIGKILL);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  EXPECT_NO_THROW(CheckpointFolder after(base_));
+  EXPECT_NO_THROW(CheckpointFolder after(folder_));
 }
 
 TEST_F(Folder, AFailedWriteSaysWhatIsLeft) {
-  CheckpointFolder folder(base_ / "ck");
-  fs::remove_all(base_ / "ck");
+  CheckpointFolder folder(folder_ / "ck");
+  fs::remove_all(folder_ / "ck");
   EXPECT_THAT([&] { folder.write(at_step(1)); },
               ThrowsMessage<InputError>(
                   AllOf(HasSubstr("No such file"), HasSubstr("there is no checkpoint before it"))));
-  fs::create_directory(base_ / "ck");
+  fs::create_directory(folder_ / "ck");
   folder.write(at_step(2));
   // A limit on the size of files ends in the middle of the content, as a full disk does.
   struct ::rlimit before {};
@@ -112,7 +106,7 @@ TEST_F(Folder, AFailedWriteSaysWhatIsLeft) {
               ThrowsMessage<InputError>(HasSubstr("the checkpoint before it is whole")));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   ::signal(SIGXFSZ, handler);
-  const std::string content = read_file(base_ / "ck" / "checkpoint");
+  const std::string content = read_file(folder_ / "ck" / "checkpoint");
   EXPECT_EQ(decode(content, "x").step, 2);
 }
 

@@ -29,9 +29,10 @@ TEST(EpochPlan, RanksTogetherVisitWhatOneRankVisits) {
     for (std::int64_t s = 0; s < plan.steps(); ++s) {
       std::int64_t next = plan.step(s).begin;
       for (int rank = 0; rank < ranks; ++rank) {
-        EXPECT_EQ(plan.share(s, rank).begin, next);
-        EXPECT_GE(plan.share(s, rank).size(), 1);
-        next = plan.share(s, rank).end;
+        const Range share = share_of(plan.step(s), rank, ranks);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_GE(share.size(), 1);
+        next = share.end;
       }
       EXPECT_EQ(next, plan.step(s).end);
     }

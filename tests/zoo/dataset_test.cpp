@@ -4,11 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
+#include "folder.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/models/catalogue.hpp"
 
@@ -18,19 +17,12 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-class Files : public testing::Test {
+class Files : public InFolder {
  protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::path(testing::TempDir()) / ("linerate-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::filesystem::path write(const std::string& name, const std::string& content) {
     std::ofstream(folder_ / name, std::ios::binary) << content;
     return folder_ / name;
   }
-  std::filesystem::path folder_;
 };
 
 std::string bytes(std::initializer_list<int> values) {

@@ -7,9 +7,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/zoo/optimizer.hpp"
-#include "linerate/zoo/train.hpp"
+#include "small_training.hpp"
 
 namespace linerate::zoo {
 namespace {
@@ -27,9 +26,7 @@ std::vector<double> losses_of(const std::string& schedule, const std::string& st
   o.seed = seed;
   o.schedule = schedule;
   o.strategy = strategy;
-  std::vector<double> losses;
-  comm::run_ranks(1, [&](comm::Communicator& c) { losses = train(o, c).losses; });
-  return losses;
+  return run(o, 1).losses;
 }
 
 double mean_of_last(const std::vector<double>& losses) {
@@ -67,9 +64,7 @@ TrainReport trained_on_images(const std::string& strategy, std::uint64_t seed) {
   o.seed = seed;
   o.schedule = "one-cycle";
   o.strategy = strategy;
-  TrainReport report;
-  comm::run_ranks(1, [&](comm::Communicator& c) { report = train(o, c); });
-  return report;
+  return run(o, 1);
 }
 
 /// By its defaults, where the clip of directions alone let runs diverge: a rate that rises tenfold

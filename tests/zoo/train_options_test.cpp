@@ -2,7 +2,6 @@
 // changes nothing, or roundings alone. A field that nobody thought about does not compile, or fails
 // here.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -11,6 +10,7 @@
 #include <functional>
 #include <tuple>
 
+#include "folder.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/doc/cluster.hpp"
@@ -57,10 +57,10 @@ Field field(std::string name, T TrainOptions::*member, V other, Verdict over_ran
           std::move(on_resume)};
 }
 
-class TrainOptionsOf : public testing::Test {
+class TrainOptionsOf : public InFolder {
  protected:
   void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) / ("train-options-" + std::to_string(::getpid()));
+    InFolder::SetUp();
     fs::create_directories(folder_ / "mnist");
     write_mnist("train", 64);
     write_mnist("t10k", 8);
@@ -68,7 +68,6 @@ class TrainOptionsOf : public testing::Test {
     cluster.network.bandwidth_bytes_per_s = 1e9;
     doc::save(cluster, folder_ / "cluster.json");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   /// The smallest files that --data mnist reads; as many samples as the synthetic data here.
   void write_mnist(const std::string& part, char samples) const {
@@ -196,8 +195,6 @@ class TrainOptionsOf : public testing::Test {
       EXPECT_NEAR(outcome.last_loss, reference.last_loss, 1e-4 * reference.last_loss);
     }
   }
-
-  fs::path folder_;
 };
 
 TEST_F(TrainOptionsOf, EveryFieldHasItsRow) {

@@ -10,98 +10,100 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <mutex>
 #include <set>
 
-#include "linerate/comm/thread/run_ranks.hpp"
+#include "folder.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/file.hpp"
 #include "linerate/doc/timeline.hpp"
 #include "linerate/doc/workload.hpp"
 #include "linerate/zoo/checkpoint.hpp"
-#include "linerate/zoo/train.hpp"
+#include "small_training.hpp"
+#include "support/message_of.hpp"
 #include "torch_adapter/noting_communicator.hpp"
 
 namespace linerate::zoo {
 namespace {
 
-class Training : public testing::Test {
+class Training : public InFolder {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / ("train-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  static TrainOptions mlp() {
-    TrainOptions o;
-    o.model = "mlp";
-    o.input = models::Shape{1, 8, 8};
-    o.classes = 10;
-    o.samples = 100;
-    o.batch = 16;
-    o.epochs = 3;
-    o.threads = 1;
+  static TrainOptions mlp() { return zoo::mlp(/*epochs=*/3); }
+  /// Batch norm keeps buffers, which are no parameters.
+  static TrainOptions with_batch_norm() {
+    TrainOptions o = mlp();
+    o.model = "resnet18";
+    o.input = models::Shape{1, 16, 16};
+    o.variant = "published";
+    o.samples = 24;
     return o;
   }
-  /// Rank 0's report.
-  static TrainReport run(const TrainOptions& o, int ranks) {
-    TrainReport report;
-    comm::run_ranks(ranks, [&](comm::Communicator& c) {
-      const TrainReport mine = train(o, c);
-      if (c.rank() == 0) report = mine;
-    });
-    return report;
+  /// Against a run that nothing interrupts: ends after some steps, resumes, has the same bits.
+  void expect_resumes(const TrainOptions& whole, int ranks, std::int64_t steps) const {
+    SCOPED_TRACE(whole.strategy + ", " + whole.optimizer + ", " + std::to_string(ranks));
+    const TrainReport reference = run(whole, ranks);
+    TrainOptions part = whole;
+    part.checkpoint = folder_ / (whole.strategy + whole.optimizer + std::to_string(ranks));
+    part.steps = steps;
+    run(part, ranks);
+    part.resume = true;
+    part.steps = std::nullopt;
+    const TrainReport resumed = run(part, ranks);
+    EXPECT_EQ(resumed.weights_hash, reference.weights_hash);
+    EXPECT_EQ(resumed.first_step, steps);
+    EXPECT_EQ(resumed.epochs.back().test_loss, reference.epochs.back().test_loss);
   }
-  std::filesystem::path folder_;
+  /// What train() throws on each rank; "" where nothing.
+  template <typename Error>
+  static std::vector<std::string> errors_of(const std::function<void(comm::Communicator&)>& work) {
+    std::vector<std::string> errors(2);
+    comm::run_ranks(2, [&](comm::Communicator& c) {
+      try {
+        work(c);
+      } catch (const Error& e) {
+        errors[static_cast<std::size_t>(c.rank())] = e.what();
+      }
+    });
+    return errors;
+  }
   std::mutex mutex_;
 };
 
+// In the middle of an epoch, and of both intervals of K-FAC, in every way to share. Compressors
+// resume residuals, warm-started factors and stages of a fit, of both ranks.
 TEST_F(Training, ResumedRunsEndInTheSameBits) {
   for (const char* optimizer : {"sgd", "adam"})
     for (const int ranks : {1, 2}) {
-      TrainOptions whole = mlp();
-      whole.optimizer = optimizer;
-      const TrainReport reference = run(whole, ranks);
-      TrainOptions part = whole;
-      part.checkpoint = folder_ / (optimizer + std::to_string(ranks));
-      part.steps = 5;  // in the middle of an epoch
-      run(part, ranks);
-      part.resume = true;
-      part.steps = std::nullopt;
-      const TrainReport resumed = run(part, ranks);
-      EXPECT_EQ(resumed.weights_hash, reference.weights_hash) << optimizer << " " << ranks;
-      EXPECT_EQ(resumed.first_step, 5);
-      EXPECT_EQ(resumed.epochs.back().test_loss, reference.epochs.back().test_loss);
+      TrainOptions o = mlp();
+      o.optimizer = optimizer;
+      expect_resumes(o, ranks, 5);
+    }
+  for (const int ranks : {1, 2})
+    for (const char* strategy :
+         {"kfac(d, factors=2, inverses=4)", "kfac(mpd, factors=2, inverses=4)",
+          "kfac(mem, factors=2, inverses=4)", "kfac(hybrid, fraction=0.5, factors=2, inverses=4)",
+          "kfac(spd, factors=2, inverses=4, fisher=mc)",
+          "kfac(dp, placement=round-robin, factors=2, inverses=4)", "ddp+topk(density=0.05)",
+          "ddp+powersgd(rank=2)", "dear+fp16", "bulk+sidco"}) {
+      TrainOptions o = mlp();
+      o.strategy = strategy;
+      if (ranks == 2 || o.strategy.starts_with("kfac")) expect_resumes(o, ranks, 5);
     }
 }
 
 TEST_F(Training, BuffersOfBatchNormAreResumedToo) {
-  TrainOptions whole = mlp();
-  whole.model = "resnet18";
-  whole.input = models::Shape{1, 16, 16};
-  whole.variant = "published";
-  whole.samples = 24;
-  whole.batch = 4;
-  whole.epochs = 1;
-  const TrainReport reference = run(whole, 2);
-  TrainOptions part = whole;
-  part.checkpoint = folder_ / "bn";
-  part.steps = 2;
-  run(part, 2);
-  part.resume = true;
-  part.steps = std::nullopt;
-  EXPECT_EQ(run(part, 2).weights_hash, reference.weights_hash);
+  TrainOptions o = with_batch_norm();
+  o.batch = 4;
+  o.epochs = 1;
+  expect_resumes(o, 2, 2);
 }
 
 // Weights stay where they are: running averages still move with every step, those found anew are
 // the weights' own.
 TEST_F(Training, NormSamplesTestWithAveragesOfTheWeightsAlone) {
-  TrainOptions o = mlp();
-  o.model = "resnet18";
-  o.input = models::Shape{1, 16, 16};
-  o.variant = "published";
-  o.samples = o.batch = 24;
+  TrainOptions o = with_batch_norm();
+  o.batch = 24;
   o.rate = 1e-30;
   std::vector<TrainReport> running, anew;
   for (const std::int64_t epochs : {1, 3}) {
@@ -114,27 +116,6 @@ TEST_F(Training, NormSamplesTestWithAveragesOfTheWeightsAlone) {
   }
   EXPECT_NE(running[0].epochs.back().test_loss, running[1].epochs.back().test_loss);
   EXPECT_EQ(anew[0].epochs.back().test_loss, anew[1].epochs.back().test_loss);
-}
-
-// In the middle of both intervals, in every way to share.
-TEST_F(Training, PreconditionersAreResumedToo) {
-  for (const int ranks : {1, 2})
-    for (const std::string kfac :
-         {"kfac(d, factors=2, inverses=4)", "kfac(mpd, factors=2, inverses=4)",
-          "kfac(mem, factors=2, inverses=4)", "kfac(hybrid, fraction=0.5, factors=2, inverses=4)",
-          "kfac(spd, factors=2, inverses=4, fisher=mc)",
-          "kfac(dp, placement=round-robin, factors=2, inverses=4)"}) {
-      TrainOptions whole = mlp();
-      whole.strategy = kfac;
-      const TrainReport reference = run(whole, ranks);
-      TrainOptions part = whole;
-      part.checkpoint = folder_ / (kfac + std::to_string(ranks));
-      part.steps = 5;
-      run(part, ranks);
-      part.resume = true;
-      part.steps = std::nullopt;
-      EXPECT_EQ(run(part, ranks).weights_hash, reference.weights_hash) << kfac << ranks;
-    }
 }
 
 TEST_F(Training, APreconditionerIsResumedByAnotherWayToShareButNoOtherMethod) {
@@ -157,34 +138,12 @@ TEST_F(Training, APreconditionerIsResumedByAnotherWayToShareButNoOtherMethod) {
   }
 }
 
-// Residuals, warm-started factors and stages of a fit, of both ranks.
-TEST_F(Training, CompressorsAreResumedToo) {
-  for (const std::string strategy :
-       {"ddp+topk(density=0.05)", "ddp+powersgd(rank=2)", "dear+fp16", "bulk+sidco"}) {
-    TrainOptions whole = mlp();
-    whole.strategy = strategy;
-    const TrainReport reference = run(whole, 2);
-    TrainOptions part = whole;
-    part.checkpoint = folder_ / strategy;
-    part.steps = 5;
-    run(part, 2);
-    part.resume = true;
-    part.steps = std::nullopt;
-    EXPECT_EQ(run(part, 2).weights_hash, reference.weights_hash) << strategy;
-  }
-}
-
 TEST_F(Training, CompressorsWithMomentumRefuseAnother) {
   const auto refused = [](const char* strategy, const char* optimizer, const char* said) {
     TrainOptions o = mlp();
     o.strategy = strategy;
     o.optimizer = optimizer;
-    try {
-      run(o, 1);
-      ADD_FAILURE() << strategy;
-    } catch (const UsageError& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr(said));
-    }
+    EXPECT_THAT(support::message_of([&] { run(o, 1); }), testing::HasSubstr(said)) << strategy;
   };
   refused("ddp+dgc", "sgd", "--momentum 0");
   // Its means are a first moment: neither SGD nor Adam steps by that as 1-bit Adam does.
@@ -338,18 +297,13 @@ TEST_F(Training, EveryRankLearnsOfAFailedSaveAndTheCheckpointBeforeItStays) {
   struct ::rlimit before {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  std::vector<std::string> errors(2);
-  comm::run_ranks(2, [&](comm::Communicator& c) {
+  const auto errors = errors_of<InputError>([&](comm::Communicator& c) {
     TrainObserver observer;  // from step 3 on files may not be larger: as a disk that is full
     observer.on_step = [&](std::int64_t step, auto...) {
       const struct ::rlimit small { 1000, before.rlim_max };
       if (step == 3) static_cast<void>(::setrlimit(RLIMIT_FSIZE, &small));
     };
-    try {
-      train(o, c, observer);
-    } catch (const InputError& e) {
-      errors[static_cast<std::size_t>(c.rank())] = e.what();
-    }
+    train(o, c, observer);
   });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   ::signal(SIGXFSZ, handler);
@@ -390,14 +344,9 @@ TEST_F(Training, RanksThatDivergeStopAtTheNextCheckpointEpochOrEnd) {
     o.checkpoint = folder_ / ("parted-" + std::to_string(one.noticed));
     o.checkpoint_every = one.checkpoint_every;
     o.steps = one.steps;
-    std::vector<std::string> errors(2);
-    comm::run_ranks(2, [&](comm::Communicator& inner) {
+    const auto errors = errors_of<CommError>([&](comm::Communicator& inner) {
       LyingCommunicator c(inner);
-      try {
-        train(o, c);
-      } catch (const CommError& e) {
-        errors[static_cast<std::size_t>(c.rank())] = e.what();
-      }
+      train(o, c);
     });
     EXPECT_EQ(errors[0], errors[1]);
     EXPECT_THAT(errors[0], testing::AllOf(testing::HasSubstr("training state after step " +
@@ -425,13 +374,9 @@ TEST_F(Training, AResumedPreconditionerKeepsItsMethod) {
         {"clip=off", "kl=0"}}) {
     TrainOptions other = o;
     other.strategy = fmt::format("kfac(spd, {}, {})", sharing, change);
-    try {
-      run(other, 2);
-      FAIL() << change;
-    } catch (const UsageError& e) {
-      EXPECT_THAT(e.what(),
-                  testing::AllOf(testing::HasSubstr("--resume"), testing::HasSubstr(named)));
-    }
+    EXPECT_THAT(support::message_of([&] { run(other, 2); }),
+                testing::AllOf(testing::HasSubstr("--resume"), testing::HasSubstr(named)))
+        << change;
   }
   o.strategy = "kfac(mem, " + sharing + ")";
   EXPECT_EQ(run(o, 2).first_step, 2);
@@ -457,11 +402,7 @@ TEST_F(Training, TwoRunsDoNotWriteIntoOneFolder) {
       if (step != 1) return;
       TrainOptions second = o;
       second.resume = true;
-      try {
-        run(second, 1);
-      } catch (const InputError& e) {
-        refused = e.what();
-      }
+      refused = support::message_of<InputError>([&] { run(second, 1); });
     };
     train(o, c, observer);
   });

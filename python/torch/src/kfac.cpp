@@ -36,30 +36,23 @@ LayerKind kind_of(const std::string& name) {
   throw InternalError("a kind of layer that is not known: " + name);
 }
 
-/// The module's own flag, as it is when an operator uses the layer: on whatever thread, without
-/// the GIL.
-std::function<bool()> flag_of(py::object module) {
-  const std::shared_ptr<py::object> held(new py::object(std::move(module)), [](py::object* o) {
+/// ask(object), asked on whatever thread, without the GIL.
+template <typename T>
+std::function<T()> asked_of(py::object object, T (*ask)(const py::object&)) {
+  const std::shared_ptr<py::object> held(new py::object(std::move(object)), [](py::object* o) {
     const py::gil_scoped_acquire gil;
     delete o;
   });
-  return [held] {
+  return [held, ask] {
     const py::gil_scoped_acquire gil;
-    return held->attr("training").cast<bool>();
+    return ask(*held);
   };
 }
 
-/// A function of Python's, asked without the GIL; it gives a number.
-std::function<double()> number_of(py::object function) {
-  const std::shared_ptr<py::object> held(new py::object(std::move(function)), [](py::object* o) {
-    const py::gil_scoped_acquire gil;
-    delete o;
-  });
-  return [held] {
-    const py::gil_scoped_acquire gil;
-    return (*held)().cast<double>();
-  };
-}
+/// The module's own flag, as it is when an operator uses the layer.
+bool is_training(const py::object& module) { return module.attr("training").cast<bool>(); }
+
+double number_of(const py::object& function) { return function().cast<double>(); }
 
 /// A GradScaler halves its scale after each overflow: this many in a row are none of K-FAC's.
 constexpr int kScalersFailures = 64;
@@ -138,12 +131,12 @@ void add_kfac(py::module_& m) {
                                .bias = bias.value_or(at::Tensor()),
                                .groups = groups,
                                .transposed = kind == "transposed",
-                               .trains = flag_of(module)});
+                               .trains = asked_of(module, is_training)});
             const std::optional<plan::Kfac> kfac = plan::kfac_of(doc::parse_strategy(strategy));
             if (!kfac) throw UsageError("strategy " + strategy + ": no kfac in it");
             auto* const own = made.get();
             const std::function<double()> scaled =
-                scale.is_none() ? std::function<double()>() : number_of(std::move(scale));
+                scale.is_none() ? std::function<double()>() : asked_of(std::move(scale), number_of);
             KfacOptions options = options_of(
                 *kfac, loss_average, std::move(skip), [own] { return own->rate.load(); }, scaled,
                 seed, accumulate);

@@ -170,6 +170,14 @@ class Parallel {
   std::vector<std::unique_ptr<DataParallel::NoSync>> no_sync_;
 };
 
+/// A method of the DataParallel as one of Parallel.
+template <typename Result, typename... Arguments>
+auto of_open(Result (DataParallel::*method)(Arguments...)) {
+  return [method](Parallel& p, Arguments... arguments) -> Result {
+    return (p.get().*method)(std::forward<Arguments>(arguments)...);
+  };
+}
+
 DataParallelOptions options_of(std::string strategy, const std::string& buffers,
                                const std::optional<std::string>& cluster, int measured_steps,
                                double replan_above, double most_above_ddp, std::uint64_t seed,
@@ -343,14 +351,8 @@ PYBIND11_MODULE(_core, m) {
            py::arg("records") = false, py::arg("kfac") = py::none(), py::arg("device_group") = "")
       .def("close", &Parallel::close, Unlocked())
       .def("is_open", &Parallel::is_open)
-      .def(
-          "finish", [](Parallel& p) { return p.get().finish(); }, Unlocked())
-      .def(
-          "set_tensors",
-          [](Parallel& p, ta::NamedTensors parameters, ta::NamedTensors buffers) {
-            p.get().set_tensors(std::move(parameters), std::move(buffers));
-          },
-          Unlocked())
+      .def("finish", of_open(&DataParallel::finish), Unlocked())
+      .def("set_tensors", of_open(&DataParallel::set_tensors), Unlocked())
       .def(
           "expect",
           [](Parallel& p, std::string name, std::uintptr_t identity, std::vector<at::Tensor> holds,
@@ -364,29 +366,19 @@ PYBIND11_MODULE(_core, m) {
              const py::gil_scoped_release unlocked;
              return p.get().step(std::move(updates));
            })
-      .def(
-          "skip_step", [](Parallel& p) { p.get().skip_step(); }, Unlocked())
-      .def(
-          "settle", [](Parallel& p) { p.get().settle(); }, Unlocked())
-      .def(
-          "refuse_step",
-          [](Parallel& p, const std::string& reason) { p.get().refuse_step(reason); }, Unlocked())
+      .def("skip_step", of_open(&DataParallel::skip_step), Unlocked())
+      .def("settle", of_open(&DataParallel::settle), Unlocked())
+      .def("refuse_step", of_open(&DataParallel::refuse_step), Unlocked())
       .def("expect_no_backward", [](Parallel& p) { p.get().expect_no_backward(); })
-      .def(
-          "set_batch", [](Parallel& p, std::int64_t n) { p.get().set_batch(n); }, Unlocked())
-      .def(
-          "set_loss_scale",
-          [](Parallel& p, std::optional<double> scale) { p.get().set_loss_scale(scale); },
-          Unlocked())
+      .def("set_batch", of_open(&DataParallel::set_batch), Unlocked())
+      .def("set_loss_scale", of_open(&DataParallel::set_loss_scale), Unlocked())
       .def(
           "knows_loss_scale", [](Parallel& p) { return p.get().knows_loss_scale(); }, Unlocked())
-      .def(
-          "forget_cleared_scale", [](Parallel& p) { p.get().forget_cleared_scale(); }, Unlocked())
+      .def("forget_cleared_scale", of_open(&DataParallel::forget_cleared_scale), Unlocked())
       .def("scaler_seen", &Parallel::scaler_seen)
       .def("enter_no_sync", &Parallel::enter_no_sync)
       .def("exit_no_sync", &Parallel::exit_no_sync)
-      .def(
-          "renew_hooks", [](Parallel& p) { p.get().renew_hooks(); }, Unlocked())
+      .def("renew_hooks", of_open(&DataParallel::renew_hooks), Unlocked())
       .def("gradients_may_follow", [](Parallel& p) { return p.get().gradients_may_follow(); })
       .def("gradients_came", [](Parallel& p) { return p.get().gradients_came(); })
       .def("updates_pending", [](Parallel& p) { return p.get().updates_pending(); })
@@ -396,10 +388,7 @@ PYBIND11_MODULE(_core, m) {
       .def("strategy", [](Parallel& p) { return p.get().plan().strategy; })
       .def("plan_json", [](Parallel& p) { return doc::to_json(p.get().plan()); })
       .def("workload_json", [](Parallel& p) { return doc::to_json(p.get().workload()); })
-      .def(
-          "require_same_weights",
-          [](Parallel& p, const std::string& what) { p.get().require_same_weights(what); },
-          Unlocked())
+      .def("require_same_weights", of_open(&DataParallel::require_same_weights), Unlocked())
       .def("compression_state",
            [](Parallel& p) {
              std::vector<std::string> parts;

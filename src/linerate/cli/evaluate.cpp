@@ -1,7 +1,5 @@
 // linerate evaluate: compressors against tuned baselines. Rehearsals run here; trainings in
 // `linerate-torch`, which gets the same options.
-#include <CLI/CLI.hpp>
-#include <memory>
 #include <vector>
 
 #include "linerate/cli/run_program.hpp"
@@ -44,13 +42,8 @@ void evaluate_rehearsed(const EvaluateArguments& a) {
 }  // namespace
 
 void setup_evaluate(CLI::App& app) {
-  const auto a = std::make_shared<EvaluateArguments>();
-  CLI::App* verb = app.add_subcommand(
-      "evaluate", "Measure compressors against tuned baselines: step times and accuracy.");
-  add_evaluate_options(*verb, *a);
-  verb->callback([a] {
-    check_together(*a);
-    if (a->rehearse) return evaluate_rehearsed(*a);
+  add_evaluate_verb(app, [](const EvaluateArguments& a) {
+    if (a.rehearse) return evaluate_rehearsed(a);
     start_beside("linerate-torch");
   });
 }

@@ -1,7 +1,4 @@
 // linerate evaluate, inside linerate-torch: a setup for each model and batch.
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include "linerate/cli/torch_verb.hpp"
 #include "linerate/cli/training_options.hpp"
 #include "linerate/verbs/option_checks.hpp"
@@ -63,15 +60,6 @@ void evaluate_trained(const EvaluateArguments& a) {
 
 }  // namespace
 
-void setup_torch_evaluate(CLI::App& app) {
-  const auto a = std::make_shared<EvaluateArguments>();
-  CLI::App* verb = app.add_subcommand(
-      "evaluate", "Measure compressors against tuned baselines: step times and accuracy.");
-  add_evaluate_options(*verb, *a);
-  verb->callback([a] {
-    check_together(*a);
-    evaluate_trained(*a);
-  });
-}
+void setup_torch_evaluate(CLI::App& app) { add_evaluate_verb(app, evaluate_trained); }
 
 }  // namespace linerate::cli

@@ -159,17 +159,6 @@ doc::Setup network_of(const EvaluateArguments& a) {
   return setup;
 }
 
-}  // namespace
-
-void add_evaluate_options(CLI::App& verb, EvaluateArguments& a) {
-  add_model_options(verb, a);
-  add_contest_options(verb, a);
-  add_place_options(verb, a);
-  verb.footer(
-      "Start ranks with mpirun: tools/mpirun -n 2 linerate evaluate --models lenet --data "
-      "fashion-mnist --compressors \"fp16,powersgd(rank=4)\" -o results.json");
-}
-
 // A rehearsal takes a Workload's times, a training makes its own: what belongs to the other one is
 // refused.
 void check_together(const EvaluateArguments& a) {
@@ -189,6 +178,24 @@ void check_together(const EvaluateArguments& a) {
   if (a.append && a.output.empty())
     throw UsageError("--append: expected -o with the file to add to, found none; give -o FILE");
   verbs::refuse_input_as_output("--output", a.output, {a.workload, a.cluster});
+}
+
+}  // namespace
+
+void add_evaluate_verb(CLI::App& app, void (*run)(const EvaluateArguments&)) {
+  const auto a = std::make_shared<EvaluateArguments>();
+  CLI::App& verb = *app.add_subcommand(
+      "evaluate", "Measure compressors against tuned baselines: step times and accuracy.");
+  add_model_options(verb, *a);
+  add_contest_options(verb, *a);
+  add_place_options(verb, *a);
+  verb.footer(
+      "Start ranks with mpirun: tools/mpirun -n 2 linerate evaluate --models lenet --data "
+      "fashion-mnist --compressors \"fp16,powersgd(rank=4)\" -o results.json");
+  verb.callback([a, run] {
+    check_together(*a);
+    run(*a);
+  });
 }
 
 // Candidates are cut at commas outside parentheses, as options of a compressor have commas too.

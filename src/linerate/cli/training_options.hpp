@@ -50,10 +50,9 @@ struct EvaluateArguments {
   bool append = false, json = false;
 };
 
-/// With help for `linerate evaluate --help`, in either program.
-void add_evaluate_options(CLI::App& verb, EvaluateArguments& arguments);
-/// Throws UsageError for what does not go together.
-void check_together(const EvaluateArguments& arguments);
+/// `linerate evaluate` with its options and help, in either program. `run` gets what goes together;
+/// else UsageError.
+void add_evaluate_verb(CLI::App& app, void (*run)(const EvaluateArguments&));
 
 /// Checked. Throws UsageError.
 verbs::ContestOptions contest_of(const EvaluateArguments& arguments);

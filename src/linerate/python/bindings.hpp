@@ -36,6 +36,37 @@ Held<Document> hold(Document document) {
 /// Without the GIL: what these functions do takes time and touches no Python object.
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
+/// A class of a held document. What it adds are methods without the GIL.
+template <typename Document>
+struct DocumentClass : nb::class_<Held<Document>> {
+  using nb::class_<Held<Document>>::class_;
+
+  /// NAME(): make(document).
+  template <typename Make>
+  DocumentClass& gives(const char* name, Make make) {
+    this->def(
+        name, [make](const Held<Document>& held) { return make(*held.document); }, WithoutGil());
+    return *this;
+  }
+  /// to_json(), from_json() and pickling. A document that crosses processes keeps the rules of a
+  /// file.
+  DocumentClass& as_json(Document (*read)(const std::string& text, const std::string& place)) {
+    const auto json = [](const Document& document) { return to_json(document); };
+    gives("to_json", json);
+    this->def_static(
+        "from_json",
+        [read](const std::string& text, const std::string& place) {
+          return hold(read(text, place));
+        },
+        nb::arg("text"), nb::arg("place"), WithoutGil());
+    this->def("__getstate__", [json](const Held<Document>& held) { return json(*held.document); });
+    this->def("__setstate__", [read](Held<Document>& held, const std::string& text) {
+      new (&held) Held<Document>(hold(read(text, "a pickle")));
+    });
+    return *this;
+  }
+};
+
 /// The page as HTML, with its texts in the words of Python: ranks= for --ranks.
 std::string html_of(const report::Inputs& inputs);
 

@@ -14,38 +14,27 @@
 namespace linerate::python {
 namespace {
 
-// Binds a class with to_json, save, load, from_json and pickling. Everything takes JSON, so a
-// document that crosses processes keeps the rules of a file.
+// Binds a class with save and load besides its JSON.
 template <typename Document>
-nb::class_<Held<Document>> bind_document(nb::module_& module, const char* name,
-                                         Document (*load)(const std::filesystem::path&),
-                                         Document (*read)(const std::string&, const std::string&)) {
-  using Handle = Held<Document>;
-  return nb::class_<Handle>(module, name)
-      .def(
-          "to_json", [](const Handle& held) { return doc::to_json(*held.document); }, WithoutGil())
+DocumentClass<Document> bind_document(nb::module_& module, const char* name,
+                                      Document (*load)(const std::filesystem::path&),
+                                      Document (*read)(const std::string&, const std::string&)) {
+  DocumentClass<Document> bound(module, name);
+  bound.as_json(read)
       .def(
           "save",
-          [](const Handle& held, const std::string& path) { doc::save(*held.document, path); },
+          [](const Held<Document>& held, const std::string& path) {
+            doc::save(*held.document, path);
+          },
           nb::arg("path"), WithoutGil())
       .def_static(
           "load", [load](const std::string& path) { return hold(load(path)); }, nb::arg("path"),
-          WithoutGil())
-      .def_static(
-          "from_json",
-          [read](const std::string& text, const std::string& place) {
-            return hold(read(text, place));
-          },
-          nb::arg("text"), nb::arg("place"), WithoutGil())
-      .def("__getstate__", [](const Handle& held) { return doc::to_json(*held.document); })
-      .def("__setstate__", [read](Handle& held, const std::string& text) {
-        new (&held) Handle(hold(read(text, "a pickle")));
-      });
+          WithoutGil());
+  return bound;
 }
 
-std::string page_of(const Held<doc::Timeline>& held) {
+std::string page_of(const doc::Timeline& timeline) {
   report::Inputs inputs;
-  const doc::Timeline& timeline = *held.document;
   inputs.timelines.push_back({timeline.source, timeline.strategy, timeline});
   return html_of(inputs);
 }
@@ -66,9 +55,7 @@ void bind_documents(nb::module_& module) {
       nb::arg("path"), nb::arg("text"), WithoutGil());
   bind_document<doc::Workload>(module, "Workload", doc::load_workload, doc::workload_from_json);
   bind_document<doc::Cluster>(module, "Cluster", doc::load_cluster, doc::cluster_from_json)
-      .def(
-          "to_text", [](const Held<doc::Cluster>& held) { return report::to_text(*held.document); },
-          WithoutGil())
+      .gives("to_text", [](const doc::Cluster& cluster) { return report::to_text(cluster); })
       .def(
           "summary_json",
           [](const Held<doc::Cluster>& held, const std::vector<std::string>& notes) {
@@ -76,11 +63,9 @@ void bind_documents(nb::module_& module) {
           },
           nb::arg("notes"), WithoutGil());
   bind_document<doc::Plan>(module, "Plan", doc::load_plan, doc::plan_from_json)
-      .def(
-          "to_dot", [](const Held<doc::Plan>& held) { return report::to_dot(*held.document); },
-          WithoutGil());
+      .gives("to_dot", [](const doc::Plan& plan) { return report::to_dot(plan); });
   bind_document<doc::Timeline>(module, "Timeline", doc::load_timeline, doc::timeline_from_json)
-      .def("to_html", page_of, WithoutGil())
+      .gives("to_html", page_of)
       .def(
           "save_perfetto",
           [](const Held<doc::Timeline>& held, const std::string& path) {

@@ -28,7 +28,6 @@ struct Answered {
 };
 using Predictions = Held<Answered>;
 using Advice = Held<doc::Advice>;
-using Planned = Held<whatif::Planned>;
 
 /// What words of a call stand for: {word: document}.
 using NamedDocuments = nb::typed<nb::dict, std::string, nb::object>;
@@ -58,8 +57,6 @@ verbs::Documents documents_of(const NamedDocuments& held) {
 
 /// Parses the words into the verb's options and runs call(options, caller) in a thread that Ctrl-C
 /// stops. `held` has the documents that words name.
-///
-/// call(options, caller), interruptible.
 template <typename Options, typename Call>
 auto run(Options options, Words verb, Words words, const NamedDocuments& held, nb::handle progress,
          Call call) {
@@ -81,35 +78,24 @@ void bind_verb(nb::module_& module, const char* name, Call call) {
 }
 
 void bind_explain(nb::module_& module) {
-  using Explained = Held<verbs::Explained>;
-  nb::class_<Explained>(module, "Explanation")
-      .def(
-          "to_json",
-          [](const Explained& e) {
-            const auto& [breakdown, verdict] = e.document->explanation;
-            return trace::explain_json(breakdown, verdict);
-          },
-          WithoutGil())
-      .def(
-          "to_text",
-          [](const Explained& e) {
-            const auto& [breakdown, verdict] = e.document->explanation;
-            return trace::explain_text(breakdown, verdict);
-          },
-          WithoutGil())
-      .def(
-          "to_html",
-          [](const Explained& e) {
-            report::Inputs inputs;
-            const std::string label = std::filesystem::path(e.document->source).stem().string();
-            inputs.timelines.push_back(
-                {label, label, verbs::timeline_of(*e.document), e.document->explanation});
-            return html_of(inputs);
-          },
-          WithoutGil())
-      .def(
-          "timeline", [](const Explained& e) { return hold(verbs::timeline_of(*e.document)); },
-          WithoutGil());
+  using verbs::Explained;
+  DocumentClass<Explained>(module, "Explanation")
+      .gives("to_json",
+             [](const Explained& e) {
+               return trace::explain_json(e.explanation.breakdown, e.explanation.verdict);
+             })
+      .gives("to_text",
+             [](const Explained& e) {
+               return trace::explain_text(e.explanation.breakdown, e.explanation.verdict);
+             })
+      .gives("to_html",
+             [](const Explained& e) {
+               report::Inputs inputs;
+               const std::string label = std::filesystem::path(e.source).stem().string();
+               inputs.timelines.push_back({label, label, verbs::timeline_of(e), e.explanation});
+               return html_of(inputs);
+             })
+      .gives("timeline", [](const Explained& e) { return hold(verbs::timeline_of(e)); });
   bind_verb<verbs::ExplainOptions>(module, "explain", [](const auto& options, const auto& caller) {
     return hold(verbs::explain(options, caller));
   });
@@ -168,10 +154,11 @@ Answered answered_of(const PredictionsState& state) {
 // Predictions know their question, so a Timeline or Plan of one of them can be made later. Those
 // read from JSON do not.
 void bind_whatif(nb::module_& module) {
-  nb::class_<Predictions>(module, "Predictions")
-      .def(
-          "to_json", [](const Predictions& p) { return doc::to_json(p.document->asked.answer); },
-          WithoutGil())
+  DocumentClass<Answered>(module, "Predictions")
+      .gives("to_json", [](const Answered& a) { return doc::to_json(a.asked.answer); })
+      .gives("to_text", [](const Answered& a) { return report::to_text(a.asked.answer); })
+      .gives("to_csv", [](const Answered& a) { return report::to_csv(a.asked.answer); })
+      .gives("to_html", [](const Answered& a) { return html_of(verbs::page_of(a.asked)); })
       .def_static(
           "from_json",
           [](const std::string& text, const std::string& place) {
@@ -186,21 +173,11 @@ void bind_whatif(nb::module_& module) {
              new (&p) Predictions(hold(answered_of(state)));
            })
       .def(
-          "to_text", [](const Predictions& p) { return report::to_text(p.document->asked.answer); },
-          WithoutGil())
-      .def(
-          "to_csv", [](const Predictions& p) { return report::to_csv(p.document->asked.answer); },
-          WithoutGil())
-      .def(
           "to_plot",
           [](const Predictions& p, const std::string& locale) {
             return report::to_curves(p.document->asked.answer, locale);
           },
           nb::arg("locale"), WithoutGil())
-      .def(
-          "to_html",
-          [](const Predictions& p) { return html_of(verbs::page_of(p.document->asked)); },
-          WithoutGil())
       .def(
           "timeline",
           [](const Predictions& p, std::size_t at) {
@@ -223,12 +200,10 @@ void bind_whatif(nb::module_& module) {
       },
       nb::arg("words"), nb::arg("documents"), nb::arg("progress").none());
 
-  using Times = Held<cost::CollectiveTimes>;
-  nb::class_<Times>(module, "CollectiveTimes")
-      .def(
-          "to_json", [](const Times& t) { return report::to_json(*t.document); }, WithoutGil())
-      .def(
-          "to_text", [](const Times& t) { return report::to_text(*t.document); }, WithoutGil());
+  using Times = cost::CollectiveTimes;
+  DocumentClass<Times>(module, "CollectiveTimes")
+      .gives("to_json", [](const Times& times) { return report::to_json(times); })
+      .gives("to_text", [](const Times& times) { return report::to_text(times); });
   module.def(
       "whatif_collective",
       [](const std::string& collective, Words words, const NamedDocuments& documents,
@@ -247,66 +222,47 @@ void bind_whatif(nb::module_& module) {
 
 // A Plan shares its memory with the Planned that it came from.
 void bind_plan(nb::module_& module) {
-  nb::class_<Planned>(module, "Planned")
-      .def(
-          "plan",
-          [](const Planned& p) {
-            return Held<doc::Plan>{std::shared_ptr<const doc::Plan>(p.document, &p.document->plan)};
-          })
-      .def("notes", [](const Planned& p) { return p.document->notes; })
-      .def(
-          "to_text",
-          [](const Planned& p) {
-            return report::text_of(p.document->plan, [&](const doc::Task& task) {
-              return whatif::seconds_of(*p.document, task);
-            });
-          },
-          WithoutGil());
+  DocumentClass<whatif::Planned>(module, "Planned")
+      .gives("notes", [](const whatif::Planned& p) { return p.notes; })
+      .gives("to_text",
+             [](const whatif::Planned& p) {
+               return report::text_of(
+                   p.plan, [&](const doc::Task& task) { return whatif::seconds_of(p, task); });
+             })
+      .def("plan", [](const Held<whatif::Planned>& p) {
+        return Held<doc::Plan>{std::shared_ptr<const doc::Plan>(p.document, &p.document->plan)};
+      });
   bind_verb<verbs::PlanOptions>(module, "plan", [](const auto& options, const auto& caller) {
     return hold(verbs::plan(options, caller));
   });
 }
 
 void bind_advise(nb::module_& module) {
-  nb::class_<Advice>(module, "Advice")
-      .def(
-          "to_json", [](const Advice& a) { return doc::to_json(*a.document); }, WithoutGil())
-      .def_static(
-          "from_json",
-          [](const std::string& text, const std::string& place) {
-            return hold(doc::advice_from_json(text, place));
-          },
-          nb::arg("text"), nb::arg("place"), WithoutGil())
-      .def("__getstate__", [](const Advice& a) { return doc::to_json(*a.document); })
-      .def("__setstate__",
-           [](Advice& a, const std::string& text) {
-             new (&a) Advice(hold(doc::advice_from_json(text, "a pickle")));
-           })
+  DocumentClass<doc::Advice>(module, "Advice")
+      .as_json(doc::advice_from_json)
+      .gives("to_html",
+             [](const doc::Advice& advice) {
+               report::Inputs inputs;
+               inputs.advice = {advice};
+               return html_of(inputs);
+             })
       .def(
           "to_text", [](const Advice& a, bool all) { return report::to_text(*a.document, all); },
-          nb::arg("all"), WithoutGil())
-      .def(
-          "to_html",
-          [](const Advice& a) {
-            report::Inputs inputs;
-            inputs.advice = {*a.document};
-            return html_of(inputs);
-          },
-          WithoutGil());
+          nb::arg("all"), WithoutGil());
   bind_verb<verbs::AdviseOptions>(module, "advise", [](const auto& options, const auto& caller) {
     return hold(verbs::advise(options, caller));
   });
 }
 
 void bind_compare(nb::module_& module) {
-  using Comparison = Held<compare::Comparison>;
-  nb::class_<Comparison>(module, "Comparison")
-      .def(
-          "to_json", [](const Comparison& c) { return compare::to_json(*c.document); },
-          WithoutGil())
+  using compare::Comparison;
+  DocumentClass<Comparison>(module, "Comparison")
+      .gives("to_json", [](const Comparison& c) { return compare::to_json(c); })
       .def(
           "to_text",
-          [](const Comparison& c, bool tasks) { return compare::to_text(*c.document, tasks); },
+          [](const Held<Comparison>& c, bool tasks) {
+            return compare::to_text(*c.document, tasks);
+          },
           nb::arg("tasks"), WithoutGil());
   bind_verb<verbs::CompareOptions>(module, "compare", [](const auto& options, const auto& caller) {
     return hold(verbs::compare(options, caller));

@@ -98,10 +98,6 @@ Range EpochPlan::step(std::int64_t index) const {
   return {index * global_batch, std::min((index + 1) * global_batch, samples)};
 }
 
-Range EpochPlan::share(std::int64_t index, int rank) const {
-  return share_of(step(index), rank, ranks);
-}
-
 // 10 samples on 3 ranks are [0, 3), [3, 6) and [6, 10).
 Range share_of(Range whole, int rank, int ranks) {
   return {whole.begin + whole.size() * rank / ranks,

@@ -82,11 +82,9 @@ struct EpochPlan {
 
   std::int64_t steps() const;
   Range step(std::int64_t index) const;
-  /// A contiguous share of the step, sizes differing by at most one.
-  Range share(std::int64_t index, int rank) const;
 };
 
-/// Contiguous share of `whole`.
+/// Contiguous share of `whole`, sizes differing by at most one.
 Range share_of(Range whole, int rank, int ranks);
 
 // From samples in memory to tensors.

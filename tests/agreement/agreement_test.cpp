@@ -11,7 +11,13 @@
 
 #include "agreement/cases.hpp"
 #include "agreement/virtual_run.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/compare/comparison.hpp"
+#include "linerate/exec/rehearse.hpp"
+#include "linerate/explain/explanation.hpp"
 #include "linerate/sim/simulate.hpp"
+#include "linerate/trace/importers.hpp"
+#include "linerate/trace/to_workload.hpp"
 #include "sim/random_plan.hpp"
 #include "sim/task_trace.hpp"
 
@@ -21,6 +27,9 @@ namespace {
 using support::cluster_of;
 using support::plan_of;
 using support::Setting;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
 
 constexpr int kSteps = 6;
 constexpr double kNanosecond = 1e-9;
@@ -184,6 +193,204 @@ TEST(Agreement, OverRandomPlansWithGroupsAndWarmUp) {
     ASSERT_EQ(difference(plan, model, simulated_lanes(plan, model)), "") << "seed " << seed;
   }
   fmt::print("{} random plans agree\n", kCases);
+}
+
+// ---- Rehearsal keeps to what the simulator says: over every strategy of the registry, ranks that
+// are threads run the tasks of a steady step in the same order in each lane, under the same names,
+// with the same bytes and parameters. Durations are a microsecond each: what is held is what
+// happens, not when.
+
+using RankLanes = std::array<std::vector<std::string>, doc::kResourceNames.size()>;
+
+/// A line an event of a rank in a step, in order of start.
+RankLanes lanes_of(const doc::Timeline& t, int rank, int step) {
+  std::vector<doc::Event> events;
+  std::copy_if(t.events.begin(), t.events.end(), std::back_inserter(events),
+               [&](const doc::Event& e) { return e.rank == rank && e.step == step; });
+  std::stable_sort(events.begin(), events.end(),
+                   [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
+  RankLanes lanes;
+  for (const doc::Event& e : events) {
+    std::string line = fmt::format("{} \"{}\" {} bytes", name_of(e.kind),
+                                   e.name < 0 ? "" : t.names[static_cast<std::size_t>(e.name)],
+                                   std::max<std::int64_t>(0, e.bytes));
+    std::vector<std::string> set;
+    if (e.set >= 0)
+      for (const std::int32_t p : t.parameter_sets[static_cast<std::size_t>(e.set)])
+        set.push_back(t.parameter_names[static_cast<std::size_t>(p)]);
+    std::sort(set.begin(), set.end());
+    lanes[static_cast<std::size_t>(e.resource)].push_back(
+        fmt::format("{}: {}", line, fmt::join(set, " ")));
+  }
+  return lanes;
+}
+
+doc::Plan in_microseconds(doc::Plan plan) {
+  for (doc::TaskGraph& graph : plan.variants)
+    for (doc::Task& task : graph.tasks)
+      if (task.seconds > 0) task.seconds = 1e-6;
+  return plan;
+}
+
+doc::Timeline rehearsed(const doc::Plan& plan, int steps) {
+  doc::Timeline timeline;
+  const auto shared = std::make_shared<const doc::Plan>(plan);
+  comm::run_ranks(plan.ranks, [&](comm::Communicator& communicator) {
+    doc::Timeline mine = exec::rehearse(communicator, shared, {.steps = steps, .warm_up = 1});
+    if (communicator.rank() == 0) timeline = std::move(mine);
+  });
+  return timeline;
+}
+
+TEST(Rehearsal, RunsWhatTheSimulatorRunsInItsOrder) {
+  int agree = 0;
+  for (const auto& [setting, strategy] : support::cases()) {
+    if (setting->unequal) continue;  // ranks compute alike in a rehearsal
+    const int ranks = 2 + agree % 3;
+    const doc::Cluster cluster = cluster_of(*setting, ranks);
+    const auto planned = plan_of(strategy, *setting, cluster, ranks, agree % 2 == 0);
+    if (!planned) continue;
+    ++agree;
+    const doc::Plan plan = in_microseconds(*planned);
+    const doc::Timeline measured = rehearsed(plan, 2);
+    const doc::Timeline predicted =
+        sim::predicted_timeline(plan, setting->workload, cost::CostModel(cluster));
+    ASSERT_EQ(measured.steps.size(), static_cast<std::size_t>(2 * ranks));
+    const int cycle = static_cast<int>(plan.cycle.size());
+    for (int rank = 0; rank < ranks; ++rank)
+      for (int step = 0; step < 2; ++step)  // after one that warms up
+        ASSERT_EQ(lanes_of(measured, rank, step), lanes_of(predicted, rank, (step + 1) % cycle))
+            << setting->name << ", " << strategy << ", rank " << rank << " of " << ranks;
+    const compare::Comparison joined = compare::compare(predicted, measured, {.warm_up = 0});
+    ASSERT_TRUE(joined.only_predicted.empty() && joined.only_measured.empty())
+        << setting->name << ", " << strategy;
+    ASSERT_TRUE(joined.notes.empty()) << joined.notes.front();
+  }
+  fmt::print("{} rehearsals agree\n", agree);
+  EXPECT_GE(agree, 100);
+}
+
+TEST(Rehearsal, SixteenRanks) {
+  const Setting setting = support::settings()[2];
+  for (const std::string strategy : {"ddp(first=64B, bucket=4KiB)", "dear(bucket=4KiB)"}) {
+    const doc::Cluster cluster = cluster_of(setting, 16);
+    const doc::Plan plan = in_microseconds(*plan_of(strategy, setting, cluster, 16, false));
+    const doc::Timeline measured = rehearsed(plan, 1);
+    const doc::Timeline predicted =
+        sim::predicted_timeline(plan, setting.workload, cost::CostModel(cluster));
+    EXPECT_EQ(measured.steps.size(), 16u);
+    for (int rank = 0; rank < 16; ++rank)
+      EXPECT_EQ(lanes_of(measured, rank, 0), lanes_of(predicted, rank, 0)) << strategy;
+  }
+}
+
+// ---- A Timeline of linerate's own says by which strategy its steps exchange, and is read by that:
+// over the registry, run on two ranks by training's Plan, and predicted.
+
+/// As explain and import read it: through its file.
+trace::Job read(const doc::Timeline& timeline) {
+  trace::InputFile input = trace::InputFile::from_memory(doc::to_json(timeline), "timeline.json");
+  return trace::read_job(std::span(&input, 1));
+}
+
+void expect_no_foreign_words(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes)
+    EXPECT_THAT(note, Not(AnyOf(HasSubstr("FSDP"), HasSubstr("parallelism"), HasSubstr("pipeline"),
+                                HasSubstr("hook"), HasSubstr("record_shapes"))));
+}
+
+void expect_explained(const trace::Job& job, const std::string& strategy) {
+  EXPECT_EQ(job.sharding, "");
+  const trace::Explanation e = trace::explain(job);
+  expect_no_foreign_words(e.breakdown.notes);
+  ASSERT_TRUE(e.breakdown.buckets);
+  EXPECT_EQ(e.breakdown.buckets->strategy, strategy);
+  EXPECT_EQ(e.breakdown.buckets->verdict, strategy + ", as the Timeline says");
+}
+
+/// Two steps of two ranks.
+doc::Timeline recorded_by(const doc::Plan& plan) {
+  doc::Timeline recorded;
+  comm::run_ranks(2, [&](comm::Communicator& communicator) {
+    doc::Timeline mine = exec::rehearse(communicator, std::make_shared<const doc::Plan>(plan),
+                                        {.steps = 2, .warm_up = 1});
+    if (communicator.rank() == 0) recorded = std::move(mine);
+  });
+  return recorded;
+}
+
+/// Training copies each gradient into its bucket, which a rehearsal leaves out.
+void add_copies(doc::Timeline& t, const doc::Workload& workload) {
+  std::vector<doc::Event> copies;
+  for (const doc::Event& e : t.events) {
+    if (e.kind != doc::TaskKind::backward || e.set < 0) continue;
+    const std::vector<std::int32_t> parameters = t.parameter_sets[static_cast<std::size_t>(e.set)];
+    ASSERT_EQ(parameters.size(), 1u);
+    const std::string& name = t.parameter_names[static_cast<std::size_t>(parameters.front())];
+    doc::Event copy = e;
+    copy.kind = doc::TaskKind::copy;
+    copy.ready_ns = copy.start_ns = copy.end_ns;
+    copy.bytes = std::ranges::find(workload.gradients, name, &doc::Gradient::name)->bytes();
+    copies.push_back(copy);
+  }
+  t.events.insert(t.events.end(), copies.begin(), copies.end());
+}
+
+/// Elements of gradients in ready order.
+std::vector<std::int64_t> elements_of(const doc::Workload& workload) {
+  std::vector<std::int64_t> all;
+  for (const doc::Gradient& g : workload.gradients) all.push_back(g.elements);
+  return all;
+}
+
+TEST(OwnTimelines, OfEveryStrategyAreReadAsWhatTheyAre) {
+  const support::Setting setting = support::settings()[5];  // "matrices"
+  const doc::Cluster cluster = support::cluster_of(setting, 2);
+  int read_back = 0;
+  for (const std::string& strategy : support::strategies()) {
+    const auto plan = support::plan_of(strategy, setting, cluster, 2, true);
+    if (!plan) continue;
+    SCOPED_TRACE(strategy);
+    doc::Timeline recorded = recorded_by(*plan);
+    recorded.one_rank_step_s = 1;
+    add_copies(recorded, setting.workload);
+    const trace::Job job = read(recorded);
+    expect_explained(job, plan->strategy);
+    std::vector<std::string> notes;
+    const doc::Workload imported = trace::workload_of(job, "timeline", notes);
+    expect_no_foreign_words(notes);
+    EXPECT_EQ(imported.current, plan->strategy);
+    EXPECT_EQ(elements_of(imported), elements_of(setting.workload));
+    EXPECT_EQ(imported.step_s, 1);
+    EXPECT_EQ(imported.buffer_bytes, 12345);  // as plan_of() has them
+
+    const doc::Timeline predicted =
+        sim::predicted_timeline(*plan, setting.workload, cost::CostModel(cluster));
+    expect_explained(read(predicted), plan->strategy);
+    ++read_back;
+  }
+  fmt::print("{} strategies read back\n", read_back);
+  EXPECT_GE(read_back, 100);
+}
+
+TEST(OwnTimelines, WithoutSizesOfGradientsStandForThemByBucketsOrAreRefused) {
+  const support::Setting setting = support::settings()[5];
+  const doc::Cluster cluster = support::cluster_of(setting, 2);
+  for (const std::string strategy : {"ddp", "dear", "ddp+topk", "ddp(wire=fp16)"}) {
+    const auto plan = support::plan_of(strategy, setting, cluster, 2, false);
+    const trace::Job job = read(recorded_by(*plan));
+    std::vector<std::string> notes;
+    if (strategy == "ddp" || strategy == "dear") {
+      const doc::Workload w = trace::workload_of(job, "timeline", notes);
+      EXPECT_EQ(w.gradient_bytes(), setting.workload.gradient_bytes());
+      EXPECT_THAT(notes, testing::Contains(HasSubstr("the Timeline has no sizes of gradients")));
+      expect_no_foreign_words(notes);
+      continue;
+    }
+    EXPECT_THAT([&] { static_cast<void>(trace::workload_of(job, "timeline", notes)); },
+                testing::ThrowsMessage<InputError>(testing::AllOf(
+                    HasSubstr("a Timeline under " + strategy), HasSubstr("train --record"))));
+  }
 }
 
 }  // namespace

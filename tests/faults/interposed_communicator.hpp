@@ -90,6 +90,9 @@ class InterposedCommunicator : public comm::Communicator {
   void set_checked(bool checked) override { inner_.set_checked(checked); }
   comm::Traffic traffic() const override { return inner_.traffic(); }
 
+ protected:
+  comm::Communicator& inner_;
+
  private:
   /// All ones in the first element: a NaN in every floating-point type.
   static comm::WorkPtr spoilt(comm::WorkPtr work, const comm::Buffer& b) {
@@ -99,7 +102,6 @@ class InterposedCommunicator : public comm::Communicator {
     return work;
   }
 
-  comm::Communicator& inner_;
   Interposer& interposer_;
 };
 

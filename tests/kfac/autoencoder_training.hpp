@@ -6,9 +6,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <functional>
 #include <memory>
-#include <utility>
 
 #include "kfac/autoencoder_task.hpp"
 #include "linerate/kfac/factor_inverse.hpp"

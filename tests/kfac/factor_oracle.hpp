@@ -3,11 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <vector>
 
@@ -38,35 +37,15 @@ void set_weights(Module& module, std::uint64_t seed) {
             std::sqrt(static_cast<double>(p.dim() > 1 ? p[0].numel() : 1)));
 }
 
+inline torch::nn::Linear weighted(std::int64_t inputs, std::int64_t outputs, std::uint64_t seed) {
+  torch::nn::Linear layer(inputs, outputs);
+  set_weights(*layer, seed);
+  return layer;
+}
+
 /// |ours - theirs| / |theirs|.
 inline double error_of(const at::Tensor& ours, const at::Tensor& theirs) {
   return ((ours - theirs).norm() / theirs.norm()).item<double>();
-}
-
-/// Prints for each suite how far the implementation is from its oracles at most.
-class LargestOracleError : public testing::EmptyTestEventListener {
- public:
-  static double note(double error) {
-    static LargestOracleError* const listener = [] {
-      auto* made = new LargestOracleError;  // GoogleTest deletes it
-      testing::UnitTest::GetInstance()->listeners().Append(made);
-      return made;
-    }();
-    listener->largest_ = std::max(listener->largest_, error);
-    return error;
-  }
-
- private:
-  void OnTestSuiteEnd(const testing::TestSuite& suite) override {
-    if (largest_ >= 0) std::printf("[ oracle ] %-18s %.1e\n", suite.name(), largest_);
-    largest_ = -1;
-  }
-  double largest_ = -1;
-};
-
-/// error_of() next to what another implementation says: noted.
-inline double oracle_error(const at::Tensor& ours, const at::Tensor& theirs) {
-  return LargestOracleError::note(error_of(ours, theirs));
 }
 
 /// The step's batch factor of a layer, [groups, d, d]; taken away.

@@ -24,12 +24,11 @@ using torch::nn::functional::cross_entropy;
 constexpr double kExact = 1e-10;
 
 struct FactorMlp : torch::nn::Module {
-  torch::nn::Linear a, b, c;
+  torch::nn::Linear a = register_module("a", torch::nn::Linear(5, 4));
+  torch::nn::Linear b = register_module("b", torch::nn::Linear(4, 6));
+  torch::nn::Linear c = register_module("c", torch::nn::Linear(6, 3));
   bool linear;
-  explicit FactorMlp(bool is_linear = false) : a(5, 4), b(4, 6), c(6, 3), linear(is_linear) {
-    register_module("a", a), register_module("b", b), register_module("c", c);
-    set_weights(*this, 1);
-  }
+  explicit FactorMlp(bool is_linear = false) : linear(is_linear) { set_weights(*this, 1); }
   at::Tensor act(const at::Tensor& x) const { return linear ? x : torch::tanh(x); }
   at::Tensor forward(const at::Tensor& x) { return c(act(b(act(a(x))))); }
   std::vector<torch::nn::Linear> layers() { return {a, b, c}; }
@@ -44,10 +43,18 @@ void expect_gauss_newton(KFAC& pre, std::size_t number, const at::Tensor& output
   const at::Tensor exact = gauss_newton(output, loss, layer->weight, layer->bias);
   const std::int64_t size = ours[0].size(0);
   for (std::int64_t q = 0; q < std::ssize(ours); ++q)
-    EXPECT_LE(oracle_error(ours[static_cast<std::size_t>(q)],
-                           exact.narrow(0, q * size, size).narrow(1, q * size, size)),
+    EXPECT_LE(error_of(ours[static_cast<std::size_t>(q)],
+                       exact.narrow(0, q * size, size).narrow(1, q * size, size)),
               kExact)
         << "layer " << number << ", " << what << ", group " << q;
+}
+
+/// Of each of the layers.
+void expect_gauss_newton(KFAC& pre, FactorMlp& model, const at::Tensor& output,
+                         const std::function<at::Tensor(const at::Tensor&)>& loss,
+                         const std::string& what) {
+  for (std::size_t l = 0; l < 3; ++l)
+    expect_gauss_newton(pre, l, output, loss, model.layers()[l], what);
 }
 
 struct LossCase {
@@ -77,11 +84,7 @@ TEST(ExactCurvature, OfOneSampleIsGaussNewtons) {
     KFAC pre(model, plain_options(Over::batch));
     const at::Tensor z = model.forward(x);
     exact_fisher(pre, z, c.kind);
-    for (std::size_t l = 0; l < 3; ++l) {
-      auto layer = model.layers()[l];
-      expect_gauss_newton(pre, l, z, c.loss, layer,
-                          "loss " + std::to_string(static_cast<int>(c.kind)));
-    }
+    expect_gauss_newton(pre, model, z, c.loss, "loss " + std::to_string(static_cast<int>(c.kind)));
   }
 }
 
@@ -95,7 +98,7 @@ TEST(ExactCurvature, OfOneSampleIsTheEmpiricalFisher) {
   for (std::size_t l = 0; l < 3; ++l) {
     auto layer = model.layers()[l];
     const at::Tensor g = joint_gradient(loss, layer->weight, layer->bias).flatten();
-    EXPECT_LE(oracle_error(ours[l], torch::outer(g, g)), kExact) << "layer " << l;
+    EXPECT_LE(error_of(ours[l], torch::outer(g, g)), kExact) << "layer " << l;
   }
 }
 
@@ -112,17 +115,13 @@ TEST(ExactCurvature, OfDeepLinearNetworksForEveryBatch) {
     KFAC pre(model, plain_options(over));
     const at::Tensor z = model.forward(x);
     exact_fisher(pre, z, LossKind::squared_error);
-    for (std::size_t l = 0; l < 3; ++l) {
-      auto layer = model.layers()[l];
-      expect_gauss_newton(pre, l, z, loss, layer, "over " + std::to_string(static_cast<int>(over)));
-    }
+    expect_gauss_newton(pre, model, z, loss, "over " + std::to_string(static_cast<int>(over)));
   }
 }
 
 // 3. Linear regression without damping: one natural gradient step of length 1 is Newton's.
 at::Tensor regression_after_one_step(Fisher fisher, const at::Tensor& x, const at::Tensor& t) {
-  torch::nn::Linear layer(4, 2);
-  set_weights(*layer, 30);
+  torch::nn::Linear layer = weighted(4, 2, 30);
   KfacOptions options = plain_options(Over::batch, fisher);
   options.damping = 0;
   KFAC pre(*layer, options);
@@ -145,12 +144,10 @@ TEST(LinearRegression, IsSolvedInOneStepWithTheTrueFisherAlone) {
 
 // 4. Shared positions.
 struct Tokens : torch::nn::Module {
-  torch::nn::Linear a, b;
+  torch::nn::Linear a = register_module("a", torch::nn::Linear(4, 5));
+  torch::nn::Linear b = register_module("b", torch::nn::Linear(5, 3));
   bool pooled;
-  explicit Tokens(bool mean) : a(4, 5), b(5, 3), pooled(mean) {
-    register_module("a", a), register_module("b", b);
-    set_weights(*this, 40);
-  }
+  explicit Tokens(bool mean) : pooled(mean) { set_weights(*this, 40); }
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor z = b(a(x));
     return pooled ? z.mean(1) : z;
@@ -178,12 +175,10 @@ TEST(SharedPositions, ReduceIsExactForAPooledOutput) {
   expect_gauss_newton(pre, 0, z, loss, model.a, "reduce");
 }
 
-struct ConvCase {
-  std::string name;
-  torch::nn::Conv2dOptions options;
-};
+template <std::size_t D>
+using ConvCases = std::vector<std::pair<const char*, torch::nn::ConvOptions<D>>>;
 
-std::vector<ConvCase> conv_cases() {
+ConvCases<2> conv_cases() {
   using O = torch::nn::Conv2dOptions;
   return {{"plain", O(4, 6, 3)},
           {"stride", O(4, 6, {3, 2}).stride({2, 3})},
@@ -200,88 +195,74 @@ std::vector<ConvCase> conv_cases() {
 }
 
 /// A convolution, then a linear map of each position; optionally the mean over positions.
+template <typename Conv, std::size_t D>
 struct ConvNet : torch::nn::Module {
-  torch::nn::Conv2d conv, head;
+  Conv conv, head;
   bool pooled;
-  ConvNet(const torch::nn::Conv2dOptions& options, bool mean)
-      : conv(options), head(torch::nn::Conv2dOptions(options.out_channels(), 2, 1)), pooled(mean) {
+  ConvNet(const torch::nn::ConvOptions<D>& options, bool mean)
+      : conv(options), head(torch::nn::ConvOptions<D>(options.out_channels(), 2, 1)), pooled(mean) {
     register_module("conv", conv), register_module("head", head);
     set_weights(*this, 50);
   }
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor z = head(conv(x));
-    return pooled ? z.mean({2, 3}) : z;
+    return pooled ? z.flatten(2).mean(2) : z;
   }
 };
 
-void expect_conv_is_exact(bool reduce) {
-  for (const ConvCase& c : conv_cases()) {
-    ConvNet model(c.options, reduce);
+template <typename Conv, std::size_t D>
+void expect_exact(const ConvCases<D>& cases, at::IntArrayRef input, bool reduce = false) {
+  for (const auto& [name, layer] : cases) {
+    ConvNet<Conv, D> model(layer, reduce);
     KfacOptions options = plain_options(Over::batch_positions_features);
     options.shared_positions = reduce ? SharedPositions::reduce : SharedPositions::expand;
     KFAC pre(model, options);
-    const at::Tensor z = model.forward(noise({2, 4, 6, 7}, 51)), t = noise(z.sizes(), 52);
+    const at::Tensor z = model.forward(noise(input, 51)), t = noise(z.sizes(), 52);
     exact_fisher(pre, z, LossKind::squared_error);
     const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-    expect_gauss_newton(pre, 0, z, loss, model.conv, c.name);
+    expect_gauss_newton(pre, 0, z, loss, model.conv, name);
   }
 }
 
 TEST(SharedPositions, ConvolutionsExpandedAreExactBeforeAMapOfEachPosition) {
-  expect_conv_is_exact(false);
+  expect_exact<torch::nn::Conv2d>(conv_cases(), {2, 4, 6, 7});
 }
-TEST(SharedPositions, ConvolutionsReducedAreExactForAPooledOutput) { expect_conv_is_exact(true); }
-
-/// One and three dimensions: the same, before a map of each position.
-template <typename Conv, std::size_t D>
-struct ConvNetOf : torch::nn::Module {
-  Conv conv, head;
-  explicit ConvNetOf(const torch::nn::ConvOptions<D>& options)
-      : conv(options), head(torch::nn::ConvOptions<D>(options.out_channels(), 2, 1)) {
-    register_module("conv", conv), register_module("head", head);
-    set_weights(*this, 53);
-  }
-  at::Tensor forward(const at::Tensor& x) { return head(conv(x)); }
-};
-
-template <typename Conv, std::size_t D>
-void expect_exact(const std::vector<torch::nn::ConvOptions<D>>& cases, at::IntArrayRef input) {
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    ConvNetOf<Conv, D> model(cases[i]);
-    KFAC pre(model, plain_options(Over::batch_positions_features));
-    const at::Tensor z = model.forward(noise(input, 54)), t = noise(z.sizes(), 55);
-    exact_fisher(pre, z, LossKind::squared_error);
-    const auto loss = [&](const at::Tensor& out) { return torch::mse_loss(out, t); };
-    expect_gauss_newton(pre, 0, z, loss, model.conv, "case " + std::to_string(i));
-  }
+TEST(SharedPositions, ConvolutionsReducedAreExactForAPooledOutput) {
+  expect_exact<torch::nn::Conv2d>(conv_cases(), {2, 4, 6, 7}, true);
 }
 
 TEST(SharedPositions, ConvolutionsOfOneDimensionAreExactBeforeAMapOfEachPosition) {
   using O = torch::nn::Conv1dOptions;
   expect_exact<torch::nn::Conv1d, 1>(
-      {O(4, 6, 3), O(4, 6, 3).stride(2).padding(2), O(4, 6, 2).dilation(3).padding(1),
-       O(4, 6, 3).groups(2).padding(1), O(4, 6, 4).padding(torch::kSame),
-       O(4, 6, 3).padding(2).padding_mode(torch::kCircular), O(4, 6, 1).bias(false)},
+      {{"plain", O(4, 6, 3)},
+       {"stride", O(4, 6, 3).stride(2).padding(2)},
+       {"dilation", O(4, 6, 2).dilation(3).padding(1)},
+       {"groups", O(4, 6, 3).groups(2).padding(1)},
+       {"same", O(4, 6, 4).padding(torch::kSame)},
+       {"circular", O(4, 6, 3).padding(2).padding_mode(torch::kCircular)},
+       {"no bias", O(4, 6, 1).bias(false)}},
       {2, 4, 9});
-  // So many channels that taps share products.
-  expect_exact<torch::nn::Conv1d, 1>({O(16, 3, 3).padding(1)}, {2, 16, 5});
+  expect_exact<torch::nn::Conv1d, 1>({{"taps share products", O(16, 3, 3).padding(1)}}, {2, 16, 5});
 }
 
 TEST(SharedPositions, ConvolutionsOfThreeDimensionsAreExactBeforeAMapOfEachPosition) {
   using O = torch::nn::Conv3dOptions;
   expect_exact<torch::nn::Conv3d, 3>(
-      {O(2, 3, 2), O(2, 3, {2, 3, 2}).stride({2, 1, 2}).padding({1, 0, 1}),
-       O(2, 3, {3, 1, 2}).dilation({2, 1, 1}).padding({2, 1, 0}),
-       O(2, 4, {2, 2, 1}).groups(2).padding({1, 0, 0}), O(2, 3, {2, 3, 2}).padding(torch::kSame),
-       O(2, 3, 2).padding(1).padding_mode(torch::kReplicate), O(2, 3, {2, 1, 1}).bias(false)},
+      {{"plain", O(2, 3, 2)},
+       {"stride", O(2, 3, {2, 3, 2}).stride({2, 1, 2}).padding({1, 0, 1})},
+       {"dilation", O(2, 3, {3, 1, 2}).dilation({2, 1, 1}).padding({2, 1, 0})},
+       {"groups", O(2, 4, {2, 2, 1}).groups(2).padding({1, 0, 0})},
+       {"same", O(2, 3, {2, 3, 2}).padding(torch::kSame)},
+       {"replicate", O(2, 3, 2).padding(1).padding_mode(torch::kReplicate)},
+       {"no bias", O(2, 3, {2, 1, 1}).bias(false)}},
       {2, 2, 4, 3, 4});
-  expect_exact<torch::nn::Conv3d, 3>({O(8, 2, {2, 3, 1}).padding({0, 1, 0})}, {1, 8, 3, 3, 2});
+  expect_exact<torch::nn::Conv3d, 3>(
+      {{"taps share products", O(8, 2, {2, 3, 1}).padding({0, 1, 0})}}, {1, 8, 3, 3, 2});
 }
 
 /// [in, out], as Hugging Face's Conv1D holds it, against the same layer as nn::Linear.
 TEST(Registration, ATransposedWeightIsPreconditionedAsItsTranspose) {
-  torch::nn::Linear plain(5, 3);
-  set_weights(*plain, 56);
+  torch::nn::Linear plain = weighted(5, 3, 56);
   const at::Tensor weight = plain->weight.detach().t().contiguous().requires_grad_();
   const at::Tensor bias = plain->bias.detach().clone().requires_grad_();
   const KfacOptions options = plain_options(Over::batch, Fisher::empirical);
@@ -317,17 +298,15 @@ TEST(LossTerms, SumAndMeanDifferByTheirNumber) {
       output_factor(Over::batch, [&](const at::Tensor& z) { return (z - t).square().sum() / 6; });
   const at::Tensor elements = output_factor(
       Over::batch_positions_features, [&](const at::Tensor& z) { return torch::mse_loss(z, t); });
-  EXPECT_LE(oracle_error(samples * 6, sum), 1e-14);
-  EXPECT_LE(oracle_error(elements * 18, sum), 1e-14);
+  EXPECT_LE(error_of(samples * 6, sum), 1e-14);
+  EXPECT_LE(error_of(elements * 18, sum), 1e-14);
 }
 
 /// Half the size inside: the loss has four terms for each position of `inner`.
 struct UNet : torch::nn::Module {
-  torch::nn::Conv2d inner;
-  UNet() : inner(torch::nn::Conv2dOptions(2, 3, 3).stride(2).padding(1)) {
-    register_module("inner", inner);
-    set_weights(*this, 62);
-  }
+  torch::nn::Conv2d inner = register_module(
+      "inner", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 3, 3).stride(2).padding(1)));
+  UNet() { set_weights(*this, 62); }
   at::Tensor forward(const at::Tensor& x) {
     return inner(x).repeat_interleave(2, 2).repeat_interleave(2, 3);
   }
@@ -462,8 +441,7 @@ TEST(Batches, DivideByTheTermsThatDoNotUseALayerToo) {
 }
 
 TEST(Batches, OfASampleWithoutItsDimensionCountOne) {
-  torch::nn::Linear linear(5, 3);
-  set_weights(*linear, 76);
+  torch::nn::Linear linear = weighted(5, 3, 76);
   torch::nn::Conv2d conv(torch::nn::Conv2dOptions(2, 3, 2));
   set_weights(*conv, 77);
   const auto g_of = [](auto& layer, const at::Tensor& x) {
@@ -553,10 +531,10 @@ TEST(Embedding, HasTheFactorsOfALinearLayerOfOneHotVectors) {
   const auto& block = KfacInside::preconditioner(pre).blocks()[0];
   const at::Tensor one_hot = at::one_hot(text.flatten(), 6).to(at::kDouble);
   EXPECT_LE(
-      oracle_error(block->batch_factor(FactorSide::a), one_hot.t().matmul(one_hot).diagonal() / 6),
+      error_of(block->batch_factor(FactorSide::a), one_hot.t().matmul(one_hot).diagonal() / 6),
       1e-14);
   const at::Tensor rows = slope.view({6, 3});
-  EXPECT_LE(oracle_error(batch_factor(pre, 0, FactorSide::g)[0], rows.t().matmul(rows)), 1e-14);
+  EXPECT_LE(error_of(batch_factor(pre, 0, FactorSide::g)[0], rows.t().matmul(rows)), 1e-14);
 }
 
 TEST(Embedding, DoesNotCountItsPaddingIndex) {
@@ -596,7 +574,7 @@ void expect_empirical_fisher_by_unit(Norm norm, const at::Tensor& x, bool one_by
     const at::Tensor s = over_positions(normal[n] * slope[n]), b = over_positions(slope[n]);
     expected += torch::stack({s * s, s * b, b * b});
   }
-  EXPECT_LE(oracle_error(ours, expected), 1e-12);
+  EXPECT_LE(error_of(ours, expected), 1e-12);
 }
 
 TEST(NormLayers, HaveTheFisherOfEachUnit) {

@@ -1,4 +1,5 @@
 // Packing, inverses, damping, clip, failures.
+#include <torch/library.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "kfac/factor_oracle.hpp"
 #include "linerate/kfac/collector.hpp"
@@ -35,17 +37,20 @@ at::Tensor factor(std::int64_t d, std::uint64_t seed) {
   return x.t().matmul(x) / (2 * d);
 }
 
-/// `packed` is the factor of one more batch. Returns whether it was dropped.
-bool update(CurvatureBlock& block, FactorSide side, const at::Tensor& packed) {
-  const CurvatureBlock::Packed sum{{&block, side},
-                                   torch::cat({packed, torch::ones({2}, at::kDouble)})};
+/// `packed` is the factor of one more batch, which used the layer or not. Returns whether it was
+/// dropped.
+bool update(CurvatureBlock& block, FactorSide side, const at::Tensor& packed, bool used = true) {
+  const at::Tensor counts = torch::tensor({used ? 1.0 : 0.0, 1.0}, at::kDouble);
+  const CurvatureBlock::Packed sum{{&block, side}, torch::cat({packed, counts})};
   return CurvatureBlock::update_averages({&sum, 1}, 0.95).item<bool>();
 }
 
-bool inverts(CurvatureBlock& block, FactorSide side, double damping) {
+CurvatureBlock::Inverted invert(CurvatureBlock& block, FactorSide side, double damping) {
   const CurvatureBlock::Factor factor{&block, side};
-  return CurvatureBlock::invert({&factor, 1}, torch::tensor(damping, at::kDouble))
-      .succeeded.item<bool>();
+  return CurvatureBlock::invert({&factor, 1}, torch::tensor(damping, at::kDouble));
+}
+bool inverts(CurvatureBlock& block, FactorSide side, double damping) {
+  return invert(block, side, damping).succeeded.item<bool>();
 }
 
 /// Of the gradient that the weight has.
@@ -104,12 +109,11 @@ TEST(Inverse, TimesTheDampedFactorIsOne) {
   const Solved found = damped_inverses(f.clone().unsqueeze(0), torch::tensor({0.01}, at::kDouble));
   ASSERT_TRUE(found.succeeded[0].item<bool>());
   const at::Tensor one = torch::eye(20, at::kDouble);
-  EXPECT_LE(oracle_error((f + 0.01 * one).matmul(found.matrices[0]), one), 1e-9);
+  EXPECT_LE(error_of((f + 0.01 * one).matmul(found.matrices[0]), one), 1e-9);
 }
 
 struct Layer {
-  explicit Layer(InverseMethod method, double c = 1) : linear(4, 3) {
-    set_weights(*linear, 240);
+  explicit Layer(InverseMethod method, double c = 1) {
     block =
         make_block({"layer", LayerKind::linear, linear->weight, linear->bias}, {.method = method});
     update(*block, FactorSide::a, pack_triangles((factor(5, 241) * c).unsqueeze(0)));
@@ -123,18 +127,19 @@ struct Layer {
     EXPECT_TRUE(inverts(*block, FactorSide::g, damping));
     return direction_of(*block, damping);
   }
-  torch::nn::Linear linear;
+  /// Its direction is that of the whole block with a damping of 0.03.
+  void expect_solves(const at::Tensor& whole) {
+    EXPECT_LE(error_of(direction(0.03), torch::linalg_solve(whole, gradient.flatten())), 1e-9);
+  }
+  torch::nn::Linear linear = weighted(4, 3, 240);
   std::unique_ptr<CurvatureBlock> block;
   at::Tensor gradient;
 };
 
 TEST(Inverse, ByEigenvectorsIsThatOfTheWholeDampedBlock) {
   Layer layer(InverseMethod::eigen);
-  const at::Tensor whole =
-      at::kron(factor(3, 242), factor(5, 241)) + 0.03 * torch::eye(15, at::kDouble);
-  EXPECT_LE(
-      oracle_error(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
-      1e-9);
+  layer.expect_solves(at::kron(factor(3, 242), factor(5, 241)) +
+                      0.03 * torch::eye(15, at::kDouble));
 }
 
 TEST(Inverse, ByCholeskyIsThatOfTheFactoredDamping) {
@@ -142,17 +147,13 @@ TEST(Inverse, ByCholeskyIsThatOfTheFactoredDamping) {
   const at::Tensor a = factor(5, 241), g = factor(3, 242);
   const double pi = std::sqrt((a.trace().item<double>() / 5) / (g.trace().item<double>() / 3));
   const double gamma = std::sqrt(0.03);
-  const at::Tensor whole = at::kron(g + gamma / pi * torch::eye(3, at::kDouble),
-                                    a + gamma * pi * torch::eye(5, at::kDouble));
-  EXPECT_LE(
-      oracle_error(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
-      1e-9);
+  layer.expect_solves(at::kron(g + gamma / pi * torch::eye(3, at::kDouble),
+                               a + gamma * pi * torch::eye(5, at::kDouble)));
 }
 
 TEST(Inverse, DoesNotDependOnHowAScaleIsSharedByTheFactors) {
   for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen})
-    EXPECT_LE(oracle_error(Layer(method, 1e3).direction(0.03), Layer(method).direction(0.03)),
-              1e-9);
+    EXPECT_LE(error_of(Layer(method, 1e3).direction(0.03), Layer(method).direction(0.03)), 1e-9);
 }
 
 TEST(Inverse, TravelsPacked) {
@@ -166,12 +167,12 @@ TEST(Inverse, TravelsPacked) {
       CurvatureBlock::take_inverses({&sent, 1}, torch::ones({1}, at::kBool),
                                     torch::tensor(0.03, at::kDouble));
     }
-    EXPECT_LE(oracle_error(direction_of(*other.block, 0.03), expected), 1e-14);
+    EXPECT_LE(error_of(direction_of(*other.block, 0.03), expected), 1e-14);
     // What is saved of it can be recomputed: from the same averages, with the owner's damping.
     for (const FactorSide side : {FactorSide::a, FactorSide::g})
       other.block->load(side, other.block->save(side));
     other.block->restore_inverses();
-    EXPECT_LE(oracle_error(direction_of(*other.block, 0.03), expected), 1e-9);
+    EXPECT_LE(error_of(direction_of(*other.block, 0.03), expected), 1e-9);
   }
 }
 
@@ -179,11 +180,8 @@ TEST(Inverse, OfADeadLayerUsesPiOne) {
   Layer layer(InverseMethod::cholesky);
   layer.block->load(FactorSide::g, {1, torch::zeros({6}, at::kDouble), {}, 0, false});
   const double gamma = std::sqrt(0.03);
-  const at::Tensor whole = at::kron(gamma * torch::eye(3, at::kDouble),
-                                    factor(5, 241) + gamma * torch::eye(5, at::kDouble));
-  EXPECT_LE(
-      oracle_error(layer.direction(0.03), torch::linalg_solve(whole, layer.gradient.flatten())),
-      1e-9);
+  layer.expect_solves(at::kron(gamma * torch::eye(3, at::kDouble),
+                               factor(5, 241) + gamma * torch::eye(5, at::kDouble)));
 }
 
 TEST(Inverse, OfEmbeddingsAndNormLayersIsTheDenseOne) {
@@ -205,7 +203,7 @@ TEST(Inverse, OfEmbeddingsAndNormLayersIsTheDenseOne) {
       whole = at::kron(torch::diag(p) + gamma * pi * torch::eye(4, at::kDouble),
                        g + gamma / pi * torch::eye(3, at::kDouble));
     }
-    EXPECT_LE(oracle_error(direction_of(*block, 0.03), torch::linalg_solve(whole, slope.flatten())),
+    EXPECT_LE(error_of(direction_of(*block, 0.03), torch::linalg_solve(whole, slope.flatten())),
               1e-9);
   }
 }
@@ -227,8 +225,7 @@ TEST(Inverse, OfNormLayersIsThatOfEachUnit) {
       const at::Tensor unit =
           torch::stack({torch::stack({f[0][u], f[1][u]}), torch::stack({f[1][u], f[2][u]})}) +
           0.03 * torch::eye(2, at::kDouble);
-      EXPECT_LE(oracle_error(ours.select(1, u), torch::linalg_solve(unit, slope.select(1, u))),
-                1e-12);
+      EXPECT_LE(error_of(ours.select(1, u), torch::linalg_solve(unit, slope.select(1, u))), 1e-12);
     }
   }
 }
@@ -274,12 +271,7 @@ struct Trained {
     backward(scale);
     return pre.step();
   }
-  static torch::nn::Linear weighted() {
-    torch::nn::Linear made(4, 3);
-    set_weights(*made, 260);
-    return made;
-  }
-  torch::nn::Linear layer = weighted();
+  torch::nn::Linear layer = weighted(4, 3, 260);
   KFAC pre;
 };
 
@@ -342,7 +334,7 @@ TEST(KlClip, SkipsAStepThatIsNotFinite) {
 /// factors and direction are the same in every step, and the clip alone decides on its length.
 std::vector<double> moves(const std::vector<double>& rates, bool names_optimizer) {
   constexpr double kMomentum = 0.9;
-  torch::nn::Linear layer = Trained::weighted();
+  torch::nn::Linear layer = weighted(4, 3, 260);
   torch::optim::SGD optimizer(layer->parameters(), torch::optim::SGDOptions(1).momentum(kMomentum));
   double rate = 0;
   KfacOptions options = clipped([&](std::int64_t) { return rate; });
@@ -379,7 +371,7 @@ TEST(KlClip, HoldsForTheUpdateUnderEverySchedule) {
 }
 
 TEST(KlClip, TakesTheRateOfTheOptimizer) {
-  torch::nn::Linear layer = Trained::weighted();
+  torch::nn::Linear layer = weighted(4, 3, 260);
   torch::optim::SGD optimizer(layer->parameters(), 0.25);
   KfacOptions options = clipped({});
   options.optimizer = &optimizer;
@@ -462,6 +454,119 @@ TEST(Failures, ALayerWithoutAnInverseKeepsItsGradientAndIsNamed) {
   EXPECT_THAT(done.plain, SizeIs(1));
   EXPECT_THAT(done.failures, SizeIs(2));
   EXPECT_TRUE(torch::equal(trained.layer->weight.grad(), before));
+}
+
+// ---- what a block decides if nobody looks at its values
+
+std::unique_ptr<CurvatureBlock> linear_block(InverseMethod method = InverseMethod::cholesky) {
+  return make_block({.name = "layer", .weight = torch::zeros({2, 2}, torch::kDouble)},
+                    {.method = method});
+}
+
+at::Tensor diagonal(double first, double second) {
+  return pack_triangles(torch::tensor({first, 0.0, 0.0, second}, torch::kDouble).view({1, 2, 2}));
+}
+
+TEST(EnqueuedBlock, TakesAFactorThatIsUsedAndFinite) {
+  const CpuAsDevice as_device;
+  const auto block = linear_block();
+  const auto average = [&] { return block->average(FactorSide::a); };
+  EXPECT_FALSE(update(*block, FactorSide::a, diagonal(7, 7), /*used=*/false));
+  EXPECT_TRUE(update(*block, FactorSide::a, diagonal(1, kNaN)));
+  EXPECT_TRUE(average().eq(0).all().item<bool>());
+  EXPECT_FALSE(block->save(FactorSide::a).average.defined());
+  EXPECT_FALSE(update(*block, FactorSide::a, diagonal(2, 4)));  // the first that counts
+  EXPECT_TRUE(average().equal(diagonal(2, 4)));
+  EXPECT_FALSE(update(*block, FactorSide::a, diagonal(4, 8)));
+  EXPECT_TRUE(average().equal(diagonal(3, 6)));
+  EXPECT_EQ(block->save(FactorSide::a).updates, 2);
+}
+
+/// diag(1, -0.5) + gamma I is positive definite from gamma = 0.5 on: gamma is the damping's root,
+/// 0.1, then ten times as much.
+TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
+  const auto block = linear_block();
+  const auto inverse = [&] { return inverts(*block, FactorSide::a, 0.01); };
+  EXPECT_FALSE(inverse());  // of nothing
+  for (const FactorSide side : {FactorSide::a, FactorSide::g})
+    update(*block, side, diagonal(1, -0.5));
+  const CurvatureBlock::Inverted first = invert(*block, FactorSide::a, 0.01);
+  EXPECT_TRUE(first.failed.item<bool>());
+  EXPECT_FALSE(first.succeeded.item<bool>());
+  EXPECT_FALSE(block->save(FactorSide::a).has_inverse);
+  EXPECT_TRUE(inverse());
+  EXPECT_TRUE(block->save(FactorSide::a).has_inverse);
+  const at::Tensor found = block->packed_inverse(FactorSide::a);
+  EXPECT_TRUE(found.allclose(diagonal(0.5, 2)));
+  EXPECT_FALSE(inverse());  // a tenth again
+  EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
+  EXPECT_FALSE(block->has_inverse().item<bool>());  // G has none
+}
+
+/// Of each what it finds alone; one that fails holds no other up.
+TEST(EnqueuedBlock, InvertsSeveralInOneCall) {
+  const at::Tensor damping = torch::tensor(0.01, torch::kDouble);
+  const auto blocks = [] {
+    std::vector<std::unique_ptr<CurvatureBlock>> made;
+    for (int i = 0; i < 3; ++i) {
+      made.push_back(linear_block());
+      for (const FactorSide side : {FactorSide::a, FactorSide::g})
+        update(*made.back(), side, i == 1 ? diagonal(1, -0.5) : diagonal(i + 1, i + 3));
+    }
+    made.push_back(linear_block());  // without an average
+    return made;
+  };
+  const auto together = blocks(), alone = blocks();
+  const CpuAsDevice as_device;
+  std::vector<CurvatureBlock::Factor> factors;
+  for (const auto& block : together) factors.push_back({block.get(), FactorSide::a});
+  const CurvatureBlock::Inverted found = CurvatureBlock::invert(factors, damping);
+  ASSERT_EQ(found.succeeded.numel(), 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto n = static_cast<std::int64_t>(i);
+    const CurvatureBlock::Inverted one = invert(*alone[i], FactorSide::a, 0.01);
+    EXPECT_EQ(found.succeeded[n].item<bool>(), i == 0 || i == 2) << i;
+    EXPECT_EQ(found.succeeded[n].item<bool>(), one.succeeded.item<bool>()) << i;
+    EXPECT_EQ(found.failed[n].item<bool>(), one.failed.item<bool>()) << i;
+    EXPECT_TRUE(
+        together[i]->packed_inverse(FactorSide::a).equal(alone[i]->packed_inverse(FactorSide::a)))
+        << i;
+  }
+  // The next try of the one that failed has more damping, those of the others what they had.
+  const CurvatureBlock::Inverted again = CurvatureBlock::invert(factors, damping);
+  EXPECT_TRUE(again.succeeded.narrow(0, 0, 3).all().item<bool>());
+}
+
+/// LibTorch throws then, though nobody has asked for the status.
+std::tuple<at::Tensor, at::Tensor> does_not_converge(const at::Tensor&, c10::string_view, bool) {
+  TORCH_CHECK_LINALG(false, "the algorithm failed to converge");
+}
+
+TEST(EnqueuedBlock, KeepsTheOldEigenvectorsIfTheSolverFails) {
+  const auto block = linear_block(InverseMethod::eigen);
+  const auto inverse = [&] { return invert(*block, FactorSide::a, 0.01); };
+  for (const FactorSide side : {FactorSide::a, FactorSide::g}) update(*block, side, diagonal(2, 4));
+  EXPECT_TRUE(inverse().succeeded.item<bool>());
+  const at::Tensor found = block->packed_inverse(FactorSide::a);
+  update(*block, FactorSide::a, diagonal(4, 8));
+  {
+    torch::Library failing(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    failing.impl("_linalg_eigh", does_not_converge);
+    const CurvatureBlock::Inverted tried = inverse();
+    EXPECT_TRUE(tried.failed.item<bool>());
+    EXPECT_FALSE(tried.succeeded.item<bool>());
+    EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
+  }
+  EXPECT_TRUE(inverse().succeeded.item<bool>());
+  EXPECT_FALSE(block->packed_inverse(FactorSide::a).equal(found));
+}
+
+TEST(EnqueuedBlock, HasNoEigenvectorsOfWhatIsNotFinite) {
+  const at::Tensor broken = torch::full({1, 2, 2}, kNaN);
+  EXPECT_FALSE(symmetric_eigen(broken.to(torch::kDouble)).succeeded.item<bool>());
+  const Solved found = symmetric_eigen(torch::eye(2, torch::kDouble).unsqueeze(0) * 3);
+  EXPECT_TRUE(found.succeeded.item<bool>());
+  EXPECT_TRUE(found.values.eq(3).all().item<bool>());
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "kfac/factor_oracle.hpp"
-#include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/kfac/kfac_report.hpp"
 #include "torch_adapter/warnings.hpp"
 
@@ -41,6 +40,12 @@ struct Pair : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) { return second->forward(between(first->forward(x))); }
 };
+
+using LinearPair = Pair<torch::nn::Linear, torch::nn::Linear>;
+LinearPair tanh_pair(std::int64_t between = 5, std::int64_t outputs = 2) {
+  return LinearPair(torch::nn::Linear(4, between), torch::nn::Linear(between, outputs),
+                    [](const at::Tensor& y) { return torch::tanh(y); });
+}
 
 /// Packed A and G of all layers after a step's passes.
 at::Tensor factors_in(KFAC& pre) {
@@ -78,8 +83,7 @@ TEST(InPlace, AReluAfterAnyLayerChangesNoFactor) {
 }
 
 TEST(InPlace, LaterChangesOfAnInputChangeNoFactor) {
-  torch::nn::Linear layer(4, 2);
-  set_weights(*layer, 305);
+  torch::nn::Linear layer = weighted(4, 2, 305);
   KFAC pre(*layer, empirical());
   at::Tensor x = noise({3, 4}, 306);
   layer(x).sum().backward();  // the first batch's input waits for targets, if any come
@@ -91,8 +95,7 @@ TEST(InPlace, LaterChangesOfAnInputChangeNoFactor) {
 }
 
 TEST(Uses, OfATiedLayerAddUp) {
-  torch::nn::Linear layer(3, 3);
-  set_weights(*layer, 310);
+  torch::nn::Linear layer = weighted(3, 3, 310);
   const at::Tensor x = noise({4, 3}, 311);
   const at::Tensor one = torch::ones({4, 1}, at::kDouble);
   KFAC pre(*layer, plain_options(Over::sum, Fisher::empirical));
@@ -110,11 +113,11 @@ TEST(Uses, OfATiedLayerAddUp) {
 
 /// An embedding whose weight is the last layer's too, as language models tie them.
 struct Tied : torch::nn::Module {
-  torch::nn::Embedding words;
-  torch::nn::Linear middle, last;
-  Tied() : words(5, 3), middle(3, 3), last(torch::nn::LinearOptions(3, 5).bias(false)) {
-    register_module("words", words), register_module("middle", middle);
-    register_module("last", last);
+  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(5, 3));
+  torch::nn::Linear middle = register_module("middle", torch::nn::Linear(3, 3));
+  torch::nn::Linear last =
+      register_module("last", torch::nn::Linear(torch::nn::LinearOptions(3, 5).bias(false)));
+  Tied() {
     set_weights(*this, 312);
     last->weight = words->weight;
   }
@@ -161,25 +164,16 @@ TEST(Registration, RefusesLayersWithoutMemory) {
 }
 
 struct Zoo : torch::nn::Module {
-  torch::nn::Conv2d conv;
-  torch::nn::BatchNorm2d norm;
-  torch::nn::Embedding words;
-  torch::nn::Conv1d other;
-  torch::nn::GRU gru;
-  torch::nn::Linear frozen, wide;
-  Zoo()
-      : conv(torch::nn::Conv2dOptions(4, 6, {3, 2}).groups(2)),
-        norm(6),
-        words(torch::nn::EmbeddingOptions(9, 4).sparse(true)),
-        other(torch::nn::Conv1dOptions(2, 2, 3)),
-        gru(3, 4),
-        frozen(2, 2),
-        wide(3, 400) {
-    register_module("conv", conv), register_module("norm", norm);
-    register_module("words", words), register_module("other", other);
-    register_module("gru", gru), register_module("frozen", frozen);
-    register_module("wide", wide);
-    for (at::Tensor& p : frozen->parameters()) p.set_requires_grad(false);
+  Zoo() {
+    using namespace torch::nn;
+    register_module("conv", Conv2d(Conv2dOptions(4, 6, {3, 2}).groups(2)));
+    register_module("norm", BatchNorm2d(6));
+    register_module("words", Embedding(EmbeddingOptions(9, 4).sparse(true)));
+    register_module("other", Conv1d(Conv1dOptions(2, 2, 3)));
+    register_module("gru", GRU(3, 4));
+    for (at::Tensor& p : register_module("frozen", Linear(2, 2))->parameters())
+      p.set_requires_grad(false);
+    register_module("wide", Linear(3, 400));
   }
 };
 
@@ -203,8 +197,7 @@ TEST(Registration, NamesWhatItTakesAndWhyNot) {
 }
 
 TEST(Passes, WithoutGradientsOrInEvalModeDoNotCount) {
-  torch::nn::Linear layer(4, 2);
-  set_weights(*layer, 320);
+  torch::nn::Linear layer = weighted(4, 2, 320);
   KFAC pre(*layer, empirical());
   {
     const torch::NoGradGuard no_grad;
@@ -218,8 +211,7 @@ TEST(Passes, WithoutGradientsOrInEvalModeDoNotCount) {
 }
 
 TEST(Passes, BetweenFactorUpdatesDoNotCount) {
-  torch::nn::Linear layer(4, 2);
-  set_weights(*layer, 322);
+  torch::nn::Linear layer = weighted(4, 2, 322);
   KfacOptions options = empirical();
   options.factor_interval = options.inverse_interval = 3;
   KFAC pre(*layer, options);
@@ -235,8 +227,7 @@ TEST(Passes, BetweenFactorUpdatesDoNotCount) {
 }
 
 TEST(Passes, OfAnUnusedOrFrozenLayerLeaveItsFactors) {
-  using torch::nn::Linear;
-  Pair model(Linear(4, 5), Linear(5, 2), [](const at::Tensor& y) { return torch::tanh(y); });
+  LinearPair model = tanh_pair();
   KFAC pre(model, empirical());
   model.first(noise({3, 4}, 324)).sum().backward();
   EXPECT_THAT(pre.step().plain, IsEmpty());
@@ -285,14 +276,13 @@ TEST(Passes, OfACheckpointedLayerCountOnce) {
 struct PassCase {
   const char* what;
   int said;  // 0: nothing
-  std::function<void(Pair<torch::nn::Linear, torch::nn::Linear>&)> passes;
+  std::function<void(LinearPair&)> passes;
   std::vector<std::string> warned = {};  // parts of the one warning
   LossAverage::Over average = Over::batch;
 };
 
 TEST(Passes, ThatAreNotAsManyAsSaidAreWarnedOfOnce) {
-  using torch::nn::Linear;
-  using Net = Pair<Linear, Linear>;
+  using Net = LinearPair;
   const at::Tensor x = noise({4, 4}, 335);
   const auto backward = [&](Net& net, double by = 1) {
     (net.forward(x).square().sum() / by).backward();
@@ -356,7 +346,7 @@ TEST(Passes, ThatAreNotAsManyAsSaidAreWarnedOfOnce) {
          net.second(net.first(Checkpoint::apply(h, &first))).square().sum().backward();
        }}};
   for (const PassCase& c : cases) {
-    Net model(Linear(4, 5), Linear(5, 2), [](const at::Tensor& y) { return torch::tanh(y); });
+    LinearPair model = tanh_pair();
     KfacOptions options = plain_options(c.average, Fisher::empirical);
     options.factor_interval = options.inverse_interval = 1;
     if (c.said) options.accumulate = c.said;
@@ -401,24 +391,21 @@ TEST(Passes, OfATransposedWeightAreRefused) {
 }
 
 TEST(Passes, ThatHideTheWeightAreRefused) {
-  torch::nn::Linear layer(3, 2);
-  set_weights(*layer, 342);
+  torch::nn::Linear layer = weighted(3, 2, 342);
   KFAC pre(*layer, empirical());
   torch::addmm(layer->bias, noise({2, 3}, 343), (layer->weight * 2).t()).sum().backward();
   EXPECT_THAT(thrown_by([&] { pre.step(); }), HasSubstr("no operator was seen"));
 }
 
 TEST(Passes, OfAWeightThatAnotherLossReadsAreFine) {
-  torch::nn::Linear layer(3, 2);
-  set_weights(*layer, 344);
+  torch::nn::Linear layer = weighted(3, 2, 344);
   KFAC pre(*layer, empirical());
   (layer(noise({2, 3}, 345)).sum() + layer->weight.square().sum()).backward();
   EXPECT_THAT(pre.step().plain, IsEmpty());
 }
 
 TEST(Passes, ThatBuildAGraphOfTheirGradientCount) {
-  using torch::nn::Linear;
-  Pair model(Linear(4, 5), Linear(5, 2), [](const at::Tensor& y) { return torch::tanh(y); });
+  LinearPair model = tanh_pair();
   KFAC pre(model, empirical());
   model.forward(noise({3, 4}, 346)).square().sum().backward({}, true, /*create_graph=*/true);
   EXPECT_THAT(pre.step().plain, IsEmpty());
@@ -470,8 +457,7 @@ TEST(Passes, UnsampledAreRefused) {
 
 TEST(Passes, OnThreadsDoNotMix) {
   const auto run = [](std::uint64_t seed, at::Tensor& result) {
-    using torch::nn::Linear;
-    Pair model(Linear(4, 5), Linear(5, 2), [](const at::Tensor& y) { return torch::tanh(y); });
+    LinearPair model = tanh_pair();
     for (int i = 0; i < 50; ++i) result = all_factors(model, noise({3, 4}, seed));
   };
   std::array<at::Tensor, 2> together, alone;
@@ -486,9 +472,7 @@ TEST(Passes, OnThreadsDoNotMix) {
 // 13. Checkpoints.
 struct TrainedPair {
   explicit TrainedPair(KfacOptions options)
-      : model(torch::nn::Linear(4, 6), torch::nn::Linear(6, 3),
-              [](const at::Tensor& y) { return torch::tanh(y); }),
-        pre(model, std::move(options)) {}
+      : model(tanh_pair(6, 3)), pre(model, std::move(options)) {}
   void train(int from, int to) {
     for (int step = from; step < to; ++step) {
       model.zero_grad();
@@ -504,7 +488,7 @@ struct TrainedPair {
     for (const at::Tensor& p : model.parameters()) all.push_back(p.detach().flatten());
     return torch::cat(all);
   }
-  Pair<torch::nn::Linear, torch::nn::Linear> model;
+  LinearPair model;
   KFAC pre;
 };
 

@@ -1,7 +1,10 @@
 // Devices, streams and events, as c10 asks for them.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
+#include <cstring>
 
 #include "simulated_device/memory.hpp"
 #include "simulated_device/state.hpp"
@@ -53,7 +56,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }  // NOLINT: no override before 2.13
   bool queryStream(const c10::Stream& s) const override {
     const auto there = in_use(s.device_index());
-    ++there->asked.queries;
     host_learns(*there, there->order.event(static_cast<int>(s.id())));
     return true;
   }
@@ -66,13 +68,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     host_learns(*there, there->order.all());
   }
 
-  void record(void** event, const c10::Stream& s, c10::DeviceIndex,
-              c10::EventFlag flag) const override {
+  void record(void** event, const c10::Stream& s, c10::DeviceIndex, c10::EventFlag) const override {
     const auto there = in_use(s.device_index());
     if (!*event) *event = new Event;
     const int stream = static_cast<int>(s.id());
     as_event(*event) = {there->order.event(stream), s.device_index(), stream, there->ns_of(stream)};
-    ++(flag == c10::EventFlag::BACKEND_DEFAULT ? there->asked.timed_events : there->asked.events);
   }
   void block(void* event, const c10::Stream& s) const override {
     if (!event) return;
@@ -92,7 +92,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (!event) return true;
     Event& e = as_event(event);
     const auto there = in_use(e.device);
-    ++there->asked.queries;
     if (!std::exchange(e.was_asked, true) && !there->order.host_knows(e.stream, e.clock[e.stream]))
       return false;
     host_learns(*there, e.clock);
@@ -130,4 +129,50 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 }  // namespace
 void set_capturing(bool on) { captures = on; }
 
+namespace {
+
+// ---- what PyTorch asks of an accelerator besides operators; its name; the titles of tasks
+
+class Hooks final : public at::PrivateUse1HooksInterface {
+ public:
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  bool isPinnedPtr(const void* p) const override { return is_pinned(p); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_allocator(); }
+  at::Device getDeviceFromPtr(void*) const override { return device(of_thread().device); }
+  c10::DeviceIndex deviceCount() const override { return kDevices; }
+  c10::DeviceIndex getCurrentDevice() const override {
+    return static_cast<c10::DeviceIndex>(of_thread().device);
+  }
+  void setCurrentDevice(c10::DeviceIndex d) const override { of_thread().device = d; }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, std::size_t bytes) const override {
+    c10::StorageImpl& it = *storage.unsafeGetStorageImpl();
+    c10::DataPtr fresh = device_allocator().allocate(bytes);
+    if (const std::size_t kept = std::min(bytes, it.nbytes()))
+      std::memcpy(for_kernels(fresh.get()), for_kernels(it.data()), kept);
+    it.set_data_ptr_noswap(std::move(fresh));
+    it.set_nbytes(bytes);
+  }
+};
+
+/// A range that a program opens (a task of a Plan, say) is what its thread does until it closes it.
+std::unique_ptr<at::ObserverContext> open_task(const at::RecordFunction& range) {
+  of_thread().tasks.emplace_back(range.name());
+  return nullptr;
+}
+void close_task(const at::RecordFunction&, at::ObserverContext*) {
+  if (!of_thread().tasks.empty()) of_thread().tasks.pop_back();
+}
+
+const bool registered = [] {
+  static Hooks hooks;
+  c10::register_privateuse1_backend("sim");
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  at::addGlobalCallback(
+      at::RecordFunctionCallback(&open_task, &close_task).scopes({at::RecordScope::USER_SCOPE}));
+  return true;
+}();
+
+}  // namespace
 }  // namespace linerate::simulated

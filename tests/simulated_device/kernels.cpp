@@ -1,13 +1,16 @@
-#include "simulated_device/kernels.hpp"
-
+// How an operator runs on a simulated device: its CPU kernel, on the memory that kernels see.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <string>
+#include <string_view>
 
 #include "simulated_device/memory.hpp"
 #include "simulated_device/state.hpp"
@@ -29,6 +32,32 @@ const char* name_on_cpu(const std::string& name) {
   if (name == "aten::convolution_overrideable") return "aten::convolution";
   if (name == "aten::convolution_backward_overrideable") return "aten::convolution_backward";
   return nullptr;
+}
+
+/// Which operators have the host wait on a GPU: what they give has a size that depends on values,
+/// or they look at a solver's status. CUDA's kernels of these copy something to the host and wait
+/// for it (ATen/native/cuda: Nonzero, Unique, SummaryOps, Repeat; BatchLinearAlgebra's check of
+/// infos).
+bool makes_host_wait(const std::string& operator_name) {
+  constexpr std::string_view names[] = {"aten::_local_scalar_dense",
+                                        "aten::_linalg_eigh",
+                                        "aten::_linalg_svd",
+                                        "aten::_unique",
+                                        "aten::_unique2",
+                                        "aten::bincount",
+                                        "aten::equal",
+                                        "aten::histc",
+                                        "aten::linalg_cholesky",
+                                        "aten::linalg_eig",
+                                        "aten::linalg_eigh",
+                                        "aten::linalg_inv",
+                                        "aten::linalg_solve",
+                                        "aten::masked_select",
+                                        "aten::nonzero",
+                                        "aten::repeat_interleave",
+                                        "aten::unique_consecutive",
+                                        "aten::unique_dim"};
+  return std::find(std::begin(names), std::end(names), operator_name) != std::end(names);
 }
 
 /// One call of an operator.
@@ -210,6 +239,9 @@ class Call {
   bool reads_mask_ = false, writes_something_ = false;
 };
 
+/// Any operator, boxed: takes its arguments from the stack and leaves its results there.
+void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, *stack).run(); }
+
 /// Every operator that has no kernel of its own here.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_kernel>());
@@ -228,7 +260,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 }  // namespace
-
-void run_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) { Call(op, *stack).run(); }
-
 }  // namespace linerate::simulated

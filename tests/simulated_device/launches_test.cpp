@@ -1,36 +1,23 @@
 // What a step of ResNet-50 enqueues on a device besides the model's own work: docs/devices.md has
 // the table of dense strategies, docs/launches.md that of compressors and of K-FAC.
-#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "linerate/core/file.hpp"
-#include "linerate/kfac/kfac.hpp"
-#include "linerate/kfac/kfac_options.hpp"
 #include "linerate/models/catalogue.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
 #include "linerate/zoo/network.hpp"
+#include "simulated_device/learner.hpp"
 #include "simulated_device/page_table.hpp"
-#include "simulated_device/simulated_device.hpp"
-#include "simulated_device/streamed_backend.hpp"
-#include "torch_adapter/group_over_communicator.hpp"
-#include "torch_adapter/parity.hpp"
-#include "torch_adapter/registered_compressors.hpp"
 
 namespace linerate::simulated {
 namespace {
 
-using comm::Communicator;
-
-constexpr const char* kOfResNet = "of ResNet-50";
 constexpr const char* kAlone = "alone";
 
 using Launches = std::map<std::string, std::int64_t>;  // by operator
@@ -47,17 +34,17 @@ std::vector<Launches> launches_of(Communicator& communicator, const std::string&
   const double momentum = has_parallel ? torch_adapter::momentum_beside(strategy, 0.9) : 0.9;
   torch::optim::SGD optimizer(network.module().parameters(),
                               torch::optim::SGDOptions(1e-3).momentum(momentum));
-  std::optional<torch_adapter::KFAC> curvature;
+  std::optional<KFAC> curvature;
   if (strategy.find("+kfac") != std::string::npos)
-    curvature.emplace(network.layers(), network.module().parameters(),
-                      torch_adapter::KfacOptions{.loss_average = torch_adapter::LossAverage{},
-                                                 .optimizer = &optimizer,
-                                                 .largest_factor = 1200});
-  torch_adapter::DataParallelOptions options{.strategy = strategy,
-                                             .measured_steps = 1,
-                                             .preconditioner = curvature ? &*curvature : nullptr,
-                                             .device_group = kOfResNet};
-  std::optional<torch_adapter::DataParallel> parallel;
+    curvature.emplace(
+        network.layers(), network.module().parameters(),
+        KfacOptions{
+            .loss_average = LossAverage{}, .optimizer = &optimizer, .largest_factor = 1200});
+  DataParallelOptions options{.strategy = strategy,
+                              .measured_steps = 1,
+                              .preconditioner = curvature ? &*curvature : nullptr,
+                              .device_group = kOfLearners};
+  std::optional<DataParallel> parallel;
   if (has_parallel) parallel.emplace(network.module(), communicator, options);
   const at::Tensor x = torch_adapter::numbers({2, 3, 32, 32}, 1, at::kFloat).to(where);
   std::vector<Launches> counted;
@@ -88,8 +75,7 @@ std::vector<Launches> launches_of(Communicator& communicator, const std::string&
 const Launches& model_alone() {
   static const Launches whole = [] {
     Launches found;
-    torch_adapter::ranks(1, [&](Communicator& communicator) {
-      const c10::DeviceGuard guard(device(0));
+    on_devices(1, [&](Communicator& communicator, at::Device) {
       found = launches_of(communicator, kAlone).back();
     });
     return found;
@@ -120,9 +106,7 @@ Beyond beyond(const Launches& all, const Launches& alone) {
 TEST(LaunchesOfResNet50, AreFewMoreThanTheModelsOwn) {
   const std::string page = read_file(DEVICES_PAGE);
   const Launches& alone = model_alone();
-  torch_adapter::ranks(2, [&](Communicator& communicator) {
-    const torch_adapter::GroupOverCommunicator group(kOfResNet, communicator, {}, &streamed);
-    const c10::DeviceGuard guard(device(communicator.rank()));
+  on_devices(2, [&](Communicator& communicator, at::Device) {
     for (const auto& [strategy, most] : std::map<std::string, int>{{"ddp", 120}, {"dear", 400}}) {
       const Launches all = launches_of(communicator, strategy).back();
       if (communicator.rank() != 0) continue;
@@ -147,9 +131,7 @@ class LaunchesOfResNet50Beyond : public testing::TestWithParam<std::string> {};
 
 TEST_P(LaunchesOfResNet50Beyond, AreThoseOfThePage) {
   const Launches& alone = model_alone();
-  torch_adapter::ranks(2, [&](Communicator& communicator) {
-    const torch_adapter::GroupOverCommunicator group(kOfResNet, communicator, {}, &streamed);
-    const c10::DeviceGuard guard(device(communicator.rank()));
+  on_devices(2, [&](Communicator& communicator, at::Device) {
     const auto steps = launches_of(communicator, GetParam());
     if (communicator.rank() != 0) return;
     std::vector<std::int64_t> sums;

@@ -1,28 +1,33 @@
 // A model with what trains it, on the CPU or on a simulated device.
 #pragma once
 
-#include <torch/nn/functional/loss.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
-#include <torch/utils.h>
 
-#include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "linerate/comm/communicator.hpp"
 #include "linerate/kfac/kfac.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
+#include "simulated_device/simulated_device.hpp"
+#include "simulated_device/streamed_backend.hpp"
+#include "torch_adapter/group_over_communicator.hpp"
+#include "torch_adapter/parity.hpp"
+#include "torch_adapter/registered_compressors.hpp"
 
 namespace linerate::simulated {
 
 using comm::Communicator;
 using torch_adapter::DataParallel;
 using torch_adapter::DataParallelOptions;
+using torch_adapter::InverseMethod;
 using torch_adapter::KFAC;
 using torch_adapter::KfacOptions;
 using torch_adapter::LossAverage;
@@ -32,38 +37,35 @@ inline constexpr const char* kOfLearners = "of learners";  // their group
 inline constexpr std::int64_t kRows = 4;                   // a rank
 
 /// Computed where they lie: nothing is copied there, for which the host would wait.
-inline at::Tensor numbers(at::IntArrayRef shape, double seed, at::Device device) {
+inline at::Tensor numbers_on(at::Device device, at::IntArrayRef shape, double seed) {
   const auto f64 = at::TensorOptions(at::kDouble).device(device);
   return torch::sin(torch::arange(c10::multiply_integers(shape), f64) * 12.9898 + seed * 78.233)
       .reshape(shape)
       .to(at::kFloat);
 }
 
-/// A layer that is not always used; buffers.
-struct UsedNet : torch::nn::Module {
-  torch::nn::Conv2d first{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-  torch::nn::Linear hidden{nullptr}, sometimes{nullptr}, last{nullptr};
+/// Parameters of each kind that a step treats apart, buffers, and a layer that is not always used.
+struct LearnersNet : torch::nn::Module {
+  torch::nn::Conv2d conv =
+      register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).bias(false)));
+  torch::nn::BatchNorm2d norm = register_module("norm", torch::nn::BatchNorm2d(8));
+  torch::nn::Linear sometimes =
+      register_module("sometimes", torch::nn::Linear(torch::nn::LinearOptions(32, 32).bias(false)));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(32, 5));
 
-  UsedNet(int rank, at::Device device) {
-    using torch::nn::Conv2dOptions;
-    first =
-        register_module("first", torch::nn::Conv2d(Conv2dOptions(2, 4, 3).padding(1).bias(false)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(4));
-    hidden = register_module("hidden", torch::nn::Linear(64, 16));
-    sometimes = register_module("sometimes", torch::nn::Linear(16, 16));
-    last = register_module("last", torch::nn::Linear(16, 3));
-    const torch::NoGradGuard no_grad;
-    double seed = 100 * rank;
-    for (at::Tensor& p : parameters())
-      p.copy_(numbers(p.sizes(), ++seed, at::kCPU) / std::sqrt(double(p.numel() / p.size(0))));
+  LearnersNet(at::Device device, at::ScalarType type) {
+    torch_adapter::set_weights_of_rank(*this);
+    to(type);
     to(device);
   }
-  at::Tensor forward(at::Tensor x, bool with_all) {
-    x = torch::tanh(norm->forward(first->forward(x)));
-    x = torch::tanh(hidden->forward(x.flatten(1)));
+  /// What is behind the convolution, a row a sample.
+  at::Tensor hidden(const at::Tensor& x) {
+    return torch::tanh(norm->forward(conv->forward(x))).flatten(1);
+  }
+  at::Tensor forward(const at::Tensor& images, bool with_all) {
+    at::Tensor x = hidden(images);
     if (with_all) x = x + sometimes->forward(x);
-    return last->forward(x);
+    return head->forward(x);
   }
 };
 
@@ -71,34 +73,41 @@ inline bool preconditions(const std::string& strategy) {
   return strategy.find("kfac") != std::string::npos;
 }
 
-/// A model with what trains it.
 struct Learner {
   int rank;
   at::Device device;
-  UsedNet net;
+  LearnersNet net;
   torch::optim::SGD optimizer;
   std::optional<KFAC> curvature;
   std::optional<DataParallel> parallel;
 
-  Learner(Communicator& communicator, at::Device on, DataParallelOptions options)
+  Learner(Communicator& communicator, at::Device on, DataParallelOptions options,
+          at::ScalarType type = at::kFloat)
       : rank(communicator.rank()),
         device(on),
-        net(rank, on),
-        optimizer(net.parameters(), torch::optim::SGDOptions(0.02).momentum(0.9)) {
+        net(on, type),
+        optimizer(net.parameters(), torch::optim::SGDOptions(0.05).momentum(
+                                        torch_adapter::momentum_beside(options.strategy, 0.9))) {
     if (preconditions(options.strategy)) {
-      KfacOptions kfac;
-      kfac.loss_average = LossAverage{LossAverage::Over::batch};
-      kfac.optimizer = &optimizer;
-      curvature.emplace(net, kfac);
+      const bool is_eigen = options.strategy.find("inverse=eigen") != std::string::npos;
+      curvature.emplace(
+          net, KfacOptions{.loss_average = LossAverage{},
+                           .method = is_eigen ? InverseMethod::eigen : InverseMethod::cholesky,
+                           .damping = 0.1,
+                           .optimizer = &optimizer});
       options.preconditioner = &*curvature;
     }
     parallel.emplace(net, communicator, options);
   }
 
-  at::Tensor loss(double step, bool with_all = true, double factor = 1) {
-    const at::Tensor x = numbers({kRows, 2, 4, 4}, step + 10 * rank, device) * factor;
-    const at::Tensor y = numbers({kRows, 3}, step + 0.5 + rank, device);
-    return torch::nn::functional::mse_loss(net.forward(x, with_all), y);
+  at::Tensor loss_of(const at::Tensor& x, const at::Tensor& y, bool with_all) {
+    return (net.forward(x, with_all) - y).square().sum() / static_cast<double>(x.size(0));
+  }
+  at::Tensor images(double step) const {
+    return numbers_on(device, {kRows, 3, 4, 4}, step + 10 * rank);
+  }
+  at::Tensor loss(double step, bool with_all = true) {
+    return loss_of(images(step), numbers_on(device, {kRows, 5}, step + 0.5 + rank), with_all);
   }
   void pass(double step, bool with_all = true) { loss(step, with_all).backward(); }
   StepReport step() {
@@ -112,6 +121,27 @@ struct Learner {
     }
     optimizer.zero_grad(false);
   }
+  /// Weights and buffers, on the CPU.
+  at::Tensor state() const {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& p : net.parameters())
+      flat.push_back(p.detach().cpu().flatten().to(at::kDouble));
+    for (const at::Tensor& b : net.buffers()) flat.push_back(b.cpu().flatten().to(at::kDouble));
+    return at::cat(flat);
+  }
 };
+
+/// On so many ranks, each with its device, which is current and has been asked for nothing.
+inline void on_devices(int ranks, const std::function<void(Communicator&, at::Device)>& work) {
+  torch_adapter::ranks(ranks, [&](Communicator& communicator) {
+    const torch_adapter::GroupOverCommunicator group(kOfLearners, communicator, {}, &streamed);
+    const at::Device mine = simulated::device(communicator.rank());
+    const c10::DeviceGuard guard(mine);
+    finish_all(mine.index());
+    forget(mine.index());
+    work(communicator, mine);
+    finish_all(mine.index());
+  });
+}
 
 }  // namespace linerate::simulated

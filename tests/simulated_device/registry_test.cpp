@@ -1,65 +1,26 @@
 // Every strategy and compressor of the registry and every kfac(...) trains on simulated devices.
 // The weights are the CPU's, and uses of memory are ordered. The host waits for nothing that is not
 // named here, and launches.txt bounds the launches of a step.
-#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
 
 #include <algorithm>
-#include <optional>
 
-#include "linerate/kfac/kfac.hpp"
-#include "linerate/plan/compression.hpp"
-#include "linerate/plan/exchange.hpp"
-#include "linerate/torch_adapter/data_parallel.hpp"
+#include "simulated_device/learner.hpp"
 #include "simulated_device/page_table.hpp"
-#include "simulated_device/simulated_device.hpp"
-#include "simulated_device/streamed_backend.hpp"
-#include "torch_adapter/group_over_communicator.hpp"
-#include "torch_adapter/parity.hpp"
-#include "torch_adapter/registered_compressors.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::simulated {
 namespace {
 
-using comm::Communicator;
 using torch_adapter::numbers;
-using torch_adapter::this_rank;
 
-constexpr const char* kGroup = "of the devices";
 constexpr int kSteps = 7, kFinal = 4;  // plans are final from this step on
-
-/// Parameters of each kind that a step treats apart, and a layer that no rank uses in some steps.
-struct Net : torch::nn::Module {
-  torch::nn::Conv2d conv{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-  torch::nn::Linear sometimes{nullptr}, head{nullptr};
-  explicit Net(at::ScalarType type) {
-    conv =
-        register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).bias(false)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(8));
-    sometimes = register_module("sometimes",
-                                torch::nn::Linear(torch::nn::LinearOptions(32, 32).bias(false)));
-    head = register_module("head", torch::nn::Linear(32, 5));
-    torch_adapter::set_weights_of_rank(*this);
-    to(type);
-  }
-  at::Tensor forward(at::Tensor x, bool with_all) {
-    x = torch::tanh(norm->forward(conv->forward(x))).flatten(1);
-    if (with_all) x = x + sometimes->forward(x);
-    return head->forward(x);
-  }
-};
 
 struct Strategy {
   std::string text;
   bool has(const char* part) const { return text.find(part) != std::string::npos; }
-  bool is_kfac() const { return has("kfac"); }
+  bool is_kfac() const { return preconditions(text); }
   at::ScalarType type() const { return is_kfac() ? at::kDouble : at::kFloat; }
 };
 
@@ -78,99 +39,49 @@ void note_step(const at::Device& where, Trained& trained) {
   forget(where.index());
 }
 
-struct Trainer {
-  Communicator& communicator;
-  const Strategy& strategy;
-  at::Device where;
-  Net net{strategy.type()};
-  std::unique_ptr<torch::optim::SGD> optimizer;
-  std::unique_ptr<torch_adapter::KFAC> curvature;
-  std::unique_ptr<torch_adapter::DataParallel> parallel;
-
-  Trainer(Communicator& c, const Strategy& s, at::Device w)
-      : communicator(c), strategy(s), where(w) {
-    net.to(where);
-    optimizer = std::make_unique<torch::optim::SGD>(
-        net.parameters(), torch::optim::SGDOptions(0.05).momentum(
-                              torch_adapter::momentum_beside(strategy.text, 0.9)));
-    torch_adapter::DataParallelOptions options{.strategy = strategy.text,
-                                               .measured_steps = 2,
-                                               .device_group = where.is_cpu() ? "" : kGroup};
-    if (strategy.is_kfac()) {
-      curvature = std::make_unique<torch_adapter::KFAC>(net, curvature_options());
-      options.preconditioner = curvature.get();
-    }
-    parallel = std::make_unique<torch_adapter::DataParallel>(net, communicator, options);
-  }
-
-  torch_adapter::KfacOptions curvature_options() const {
-    torch_adapter::KfacOptions options{.loss_average = torch_adapter::LossAverage{}};
-    if (strategy.has("inverse=eigen")) options.method = torch_adapter::InverseMethod::eigen;
-    options.optimizer = optimizer.get(), options.damping = 0.1;
-    return options;
-  }
-
-  at::Tensor pass(const at::Tensor& x, const at::Tensor& y, bool with_all) {
-    const at::Tensor output = net.forward(x, with_all);
-    return (output - y).square().sum() / static_cast<double>(x.size(0));
-  }
-
-  Trained train() {
-    Trained trained;
-    std::vector<std::pair<at::Tensor, at::Tensor>> batches;
-    for (int step = 0; step < kSteps; ++step)
-      batches.emplace_back(numbers({4, 3, 4, 4}, step + 10 * this_rank, strategy.type()).to(where),
-                           numbers({4, 5}, step + 0.5 + this_rank, strategy.type()).to(where));
-    std::uint64_t plan = parallel->plan().hash();
-    if (!where.is_cpu()) forget(where.index());
-    for (int step = 0; step < kSteps; ++step) {
-      const auto& [x, y] = batches[static_cast<std::size_t>(step)];
-      if (step % 3 == 1) parallel->set_batch(4 + this_rank);
-      const at::Tensor loss = pass(x, y, step % 4 != 3);
-      loss.backward();
-      if (curvature)
-        parallel->step(*curvature, *optimizer);
-      else
-        parallel->step(*optimizer);
-      trained.has_new_plan.push_back(std::exchange(plan, parallel->plan().hash()) != plan);
-      note_step(where, trained);
-    }
-    parallel->settle();
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& p : net.parameters())
-      flat.push_back(p.detach().cpu().flatten().to(at::kDouble));
-    for (const at::Tensor& b : net.buffers()) flat.push_back(b.cpu().flatten().to(at::kDouble));
-    trained.weights = at::cat(flat);
-    if (!where.is_cpu()) trained.conflicts += asked_of(where.index()).conflicts_in_words();
-    return trained;
-  }
-};
-
 Trained train(Communicator& communicator, const Strategy& strategy, at::Device where) {
   if (!where.is_cpu()) finish_all(where.index());
-  return Trainer(communicator, strategy, where).train();
+  Learner learner(communicator, where,
+                  {.strategy = strategy.text,
+                   .measured_steps = 2,
+                   .device_group = where.is_cpu() ? "" : kOfLearners},
+                  strategy.type());
+  DataParallel& parallel = *learner.parallel;
+  Trained trained;
+  const auto batch = [&](at::IntArrayRef shape, double seed) {
+    return numbers(shape, seed, strategy.type()).to(where);
+  };
+  std::vector<std::pair<at::Tensor, at::Tensor>> batches;
+  for (int step = 0; step < kSteps; ++step)
+    batches.emplace_back(batch({kRows, 3, 4, 4}, step + 10 * learner.rank),
+                         batch({kRows, 5}, step + 0.5 + learner.rank));
+  std::uint64_t plan = parallel.plan().hash();
+  if (!where.is_cpu()) forget(where.index());
+  for (int step = 0; step < kSteps; ++step) {
+    const auto& [x, y] = batches[static_cast<std::size_t>(step)];
+    if (step % 3 == 1) parallel.set_batch(kRows + learner.rank);
+    learner.loss_of(x, y, step % 4 != 3).backward();
+    learner.step();
+    trained.has_new_plan.push_back(std::exchange(plan, parallel.plan().hash()) != plan);
+    note_step(where, trained);
+  }
+  parallel.settle();
+  trained.weights = learner.state();
+  if (!where.is_cpu()) trained.conflicts += asked_of(where.index()).conflicts_in_words();
+  return trained;
 }
 
 /// Every exchange and options that change its buckets or what it sends, every compressor, every
 /// kfac. On other numbers of ranks than two each compressor by the exchange that it takes itself.
 std::vector<Strategy> strategies(int ranks) {
-  std::vector<std::string> all;
-  for (const auto& line : plan::exchanges().lines())
-    if (line.make.traits.runs.train) all.push_back(line.name);
-  all.insert(all.end(), {"auto", "ddp(first=64B, bucket=512B)", "dear(layers=1)",
-                         "dear(bucket=64B)", "ddp(wire=fp16)", "dear(wire=bf16)"});
+  std::vector<std::string> all = torch_adapter::exchange_strategies();
   // Two of the six tensors are coded, and the others travel dense.
   for (const char* some : {"topk(density=0.1, dense_below=200, exchange=gather)",
                            "topk(density=0.1, dense_below=200, exchange=two-phase)",
                            "onebit-adam(dense_below=200)", "powersgd(rank=1, dense_below=200)"})
     all.push_back(fmt::format("ddp(first=64B, bucket=2KiB)+{}", some));
-  for (const std::string& name : torch_adapter::registered_compressors()) {
-    const bool says_exchange = name.find("exchange=") != std::string::npos;
-    if (ranks != 2 && says_exchange) continue;
-    all.push_back("ddp(first=64B, bucket=2KiB)+" + name);
-    const doc::Component plain = plan::compressors_in(doc::parse_component(name)).front();
-    if (plan::fits_decoupled(plain)) all.push_back("dear+" + name);
-  }
+  for (const std::string& coding : torch_adapter::coding_strategies())
+    if (ranks == 2 || coding.find("exchange=") == std::string::npos) all.push_back(coding);
   for (const char* kfac :
        {"d, factors=1, inverses=2", "mpd, factors=1, inverses=2",
         "mpd, fusion=none, broadcasts=fused, factors=1, inverses=1",
@@ -235,7 +146,7 @@ bool is_named(const Strategy& strategy, const std::string& wait, bool has_new_pl
 /// of an addition where 16 bits travel.
 double most_between(const Strategy& strategy, int ranks) {
   if (strategy.is_kfac()) return 1e-9;
-  if (strategy.has("powersgd") || strategy.has("acpsgd")) return 0x1p-12;
+  if (torch_adapter::multiplies_matrices(strategy.text)) return 0x1p-12;
   if (ranks <= 2) return 0;
   if (strategy.has("fp16")) return 0x1p-11;
   return strategy.has("bf16") ? 0x1p-8 : 1e-6;
@@ -268,17 +179,14 @@ class SimulatedRegistry : public testing::TestWithParam<int> {};
 TEST_P(SimulatedRegistry, TrainsAsOnTheCpu) {
   const torch_adapter::Warnings quiet;
   const PageTable table("tests/simulated_device/launches.txt", "A small network");
-  torch_adapter::ranks(GetParam(), [&](Communicator& c) {
-    const torch_adapter::GroupOverCommunicator group(kGroup, c, {}, &streamed);
-    const at::Device where = device(c.rank());
-    const c10::DeviceGuard guard(where);
+  on_devices(GetParam(), [&](Communicator& c, at::Device where) {
     for (const Strategy& strategy : strategies(c.size())) {
       const Trained cpu = train(c, strategy, at::kCPU);
       const Trained found = train(c, strategy, where);
       const std::string title = fmt::format("{}, {} ranks", strategy.text, c.size());
-      const double error =
-          ((found.weights - cpu.weights).norm() / cpu.weights.norm()).item<double>();
-      EXPECT_LE(error, most_between(strategy, c.size())) << title;
+      EXPECT_LE(torch_adapter::relative_error(found.weights, cpu.weights),
+                most_between(strategy, c.size()))
+          << title;
       EXPECT_EQ(found.conflicts, "") << title;
       for (std::size_t step = 0; step < found.steps.size(); ++step)
         for (const auto& [wait, times] : found.steps[step].host_waits)

@@ -1,7 +1,5 @@
 #include "simulated_device/simulated_device.hpp"
 
-#include <numeric>
-
 #include "simulated_device/memory.hpp"
 #include "simulated_device/state.hpp"
 
@@ -9,6 +7,13 @@ namespace linerate::simulated {
 namespace {
 
 constexpr std::int64_t kWorkNs = 1000;  // of each launch, on the device's clock
+
+template <typename Counted>
+std::int64_t sum_of(const Counted& counted) {
+  std::int64_t sum = 0;
+  for (const auto& [what, times] : counted) sum += times;
+  return sum;
+}
 
 std::string words_of(const Conflict& conflict, int device) {
   const auto side = [](const Work& work) {
@@ -108,23 +113,8 @@ void leave_out_wait(int device, std::int64_t number) {
   d.left_out = number;
 }
 
-std::int64_t Asked::all_launches() const {
-  std::int64_t sum = 0;
-  for (const auto& [what, times] : launches) sum += times;
-  return sum;
-}
-
-std::int64_t Asked::launches_in(int stream) const {
-  std::int64_t sum = 0;
-  for (const auto& [what, times] : launches) sum += what.first == stream ? times : 0;
-  return sum;
-}
-
-std::int64_t Asked::all_host_waits() const {
-  std::int64_t sum = 0;
-  for (const auto& [what, times] : host_waits) sum += times;
-  return sum;
-}
+std::int64_t Asked::all_launches() const { return sum_of(launches); }
+std::int64_t Asked::all_host_waits() const { return sum_of(host_waits); }
 
 std::string Asked::conflicts_in_words(std::size_t most) const {
   std::string lines;

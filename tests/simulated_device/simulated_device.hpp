@@ -8,7 +8,7 @@
 // - What an operator reads and writes, byte by byte, has to be known to its stream: by the stream's
 //   own order, by events, by what the host had waited for (order.hpp).
 // - A copy to pinned memory arrives when the host has waited for it, and not before (copies.cpp).
-// - What makes the host wait is noted with the task that does it (host_waits.hpp).
+// - What makes the host wait is noted with the task that does it (kernels.cpp).
 // - Collectives run in streams of their own, as NCCL's do (streamed_backend.hpp).
 // - Autograd runs on its threads for devices, one for each.
 #pragma once
@@ -54,10 +54,8 @@ struct Asked {
   /// Of a wait that is left out: whether something was done without it before a later wait said the
   /// same, and whether a stream still lacks it.
   bool worked_without = false, still_without = false;
-  std::int64_t events = 0, timed_events = 0, queries = 0;
 
   std::int64_t all_launches() const;
-  std::int64_t launches_in(int stream) const;
   std::int64_t all_host_waits() const;
   /// One line for each conflict, at most `most`.
   std::string conflicts_in_words(std::size_t most = 5) const;

@@ -17,6 +17,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "linerate/comm/thread/run_ranks.hpp"
+#include "simulated_device/order.hpp"
+#include "simulated_device/stream_pools.hpp"
 #include "simulated_device/streamed_backend.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 
@@ -29,6 +31,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Key;
 using testing::Pair;
+using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
 class SimulatedDevice : public testing::Test {
@@ -47,10 +50,17 @@ class SimulatedDevice : public testing::Test {
     event.record(other);
     event.block(waiting);
   }
-  std::vector<std::string> conflicts() const {
-    std::vector<std::string> all;
-    for (const auto& [what, times] : asked_of(0).conflicts) all.push_back(what);
-    return all;
+  template <typename Act>
+  void in(const c10::Stream& stream, Act&& act) const {
+    const c10::StreamGuard guard(stream);
+    act();
+  }
+  /// `kind`: of the one conflict; empty if there is none.
+  static void expect_conflict(const std::string& kind, const std::string& title = "") {
+    if (kind.empty())
+      EXPECT_THAT(asked_of(0).conflicts, IsEmpty()) << title;
+    else
+      EXPECT_THAT(asked_of(0).conflicts, ElementsAre(Key(HasSubstr(kind)))) << title;
   }
 };
 
@@ -79,19 +89,10 @@ TEST_F(SimulatedDevice, FindsEachKindOfMissingWait) {
       finish_all(0);
       forget(0);
       if (how == std::string("left out")) leave_out_wait(0, 0);
-      {
-        const c10::StreamGuard in_first(first_);
-        c.first(tensor);
-      }
+      in(first_, [&] { c.first(tensor); });
       if (how != std::string("not asked for")) wait(then_, first_);
-      {
-        const c10::StreamGuard in_then(then_);
-        c.then(tensor);
-      }
-      if (how == std::string())
-        EXPECT_THAT(conflicts(), IsEmpty()) << c.kind;
-      else
-        EXPECT_THAT(conflicts(), ElementsAre(HasSubstr(c.kind))) << how;
+      in(then_, [&] { c.then(tensor); });
+      expect_conflict(how == std::string() ? "" : c.kind, how);
     }
 }
 
@@ -99,15 +100,11 @@ TEST_F(SimulatedDevice, FindsEachKindOfMissingWait) {
 TEST_F(SimulatedDevice, KnowsWhichBytesAViewHas) {
   const at::Tensor whole = at::zeros({6, 4}, device_);
   finish_all(0);
-  const auto in = [&](c10::Stream stream, const at::Tensor& view) {
-    const c10::StreamGuard guard(stream);
-    view.fill_(1);
-  };
-  in(first_, whole.slice(1, 0, 2));
-  in(then_, whole.slice(1, 2, 4));
-  EXPECT_THAT(conflicts(), IsEmpty());
-  in(then_, whole.select(1, 1));
-  EXPECT_THAT(conflicts(), ElementsAre(HasSubstr("write after write")));
+  in(first_, [&] { whole.slice(1, 0, 2).fill_(1); });
+  in(then_, [&] { whole.slice(1, 2, 4).fill_(1); });
+  expect_conflict("");
+  in(then_, [&] { whole.select(1, 1).fill_(1); });
+  expect_conflict("write after write");
 }
 
 TEST_F(SimulatedDevice, GivesFreedMemoryAtOnceToWhoAsksNext) {
@@ -115,18 +112,12 @@ TEST_F(SimulatedDevice, GivesFreedMemoryAtOnceToWhoAsksNext) {
     at::Tensor old = at::zeros({300}, device_);
     const void* const place = old.const_data_ptr();
     wait(then_, current_stream(0));
-    {
-      const c10::StreamGuard in_then(then_);
-      static_cast<void>(old.add(1));
-    }
+    in(then_, [&] { static_cast<void>(old.add(1)); });
     if (waits) wait(current_stream(0), then_);
     old.reset();
     const at::Tensor fresh = at::ones({300}, device_);
     ASSERT_EQ(fresh.const_data_ptr(), place);
-    if (waits)
-      EXPECT_THAT(conflicts(), IsEmpty());
-    else
-      EXPECT_THAT(conflicts(), ElementsAre(HasSubstr("write after read")));
+    expect_conflict(waits ? "" : "write after read");
   }
 }
 
@@ -152,10 +143,7 @@ TEST_F(SimulatedDevice, ReadsPinnedMemoryLate) {
     there.copy_(here, true);
     if (changes) here.fill_(2);
     finish_all(0);
-    if (changes)
-      EXPECT_THAT(conflicts(), ElementsAre(HasSubstr("pinned memory was changed")));
-    else
-      EXPECT_THAT(conflicts(), IsEmpty());
+    expect_conflict(changes ? "pinned memory was changed" : "");
   }
 }
 
@@ -202,12 +190,11 @@ TEST_F(SimulatedDevice, CountsLaunchesByStreamAndOperator) {
   for (at::Tensor& tensor : many) tensor = at::zeros({2}, device_);
   for (at::Tensor& tensor : others) tensor = at::ones({2}, device_);
   forget(0);
-  {
-    const c10::StreamGuard in_first(first_);
+  in(first_, [&] {
     at::_foreach_copy_(many, others);
     static_cast<void>(many[0].view({1, 2}).t().slice(0, 0, 1).detach());
     many[0].mul_(2);
-  }
+  });
   static_cast<void>(at::empty({5}, device_));
   const int stream = static_cast<int>(first_.id());
   EXPECT_THAT(asked_of(0).launches, UnorderedElementsAre(Pair(Pair(stream, "_foreach_copy_"), 3),
@@ -230,13 +217,10 @@ TEST_F(SimulatedDevice, HasNormalStreamsAndOnesOfHighPriority) {
 /// included. The backward pass is on autograd's thread for the device.
 TEST_F(SimulatedDevice, ComputesWhatTheCpuComputes) {
   struct Layers : torch::nn::Module {
-    torch::nn::Conv2d conv{nullptr};
-    torch::nn::BatchNorm2d norm{nullptr};
-    torch::nn::Linear head{nullptr};
+    torch::nn::Conv2d conv = register_module("conv", torch::nn::Conv2d(2, 3, 3));
+    torch::nn::BatchNorm2d norm = register_module("norm", torch::nn::BatchNorm2d(3));
+    torch::nn::Linear head = register_module("head", torch::nn::Linear(12, 2));
     Layers() {
-      conv = register_module("conv", torch::nn::Conv2d(2, 3, 3));
-      norm = register_module("norm", torch::nn::BatchNorm2d(3));
-      head = register_module("head", torch::nn::Linear(12, 2));
       for (at::Tensor& p : parameters()) {
         const at::NoGradGuard no_grad;
         p.copy_(at::arange(p.numel(), at::kFloat).sin().view(p.sizes()));
@@ -318,12 +302,86 @@ TEST_F(SimulatedDevice, KnowsWhatWasDoneWithoutAWait) {
     if (is_said_later) wait(first_, current_stream(0));
     wait(then_, first_);
     EXPECT_FALSE(asked_of(0).worked_without);
-    {
-      const c10::StreamGuard in_then(then_);
-      static_cast<void>(at::zeros({1}, device_));
-    }
+    in(then_, [&] { static_cast<void>(at::zeros({1}, device_)); });
     EXPECT_EQ(asked_of(0).worked_without, !is_said_later);
   }
+}
+
+// ---- The order of uses of bytes, and who gets freed memory, without a device.
+
+/// Two works of two streams on bytes 0..8, with a wait between them or without.
+std::vector<Conflict> found_by(bool first_writes, bool then_writes, bool waits,
+                               Range then = {0, 8}) {
+  Order order;
+  const std::vector<Range> bytes = {{0, 8}};
+  order.work(1, "first", "", first_writes ? std::vector<Range>{} : bytes,
+             first_writes ? bytes : std::vector<Range>{});
+  if (waits) order.stream_learns(2, order.event(1));
+  return order.work(2, "then", "", then_writes ? std::vector<Range>{} : std::vector{then},
+                    then_writes ? std::vector{then} : std::vector<Range>{});
+}
+
+TEST(Order, FindsEachKindOfMissingWait) {
+  const struct {
+    bool first_writes, then_writes;
+    const char* kind;
+  } cases[] = {{true, false, "read after write"},
+               {true, true, "write after write"},
+               {false, true, "write after read"}};
+  for (const auto& c : cases) {
+    EXPECT_THAT(found_by(c.first_writes, c.then_writes, true), IsEmpty()) << c.kind;
+    const auto found = found_by(c.first_writes, c.then_writes, false);
+    ASSERT_THAT(found, SizeIs(1)) << c.kind;
+    EXPECT_STREQ(found[0].kind, c.kind);
+    EXPECT_EQ(found[0].before->name, "first");
+  }
+  EXPECT_THAT(found_by(false, false, false), IsEmpty()) << "two reads";
+}
+
+TEST(Order, IsKeptForEachByte) {
+  EXPECT_THAT(found_by(true, true, false, {8, 16}), IsEmpty());
+  const auto found = found_by(true, true, false, {7, 16});
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].byte, 7u);
+}
+
+TEST(Order, PassesThroughOtherStreamsAndTheHost) {
+  Order order;
+  order.work(1, "write", "", {}, {{0, 8}});
+  order.stream_learns(2, order.event(1));
+  order.stream_learns(3, order.event(2));
+  EXPECT_THAT(order.work(3, "read", "", {{0, 8}}, {}), IsEmpty());
+  EXPECT_THAT(order.work(4, "read", "", {{0, 8}}, {}), SizeIs(1));
+  order.host_learns(order.event(1));
+  EXPECT_THAT(order.work(5, "read", "", {{0, 8}}, {}), IsEmpty());
+}
+
+/// An event stands for what was enqueued before it.
+TEST(Order, AnEventStandsForWhatWasEnqueuedBeforeIt) {
+  Order order;
+  const Clock early = order.event(1);
+  order.work(1, "write", "", {}, {{0, 8}});
+  order.stream_learns(2, early);
+  EXPECT_THAT(order.work(2, "read", "", {{0, 8}}, {}), SizeIs(1));
+}
+
+TEST(Order, AWriteWaitsForEveryRead) {
+  Order order;
+  for (const int stream : {1, 2, 3}) order.work(stream, "read", "", {{0, 8}}, {});
+  order.stream_learns(4, order.event(2));
+  EXPECT_THAT(order.work(4, "write", "", {}, {{0, 8}}), SizeIs(2));
+}
+
+TEST(StreamPools, GiveWhatWasFreedLastToWhoAsksNextInItsStream) {
+  StreamPools pools;
+  pools.give_back(1, 4096, 512);
+  pools.give_back(1, 8192, 1000);
+  EXPECT_EQ(pools.take(2, 100), std::nullopt) << "another stream";
+  EXPECT_EQ(pools.take(1, 2000), std::nullopt) << "too large";
+  EXPECT_EQ(pools.take(1, 100), 8192u);
+  EXPECT_EQ(pools.take(1, 100), 8192u + 512) << "the rest of it";
+  EXPECT_EQ(pools.take(1, 512), 4096u);
+  EXPECT_EQ(pools.take(1, 512), std::nullopt);
 }
 
 }  // namespace

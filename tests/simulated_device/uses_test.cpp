@@ -1,35 +1,38 @@
 // Uses that programs make of a model, on the simulated device. The weights are the CPU's, nothing
 // is used before it is there, and the host waits for nothing that is not named.
 #include <ATen/record_function.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+#include <torch/nn/functional/loss.h>
 
+#include <atomic>
 #include <cctype>
+#include <cstdio>
 #include <limits>
 #include <list>
+#include <map>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <vector>
 
-#include "linerate/comm/thread/run_ranks.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/kfac/factor_inverse.hpp"
 #include "linerate/kfac/kfac_report.hpp"
 #include "simulated_device/learner.hpp"
-#include "simulated_device/simulated_device.hpp"
-#include "simulated_device/streamed_backend.hpp"
-#include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/warnings.hpp"
 
 namespace linerate::simulated {
 namespace {
 
-using comm::Communicator;
-using namespace torch_adapter;  // what is tested
+using testing::HasSubstr;
+using torch_adapter::CpuAsDevice;
+using torch_adapter::KfacState;
+using torch_adapter::thrown_by;
 
 constexpr int kUsedSteps = 8;
 
@@ -113,14 +116,14 @@ void unused_layers(Run& run) {
   }
 }
 
-void unequal_batches(Run& run) {
-  Learner& l = run.learner();
+void train_by_unequal_batches(Run& run, Learner& l) {
   for (int step = 0; step < kUsedSteps; ++step) {
     if (step % 3 == 1) l.parallel->set_batch(kRows + run.rank());
     l.pass(step, step % 4 != 3);
     l.step();
   }
 }
+void unequal_batches(Run& run) { train_by_unequal_batches(run, run.learner()); }
 
 void accumulation(Run& run) {
   Learner& l = run.learner();
@@ -154,19 +157,26 @@ void finish_and_steps_apart(Run& run) {
 }
 
 /// Wrapped in the default stream, trained in another one.
-void side_stream(Run& run) {
+template <typename Train>
+void in_side_stream(Run& run, Train&& train) {
   Learner& l = run.learner();
   const MaybeStream here = current_stream(run.device), side = new_stream(run.device);
   {
     const InStream current(side);
-    for (int step = 0; step < kUsedSteps; ++step) {
-      l.pass(step);
-      l.step();
-    }
+    train(run, l);
     l.parallel->settle();
   }
   wait_for(here, side);
 }
+void side_stream(Run& run) {
+  in_side_stream(run, [](Run&, Learner& l) {
+    for (int step = 0; step < kUsedSteps; ++step) {
+      l.pass(step);
+      l.step();
+    }
+  });
+}
+void unequal_batches_in_a_side_stream(Run& run) { in_side_stream(run, train_by_unequal_batches); }
 
 /// Wrapped in another stream than the default one; each step in one of the two.
 void streams_in_turn(Run& run) {
@@ -187,17 +197,16 @@ void streams_in_turn(Run& run) {
 }
 
 /// In another stream, which waits for the training stream; that waits for it before it goes on.
-void evaluation(Run& run, bool before_the_update_alone) {
-  Learner& l = run.learner();
+void evaluation(Run& run, Learner& l, bool before_the_update_alone) {
   const MaybeStream here = current_stream(run.device), other = new_stream(run.device);
   for (int step = 0; step < kUsedSteps; ++step) {
     const bool evaluates = step % 3 == 2;
     if (evaluates) {
       const InStream current(other);
       const torch::NoGradGuard no_grad;
-      // The part of it that has no buffers: batch norm writes them, which would want a wait.
-      const at::Tensor x = numbers({kRows, 64}, step, run.device);
-      run.seen.push_back(l.net.last(torch::tanh(l.net.hidden(x))).sum());
+      // The layers that have no buffers: batch norm writes them, which would want a wait.
+      const at::Tensor x = torch::tanh(l.net.conv(l.images(step))).flatten(1);
+      run.seen.push_back(l.net.head(torch::tanh(l.net.sometimes(x))).sum());
     }
     if (!before_the_update_alone) wait_for(here, other);
     l.pass(step);
@@ -205,8 +214,11 @@ void evaluation(Run& run, bool before_the_update_alone) {
     l.step();
   }
 }
-void evaluation_before_the_pass(Run& run) { evaluation(run, false); }
-void evaluation_before_the_update(Run& run) { evaluation(run, true); }
+void evaluation_before_the_pass(Run& run) { evaluation(run, run.learner(), false); }
+void evaluation_before_the_update(Run& run) { evaluation(run, run.learner(), true); }
+void evaluation_of_a_side_stream(Run& run) {
+  in_side_stream(run, [](Run& all, Learner& l) { evaluation(all, l, true); });
+}
 
 /// By measured times, trials against ddp and steps that depart from what was predicted.
 void new_plans(Run& run) {
@@ -249,21 +261,33 @@ void checkpoint(Run& run) {
   }
 }
 
+/// K-FAC's state as it is, in mid-run: what inverses find and replace, as in the first steps.
+void loaded_curvature(Run& run) {
+  Learner& l = run.learner();
+  for (int step = 0; step < kUsedSteps; ++step) {
+    if (step == 4) {
+      RECORD_USER_SCOPE("the program");
+      l.parallel->load_curvature_state(l.parallel->curvature_state());
+    }
+    l.pass(step);
+    l.step();
+  }
+}
+
 /// Of a forward pass on all ranks, of a backward pass on one, of a step that one rank refuses.
 void exceptions(Run& run) {
   Learner& l = run.learner();
   const auto break_backward = [&](double step, bool breaks) {
-    const at::Tensor x = numbers({kRows, 2, 4, 4}, step, run.device);
-    const at::Tensor between = torch::tanh(l.net.norm(l.net.first(x))).flatten(1);
+    const at::Tensor between = l.net.hidden(l.images(step));
     if (breaks)
       between.register_hook(
           [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("broken"); });
-    l.net.last(torch::tanh(l.net.hidden(between))).square().mean().backward();
+    l.net.head(torch::tanh(l.net.sometimes(between))).square().mean().backward();
   };
   for (int step = 0; step < kUsedSteps; ++step) {
     if (step == 2) {
       const auto forward = [&] {
-        l.net.hidden(l.net.norm(l.net.first(numbers({kRows, 2, 4, 4}, 0, run.device))).flatten(1));
+        l.net.sometimes(l.net.hidden(l.images(0)));
         throw std::runtime_error("its batch is damaged");
       };
       EXPECT_THROW(forward(), std::runtime_error);
@@ -277,14 +301,14 @@ void exceptions(Run& run) {
         EXPECT_TRUE(breaks);
       }
       l.parallel->skip_step();
-      EXPECT_FALSE(l.net.hidden->weight.grad().defined());
+      EXPECT_FALSE(l.net.head->weight.grad().defined());
       continue;
     }
     l.pass(step);
     if (step == 5) {
       if (run.rank() == 1) l.parallel->refuse_step("its file is damaged");
-      EXPECT_NE(thrown_by<InputError>([&] { l.parallel->finish(); }).find("its file is damaged"),
-                std::string::npos);
+      EXPECT_THAT(thrown_by<InputError>([&] { l.parallel->finish(); }),
+                  HasSubstr("its file is damaged"));
       l.optimizer.zero_grad();
       continue;
     }
@@ -295,10 +319,8 @@ void exceptions(Run& run) {
 void frozen_and_thawed(Run& run) {
   Learner& l = run.learner();
   for (int step = 0; step < kUsedSteps; ++step) {
-    if (step == 3) l.net.norm->weight.set_requires_grad(false);
-    if (step == 3) l.net.last->bias.set_requires_grad(false);
-    if (step == 6) l.net.norm->weight.set_requires_grad(true);
-    if (step == 6) l.net.last->bias.set_requires_grad(true);
+    for (at::Tensor* p : {&l.net.norm->weight, &l.net.head->bias})
+      if (step == 3 || step == 6) p->set_requires_grad(step == 6);
     l.pass(step);
     l.step();
   }
@@ -338,7 +360,7 @@ void two_models(Run& run) {
   Learner &a = run.learner(), &b = run.learner();
   for (int step = 0; step < kUsedSteps; ++step) {
     a.pass(step);
-    const at::Tensor x = numbers({kRows, 2, 4, 4}, step + run.rank(), run.device);
+    const at::Tensor x = a.images(step);
     if (step % 2 == 0) a.step();
     at::Tensor target;
     {
@@ -351,30 +373,56 @@ void two_models(Run& run) {
   }
 }
 
+constexpr const char* kSpdUnderDear = "dear+kfac(spd, clip=off, factors=1, inverses=2)";
+constexpr const char* kMpdUnderDear = "dear+kfac(mpd, clip=off, factors=1, inverses=2)";
+
+enum class By { all, all_but_curvature, others_alone };
 struct Use {
   const char* name;
   void (*train)(Run&);
-  const char* waits = nullptr;  // in the words of those of the host that belong to it
-  bool with_curvature = true;
+  By by = By::all;
+  std::vector<const char*> others = {};  // strategies of this use alone
+  const char* waits = nullptr;           // in the words of those of the host that belong to it
 };
-constexpr Use kUses[] = {
+const Use kUses[] = {
     {"plain", plain},
     {"unused_layers", unused_layers},
-    {"unequal_batches", unequal_batches},
+    // Inputs begin a step, and the plan has variants: buckets are made anew under gathers.
+    {"unequal_batches", unequal_batches, By::all, {kSpdUnderDear, kMpdUnderDear}},
     {"accumulation", accumulation},
     {"no_sync", no_sync},
     {"finish_and_steps_apart", finish_and_steps_apart},
     {"side_stream", side_stream},
     {"streams_in_turn", streams_in_turn},
     {"evaluation_before_the_pass", evaluation_before_the_pass},
-    {"evaluation_before_the_update", evaluation_before_the_update},
+    // Which asks for updates that wait.
+    {"evaluation_before_the_update",
+     evaluation_before_the_update,
+     By::all,
+     {"ddp", "dear+fp16", kSpdUnderDear}},
     {"new_plans", new_plans},
-    {"checkpoint", checkpoint, "[encode"},  // what was loaded goes to the device
+    {"checkpoint", checkpoint, By::all, {}, "[encode"},  // what was loaded goes to the device
     {"exceptions", exceptions},
     {"frozen_and_thawed", frozen_and_thawed},
     // Under a compressor finish() asks whether the step counts. K-FAC takes such a step for zero.
-    {"scaled_losses", scaled_losses, "_local_scalar_dense", false},
+    {"scaled_losses", scaled_losses, By::all_but_curvature, {}, "_local_scalar_dense"},
     {"two_models", two_models},
+    {"unequal_batches_in_a_side_stream",
+     unequal_batches_in_a_side_stream,
+     By::others_alone,
+     {kMpdUnderDear}},
+    {"evaluation_of_a_side_stream",
+     evaluation_of_a_side_stream,
+     By::others_alone,
+     {"dear", kSpdUnderDear}},
+    // Under mem another Plan may give layers other owners, by way of the host.
+    {"loaded_curvature",
+     loaded_curvature,
+     By::others_alone,
+     {"ddp+kfac(mpd, fusion=none, factors=1, inverses=1)",
+      "ddp+kfac(mem, fusion=none, factors=1, inverses=1)",
+      "ddp+kfac(spd, fusion=none, factors=1, inverses=1)", "ddp+kfac(d, factors=1, inverses=1)"},
+     "pageable memory"},
 };
 constexpr const char* kStrategies[] = {"ddp(first=64B, bucket=1KiB)", "dear",
                                        "ddp+topk(dense_below=0)"};
@@ -398,14 +446,8 @@ at::Tensor trained(Communicator& communicator, const Use& use, const std::string
   for (Learner& l : run.learners) l.parallel->settle();
   return of_program([&] {
     std::vector<at::Tensor> flat;
-    const auto add = [&](const at::Tensor& t) {
-      flat.push_back(t.detach().cpu().flatten().to(at::kDouble));
-    };
-    for (const at::Tensor& t : run.seen) add(t);
-    for (const Learner& l : run.learners) {
-      for (const at::Tensor& p : l.net.parameters()) add(p);
-      for (const at::Tensor& b : l.net.buffers()) add(b);
-    }
+    for (const at::Tensor& t : run.seen) flat.push_back(t.cpu().flatten().to(at::kDouble));
+    for (const Learner& l : run.learners) flat.push_back(l.state());
     return torch::cat(flat);
   });
 }
@@ -417,15 +459,11 @@ TEST_P(SimulatedUses, EndsAtTheCpusWeights) {
   const auto& [use, strategy, size] = GetParam();
   std::optional<CpuAsDevice> as_device;
   if (!is_same_arithmetic(strategy)) as_device.emplace();
-  comm::run_ranks(size, [&, &use = use, &strategy = strategy](Communicator& communicator) {
-    const GroupOverCommunicator group(kOfLearners, communicator, {}, &streamed);
-    const at::Tensor expected = trained(communicator, use, strategy, at::kCPU);
-    const at::Device mine = device(communicator.rank());
-    const c10::DeviceGuard guard(mine);
-    forget(mine.index());
-    const at::Tensor found = trained(communicator, use, strategy, mine);
-    const double error = (found - expected).norm().item<double>() / expected.norm().item<double>();
-    if (communicator.size() == 2)
+  on_devices(size, [&, &use = use, &strategy = strategy](Communicator& c, at::Device mine) {
+    const at::Tensor expected = trained(c, use, strategy, at::kCPU);
+    const at::Tensor found = trained(c, use, strategy, mine);
+    const double error = torch_adapter::relative_error(found, expected);
+    if (c.size() == 2)
       EXPECT_TRUE(found.equal(expected)) << error;
     else
       EXPECT_LE(error, 1e-5);
@@ -433,7 +471,6 @@ TEST_P(SimulatedUses, EndsAtTheCpusWeights) {
     EXPECT_TRUE(asked.conflicts.empty()) << asked.conflicts_in_words();
     for (const auto& [what, times] : asked.host_waits)
       EXPECT_TRUE(is_named(what, use, strategy)) << "host wait, " << times << " times: " << what;
-    finish_all(mine.index());
   });
 }
 
@@ -457,16 +494,129 @@ std::vector<UseOf> all_uses() {
   std::vector<UseOf> all;
   std::size_t turn = 0;
   for (const Use& use : kUses) {
+    for (const char* strategy : use.others) all.emplace_back(use, strategy, 2);
+    if (use.by == By::others_alone) continue;
     for (const char* strategy : kStrategies) all.emplace_back(use, strategy, 2);
     all.emplace_back(use, "dear", 3);
-    if (use.with_curvature) all.emplace_back(use, kWithCurvature[turn++ % 3], 2);
+    if (use.by == By::all) all.emplace_back(use, kWithCurvature[turn++ % 3], 2);
   }
-  // Inputs begin a step, and the plan has variants: buckets are made anew under gathers.
-  all.emplace_back(kUses[2], "dear+kfac(spd, clip=off, factors=1, inverses=2)", 2);
   return all;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimulatedUses, testing::ValuesIn(all_uses()), name_of);
+
+/// The steps of one rank: those that are asked for under capture are refused, and nothing of them
+/// is left. A backward pass there sends nothing.
+TEST(Capture, StepsAreRefusedAndTheNextOnesAreAsIfNobodyHadAsked) {
+  on_devices(2, [](Communicator& c, at::Device mine) {
+    for (const std::string strategy : {"ddp", "dear"}) {
+      const auto weights = [&](bool captures) {
+        Learner l(c, mine, {.strategy = strategy, .device_group = kOfLearners});
+        for (int step = 0; step < 3; ++step) {
+          const at::Tensor loss = l.loss(step);
+          comm::gather_texts(c, "", "all are here");
+          set_capturing(captures);
+          loss.backward();
+          if (captures) {
+            EXPECT_THAT(thrown_by([&] { l.step(); }), HasSubstr("under capture"));
+            EXPECT_THAT(thrown_by([&] { l.parallel->set_batch(1); }), HasSubstr("under capture"));
+          }
+          comm::gather_texts(c, "", "all have asked");
+          set_capturing(false);
+          l.step();
+        }
+        l.parallel->settle();
+        return l.state();
+      };
+      EXPECT_TRUE(at::equal(weights(true), weights(false))) << strategy;
+    }
+  });
+}
+
+// ---- Each wait of a stream is left out, one after the other. A use out of order is then found, or
+// a rule says why there is none.
+
+/// Why nothing was missing without a wait; empty: something was, or nothing is known to say so.
+/// `without`: of a job that left it out. A stream always waits for the ends of its collectives, and
+/// K-FAC's Plan orders more than memory: before what came is used, the user may wait anyway.
+std::string rule_of(const AskedWait& wait, const Asked& without, bool by_curvature) {
+  if (wait.is_known) return "all was known";
+  if (!without.worked_without) return "a later wait says the same before anything is done";
+  const bool is_of_collective = wait.first >= kFirstInner;
+  if ((is_of_collective || by_curvature) && without.conflicts.empty() && !without.still_without)
+    return "a later wait says the same before what it is for is used";
+  return "";
+}
+
+/// What was found of the waits of a strategy, on rank 1 of 2.
+struct Found {
+  std::atomic<std::int64_t> waits = 0;  // of a step
+  std::int64_t caught = 0;
+  std::map<std::string, std::int64_t> excused;  // by rule
+};
+
+/// Leaves out each wait of step(), in a step of its own, which another one follows: what is used
+/// again then has been used before. On rank 1, to which rank 0 broadcasts its buffers.
+template <typename Step>
+void leave_out_each(Communicator& communicator, bool by_curvature, Found& found, Step&& step) {
+  const int device = communicator.rank();
+  const bool looks = device == 1;
+  forget(device);
+  step();
+  if (looks) found.waits = static_cast<std::int64_t>(asked_of(device).waits.size());
+  step();  // ends when all ranks have come to its end
+  const std::int64_t waits = found.waits;
+  for (std::int64_t number = 0; number < waits; ++number) {
+    forget(device);
+    if (looks) leave_out_wait(device, number);
+    step();
+    const auto asked_waits = asked_of(device).waits;
+    step();
+    if (!looks) continue;
+    EXPECT_EQ(asked_waits.size(), static_cast<std::size_t>(waits));
+    const AskedWait& wait = asked_waits.at(static_cast<std::size_t>(number));
+    const Asked asked = asked_of(device);
+    const std::string rule = rule_of(wait, asked, by_curvature);
+    found.caught += !asked.conflicts.empty();
+    if (!rule.empty()) ++found.excused[rule];
+    if (asked.conflicts.empty() == rule.empty())
+      ADD_FAILURE() << fmt::format(
+          "wait {} of {}, of stream {} for {}, of \"{}\": {}", number, waits, wait.stream,
+          wait.first, wait.task,
+          rule.empty() ? "nothing was found" : rule + ", but " + asked.conflicts_in_words(1));
+  }
+}
+
+class LeftOutWaits : public testing::TestWithParam<const char*> {};
+
+TEST_P(LeftOutWaits, AreFoundUnlessARuleExcusesThem) {
+  Found found;
+  on_devices(2, [&](Communicator& communicator, at::Device mine) {
+    Learner learner(communicator, mine,
+                    {.strategy = GetParam(),
+                     .measured_steps = 1,
+                     .replan_above = std::numeric_limits<double>::infinity(),
+                     .device_group = kOfLearners});
+    double seed = 0;
+    const auto step = [&] {
+      learner.parallel->set_batch(kRows + communicator.rank());
+      learner.pass(++seed);
+      learner.step();
+    };
+    for (int i = 0; i < 6; ++i) step();  // until the plan stays
+    leave_out_each(communicator, preconditions(GetParam()), found, step);
+    learner.parallel->settle();
+  });
+  std::string line = fmt::format("{}: {} waits are found", GetParam(), found.caught);
+  for (const auto& [rule, times] : found.excused) line += fmt::format(", {}: {}", rule, times);
+  std::printf("%s\n", line.c_str());
+  EXPECT_GT(found.caught, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LeftOutWaits,
+                         testing::Values("ddp(first=64B, bucket=1KiB)", "dear(layers=1)",
+                                         "ddp+powersgd(dense_below=0)",
+                                         "ddp+kfac(spd, factors=1, inverses=1)"));
 
 }  // namespace
 }  // namespace linerate::simulated

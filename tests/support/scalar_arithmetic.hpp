@@ -2,8 +2,6 @@
 // time, with conversions spelled out bit by bit.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>

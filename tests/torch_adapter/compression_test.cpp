@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "linerate/compress/registry.hpp"
-#include "linerate/compress/two_phase.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/plan/compression.hpp"
 #include "torch_adapter/owed_job.hpp"
@@ -33,16 +32,11 @@ struct Job {
   std::string strategy;
   double lr = 0.05;
   Mlp model{};
-  DataParallel parallel{(model.to(at::kFloat), model), communicator, {.strategy = strategy}};
+  DataParallel parallel{model, communicator, {.strategy = strategy}};
   torch::optim::SGD optimizer{model.parameters(), torch::optim::SGDOptions(lr).momentum(0.9)};
 
-  at::Tensor rows(const at::Tensor& whole) const {
-    return whole.narrow(0, communicator.rank() * kBatch, kBatch);
-  }
   at::Tensor backward(int step) {
-    const std::int64_t all = communicator.size() * kBatch;
-    const at::Tensor loss = mean_loss(model.forward(rows(numbers({all, 6}, step % 7, at::kFloat))),
-                                      rows(numbers({all, 3}, step % 5 + 0.5, at::kFloat)));
+    const at::Tensor loss = loss_of_rows(communicator, model, step % 7, step % 5 + 0.5);
     loss.backward();
     return loss;
   }
@@ -53,10 +47,18 @@ struct Job {
     optimizer.step();
     return report;
   }
-  at::Tensor weights() {
-    std::vector<at::Tensor> flat;
-    for (const at::Tensor& p : model.parameters()) flat.push_back(p.detach().flatten());
-    return torch::cat(flat);
+  at::Tensor weights() const { return flat(model); }
+  /// A step in which the first element of a parameter's gradient is `bad`, on one rank: no rank has
+  /// gradients or other weights then.
+  void expect_skipped(int number, float bad, int on_rank, const std::vector<std::size_t>& of) {
+    const at::Tensor before = weights();
+    optimizer.zero_grad();
+    backward(number);
+    if (communicator.rank() == on_rank)
+      for (const std::size_t p : of) model.parameters()[p].mutable_grad().flatten()[0].fill_(bad);
+    EXPECT_TRUE(parallel.finish().infinite) << strategy << ", parameter " << of.front();
+    for (const at::Tensor& p : model.parameters()) EXPECT_FALSE(p.grad().defined()) << strategy;
+    EXPECT_TRUE(torch::equal(weights(), before)) << strategy;
   }
 };
 
@@ -70,8 +72,7 @@ TEST_P(EveryCompressor, LeavesAllRanksWithTheSameBits) {
         for (int step = 0; step < 12; ++step) job.step(step);
         SCOPED_TRACE(job.strategy);
         ASSERT_NO_THROW(require_bitwise_equal(communicator, job.model)) << job.strategy;
-        EXPECT_TRUE(compress::all_finite({job.weights().const_data_ptr<float>(),
-                                          static_cast<std::size_t>(job.weights().numel())}));
+        EXPECT_TRUE(job.weights().isfinite().all().item<bool>());
       }
   });
 }
@@ -95,9 +96,8 @@ TEST_P(EveryCompressor, UnderDearEndsAtBulksWeights) {
         job.parallel.settle();
         return job.weights();
       };
-      const at::Tensor bulk = weights("bulk+"), dear = weights("dear+");
       // Sums of 16-bit numbers are rounded in another order.
-      EXPECT_LE((dear - bulk).norm().item<double>() / bulk.norm().item<double>(), 1e-4) << name;
+      EXPECT_LE(relative_error(weights("dear+"), weights("bulk+")), 1e-4) << name;
       ++compared;
     }
     EXPECT_GE(compared, 3);
@@ -215,9 +215,7 @@ TEST_P(EveryCompressor, ThatOnlyRoundsTrainsAsDenseDoes) {
           "ddp+qsgd(dense_below=0)", "ddp(first=64B,bucket=512B)+maxmin(dense_below=0)"}) {
       Job job{communicator, strategy};
       for (int step = 0; step < 20; ++step) job.step(step);
-      const double error = (job.weights() - dense.weights()).norm().item<double>() /
-                           dense.weights().norm().item<double>();
-      EXPECT_LE(error, 0.05) << strategy;
+      EXPECT_LE(relative_error(job.weights(), dense.weights()), 0.05) << strategy;
     }
   });
 }
@@ -232,8 +230,7 @@ TEST_P(EveryCompressor, WeighsRanksByTheirSamples) {
       job.parallel.finish();
       return job.model.c->weight.grad().clone();
     };
-    const at::Tensor dense = gradient("ddp"), halves = gradient("ddp+fp16");
-    EXPECT_LE((halves - dense).norm().item<double>(), 2e-3 * dense.norm().item<double>());
+    EXPECT_LE(relative_error(gradient("ddp+fp16"), gradient("ddp")), 2e-3);
   });
 }
 
@@ -242,20 +239,11 @@ TEST_P(EveryCompressor, SkipsAStepWithAnInfinityOnAllRanks) {
   const Warnings quiet;
   ranks(GetParam(), [](Communicator& communicator) {
     for (const std::string& name : registered_compressors())
-      for (const float bad :
-           {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      for (const float bad : {kFloatInfinity, kFloatNaN}) {
         const std::string strategy = "ddp+" + name;
         Job plain{communicator, strategy, 1e-3}, hit{communicator, strategy, 1e-3};
         for (int step = 0; step < 3; ++step) plain.step(step), hit.step(step);
-        const at::Tensor before = hit.weights();
-        hit.optimizer.zero_grad();
-        hit.backward(3);
-        if (communicator.rank() == communicator.size() - 1)
-          for (at::Tensor p : hit.model.parameters()) p.mutable_grad().flatten()[0].fill_(bad);
-        const StepReport report = hit.parallel.finish();
-        EXPECT_TRUE(report.infinite) << strategy;
-        for (const at::Tensor& p : hit.model.parameters()) EXPECT_FALSE(p.grad().defined());
-        EXPECT_TRUE(torch::equal(hit.weights(), before)) << strategy;
+        hit.expect_skipped(3, bad, communicator.size() - 1, {0, 1, 2, 3, 4, 5});
         EXPECT_FALSE(hit.step(4).infinite);
         plain.step(4);
         EXPECT_TRUE(torch::equal(hit.weights(), plain.weights())) << strategy;
@@ -279,16 +267,7 @@ TEST_P(EveryCompressor, SkipsAStepWithANaNInAnyGradientWhateverTheBuckets) {
       for (std::size_t p = 0; p < 6; ++p) {
         Job job{communicator, strategy, 1e-3};
         for (int step = 0; step < 2; ++step) job.step(step);
-        const at::Tensor before = job.weights();
-        job.optimizer.zero_grad();
-        job.backward(2);
-        if (communicator.rank() == 0)
-          job.model.parameters()[p].mutable_grad().flatten()[0].fill_(
-              std::numeric_limits<float>::quiet_NaN());
-        EXPECT_TRUE(job.parallel.finish().infinite) << strategy << ", parameter " << p;
-        for (const at::Tensor& parameter : job.model.parameters())
-          EXPECT_FALSE(parameter.grad().defined()) << strategy;
-        EXPECT_TRUE(torch::equal(job.weights(), before)) << strategy;
+        job.expect_skipped(2, kFloatNaN, 0, {p});
         EXPECT_FALSE(job.step(3).infinite) << strategy;
       }
   });
@@ -402,9 +381,7 @@ TEST_P(EveryCompressor, NamesGradientsThatItLeavesDenseOnce) {
       model.to(at::kBFloat16);
       DataParallel parallel(model, communicator, {.strategy = strategy});
       for (int step = 0; step < 3; ++step) {
-        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kBFloat16)),
-                  numbers({kBatch, 3}, 1, at::kBFloat16))
-            .backward();
+        loss_of(model, step, 1, at::kBFloat16).backward();
         EXPECT_EQ(parallel.finish().bytes, 2 * (6 * 16 + 16 + 16 * 16 + 16 + 16 * 3 + 3));
         for (at::Tensor p : model.parameters()) p.mutable_grad().reset();
       }
@@ -472,8 +449,12 @@ at::Tensor of_rank_one(const at::Tensor& like, double seed) {
       .to(at::kFloat);
 }
 
-double relative_error(const at::Tensor& found, const at::Tensor& expected) {
-  return (found - expected).norm().item<double>() / expected.norm().item<double>();
+/// sum over parameters of the parameter times this factor.
+template <typename Factor>
+at::Tensor linear_loss(const NamedTensors& parameters, Factor&& factor_of) {
+  at::Tensor loss = torch::zeros({}, at::kFloat);
+  for (const auto& [name, tensor] : parameters) loss = loss + (tensor * factor_of(tensor)).sum();
+  return loss;
 }
 
 class LogicalShape : public testing::TestWithParam<int> {};
@@ -487,13 +468,11 @@ TEST_P(LogicalShape, AMatrixOfRankOneComesBackByOneFactor) {
           parameters, {}, communicator,
           {.strategy = std::string(exchange) + "+powersgd(rank=1, dense_below=0)"});
       for (int step = 0; step < 4; ++step) {
-        at::Tensor loss = torch::zeros({}, at::kFloat);
         double seed = 10.0 * step;
-        for (auto& [name, tensor] : parameters) {
-          tensor.mutable_grad().reset();
-          loss = loss + (communicator.rank() + 1) * (tensor * of_rank_one(tensor, ++seed)).sum();
-        }
-        loss.backward();
+        for (auto& [name, tensor] : parameters) tensor.mutable_grad().reset();
+        linear_loss(parameters, [&](const at::Tensor& tensor) {
+          return (communicator.rank() + 1) * of_rank_one(tensor, ++seed);
+        }).backward();
         parallel.finish();
         const double mean = (communicator.size() + 1) / 2.0;
         seed = 10.0 * step;
@@ -511,11 +490,8 @@ TEST_P(LogicalShape, IsReadFromAnExpandedGradient) {
     NamedTensors parameters = strided();
     DataParallel parallel(parameters, {}, communicator,
                           {.strategy = "ddp+powersgd(rank=1, dense_below=0)"});
-    parallel.accumulate([&] {
-      at::Tensor loss = torch::zeros({}, at::kFloat);
-      for (const auto& [name, tensor] : parameters) loss = loss + tensor.sum();
-      loss.backward();
-    });
+    const auto ones = [](const at::Tensor& tensor) { return torch::ones_like(tensor); };
+    parallel.accumulate([&] { linear_loss(parameters, ones).backward(); });
     const auto column = [](const at::Tensor& like) {
       std::vector<std::int64_t> sizes(static_cast<std::size_t>(like.dim()), 1);
       sizes.front() = like.size(0);
@@ -534,24 +510,18 @@ TEST_P(LogicalShape, LeavesStepsOfAnOptimizerAlone) {
     const auto trained = [&](const std::string& strategy) {
       NamedTensors parameters = strided();
       DataParallel parallel(parameters, {}, communicator, {.strategy = strategy});
-      torch::optim::SGD optimizer(
-          [&] {
-            std::vector<at::Tensor> list;
-            for (const auto& [name, tensor] : parameters) list.push_back(tensor);
-            return list;
-          }(),
-          torch::optim::SGDOptions(0.1).momentum(0.9));
+      std::vector<at::Tensor> list;
+      for (const auto& [name, tensor] : parameters) list.push_back(tensor);
+      torch::optim::SGD optimizer(list, torch::optim::SGDOptions(0.1).momentum(0.9));
       for (int step = 0; step < 3; ++step) {
-        at::Tensor loss = torch::zeros({}, at::kFloat);
         double seed = 10.0 * step;
-        for (const auto& [name, tensor] : parameters)
-          loss = loss + (tensor * of_rank_one(tensor, ++seed)).sum();
-        loss.backward();
+        linear_loss(parameters, [&](const at::Tensor& tensor) {
+          return of_rank_one(tensor, ++seed);
+        }).backward();
         parallel.step(optimizer);
       }
-      std::vector<at::Tensor> flat;
-      for (const auto& [name, tensor] : parameters) flat.push_back(tensor.detach().flatten());
-      return torch::cat(flat);
+      for (at::Tensor& tensor : list) tensor = tensor.detach().flatten();
+      return torch::cat(list);
     };
     EXPECT_LE(relative_error(trained("ddp+powersgd(rank=1, dense_below=0)"), trained("ddp")), 1e-5);
   });
@@ -597,13 +567,7 @@ std::map<std::string, std::string> kept(Branches& job) {
 
 TEST_P(Owed, ResidualsOfAnUnusedParameterStay) {
   ranks(GetParam(), [](Communicator& communicator) {
-    std::vector<std::string> strategies;
-    for (const std::string& name : registered_compressors()) {
-      strategies.push_back("ddp(first=64B,bucket=2KiB)+" + name);
-      const doc::Component plain = plan::compressors_in(doc::parse_component(name)).front();
-      if (plan::fits_decoupled(plain)) strategies.push_back("dear+" + name);
-    }
-    for (const std::string& strategy : strategies) {
+    for (const std::string& strategy : coding_strategies()) {
       Branches job{communicator, strategy};
       torch::optim::SGD optimizer{
           {job.parameters[0].second, job.parameters[1].second, job.parameters[2].second},
@@ -638,8 +602,7 @@ TEST_P(Owed, ResidualsThatAreNotFiniteAreNotLoaded) {
       job.parallel.load_compression_state(texts, "checkpoint 7");
     };
     EXPECT_NO_THROW(load());
-    for (const float wrong : {std::numeric_limits<float>::quiet_NaN(),
-                              -std::numeric_limits<float>::infinity(), 1e30f}) {
+    for (const float wrong : {kFloatNaN, -kFloatInfinity, 1e30f}) {
       states.back().tensors.at("wide").residual[3] = wrong;
       EXPECT_THAT(load, testing::ThrowsMessage<InputError>(testing::AllOf(
                             testing::HasSubstr("checkpoint 7"), testing::HasSubstr("\"wide\""),

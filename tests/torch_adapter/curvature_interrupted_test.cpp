@@ -2,14 +2,24 @@
 // exchanged twice, not preconditioned; and owners whose inverses fail.
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
+#include <torch/utils.h>
 
-#include <cmath>
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
+#include <set>
 
+#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/doc/plan_index.hpp"
+#include "linerate/exec/recorder.hpp"
+#include "linerate/kfac/kfac.hpp"
 #include "linerate/kfac/kfac_report.hpp"
 #include "linerate/torch_adapter/data_parallel.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
@@ -19,12 +29,12 @@ namespace linerate::torch_adapter {
 namespace {
 
 using comm::Communicator;
+using doc::TaskKind;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using Names = std::multiset<std::string>;
 
 /// kSteps batches, of which a rank takes its part.
 const std::vector<Data>& batches() {
@@ -35,6 +45,12 @@ const std::vector<Data>& batches() {
     return made;
   }();
   return all;
+}
+
+/// Batches are made before any rank draws.
+void run_on_batches(int ranks, const std::function<void(Communicator&)>& work) {
+  batches();
+  comm::run_ranks(ranks, work);
 }
 
 /// A training in which a rank takes its parts of batches().
@@ -75,9 +91,8 @@ std::vector<std::string> strategies_and_dp() {
 void expect_no_trace(int ranks, const std::function<void(Batches&, std::int64_t)>& interrupt,
                      const std::string& exchange = "ddp+", torch::Dtype type = torch::kDouble) {
   const std::vector<std::int64_t> interrupted = {0, 3, 4, 7};  // all kinds of steps
-  batches();                                                   // before ranks ask for them
   for (const std::string& kfac : strategies_and_dp())
-    comm::run_ranks(ranks, [&](Communicator& c) {
+    run_on_batches(ranks, [&](Communicator& c) {
       const auto weights = [&](bool is_hit) {
         Batches program(&c, exchange + kfac, kfac_options(), type);
         for (std::int64_t k = 0; k < kSteps; ++k)
@@ -142,10 +157,9 @@ TEST_P(CurvatureInterrupted, AnExceptionInOneRanksBackwardPassLeavesNoTrace) {
 
 /// A batch that is thrown away with zero_grad(), on all ranks or on one, and the next in its place.
 TEST_P(CurvatureInterrupted, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
-  batches();
   for (const bool on_all : {true, false})
     for (const std::string& kfac : strategies_and_dp())
-      comm::run_ranks(GetParam(), [&](Communicator& c) {
+      run_on_batches(GetParam(), [&](Communicator& c) {
         Batches plain(&c, "ddp+" + kfac), hit(&c, "ddp+" + kfac);
         for (std::int64_t k = 0; k < kSteps; ++k) {
           plain.step(k);
@@ -160,7 +174,7 @@ TEST_P(CurvatureInterrupted, ABatchWhoseGradientsAreThrownAwayLeavesNoTrace) {
 
 /// Infinities and NaN reach all ranks with the gradients, and those say it alike.
 TEST_P(CurvatureInterrupted, ABatchThatIsNotFiniteOnOneRankIsSkippedByAll) {
-  for (const double factor : {kNaN, std::numeric_limits<double>::infinity()})
+  for (const double factor : {kNotANumber, std::numeric_limits<double>::infinity()})
     expect_no_trace(GetParam(), [factor](Batches& program, std::int64_t batch) {
       program.backward(batch, program.rank() == 1 ? factor : 1);
       program.parallel->finish();
@@ -174,7 +188,7 @@ TEST_P(CurvatureInterrupted, ACompressedStepThatIsNotFiniteIsSkippedByAll) {
   expect_no_trace(
       GetParam(),
       [](Batches& program, std::int64_t batch) {
-        program.backward(batch, program.rank() == 1 ? kNaN : 1);
+        program.backward(batch, program.rank() == 1 ? kNotANumber : 1);
         EXPECT_TRUE(program.parallel->step(*program.pre, program.optimizer).infinite);
       },
       "ddp+topk(density=0.1, dense_below=0)+", torch::kFloat);
@@ -198,7 +212,7 @@ TEST(CurvatureAlone, ABatchThatIsNotFiniteLeavesNoTrace) {
   expect_no_trace_alone([](Batches& program, std::int64_t k, bool interrupted) {
     const bool bad = k == 0 || k == 3 || k == 4 || k == 7;
     if (bad && !interrupted) return;
-    EXPECT_EQ(program.step(k, bad ? kNaN : 1).skipped, bad);
+    EXPECT_EQ(program.step(k, bad ? kNotANumber : 1).skipped, bad);
   });
 }
 
@@ -284,8 +298,7 @@ TEST(CurvatureAlone, ABatchOfNoSamplesCountsNothing) {
 
 /// What is not understood of one step does not refuse those that follow.
 TEST(CurvatureUnknown, RefusesOneStepOnAllRanks) {
-  batches();
-  comm::run_ranks(2, [](Communicator& c) {
+  run_on_batches(2, [](Communicator& c) {
     Batches plain(&c, "ddp+kfac(spd)"), hit(&c, "ddp+kfac(spd)");
     for (const std::int64_t k : {0, 1, 3, 4}) plain.step(k);
     for (const std::int64_t k : {0, 1, 2, 3, 4}) {
@@ -324,7 +337,7 @@ class ExchangedTwice : public ::testing::TestWithParam<std::int64_t> {
 TEST_P(ExchangedTwice, HasTheCurvatureOfBothBackwardPasses) {
   const std::vector<torch::Tensor> expected = weights(nullptr, "");
   for (const std::string& kfac : strategies())
-    comm::run_ranks(2, [&](Communicator& c) {
+    run_on_batches(2, [&](Communicator& c) {
       EXPECT_LT(largest_difference(weights(&c, "ddp+" + kfac), expected), 1e-9) << kfac;
     });
 }
@@ -333,8 +346,7 @@ INSTANTIATE_TEST_SUITE_P(KindsOfSteps, ExchangedTwice, ::testing::Values(4, 6, 7
 
 TEST(NotPreconditioned, IsSaidOnce) {
   const Warnings warnings;
-  batches();
-  comm::run_ranks(2, [](Communicator& c) {
+  run_on_batches(2, [](Communicator& c) {
     Batches program(&c, "ddp+kfac(d)");
     for (std::int64_t k = 0; k < 4; ++k) {
       program.backward(k);
@@ -347,8 +359,7 @@ TEST(NotPreconditioned, IsSaidOnce) {
 
 TEST(NotPreconditioned, IsNotSaidOfStepsThatAre) {
   const Warnings warnings;
-  batches();
-  comm::run_ranks(2, [](Communicator& c) {
+  run_on_batches(2, [](Communicator& c) {
     Batches program(&c, "ddp+kfac(d)");
     program.step(0);
     program.backward(1);
@@ -361,8 +372,7 @@ TEST(NotPreconditioned, IsNotSaidOfStepsThatAre) {
 }
 
 TEST(APreconditioner, ThatNobodySharesAnyMoreFollowsItsOwnIntervals) {
-  batches();
-  comm::run_ranks(2, [](Communicator& c) {
+  run_on_batches(2, [](Communicator& c) {
     KfacOptions options = kfac_options();
     options.factor_interval.reset();  // 10 and 100, unless the strategy says others
     options.inverse_interval.reset();
@@ -384,7 +394,7 @@ KfacOptions failing(int rank, std::function<bool(std::int64_t)> fails) {
   KfacOptions options = kfac_options();
   options.factor_interval = options.inverse_interval = 1;
   options.damping = [rank, fails = std::move(fails)](std::int64_t s) {
-    return rank == 1 && fails(s) ? kNaN : 0.1;
+    return rank == 1 && fails(s) ? kNotANumber : 0.1;
   };
   options.max_failures = 2;
   return options;
@@ -392,12 +402,11 @@ KfacOptions failing(int rank, std::function<bool(std::int64_t)> fails) {
 
 /// What one owner cannot invert ends the run everywhere, by its name.
 TEST(AnOwner, WhoseInversesKeepFailingEndsTheRunOfAllRanks) {
-  batches();
   for (const char* kfac : {"kfac(d)", "kfac(mpd)", "kfac(mem)", "kfac(hybrid, fraction=0.5)",
                            "kfac(spd, placement=lpt)", "kfac(dp)"}) {
     std::vector<std::string> messages(2);
     std::vector<std::int64_t> steps(2);
-    comm::run_ranks(2, [&](Communicator& c) {
+    run_on_batches(2, [&](Communicator& c) {
       const auto r = static_cast<std::size_t>(c.rank());
       Batches program(&c, std::string("ddp+") + kfac,
                       failing(c.rank(), [](std::int64_t s) { return s >= 3; }));
@@ -414,14 +423,226 @@ TEST(AnOwner, WhoseInversesKeepFailingEndsTheRunOfAllRanks) {
 }
 
 TEST(AnOwner, WhoseInverseFailsOnceGoesOn) {
-  batches();
   for (const char* kfac : {"kfac(mpd)", "kfac(mem)", "kfac(spd, placement=lpt)", "kfac(dp)"})
-    comm::run_ranks(2, [&](Communicator& c) {
+    run_on_batches(2, [&](Communicator& c) {
       Batches program(&c, std::string("ddp+") + kfac,
                       failing(c.rank(), [](std::int64_t s) { return s % 2 == 1; }));
       for (std::int64_t k = 0; k < kSteps; ++k) program.step(k);
       program.parallel->require_same_weights(kfac);
     });
+}
+
+// ---- What K-FAC's state holds where ranks share it: a run that is resumed between two updates
+// goes on as the uninterrupted one, also on other ranks.
+
+struct Result {
+  std::vector<torch::Tensor> weights;
+  KfacState state;
+};
+
+/// Steps [0, kSteps), by other objects from `stop` on; in front of it a step with `skipped`.
+Result run(Communicator& c, const std::string& strategy, const Data& mine, std::int64_t stop,
+           const Data& skipped = {}) {
+  const CurvatureJob job{.strategy = strategy, .in_one_call = true};
+  Program<> program(&c, job);
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    if (step == stop) {
+      if (skipped.inputs.defined()) {
+        program.backward(skipped);
+        program.parallel->skip_step();
+      }
+      program.resume(c, job);
+    }
+    program.step(mine);
+  }
+  return {weights_of(*program.net), program.parallel->curvature_state()};
+}
+
+class CurvatureState : public ::testing::TestWithParam<int> {};
+
+TEST_P(CurvatureState, ResumesBetweenUpdatesAsIfNothingHadHappened) {
+  const Data data = Data::whole();
+  std::vector<std::string> all = strategies();
+  all.push_back("kfac(dp, placement=round-robin, factors=2, inverses=4)");
+  all.push_back("kfac(mem, placement=round-robin, factors=2, inverses=4)");
+  for (const std::string& kfac : all)
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const Data mine = data.of(c);
+      const Result whole = run(c, "ddp+" + kfac, mine, kSteps);
+      for (const std::int64_t stop : {5, 6, 7}) {  // behind an inverse, between, behind a factor
+        const Result resumed = run(c, "ddp+" + kfac, mine, stop);
+        EXPECT_LT(largest_difference(resumed.weights, whole.weights), 1e-12) << kfac << stop;
+      }
+    });
+}
+
+/// Owners hold what no other rank does; the state is that of all of them.
+TEST_P(CurvatureState, IsTheSameOnEveryRank) {
+  const Data data = Data::whole();
+  for (const std::string kfac :
+       {"kfac(mem, factors=2, inverses=4)", "kfac(dp, factors=2, inverses=4)",
+        "kfac(hybrid, fraction=0.5, factors=2, inverses=4)"}) {
+    std::vector<KfacState> states(static_cast<std::size_t>(GetParam()));
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      states[static_cast<std::size_t>(c.rank())] = run(c, "ddp+" + kfac, data.of(c), kSteps).state;
+    });
+    for (const KfacState& state : states) {
+      EXPECT_EQ(state.step, kSteps);
+      const auto mine = to_tensors(state), first = to_tensors(states[0]);
+      ASSERT_EQ(mine.size(), 2u + 3 * 2 * 2) << kfac;  // step, rate; of each factor two
+      ASSERT_EQ(mine.size(), first.size());
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        EXPECT_EQ(mine[i].first, first[i].first);
+        EXPECT_TRUE(torch::equal(mine[i].second, first[i].second)) << kfac << mine[i].first;
+      }
+    }
+  }
+}
+
+/// Steps that were skipped just before leave nothing in it.
+TEST_P(CurvatureState, ResumesBehindASkippedStep) {
+  const Data data = Data::whole(), other = Data::whole(9);
+  for (const std::string& kfac : strategies())
+    comm::run_ranks(GetParam(), [&](Communicator& c) {
+      const Data mine = data.of(c);
+      const Result whole = run(c, "ddp+" + kfac, mine, kSteps);
+      for (const std::int64_t stop : {4, 5, 6, 7}) {
+        const Result resumed = run(c, "ddp+" + kfac, mine, stop, other.of(c));
+        EXPECT_LT(largest_difference(resumed.weights, whole.weights), 1e-12) << kfac << stop;
+      }
+    });
+}
+
+/// Each tensor of a state has a name of its own: files by name keep all of them. Files of a
+/// linerate that had a rule for the damping are read without it.
+TEST(CurvatureStateFile, NamesItsTensorsApart) {
+  KfacState state;
+  state.step = 3;
+  state.layers.push_back({"layer", {.updates = 1, .average = torch::ones({3})}, {}});
+  auto tensors = to_tensors(state);
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.insert(name);
+  EXPECT_EQ(names.size(), tensors.size());
+  const std::size_t own = tensors.size();
+  tensors.emplace_back("lm damping", torch::full({1}, 2.0, torch::kDouble));
+  tensors.emplace_back("lm update 0", torch::ones({2}));
+  const KfacState read = kfac_state_of(tensors, "a file");
+  EXPECT_EQ(read.step, 3);
+  ASSERT_EQ(read.layers.size(), 1U);
+  EXPECT_TRUE(torch::equal(read.layers[0].a.average, torch::ones({3})));
+  EXPECT_EQ(to_tensors(read).size(), own);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CurvatureState, ::testing::Values(1, 2, 4));
+
+/// Of two ranks, by one and by four, in other ways to share.
+TEST(CurvatureStateOfOtherRanks, GoesOnInAnyOther) {
+  const Data data = Data::whole();
+  constexpr std::int64_t kStop = 7;
+  const auto momentum_of = [](Program<> & program, const torch::Tensor& p) -> auto& {
+    auto& state = program.optimizer.state()[p.unsafeGetTensorImpl()];
+    if (!state) state = std::make_unique<torch::optim::SGDParamState>();
+    return static_cast<torch::optim::SGDParamState&>(*state);
+  };
+  std::vector<torch::Tensor> expected, halfway, momenta;
+  KfacState state;
+  for (const bool whole : {true, false})
+    comm::run_ranks(2, [&](Communicator& c) {
+      Program<> program(&c, {.strategy = "kfac(mem, factors=2, inverses=4)", .in_one_call = true});
+      for (std::int64_t step = 0; step < (whole ? kSteps : kStop); ++step) program.step(data.of(c));
+      const KfacState saved = program.parallel->curvature_state();
+      if (c.rank() != 0) return;
+      (whole ? expected : halfway) = weights_of(*program.net);
+      if (whole) return;
+      state = saved;
+      for (const auto& p : program.net->parameters())
+        momenta.push_back(momentum_of(program, p).momentum_buffer().clone());
+    });
+  for (const int ranks : {1, 4})
+    for (const std::string& kfac : strategies())
+      comm::run_ranks(ranks, [&](Communicator& c) {
+        Program<> program(&c, {.strategy = "ddp+" + kfac, .in_one_call = true});
+        for (std::size_t i = 0; i < halfway.size(); ++i) {
+          const torch::NoGradGuard no_grad;
+          const torch::Tensor p = program.net->parameters()[i];
+          p.copy_(halfway[i]);
+          momentum_of(program, p).momentum_buffer(momenta[i].clone());
+        }
+        program.parallel->load_curvature_state(state);
+        for (std::int64_t step = kStop; step < kSteps; ++step) program.step(data.of(c));
+        EXPECT_LT(largest_difference(weights_of(*program.net), expected), 1e-9) << kfac << c.size();
+      });
+}
+
+TEST(CurvatureStateOfOtherRanks, IsRefusedInTheMiddleOfAStepAndWithoutAPreconditioner) {
+  comm::run_ranks(2, [](Communicator& c) {
+    const auto complaint = [](DataParallel& parallel) {
+      return thrown_by([&] { static_cast<void>(parallel.curvature_state()); });
+    };
+    Net net;
+    DataParallel plain(*net, c, {.name = "plain"});
+    EXPECT_THAT(complaint(plain), HasSubstr("nothing is preconditioned"));
+    KFAC pre(*net, kfac_options());
+    DataParallel parallel(*net, c, {.strategy = "kfac(d)", .preconditioner = &pre, .name = "kfac"});
+    parallel.set_batch(3);
+    EXPECT_THAT(complaint(parallel), HasSubstr("in the middle of step 0"));
+    parallel.skip_step();
+    EXPECT_THAT(complaint(parallel), ::testing::IsEmpty());
+  });
+}
+
+// Recorded steps with K-FAC: what the Plan's curvature tasks took.
+
+constexpr int kRecordedSteps = 6;
+const std::set kKinds{TaskKind::factor, TaskKind::inverse, TaskKind::precondition};
+
+std::map<int, Names> recorded(const doc::Timeline& timeline) {
+  std::map<int, Names> steps;
+  for (const doc::Event& e : timeline.events) {
+    EXPECT_LT(e.start_ns, e.end_ns);
+    if (kKinds.contains(e.kind))
+      steps[e.step].insert(timeline.names[static_cast<std::size_t>(e.name)]);
+  }
+  return steps;
+}
+
+/// Of the tasks that a rank has.
+Names planned(const doc::Plan& plan, const std::string& variant, int rank) {
+  const auto at = std::find_if(plan.variants.begin(), plan.variants.end(),
+                               [&](const doc::TaskGraph& g) { return g.name == variant; });
+  const doc::TaskGraph& graph = *at;
+  const doc::VariantIndex index(plan, graph, rank);
+  Names names;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i)
+    if (index.has[i] && kKinds.contains(graph.tasks[i].kind))
+      names.insert(doc::event_name_of(plan, graph, graph.tasks[i]));
+  return names;
+}
+
+TEST(CurvatureRecord, HasEveryCurvatureTaskThatThePlanHas) {
+  comm::run_ranks(2, [](comm::Communicator& communicator) {
+    torch::nn::Sequential net(torch::nn::Linear(5, 7), torch::nn::Tanh(), torch::nn::Linear(7, 3));
+    KFAC pre(*net, {.loss_average = LossAverage{}, .learning_rate = [](auto) { return 0.01; }});
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    DataParallel parallel(*net, communicator,
+                          {.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
+                           .preconditioner = &pre,
+                           .recorder = &recorder});
+    torch::optim::SGD optimizer(net->parameters(), 0.01);
+    std::vector<StepReport> reports;
+    for (int step = 0; step < kRecordedSteps; ++step) {
+      recorder.begin_step(step);
+      net->forward(torch::ones({4, 5})).square().sum().backward();
+      reports.push_back(parallel.step(pre, optimizer));
+    }
+    const auto steps = recorded(recorder.timeline());
+    for (int step = 0; step < kRecordedSteps; ++step) {
+      const StepReport& report = reports[static_cast<std::size_t>(step)];
+      EXPECT_EQ(steps.at(step), planned(parallel.plan(), report.variant, communicator.rank()))
+          << report.variant;
+      EXPECT_EQ(report.factors.size(), step % 2 == 0 ? 4u : 0u) << "A and G of two layers";
+    }
+  });
 }
 
 }  // namespace

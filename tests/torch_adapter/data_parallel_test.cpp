@@ -7,7 +7,6 @@
 
 #include "linerate/torch_adapter/data_parallel.hpp"
 
-#include "linerate/core/error.hpp"
 #include "linerate/exec/recorder.hpp"
 #include "torch_adapter/parity.hpp"
 
@@ -72,46 +71,57 @@ INSTANTIATE_TEST_SUITE_P(
         ParityCase{"ddp", 1, at::kDouble, true}),
     name_of_case);
 
-/// One synchronised step of `model` whose reference is `expected`, already holding its gradients.
-void expect_same_gradients(torch::nn::Module& model, torch::nn::Module& expected,
-                           const char* what) {
-  EXPECT_LE(gradient_error(model, expected), 1e-12) << what;
+/// Steps of 2 ranks, each with its half of 2 kBatch samples of 6 numbers, beside one of a model
+/// with all of them: the same gradients. `loss_of_part(model, x, y, rank)`.
+template <typename Model, typename Loss>
+void expect_steps_of_joined_batch(Communicator& c, Model& model, Model& reference,
+                                  DataParallel& parallel, std::int64_t outputs, Loss&& loss_of_part,
+                                  const std::function<void(const StepReport&)>& look = {}) {
+  for (int step = 0; step < 4; ++step) {
+    const at::Tensor x = numbers({2 * kBatch, 6}, step);
+    const at::Tensor y = numbers({2 * kBatch, outputs}, step + 0.5);
+    copy_parameters(model, reference);
+    reference.zero_grad();
+    model.zero_grad();
+    // The mean over the whole batch is half of each rank's mean.
+    for (int r = 0; r < 2; ++r) (loss_of_part(reference, rows(x, r), rows(y, r), r) / 2).backward();
+    loss_of_part(model, rows(x, c.rank()), rows(y, c.rank()), c.rank()).backward();
+    const StepReport report = parallel.finish();
+    if (look) look(report);
+    EXPECT_LE(gradient_error(model, reference), 1e-12) << "step " << step;
+    require_bitwise_equal(c, model);
+  }
 }
 
 TEST(DataParallel, AccumulatesWithoutCommunication) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 3; ++step) {
-      pair.begin_step(step != 1);
-      for (int micro = 0; micro < 2; ++micro) {
-        const comm::Traffic before = pair.communicator.traffic();
-        parallel.accumulate([&] { pair.backward(); });
-        EXPECT_EQ(pair.communicator.traffic().sent.value, before.sent.value)
-            << "accumulate() sent something";
-      }
-      pair.backward();
-      parallel.finish();
-      pair.expect_equal("sum of three micro-batches");
+  with_pair_step_by_step(2, 3, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    pair.begin_step(step != 1);
+    for (int micro = 0; micro < 2; ++micro) {
+      const comm::Traffic before = pair.communicator.traffic();
+      parallel.accumulate([&] { pair.backward(); });
+      EXPECT_EQ(pair.communicator.traffic().sent.value, before.sent.value)
+          << "accumulate() sent something";
     }
+    pair.backward();
+    parallel.finish();
   });
 }
 
 TEST(DataParallel, FinishExchangesWhatOnlyAccumulated) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
+  with_pair_step_by_step(2, 1, [](PairedMlp& pair, DataParallel& parallel, int) {
     {
       const auto guard = parallel.no_sync();
       pair.backward();
     }
     parallel.finish();
-    pair.expect_equal("accumulated only");
   });
 }
 
 /// Three heads on one trunk; the caller picks the heads of a step.
 struct Heads : torch::nn::Module {
-  torch::nn::Linear trunk{nullptr};
+  torch::nn::Linear trunk = register_module("trunk", torch::nn::Linear(6, 8));
   std::vector<torch::nn::Linear> heads;
   Heads() {
-    trunk = register_module("trunk", torch::nn::Linear(6, 8));
     for (int h = 0; h < 3; ++h)
       heads.push_back(register_module("head" + std::to_string(h), torch::nn::Linear(8, 3)));
     set_weights_of_rank(*this);
@@ -126,28 +136,17 @@ TEST(DataParallel, AParameterUnusedOnOneRankCountsAsZeroThere) {
   ranks(2, [](Communicator& communicator) {
     Heads model, reference;
     DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=256B)"});
-    for (int step = 0; step < 4; ++step) {
-      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 3}, step + 0.5);
-      copy_parameters(model, reference);
-      reference.zero_grad();
-      model.zero_grad();
-      // Rank r trains head r; head 2 is trained by nobody. The mean over the whole batch is half of
-      // each rank's mean.
-      at::Tensor whole;
-      for (int r = 0; r < 2; ++r) {
-        const at::Tensor part = mean_loss(reference.forward(rows(x, r), r), rows(y, r)) / 2;
-        whole = whole.defined() ? whole + part : part;
-      }
-      whole.backward();
-      const int r = communicator.rank();
-      mean_loss(model.forward(rows(x, r), r), rows(y, r)).backward();
-      const StepReport report = parallel.finish();
-      EXPECT_EQ(report.unused_here, 4);                       // weight and bias of two heads
-      EXPECT_EQ(report.unused_everywhere, 2);                 // of head 2
-      EXPECT_FALSE(model.heads[2]->weight.grad().defined());  // undefined stays undefined
-      expect_same_gradients(model, reference, "conditional heads");
-      require_bitwise_equal(communicator, model);
-    }
+    // Rank r trains head r; head 2 is trained by nobody.
+    expect_steps_of_joined_batch(
+        communicator, model, reference, parallel, 3,
+        [](Heads& net, const at::Tensor& x, const at::Tensor& y, int rank) {
+          return mean_loss(net.forward(x, rank), y);
+        },
+        [&](const StepReport& report) {
+          EXPECT_EQ(report.unused_here, 4);                       // weight and bias of two heads
+          EXPECT_EQ(report.unused_everywhere, 2);                 // of head 2
+          EXPECT_FALSE(model.heads[2]->weight.grad().defined());  // undefined stays undefined
+        });
   });
 }
 
@@ -170,10 +169,9 @@ TEST(DataParallel, AParameterUnusedEverywhereKeepsItsGradient) {
 
 TEST(DataParallel, ASharedModuleGetsTheSumOfItsUses) {
   struct Shared : torch::nn::Module {
-    torch::nn::Linear in{nullptr}, twice{nullptr};
+    torch::nn::Linear in = register_module("in", torch::nn::Linear(6, 6));
+    torch::nn::Linear twice = register_module("twice", torch::nn::Linear(6, 6));
     Shared() {
-      in = register_module("in", torch::nn::Linear(6, 6));
-      twice = register_module("twice", torch::nn::Linear(6, 6));
       register_module("alias", twice);  // the same tensors under a second name
       set_weights_of_rank(*this);
       to(at::kDouble);
@@ -186,29 +184,19 @@ TEST(DataParallel, ASharedModuleGetsTheSumOfItsUses) {
     Shared model, reference;
     DataParallel parallel(model, communicator, {.strategy = "ddp(first=64B,bucket=64B)"});
     EXPECT_EQ(parallel.workload().gradients.size(), 4u);  // each tensor once
-    for (int step = 0; step < 3; ++step) {
-      const at::Tensor x = numbers({2 * kBatch, 6}, step), y = numbers({2 * kBatch, 6}, step + 0.5);
-      copy_parameters(model, reference);
-      reference.zero_grad();
-      model.zero_grad();
-      mean_loss(reference.forward(x), y).backward();
-      mean_loss(model.forward(rows(x, communicator.rank())), rows(y, communicator.rank()))
-          .backward();
-      parallel.finish();
-      expect_same_gradients(model, reference, "shared module");
-    }
+    expect_steps_of_joined_batch(communicator, model, reference, parallel, 6,
+                                 [](Shared& net, const at::Tensor& x, const at::Tensor& y, int) {
+                                   return mean_loss(net.forward(x), y);
+                                 });
   });
 }
 
 TEST(DataParallel, SeveralBackwardsInAStepAreLearnedInTheFirst) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 4; ++step) {
-      // Fewer than learned is fine: finish() sends what waits.
-      pair.begin_step();
-      for (int times = step == 2 ? 1 : 2; times > 0; --times) pair.backward();
-      parallel.finish();
-      pair.expect_equal("two backwards");
-    }
+  with_pair_step_by_step(2, 4, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    // Fewer than learned is fine: finish() sends what waits.
+    pair.begin_step();
+    for (int times = step == 2 ? 1 : 2; times > 0; --times) pair.backward();
+    parallel.finish();
   });
 }
 
@@ -229,12 +217,10 @@ TEST(DataParallel, AParameterFrozenLaterCountsAsUnused) {
   ranks(2, [](Communicator& communicator) {
     Mlp model;
     DataParallel parallel(model, communicator);
-    const at::Tensor x = numbers({kBatch, 6}, 1, at::kFloat),
-                     y = numbers({kBatch, 3}, 2, at::kFloat);
     for (int step = 0; step < 3; ++step) {
       model.zero_grad();
       if (step == 1) model.b->weight.set_requires_grad(false);
-      mean_loss(model.forward(x), y).backward();
+      loss_of(model, 1, 2).backward();
       EXPECT_EQ(parallel.finish().unused_everywhere, step == 0 ? 0 : 1);
       EXPECT_EQ(model.b->weight.grad().defined(), step == 0);
     }
@@ -242,25 +228,23 @@ TEST(DataParallel, AParameterFrozenLaterCountsAsUnused) {
 }
 
 TEST(DataParallel, UnevenBatchesAreWeightedBySamples) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    // Rank 2 runs out of samples in the last two steps.
-    const std::vector<std::vector<std::int64_t>> batches = {
-        {8, 8, 8}, {5, 8, 1}, {3, 8, 0}, {1, 7, 0}};
-    for (const std::vector<std::int64_t>& counts : batches) {
-      const std::int64_t total = counts[0] + counts[1] + counts[2];
-      ++pair.batch;
-      const at::Tensor x = pair.input().narrow(0, 0, total), y = pair.target().narrow(0, 0, total);
-      pair.begin_step();
-      mean_loss(pair.reference.forward(x), y).backward();
-      const auto r = static_cast<std::size_t>(pair.communicator.rank());
-      const std::int64_t begin = r == 0 ? 0 : r == 1 ? counts[0] : counts[0] + counts[1];
-      parallel.set_batch(counts[r]);
-      if (counts[r] > 0)
-        mean_loss(pair.model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
-            .backward();
-      parallel.finish();
-      pair.expect_equal("uneven batches");
-    }
+  // Rank 2 runs out of samples in the last two steps.
+  const std::vector<std::vector<std::int64_t>> batches = {
+      {8, 8, 8}, {5, 8, 1}, {3, 8, 0}, {1, 7, 0}};
+  with_pair_step_by_step(3, 4, [&](PairedMlp& pair, DataParallel& parallel, int step) {
+    const std::vector<std::int64_t>& counts = batches[static_cast<std::size_t>(step)];
+    const std::int64_t total = counts[0] + counts[1] + counts[2];
+    ++pair.batch;
+    const at::Tensor x = pair.input().narrow(0, 0, total), y = pair.target().narrow(0, 0, total);
+    pair.begin_step();
+    mean_loss(pair.reference.forward(x), y).backward();
+    const auto r = static_cast<std::size_t>(pair.communicator.rank());
+    const std::int64_t begin = r == 0 ? 0 : r == 1 ? counts[0] : counts[0] + counts[1];
+    parallel.set_batch(counts[r]);
+    if (counts[r] > 0)
+      mean_loss(pair.model.forward(x.narrow(0, begin, counts[r])), y.narrow(0, begin, counts[r]))
+          .backward();
+    parallel.finish();
   });
 }
 
@@ -271,9 +255,7 @@ TEST(DataParallel, GradientsAreViewsOfOneBucket) {
     std::vector<void*> where;
     for (int step = 0; step < 3; ++step) {
       model.zero_grad(step == 2);
-      mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
-                numbers({kBatch, 3}, 1, at::kFloat))
-          .backward();
+      loss_of(model, step, 1).backward();
       parallel.finish();
       void* bucket = nullptr;
       for (const at::Tensor& p : model.parameters()) {
@@ -305,7 +287,7 @@ TEST(DataParallel, ChannelsLastWeightsKeepTheirLayout) {
       model->forward(x.narrow(0, 2 * communicator.rank(), 2)).square().mean().backward();
       parallel.finish();
       EXPECT_EQ(model->weight.grad().strides(), model->weight.strides());
-      expect_same_gradients(*model, *reference, "channels last");
+      EXPECT_LE(gradient_error(*model, *reference), 1e-12);
     }
   });
 }
@@ -394,9 +376,8 @@ TEST(DataParallel, AnyOptimizerStaysInStep) {
       theirs.step(), ours.step();
       require_bitwise_equal(pair.communicator, pair.model);
     }
-    const auto a = pair.model.parameters(), b = pair.reference.parameters();
     // Adam divides by the root of tiny squares: errors grow.
-    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(torch::allclose(a[i], b[i], 1e-7, 1e-9));
+    EXPECT_TRUE(torch::allclose(flat(pair.model), flat(pair.reference), 1e-7, 1e-9));
   });
 }
 
@@ -465,29 +446,21 @@ TEST(DataParallel, FinishWithoutBackwardChangesNoGradient) {
     {
       DataParallel parallel(model, communicator);
       parallel.finish();
-      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
-                numbers({kBatch, 3}, 2, at::kFloat))
-          .backward();
+      loss_of(model, 1, 2).backward();
       parallel.finish();
       const at::Tensor gradient = model.a->weight.grad().clone();
       EXPECT_EQ(parallel.finish().unused_everywhere, 6);
       EXPECT_TRUE(torch::equal(model.a->weight.grad(), gradient));
     }
     // Its hooks are gone: a backward on one rank alone neither waits nor sends.
-    if (communicator.rank() == 1)
-      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
-                numbers({kBatch, 3}, 2, at::kFloat))
-          .backward();
+    if (communicator.rank() == 1) loss_of(model, 1, 2).backward();
   });
 }
 
 TEST(DataParallel, TheRebuiltPlanFollowsTheOrderOfReadiness) {
   struct Backwards : torch::nn::Module {  // registered in the opposite order of use
-    torch::nn::Linear last{nullptr}, first{nullptr};
-    Backwards() {
-      last = register_module("last", torch::nn::Linear(6, 3));
-      first = register_module("first", torch::nn::Linear(6, 6));
-    }
+    torch::nn::Linear last = register_module("last", torch::nn::Linear(6, 3));
+    torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 6));
     at::Tensor forward(const at::Tensor& x) {
       return last->forward(torch::tanh(first->forward(x)));
     }
@@ -497,9 +470,7 @@ TEST(DataParallel, TheRebuiltPlanFollowsTheOrderOfReadiness) {
     DataParallel parallel(model, communicator);
     EXPECT_EQ(parallel.plan().gradient_names.front(), "first.bias");  // reverse registration
     for (int step = 0; step < 2; ++step) {
-      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
-                numbers({kBatch, 3}, 2, at::kFloat))
-          .backward();
+      loss_of(model, 1, 2).backward();
       parallel.finish();
     }
     EXPECT_THAT(parallel.plan().gradient_names.front(),
@@ -516,9 +487,7 @@ TEST(DataParallel, RecordsEachBucketOfEachStep) {
                           {.strategy = "ddp(first=64B,bucket=512B)", .recorder = &recorder});
     for (int step = 0; step < 3; ++step) {
       recorder.begin_step(step);
-      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
-                numbers({kBatch, 3}, 2, at::kFloat))
-          .backward();
+      loss_of(model, 1, 2).backward();
       parallel.finish();
     }
     const doc::Timeline timeline = exec::gather_timeline(communicator, recorder.timeline());

@@ -16,6 +16,7 @@
 #include <torch/serialize/input-archive.h>
 #include <torch/serialize/output-archive.h>
 
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -32,6 +33,7 @@ namespace linerate::torch_adapter {
 namespace {
 
 using comm::Communicator;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -80,15 +82,9 @@ at::Tensor batch_of(Communicator& c, std::int64_t columns, double seed, at::Scal
   return numbers({c.size() * kSmallBatch, columns}, seed, type)
       .narrow(0, c.rank() * kSmallBatch, kSmallBatch);
 }
-
-at::Tensor flat(torch::nn::Module& model) {
-  std::vector<at::Tensor> all;
-  for (const at::Tensor& p : model.parameters()) all.push_back(p.detach().flatten());
-  return torch::cat(all).to(at::kDouble);
-}
-
-double difference(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).norm().item<double>() / b.norm().item<double>();
+at::Tensor small_loss(Communicator& c, Mlp& model, double input, double target) {
+  const at::ScalarType type = model.a->weight.scalar_type();
+  return mean_loss(model.forward(batch_of(c, 6, input, type)), batch_of(c, 3, target, type));
 }
 
 at::Tensor trained(Communicator& communicator, const Run& run) {
@@ -98,9 +94,7 @@ at::Tensor trained(Communicator& communicator, const Run& run) {
   const auto optimizer = optimizers().at(run.optimizer)(model.parameters());
   for (int step = 0; step < kDelayedSteps; ++step) {
     if (!run.one_call) optimizer->zero_grad(step % 2 == 0);
-    mean_loss(model.forward(batch_of(communicator, 6, step % 7, run.type)),
-              batch_of(communicator, 3, step % 5 + 0.5, run.type))
-        .backward();
+    small_loss(communicator, model, step % 7, step % 5 + 0.5).backward();
     if (run.one_call) {
       parallel.step(*optimizer);
     } else {
@@ -165,22 +159,17 @@ TEST_P(DelayedUpdate, PartsThatHaveArrivedAreUpdatedInOneCallIfThatIsShorter) {
       DataParallel plain(expected, communicator, {.strategy = "bulk", .name = "theirs"});
       torch::optim::SGD optimizer(expected.parameters(), 0.05);
       for (int step = 0; step < 4; ++step) {
-        const auto pass = [&](Mlp& m) {
-          mean_loss(m.forward(batch_of(communicator, 6, step, at::kDouble)),
-                    batch_of(communicator, 3, step + 0.5, at::kDouble))
-              .backward();
-        };
-        pass(model);
+        small_loss(communicator, model, step, step + 0.5).backward();
         const auto descent = std::make_shared<CountedDescent>(together);
         parallel.step(descent);
         ASSERT_GE(descent->parts(), 2u);
         communicator.barrier("all have arrived")->wait();  // calls end in their order
         parallel.settle();
         EXPECT_EQ(descent->calls(), together && !recorded ? 1 : descent->parts());
-        pass(expected);
+        small_loss(communicator, expected, step, step + 0.5).backward();
         plain.step(optimizer);
       }
-      EXPECT_LE(difference(flat(model), flat(expected)), 1e-12);
+      EXPECT_LE(relative_error(flat(model), flat(expected)), 1e-12);
     }
   });
 }
@@ -207,7 +196,7 @@ TEST_P(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights) {
           for (const bool one_call : {true, false}) {
             if (!one_call && !also_apart) continue;
             const at::Tensor found = trained(communicator, {strategy, optimizer, type, one_call});
-            EXPECT_LE(difference(found, expected), type == at::kDouble ? 1e-12 : 1e-5)
+            EXPECT_LE(relative_error(found, expected), type == at::kDouble ? 1e-12 : 1e-5)
                 << strategy << ", " << optimizer << (one_call ? "" : ", finish()");
           }
       }
@@ -217,21 +206,17 @@ TEST_P(DelayedUpdate, EveryStrategyAndOptimizerEndAtBulksWeights) {
 /// Forward passes in another order than registration, a module used twice, one never used, one
 /// frozen, an LSTM (whose operator takes a list of weights) and a 3-d linear with its bias.
 struct Crooked : torch::nn::Module {
-  torch::nn::Linear last{nullptr}, first{nullptr}, shared{nullptr}, unused{nullptr},
-      frozen{nullptr};
-  torch::nn::LSTM memory{nullptr};
-  torch::nn::LayerNorm norm{nullptr};
-  torch::nn::Embedding words{nullptr};
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(5, 3));
+  torch::nn::LayerNorm norm =
+      register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({5})));
+  torch::nn::Linear shared = register_module("shared", torch::nn::Linear(5, 5));
+  torch::nn::Linear unused = register_module("unused", torch::nn::Linear(7, 2));
+  torch::nn::LSTM memory =
+      register_module("memory", torch::nn::LSTM(torch::nn::LSTMOptions(5, 5).batch_first(true)));
+  torch::nn::Linear frozen = register_module("frozen", torch::nn::Linear(5, 5));
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 5));
+  torch::nn::Embedding words = register_module("words", torch::nn::Embedding(11, 6));
   Crooked() {
-    last = register_module("last", torch::nn::Linear(5, 3));
-    norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({5})));
-    shared = register_module("shared", torch::nn::Linear(5, 5));
-    unused = register_module("unused", torch::nn::Linear(7, 2));
-    memory =
-        register_module("memory", torch::nn::LSTM(torch::nn::LSTMOptions(5, 5).batch_first(true)));
-    frozen = register_module("frozen", torch::nn::Linear(5, 5));
-    first = register_module("first", torch::nn::Linear(6, 5));
-    words = register_module("words", torch::nn::Embedding(11, 6));
     set_weights_of_rank(*this);
     for (at::Tensor& p : frozen->parameters()) p.set_requires_grad(false);
     to(at::kDouble);
@@ -295,68 +280,65 @@ TEST_P(DelayedUpdate, NobodyReadsAnOldWeight) {
   ranks(GetParam(), [](Communicator& communicator) {
     const at::Tensor expected = crooked(communicator, "bulk", false);
     for (const char* strategy : {"dear", "dear(bucket=64B)", "dear(layers=1)"})
-      EXPECT_LE(difference(crooked(communicator, strategy, true), expected), 1e-12) << strategy;
+      EXPECT_LE(relative_error(crooked(communicator, strategy, true), expected), 1e-12) << strategy;
   });
 }
 
 void one_step(Communicator& communicator, Mlp& model, DataParallel& parallel, Optimizer& optimizer,
               int step = 0) {
-  mean_loss(model.forward(batch_of(communicator, 6, step, at::kFloat)),
-            batch_of(communicator, 3, step + 0.5, at::kFloat))
-      .backward();
+  small_loss(communicator, model, step, step + 0.5).backward();
   parallel.step(optimizer);
 }
 
+/// Three steps under dear, the last of which waits for its update. The usual order of declarations:
+/// the optimizer goes before the DataParallel does.
+struct Delayed {
+  explicit Delayed(Communicator& c) : communicator(c) {
+    for (int number = 0; number < 3; ++number) step(number);
+  }
+  void step(int number) { one_step(communicator, *model, parallel, *optimizer, number); }
+
+  Communicator& communicator;
+  std::shared_ptr<Mlp> model = std::make_shared<Mlp>();
+  DataParallel parallel{*model, communicator, {.strategy = "dear(bucket=64B)"}};
+  std::optional<torch::optim::SGD> optimizer{std::in_place, model->parameters(),
+                                             torch::optim::SGDOptions(0.1).momentum(0.9)};
+};
+
 at::Tensor after_three_steps(Communicator& communicator) {
-  Mlp model;
-  DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-  torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
-  parallel.settle();
-  return flat(model);
+  Delayed delayed(communicator);
+  delayed.parallel.settle();
+  return flat(*delayed.model);
 }
 
-/// The usual order of declarations: the optimizer goes before the DataParallel does.
 TEST_P(DelayedUpdate, TheLastStepIsNotLostWhenOptimizerAndObjectGo) {
   const Warnings warnings;
   ranks(GetParam(), [&warnings](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
-    Mlp model;
-    {
-      DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-      for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
-    }
+    const std::shared_ptr<Mlp> model = Delayed(communicator).model;
     EXPECT_THAT(warnings.with("wait for their update of step 2"), Not(IsEmpty()));
-    EXPECT_LE(difference(flat(model), expected), 1e-12);
+    EXPECT_LE(relative_error(flat(*model), expected), 1e-12);
   });
 }
 
 TEST_P(DelayedUpdate, AForwardPassAfterTheOptimizerIsGoneSeesTheUpdate) {
   ranks(GetParam(), [](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-    {
-      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-      for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
-    }
-    EXPECT_LE(difference(flat(model), expected), 1e-12);
-    parallel.settle();
+    Delayed delayed(communicator);
+    delayed.optimizer.reset();
+    EXPECT_LE(relative_error(flat(*delayed.model), expected), 1e-12);
+    delayed.parallel.settle();
   });
 }
 
 TEST_P(DelayedUpdate, AnOperatorOnAnotherThreadSeesTheUpdate) {
   ranks(GetParam(), [](Communicator& communicator) {
     const at::Tensor expected = after_three_steps(communicator);
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-    for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
+    Delayed delayed(communicator);
     at::Tensor seen;
-    std::thread([&] { seen = flat(model).clone(); }).join();
-    EXPECT_LE(difference(seen, expected), 1e-12);
-    parallel.settle();
+    std::thread([&] { seen = flat(*delayed.model); }).join();
+    EXPECT_LE(relative_error(seen, expected), 1e-12);
+    delayed.parallel.settle();
   });
 }
 
@@ -378,41 +360,35 @@ TEST_P(DelayedUpdate, TheOptimizersStateIsWholeAfterSettle) {
         all.push_back(state.exp_avg_sq().flatten());
       }
       EXPECT_EQ(optimizer.state().size(), model.parameters().size());
-      return torch::cat(all).to(at::kDouble);
+      return torch::cat(all);
     };
-    EXPECT_LE(difference(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
+    EXPECT_LE(relative_error(state_after("dear(bucket=64B)"), state_after("bulk")), 1e-5);
   });
 }
 
 /// What is saved by torch::save does not pass through ATen: settle() first.
 TEST_P(DelayedUpdate, ASavedModelIsWholeAfterSettle) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Mlp model, loaded;
-    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
-    for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
-    parallel.settle();
+    Delayed delayed(communicator);
+    delayed.parallel.settle();
     std::stringstream file;
     torch::serialize::OutputArchive out;
-    model.save(out);
+    delayed.model->save(out);
     out.save_to(file);
     torch::serialize::InputArchive in;
     in.load_from(file);
+    Mlp loaded;
     loaded.load(in);
-    EXPECT_LE(difference(flat(loaded), flat(model)), 0.0);
+    EXPECT_TRUE(flat(loaded).equal(flat(*delayed.model)));
   });
 }
 
 TEST_P(DelayedUpdate, WeightsLoadedOverAPendingUpdateStayAsLoaded) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
-    for (int step = 0; step < 3; ++step) one_step(communicator, model, parallel, optimizer, step);
-    for (at::Tensor& p : model.parameters()) p.set_data(torch::full(p.sizes(), 0.25));
-    parallel.settle();
-    for (const at::Tensor& p : model.parameters())
-      EXPECT_TRUE(torch::all(p.detach() == 0.25).item<bool>());
+    Delayed delayed(communicator);
+    for (at::Tensor& p : delayed.model->parameters()) p.set_data(torch::full(p.sizes(), 0.25));
+    delayed.parallel.settle();
+    EXPECT_TRUE(flat(*delayed.model).eq(0.25).all().item<bool>());
   });
 }
 
@@ -437,18 +413,15 @@ TEST_P(DelayedUpdate, ParametersOfOthersAreUpdatedOnce) {
 
 TEST_P(DelayedUpdate, ARefusedStepUpdatesNothingAndTheNextOneRuns) {
   ranks(GetParam(), [](Communicator& communicator) {
-    Mlp model;
-    DataParallel parallel(model, communicator, {.strategy = "dear(bucket=64B)"});
-    torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1));
-    for (int step = 0; step < 2; ++step) one_step(communicator, model, parallel, optimizer, step);
-    const at::Tensor before = flat(model).clone();
-    if (communicator.rank() == 1) parallel.refuse_step("the loss is nan");
-    EXPECT_THROW(one_step(communicator, model, parallel, optimizer, 2), InputError);
-    EXPECT_LE(difference(flat(model), before), 0.0);
-    optimizer.zero_grad();
-    one_step(communicator, model, parallel, optimizer, 3);
-    EXPECT_GT(difference(flat(model), before), 0.0);
-    parallel.require_same_weights("after a refused step");
+    Delayed delayed(communicator);
+    const at::Tensor before = flat(*delayed.model);
+    if (communicator.rank() == 1) delayed.parallel.refuse_step("the loss is nan");
+    EXPECT_THROW(delayed.step(3), InputError);
+    EXPECT_TRUE(flat(*delayed.model).equal(before));
+    delayed.optimizer->zero_grad();
+    delayed.step(4);
+    EXPECT_FALSE(flat(*delayed.model).equal(before));
+    delayed.parallel.require_same_weights("after a refused step");
   });
 }
 
@@ -463,16 +436,14 @@ TEST_P(DelayedUpdate, LbfgsWaitsForAllGradients) {
       for (int step = 0; step < 3; ++step)
         parallel.step(optimizer, [&] {
           optimizer.zero_grad();
-          const at::Tensor loss =
-              mean_loss(model.forward(batch_of(communicator, 6, step, at::kDouble)),
-                        batch_of(communicator, 3, step + 0.5, at::kDouble));
+          const at::Tensor loss = small_loss(communicator, model, step, step + 0.5);
           loss.backward();
           return loss;
         });
       parallel.require_same_weights("after LBFGS");
       return flat(model);
     };
-    EXPECT_LE(difference(weights_after("dear(bucket=64B)"), weights_after("bulk")), 1e-9);
+    EXPECT_LE(relative_error(weights_after("dear(bucket=64B)"), weights_after("bulk")), 1e-9);
   });
 }
 
@@ -507,13 +478,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, DelayedUpdate, testing::Values(2, 3, 4));
 
 /// A model with buffers: batch norm between two layers.
 struct WithBuffers : torch::nn::Module {
-  torch::nn::Linear a{nullptr}, b{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
-  WithBuffers() {
-    a = register_module("a", torch::nn::Linear(6, 5));
-    norm = register_module("norm", torch::nn::BatchNorm1d(5));
-    b = register_module("b", torch::nn::Linear(5, 3));
-  }
+  torch::nn::Linear a = register_module("a", torch::nn::Linear(6, 5));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(5));
+  torch::nn::Linear b = register_module("b", torch::nn::Linear(5, 3));
   at::Tensor forward(const at::Tensor& x) { return b->forward(norm->forward(a->forward(x))); }
 };
 
@@ -564,9 +531,7 @@ TEST_P(NothingBeside, AStepSendsAndConvertsWhatItsPlanNames) {
         recorder.begin_step(step);
         model.zero_grad();
         if (step % 3 == 1) parallel.set_batch(kBatch + inner.rank());
-        mean_loss(model.forward(numbers({kBatch, 6}, step, at::kFloat)),
-                  numbers({kBatch, 3}, 1, at::kFloat))
-            .backward();
+        loss_of(model, step, 1).backward();
         const StepReport report = parallel.finish();
         weighted += report.variant.ends_with("-weighted");
         const std::int32_t variant = plan.variant_index(report.variant);
@@ -593,13 +558,10 @@ TEST(Strategies, OneThatCannotTrainIsRefusedWithTheReason) {
     for (const auto& extra : plan::extras().lines()) {
       if (extra.make.traits.runs.train) continue;
       Mlp model;
-      try {
-        DataParallel parallel(model, communicator, {.strategy = "ddp+" + extra.name});
-        ADD_FAILURE() << extra.name << " was accepted";
-      } catch (const UsageError& e) {
-        EXPECT_THAT(e.what(), HasSubstr("ddp+" + extra.name));
-        EXPECT_THAT(e.what(), HasSubstr(std::string(extra.make.traits.why_not_train)));
-      }
+      const std::string strategy = "ddp+" + extra.name;
+      EXPECT_THAT(
+          thrown_by([&] { DataParallel(model, communicator, {.strategy = strategy}); }),
+          AllOf(HasSubstr(strategy), HasSubstr(std::string(extra.make.traits.why_not_train))));
     }
   });
 }

@@ -14,7 +14,6 @@
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/index.hpp"
-#include "linerate/torch_adapter/device_probe.hpp"
 #include "torch_adapter/host_reads.hpp"
 
 namespace linerate::torch_adapter {

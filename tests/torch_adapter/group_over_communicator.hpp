@@ -46,4 +46,16 @@ class GroupOverCommunicator {
   std::shared_ptr<const void> group_;  // the registry does not keep it
 };
 
+/// The name of a group that a suite's ranks make, where steps are enqueued.
+inline constexpr const char* kGroup = "of the suite";
+
+/// What each of n ranks does that has a group of that name.
+template <typename Ranks, typename Work>
+void in_group(Ranks&& ranks, int n, Work&& work) {
+  ranks(n, [&](comm::Communicator& communicator) {
+    const GroupOverCommunicator group(kGroup, communicator);
+    work(communicator);
+  });
+}
+
 }  // namespace linerate::torch_adapter

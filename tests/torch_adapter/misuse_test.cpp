@@ -32,28 +32,23 @@ const std::string kBuckets = "ddp(first=64B,bucket=512B)";
 // Loaded, moved, retyped
 
 TEST(Changed, WeightsLoadedAfterWrappingGoOnBeingExchanged) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
-    std::stringstream saved;
-    {
-      torch::serialize::OutputArchive archive;
+  with_pair_step_by_step(2, 5, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    if (step == 2) {
       Mlp other;
       other.to(at::kDouble);
       {
         const torch::NoGradGuard no_grad;
         for (at::Tensor& p : other.parameters()) p.copy_(numbers(p.sizes(), 3.25));
       }
-      other.save(archive);
-      archive.save_to(saved);
+      std::stringstream saved;
+      torch::serialize::OutputArchive out;
+      other.save(out);
+      out.save_to(saved);
+      torch::serialize::InputArchive in;
+      in.load_from(saved);
+      pair.model.load(in);
     }
-    for (int step = 0; step < 5; ++step) {
-      if (step == 2) {
-        torch::serialize::InputArchive archive;
-        archive.load_from(saved);
-        pair.model.load(archive);
-      }
-      pair.step(parallel);
-      pair.expect_equal("step " + std::to_string(step));
-    }
+    pair.step(parallel);
   });
 }
 
@@ -62,8 +57,7 @@ TEST(Changed, WeightsThatWereLoadedOnOneRankAloneAreAnErrorOnEveryRank) {
     for (int step = 0; step < 2; ++step) pair.step(parallel);
     if (pair.communicator.rank() == 1)
       pair.model.b->weight.set_data(torch::zeros({16, 16}, at::kDouble));
-    pair.begin_step();
-    pair.backward();
+    pair.begin_step_with_pass();
     EXPECT_THAT(thrown_by<CommError>([&] { parallel.finish(); }),
                 AllOf(HasSubstr("\"net\""), HasSubstr("b.weight"), HasSubstr("rank 1")));
     // Once they agree, it goes on.
@@ -203,19 +197,14 @@ TEST(Changed, BuffersOfAnotherSizeArePlannedAnewOrRefused) {
 
 TEST(Backward, ARankWithoutOneCountsAsZeroAndIsWarnedOnce) {
   const Warnings warnings;
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 5; ++step) {
-      pair.begin_step();
-      ++pair.batch;
-      // The mean over ranks of what two of them computed.
-      for (int r = 0; r < 3; ++r)
-        if (step < 2 || r != 1)
-          (mean_loss(pair.reference.forward(rows(pair.input(), r)), rows(pair.target(), r)) / 3)
-              .backward();
-      if (step < 2 || pair.communicator.rank() != 1) pair.model_loss().backward();
-      parallel.finish();
-      pair.expect_equal("step " + std::to_string(step));
-    }
+  with_pair_step_by_step(3, 5, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    pair.begin_step();
+    ++pair.batch;
+    // The mean over ranks of what two of them computed.
+    for (int r = 0; r < 3; ++r)
+      if (step < 2 || r != 1) (pair.reference_loss_of(r) / 3).backward();
+    if (step < 2 || pair.communicator.rank() != 1) pair.model_loss().backward();
+    parallel.finish();
   });
   if (testing::Test::IsSkipped()) return;
   const auto said = warnings.with("without a backward pass");
@@ -278,32 +267,21 @@ TEST(Backward, GradientsThatTheProgramWritesAreExchangedAndThoseLeftStandingAreN
 
 TEST(Backward, AccumulatingBehindTheExchangingOneCountsToo) {
   for (const bool early : {false, true})
-    ranks(2, [early](Communicator& communicator) {
-      PairedMlp pair(communicator);
-      DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
-      for (int step = 0; step < 4; ++step) {
-        pair.begin_step();
-        if (early) parallel.accumulate([&] { pair.backward(); });
-        pair.backward();
-        parallel.accumulate([&] { pair.backward(); });
-        EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
-        pair.expect_equal("step " + std::to_string(step));
-      }
+    with_pair_step_by_step(2, 4, [early](PairedMlp& pair, DataParallel& parallel, int step) {
+      pair.begin_step();
+      if (early) parallel.accumulate([&] { pair.backward(); });
+      pair.backward();
+      parallel.accumulate([&] { pair.backward(); });
+      EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
     });
 }
 
 TEST(Backward, AccumulatingOnOneRankAloneKeepsAllInStep) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 4; ++step) {
-      pair.begin_step();
-      pair.backward();
-      if (pair.communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
-      const int r = 1;  // what rank 1 adds, halved
-      (mean_loss(pair.reference.forward(rows(pair.input(), r)), rows(pair.target(), r)) / 2)
-          .backward();
-      parallel.finish();
-      pair.expect_equal("step " + std::to_string(step));
-    }
+  with_pair_step_by_step(2, 4, [](PairedMlp& pair, DataParallel& parallel, int) {
+    pair.begin_step_with_pass();
+    if (pair.communicator.rank() == 1) parallel.accumulate([&] { pair.model_loss().backward(); });
+    (pair.reference_loss_of(1) / 2).backward();  // what rank 1 adds
+    parallel.finish();
   });
 }
 
@@ -352,21 +330,15 @@ TEST(Backward, MoreOrFewerThanLearnedAreRightAtOnceAndLearnedAgain) {
 
 TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
   const Warnings warnings;
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 6; ++step) {
-      pair.begin_step();
-      pair.backward();
-      if (step == 5) {  // cleared and computed anew
-        pair.begin_step();
-        pair.backward();
-      } else {
-        const torch::NoGradGuard no_grad;
-        pair.model.c->weight.mutable_grad().mul_(3);
-        pair.reference.c->weight.mutable_grad().mul_(3);
-      }
-      EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
-      pair.expect_equal("step " + std::to_string(step));
+  with_pair_step_by_step(2, 6, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    pair.begin_step_with_pass();
+    if (step == 5) {  // cleared and computed anew
+      pair.begin_step_with_pass();
+    } else {
+      const torch::NoGradGuard no_grad;
+      for (Mlp* m : {&pair.model, &pair.reference}) m->c->weight.mutable_grad().mul_(3);
     }
+    EXPECT_EQ(parallel.finish().rounds, step == 0 ? 1 : 2);
   });
   if (testing::Test::IsSkipped()) return;
   const auto said = warnings.with("after it was sent");
@@ -376,32 +348,20 @@ TEST(Backward, GradientsChangedAfterTheyLeftAreSentAgainWithOneWarning) {
 }
 
 TEST(Backward, AnExceptionInOneRanksPassLosesNothing) {
-  ranks(2, [](Communicator& communicator) {
-    PairedMlp pair(communicator);
-    struct Trap : torch::autograd::Function<Trap> {
-      static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
-        return x.clone();
-      }
-      static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
-                                                     const torch::autograd::variable_list&) {
-        throw std::runtime_error("out of luck");
-      }
-    };
-    DataParallel parallel(pair.model, communicator, {.strategy = kBuckets});
-    for (int step = 0; step < 6; ++step) {
-      pair.begin_step();
-      if (step % 3 == 2 && (step == 5 || communicator.rank() == 1)) {
-        // In the middle of backward: c's gradients have come and their buckets have left.
-        const at::Tensor x = rows(pair.input(), communicator.rank());
-        at::Tensor hidden = Trap::apply(torch::tanh(pair.model.a->forward(x)));
-        const at::Tensor out = pair.model.c->forward(torch::tanh(pair.model.b->forward(hidden)));
-        EXPECT_THROW(out.sum().backward(), std::runtime_error);
-        pair.model.zero_grad();  // and begins the step anew
-      }
-      pair.backward();
-      parallel.finish();
-      pair.expect_equal("step " + std::to_string(step));
+  with_pair_step_by_step(2, 6, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    const int rank = pair.communicator.rank();
+    pair.begin_step();
+    if (step % 3 == 2 && (step == 5 || rank == 1)) {
+      // In the middle of backward: c's gradients have come and their buckets have left.
+      const at::Tensor hidden = torch::tanh(pair.model.a->forward(rows(pair.input(), rank)));
+      hidden.register_hook(
+          [](const at::Tensor&) -> at::Tensor { throw std::runtime_error("out of luck"); });
+      const at::Tensor out = pair.model.c->forward(torch::tanh(pair.model.b->forward(hidden)));
+      EXPECT_THROW(out.sum().backward(), std::runtime_error);
+      pair.model.zero_grad();  // and begins the step anew
     }
+    pair.backward();
+    parallel.finish();
   });
 }
 
@@ -479,25 +439,21 @@ TEST(Finish, ForgottenAtTheEndIsSaidByTheDestructor) {
 }
 
 TEST(Finish, LocalStepsInsideAccumulateAreNoMistake) {
-  with_pair(2, [](PairedMlp& pair, DataParallel& parallel) {
+  with_pair_step_by_step(2, 3, [](PairedMlp& pair, DataParallel& parallel, int) {
     torch::optim::SGD optimizer(pair.model.parameters(), 0.0);
-    for (int step = 0; step < 3; ++step) {
-      for (int local = 0; local < 2; ++local) {
-        optimizer.zero_grad();
-        parallel.accumulate([&] { pair.model_loss().backward(); });
-        optimizer.step();
-      }
-      pair.step(parallel);
-      pair.expect_equal("after local steps");
+    for (int local = 0; local < 2; ++local) {
+      optimizer.zero_grad();
+      parallel.accumulate([&] { pair.model_loss().backward(); });
+      optimizer.step();
     }
+    pair.step(parallel);
   });
 }
 
 TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
   with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 6; ++step) {
-      pair.begin_step();
-      pair.backward();
+      pair.begin_step_with_pass();
       if (step % 3 == 2) {
         const at::Tensor own = pair.model.a->weight.grad().clone();
         if (pair.communicator.rank() == 2) parallel.refuse_step("the loss is nan");
@@ -515,28 +471,22 @@ TEST(Finish, ReasonsToRefuseReachEveryRankAndTheNextStepRuns) {
 }
 
 TEST(SkipStep, DrainsAndDiscardsWhateverHadLeft) {
-  with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
-    for (int step = 0; step < 8; ++step) {
-      pair.begin_step();
-      // Some ranks have computed, others not; also in the very first step.
-      if (step % 4 == 0) {
-        if (pair.communicator.rank() != 1) pair.model_loss().backward();
-        parallel.skip_step();
-        for (const at::Tensor& p : pair.model.parameters()) EXPECT_FALSE(p.grad().defined());
-        pair.begin_step();
-      }
-      pair.backward();
-      parallel.finish();
-      pair.expect_equal("step " + std::to_string(step));
+  with_pair_step_by_step(3, 8, [](PairedMlp& pair, DataParallel& parallel, int step) {
+    pair.begin_step();
+    // Some ranks have computed, others not; also in the very first step.
+    if (step % 4 == 0) {
+      if (pair.communicator.rank() != 1) pair.model_loss().backward();
+      parallel.skip_step();
+      for (const at::Tensor& p : pair.model.parameters()) EXPECT_FALSE(p.grad().defined());
     }
+    pair.step(parallel);
   });
 }
 
 TEST(SkipStep, OnSomeRanksOnlyIsAnErrorOnAll) {
   with_pair(3, [](PairedMlp& pair, DataParallel& parallel) {
     for (int step = 0; step < 2; ++step) pair.step(parallel);
-    pair.begin_step();
-    pair.backward();
+    pair.begin_step_with_pass();
     EXPECT_THAT(thrown_by([&] {
                   pair.communicator.rank() == 1 ? parallel.skip_step() : void(parallel.finish());
                 }),
@@ -602,13 +552,10 @@ TEST(SeveralObjects, WithoutANameHaveCollectivesOfTheirOwnNames) {
   ranks(2, [](Communicator& inner) {
     NotingCommunicator communicator(inner);
     Mlp one, two;
-    one.to(at::kFloat), two.to(at::kFloat);
     DataParallel first(one, communicator), second(two, communicator);
     static_cast<void>(communicator.take());
     const auto names = [&](Mlp& model, DataParallel& parallel) {
-      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
-                numbers({kBatch, 3}, 2, at::kFloat))
-          .backward();
+      loss_of(model, 1, 2).backward();
       parallel.finish();
       return communicator.take().at(0);  // the bucket; then what a first step learns
     };
@@ -640,9 +587,7 @@ TEST(Step, ThatRanksCountDifferentlyIsSeenInCheckedMode) {
     DataParallel g(generator, communicator, {.name = "G"}),
         d(discriminator, communicator, {.name = "D"});
     const auto step = [](Mlp& model, DataParallel& parallel) {
-      mean_loss(model.forward(numbers({kBatch, 6}, 1, at::kFloat)),
-                numbers({kBatch, 3}, 2, at::kFloat))
-          .backward();
+      loss_of(model, 1, 2).backward();
       parallel.finish();
     };
     step(discriminator, d);

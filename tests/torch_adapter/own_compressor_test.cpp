@@ -66,70 +66,59 @@ std::unique_ptr<const compress::Compressor> make_head(doc::OptionReader& options
 
 /// In what a compressor is wrong. All but the bytes of rounds() only where the gradient begins with
 /// kCursed.
-enum class Wrong {
-  more,
-  fewer,
-  no_codec,
-  throws_in_encode,
-  throws_in_decode,
-  negative,
-  ragged,
-  huge,
-};
-constexpr std::array<const char*, 8> kWrongs = {"more",   "fewer",    "no-codec", "encode",
-                                                "decode", "negative", "ragged",   "huge"};
+constexpr std::array<std::string_view, 8> kWrongs = {"more",   "fewer",    "no-codec", "encode",
+                                                     "decode", "negative", "ragged",   "huge"};
 constexpr float kCursed = 77;
 
 class WrongCodec : public compress::Codec {
  public:
-  WrongCodec(Wrong wrong, std::int64_t n) : wrong_(wrong), n_(static_cast<std::size_t>(n)) {}
+  WrongCodec(std::string_view wrong, std::int64_t n)
+      : wrong_(wrong), n_(static_cast<std::size_t>(n)) {}
   std::size_t encode(int, const Input& input, std::span<std::byte> payload) override {
     is_cursed_ = is_cursed_ || input.gradient[0] == kCursed;
     EXPECT_EQ(payload.size(), 4 * n_);
     std::memcpy(payload.data(), input.gradient.data(), 4 * n_);
-    if (is_cursed_ && wrong_ == Wrong::throws_in_encode) throw std::runtime_error("no encode");
-    if (is_cursed_ && wrong_ == Wrong::more) return 4 * n_ + 4096;
-    return is_cursed_ && wrong_ == Wrong::fewer ? 4 * n_ - 4 : 4 * n_;
+    if (is_cursed_ && wrong_ == "encode") throw std::runtime_error("no encode");
+    if (is_cursed_ && wrong_ == "more") return 4 * n_ + 4096;
+    return is_cursed_ && wrong_ == "fewer" ? 4 * n_ - 4 : 4 * n_;
   }
   void decode(int, const Arrived&, std::span<float> mean) override {
-    if (is_cursed_ && wrong_ == Wrong::throws_in_decode) throw InputError("no decode");
+    if (is_cursed_ && wrong_ == "decode") throw InputError("no decode");
     std::fill(mean.begin(), mean.end(), 0.0f);
   }
 
  private:
-  Wrong wrong_;
+  std::string_view wrong_;
   std::size_t n_;
   bool is_cursed_ = false;
 };
 
 class WrongCompressor : public compress::Compressor {
  public:
-  WrongCompressor(Wrong wrong, compress::Combine combine) : wrong_(wrong), combine_(combine) {}
+  WrongCompressor(std::string_view wrong, bool sums) : wrong_(wrong), sums_(sums) {}
   std::vector<compress::Round> rounds(const Shape& shape) const override {
     std::int64_t bytes = 4 * shape.elements;
-    if (wrong_ == Wrong::negative) bytes = -4;
-    if (wrong_ == Wrong::ragged) bytes -= 1;
-    if (wrong_ == Wrong::huge) bytes = std::int64_t{1} << 60;
-    return {{.combine = combine_,
-             .dtype = combine_ == compress::Combine::sum ? DType::f32 : DType::u8,
-             .bytes = bytes}};
+    if (wrong_ == "negative") bytes = -4;
+    if (wrong_ == "ragged") bytes -= 1;
+    if (wrong_ == "huge") bytes = std::int64_t{1} << 60;
+    if (sums_) return {{.combine = compress::Combine::sum, .dtype = DType::f32, .bytes = bytes}};
+    return {{.combine = compress::Combine::gather, .dtype = DType::u8, .bytes = bytes}};
   }
   std::unique_ptr<compress::Codec> codec(const Shape& shape) const override {
-    if (wrong_ == Wrong::no_codec) return nullptr;
+    if (wrong_ == "no-codec") return nullptr;
     return std::make_unique<WrongCodec>(wrong_, shape.elements);
   }
   compress::Residual residual() const override { return compress::Residual::none; }
 
  private:
-  Wrong wrong_;
-  compress::Combine combine_;
+  std::string_view wrong_;
+  bool sums_;
 };
 
 std::unique_ptr<const compress::Compressor> make_wrong(doc::OptionReader& options) {
   const auto in = options.choice("in", {kWrongs.begin(), kWrongs.end()});
   const bool sums = options.choice("combine", {"gather", "sum"}) == 1;
-  return std::make_unique<WrongCompressor>(
-      static_cast<Wrong>(in), sums ? compress::Combine::sum : compress::Combine::gather);
+  return std::make_unique<WrongCompressor>(kWrongs.at(in), sums);
 }
 
 class OwnCompressor : public testing::Test {
@@ -144,11 +133,8 @@ class OwnCompressor : public testing::Test {
 std::vector<at::Tensor> exchanged(comm::Communicator& c, const std::string& strategy,
                                   std::int64_t& bytes) {
   Mlp model;
-  model.to(at::kFloat);
   DataParallel parallel(model, c, {.strategy = strategy});
-  mean_loss(model.forward(numbers({kBatch, 6}, c.rank(), at::kFloat)),
-            numbers({kBatch, 3}, c.rank() + 0.5, at::kFloat))
-      .backward();
+  loss_of(model, c.rank(), c.rank() + 0.5).backward();
   bytes = parallel.finish().bytes;
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& p : model.parameters()) gradients.push_back(p.grad().flatten().clone());
@@ -179,11 +165,8 @@ TEST_F(OwnCompressor, IsUsedByItsNameWithItsOptions) {
 TEST_F(OwnCompressor, KeepsItsResidualInCheckpoints) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     Mlp model;
-    model.to(at::kFloat);
     DataParallel parallel(model, c, {.strategy = "bulk+head(elements=2, dense_below=0)"});
-    mean_loss(model.forward(numbers({kBatch, 6}, c.rank(), at::kFloat)),
-              numbers({kBatch, 3}, 0.5, at::kFloat))
-        .backward();
+    loss_of(model, c.rank(), 0.5).backward();
     parallel.finish();
     const std::vector<std::string> state = parallel.compression_state();
     ASSERT_EQ(state.size(), 2u);
@@ -196,7 +179,6 @@ TEST_F(OwnCompressor, ItsOptionsAreCheckedOnEveryRank) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     for (const char* wrong : {"ddp+head(elements=0)", "ddp+head(share=1)", "ddp+haed"}) {
       Mlp model;
-      model.to(at::kFloat);
       EXPECT_THROW(DataParallel(model, c, {.strategy = wrong}), UsageError) << wrong;
     }
   });
@@ -224,19 +206,18 @@ TEST_F(OwnCompressor, ThatBreaksItsWordOnOneRankEndsTheRunOnAll) {
           parallel.finish();
         } catch (const std::exception& e) {
           ++ended;
-          const bool is_told = std::string(e.what()).find("rank 1 failed") != std::string::npos;
+          const auto has = [said = std::string(e.what())](const std::string& word) {
+            return said.find(word) != std::string::npos;
+          };
+          const bool is_told = has("rank 1 failed");
           // With collectives under way rank 1 tells that it ended the run, which may come first.
-          const bool is_named =
-              std::string(e.what()).find("rank 1 ended the run") != std::string::npos;
-          EXPECT_TRUE(c.rank() == 1 || wrong == "no-codec" || is_told || is_named)
+          EXPECT_TRUE(c.rank() == 1 || wrong == "no-codec" || is_told ||
+                      has("rank 1 ended the run"))
               << strategy << e.what();
           for (const std::string& word : words)
-            EXPECT_TRUE((c.rank() == 0 && !is_told) ||
-                        std::string(e.what()).find(word) != std::string::npos)
-                << strategy << e.what();
-          if (wrong != "encode" && wrong != "decode") {
-            EXPECT_THAT(e.what(), testing::HasSubstr("wrong(in=" + wrong)) << strategy;
-          }
+            EXPECT_TRUE((c.rank() == 0 && !is_told) || has(word)) << strategy << e.what();
+          EXPECT_TRUE(wrong == "encode" || wrong == "decode" || has("wrong(in=" + wrong))
+              << strategy << e.what();
           throw;
         }
       };
@@ -284,14 +265,12 @@ TEST_F(OwnCompressor, IsRefusedWhereStepsAreEnqueued) {
   comm::run_ranks(2, [](comm::Communicator& c) {
     const GroupOverCommunicator group("of own compressors", c);
     Mlp model;
-    model.to(at::kFloat);
-    try {
-      DataParallel(model, c, {.strategy = "ddp+head(elements=2)", .device_group = group.name()});
-      ADD_FAILURE() << "it was taken";
-    } catch (const UsageError& e) {
-      EXPECT_THAT(e.what(), testing::HasSubstr("by a compressor of linerate's"));
-      EXPECT_THAT(e.what(), testing::HasSubstr("found \"head(elements=2)\""));
-    }
+    const DataParallelOptions options{.strategy = "ddp+head(elements=2)",
+                                      .device_group = group.name()};
+    EXPECT_THAT([&] { DataParallel(model, c, options); },
+                testing::ThrowsMessage<UsageError>(
+                    testing::AllOf(testing::HasSubstr("by a compressor of linerate's"),
+                                   testing::HasSubstr("found \"head(elements=2)\""))));
   });
 }
 

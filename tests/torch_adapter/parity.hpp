@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -21,6 +22,8 @@
 namespace linerate::torch_adapter {
 
 inline constexpr std::int64_t kBatch = 8;  // a rank
+inline constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kFloatNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// Of the joined batch, those of a rank.
 inline at::Tensor rows(const at::Tensor& whole, int rank) {
@@ -53,15 +56,12 @@ inline void set_weights_of_rank(torch::nn::Module& module) {
     p.copy_(numbers(p.sizes(), ++seed) / std::sqrt(static_cast<double>(p.size(-1))));
 }
 
-/// Linear - tanh - linear - tanh - linear with biases: six parameters.
+/// Linear - tanh - linear - tanh - linear with biases: six parameters, f32.
 struct Mlp : torch::nn::Module {
-  torch::nn::Linear a{nullptr}, b{nullptr}, c{nullptr};
-  Mlp() {
-    a = register_module("a", torch::nn::Linear(6, 16));
-    b = register_module("b", torch::nn::Linear(16, 16));
-    c = register_module("c", torch::nn::Linear(16, 3));
-    set_weights_of_rank(*this);
-  }
+  torch::nn::Linear a = register_module("a", torch::nn::Linear(6, 16));
+  torch::nn::Linear b = register_module("b", torch::nn::Linear(16, 16));
+  torch::nn::Linear c = register_module("c", torch::nn::Linear(16, 3));
+  Mlp() { set_weights_of_rank(*this); }
   at::Tensor forward(at::Tensor x) {
     x = torch::tanh(a->forward(x));
     x = torch::tanh(b->forward(x));
@@ -71,6 +71,35 @@ struct Mlp : torch::nn::Module {
 
 inline at::Tensor mean_loss(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::mse_loss(output, target);
+}
+
+/// Of a batch of one rank: numbers() of the two seeds are its inputs and its targets.
+template <typename Model>
+at::Tensor loss_of(Model& model, double input, double target, at::ScalarType type = at::kFloat) {
+  return mean_loss(model.forward(numbers({kBatch, 6}, input, type)),
+                   numbers({kBatch, 3}, target, type));
+}
+
+/// Of a rank's part of the batch that all ranks share.
+inline at::Tensor loss_of_rows(const comm::Communicator& c, Mlp& model, double input,
+                               double target) {
+  const at::ScalarType type = model.a->weight.scalar_type();
+  const std::int64_t all = c.size() * kBatch;
+  return mean_loss(model.forward(rows(numbers({all, 6}, input, type), c.rank())),
+                   rows(numbers({all, 3}, target, type), c.rank()));
+}
+
+/// All parameters in one row.
+inline at::Tensor flat(const torch::nn::Module& module) {
+  std::vector<at::Tensor> all;
+  for (const at::Tensor& p : module.parameters()) all.push_back(p.detach().flatten());
+  return torch::cat(all);
+}
+
+/// ||ours - expected|| / ||expected||, in f64.
+inline double relative_error(const at::Tensor& ours, const at::Tensor& expected) {
+  const at::Tensor right = expected.to(at::kDouble);
+  return ((ours.to(at::kDouble) - right).norm() / right.norm()).item<double>();
 }
 
 /// Copies values, so that a reference model stands where the ranks stand.
@@ -146,9 +175,10 @@ struct PairedMlp {
   at::Tensor target() const {
     return numbers({communicator.size() * kBatch, 3}, batch + 0.5, type());
   }
-  at::Tensor model_loss() {
-    return mean_loss(model.forward(rows(input(), communicator.rank())),
-                     rows(target(), communicator.rank()));
+  at::Tensor model_loss() { return loss_of_rows(communicator, model, batch, batch + 0.5); }
+  /// Of the reference, with the rows of one rank.
+  at::Tensor reference_loss_of(int rank) {
+    return mean_loss(reference.forward(rows(input(), rank)), rows(target(), rank));
   }
   at::Tensor reference_loss() { return mean_loss(reference.forward(input()), target()); }
   /// Backward of the next batch; the reference accumulates beside.
@@ -166,10 +196,13 @@ struct PairedMlp {
     EXPECT_LE(gradient_error(model, reference), tolerance(type())) << what;
     require_bitwise_equal(communicator, model);
   }
-  /// A plain step, finished.
-  StepReport step(DataParallel& parallel) {
+  void begin_step_with_pass() {
     begin_step();
     backward();
+  }
+  /// A plain step, finished.
+  StepReport step(DataParallel& parallel) {
+    begin_step_with_pass();
     return parallel.finish();
   }
 
@@ -188,6 +221,17 @@ inline void with_pair(int n, const std::function<void(PairedMlp&, DataParallel&)
                           {.strategy = "ddp(first=64B,bucket=512B)", .name = "net"});
     copy_parameters(pair.model, pair.reference);
     work(pair, parallel);
+  });
+}
+
+/// By steps, each of which `work` takes: after it both models have the same gradients.
+inline void with_pair_step_by_step(
+    int n, int steps, const std::function<void(PairedMlp&, DataParallel&, int step)>& work) {
+  with_pair(n, [&](PairedMlp& pair, DataParallel& parallel) {
+    for (int step = 0; step < steps; ++step) {
+      work(pair, parallel, step);
+      pair.expect_equal("step " + std::to_string(step));
+    }
   });
 }
 

@@ -10,6 +10,7 @@
 #include "linerate/compress/two_phase.hpp"
 #include "linerate/doc/strategy.hpp"
 #include "linerate/plan/compression.hpp"
+#include "linerate/plan/exchange.hpp"
 
 namespace linerate::torch_adapter {
 
@@ -56,6 +57,33 @@ inline std::vector<std::string> registered_compressors() {
     }
   }
   return all;
+}
+
+/// In small buckets, and by the decoupled exchange where that can be.
+inline std::vector<std::string> coding_strategies(const std::string& decoupled = "dear") {
+  std::vector<std::string> all;
+  for (const std::string& name : registered_compressors()) {
+    all.push_back("ddp(first=64B, bucket=2KiB)+" + name);
+    if (plan::fits_decoupled(plan::compressors_in(doc::parse_component(name)).front()))
+      all.push_back(decoupled + "+" + name);
+  }
+  return all;
+}
+
+/// Every exchange that trains, and options that change its buckets or what it sends.
+inline std::vector<std::string> exchange_strategies() {
+  std::vector<std::string> all;
+  for (const auto& line : plan::exchanges().lines())
+    if (line.make.traits.runs.train) all.push_back(line.name);
+  all.insert(all.end(), {"auto", "ddp(first=64B, bucket=512B)", "dear(layers=1)",
+                         "dear(bucket=64B)", "ddp(wire=fp16)", "dear(wire=bf16)"});
+  return all;
+}
+
+/// Sums of products, whose order is the operator's: bits are not the same everywhere.
+inline bool multiplies_matrices(const std::string& strategy) {
+  return strategy.find("powersgd") != std::string::npos ||
+         strategy.find("acpsgd") != std::string::npos;
 }
 
 }  // namespace linerate::torch_adapter

@@ -1,9 +1,11 @@
 // K-FAC shared among ranks: by every strategy, behind every exchange, executed and enqueued, ranks
 // take the steps that one rank with all samples takes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/convert_parameters.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
@@ -16,6 +18,7 @@
 #include "linerate/compress/registry.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/kfac/preconditioner.hpp"
+#include "support/sample_workloads.hpp"
 #include "torch_adapter/curvature_jobs.hpp"
 #include "torch_adapter/group_over_communicator.hpp"
 #include "torch_adapter/warnings.hpp"
@@ -28,6 +31,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+constexpr auto on_threads = [](int ranks, const auto& work) { comm::run_ranks(ranks, work); };
 
 /// A class for each of the networks.
 enum class Samples { images, tokens };
@@ -182,23 +187,16 @@ TEST_P(SharedCurvature, PlansAgainWithoutChangingTheNumbers) {
   for (const std::string& kfac : strategies()) {
     std::vector<std::set<std::uint64_t>> plans(static_cast<std::size_t>(GetParam()));
     expect_weights("ddp+" + kfac + ", planned again", GetParam(), expected, [&](Communicator& c) {
-      Net net;
-      KFAC pre(*net, kfac_options());
-      DataParallel parallel(*net, c,
-                            {.strategy = "ddp+" + kfac,
+      Program<> program(&c, {.strategy = "ddp+" + kfac,
+                             .in_one_call = true,
                              .measured_steps = 1,
-                             .replan_above = 0,  // whatever departs at all
-                             .preconditioner = &pre});
-      torch::optim::SGD optimizer = optimizer_of(*net);
+                             .replan_above = 0});  // whatever departs at all
       for (int step = 0; step < kSteps; ++step) {
-        optimizer.zero_grad();
-        loss_of(net, data.of(c)).backward();
-        parallel.step(pre, optimizer);
-        plans[static_cast<std::size_t>(c.rank())].insert(parallel.plan().hash());
+        program.step(data.of(c));
+        plans[static_cast<std::size_t>(c.rank())].insert(program.parallel->plan().hash());
       }
-      EXPECT_FALSE(parallel.plan_is_final());
-      parallel.require_same_weights(kfac);
-      return weights_of(*net);
+      EXPECT_FALSE(program.parallel->plan_is_final());
+      return program.weights();
     });
     for (const auto& mine : plans) EXPECT_EQ(mine, plans[0]) << kfac;
     changes += plans[0].size() - 1;
@@ -276,10 +274,9 @@ std::vector<std::string> enqueued_strategies(int ranks) {
 void expect_the_same_enqueued(int ranks, const Row& row) {
   const Data whole = data_of(row.samples);
   for (const CurvatureJob& job : row.jobs())
-    comm::run_ranks(ranks, [&](Communicator& c) {
-      const GroupOverCommunicator group(kThreads, c);
+    in_group(on_threads, ranks, [&](Communicator& c) {
       CurvatureJob by_device = job;
-      by_device.enqueued = true;
+      by_device.device_group = kGroup;
       const TrainedCurvature found = trained_on(row.samples, &c, whole, by_device),
                              expected = trained_on(row.samples, &c, whole, job);
       const std::string title = job.strategy + row.name();
@@ -312,11 +309,11 @@ TEST_P(EnqueuedCurvature, EndsAtTheSameWeights) {
 /// Layers that nobody uses in a step, statistics of several passes, steps that do not count.
 TEST_P(EnqueuedCurvature, FollowsWhatProgramsDo) {
   const Data images = Data::whole();
-  comm::run_ranks(GetParam(), [&](Communicator& c) {
-    const GroupOverCommunicator group(kThreads, c);
+  in_group(on_threads, GetParam(), [&](Communicator& c) {
     const Data mine = images.of(c);
-    const auto weights = [&](bool enqueued) {
-      CurvatureJob job{.strategy = "ddp+kfac(spd, factors=2, inverses=4)", .enqueued = enqueued};
+    const auto weights = [&](const std::string& device_group) {
+      CurvatureJob job{.strategy = "ddp+kfac(spd, factors=2, inverses=4)",
+                       .device_group = device_group};
       Program<> program(&c, job);
       program.as_device.reset();
       for (int step = 0; step < kSteps; ++step) {
@@ -338,7 +335,7 @@ TEST_P(EnqueuedCurvature, FollowsWhatProgramsDo) {
       }
       return weights_of(*program.net);
     };
-    EXPECT_LT(largest_difference(weights(true), weights(false)), 1e-9);
+    EXPECT_LT(largest_difference(weights(kGroup), weights("")), 1e-9);
   });
 }
 
@@ -369,10 +366,9 @@ TEST(EnqueuedCurvature, OfHybridEndsAtTheSameWeights) {
   expect_the_same_enqueued(4, {{"ddp+"}, {half}, Samples::images, eigen});
   for (const std::string& strategy :
        {"ddp+" + half, "ddp(first=64B,bucket=512B)+" + single, "bulk+" + half})
-    comm::run_ranks(4, [&](Communicator& c) {
-      const GroupOverCommunicator group(kThreads, c);
+    in_group(on_threads, 4, [&](Communicator& c) {
       std::set<std::string> groups;  // of ranks that exchange something
-      Program<> program(&c, {.strategy = strategy, .enqueued = true});
+      Program<> program(&c, {.strategy = strategy, .device_group = kGroup});
       const doc::Plan& plan = program.parallel->plan();
       for (const doc::TaskGraph& graph : plan.variants)
         for (const doc::Task& task : graph.tasks)
@@ -383,9 +379,10 @@ TEST(EnqueuedCurvature, OfHybridEndsAtTheSameWeights) {
 
 TEST(EnqueuedCurvature, OfHybridIsRefusedOverABackEndThatMakesNoParts) {
   comm::run_ranks(4, [&](Communicator& c) {
-    const GroupOverCommunicator group(kThreads, c, {.has_no_parts = true});
+    const GroupOverCommunicator group(kGroup, c, {.has_no_parts = true});
     EXPECT_THAT(thrown_by([&] {
-                  Program<>(&c, {.strategy = "ddp+kfac(hybrid, fraction=0.5)", .enqueued = true});
+                  Program<>(&c,
+                            {.strategy = "ddp+kfac(hybrid, fraction=0.5)", .device_group = kGroup});
                 }),
                 HasSubstr("a part of its ranks, and a store, found \"communicator\""));
   });
@@ -396,7 +393,8 @@ TEST(EnqueuedCurvature, OfOneRankEndsAtTheSameWeights) {
   for (const Samples samples : {Samples::images, Samples::tokens})
     for (const InverseMethod method : {InverseMethod::cholesky, InverseMethod::eigen}) {
       const auto weights = [&]<typename Model>(bool enqueues) {
-        Program<Model> program(nullptr, {.options = kfac_options(method), .enqueued = enqueues});
+        Program<Model> program(
+            nullptr, {.options = kfac_options(method), .device_group = enqueues ? kGroup : ""});
         KfacInside::preconditioner(*program.pre).set_enqueues(enqueues);
         for (int step = 0; step < kSteps; ++step) program.step(data_of(samples));
         return weights_of(*program.net);
@@ -413,9 +411,8 @@ TEST(EnqueuedCurvature, OfOneRankEndsAtTheSameWeights) {
 /// as many in a row as the options allow no rank goes on.
 TEST(EnqueuedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
   const Data images = Data::whole();
-  comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kThreads, c);
-    CurvatureJob job{.strategy = "ddp+kfac(spd)", .enqueued = true, .momentum = 0};
+  in_group(on_threads, 2, [&](Communicator& c) {
+    CurvatureJob job{.strategy = "ddp+kfac(spd)", .device_group = kGroup, .momentum = 0};
     job.options.factor_interval = job.options.inverse_interval = 1;
     Program<> program(&c, job);
     program.as_device.reset();
@@ -441,12 +438,11 @@ TEST(EnqueuedCurvature, NoWeightEverHoldsWhatIsNotFinite) {
 /// Between steps all of it is on the host, in the format of the other code.
 TEST(EnqueuedCurvature, GoesOnFromAStateThatWasSaved) {
   const Data images = Data::whole();
-  comm::run_ranks(2, [&](Communicator& c) {
-    const GroupOverCommunicator group(kThreads, c);
-    const auto run = [&](bool interrupted, bool first, bool then) {
-      const auto job = [](bool enqueued) {
+  in_group(on_threads, 2, [&](Communicator& c) {
+    const auto run = [&](bool interrupted, const std::string& first, const std::string& then) {
+      const auto job = [](const std::string& device_group) {
         return CurvatureJob{.strategy = "ddp+kfac(mpd, factors=2, inverses=4)",
-                            .enqueued = enqueued};
+                            .device_group = device_group};
       };
       auto program = std::make_unique<Program<>>(&c, job(first));
       program->as_device.reset();
@@ -456,10 +452,91 @@ TEST(EnqueuedCurvature, GoesOnFromAStateThatWasSaved) {
       }
       return weights_of(*program->net);
     };
-    const auto expected = run(false, false, false);
-    for (const auto& [first, then] : {std::pair{true, true}, {true, false}, {false, true}})
+    const auto expected = run(false, "", "");
+    for (const auto& [first, then] : {std::pair{kGroup, kGroup}, {kGroup, ""}, {"", kGroup}})
       EXPECT_LT(largest_difference(run(true, first, then), expected), 1e-9) << first << then;
   });
+}
+
+// ---- Plans whose inverses share calls of the solver, by both codes
+
+/// Factors of 9 and 8 rows, three of each; f32, which calls are measured in.
+struct EqualLayers : torch::nn::Module {
+  torch::nn::Linear a{8, 8}, b{8, 8}, c{8, 8};
+  EqualLayers() {
+    register_module("a", a), register_module("b", b), register_module("c", c);
+    set_weights(*this);
+  }
+  at::Tensor forward(const at::Tensor& x) { return c(torch::tanh(b(torch::tanh(a(x))))); }
+};
+
+doc::Cluster cluster_with_calls(int ranks, bool calls) {
+  doc::Cluster cluster = support::two_rank_cluster(1e-5, 1e-10);
+  cluster.ranks = ranks;
+  cluster.second_order = support::second_order_cost();
+  if (calls) cluster.second_order->batches = {{1, 4, 4e-4, 1e-4}, {64, 4, 4e-4, 1e-4}};
+  return cluster;
+}
+
+struct CallsRun {
+  at::Tensor weights;
+  std::int64_t with_next = 0;  // tasks of the last Plan
+};
+
+CallsRun train_with_calls(comm::Communicator& communicator, const std::string& strategy, bool calls,
+                          bool enqueued) {
+  std::optional<CpuAsDevice> as_device;
+  if (enqueued) as_device.emplace();
+  EqualLayers net;
+  KFAC pre(net, {.loss_average = LossAverage{}, .kl_clip = 0.0});
+  DataParallel parallel(net, communicator,
+                        {.strategy = strategy,
+                         .cluster = cluster_with_calls(communicator.size(), calls),
+                         .measured_steps = 2,
+                         .preconditioner = &pre,
+                         .device_group = enqueued ? kGroup : ""});
+  torch::optim::SGD optimizer(net.parameters(), torch::optim::SGDOptions(0.05));
+  for (int step = 0; step < 8; ++step) {
+    optimizer.zero_grad();
+    const at::Tensor x = torch::sin(torch::arange(128, at::kFloat) * 12.9898 +
+                                    (10.0 * step + communicator.rank()) * 78.233)
+                             .view({16, 8});
+    torch::mse_loss(net.forward(x), x.flip(1)).backward();
+    parallel.finish();
+    pre.step();
+    optimizer.step();
+  }
+  parallel.require_same_weights("at the end");
+  CallsRun run{torch::nn::utils::parameters_to_vector(net.parameters()).detach()};
+  const doc::Plan plan = parallel.plan();
+  for (const doc::TaskGraph& graph : plan.variants)
+    run.with_next += std::count_if(graph.tasks.begin(), graph.tasks.end(), [&](const auto& task) {
+      return doc::is_inverted_with_next(plan, task);
+    });
+  return run;
+}
+
+TEST(InverseCalls, EndAtTheWeightsOfOneByOne) {
+  for (const char* kfac : {"kfac(d, factors=2, inverses=4)", "kfac(spd, factors=2, inverses=2)",
+                           "kfac(mem, factors=1, inverses=1)", "kfac(mpd, factors=1, inverses=1)"})
+    for (const int ranks : {1, 2})
+      in_group(on_threads, ranks, [&](Communicator& c) {
+        const std::string strategy = std::string("ddp+") + kfac;
+        const CallsRun alone = train_with_calls(c, strategy, false, false);
+        EXPECT_EQ(alone.with_next, 0) << strategy;
+        for (const bool enqueued : {false, true}) {
+          const CallsRun shared = train_with_calls(c, strategy, true, enqueued);
+          EXPECT_TRUE(shared.weights.allclose(alone.weights, 1e-4, 1e-5))
+              << strategy << ", " << ranks << " ranks, " << enqueued << ": off by "
+              << (shared.weights - alone.weights).abs().max().item<float>();
+          // By spd and mpd a rank's inverses are sent, or there one after the other.
+          const bool sends = strategy.find("spd") != std::string::npos ||
+                             strategy.find("mpd") != std::string::npos;
+          if (ranks == 1 || !sends) {
+            EXPECT_GT(shared.with_next, 0) << strategy << ", " << ranks << " ranks";
+          }
+        }
+      });
 }
 
 // ---- options and refusals

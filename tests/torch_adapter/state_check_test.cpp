@@ -9,16 +9,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <mutex>
+#include <map>
 
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/torch_adapter/agreed_model.hpp"
 #include "linerate/torch_adapter/buffer.hpp"
 #include "linerate/torch_adapter/state_check.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
@@ -38,18 +38,14 @@ NamedTensors sample() {
 
 using Change = std::function<void(NamedTensors&)>;
 
-/// What each rank was told; "" where it was told nothing. Rank `changed` changes its tensors.
-std::vector<std::string> told(int ranks, int changed, const Change& change) {
+/// What each rank was told; "" where it was told nothing. Some ranks change their tensors.
+std::vector<std::string> told(int ranks, const std::map<int, Change>& changes) {
   std::vector<std::string> messages(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, [&](comm::Communicator& c) {
     NamedTensors mine = sample();
-    if (c.rank() == changed) change(mine);
-    try {
-      require_same_tensors(c, "weights after step 120", mine);
-    } catch (const CommError& e) {
-      EXPECT_TRUE(e.on_every_rank());
-      messages[static_cast<std::size_t>(c.rank())] = e.what();
-    }
+    if (changes.contains(c.rank())) changes.at(c.rank())(mine);
+    messages[static_cast<std::size_t>(c.rank())] = thrown_on_every_rank<CommError>(
+        [&] { require_same_tensors(c, "weights after step 120", mine); });
     c.barrier("the communicator is usable afterwards")->wait();
   });
   return messages;
@@ -61,14 +57,14 @@ void flip_bit(const at::Tensor& tensor, std::size_t byte, int bit) {
 
 TEST(RequireSameTensors, EqualOnesPassOnAnyNumberOfRanks) {
   for (int ranks = 1; ranks <= 4; ++ranks)
-    EXPECT_THAT(told(ranks, -1, {}), AllOf(SizeIs(ranks), Each(""))) << ranks;
+    EXPECT_THAT(told(ranks, {}), AllOf(SizeIs(ranks), Each(""))) << ranks;
 }
 
 TEST(RequireSameTensors, OneBitOnOneRankIsToldToAllWithTheTensorAndBothRanks) {
   for (int ranks = 2; ranks <= 4; ++ranks)
     for (int changed = 0; changed < ranks; ++changed) {
       const auto messages =
-          told(ranks, changed, [](NamedTensors& t) { flip_bit(t[1].second, 19, 0); });
+          told(ranks, {{changed, [](NamedTensors& t) { flip_bit(t[1].second, 19, 0); }}});
       const std::string other = std::to_string(changed == 0 ? 1 : changed);
       EXPECT_THAT(messages, AllOf(SizeIs(ranks), Each(messages[0])));
       EXPECT_THAT(messages[0],
@@ -91,22 +87,13 @@ TEST(RequireSameTensors, EveryBitCounts) {
 }
 
 TEST(RequireSameTensors, TheFirstOfSeveralIsNamedWhicheverRankHasIt) {
-  std::vector<std::string> messages(3);
-  comm::run_ranks(3, [&](comm::Communicator& c) {
-    NamedTensors mine = sample();
-    if (c.rank() == 1) flip_bit(mine[2].second, 0, 0);
-    if (c.rank() == 2) flip_bit(mine[0].second, 0, 0);
-    try {
-      require_same_tensors(c, "weights", mine);
-    } catch (const CommError& e) {
-      messages[static_cast<std::size_t>(c.rank())] = e.what();
-    }
-  });
-  EXPECT_THAT(messages, Each(AllOf(HasSubstr("\"conv1.weight\""), HasSubstr("rank 2 has"))));
+  EXPECT_THAT(told(3, {{1, [](NamedTensors& t) { flip_bit(t[2].second, 0, 0); }},
+                       {2, [](NamedTensors& t) { flip_bit(t[0].second, 0, 0); }}}),
+              Each(AllOf(HasSubstr("\"conv1.weight\""), HasSubstr("rank 2 has"))));
 }
 
 TEST(RequireSameTensors, BitsAreComparedAndNotValues) {
-  EXPECT_THAT(told(2, 1, [](NamedTensors& t) { t[1].second.fill_(-0.0f); }),
+  EXPECT_THAT(told(2, {{1, [](NamedTensors& t) { t[1].second.fill_(-0.0f); }}}),
               Each(HasSubstr("\"conv1.bias\"")));
   const float nan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(hash_of(at::full({2}, nan)), hash_of(at::full({2}, nan)));
@@ -114,12 +101,12 @@ TEST(RequireSameTensors, BitsAreComparedAndNotValues) {
 }
 
 TEST(RequireSameTensors, SizesAndElementTypesAreComparedToo) {
-  EXPECT_THAT(told(2, 1,
-                   [](NamedTensors& t) {
-                     t[0].second = t[0].second.reshape({3, 4});
-                   }),
+  EXPECT_THAT(told(2, {{1,
+                        [](NamedTensors& t) {
+                          t[0].second = t[0].second.reshape({3, 4});
+                        }}}),
               Each(HasSubstr("ranks differ in \"conv1.weight\"")));
-  EXPECT_THAT(told(3, 2, [](NamedTensors& t) { t[1].second = at::zeros({5}, at::kInt); }),
+  EXPECT_THAT(told(3, {{2, [](NamedTensors& t) { t[1].second = at::zeros({5}, at::kInt); }}}),
               Each(HasSubstr("ranks differ in \"conv1.bias\"")));
   EXPECT_NE(hash_of(at::zeros({0, 2})), hash_of(at::zeros({2, 0})));
   EXPECT_NE(hash_of(at::zeros({1})), hash_of(at::zeros({})));
@@ -129,15 +116,15 @@ TEST(RequireSameTensors, HowATensorLiesInMemoryDoesNotMatter) {
   const Change transpose_twice = [](NamedTensors& t) {
     t[0].second = t[0].second.t().contiguous().t();
   };
-  EXPECT_THAT(told(2, 1, transpose_twice), Each(""));
+  EXPECT_THAT(told(2, {{1, transpose_twice}}), Each(""));
 }
 
 TEST(RequireSameTensors, ListsOfOtherLengthOrNamesAreTold) {
-  EXPECT_THAT(told(2, 1, [](NamedTensors& t) { t.pop_back(); }),
+  EXPECT_THAT(told(2, {{1, [](NamedTensors& t) { t.pop_back(); }}}),
               Each(HasSubstr("rank 0 has \"steps\", rank 1 has none (2 tensors)")));
-  EXPECT_THAT(told(2, 0, [](NamedTensors& t) { t.clear(); }),
+  EXPECT_THAT(told(2, {{0, [](NamedTensors& t) { t.clear(); }}}),
               Each(HasSubstr("rank 0 has none (0 tensors), rank 1 has \"conv1.weight\"")));
-  EXPECT_THAT(told(2, 1, [](NamedTensors& t) { t[1].first = "bias of mine"; }),
+  EXPECT_THAT(told(2, {{1, [](NamedTensors& t) { t[1].first = "bias of mine"; }}}),
               Each(HasSubstr("rank 0 has \"conv1.bias\", rank 1 has \"bias of mine\"")));
 }
 
@@ -179,15 +166,9 @@ TEST(TensorBuffer, TravelsInCollectives) {
 }
 
 std::string refused(at::Tensor tensor) {
-  std::string message;
-  try {
-    static_cast<void>(buffer(tensor));
-  } catch (const UsageError& e) {
-    message = e.what();
-  }
   const at::Tensor& read = tensor;
   EXPECT_THROW(static_cast<void>(buffer(read)), UsageError);
-  return message;
+  return thrown_by([&] { static_cast<void>(buffer(tensor)); });
 }
 
 TEST(TensorBuffer, RefusesWhatCannotTravelAndSaysWhatToDo) {

@@ -23,6 +23,21 @@ std::string thrown_by(Action&& action) {
   return "";
 }
 
+/// The same of one that every rank has to throw.
+template <typename Expected = UsageError, typename Action>
+std::string thrown_on_every_rank(Action&& action) {
+  bool is_everywhere = true;
+  const std::string message = thrown_by<Expected>([&] {
+    try {
+      action();
+    } catch (const Expected& e) {
+      is_everywhere = e.on_every_rank();
+      throw;
+    }
+  });
+  return is_everywhere ? message : "of this rank alone: " + message;
+}
+
 /// While it lives, warnings of all ranks that are threads of this process end here.
 class Warnings {
  public:

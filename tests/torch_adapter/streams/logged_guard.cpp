@@ -1,8 +1,10 @@
 #include "torch_adapter/streams/logged_guard.hpp"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <fmt/format.h>
 
 #include <array>
+#include <utility>
 
 namespace linerate::support {
 namespace {
@@ -23,6 +25,11 @@ struct LoggedEvent {
   double at_ms = 0;
 };
 
+void note(std::string call) { guard_log().calls.push_back(std::move(call)); }
+void note_in(const c10::Stream& s, const std::string& what) {
+  note(fmt::format("{}:{} {}", static_cast<int>(s.device_index()), s.id(), what));
+}
+
 class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kType; }
@@ -40,8 +47,7 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device d) const override { return as_stream(d, stream_of(d)); }
   c10::Stream getDefaultStream(c10::Device d) const override { return as_stream(d, 0); }
-  c10::Stream getNewStream(c10::Device d, int priority) const override {
-    guard_log().priorities.push_back(priority);
+  c10::Stream getNewStream(c10::Device d, int) const override {
     return as_stream(d, ++guard_log().streams_made);
   }
   c10::Stream exchangeStream(c10::Stream s) const override {
@@ -57,15 +63,15 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
     if (!*event)
       *event = new LoggedEvent{takes_times ? log.marks_made++ : log.events_made++, takes_times};
     as_logged(*event).at_ms = log.device_ms;
-    note(takes_times ? GuardCall::Kind::mark : GuardCall::Kind::record, &s, *event);
+    note_in(s, takes_times ? "sets a mark" : numbered("records", *event));
   }
   void block(void* event, const c10::Stream& s) const override {
-    note(GuardCall::Kind::block, &s, event);
+    note_in(s, numbered("waits", event));
   }
   void synchronizeEvent(void* event) const override {
     const bool is_mark = as_logged(event).takes_times;
     if (is_mark) guard_log().marks_wait = false;
-    note(is_mark ? GuardCall::Kind::mark_wait : GuardCall::Kind::host_wait, nullptr, event);
+    note(is_mark ? "host waits for a mark" : numbered("host waits", event));
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     guard_log().events_destroyed += !as_logged(event).takes_times;
@@ -75,7 +81,7 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
     return as_logged(then).at_ms - as_logged(first).at_ms;
   }
   bool queryEvent(void* event) const override {
-    if (!as_logged(event).takes_times) note(GuardCall::Kind::query, nullptr, event);
+    if (!as_logged(event).takes_times) note(numbered("host asks for", event));
     ++guard_log().marks_asked;
     return !guard_log().marks_wait;
   }
@@ -85,14 +91,12 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
 
   // Nobody should.
   bool queryStream(const c10::Stream& s) const override {
-    note(GuardCall::Kind::query, &s, nullptr);
+    note_in(s, "is asked for everything");
     return true;
   }
-  void synchronizeStream(const c10::Stream& s) const override {
-    note(GuardCall::Kind::other_wait, &s, nullptr);
-  }
+  void synchronizeStream(const c10::Stream& s) const override { note_in(s, "is waited for"); }
   void synchronizeDevice(const c10::DeviceIndex) const override {
-    note(GuardCall::Kind::other_wait, nullptr, nullptr);
+    note("host waits for everything");
   }
 
  private:
@@ -103,11 +107,8 @@ class LoggedGuard final : public c10::impl::DeviceGuardImplInterface {
   static c10::Stream as_stream(c10::Device d, c10::StreamId id) {
     return c10::Stream(c10::Stream::UNSAFE, d, id);
   }
-  static void note(GuardCall::Kind kind, const c10::Stream* stream, const void* event) {
-    GuardCall call{.kind = kind};
-    if (stream) call.device = stream->device_index(), call.stream = stream->id();
-    if (event) call.event = static_cast<const LoggedEvent*>(event)->number;
-    guard_log().calls.push_back(call);
+  static std::string numbered(const char* what, void* event) {
+    return fmt::format("{} {}", what, as_logged(event).number);
   }
 };
 
@@ -118,6 +119,18 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, LoggedGuard)
 GuardLog& guard_log() {
   static GuardLog log;
   return log;
+}
+
+std::vector<std::string> taken_calls() { return std::exchange(guard_log().calls, {}); }
+
+void note_task(const c10::Stream& where, std::uint32_t task) {
+  note_in(where, fmt::format("does task {}", task));
+}
+
+torch_adapter::TorchStreamDevice::TaskWork logged_work() {
+  return [](const exec::StreamWork& work) {
+    note_task(current_stream(current_device().index()), work.id.task);
+  };
 }
 
 void forget_guard_calls() {

@@ -6,47 +6,37 @@
 #include <c10/core/Stream.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "linerate/exec/step_machine.hpp"
+#include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 namespace linerate::support {
 
-/// Streams have c10's numbers: 0 is the default one of its device, new ones follow. Events are
-/// numbered as they are made, whatever their device; those that take times apart, as marks.
-struct GuardCall {
-  enum class Kind : std::uint8_t {
-    work,
-    record,
-    block,
-    host_wait,
-    other_wait,
-    query,
-    mark,
-    mark_wait
-  };
-  Kind kind = Kind::work;
-  c10::DeviceIndex device = 0;
-  c10::StreamId stream = -1;
-  std::int64_t event = -1;
-  exec::TaskId id = {};
-  std::int32_t variant = 0;
-};
-
 struct GuardLog {
-  std::vector<GuardCall> calls;
+  /// "1:2 does task 3", "1:2 records 0", "1:2 waits 0" (device:stream), "host waits 0"; of events
+  /// that take times "1:2 sets a mark", "host waits for a mark". Streams have c10's numbers: 0 is
+  /// the default one of its device, new ones follow. Events are numbered as they are made, whatever
+  /// their device; marks apart.
+  std::vector<std::string> calls;
   std::int64_t events_made = 0, events_destroyed = 0;  // without times
   std::int64_t marks_made = 0, marks_asked = 0;        // asked: whether they are over
   double device_ms = 0;            // on the device's clock; a mark that is set now is over then
   bool marks_wait = false;         // until the host waits for them
   c10::StreamId streams_made = 0;  // on all devices; the default ones exist
-  std::vector<int> priorities;     // of these
 };
 
 /// What was asked since the last forget_guard_calls().
 GuardLog& guard_log();
+/// Its calls since the last time.
+std::vector<std::string> taken_calls();
 /// The current device and streams of this thread are the default ones again, too.
 void forget_guard_calls();
+
+/// A task's work is done in this stream.
+void note_task(const c10::Stream& where, std::uint32_t task);
+/// Work that only notes down the device and the stream that are current when it is called.
+torch_adapter::TorchStreamDevice::TaskWork logged_work();
 
 c10::Device logged_device(c10::DeviceIndex index);
 /// Of this thread.

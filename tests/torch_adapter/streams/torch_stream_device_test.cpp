@@ -2,8 +2,10 @@
 #include "linerate/torch_adapter/streams/torch_stream_device.hpp"
 
 #include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <stdexcept>
@@ -12,14 +14,18 @@
 #include <vector>
 
 #include "exec/sample_plans.hpp"
+#include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
-#include "torch_adapter/streams/logged_lines.hpp"
-#include "torch_adapter/streams/logged_work.hpp"
+#include "linerate/exec/streams/stream_times.hpp"
+#include "linerate/torch_adapter/stream_steps.hpp"
+#include "torch_adapter/streams/logged_guard.hpp"
+#include "torch_adapter/warnings.hpp"
 
 namespace linerate::torch_adapter {
 namespace {
 
+using support::guard_log;
 using support::taken_calls;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -45,7 +51,7 @@ TEST_F(TorchStreamDeviceTest, AStepReachesTheStreamsAsTheRunnerSays) {
   const auto plan = exec::plan_of(1, {exec::exchange_graph("steady", {2, 1})}, 3);
   const auto program = exec::make_stream_program(plan, 0);
   TorchStreamDevice device(support::logged_device(1), program->lanes.count(),
-                           support::logged_work(*plan));
+                           support::logged_work());
   exec::StreamRunner runner(program, device);
   runner.run_step();
   // The program computes in the default stream; the group's is the first new one. Events of its
@@ -58,7 +64,7 @@ TEST_F(TorchStreamDeviceTest, AStepReachesTheStreamsAsTheRunnerSays) {
 
 TEST_F(TorchStreamDeviceTest, ComputesInTheStreamThatWasCurrent) {
   const c10::StreamGuard current(stream_of(support::logged_device(0), 7));
-  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));
+  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work());
   EXPECT_EQ(device.stream(0).id(), 7);
   EXPECT_EQ(device.stream(1).id(), 1);
   device.enqueue(0, work());
@@ -67,12 +73,12 @@ TEST_F(TorchStreamDeviceTest, ComputesInTheStreamThatWasCurrent) {
 
 TEST_F(TorchStreamDeviceTest, ADeviceWithoutAnIndexIsTheCurrentOne) {
   const c10::StreamGuard current(stream_of(support::logged_device(1), 0));
-  const TorchStreamDevice device({c10::DeviceType::PrivateUse1}, 2, support::logged_work(*plan_));
+  const TorchStreamDevice device({c10::DeviceType::PrivateUse1}, 2, support::logged_work());
   EXPECT_EQ(device.stream(1).device(), support::logged_device(1));
 }
 
 TEST_F(TorchStreamDeviceTest, WhatWasCurrentIsCurrentAgain) {
-  TorchStreamDevice device(support::logged_device(1), 3, support::logged_work(*plan_));
+  TorchStreamDevice device(support::logged_device(1), 3, support::logged_work());
   const c10::StreamGuard own_of_1(stream_of(support::logged_device(1), 8));
   const c10::StreamGuard own(stream_of(support::logged_device(0), 7));
   device.enqueue(2, work());
@@ -97,7 +103,7 @@ TEST_F(TorchStreamDeviceTest, AndAfterAnException) {
 
 /// Autograd's threads have current streams of their own.
 TEST_F(TorchStreamDeviceTest, StreamsAreCurrentInTheThreadThatEnqueues) {
-  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));
+  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work());
   std::thread([&] {
     device.enqueue(1, work());
     EXPECT_EQ(support::current_stream(0).id(), 0);
@@ -107,7 +113,7 @@ TEST_F(TorchStreamDeviceTest, StreamsAreCurrentInTheThreadThatEnqueues) {
 
 TEST_F(TorchStreamDeviceTest, AnEventIsRecordedAgainAndEndsWithTheDevice) {
   {
-    TorchStreamDevice device(support::logged_device(0), 3, support::logged_work(*plan_));
+    TorchStreamDevice device(support::logged_device(0), 3, support::logged_work());
     device.record(0, 1);
     device.wait(2, 0);
     device.record(0, 2);
@@ -115,15 +121,15 @@ TEST_F(TorchStreamDeviceTest, AnEventIsRecordedAgainAndEndsWithTheDevice) {
     device.host_wait(0);
     EXPECT_THAT(taken_calls(), ElementsAre("0:1 records 0", "0:2 waits 0", "0:2 records 0",
                                            "0:0 records 1", "host waits 0"));
-    EXPECT_EQ(support::guard_log().events_made, 2);
-    EXPECT_EQ(support::guard_log().events_destroyed, 0);
+    EXPECT_EQ(guard_log().events_made, 2);
+    EXPECT_EQ(guard_log().events_destroyed, 0);
   }
-  EXPECT_EQ(support::guard_log().events_destroyed, 2);
+  EXPECT_EQ(guard_log().events_destroyed, 2);
 }
 
 /// c10 would not wait, and say nothing.
 TEST_F(TorchStreamDeviceTest, WhatWasNotRecordedIsNotWaitedFor) {
-  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work(*plan_));
+  TorchStreamDevice device(support::logged_device(0), 2, support::logged_work());
   EXPECT_THROW(device.wait(1, 0), InternalError);
   device.record(1, 0);
   EXPECT_THROW(device.wait(1, 0), InternalError);  // made with event 1
@@ -132,12 +138,8 @@ TEST_F(TorchStreamDeviceTest, WhatWasNotRecordedIsNotWaitedFor) {
 }
 
 std::string refusal_of(c10::Device device) {
-  try {
-    const TorchStreamDevice made(device, 2, [](const exec::StreamWork&) {});
-  } catch (const DeviceError& e) {
-    return e.what();
-  }
-  return "none";
+  return thrown_by<DeviceError>(
+      [&] { const TorchStreamDevice made(device, 2, [](const exec::StreamWork&) {}); });
 }
 
 TEST_F(TorchStreamDeviceTest, DevicesWithoutStreamsAreRefused) {
@@ -145,7 +147,279 @@ TEST_F(TorchStreamDeviceTest, DevicesWithoutStreamsAreRefused) {
   EXPECT_THAT(refusal_of(c10::Device(c10::kMeta)), HasSubstr("device meta: expected"));
   EXPECT_THAT(refusal_of(c10::Device(c10::kXLA, 0)), HasSubstr("device xla:0: expected"));
   EXPECT_THAT(refusal_of(support::logged_device(2)), HasSubstr("found 2 of them"));
-  EXPECT_EQ(refusal_of(support::logged_device(1)), "none");
+  EXPECT_EQ(refusal_of(support::logged_device(1)), "");
+}
+
+// Times by events: which events, in which streams, and who waits.
+
+class EventClockTest : public testing::Test {
+ protected:
+  EventClockTest() {
+    support::forget_guard_calls();
+    clock.follow({stream(0), stream(4)});
+  }
+  static c10::Stream stream(c10::StreamId id) {
+    return c10::Stream(c10::Stream::UNSAFE, support::logged_device(1), id);
+  }
+  EventClock clock{c10::DeviceType::PrivateUse1};
+};
+
+TEST_F(EventClockTest, MarksAreEventsWithTimesInTheirStream) {
+  clock.set(0, 0);
+  clock.set(1, 1);
+  clock.set(0, 1);  // again
+  EXPECT_THAT(taken_calls(), ElementsAre("1:0 sets a mark", "1:4 sets a mark", "1:4 sets a mark"));
+  EXPECT_EQ(guard_log().marks_made, 2);
+  EXPECT_EQ(guard_log().events_made, 0);
+  clock.follow({stream(7)});
+  clock.set(1, 0);
+  EXPECT_THAT(taken_calls(), ElementsAre("1:7 sets a mark"));
+}
+
+TEST_F(EventClockTest, MillisecondsOfADeviceAreNanoseconds) {
+  clock.set(0, 0);
+  guard_log().device_ms = 2.5;
+  clock.set(1, 1);
+  EXPECT_EQ(clock.ns_between(0, 1), 2.5e6);
+  EXPECT_EQ(clock.ns_between(1, 0), -2.5e6);
+}
+
+TEST_F(EventClockTest, NothingWaitsButTheHostWhenItIsToldTo) {
+  guard_log().marks_wait = true;
+  clock.set(0, 0);
+  EXPECT_FALSE(clock.is_over(0));
+  EXPECT_THAT(taken_calls(), ElementsAre("1:0 sets a mark"));
+  clock.wait_for(0);
+  EXPECT_THAT(taken_calls(), ElementsAre("host waits for a mark"));
+  EXPECT_TRUE(clock.is_over(0));
+}
+
+// Devices by PyTorch's names, and what a timer asks of one.
+
+template <typename Kind>
+std::string refusal(const std::string& name) {
+  return thrown_by<Kind>([&] { static_cast<void>(named_device(name, 0)); });
+}
+
+TEST(NamedDevice, IsThatOfPyTorchsName) {
+  EXPECT_EQ(named_device("cpu", 5), c10::Device(c10::kCPU));
+  EXPECT_EQ(named_device("privateuseone:1", 0), support::logged_device(1));
+  EXPECT_EQ(type_name(support::logged_device(1)), "privateuseone");
+  EXPECT_EQ(type_name(c10::Device(c10::kCUDA, 3)), "cuda");
+}
+
+/// Two of them: the third rank of a machine begins again.
+TEST(NamedDevice, WithoutAnIndexIsOneAfterTheOther) {
+  std::vector<c10::Device> found;
+  for (const int turn : {0, 1, 2}) found.push_back(named_device("privateuseone", turn));
+  EXPECT_THAT(found, ElementsAre(support::logged_device(0), support::logged_device(1),
+                                 support::logged_device(0)));
+}
+
+TEST(NamedDevice, SaysWhatIsNoName) {
+  for (const char* name : {"gpu", "cuda:x", "cuda:-2", "", "0"})
+    EXPECT_THAT(refusal<UsageError>(name),
+                HasSubstr("expected cpu, or an accelerator as PyTorch names it, found neither; "
+                          "name one such as cuda, cuda:1 or xpu"))
+        << name;
+}
+
+TEST(NamedDevice, SaysWhatIsNotHere) {
+  for (const char* name : {"meta", "xla:0"})
+    EXPECT_THAT(refusal<DeviceError>(name),
+                HasSubstr(std::string("device ") + name +
+                          ": expected one with streams and events, found that this PyTorch has "
+                          "none of this type; take cpu, or build with"));
+  EXPECT_THAT(refusal<DeviceError>("privateuseone:2"),
+              HasSubstr("expected an index below the number of devices, found 2 of them"));
+  if (!c10::impl::hasDeviceGuardImpl(c10::kCUDA)) {
+    EXPECT_THAT(refusal<DeviceError>("cuda"), HasSubstr("device cuda: expected one with streams"));
+  }
+}
+
+/// Marks in the one stream, other work before a round that counts, and no wait but for its end.
+TEST(NamedDevice, IsTimedByMarksOfItsStream) {
+  support::forget_guard_calls();
+  const auto clock = std::make_shared<EventClock>(c10::DeviceType::PrivateUse1);
+  clock->follow({support::current_stream(1)});
+  const auto work = [](std::uint32_t task) {
+    support::note_task(support::current_stream(1), task);
+  };
+  exec::QueueTimer timer(clock, [&] { work(9); });
+  taken_calls();
+  timer.time({{2, [&](int call) { work(static_cast<std::uint32_t>(call)); }}}, 1);
+  std::vector<std::string> round = {"1:0 sets a mark", "1:0 does task 0", "1:0 sets a mark",
+                                    "1:0 does task 1", "1:0 sets a mark", "host waits for a mark"};
+  std::vector<std::string> expected = round;  // what does not count, twice
+  expected.insert(expected.end(), round.begin(), round.end());
+  std::vector<std::string> calls = taken_calls();
+  EXPECT_GT(std::erase(calls, "1:0 does task 9"), 0u);
+  expected.insert(expected.end(), round.begin(), round.end());
+  EXPECT_EQ(calls, expected);
+}
+
+// ---- What training steps ask of a device, besides the tasks of their Plan: the order with what
+// the program enqueues, and times.
+
+/// Of one rank, whose sum is what it has: says in which stream it is asked for it.
+class LoggedGroup final : public comm::TensorGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce(at::Tensor, comm::Reduce, const std::string&) override {
+    support::note_task(support::current_stream(0), 0);
+  }
+  void reduce_scatter(at::Tensor, comm::Reduce, const std::string&) override {}
+  void all_gather(at::Tensor, const std::string&) override {}
+  void all_to_all(at::Tensor, at::Tensor, const std::string&) override {}
+  void broadcast(at::Tensor, int, const std::string&) override {}
+  std::unique_ptr<comm::TensorGroup> part(const std::vector<int>&, const std::string&) override {
+    return std::make_unique<LoggedGroup>();
+  }
+};
+
+/// Steps of three gradients in buckets of two and one.
+class LoggedSteps {
+ public:
+  explicit LoggedSteps(comm::Communicator& communicator, exec::Recorder* recorder = nullptr)
+      : steps(communicator, memory_, support::logged_device(0), std::make_unique<LoggedGroup>(),
+              recorder) {
+    for (int i = 0; i < 3; ++i)
+      parameters_.push_back({fmt::format("g{}", i), torch::zeros({1}), DType::f32, {1}, {1}});
+    memory_.lay_out(plan_->variants[0], {&parameters_[0], &parameters_[1], &parameters_[2]});
+    steps.set_plan(plan_, 0);
+  }
+
+  std::vector<std::string> begin(int step) {
+    taken_calls();
+    steps.begin_variant("steady", fmt::format("step {}", step));
+    return taken_calls();
+  }
+  std::vector<std::string> rest() {
+    for (const int gradient : {0, 1, 2}) steps.report_backward(gradient);
+    steps.end_step();
+    steps.drain();
+    return taken_calls();
+  }
+
+ private:
+  std::shared_ptr<doc::Plan> plan_ = exec::plan_of(1, {exec::exchange_graph("steady", {2, 1})}, 3);
+  std::vector<Parameter> parameters_;
+  PayloadMemory memory_{false};
+
+ public:
+  StreamSteps steps;
+};
+
+/// Of a decoupled exchange the next forward pass waits for what it needs, when it needs it.
+TEST(LoggedSteps, WaitForOneTaskAlone) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    support::forget_guard_calls();
+    LoggedSteps logged(communicator);
+    logged.begin(0);
+    for (const int gradient : {0, 1, 2}) logged.steps.report_backward(gradient);
+    logged.steps.end_step();
+    taken_calls();
+    const exec::TaskId first = logged.steps.current(2), second = logged.steps.current(4);
+    EXPECT_FALSE(logged.steps.is_done(first));
+    logged.steps.wait_for(first);
+    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 1"));
+    EXPECT_TRUE(logged.steps.is_done(first));
+    EXPECT_FALSE(logged.steps.is_done(second));
+    logged.steps.drain();
+    EXPECT_THAT(taken_calls(), ElementsAre("0:0 waits 3"));
+    EXPECT_TRUE(logged.steps.is_done(second));
+  });
+}
+
+/// What is no mark.
+std::vector<std::string> without_marks(std::vector<std::string> lines) {
+  std::erase_if(lines, [](const std::string& line) { return line.ends_with("a mark"); });
+  return lines;
+}
+
+TEST(LoggedSteps, AreRecordedWithoutAWait) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    support::forget_guard_calls();
+    std::vector<std::vector<std::string>> plain;
+    {
+      LoggedSteps logged(communicator);
+      for (const int step : {0, 1, 2})
+        plain.push_back(logged.begin(step)), plain.push_back(logged.rest());
+    }
+    support::forget_guard_calls();
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    LoggedSteps logged(communicator, &recorder);
+    guard_log().marks_wait = true;  // as if the device were far behind
+    std::vector<std::vector<std::string>> recorded;
+    for (const int step : {0, 1, 2}) {
+      recorder.begin_step(step);
+      recorded.push_back(logged.begin(step)), recorded.push_back(logged.rest());
+    }
+    // The anchor before all; a gradient's end before its bucket's sum, and the sum between two.
+    EXPECT_THAT(recorded[0], ElementsAre("0:0 sets a mark", "0:0 records 0", "0:1 waits 0"));
+    EXPECT_THAT(
+        recorded[1],
+        ElementsAre("0:0 sets a mark", "0:0 sets a mark", "0:0 records 0", "0:1 waits 0",
+                    "0:1 sets a mark", "0:1 does task 0", "0:1 sets a mark", "0:1 records 1",
+                    "0:0 sets a mark", "0:0 records 2", "0:1 waits 2", "0:1 sets a mark",
+                    "0:1 does task 0", "0:1 sets a mark", "0:1 records 3", "0:0 waits 3"));
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(without_marks(recorded[i]), plain[i]);
+    EXPECT_GT(guard_log().marks_asked, 0);
+    EXPECT_EQ(recorder.timeline().events.size(), 6u);
+    EXPECT_EQ(recorder.timeline().device, "privateuseone");
+    EXPECT_THAT(taken_calls(), testing::Contains("host waits for a mark"));
+  });
+}
+
+TEST(LoggedSteps, AskForNoTimesWhileNothingIsKept) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    support::forget_guard_calls();
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    recorder.keep(false);
+    LoggedSteps logged(communicator, &recorder);
+    const auto made = guard_log().marks_made, asked = guard_log().marks_asked;
+    EXPECT_THAT(logged.begin(0), ElementsAre("0:0 records 0", "0:1 waits 0"));
+    EXPECT_EQ(logged.rest().size(), 9u);
+    EXPECT_EQ(guard_log().marks_made, made);
+    EXPECT_EQ(guard_log().marks_asked, asked);
+  });
+}
+
+/// By the device's clock, tied to the host's when it began and when the Timeline is asked for.
+TEST(LoggedSteps, TakeTheTimesOfTheDevice) {
+  comm::run_ranks(1, [](comm::Communicator& communicator) {
+    support::forget_guard_calls();
+    exec::Recorder recorder(communicator, exec::agree_origin(communicator), "trained");
+    LoggedSteps logged(communicator, &recorder);
+    const auto pass = [](double ms) { guard_log().device_ms += ms; };
+    recorder.begin_step(7);
+    const std::int64_t start = recorder.now();
+    pass(4);
+    logged.begin(0);
+    pass(2);
+    logged.steps.report_backward(0);
+    logged.steps.report_backward(1);
+    pass(3);
+    logged.steps.report_backward(2);
+    recorder.add_step(7, start, recorder.now(), "steady");
+    const doc::Timeline t = recorder.timeline();
+    ASSERT_EQ(t.events.size(), 2u);
+    ASSERT_EQ(t.steps.size(), 1u);
+    // The device's 9 ms are what passed on the host between two comparisons, whatever that was.
+    const double unit = t.steps[0].seconds() / 9;
+    const auto since_start = [&](std::int64_t ns) {
+      return static_cast<double>(ns - t.steps[0].start_ns) * 1e-9 / unit;
+    };
+    for (const auto& [event, ms] : {std::pair{t.events[0], 6.0}, std::pair{t.events[1], 9.0}}) {
+      EXPECT_EQ(event.kind, doc::TaskKind::all_reduce);
+      EXPECT_EQ(event.step, 7);
+      EXPECT_NEAR(since_start(event.ready_ns), ms, 0.01);
+      EXPECT_NEAR(since_start(event.start_ns), ms, 0.01);
+      EXPECT_NEAR(since_start(event.end_ns), ms, 0.01);
+    }
+    EXPECT_EQ(t.names[static_cast<std::size_t>(t.events[1].name)], "all-reduce bucket 1");
+  });
 }
 
 }  // namespace

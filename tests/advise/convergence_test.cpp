@@ -1,5 +1,6 @@
 #include "linerate/advise/advise_options.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "compare/sample_evaluation.hpp"
@@ -8,12 +9,23 @@
 namespace linerate::advise {
 namespace {
 
+using testing::AllOf;
 using testing::DoubleEq;
 using testing::HasSubstr;
 using testing::Optional;
 
 std::string results(const std::string& runs) {
   return R"json({"document": "steps-to-target", "schema": 1, "runs": [)json" + runs + "]}";
+}
+
+/// Of measured runs, {strategy, steps}; "null": the run ended without the target.
+std::vector<StepsToTarget> from_runs(
+    const std::vector<std::pair<const char*, const char*>>& strategies) {
+  std::string runs;
+  for (const auto& [strategy, steps] : strategies)
+    runs += fmt::format(R"({}{{"strategy": "{}", "steps": {}}})", runs.empty() ? "" : ", ",
+                        strategy, steps);
+  return steps_to_target_from_json(results(runs), "r.json");
 }
 
 TEST(StepsToTarget, ReadsRatioAndInterval) {
@@ -54,64 +66,46 @@ TEST(StepsToTarget, TheKeyWithMostOptionsWins) {
 TEST(StepsToTarget, MeasuredRunsGiveTheRatioOfMediansAndTheExtremePairs) {
   // Dense 100, 110, 120: median 110. Codec 121, 132: median 126.5, ratio 1.15; pairs from 121/120
   // to 132/100.
-  const auto known = steps_to_target_from_json(
-      results(
-          R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp", "steps": 110}, {"strategy": "bulk", "steps": 120},
-                 {"strategy": "ddp+codec(ratio=8)", "steps": 121}, {"strategy": "ddp+codec(ratio=8)", "steps": 132})json"),
-      "r.json");
+  const auto known = from_runs({{"ddp", "100"},
+                                {"ddp", "110"},
+                                {"bulk", "120"},
+                                {"ddp+codec(ratio=8)", "121"},
+                                {"ddp+codec(ratio=8)", "132"}});
   ASSERT_EQ(known.size(), 1u);
   EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.15);
   EXPECT_THAT(known[0].ratio.low, Optional(DoubleEq(121.0 / 120)));
   EXPECT_THAT(known[0].ratio.high, Optional(DoubleEq(1.32)));
 }
 
-TEST(StepsToTarget, OneRunOfEachHasNoInterval) {
-  const auto known = steps_to_target_from_json(
-      results(R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)",)json"
-              R"json( "steps": 120})json"),
-      "r.json");
-  EXPECT_FALSE(known[0].ratio.low || known[0].ratio.high);
+TEST(StepsToTarget, OneRunOfEachHasNoIntervalAndANarrowWireIsNoUncompressedRun) {
+  for (const char* strategy : {"ddp+codec(ratio=8)", "ddp(wire=fp16)"}) {
+    const auto known = from_runs({{"ddp", "100"}, {strategy, "110"}});
+    ASSERT_EQ(known.size(), 1u) << strategy;
+    EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.1) << strategy;
+    EXPECT_FALSE(known[0].ratio.low || known[0].ratio.high) << strategy;
+  }
 }
 
 TEST(StepsToTarget, ARunThatNeverArrivedIsCounted) {
-  const auto known = steps_to_target_from_json(
-      results(R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp+codec(ratio=8)",)json"
-              R"json( "steps": null})json"),
-      "r.json");
-  EXPECT_EQ(known[0].missed, 1);
+  EXPECT_EQ(from_runs({{"ddp", "100"}, {"ddp+codec(ratio=8)", "null"}}).at(0).missed, 1);
 }
 
-TEST(StepsToTarget, AFileWithoutAnUncompressedRunIsRefused) {
-  try {
-    static_cast<void>(
-        steps_to_target_from_json(results(R"json({"strategy": "ddp+codec(ratio=8)", "steps": 120
-  })json"),
-                                  "r.json"));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("r.json"));
-    EXPECT_THAT(e.what(), HasSubstr("no uncompressed run"));
-  }
-}
-
-TEST(StepsToTarget, AStrategyThatDoesNotExistIsNamedWithItsPlace) {
-  try {
-    static_cast<void>(steps_to_target_from_json(
-        results(R"json({"strategy": "ddpp", "steps": 120})json"), "r.json"));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("r.json: /runs/0/strategy"));
-    EXPECT_THAT(e.what(), HasSubstr("did you mean \"ddp\"?"));
-  }
-}
-
-TEST(StepsToTarget, ANarrowWireIsNoUncompressedRun) {
-  const auto known = steps_to_target_from_json(
-      results(R"json({"strategy": "ddp", "steps": 100}, {"strategy": "ddp(wire=fp16)",)json"
-              R"json( "steps": 110})json"),
-      "r.json");
-  ASSERT_EQ(known.size(), 1u);
-  EXPECT_DOUBLE_EQ(known[0].ratio.value, 1.1);
+TEST(StepsToTarget, AFileThatSaysNothingOfACompressorIsRefused) {
+  doc::Setup untrained = compare::sample_setup();
+  untrained.trained.clear();
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {results(R"json({"strategy": "ddp+codec(ratio=8)", "steps": 120})json"),
+       "no uncompressed run"},
+      {results(R"({"strategy": "ddpp", "steps": 120})"), "did you mean \"ddp\"?"},
+      {results(R"({"strategy": "ddpp", "steps": 120})"), "r.json: /runs/0/strategy"},
+      {doc::to_json(doc::Evaluation{{untrained}}),
+       "r.json: expected trainings of compressed strategies"}};
+  for (const auto& [text, says] : cases) try {
+      static_cast<void>(steps_to_target_from_json(text, "r.json"));
+      ADD_FAILURE() << says;
+    } catch (const InputError& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("r.json"), HasSubstr(says)));
+    }
 }
 
 TEST(StepsToTarget, AnEvaluationIsReadByTheSameRule) {
@@ -140,17 +134,6 @@ TEST(StepsToTarget, SeveralSetupsGiveTheMedianAndAnIntervalOfAll) {
   EXPECT_DOUBLE_EQ(known[0].ratio.value, (40.0 / 35 + 30.0 / 35) / 2);
   EXPECT_THAT(known[0].ratio.low, Optional(DoubleEq(30.0 / 40)));
   EXPECT_THAT(known[0].ratio.high, Optional(DoubleEq(40.0 / 30)));
-}
-
-TEST(StepsToTarget, AnEvaluationWithoutCompressedTrainingsIsRefused) {
-  doc::Setup s = compare::sample_setup();
-  s.trained.clear();
-  try {
-    static_cast<void>(steps_to_target_from_json(doc::to_json(doc::Evaluation{{s}}), "r.json"));
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("r.json: expected trainings of compressed strategies"));
-  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One definition of exposed communication: what whatif, compare, explain and report say of the same
-// predicted step.
+// One definition of exposed communication: what whatif, compare and explain say of the same
+// predicted step. tests/cli/whatif.cli has what report prints.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -10,7 +10,6 @@
 #include "linerate/explain/explanation.hpp"
 #include "linerate/plan/compression.hpp"
 #include "linerate/plan/exchange.hpp"
-#include "linerate/report/texts.hpp"
 #include "linerate/trace/timeline/timeline_job.hpp"
 #include "linerate/whatif/answer.hpp"
 #include "support/sample_workloads.hpp"
@@ -79,7 +78,7 @@ double relative(double a, double b) { return std::abs(a - b) / std::max(1e-300, 
 /// Within two nanoseconds, as a step begins and ends at whole ones, or 1e-9 of it.
 bool same(double a, double b) { return std::abs(a - b) <= 2e-9 || relative(a, b) <= 1e-9; }
 
-TEST(ExposedCommunication, IsTheSameForWhatifCompareExplainAndReport) {
+TEST(ExposedCommunication, IsTheSameForWhatifCompareAndExplain) {
   const doc::Workload w = workload();
   int cases = 0, exposed = 0;
   for (const Setting& setting : settings())
@@ -143,18 +142,6 @@ TEST(ExposedCommunication, AdviseSaysTheSameOfTheStrategyInUse) {
           << setting.name << ", " << strategy;
       EXPECT_EQ(in_use->communication_s, of_whatif.predictions.front().communication_s);
     }
-}
-
-TEST(ExposedCommunication, ReportPrintsIt) {
-  doc::Workload w = support::workload_at({4e-3}, {4'000'000});
-  w.forward_s = 0;
-  whatif::Question question;
-  question.ranks = {2};
-  // 100 us + 4 MB x 1 ns/B = 4.10 ms behind backward.
-  const doc::Cluster cluster = support::two_rank_cluster(1e-4, 1e-9);
-  const doc::Timeline t = whatif::timeline_of(whatif::plan_one(w, cluster, question), w);
-  EXPECT_THAT(report::breakdown_table(trace::explain(trace::job_of(t)), "ddp").rows,
-              ::testing::Contains(::testing::ElementsAre("Exposed communication", "4.10 ms")));
 }
 
 TEST(ExposedCommunication, APredictedStragglerIsExplainedAsARecordedOne) {

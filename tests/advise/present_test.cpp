@@ -20,13 +20,14 @@ doc::Workload recorded(double step_s, int ranks = 4) {
 }
 
 // Whatever strategy was measured, on networks with and without a known error: a step as predicted
-// changes no advice, a step beyond the interval makes none certain.
+// changes no advice, a step beyond the interval makes none certain. An error below a quarter of the
+// gain cannot turn the advice around.
 TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
-  int changes = 0;
+  int changes = 0, small_misses = 0;
   for (const auto& line : plan::exchanges().lines())
     for (const doc::Cluster& c : {measured(1, 0.1), measured(10, 0.1), cluster(10)}) {
-      AdviseOptions options;
-      options.current = doc::parse_strategy(line.name);
+      SCOPED_TRACE(line.name);
+      const AdviseOptions options = in_use(line.name);
       const doc::Advice unmeasured = advise(workload(), c, options);
       EXPECT_EQ(unmeasured.confidence, doc::Confidence::unchecked);
       EXPECT_EQ(unmeasured.present, "");
@@ -47,31 +48,19 @@ TEST(Present, AStepOutsideItsPredictionLowersTheConfidence) {
         EXPECT_THAT(missed.present, HasSubstr("lies outside the prediction"));
         EXPECT_EQ(missed.measured_step_s, step.value * times);
       }
-    }
-  EXPECT_GT(changes, 3);
-}
-
-// An error below a quarter of the gain cannot turn the advice around, whatever strategy is in use.
-TEST(Present, AMissThatIsSmallAgainstTheGainLeavesTheAdvice) {
-  int changes = 0;
-  for (const auto& line : plan::exchanges().lines())
-    for (const doc::Cluster& c : {measured(1, 0.1), measured(10, 0.1)}) {
-      AdviseOptions options;
-      options.current = doc::parse_strategy(line.name);
-      const doc::Advice unmeasured = advise(workload(), c, options);
-      if (unmeasured.verdict != doc::AdviceVerdict::change) continue;
-      ++changes;
-      const doc::Bounded step = *find(unmeasured, std::string(line.name)).step_s;
+      if (unmeasured.verdict != doc::AdviceVerdict::change || !step.high) continue;
+      ++small_misses;
       const double gain_s = step.value - unmeasured.candidates.front().target_s->value;
       const doc::Advice near = advise(recorded(*step.high + 0.2 * gain_s), c, options);
-      EXPECT_EQ(near.confidence, doc::Confidence::checked) << line.name;
-      EXPECT_EQ(near.verdict, doc::AdviceVerdict::change) << line.name;
+      EXPECT_EQ(near.confidence, doc::Confidence::checked);
+      EXPECT_EQ(near.verdict, doc::AdviceVerdict::change);
       EXPECT_THAT(near.present, HasSubstr("outside the interval by"));
       const doc::Advice far = advise(recorded(*step.high + 0.3 * gain_s), c, options);
-      EXPECT_EQ(far.confidence, doc::Confidence::low) << line.name;
-      EXPECT_NE(far.verdict, doc::AdviceVerdict::change) << line.name;
+      EXPECT_EQ(far.confidence, doc::Confidence::low);
+      EXPECT_NE(far.verdict, doc::AdviceVerdict::change);
     }
-  EXPECT_GT(changes, 0);
+  EXPECT_GT(changes, 3);
+  EXPECT_GT(small_misses, 0);
 }
 
 TEST(Present, AnotherJobThanTheRecordedOneIsNotComparedWithIt) {
@@ -138,8 +127,7 @@ TEST(Present, UnmeasuredMessagesOfProcessorsLowerTheConfidence) {
   int lowered = 0;
   for (const auto& line : plan::exchanges().lines())
     for (const double gbit : {1.0, 10.0}) {
-      AdviseOptions options;
-      options.current = doc::parse_strategy(line.name);
+      AdviseOptions options = in_use(line.name);
       doc::Cluster c = measured(gbit, 0.02);
       const doc::Bounded step =
           *find(advise(workload(), c, options), std::string(line.name)).step_s;

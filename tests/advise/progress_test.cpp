@@ -4,50 +4,32 @@
 #include <atomic>
 #include <set>
 
+#include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
+#include "support/sample_workloads.hpp"
 
 namespace linerate::advise {
 namespace {
 
 // As many gradients of 100 KB, one ready every 10 us.
-doc::Workload workload(int gradients) {
-  doc::Workload w;
-  w.name = "alike";
-  for (int i = 0; i < gradients; ++i) {
-    doc::Gradient g;
-    g.name = "g" + std::to_string(i);
-    g.elements = 25'000;
-    g.registration = gradients - 1 - i;
-    g.ready_s = (i + 1) * 1e-5;
-    w.gradients.push_back(g);
-  }
-  w.backward_s = gradients * 1e-5, w.forward_s = gradients * 5e-6;
-  w.step_s = w.backward_s + *w.forward_s;
+doc::Workload workload(std::size_t gradients) {
+  doc::Workload w = support::workload_of(std::vector<std::int64_t>(gradients, 25'000), 1e-5);
+  w.forward_s = w.backward_s / 2, w.step_s = 1.5 * w.backward_s;
   return w;
 }
 
-doc::Cluster cluster() {
-  doc::Cluster c;
-  c.name = "test";
-  c.ranks = 4;
-  c.network = {1.25e9, 10e-6};
-  return c;
-}
-
 TEST(Progress, GrowsByOneToATotalThatNeverGrows) {
-  AdviseOptions options;
-  options.codecs = {doc::parse_strategy("codec(ratio=32, encode=100GB/s)").exchange};
-  options.steps = {parse_steps_to_target("codec=1.5")};
+  AdviseOptions options = with_codec({"codec=1.5"}, "codec(ratio=32, encode=100GB/s)");
   std::vector<std::pair<std::size_t, std::size_t>> told;
   options.on_progress = [&](std::size_t done, std::size_t total) {
     told.emplace_back(done, total);
   };
-  for (const int gradients : {40, 1200}) {
+  for (const std::size_t gradients : {40u, 1200u}) {
     told.clear();
-    static_cast<void>(advise(workload(gradients), cluster(), options));
+    static_cast<void>(advise(workload(gradients), cluster(10), options));
     ASSERT_GT(told.size(), 100u);
     for (std::size_t i = 1; i < told.size(); ++i) {
       const bool one_more = told[i].first == told[i - 1].first + 1;
@@ -62,9 +44,9 @@ TEST(Progress, GrowsByOneToATotalThatNeverGrows) {
 
 TEST(Progress, ChangesNothing) {
   AdviseOptions options;
-  const std::string silent = doc::to_json(advise(workload(40), cluster(), options));
+  const std::string silent = doc::to_json(advise(workload(40), cluster(10), options));
   options.on_progress = [](std::size_t, std::size_t) {};
-  EXPECT_EQ(doc::to_json(advise(workload(40), cluster(), options)), silent);
+  EXPECT_EQ(doc::to_json(advise(workload(40), cluster(10), options)), silent);
 }
 
 TEST(SideBySide, DoesEachOnceAndNoWorkerTwiceAtOnce) {
@@ -94,26 +76,25 @@ TEST(SideBySide, ThrowsWhatTheLowestThrew) {
 /// Many gradients take several threads; the answer is that of one candidate after the other.
 TEST(SideBySide, CandidatesAreJudgedAsTheyAreAlone) {
   const doc::Workload w = workload(1200);
-  Evaluator evaluator(w, cluster(), 4, std::nullopt);
+  Evaluator evaluator(w, cluster(10), 4, std::nullopt);
   std::vector<doc::Strategy> strategies;
   for (const char* text : {"ddp", "bulk", "optimal", "dear", "horovod", "mg-wfbp"})
     strategies.push_back(doc::parse_strategy(text));
   const std::vector<Judged> together = judge_all(evaluator, strategies, std::nullopt, {});
   ASSERT_EQ(together.size(), strategies.size());
-  std::vector<doc::Candidate> alone;
   for (std::size_t i = 0; i < strategies.size(); ++i) {
-    alone.push_back(judge(evaluator, strategies[i], std::nullopt, {}).candidate);
-    EXPECT_EQ(together[i].candidate.strategy, alone[i].strategy);
-    EXPECT_EQ(together[i].candidate.step_s->value, alone[i].step_s->value);
-    EXPECT_EQ(together[i].candidate.memory_bytes, alone[i].memory_bytes);
+    const doc::Candidate alone = judge(evaluator, strategies[i], std::nullopt, {}).candidate;
+    EXPECT_EQ(together[i].candidate.strategy, alone.strategy);
+    EXPECT_EQ(together[i].candidate.step_s->value, alone.step_s->value);
+    EXPECT_EQ(together[i].candidate.memory_bytes, alone.memory_bytes);
   }
-  EXPECT_EQ(winner(evaluator, strategies, std::nullopt, {}), winner(alone, {}));
+  EXPECT_EQ(winner(evaluator, strategies, std::nullopt, {}), winner(together, {}));
 }
 
 /// winner() simulates the interval of few; it names what all of them would.
 TEST(Winner, IsTheSameAsIfAllIntervalsWereSimulated) {
   const doc::Workload w = workload(200);
-  doc::Cluster measured = cluster();
+  doc::Cluster measured = cluster(10);
   measured.cores = 2;
   doc::CollectiveCost cost;
   cost.ranks = 4;
@@ -128,12 +109,9 @@ TEST(Winner, IsTheSameAsIfAllIntervalsWereSimulated) {
   for (const char* current : {"ddp", "bulk", "horovod"})
     for (const char* steps : {"codec=1.0", "codec=1.2[0.9,1.9]"})
       for (double rate = 1e8; rate < 1e11; rate *= 1.7) {
-        AdviseOptions options;
-        options.current = doc::parse_strategy(current);
+        AdviseOptions options = in_use(current);
         options.steps = {parse_steps_to_target(steps)};
-        std::vector<doc::Candidate> all;
-        for (const Judged& j : judge_all(evaluator, strategies, BytesPerSecond{rate}, options))
-          all.push_back(j.candidate);
+        const auto all = judge_all(evaluator, strategies, BytesPerSecond{rate}, options);
         const std::string named = winner(evaluator, strategies, BytesPerSecond{rate}, options);
         EXPECT_EQ(named, winner(all, options)) << current << " at " << rate;
         winners.insert(named);

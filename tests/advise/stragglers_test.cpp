@@ -1,8 +1,6 @@
 // Slow ranks and shared cores in advise().
 #include <gmock/gmock.h>
 
-#include <algorithm>
-
 #include "advise/advise_jobs.hpp"
 #include "linerate/advise/advise.hpp"
 #include "linerate/calibrate/from_logs.hpp"
@@ -38,8 +36,7 @@ TEST(Stragglers, DoNotComeFirstWhereAStrategyGainsMore) {
   // 1.2 s of communication; a rank that comes 30 ms late.
   doc::Cluster slow = cluster(1);
   slow.rank_speeds = {{.rank = 1, .delay_s = 0.030}};
-  AdviseOptions options;
-  options.current = doc::parse_strategy("bulk");
+  AdviseOptions options = in_use("bulk");
   const doc::Advice a = advise(workload(), slow, options);
   EXPECT_EQ(a.verdict, doc::AdviceVerdict::change);
   EXPECT_THAT(a.sentence, StartsWith("Change bulk to"));
@@ -69,8 +66,7 @@ doc::Advice advice_of(const std::string& job) {
                                                     folder / (job + ".rank1.json.gz")};
   const doc::Workload w = *trace::import_files(files, {}).workload;
   const doc::Cluster c = calibrate::calibrate_from_logs({{files[0]}, {files[1]}}, {});
-  AdviseOptions options;
-  options.current = doc::parse_strategy(w.current.empty() ? "ddp" : w.current);
+  AdviseOptions options = in_use(w.current.empty() ? "ddp" : w.current);
   return advise(w, c, options);
 }
 
@@ -86,22 +82,17 @@ TEST(Stragglers, ARecordedJobWhoseRank1SleepsIsToldSoFirst) {
   EXPECT_TRUE(advice_of("even2").stragglers.empty());
 }
 
-AdviseOptions with_codec() {
-  AdviseOptions options;
-  options.codecs = {doc::parse_strategy("codec(ratio=32, encode=10GB/s, decode=10GB/s)").exchange};
-  options.steps = {parse_steps_to_target("codec=1")};
-  return options;
-}
-
-constexpr const char* kCoded = "bulk+codec(ratio=32, encode=10GB/s, decode=10GB/s)";
+constexpr const char* kCodec = "codec(ratio=32, encode=10GB/s, decode=10GB/s)";
+const std::string kCoded = std::string("bulk+") + kCodec;
 
 TEST(SharedCores, TakeTheHighEndOfWhatCodes) {
   // 10 ms to encode 100 MB and 10 ms to decode it, on four ranks: twice that on two cores.
   doc::Cluster shared = cluster(10);
-  const doc::Candidate apart = find(advise(workload(), shared, with_codec()), kCoded);
+  const AdviseOptions options = with_codec({"codec=1"}, kCodec);
+  const doc::Candidate apart = find(advise(workload(), shared, options), kCoded);
   EXPECT_FALSE(apart.step_s->high.has_value());
   shared.cores = 2;
-  const doc::Advice a = advise(workload(), shared, with_codec());
+  const doc::Advice a = advise(workload(), shared, options);
   const doc::Candidate& crowded = find(a, kCoded);
   EXPECT_DOUBLE_EQ(crowded.step_s->value, apart.step_s->value);
   EXPECT_NEAR(*crowded.step_s->high, apart.step_s->value + 0.020, 1e-9);
@@ -111,14 +102,14 @@ TEST(SharedCores, TakeTheHighEndOfWhatCodes) {
   EXPECT_THAT(report::to_text(a, false), HasSubstr("note: 4 ranks share 2 cores"));
   EXPECT_THAT(doc::to_json(a), HasSubstr("4 ranks share 2 cores"));
   shared.cores = 4;
-  EXPECT_FALSE(find(advise(workload(), shared, with_codec()), kCoded).step_s->high.has_value());
+  EXPECT_FALSE(find(advise(workload(), shared, options), kCoded).step_s->high.has_value());
 }
 
 TEST(SharedCores, MakeInconclusiveWhatTheyMayTurn) {
   // 50 ms of coding save more than that; 200 ms on a core that four ranks share would not.
   doc::Cluster shared = cluster(10);
-  AdviseOptions options = with_codec();
-  options.codecs = {doc::parse_strategy("codec(ratio=32, encode=4GB/s, decode=4GB/s)").exchange};
+  const AdviseOptions options =
+      with_codec({"codec=1"}, "codec(ratio=32, encode=4GB/s, decode=4GB/s)");
   const doc::Advice apart = advise(workload(), shared, options);
   shared.cores = 1;
   const doc::Advice together = advise(workload(), shared, options);

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "linerate/compare/step_table.hpp"
 #include "linerate/core/error.hpp"
-#include "linerate/doc/json.hpp"
 
 namespace linerate::compare {
 namespace {
@@ -49,34 +47,19 @@ void add_step(doc::Timeline& t, int step, std::int64_t length, std::int64_t star
   }
 }
 
-TEST(Compare, SaysTheErrorEndToEndAndByKind) {
+class Compare : public testing::Test {
+ protected:
   doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
-  add_step(predicted, 0, 19);
-  for (int s = 0; s < 4; ++s) add_step(measured, s, 20);
-  const Comparison c = compare(predicted, measured);
-  EXPECT_NEAR(*c.step.error(), 19.0 / 20 - 1, 1e-12);
-  // Backward 10 ms on both sides; all-reduce 11 ms predicted, 12 ms measured.
-  ASSERT_THAT(c.kinds, SizeIs(2));
-  EXPECT_EQ(c.kinds[0].what, "backward");
-  EXPECT_NEAR(*c.kinds[0].error(), 0, 1e-12);
-  EXPECT_NEAR(*c.kinds[1].error(), 11.0 / 12 - 1, 1e-12);
-  // Exposed: from the end of backward at 10 ms to the end of the step.
-  EXPECT_NEAR(*c.exposed.predicted_s, 9e-3, 1e-12);
-  EXPECT_NEAR(*c.exposed.measured_s, 10e-3, 1e-12);
-}
+};
 
-TEST(Compare, WaitingForALateRankIsNoTransfer) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
-  add_step(predicted, 0, 20);
-  add_step(measured, 0, 20);
+TEST_F(Compare, WaitingForALateRankIsNoTransfer) {
+  add_step(predicted, 0, 20), add_step(measured, 0, 20);
   measured.events.back().start_ns = 15 * kMs;  // rank 1 joins 7 ms late and is done in 5
   EXPECT_NEAR(*compare(predicted, measured).kinds[1].measured_s, 5e-3, 1e-12);
 }
 
-TEST(Compare, JoinsOnTheParameterSetAndListsWhatHasNoPartner) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
-  add_step(predicted, 0, 20);
-  add_step(measured, 0, 20);
+TEST_F(Compare, JoinsOnTheParameterSetAndListsWhatHasNoPartner) {
+  add_step(predicted, 0, 20), add_step(measured, 0, 20);
   // The run sent two buckets, the plan one.
   measured.events.pop_back();
   for (const int set : {1, 2})
@@ -93,17 +76,14 @@ TEST(Compare, JoinsOnTheParameterSetAndListsWhatHasNoPartner) {
   EXPECT_THAT(c.only_measured, SizeIs(2));
 }
 
-TEST(Compare, ALayerNamedWithoutItsParametersIsJoinedByName) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
-  add_step(predicted, 0, 20);
-  add_step(measured, 0, 20);
+TEST_F(Compare, ALayerNamedWithoutItsParametersIsJoinedByName) {
+  add_step(predicted, 0, 20), add_step(measured, 0, 20);
   for (doc::Event& e : predicted.events)
     if (e.kind == TaskKind::backward) e.set = -1;
   EXPECT_THAT(compare(predicted, measured).tasks, SizeIs(2));
 }
 
-TEST(Compare, TwoExchangesOfOneSetAreTwoPhases) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, TwoExchangesOfOneSetAreTwoPhases) {
   for (doc::Timeline* t : {&predicted, &measured}) {
     add_step(*t, 0, 20);
     for (int rank = 0; rank < 2; ++rank)
@@ -116,8 +96,7 @@ TEST(Compare, TwoExchangesOfOneSetAreTwoPhases) {
   EXPECT_NEAR(*c.tasks[2].measured_s, 3e-3, 1e-12);
 }
 
-TEST(Compare, WarmUpIsDroppedAndStated) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, WarmUpIsDroppedAndStated) {
   add_step(predicted, 0, 20);
   add_step(measured, 0, 500, 8, "first-step");
   for (int s = 1; s < 10; ++s) add_step(measured, s, s == 1 ? 90 : 20);
@@ -131,9 +110,9 @@ TEST(Compare, WarmUpIsDroppedAndStated) {
 
 /// K-FAC's step with new inverses comes once in a hundred; the step after it differs from those
 /// that follow, since something of it is still on its way.
-TEST(Compare, AStepThatACycleHasOnceCounts) {
+TEST_F(Compare, AStepThatACycleHasOnceCounts) {
   for (const char* phase : {"steady", "steady.dense"}) {
-    doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+    predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
     const std::string stale = std::string(phase) + ".stale";
     for (doc::Timeline* t : {&predicted, &measured})
       for (int s = 0; s < 10; ++s)
@@ -145,15 +124,14 @@ TEST(Compare, AStepThatACycleHasOnceCounts) {
   }
 }
 
-TEST(Compare, ARunComparedWithItselfHasNoError) {
+TEST_F(Compare, ARunComparedWithItselfHasNoError) {
   // Two slow steps first: dropped on one side alone they would show as an error.
   doc::Timeline run = empty_timeline("trained");
   for (int s = 0; s < 6; ++s) add_step(run, s, s < 2 ? 90 : 20);
   EXPECT_NEAR(*compare(run, run).step.error(), 0, 1e-12);
 }
 
-TEST(Compare, SaysInWhatTheTwoAreNotOfTheSame) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, SaysInWhatTheTwoAreNotOfTheSame) {
   add_step(predicted, 0, 19), add_step(measured, 0, 20);
   EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());
   predicted.strategy = "ddp", measured.strategy = "dear";
@@ -163,14 +141,13 @@ TEST(Compare, SaysInWhatTheTwoAreNotOfTheSame) {
                                    "the rank count differs: 16 against 2"));
 }
 
-TEST(Compare, ASwappedPairIsNoticed) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, ASwappedPairIsNoticed) {
   add_step(predicted, 0, 19), add_step(measured, 0, 20);
   EXPECT_THAT(compare(measured, predicted).notes, testing::Contains(HasSubstr("swap them")));
 }
 
-TEST(Compare, ContentionInOneOfTheTwoIsNoticed) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("rehearsed");
+TEST_F(Compare, ContentionInOneOfTheTwoIsNoticed) {
+  measured.mode = "rehearsed";
   add_step(predicted, 0, 19), add_step(measured, 0, 20);
   measured.computation_slowed = false;
   EXPECT_THAT(compare(predicted, measured).notes, testing::IsEmpty());  // unknown says nothing
@@ -181,15 +158,7 @@ TEST(Compare, ContentionInOneOfTheTwoIsNoticed) {
               testing::Contains(HasSubstr("slows computation only in the first one")));
 }
 
-TEST(Compare, JsonStatesTheErrorOfTheStep) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
-  add_step(predicted, 0, 19), add_step(measured, 0, 20);
-  const auto json = doc::Json::parse(to_json(compare(predicted, measured)));
-  EXPECT_DOUBLE_EQ(json["step"]["relative_error"].get<double>(), 19.0 / 20.0 - 1);
-}
-
-TEST(Compare, WithTooFewStepsTheNoiseIsUnknown) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, WithTooFewStepsTheNoiseIsUnknown) {
   add_step(predicted, 0, 19);
   for (int s = 0; s < 3; ++s) add_step(measured, s, 20);
   EXPECT_FALSE(compare(predicted, measured).noise_source.has_value());
@@ -197,10 +166,9 @@ TEST(Compare, WithTooFewStepsTheNoiseIsUnknown) {
   EXPECT_EQ(compare(predicted, measured).noise_source, "halves of the measured run");
 }
 
-TEST(Compare, VariantsCountByTheirShare) {
+TEST_F(Compare, VariantsCountByTheirShare) {
   // Three plain steps of 20 ms for one of 60 ms (an inverse update): 30 ms a step, where a plain
   // median says 20.
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
   for (doc::Timeline* t : {&predicted, &measured})
     for (int s = 0; s < 8; ++s)
       add_step(*t, s, s % 4 == 0 ? 60 : 20, 8, s % 4 == 0 ? "inverse" : "plain");
@@ -209,8 +177,7 @@ TEST(Compare, VariantsCountByTheirShare) {
   EXPECT_NEAR(*c.step.error(), 0, 1e-12);
 }
 
-TEST(Compare, NoiseComesFromInterleavedHalves) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, NoiseComesFromInterleavedHalves) {
   add_step(predicted, 0, 20);
   // 20, 22, 20, 22 ...: the halves' medians are 20 and 22.
   for (int s = 0; s < 8; ++s) add_step(measured, s, s % 2 == 0 ? 20 : 22);
@@ -219,16 +186,14 @@ TEST(Compare, NoiseComesFromInterleavedHalves) {
   EXPECT_THAT(c.noise_source.value_or(""), HasSubstr("halves"));
 }
 
-TEST(Compare, NoiseOfASecondRunIsItsDifference) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained"),
-                again = measured;
+TEST_F(Compare, NoiseOfASecondRunIsItsDifference) {
+  doc::Timeline again = measured;
   add_step(predicted, 0, 20);
   for (int s = 0; s < 4; ++s) add_step(measured, s, 20), add_step(again, s, 21);
   EXPECT_NEAR(*compare(predicted, measured, {.noise = &again}).step.noise, 0.05, 1e-12);
 }
 
-TEST(Compare, ATimelineWithoutStepsIsRefused) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
+TEST_F(Compare, ATimelineWithoutStepsIsRefused) {
   add_step(predicted, 0, 20);
   for (int steps = 0; steps < 8; steps += 7) {
     for (int s = 0; s < steps; ++s) add_step(measured, s, 20);
@@ -244,28 +209,14 @@ TEST(Compare, ATimelineWithoutStepsIsRefused) {
   }
 }
 
-TEST(Compare, TextAndJsonCarryTheNumbers) {
-  doc::Timeline predicted = empty_timeline("predicted"), measured = empty_timeline("trained");
-  add_step(predicted, 0, 19);
-  for (int s = 0; s < 4; ++s) add_step(measured, s, 20);
-  const Comparison c = compare(predicted, measured);
-  EXPECT_THAT(to_text(c, false), HasSubstr("-5.0 %"));
-  EXPECT_THAT(to_json(c), HasSubstr("\"predicted_s\": 0.019"));
-}
-
-TEST(Compare, KernelsOfAnImportAreTheComputationAndItsLayersTheTasks) {
+TEST_F(Compare, KernelsOfAnImportAreTheComputationAndItsLayersTheTasks) {
   // Backward spans 0..10 ms, of which kernels fill 0..8; the all-reduce lasts from 8 to 20: 12 ms
   // of it are exposed, since nothing computes in 8..10. Nobody predicts a kernel.
-  const doc::Timeline predicted = [] {
-    doc::Timeline t = empty_timeline("predicted");
-    add_step(t, 0, 20);
-    return t;
-  }();
-  doc::Timeline imported = empty_timeline("imported");
-  add_step(imported, 0, 20);
+  measured.mode = "imported";
+  add_step(predicted, 0, 20), add_step(measured, 0, 20);
   for (int rank = 0; rank < 2; ++rank)
-    imported.events.push_back(event(TaskKind::compute, rank, 0, 0, 8, -1));
-  const Comparison c = compare(predicted, imported);
+    measured.events.push_back(event(TaskKind::compute, rank, 0, 0, 8, -1));
+  const Comparison c = compare(predicted, measured);
   EXPECT_DOUBLE_EQ(*c.exposed.measured_s, 0.012);
   EXPECT_THAT(c.tasks, SizeIs(2));
   EXPECT_THAT(c.only_predicted, SizeIs(0));

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-
 #include "linerate/core/error.hpp"
 #include "linerate/report/inputs.hpp"
 
@@ -44,14 +42,6 @@ doc::Advice advice(const std::string& current, const std::string& other, doc::Bo
   return a;
 }
 
-std::optional<Section> change_of(const Inputs& inputs) {
-  return change_section({inputs.timelines, inputs.advice, inputs.losses});
-}
-
-LineChart losses_of(const Inputs& inputs, bool over_time) {
-  return loss_chart({inputs.timelines, inputs.advice, inputs.losses}, over_time);
-}
-
 // ddp takes 10 + 40 ms, dear 10 + 10 ms, for which 10 + 8 ms were predicted.
 Inputs before_and_after() {
   Inputs inputs;
@@ -73,19 +63,19 @@ TEST(Change, TheAnswerIsTheFirstSentenceAndThePageHasItsName) {
 
 TEST(Change, ThePredictionStandsNextToTheMeasuredStep) {
   Inputs inputs = before_and_after();
-  EXPECT_EQ(change_of(inputs)->paragraphs[1],
+  EXPECT_EQ(change_section(inputs)->paragraphs[1],
             "Before dear ran, its step was predicted to take 18.0 ms (90 % interval 17.0 ms .. "
             "21.0 ms), 10 % less than measured. The measured step lies inside the interval.");
-  EXPECT_THAT(change_of(inputs)->table->rows.front(),
+  EXPECT_THAT(change_section(inputs)->table->rows.front(),
               ElementsAre("step", "18.0 ms", "20.0 ms", "-10 %"));
   inputs.advice[0].candidates[0].step_s->high = 0.019;
-  EXPECT_THAT(change_of(inputs)->paragraphs[1], HasSubstr("lies outside the interval"));
+  EXPECT_THAT(change_section(inputs)->paragraphs[1], HasSubstr("lies outside the interval"));
   inputs.timelines.pop_back();
-  EXPECT_FALSE(change_of(inputs)->table.has_value());
+  EXPECT_FALSE(change_section(inputs)->table.has_value());
 }
 
 TEST(Change, EachJobHasItsVerdict) {
-  const Section section = *change_of(before_and_after());
+  const Section section = *change_section(before_and_after());
   EXPECT_THAT(section.paragraphs[2],
               AllOf(StartsWith("With ddp the job is network-bound"), HasSubstr(", because ")));
   EXPECT_THAT(section.paragraphs[3], StartsWith("With dear the job is network-bound"));
@@ -94,29 +84,29 @@ TEST(Change, EachJobHasItsVerdict) {
 TEST(Change, TheJobBeforeItIsTheOneThatTheAdviceSaysIsInUse) {
   Inputs inputs = before_and_after();
   std::swap(inputs.timelines[0], inputs.timelines[1]);
-  EXPECT_THAT(change_of(inputs)->paragraphs.front(), HasSubstr("instead of 50.0 ms with ddp"));
+  EXPECT_THAT(change_section(inputs)->paragraphs.front(), HasSubstr("instead of 50.0 ms with ddp"));
   inputs.advice.clear();  // else the first one given
-  EXPECT_EQ(change_of(inputs)->paragraphs.front(),
+  EXPECT_EQ(change_section(inputs)->paragraphs.front(),
             "A step takes 50.0 ms with ddp instead of 20.0 ms with dear, 2.5 times as long.");
 }
 
 TEST(Change, OneMeasuredStrategyAnotherWorkloadOrOtherRanksAreNoChange) {
   Inputs inputs = before_and_after();
   inputs.timelines[1].timeline.workload = "other";
-  EXPECT_FALSE(change_of(inputs).has_value());
+  EXPECT_FALSE(change_section(inputs).has_value());
   inputs.timelines[1] = job("after", "trained", "dear", 10, 2);
-  EXPECT_FALSE(change_of(inputs).has_value());
+  EXPECT_FALSE(change_section(inputs).has_value());
   inputs.timelines[1] = job("after", "trained", "ddp", 10);
-  EXPECT_FALSE(change_of(inputs).has_value());
+  EXPECT_FALSE(change_section(inputs).has_value());
   inputs.timelines[1] = job("after", "predicted", "dear", 10);
-  EXPECT_FALSE(change_of(inputs).has_value());
+  EXPECT_FALSE(change_section(inputs).has_value());
 }
 
 TEST(Change, LossesAreComparedAtEqualSteps) {
   Inputs inputs = before_and_after();
   inputs.losses = {{"before", 0, std::vector<double>(200, 2.0)},
                    {"after", 0, std::vector<double>(100, 2.1)}};
-  const Section section = *change_of(inputs);
+  const Section section = *change_section(inputs);
   EXPECT_THAT(
       section.paragraphs,
       testing::Contains("After 100 steps the loss is 2 with ddp and 2.1 with dear (+5.0 %), "
@@ -131,18 +121,18 @@ TEST(Change, ALineOfLossesHasABlockOfStepsAPoint) {
   Inputs inputs = before_and_after();
   inputs.losses = {{"after", 0, {}}};
   for (int i = 0; i < 100; ++i) inputs.losses[0].values.push_back(i);
-  const Series steps = losses_of(inputs, false).series.at(0);
+  const Series steps = loss_chart(inputs, false).series.at(0);
   EXPECT_EQ(steps.name, "dear");
   ASSERT_EQ(steps.points.size(), 34u);
   EXPECT_EQ(steps.points[0].x, 1.5);
   EXPECT_EQ(*steps.points[0].y, 1.0);
   EXPECT_EQ(steps.points[33].x, 99.5);
   EXPECT_EQ(*steps.points[33].y, 99.0);
-  const Series time = losses_of(inputs, true).series.at(0);
+  const Series time = loss_chart(inputs, true).series.at(0);
   EXPECT_DOUBLE_EQ(time.points[0].x, 1.5 * 0.02);  // a step of 20 ms
   inputs.losses[0].label = "unknown";
-  EXPECT_EQ(losses_of(inputs, false).series.at(0).name, "unknown");
-  EXPECT_THAT(losses_of(inputs, true).series, IsEmpty());
+  EXPECT_EQ(loss_chart(inputs, false).series.at(0).name, "unknown");
+  EXPECT_THAT(loss_chart(inputs, true).series, IsEmpty());
 }
 
 TEST(Change, LossesAloneAreASection) {

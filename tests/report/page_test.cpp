@@ -16,8 +16,10 @@
 namespace linerate::report {
 namespace {
 
+using testing::DoubleNear;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Optional;
 
 doc::Candidate candidate(const std::string& strategy, const doc::Bounded& step) {
   doc::Candidate c;
@@ -166,19 +168,14 @@ TEST(Page, SaysItsAnswerWithoutTheScript) {
   EXPECT_THAT(html, HasSubstr("100 ms (90.0 ms – 110 ms)"));
 }
 
-TEST(Page, StatesSourcesCommandAndVersion) {
+TEST(Page, StatesSourcesCommandAndVersionEscaped) {
   const std::string html =
-      to_html({"t", {"a.json", "b.json"}, "linerate report a.json", "1.2.3", {}});
-  EXPECT_THAT(html, HasSubstr("<code>a.json</code>, <code>b.json</code>"));
-  EXPECT_THAT(html, HasSubstr("<code>linerate report a.json</code>"));
+      to_html({"<i>", {"a.json", "<u>.json"}, "linerate report a.json > b", "1.2.3", {}});
+  EXPECT_THAT(html, HasSubstr("<code>a.json</code>, <code>&lt;u&gt;.json</code>"));
+  EXPECT_THAT(html, HasSubstr("<code>linerate report a.json &gt; b</code>"));
   EXPECT_THAT(html, HasSubstr("linerate 1.2.3"));
+  EXPECT_THAT(html, HasSubstr("<h1>&lt;i&gt;</h1>"));
   EXPECT_THAT(html, HasSubstr("Nothing to report"));  // no section
-}
-
-TEST(Page, EscapesFileNamesAndTitles) {
-  const std::string html = to_html({"<i>", {"<u>.json"}, "x > y", "&", {}});
-  EXPECT_THAT(html, Not(HasSubstr("<i>")));
-  EXPECT_THAT(html, Not(HasSubstr("<u>")));
 }
 
 TEST(Inputs, TakeEachDocumentAndDrawIt) {
@@ -215,13 +212,15 @@ TEST(Inputs, WhatIsNotAReportDocumentIsNamed) {
   EXPECT_TRUE(inputs.files.empty());  // nothing that failed is listed as a source
 }
 
-TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirst) {
+TEST(Timelines, PredictedAndMeasuredShareOneChartPredictedFirstAndTwoRunsDoNot) {
   const std::vector<Section> sections = sections_of(
       {{"m.json", "m.json", timeline("trained")}, {"p.json", "p.json", timeline("predicted")}});
   ASSERT_EQ(sections.size(), 1u);
   const std::string& json = sections[0].figures[0].drawing.json;
   ASSERT_NE(json.find("\"title\":\"predicted"), std::string::npos);
   EXPECT_LT(json.find("\"title\":\"predicted"), json.find("\"title\":\"trained"));
+  EXPECT_EQ(sections_of({{"a", "a", timeline("trained")}, {"b", "b", timeline("trained")}}).size(),
+            2u);
 }
 
 TEST(Timelines, APageOfTracesSaysWhatExplainSaysWithNotesLastAndNoFolders) {
@@ -249,9 +248,41 @@ TEST(Timelines, APageOfTracesSaysWhatExplainSaysWithNotesLastAndNoFolders) {
   EXPECT_GT(html.find("late2.rank0.json.gz: a note"), html.find("Median step"));
 }
 
-TEST(Timelines, TwoMeasuredRunsAreTwoSections) {
-  EXPECT_EQ(sections_of({{"a", "a", timeline("trained")}, {"b", "b", timeline("trained")}}).size(),
-            2u);
+TEST(EvaluationSection, DrawsStepsBesideMarkedBaselines) {
+  const doc::Json rows = doc::Json::parse(step_chart(compare::sample_setup()).json).at("rows");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0]["name"], "ddp (fp32)");
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(rows[i]["emphasised"], i < 3);
+  EXPECT_EQ(rows[3]["name"], "ddp+topk(density=0.01)");
+  EXPECT_EQ(rows[3]["value_s"], 0.9);
+  EXPECT_EQ(rows[3]["high_s"], 2.0);
+}
+
+TEST(EvaluationSection, DrawsTheMeanOverSeedsWithTheirRange) {
+  doc::Setup s = compare::sample_setup();
+  const LineChart chart = accuracy_chart(s, false);
+  ASSERT_EQ(chart.series.size(), 2u);
+  ASSERT_EQ(chart.series[0].points.size(), 4u);
+  const Point last = chart.series[0].points[3];  // 0.9 and 0.88 after 40 steps
+  EXPECT_EQ(last.x, 40);
+  EXPECT_THAT(last.y, Optional(DoubleNear(89, 1e-9)));
+  EXPECT_THAT(last.low, Optional(DoubleNear(88, 1e-9)));
+  s.trained[0].points[3].train_s = 6;  // the other seed: 4 s
+  EXPECT_EQ(accuracy_chart(s, true).series[0].points[3].x, 5);
+  s.trained[2].diverged = s.trained[3].diverged = "nan";
+  EXPECT_EQ(accuracy_chart(s, false).series.size(), 1u);
+}
+
+TEST(EvaluationSection, ThePageOfAResultsFileHasTheCountTheChartsAndTheTables) {
+  Inputs inputs;
+  add_document(inputs, doc::to_json(doc::Evaluation{{compare::sample_setup()}}), "results.json");
+  const std::string page = to_html(page_of(inputs, "linerate report", "1"));
+  EXPECT_THAT(page, HasSubstr("1 of 1 setups gain over tuned fp32"));
+  EXPECT_THAT(page, HasSubstr("lenet 1x28x28 fashion-mnist, batch 32, 2 ranks, host"));
+  EXPECT_THAT(page, HasSubstr("noise floor (A/A): 2.0 %"));
+  EXPECT_THAT(page, HasSubstr("Step time by strategy"));
+  EXPECT_THAT(page, HasSubstr("Test accuracy over time"));
+  EXPECT_THAT(page, HasSubstr("<td>1: density</td>"));
 }
 
 }  // namespace

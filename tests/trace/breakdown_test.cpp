@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "linerate/core/error.hpp"
 #include "linerate/explain/program.hpp"
+#include "support/sample_workloads.hpp"
 #include "trace/ddp_buckets.hpp"
 #include "trace/kineto_text.hpp"
 
@@ -19,23 +19,6 @@ using testing::HasSubstr;
 
 constexpr const char* kAllReduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)";
 
-class Files : public testing::Test {
- protected:
-  Files()
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~Files() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name) << text;
-    return folder_ / name;
-  }
-  std::filesystem::path folder_;
-};
-
-using MultiRank = Files;
-
 /// Two ranks, one step 0..1000: compute 0..400; rank 1 arrives `late` us later at an all-reduce
 /// that moves data for 100 us.
 std::vector<std::string> rank_events(int rank, double late, double clock, const std::string& more) {
@@ -45,11 +28,10 @@ std::vector<std::string> rank_events(int rank, double late, double clock, const 
                  collective("allreduce", 1 << 20, 2, more))};
 }
 
-TEST_F(MultiRank, SkewIsSplitFromTransferAndChargedToTheLateRank) {
+TEST(MultiRank, SkewIsSplitFromTransferAndChargedToTheLateRank) {
   // Rank 0 waits 300 us and moves 100 us; rank 1's kernel lasts 100 us. Clocks differ by 5 ms.
-  const Job job =
-      load_job({write("rank0.json", trace_of(0, 2, rank_events(0, 300, 0, R"("Seq":7)"))),
-                write("rank1.json", trace_of(1, 2, rank_events(1, 300, 5000, R"("Seq":7)")))});
+  const Job job = job_of_ranks({trace_of(0, 2, rank_events(0, 300, 0, R"("Seq":7)")),
+                                trace_of(1, 2, rank_events(1, 300, 5000, R"("Seq":7)"))});
   const Breakdown b = break_down(job);
   ASSERT_EQ(b.collectives.size(), 1u);
   const CollectiveRow& c = b.collectives[0];
@@ -68,21 +50,19 @@ TEST_F(MultiRank, SkewIsSplitFromTransferAndChargedToTheLateRank) {
   EXPECT_NEAR(share_for(v.gains, Remedy::infinitely_fast_network).value(), 0.10, 1e-9);
 }
 
-TEST_F(MultiRank, WithoutSequenceNumbersTheKthOfAStepMatchesUntilBytesDisagree) {
+TEST(MultiRank, WithoutSequenceNumbersTheKthOfAStepMatchesUntilBytesDisagree) {
   auto a = rank_events(0, 0, 0, ""), b = rank_events(1, 0, 0, "");
   a.push_back(kernel(kAllReduce, 600, 100, collective("allreduce", 100, 2)));
   b.push_back(kernel(kAllReduce, 600, 100, collective("allreduce", 200, 2)));
-  const Breakdown out = break_down(
-      load_job({write("rank0.json", trace_of(0, 2, a)), write("rank1.json", trace_of(1, 2, b))}));
+  const Breakdown out = break_down(job_of_ranks({trace_of(0, 2, a), trace_of(1, 2, b)}));
   ASSERT_EQ(out.collectives.size(), 3u);  // one matched, two alone
   EXPECT_TRUE(out.collectives[0].transfer_s);
   EXPECT_FALSE(out.collectives[1].transfer_s || out.collectives[2].transfer_s);
   EXPECT_THAT(out.notes, testing::Contains(HasSubstr("disagree at collective 1 of step 5")));
 }
 
-TEST_F(MultiRank, AMissingRankIsSaidAndNothingIsSplit) {
-  const Breakdown b =
-      break_down(load_job({write("rank0.json", trace_of(0, 2, rank_events(0, 300, 0, "")))}));
+TEST(MultiRank, AMissingRankIsSaidAndNothingIsSplit) {
+  const Breakdown b = break_down(job_of_ranks({trace_of(0, 2, rank_events(0, 300, 0, ""))}));
   EXPECT_TRUE(b.ranks_missing);
   EXPECT_FALSE(b.collectives[0].transfer_s || b.collectives[0].skew_s ||
                b.collectives[0].busbw_bytes_per_s);
@@ -92,11 +72,14 @@ TEST_F(MultiRank, AMissingRankIsSaidAndNothingIsSplit) {
   EXPECT_FALSE(v.confidence || share_for(v.ceilings, Remedy::infinitely_fast_network));
 }
 
-TEST_F(MultiRank, RanksThatCannotBeToldApartAreAnError) {
-  const auto a = write("rank0.json", trace_of(0, 2, rank_events(0, 0, 0, "")));
-  EXPECT_THROW(static_cast<void>(load_job({a, a})), InputError);
-  const auto b = write("trace_b.json", "[" + kernel("gemm", 0, 1) + "]");
-  EXPECT_THROW(static_cast<void>(load_job({a, b})), InputError);
+TEST(MultiRank, RanksThatCannotBeToldApartAreAnError) {
+  const std::string a = trace_of(0, 2, rank_events(0, 0, 0, ""));
+  for (const std::string& b : {a, "[" + kernel("gemm", 0, 1) + "]"}) {
+    std::vector<InputFile> inputs;
+    inputs.push_back(InputFile::from_memory(a, "rank0.json"));
+    inputs.push_back(InputFile::from_memory(b, "trace_b.json"));
+    EXPECT_THROW(static_cast<void>(read_job(inputs)), InputError);
+  }
 }
 
 TEST(Verdict, RulesApplyInOrder) {
@@ -127,19 +110,7 @@ TEST(Verdict, RulesApplyInOrder) {
 
 TEST(BucketRule, ReproducesDdpForResNet50) {
   // Parameter order and expected elements: those of PyTorch's ResNet and DDP's rule.
-  std::vector<std::int64_t> p = {64 * 3 * 49, 64, 64};
-  std::int64_t in = 64;
-  const std::vector<std::pair<std::int64_t, int>> stages = {{64, 3}, {128, 4}, {256, 6}, {512, 3}};
-  for (const auto& [w, blocks] : stages)
-    for (int k = 0; k < blocks; ++k) {
-      for (const std::int64_t n : {w * in, w, w, w * w * 9, w, w, 4 * w * w, 4 * w, 4 * w})
-        p.push_back(n);
-      if (k == 0)
-        for (const std::int64_t n : {4 * w * in, 4 * w, 4 * w}) p.push_back(n);
-      in = 4 * w;
-    }
-  p.push_back(2048 * 1000);
-  p.push_back(1000);
+  const std::vector<std::int64_t> p = support::resnet50_parameters();
   ASSERT_EQ(p.size(), 161u);
   std::vector<std::int64_t> bytes(p.rbegin(), p.rend());
   for (auto& b : bytes) b *= 4;

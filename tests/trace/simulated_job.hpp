@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "linerate/core/random.hpp"
-#include "linerate/explain/ceilings.hpp"
+#include "linerate/explain/causes.hpp"
 #include "trace/kineto_text.hpp"
 
 namespace linerate::trace {

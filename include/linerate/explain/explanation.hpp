@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,16 +80,12 @@ inline constexpr std::size_t kRemedies = 5;
 inline constexpr std::array<std::string_view, kRemedies> kRemedyNames = {
     "infinitely fast network", "no late ranks", "perfect overlap", "no host gaps",
     "data always there"};
-/// What key_of() gives, by value.
+/// As the JSON of `explain` calls them, by value.
 inline constexpr std::array<std::string_view, kRemedies> kRemedyKeys = {
     "infinitely_fast_network", "no_stragglers", "perfect_overlap", "no_host_gaps",
     "no_data_stalls"};
 [[nodiscard]] constexpr std::string_view name_of(Remedy r) {
   return kRemedyNames[static_cast<std::size_t>(r)];
-}
-/// As the JSON of `explain` calls it.
-[[nodiscard]] constexpr std::string_view key_of(Remedy r) {
-  return kRemedyKeys[static_cast<std::size_t>(r)];
 }
 
 /// As a share of the step; absent: unknown.
@@ -135,6 +130,8 @@ struct CriticalPath {
 
   /// Steps that do not repeat, that were cut, or that not all ranks have.
   std::set<std::int64_t> left_out() const;
+  /// Whether any of the causes is of this kind.
+  bool has_cause(CauseKind kind) const;
 };
 
 // PyTorch DDP's bucket rule (core/bucket_limits.hpp): whether a trace follows it, and with which

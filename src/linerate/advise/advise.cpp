@@ -2,7 +2,7 @@
 // the Cluster (evaluator.hpp) and ranked (ranking.hpp). The strategy in use is one of them. The
 // Advice then says, in this order: 1. the verdict: change, do nothing, or inconclusive, with the
 // strategy to use (conclude); 2. ceilings: what the best possible form of each remedy would give
-// (ceilings.hpp); 3. turning points: the bandwidths at which the answer changes (ranking.hpp); 4.
+// (ceilings.cpp); 3. turning points: the bandwidths at which the answer changes (ranking.hpp); 4.
 // late ranks, and notes on what was not known.
 //
 // A job may have been recorded under an exchange that no strategy of linerate's does. Then the
@@ -16,8 +16,6 @@
 #include <deque>
 #include <numeric>
 
-#include "linerate/advise/ceilings.hpp"
-#include "linerate/advise/framework.hpp"
 #include "linerate/advise/notes.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/advise/search_space.hpp"
@@ -153,8 +151,7 @@ std::string sentence_of(const doc::Advice& a, const doc::Candidate& current,
 }
 
 const doc::Candidate& named(const doc::Advice& a, const std::string& strategy) {
-  const auto found = std::find_if(a.candidates.begin(), a.candidates.end(),
-                                  [&](const doc::Candidate& c) { return c.strategy == strategy; });
+  const auto found = std::ranges::find(a.candidates, strategy, &doc::Candidate::strategy);
   LINERATE_CHECK(found != a.candidates.end(), strategy);
   return *found;
 }
@@ -278,9 +275,8 @@ void leave_out(const doc::Strategy& tried, SearchSpace& space) {
 }
 
 bool is_asked(const Judged& judged, const std::vector<doc::Strategy>& asked) {
-  return std::any_of(asked.begin(), asked.end(), [&](const doc::Strategy& s) {
-    return doc::to_text(s) == judged.candidate.strategy;
-  });
+  return std::ranges::any_of(
+      asked, [&](const doc::Strategy& s) { return doc::to_text(s) == judged.candidate.strategy; });
 }
 
 // The strategy in use, with which the others are compared.
@@ -304,18 +300,12 @@ JudgedList judge_space(Evaluator& evaluator, const Judged& in_use,
   return judged;
 }
 
-std::vector<doc::Candidate> candidates_of(const JudgedList& judged) {
-  std::vector<doc::Candidate> candidates;
-  for (const Judged& j : judged) candidates.push_back(j.candidate);
-  return candidates;
-}
-
 void set_exposed(const Evaluator& evaluator, JudgedList& judged, const AdviseOptions& options) {
   side_by_side(judged.size(), evaluator.workers(), [&](std::size_t i, std::size_t) {
     Judged& j = judged[i];
     if (j.outcome)
       j.candidate.exposed_communication_s =
-          evaluator.exposed_communication_s(*j.outcome, options.bandwidth);
+          sim::exposed_communication_s(j.outcome->plan, evaluator.model_at(options.bandwidth));
   });
 }
 
@@ -348,10 +338,8 @@ doc::Advice advise(const doc::Workload& workload, const doc::Cluster& given,
   JudgedList judged = judge_space(evaluator, in_use, space.strategies, options);
   if (workload.turns() > 1)  // a note says so once
     std::erase_if(judged, [&](const Judged& j) { return !j.outcome && !is_asked(j, asked.more); });
-  const std::string simplest = winner(candidates_of(judged), options);
-  std::stable_sort(judged.begin(), judged.end(), [](const Judged& a, const Judged& b) {
-    return before(a.candidate, b.candidate);
-  });
+  const std::string simplest = winner(judged, options);
+  std::ranges::stable_sort(judged, before, &Judged::candidate);
   const doc::Candidate dense = best_uncompressed(judged, in_use.candidate);
 
   doc::Advice a;

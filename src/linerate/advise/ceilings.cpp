@@ -6,7 +6,7 @@
 // An example: ranks compute 100 ms, the network takes 130 ms for gradients, and computation waits 5
 // ms for other collectives. Perfect overlap is max(100, 130) + 5 = 135 ms: a better overlap alone
 // cannot help below that.
-#include "linerate/advise/ceilings.hpp"
+#include "linerate/advise/notes.hpp"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,6 @@
 #include <iterator>
 #include <string>
 
-#include "linerate/advise/notes.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/sim/simulator.hpp"
@@ -44,15 +43,6 @@ doc::Bounded infinite_bandwidth(Evaluator& evaluator, const AdviseOptions& optio
   doc::Cluster cluster = evaluator.cluster();
   if (cluster.network.bandwidth_bytes_per_s <= 0) cluster.collectives.clear();
   return on_another_cluster(evaluator, std::move(cluster), options, kInfinite);
-}
-
-// Applies `of` to the values and to both ends. If one of the two lacks an end, its value stands in.
-template <typename Of>
-doc::Bounded by_ends(const doc::Bounded& a, const doc::Bounded& b, Of of) {
-  doc::Bounded both{of(a.value, b.value)};
-  if (a.low || b.low) both.low = of(a.low_or_value(), b.low_or_value());
-  if (a.high || b.high) both.high = of(a.high_or_value(), b.high_or_value());
-  return both;
 }
 
 double longer(double a, double b) { return std::max(a, b); }
@@ -117,7 +107,7 @@ struct FreeCodec {
 std::vector<doc::Strategy> with_codecs(const std::vector<doc::Strategy>& strategies,
                                        const doc::Strategy& current) {
   std::vector<doc::Strategy> some;
-  std::copy_if(strategies.begin(), strategies.end(), std::back_inserter(some), has_codec);
+  std::ranges::copy_if(strategies, std::back_inserter(some), has_codec);
   if (some.empty())
     some.push_back({current.exchange, {{std::string(plan::kCodec), {{"ratio", kNothingToSend}}}}});
   return some;
@@ -129,7 +119,7 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
                                    const AdviseOptions& options) {
   std::vector<doc::Strategy> given = with_codecs(strategies, options.current);
   std::vector<doc::Strategy> free = given;
-  std::transform(free.begin(), free.end(), free.begin(), with_free_codec);
+  std::ranges::transform(free, free.begin(), with_free_codec);
   const std::vector<Judged> all_judged = judge_all(evaluator, free, options.bandwidth, options);
   std::vector<FreeCodec> all;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -138,8 +128,7 @@ std::vector<FreeCodec> free_codecs(Evaluator& evaluator,
     if (!judged.outcome) continue;
     const FreeCodec f{doc::to_text({{"any", {}}, s.extras}), doc::to_text(s),
                       judged.outcome->step_s};
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](const FreeCodec& g) { return g.codec == f.codec; });
+    const auto found = std::ranges::find(all, f.codec, &FreeCodec::codec);
     if (found == all.end())
       all.push_back(f);
     else if (f.step_s.value < found->step_s.value)
@@ -225,8 +214,7 @@ std::vector<doc::Straggler> slow_ranks(const Evaluator& evaluator) {
     if (late > 0 && s.rank >= 0 && s.rank < evaluator.ranks())
       slow.push_back({s.rank, late, 0, ""});
   }
-  std::stable_sort(slow.begin(), slow.end(),
-                   [](const auto& a, const auto& b) { return a.late_s > b.late_s; });
+  std::ranges::stable_sort(slow, std::greater(), &doc::Straggler::late_s);
   if (slow.size() > kMostNamed) slow.resize(kMostNamed);
   return slow;
 }
@@ -246,8 +234,7 @@ std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& curr
   for (std::size_t i = 0; i < slow.size(); ++i) {
     std::erase_if(cluster.rank_speeds,
                   [&](const doc::RankSpeed& s) { return s.rank == slow[i].rank; });
-    Evaluator without(evaluator.workload(), cluster, evaluator.ranks(), evaluator.latency());
-    slow[i].step_s = without.run(options.current, options.bandwidth).step_s.value;
+    slow[i].step_s = on_another_cluster(evaluator, cluster, options, options.bandwidth).value;
     const double gain = 1 - slow[i].step_s / current.step_s.value;
     slow[i].reason = fmt::format(
         "takes {} longer for itself in each step than the Workload says; without that{} the step "

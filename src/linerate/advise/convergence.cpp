@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "linerate/compare/accuracy.hpp"
@@ -183,28 +184,20 @@ doc::Strategy key_of(const std::string& strategy) {
 /// (1.3 .. 1.6) it is 1.25 (1.0 .. 1.6).
 struct Pooled {
   StepsToTarget entry;
-  std::vector<double> ratios;  // by setup, and the ends of their intervals
-  bool bounded = true;
-  doc::Bounded range;
+  std::vector<doc::Bounded> ratios;  // by setup
 };
-
-void add(Pooled& to, const compare::Learned& learned) {
-  to.entry.missed += learned.missed;
-  if (!learned.steps_ratio) return;
-  const doc::Bounded& ratio = *learned.steps_ratio;
-  to.bounded = to.bounded && ratio.has_interval();
-  to.range.low = std::min(to.range.low.value_or(ratio.low_or_value()), ratio.low_or_value());
-  to.range.high = std::max(to.range.high.value_or(ratio.high_or_value()), ratio.high_or_value());
-  to.ratios.push_back(ratio.value);
-}
 
 StepsToTarget entry_of(const Pooled& pooled) {
   StepsToTarget entry = pooled.entry;
-  if (pooled.ratios.empty()) return entry;
-  entry.ratio.value = median(pooled.ratios);
-  // Several setups are a spread by themselves.
-  if (pooled.bounded || pooled.ratios.size() > 1)
-    entry.ratio.low = pooled.range.low, entry.ratio.high = pooled.range.high;
+  std::vector<double> values;
+  for (const doc::Bounded& ratio : pooled.ratios) {
+    values.push_back(ratio.value);
+    // Several setups are a spread by themselves.
+    if (!ratio.has_interval() && pooled.ratios.size() == 1) continue;
+    entry.ratio.low = std::min(entry.ratio.low.value_or(INFINITY), ratio.low_or_value());
+    entry.ratio.high = std::max(entry.ratio.high.value_or(0), ratio.high_or_value());
+  }
+  if (!values.empty()) entry.ratio.value = median(values);
   return entry;
 }
 
@@ -223,7 +216,8 @@ std::vector<StepsToTarget> entries_of(const doc::Evaluation& evaluation, const s
         found->second.entry = entry_of(key);
         found->second.entry.source = place;
       }
-      add(found->second, learned);
+      found->second.entry.missed += learned.missed;
+      if (learned.steps_ratio) found->second.ratios.push_back(*learned.steps_ratio);
     }
   std::vector<StepsToTarget> entries;
   for (const auto& [key, pooled] : all) entries.push_back(entry_of(pooled));

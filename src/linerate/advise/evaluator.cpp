@@ -45,6 +45,21 @@ class CountedRun {
 
 }  // namespace
 
+void Progress::did_one() {
+  const std::lock_guard lock(mutex_);
+  ++done_;
+  total_ = std::max(total_, done_);
+  if (on_progress_) on_progress_(done_, total_);
+}
+
+// An example: 500 runs were expected and 120 are done when a part ends that needed 60 of 200 runs.
+// The parts after it take 240 at most, so 360 are expected in all.
+void Progress::expect(std::size_t runs) {
+  const std::lock_guard lock(mutex_);
+  total_ = done_ + runs;
+  if (done_ > 0 && on_progress_) on_progress_(done_, total_);
+}
+
 Evaluator::Evaluator(const doc::Workload& workload, const doc::Cluster& cluster, int ranks,
                      std::optional<Seconds> latency, OnProgress on_progress)
     : workload_(workload),
@@ -90,12 +105,6 @@ void Evaluator::complete(Outcome& outcome, std::optional<BytesPerSecond> bandwid
   outcome.step_s = predicted.step_s;
   outcome.crowded_s = predicted.crowded_s;
   outcome.communication_s = result.communication_s;
-}
-
-// Communication next to which nothing computes, in the steps that repeat.
-double Evaluator::exposed_communication_s(const Outcome& outcome,
-                                          std::optional<BytesPerSecond> bandwidth) const {
-  return sim::exposed_communication_s(outcome.plan, model_at(bandwidth));
 }
 
 // A rank that computes 1.2 times slower and is 5 ms late takes 125 ms for a step of 100 ms.

@@ -50,9 +50,6 @@ class Evaluator {
   std::size_t workers() const { return simulators_.size(); }
   /// Counts every run(), whether it throws or not.
   Progress& progress() { return progress_; }
-  /// For an outcome at this bandwidth: sim/simulator.hpp.
-  double exposed_communication_s(const Outcome& outcome,
-                                 std::optional<BytesPerSecond> bandwidth) const;
 
   const doc::Workload& workload() const { return workload_; }
   const doc::Cluster& cluster() const { return model_.cluster(); }

@@ -2,7 +2,7 @@
 // its hooks and its options can do; the rest is judged apart, to say what linerate.torch would add.
 // All texts are written in linerate's words first. put_into_words() then replaces every strategy in
 // them by its call in PyTorch.
-#include "linerate/advise/framework.hpp"
+#include "linerate/advise/notes.hpp"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,9 @@
 #include <cctype>
 #include <utility>
 
-#include "linerate/advise/notes.hpp"
 #include "linerate/advise/ranking.hpp"
 #include "linerate/core/error.hpp"
 #include "linerate/core/text.hpp"
-#include "linerate/core/units.hpp"
 
 namespace linerate::advise {
 namespace {
@@ -141,8 +139,7 @@ std::string beyond_in_words(const doc::Advice& a, const doc::Candidate* best, do
 }
 
 void add_unpriced_options(const doc::Workload& workload, doc::Advice& a) {
-  const auto in_use = std::find_if(a.candidates.begin(), a.candidates.end(),
-                                   [&](const auto& c) { return c.strategy == a.current; });
+  const auto in_use = std::ranges::find(a.candidates, a.current, &doc::Candidate::strategy);
   if (workload.accumulation == 1 && in_use != a.candidates.end() && in_use->step_s)
     a.notes.push_back(
         fmt::format("no_sync() around the first of every two backward passes exchanges once for "

@@ -17,11 +17,6 @@
 namespace linerate::advise {
 namespace {
 
-// Adds a text unless it is there.
-void add_once(std::vector<std::string>& names, std::string name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
-}
-
 /// Whether a codec, a compressor or a narrower wire is in the strategy. K-FAC alone changes
 /// convergence too, and compresses nothing.
 bool compresses(const doc::Strategy& s) {
@@ -86,11 +81,10 @@ std::vector<std::string> about_compression(const std::vector<Judged>& judged,
     const auto gains = [&](const auto& entry) {
       return shorter(*entry.second) >= 100 * options.least_gain && shorter(*entry.second) > 0;
     };
-    const auto k = std::count_if(best.begin(), best.end(), gains);
-    const Judged& first =
-        *std::max_element(best.begin(), best.end(), [&](const auto& a, const auto& b) {
-           return shorter(*a.second) < shorter(*b.second);
-         })->second;
+    const auto k = std::ranges::count_if(best, gains);
+    const Judged& first = *std::ranges::max_element(best, {}, [&](const auto& entry) {
+                             return shorter(*entry.second);
+                           })->second;
     notes.push_back(fmt::format(
         "Compression {}. {} of {} ways of compressing that were tried have a step at least {:g} % "
         "shorter than {}'s. The best, {}, takes {} {}{}. The extra steps that it may need "

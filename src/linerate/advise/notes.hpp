@@ -1,4 +1,5 @@
-// What an Advice says besides its ranking.
+// What an Advice says besides its ranking: notes (notes.cpp), ceilings and late ranks
+// (ceilings.cpp), and the words of another framework (framework.cpp).
 #pragma once
 
 #include <optional>
@@ -8,6 +9,7 @@
 #include "linerate/advise/advise_options.hpp"
 #include "linerate/advise/evaluator.hpp"
 #include "linerate/advise/ranking.hpp"
+#include "linerate/advise/search_space.hpp"
 #include "linerate/doc/advice.hpp"
 
 namespace linerate::advise {
@@ -55,5 +57,52 @@ std::optional<double> unmeasured_messages_s(const doc::Candidate& candidate,
 void compare_present(doc::Advice& advice, const doc::Candidate& in_use,
                      const doc::Candidate& fastest, const Evaluator& evaluator,
                      const AdviseOptions& options);
+
+// What the best possible form of each remedy would give.
+
+/// The ceiling of the job as it was recorded (measured_step()), as `linerate explain` says it.
+std::optional<doc::Ceiling> recorded_ceiling(const Evaluator& evaluator,
+                                             const AdviseOptions& options);
+
+/// recorded_ceiling(), and for the current strategy: infinite bandwidth, perfect overlap, and, if
+/// the Cluster states them, no late ranks and no contention. For each codec, with the exchange that
+/// makes most of it, free encoding and decoding; without a codec, for one of ratio 10,000. No real
+/// form of the remedy can do better.
+std::vector<doc::Ceiling> ceilings(Evaluator& evaluator, const Outcome& current,
+                                   const std::vector<doc::Strategy>& strategies,
+                                   const AdviseOptions& options);
+
+/// Runs of the Evaluator that they take at most.
+std::size_t most_ceiling_runs(const std::vector<doc::Strategy>& strategies,
+                              const doc::Strategy& current);
+
+// Ranks that hold the others up, and what a job without them gains.
+
+/// Those of the Cluster's rank_speeds that are slower than the Workload says, slowest first, at
+/// most four. Their time is in every candidate; here is the current strategy without them.
+std::vector<doc::Straggler> stragglers(Evaluator& evaluator, const Outcome& current,
+                                       const AdviseOptions& options);
+
+/// The Advice's sentence begins with them if a job without them gains least_gain and more than the
+/// fastest candidate does.
+void lead_with_stragglers(doc::Advice& advice, const doc::Candidate& current, double least_gain);
+
+// Strategies in the words of another framework, and which of them it has.
+
+/// As one writes it with PyTorch's DistributedDataParallel: "DDP(model, bucket_cap_mb=50) with
+/// fp16_compress_hook". Absent: DDP, its hooks and its options cannot do it.
+std::optional<std::string> in_pytorch(const doc::Strategy& strategy);
+
+/// Takes what the framework does not have out of the space, and adds what it has besides; the
+/// strategy in use stays. Returns what it took out. Throws UsageError for a strategy of
+/// AdviseOptions::more that it does not have.
+std::vector<doc::Strategy> restrict_to(Framework framework, const AdviseOptions& options,
+                                       SearchSpace& space);
+
+/// Names candidates and texts in the framework's words. A sentence says how much the best of
+/// `beyond` would gain, and notes say which of the framework's options no prediction prices.
+void put_into_words(Framework framework, Evaluator& evaluator,
+                    const std::vector<doc::Strategy>& beyond, const AdviseOptions& options,
+                    doc::Advice& advice);
 
 }  // namespace linerate::advise

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -25,13 +26,6 @@
 
 namespace linerate::advise {
 namespace {
-
-doc::Bounded product(const doc::Bounded& a, const doc::Bounded& b) {
-  doc::Bounded out{a.value * b.value};
-  if (a.low || b.low) out.low = a.low_or_value() * b.low_or_value();
-  if (a.high || b.high) out.high = a.high_or_value() * b.high_or_value();
-  return out;
-}
 
 // The strategy without its settings: the exchange, its wire type and what follows it.
 std::string family_of(doc::Strategy strategy) {
@@ -53,7 +47,7 @@ void weigh(Judged& judged, const AdviseOptions& options) {
   if (!known || known->ratio.value <= 0) return;
   c.steps_to_target = known->ratio;
   if (known->missed > 0) return;  // a strategy that may never arrive has no time to target
-  c.target_s = product(*c.step_s, known->ratio);
+  c.target_s = by_ends(*c.step_s, known->ratio, std::multiplies<double>());
   c.standing = doc::Standing::ranked;
 }
 
@@ -93,12 +87,6 @@ std::vector<std::size_t> in_question(const std::vector<Judged>& judged,
   return some;
 }
 
-/// Whether a strategy can be ranked on any network. A change of convergence by an unknown factor
-/// has no time to target.
-bool can_rank(const doc::Strategy& strategy, const AdviseOptions& options) {
-  return !plan::traits_of(strategy).changes_convergence || find_steps(options.steps, strategy);
-}
-
 double key_of(const doc::Candidate& c) {
   if (c.target_s) return c.target_s->value;
   return c.step_s ? c.step_s->value : 0;
@@ -126,11 +114,11 @@ Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
 }
 
 std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
-                              std::optional<BytesPerSecond> bandwidth,
-                              const AdviseOptions& options) {
+                              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
+                              Detail detail) {
   std::vector<Judged> judged(strategies.size());
   side_by_side(strategies.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
-    judged[i] = judge(evaluator, strategies[i], bandwidth, options, worker);
+    judged[i] = judge(evaluator, strategies[i], bandwidth, options, worker, detail);
   });
   return judged;
 }
@@ -164,19 +152,21 @@ doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidat
   return doc::AdviceVerdict::change;
 }
 
-std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies,
+// A change of convergence by an unknown factor has no time to target.
+std::vector<doc::Strategy> rankable(std::vector<doc::Strategy> strategies,
                                     const AdviseOptions& options) {
-  std::vector<doc::Strategy> some;
-  for (const doc::Strategy& s : strategies)
-    if (can_rank(s, options)) some.push_back(s);
-  return some;
+  std::erase_if(strategies, [&options](const doc::Strategy& s) {
+    return plan::traits_of(s).changes_convergence && !find_steps(options.steps, s);
+  });
+  return strategies;
 }
 
-std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options) {
+std::string winner(const std::vector<Judged>& judged, const AdviseOptions& options) {
   const std::string current = doc::to_text(options.current);
   const doc::Candidate* best = nullptr;
   const doc::Candidate* in_use = nullptr;
-  for (const doc::Candidate& c : candidates) {
+  for (const Judged& j : judged) {
+    const doc::Candidate& c = j.candidate;
     if (c.standing != doc::Standing::ranked) continue;
     if (!best || c.target_s->value < best->target_s->value) best = &c;
     if (c.strategy == current) in_use = &c;
@@ -187,30 +177,27 @@ std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOp
     return !in_use || verdict_of(*in_use, c, options.least_gain) == doc::AdviceVerdict::change;
   };
   if (!is_worth(*best)) return current;
-  for (const doc::Candidate& c : candidates)
+  for (const Judged& j : judged) {
+    const doc::Candidate& c = j.candidate;
     if (c.standing == doc::Standing::ranked && &c != in_use && is_worth(c) &&
         best->target_s->value > c.target_s->value * (1 - options.least_gain))
       return c.strategy;
+  }
   return best->strategy;
 }
 
 // All are run for the value alone first. Intervals cost more runs, and few candidates need theirs.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options) {
-  const std::vector<doc::Strategy> ranked = rankable(strategies, options);
-  std::vector<Judged> judged(ranked.size());
-  side_by_side(ranked.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
-    judged[i] = judge(evaluator, ranked[i], bandwidth, options, worker, Detail::value);
-  });
+  std::vector<Judged> judged =
+      judge_all(evaluator, rankable(strategies, options), bandwidth, options, Detail::value);
   const std::vector<std::size_t> open = in_question(judged, options);
   side_by_side(open.size(), evaluator.workers(), [&](std::size_t i, std::size_t worker) {
     Judged& j = judged[open[i]];
     evaluator.complete(*j.outcome, bandwidth, worker);
     take_outcome(j, evaluator, options);
   });
-  std::vector<doc::Candidate> candidates;
-  for (Judged& j : judged) candidates.push_back(std::move(j.candidate));
-  return winner(candidates, options);
+  return winner(judged, options);
 }
 
 // The simulator is asked along one quantity, bandwidth or compression ratio, until the answer

@@ -28,8 +28,18 @@ Judged judge(Evaluator& evaluator, const doc::Strategy& strategy,
              std::size_t worker = 0, Detail detail = Detail::full);
 /// The same for each, in parallel.
 std::vector<Judged> judge_all(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
-                              std::optional<BytesPerSecond> bandwidth,
-                              const AdviseOptions& options);
+                              std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options,
+                              Detail detail = Detail::full);
+
+/// Applies `of` to the values and to both ends. If one of the two lacks an end, its value stands
+/// in.
+template <typename Of>
+doc::Bounded by_ends(const doc::Bounded& a, const doc::Bounded& b, Of of) {
+  doc::Bounded both{of(a.value, b.value)};
+  if (a.low || b.low) both.low = of(a.low_or_value(), b.low_or_value());
+  if (a.high || b.high) both.high = of(a.high_or_value(), b.high_or_value());
+  return both;
+}
 
 /// Order of the list: standing, then time to target (or step) ascending; equal ones as given.
 bool before(const doc::Candidate& a, const doc::Candidate& b);
@@ -44,13 +54,13 @@ doc::AdviceVerdict verdict_of(const doc::Candidate& current, const doc::Candidat
                               double least_gain);
 
 /// Those of the strategies that winner() may name.
-std::vector<doc::Strategy> rankable(const std::vector<doc::Strategy>& strategies,
+std::vector<doc::Strategy> rankable(std::vector<doc::Strategy> strategies,
                                     const AdviseOptions& options);
 
-/// The strategy to use, of candidates in search order. It is the current one while the verdict is
+/// The strategy to use, of those judged in search order. It is the current one while the verdict is
 /// not `change`. Otherwise it is the first that is within least_gain of the best and itself worth
 /// the change. Empty: none is ranked.
-std::string winner(const std::vector<doc::Candidate>& candidates, const AdviseOptions& options);
+std::string winner(const std::vector<Judged>& judged, const AdviseOptions& options);
 /// The same at this bandwidth, in parallel, with only the intervals that the answer needs.
 std::string winner(Evaluator& evaluator, const std::vector<doc::Strategy>& strategies,
                    std::optional<BytesPerSecond> bandwidth, const AdviseOptions& options);

@@ -31,14 +31,20 @@ constexpr std::string_view kUsual = "ddp";
 
 constexpr DType kCasts[] = {DType::f16, DType::bf16};
 
+// A cost's name as a component, such as codec(ratio=8); absent: the name is none.
+std::optional<doc::Component> component_named(const std::string& name) {
+  try {
+    return doc::parse_component(name);
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+}
+
 // The ratio of codec(ratio=8), as calibrate names it; empty if the name does not say.
 std::string ratio_of(const std::string& name) {
-  try {
-    const doc::Component parsed = doc::parse_component(name);
-    if (const std::string* ratio = parsed.find("ratio")) return *ratio;
-  } catch (const UsageError&) {
-  }
-  return "";
+  const auto named = component_named(name);
+  const std::string* ratio = named ? named->find("ratio") : nullptr;
+  return ratio ? *ratio : "";
 }
 
 // The codec as a strategy says it. A name with parentheses does not fit into an option, so its
@@ -63,12 +69,8 @@ bool is_cast(const std::string& name) {
 }
 
 std::optional<doc::Component> compressor_of(const std::string& name) {
-  try {
-    const doc::Component parsed = doc::parse_component(name);
-    if (plan::is(parsed, plan::Extra::compressor)) return parsed;
-  } catch (const UsageError&) {
-  }
-  return std::nullopt;
+  const auto named = component_named(name);
+  return named && plan::is(*named, plan::Extra::compressor) ? named : std::nullopt;
 }
 
 /// Every exchange alone and with the options that its file names, from the plainest on. An exchange
@@ -165,11 +167,9 @@ class Space {
   void leave_out_factors(std::size_t from, const doc::Cluster& cluster) {
     std::vector<std::string> names;
     const auto needs_shapes = [&](const doc::Strategy& strategy) {
-      if (!plan::needs_shapes(strategy, cluster)) return false;
-      std::string name = doc::to_text(strategy.extras.front());
-      if (std::find(names.begin(), names.end(), name) == names.end())
-        names.push_back(std::move(name));
-      return true;
+      const bool needs = plan::needs_shapes(strategy, cluster);
+      if (needs) add_once(names, doc::to_text(strategy.extras.front()));
+      return needs;
     };
     auto& all = space.strategies;
     all.erase(
@@ -189,6 +189,10 @@ class Space {
 };
 
 }  // namespace
+
+void add_once(std::vector<std::string>& texts, std::string text) {
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
+}
 
 doc::Component parse_codec(const std::string& text) {
   doc::Component codec = doc::parse_component(text);
@@ -272,36 +276,15 @@ DType dtype_of_factors(const doc::TaskGraph& graph) {
   return DType::f32;
 }
 
-/// Bytes of factors whose statistics, averages or inverses each rank keeps. A factor counts once on
-/// a rank, however many variants and tasks name it.
-class KeptOnRanks {
- public:
-  explicit KeptOnRanks(const doc::Plan& plan)
-      : plan_(plan),
-        has_(to_index(plan.ranks) * 2 * plan.blocks.size()),
-        bytes_(to_index(plan.ranks)) {}
-
-  void add(const doc::Task& task, std::int32_t factor, double bytes) {
-    const auto& parts = plan_.group_of(task).parts;
-    if (parts.empty())
-      for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) add(rank, factor, bytes);
-    for (const auto& part : parts)
-      for (const std::int32_t rank : part) add(rank, factor, bytes);
-  }
-  const std::vector<double>& bytes() const { return bytes_; }
-
- private:
-  void add(std::int32_t rank, std::int32_t factor, double bytes) {
-    const auto r = to_index(rank);
-    const auto has = r * 2 * plan_.blocks.size() + to_index(factor);
-    if (!has_[has]) bytes_[r] += bytes;
-    has_[has] = true;
-  }
-
-  const doc::Plan& plan_;
-  std::vector<bool> has_;
-  std::vector<double> bytes_;
-};
+/// The ranks that do a task.
+std::vector<std::int32_t> ranks_of(const doc::Plan& plan, const doc::Task& task) {
+  std::vector<std::int32_t> ranks;
+  for (const auto& part : plan.group_of(task).parts)
+    ranks.insert(ranks.end(), part.begin(), part.end());
+  if (plan.group_of(task).parts.empty())
+    for (std::int32_t rank = 0; rank < plan.ranks; ++rank) ranks.push_back(rank);
+  return ranks;
+}
 
 /// Elements of a factor that is not packed: the whole matrices of a dense one.
 double whole_elements(const doc::Block& block, doc::FactorSide side) {
@@ -321,33 +304,45 @@ std::vector<std::int32_t> factors_in(const doc::TaskGraph& graph, const doc::Tas
   return factors;
 }
 
+/// What K-FAC keeps of a factor from step to step.
+enum class Kept { statistics, averages, inverses };
+
+std::optional<Kept> kept_by(const doc::Plan& plan, const doc::Task& task) {
+  const std::string_view operation = plan.operation_name(task);
+  if (task.kind == doc::TaskKind::factor) return Kept::statistics;
+  if (operation == "average-factors") return Kept::averages;
+  if (operation == "unpack-inverses" || task.kind == doc::TaskKind::inverse) return Kept::inverses;
+  return std::nullopt;
+}
+
 /// Bytes that K-FAC keeps beyond payloads, on the rank that keeps most. Tasks say who keeps what: a
-/// task's group holds the ranks that compute, average or invert a factor.
+/// task's group holds the ranks that compute, average or invert a factor. A factor counts once on a
+/// rank, however many variants and tasks name it.
 double curvature_of(const doc::Plan& plan) {
   if (plan.blocks.empty()) return 0;
-  KeptOnRanks statistics(plan), averages(plan), inverses(plan);
+  const std::size_t ranks = to_index(plan.ranks), factors = 2 * plan.blocks.size();
+  std::vector<double> bytes(ranks);
+  std::vector<bool> counted(3 * ranks * factors);  // by Kept, rank and factor
   for (const doc::TaskGraph& graph : plan.variants)
     for (const doc::Task& task : graph.tasks) {
-      const std::string_view operation = plan.operation_name(task);
-      KeptOnRanks* const kept =
-          task.kind == doc::TaskKind::factor                                      ? &statistics
-          : operation == "average-factors"                                        ? &averages
-          : operation == "unpack-inverses" || task.kind == doc::TaskKind::inverse ? &inverses
-                                                                                  : nullptr;
+      const std::optional<Kept> kept = kept_by(plan, task);
       if (!kept) continue;
       for (const std::int32_t f : factors_in(graph, task)) {
         const auto side = doc::side_of_factor(f);
         const doc::Block& block = plan.blocks[to_index(doc::block_of_factor(f))];
-        const double elements = kept == &averages
+        const double elements = kept == Kept::averages
                                     ? static_cast<double>(packed_elements(block, side))
                                     : whole_elements(block, side);
-        kept->add(task, f, elements * static_cast<double>(size_of(dtype_of_factors(graph))));
+        for (const std::int32_t rank : ranks_of(plan, task)) {
+          const auto at = (to_index(*kept) * ranks + to_index(rank)) * factors + to_index(f);
+          if (!counted[at])
+            bytes[to_index(rank)] +=
+                elements * static_cast<double>(size_of(dtype_of_factors(graph)));
+          counted[at] = true;
+        }
       }
     }
-  double most = 0;
-  for (std::size_t r = 0; r < to_index(plan.ranks); ++r)
-    most = std::max(most, statistics.bytes()[r] + averages.bytes()[r] + inverses.bytes()[r]);
-  return most;
+  return *std::ranges::max_element(bytes);
 }
 
 }  // namespace

@@ -15,6 +15,9 @@ struct SearchSpace {
   std::vector<std::string> notes;         // what could not be considered, and why
 };
 
+/// Adds a text unless it is there.
+void add_once(std::vector<std::string>& texts, std::string text);
+
 /// "codec(ratio=8, encode=10GB/s, ...)". Throws UsageError.
 doc::Component parse_codec(const std::string& text);
 

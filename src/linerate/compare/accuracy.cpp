@@ -34,9 +34,7 @@ std::optional<doc::Bounded> last_accuracy(const doc::Setup& setup, const std::st
 }
 
 const doc::TrainedRun* trained_fp32(const doc::Setup& setup) {
-  const auto found =
-      std::find_if(setup.trained.begin(), setup.trained.end(),
-                   [](const doc::TrainedRun& r) { return r.role == doc::Role::fp32; });
+  const auto found = std::ranges::find(setup.trained, doc::Role::fp32, &doc::TrainedRun::role);
   return found == setup.trained.end() ? nullptr : &*found;
 }
 
@@ -54,8 +52,7 @@ void add_run(Learned& to, const doc::TrainedRun& run, const std::optional<double
 
 // Sets the ratio to fp32's steps, if some run of fp32 reached the target.
 void add_ratios(std::vector<Learned>& all) {
-  const auto base = std::find_if(all.begin(), all.end(),
-                                 [](const Learned& l) { return l.role == doc::Role::fp32; });
+  const auto base = std::ranges::find(all, doc::Role::fp32, &Learned::role);
   if (base == all.end() || base->steps_to_target.empty()) return;
   const std::vector<double> uncompressed = base->steps_to_target;
   for (Learned& l : all)
@@ -85,8 +82,7 @@ std::vector<Learned> learned(const doc::Setup& setup) {
   const std::optional<double> target = target_of(setup);
   std::vector<Learned> all;
   for (const doc::TrainedRun& run : setup.trained) {
-    auto found = std::find_if(all.begin(), all.end(),
-                              [&](const Learned& l) { return l.strategy == run.strategy; });
+    auto found = std::ranges::find(all, run.strategy, &Learned::strategy);
     if (found == all.end()) {
       found = all.insert(all.end(), Learned{});
       found->strategy = run.strategy;
@@ -107,8 +103,7 @@ std::vector<Learned> learned(const doc::Setup& setup) {
 std::optional<std::int64_t> steps_in_equal_time(const doc::Setup& setup,
                                                 const std::string& strategy, std::int64_t steps) {
   const doc::TimedRun* base = find(setup, doc::Role::fp32);
-  const auto run = std::find_if(setup.timed.begin(), setup.timed.end(),
-                                [&](const doc::TimedRun& r) { return r.strategy == strategy; });
+  const auto run = std::ranges::find(setup.timed, strategy, &doc::TimedRun::strategy);
   if (!base || run == setup.timed.end()) return std::nullopt;
   const double ratio = ratio_to(*run, *base);
   if (std::abs(ratio - 1) <= noise_floor(setup).value_or(0)) return steps;
@@ -166,8 +161,7 @@ double ratio_to(const doc::TimedRun& run, const doc::TimedRun& base) {
 }
 
 const doc::TimedRun* find(const doc::Setup& setup, doc::Role role) {
-  const auto found = std::find_if(setup.timed.begin(), setup.timed.end(),
-                                  [&](const doc::TimedRun& r) { return r.role == role; });
+  const auto found = std::ranges::find(setup.timed, role, &doc::TimedRun::role);
   return found == setup.timed.end() ? nullptr : &*found;
 }
 
@@ -209,10 +203,7 @@ std::string sentence_of(const Gains& g) {
 }
 
 std::size_t fastest(const std::vector<doc::TimedRun>& runs) {
-  const auto least = std::min_element(
-      runs.begin(), runs.end(),
-      [](const doc::TimedRun& a, const doc::TimedRun& b) { return step_s(a) < step_s(b); });
-  return to_index(least - runs.begin());
+  return to_index(std::ranges::min_element(runs, {}, step_s) - runs.begin());
 }
 
 std::vector<std::string> bucket_ladder(std::int64_t gradient_bytes) {
@@ -260,8 +251,7 @@ std::string gain_text(const Compared& c) {
 
 // The shortest and the longest round.
 std::string range_of(const doc::TimedRun& run) {
-  double least = run.round_step_s.front(), most = least;
-  for (const double s : run.round_step_s) least = std::min(least, s), most = std::max(most, s);
+  const auto [least, most] = std::ranges::minmax(run.round_step_s);
   return fmt::format("{} .. {}", format_time(least), format_time(most));
 }
 

@@ -138,24 +138,17 @@ class Comparer {
  public:
   Comparer(const doc::Timeline& predicted, const doc::Timeline& measured,
            const CompareOptions& options) {
-    const int warm_up = options.warm_up.value_or(default_warm_up(measured));
-    measured_.table = tabulate(measured, warm_up);
+    const auto table_of_run = [&options](const doc::Timeline& run) {
+      return tabulate(run, options.warm_up.value_or(default_warm_up(run)));
+    };
+    measured_.table = table_of_run(measured);
     // Nothing warms up in virtual time, but a first step with its own variant is as untypical
     // there. Two compared runs both warm up.
     const bool is_run = predicted.mode != kPredicted;
-    predicted_.table =
-        tabulate(predicted, is_run ? options.warm_up.value_or(default_warm_up(predicted)) : 0);
+    predicted_.table = is_run ? table_of_run(predicted) : tabulate(predicted, 0);
     // What a simulated step has of the one before the last is no noise.
     if (!is_run) predicted_.middle = mean;
-    if (options.noise) {
-      other_.emplace();
-      other_->table =
-          tabulate(*options.noise, options.warm_up.value_or(default_warm_up(*options.noise)));
-    }
-    set_shares();
-  }
-
-  void set_shares() {
+    if (options.noise) other_.emplace().table = table_of_run(*options.noise);
     std::vector<Side*> sides{&predicted_, &measured_};
     if (other_) sides.push_back(&*other_);
     set_kinds(sides);

@@ -68,9 +68,7 @@ using StepEvents = std::map<std::pair<int, int>, std::vector<const doc::Event*>>
 StepEvents events_by_step(const doc::Timeline& timeline) {
   StepEvents events;
   for (const doc::Event& e : timeline.events) events[{e.step, e.rank}].push_back(&e);
-  for (auto& [key, list] : events)
-    std::stable_sort(list.begin(), list.end(),
-                     [](const auto* a, const auto* b) { return a->start_ns < b->start_ns; });
+  for (auto& [key, list] : events) std::ranges::stable_sort(list, {}, &doc::Event::start_ns);
   return events;
 }
 

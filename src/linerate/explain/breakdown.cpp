@@ -1,9 +1,9 @@
 // Everything that `explain` measures, in one pass over a job. run() is the order: what is there,
 // collectives over ranks, interval sets by rank, causes and gains, then sums by rank and by step.
-// explanation.cpp judges the result, explain_text.cpp and explain_text.cpp print it.
+// explanation.cpp judges the result, explain_text.cpp prints it.
 //
 // Two kinds of figures stand next to each other. Busy times are lengths of interval sets, and need
-// nothing but one rank's trace. Gains come from a replay (ceilings.hpp), and need all
+// nothing but one rank's trace. Gains come from a replay (ceilings.cpp), and need all
 // ranks. A mean of busy times halves what one late rank of two costs; a gain does not.
 #include "linerate/explain/explanation.hpp"
 
@@ -18,7 +18,7 @@
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/doc/scaling_factor.hpp"
-#include "linerate/explain/ceilings.hpp"
+#include "linerate/explain/causes.hpp"
 #include "linerate/explain/lateness.hpp"
 #include "linerate/explain/program.hpp"
 #include "linerate/trace/job/periods.hpp"
@@ -115,26 +115,21 @@ class Analysis {
   CollectiveRow row_of(const Matched& m) {
     const Communication& first = at(m.members.front());
     CollectiveRow row;
-    std::int64_t bus_bytes = -1;
+    std::int64_t bus_bytes = -1, longest = 0, latest = INT64_MIN;
+    int last = -1;
     for (const Member& member : m.members) {
       const Communication& c = at(member);
       if (row.op == CommOp::unknown) row.op = c.op;
       if (c.bytes > row.bytes.value_or(-1)) row.bytes = c.bytes, row.bytes_deduced = c.deduced;
       if (c.group_size > 0 && !row.ranks) row.ranks = c.group_size;
       bus_bytes = std::max(bus_bytes, c.bus_bytes);
+      longest = std::max(longest, c.span.length());
+      const std::int64_t start = c.span.start_ns + matched_.clock_offset_ns[to_index(member.rank)];
+      if (start > latest) latest = start, last = job_.ranks[to_index(member.rank)].rank;
     }
     if (!row.ranks && m.complete) row.ranks = static_cast<int>(m.members.size());
     const RankActivity& owner = job_.ranks[to_index(m.members.front().rank)];
     if (first.step >= 0) row.step = owner.steps[to_index(first.step)].number;
-    std::int64_t longest = 0, latest = INT64_MIN;
-    int last = -1;
-    for (const Member& member : m.members) {
-      const Span& s = at(member).span;
-      const std::int64_t offset = matched_.clock_offset_ns[to_index(member.rank)];
-      longest = std::max(longest, s.length());
-      if (s.start_ns + offset > latest)
-        latest = s.start_ns + offset, last = job_.ranks[to_index(member.rank)].rank;
-    }
     row.duration_s = static_cast<double>(longest) * 1e-9;
     if (const std::int64_t moved = moved_ns(m.members.front()); moved >= 0) {
       row.transfer_s = static_cast<double>(moved) * 1e-9;
@@ -200,7 +195,10 @@ class Analysis {
                           c.span.end_ns});
         }
       }
-      RankSets s;
+      std::vector<Span> loading;
+      for (const PhaseSpan& p : rank.phases)
+        if (p.phase == StepPhase::data_loading) loading.push_back(p.span);
+      RankSets& s = sets_.emplace_back();
       s.compute = union_of(rank.compute);
       s.communication = union_of(std::move(all));
       s.device = union_of(union_of(s.compute, s.communication), union_of(rank.copies));
@@ -208,11 +206,7 @@ class Analysis {
       s.wait = union_of(std::move(wait));
       s.unsplit = union_of(std::move(unsplit));
       s.transfer_most = union_of(std::move(most));
-      std::vector<Span> loading;
-      for (const PhaseSpan& p : rank.phases)
-        if (p.phase == StepPhase::data_loading) loading.push_back(p.span);
       s.loading = union_of(std::move(loading));
-      sets_.push_back(std::move(s));
     }
   }
 
@@ -292,45 +286,33 @@ class Analysis {
   /// A row for each step number, averaged over the ranks that have it, and the median step T_n. Cut
   /// steps do not count for the median unless all are cut.
   void measure_steps() {
-    struct Sum {
-      std::vector<Busy> busy;
-      double duration = 0;
-      double length = 0;  // on the device, if that is known
-      bool cut = false;
-      std::string label;
-      int marks = 1;
-    };
-    std::map<std::int64_t, Sum> sums;
+    std::map<std::int64_t, StepRow> rows;  // durations: sums over the ranks at first
+    std::map<std::int64_t, std::vector<Busy>> busy;
     for (std::size_t r = 0; r < job_.ranks.size(); ++r) {
       const std::vector<StepSpan>& steps = job_.ranks[r].steps;
       const std::vector<Span> windows = windows_of_steps(job_.ranks[r]);
       for (std::size_t i = 0; i < steps.size(); ++i) {
-        const Span& window = windows[i];
-        Sum& sum = sums[steps[i].number];
-        sum.busy.push_back(measure(sets_[r], &window));
-        sum.duration += steps[i].span.seconds();
-        sum.length += steps[i].on_device.value_or(steps[i].span).seconds();
-        sum.cut |= steps[i].cut || steps[i].partial;
-        sum.label = steps[i].label();
-        sum.marks = std::max(1, static_cast<int>(steps[i].marks.size()));
+        StepRow& row = rows[steps[i].number];
+        busy[steps[i].number].push_back(measure(sets_[r], &windows[i]));
+        row.duration_s += steps[i].span.seconds();
+        row.length_s += steps[i].on_device.value_or(steps[i].span).seconds();
+        row.cut |= steps[i].cut || steps[i].partial;
+        row.label = steps[i].label();
+        row.marks = std::max(1, static_cast<int>(steps[i].marks.size()));
       }
     }
     std::vector<double> durations;
-    const bool all_cut = std::ranges::all_of(sums, [](const auto& sum) { return sum.second.cut; });
-    for (const auto& [number, sum] : sums) {
-      const auto ranks = static_cast<double>(sum.busy.size());
-      out_.steps.push_back({.number = number,
-                            .label = sum.label,
-                            .marks = sum.marks,
-                            .duration_s = sum.duration / ranks,
-                            .length_s = sum.length / ranks,
-                            .cut = sum.cut,
-                            .busy = of_ranks(sum.busy),
-                            .gain = {}});
+    const bool all_cut = std::ranges::all_of(rows, [](const auto& row) { return row.second.cut; });
+    for (auto& [number, row] : rows) {
+      const auto ranks = static_cast<double>(busy[number].size());
+      row.number = number;
+      row.duration_s /= ranks, row.length_s /= ranks;
+      row.busy = of_ranks(busy[number]);
       const auto gain = out_.path.by_step.find(number);
-      if (gain != out_.path.by_step.end()) out_.steps.back().gain = gain->second;
+      if (gain != out_.path.by_step.end()) row.gain = gain->second;
       const bool of_all = out_.path.no_common_step || !out_.path.of_some_ranks.contains(number);
-      if (of_all && (all_cut || !sum.cut)) durations.push_back(out_.steps.back().length_s);
+      if (of_all && (all_cut || !row.cut)) durations.push_back(row.length_s);
+      out_.steps.push_back(std::move(row));
     }
     if (!durations.empty()) out_.step_s = median(durations) / job_.updates;
     measure_marks();
@@ -421,36 +403,29 @@ class Analysis {
                       label_of(step)));
   }
 
-  struct ByteSum {
-    double bytes = 0;
-    bool any = false;
-    void add(std::int64_t b) { bytes += static_cast<double>(b), any = true; }
-    std::optional<std::int64_t> mean_over(std::size_t ranks) const {
-      if (!any || ranks == 0) return std::nullopt;
-      return static_cast<std::int64_t>(std::min(bytes / static_cast<double>(ranks), 9e18));
-    }
-  };
-
-  /// Bytes a rank, in two versions: sizes that communications state themselves, and with those that
-  /// were deduced from annotations.
-  void sum_bytes() {
-    ByteSum all, gradients, all_deduced, gradients_deduced;
+  /// Bytes a rank, of the communications for which `counts` holds and whose size is known.
+  std::optional<std::int64_t> mean_bytes(const auto& counts) const {
+    std::optional<double> sum;
     for (const RankActivity& r : job_.ranks)
-      for (const Communication& c : r.communications) {
-        if (c.bytes < 0) continue;
-        const bool gradient = c.gradients && carries_gradients(c.op);
-        all_deduced.add(c.bytes);
-        if (gradient) gradients_deduced.add(c.bytes);
-        if (c.deduced) continue;
-        all.add(c.bytes);
-        if (gradient) gradients.add(c.bytes);
-      }
-    const std::size_t n = job_.ranks.size();
-    out_.collective_bytes = all.mean_over(n);
-    out_.gradient_bytes = gradients.mean_over(n);
-    out_.collective_bytes_deduced = all_deduced.mean_over(n);
-    out_.gradient_bytes_deduced = gradients_deduced.mean_over(n);
-    if (!all.any && all_deduced.any)
+      for (const Communication& c : r.communications)
+        if (c.bytes >= 0 && counts(c)) sum = sum.value_or(0) + static_cast<double>(c.bytes);
+    if (!sum) return std::nullopt;
+    const auto ranks = static_cast<double>(job_.ranks.size());
+    return static_cast<std::int64_t>(std::min(*sum / ranks, 9e18));
+  }
+
+  /// In two versions: sizes that communications state themselves, and with those that were deduced
+  /// from annotations.
+  void sum_bytes() {
+    const auto is_gradient = [](const Communication& c) {
+      return c.gradients && carries_gradients(c.op);
+    };
+    out_.collective_bytes = mean_bytes([](const Communication& c) { return !c.deduced; });
+    out_.gradient_bytes =
+        mean_bytes([&](const Communication& c) { return !c.deduced && is_gradient(c); });
+    out_.collective_bytes_deduced = mean_bytes([](const Communication&) { return true; });
+    out_.gradient_bytes_deduced = mean_bytes(is_gradient);
+    if (!out_.collective_bytes && out_.collective_bytes_deduced)
       out_.notes.push_back(
           "no communication states its size. Sizes are deduced from the inputs of the annotation "
           "around each launch, and totals of stated bytes stay unknown");
@@ -466,10 +441,9 @@ class Analysis {
       if (c.name.find("nic_sent") == std::string::npos &&
           c.name.find("nic_received") == std::string::npos)
         continue;
-      if (c.samples.empty()) continue;
-      double sum = 0;
-      for (const doc::CounterSample& s : c.samples) sum += s.value;
-      means.push_back(sum / static_cast<double>(c.samples.size()));
+      std::vector<double> values;
+      for (const doc::CounterSample& s : c.samples) values.push_back(s.value);
+      if (!values.empty()) means.push_back(mean(values));
     }
     if (!means.empty())
       out_.utilisation_step = *std::ranges::max_element(means) / *job_.line_rate_bytes_per_s;

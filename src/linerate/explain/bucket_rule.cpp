@@ -186,36 +186,32 @@ std::optional<Fit> fit_of(const Trial& t, bool reversed) {
   return fit;
 }
 
-/// Tries the rule in ready order, with its own limits or others. If no limits fit and each gradient
-/// has an exchange of its own, the answer is wfbp. False: neither fits, and `plan` is as it was.
-bool follows_ready_order(BucketPlan& plan, const Trial& t) {
-  const std::optional<Fit> fit = fit_of(t, false);
+/// Tries the rule in one of its orders, with its own limits or others. With `small_last` the small
+/// limit is for the last bucket: DDP's buckets in registration order, which it keeps under
+/// find_unused_parameters. `small_last` says so to people; without it the order is that of
+/// readiness. If no limits fit and each gradient has an exchange of its own, ready order is wfbp's.
+/// False: neither fits, and `plan` is as it was.
+bool follows_order(BucketPlan& plan, const Trial& t,
+                   const std::optional<std::string_view>& small_last = {}) {
+  const std::optional<Fit> fit = fit_of(t, small_last.has_value());
   if (!fit) return false;
+  const std::size_t others = t.exchanges.size() - fit->buckets.size();
   if (const std::optional<std::string> options = ddp_options(fit->limits)) {
     plan.matches_rule = true;
-    plan.strategy = strategy_text(*options, fit->wire);
-    plan.verdict = says(*options, fit->wire, t.exchanges.size() - fit->buckets.size());
-  } else if (fit->buckets.size() == t.ready.size()) {
+    if (small_last) {
+      plan.strategy =
+          strategy_text(options->empty() ? "small=last" : *options + ", small=last", fit->wire);
+      plan.verdict = fmt::format("{}; {}", says(*options, fit->wire, others, ""), *small_last);
+    } else {
+      plan.strategy = strategy_text(*options, fit->wire);
+      plan.verdict = says(*options, fit->wire, others);
+    }
+  } else if (!small_last && fit->buckets.size() == t.ready.size()) {
     plan.strategy = fit->wire ? fmt::format("wfbp(wire={})", name_of_wire(*fit->wire)) : "wfbp";
     plan.verdict = "an exchange for each gradient, in ready order: no buckets";
   } else {
     return false;
   }
-  take_buckets(plan, fit->buckets);
-  return true;
-}
-
-/// Tries the rule with the small limit for the last bucket: DDP's buckets in registration order,
-/// which it keeps under find_unused_parameters.
-bool follows_registration(BucketPlan& plan, const Trial& t, std::string_view why) {
-  const std::optional<Fit> fit = fit_of(t, true);
-  const std::optional<std::string> options = fit ? ddp_options(fit->limits) : std::nullopt;
-  if (!options) return false;
-  plan.matches_rule = true;
-  plan.strategy =
-      strategy_text(options->empty() ? "small=last" : *options + ", small=last", fit->wire);
-  plan.verdict = fmt::format(
-      "{}; {}", says(*options, fit->wire, t.exchanges.size() - fit->buckets.size(), ""), why);
   take_buckets(plan, fit->buckets);
   return true;
 }
@@ -235,15 +231,15 @@ constexpr std::string_view kSmallLast = "the small bucket is the last one: find_
 
 /// Parameters without a gradient travel in the buckets, too, and the trace does not say in which.
 /// Their bytes are known: what was sent less what backward made. They are tried as one tensor in
-/// each place between the gradients. Returns the plans of the places at which `rule` fits.
+/// each place between the gradients. Returns the plans of the places at which the rule fits.
 std::vector<BucketPlan> with_unused(const BucketPlan& plan, const Trial& t, std::int64_t more,
-                                    const auto& rule) {
+                                    const std::optional<std::string_view>& small_last = {}) {
   std::vector<BucketPlan> found;
   for (std::size_t at = 0; at <= t.ready.size() && more > 0; ++at) {
     Trial with = t;
     with.ready.insert(with.ready.begin() + static_cast<std::ptrdiff_t>(at), more);
     BucketPlan one = plan;
-    if (rule(one, with) && one.matches_rule) found.push_back(one);
+    if (follows_order(one, with, small_last) && one.matches_rule) found.push_back(one);
   }
   return found;
 }
@@ -255,10 +251,7 @@ bool all_alike(const std::vector<BucketPlan>& plans) {
 
 /// Under find_unused_parameters. If all places that fit give the same limits, these are the answer.
 void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags, std::int64_t more) {
-  const std::vector<BucketPlan> found =
-      with_unused(plan, t, more, [](BucketPlan& one, const Trial& with) {
-        return follows_registration(one, with, kUnusedFlags);
-      });
+  const std::vector<BucketPlan> found = with_unused(plan, t, more, kUnusedFlags);
   const bool one_answer =
       !found.empty() && all_alike(found) && std::ranges::all_of(found, [&](const BucketPlan& p) {
         return p.bytes == found.front().bytes;
@@ -276,7 +269,7 @@ void say_unused(BucketPlan& plan, const Trial& t, std::int64_t flags, std::int64
 /// Under static_graph no flag says so. A place that fits with DDP's own limits is the answer. Else
 /// all places that fit must give the same limits.
 bool follows_with_unused(BucketPlan& plan, const Trial& t, std::int64_t more) {
-  const std::vector<BucketPlan> found = with_unused(plan, t, more, follows_ready_order);
+  const std::vector<BucketPlan> found = with_unused(plan, t, more);
   const auto own = std::ranges::find_if(
       found, [](const BucketPlan& p) { return p.strategy.find('(') == std::string::npos; });
   if (found.empty() || (own == found.end() && !all_alike(found))) return false;
@@ -331,8 +324,8 @@ void check_against(BucketPlan& plan, const StepExchanges& step,
   // Flags for all parameters prove that option; without them it is assumed only if nothing else
   // fits.
   const bool flagged = step.flags() == std::ssize(t.ready);
-  if ((flagged && follows_registration(plan, t, kUnusedFlags)) || follows_ready_order(plan, t) ||
-      follows_registration(plan, t, kSmallLast))
+  if ((flagged && follows_order(plan, t, kUnusedFlags)) || follows_order(plan, t) ||
+      follows_order(plan, t, kSmallLast))
     return say_single(plan, total(t.ready));
   const std::vector<std::int64_t> sent = t.sent();
   const std::int64_t more = total(sent) - total(t.ready);

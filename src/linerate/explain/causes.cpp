@@ -177,21 +177,6 @@ std::vector<Irregularity> irregularities(const Program& program, const std::vect
 
 namespace {
 
-/// By lane and step: how late, and in which phases.
-struct LateStep {
-  std::int64_t ns = 0;
-  PhaseTimes by_phase{};
-};
-std::map<std::int32_t, std::map<std::int64_t, LateStep>> by_lane(const std::vector<Late>& all) {
-  std::map<std::int32_t, std::map<std::int64_t, LateStep>> lanes;
-  for (const Late& late : all) {
-    LateStep& step = lanes[late.lane][late.step];
-    step.ns += late.ns;
-    for (std::size_t p = 0; p < kPhases; ++p) step.by_phase[p] += late.by_phase[p];
-  }
-  return lanes;
-}
-
 /// Whether lateness is chance (late_ranks). A rank with noisy steps comes late in some and early in
 /// others; a rank with a cause comes late and hardly ever early. `late_s`: of its late steps;
 /// `all_s`: of all.
@@ -208,20 +193,20 @@ bool is_chance(const std::vector<double>& late_s, const std::vector<double>& all
 /// Example. Rank 1 is late by 60, 2, 61, 59 and 1 ms in five steps. A quarter of the greatest is
 /// about 15 ms, so three steps count, which is more than a few. Their median is 60 ms and their
 /// deviation 1.5 ms, so it is no chance. The cause is 60 ms in 3 of 5 steps.
-std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
+std::vector<Cause> late_ranks(const LateSteps& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s) {
   constexpr double kLeastOfMost = 0.25;
   std::vector<Cause> causes;
   const int all = static_cast<int>(steps.size() - left_out.size());
-  for (const auto& [lane, late_steps] : by_lane(lateness)) {
+  for (std::size_t lane = 0; lane < lateness.size(); ++lane) {
     double most_s = 0;
-    for (const auto& [number, step] : late_steps)
+    for (const auto& [number, step] : lateness[lane])
       if (!left_out.contains(number)) most_s = std::max(most_s, in_seconds(step.ns));
     const double counted_s = std::max(least_s, kLeastOfMost * most_s);
     std::vector<double> late, all_s;
     PhaseTimes where{};
-    for (const auto& [number, step] : late_steps) {
+    for (const auto& [number, step] : lateness[lane]) {
       if (left_out.contains(number)) continue;
       all_s.push_back(in_seconds(step.ns));
       if (in_seconds(step.ns) < counted_s || step.ns <= 0) continue;
@@ -229,7 +214,7 @@ std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vect
       for (std::size_t p = 0; p < kPhases; ++p) where[p] += step.by_phase[p];
     }
     if (late.empty() || few(late.size(), to_index(all)) || is_chance(late, all_s)) continue;
-    causes.push_back({.rank = ranks[to_index(lane)],
+    causes.push_back({.rank = ranks[lane],
                       .per_step_s = median(late),
                       .steps_with_it = static_cast<int>(late.size()),
                       .steps = all,
@@ -269,21 +254,21 @@ std::vector<Cause> shared_pauses(const OwnSteps& own, const std::set<std::int64_
   return causes;
 }
 
-std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::size_t lanes,
+std::vector<double> median_lateness_s(const LateSteps& lateness,
                                       const std::vector<std::int64_t>& steps) {
-  const auto late = by_lane(lateness);
-  std::vector<double> medians(lanes, 0.0);
-  for (const auto& [lane, by_step] : late) {
-    std::vector<double> values(std::max(steps.size(), by_step.size()), 0.0);
-    std::size_t i = 0;
-    for (const auto& [number, step] : by_step) values[i++] = std::max(0.0, in_seconds(step.ns));
-    medians[to_index(lane)] = median(values);
+  std::vector<double> medians;
+  for (const auto& by_step : lateness) {
+    std::vector<double> values;
+    for (const auto& [number, step] : by_step) values.push_back(std::max(0.0, in_seconds(step.ns)));
+    values.resize(std::max(steps.size(), values.size()), 0.0);
+    medians.push_back(values.empty() ? 0 : median(values));
   }
   return medians;
 }
 
 // Own time by step, from the own time before each point of a lane. Lateness by step (late_steps) is
-// simpler than by stretch (lateness.hpp), and is used if the pauses of every rank's host are known.
+// simpler than by stretch (late_stretches), and is used if the pauses of every rank's host are
+// known.
 
 namespace {
 
@@ -325,8 +310,8 @@ OwnSteps own_steps(const Job& job, const Program& program) {
 }
 
 /// The middle of the others is their lower median. Steps that some rank lacks are passed over.
-std::vector<Late> late_steps(const OwnSteps& own) {
-  std::vector<Late> found;
+LateSteps late_steps(const OwnSteps& own) {
+  LateSteps found(own.lanes.size());
   for (std::size_t l = 0; l < own.lanes.size(); ++l)
     for (const auto& [number, mine] : own.lanes[l]) {
       std::vector<std::pair<std::int64_t, const OwnTime*>> others;
@@ -336,13 +321,11 @@ std::vector<Late> late_steps(const OwnSteps& own) {
       if (others.empty() || others.size() + 1 < own.lanes.size()) continue;
       const auto middle = others.begin() + static_cast<std::ptrdiff_t>((others.size() - 1) / 2);
       std::nth_element(others.begin(), middle, others.end());
-      Late late{.lane = static_cast<std::int32_t>(l),
-                .step = number,
-                .ns = mine.total_ns() - middle->first};
+      Late& late = found[l][number];
+      late.ns = mine.total_ns() - middle->first;
       for (std::size_t p = 0; p < kPhases; ++p)
         late.by_phase[p] =
             mine.of(static_cast<StepPhase>(p)) - middle->second->of(static_cast<StepPhase>(p));
-      found.push_back(late);
     }
   return found;
 }

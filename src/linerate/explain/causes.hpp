@@ -31,7 +31,7 @@ struct OwnSteps {
 OwnSteps own_steps(const Job& job, const Program& program);
 
 /// Every rank against the one in the middle of the others, in the steps that all have.
-std::vector<Late> late_steps(const OwnSteps& own);
+LateSteps late_steps(const OwnSteps& own);
 
 // Who holds a job up, by how much, in how many steps and in which part of them. Steps that do not
 // repeat are found too, and kept apart from what does.
@@ -47,7 +47,7 @@ std::vector<Irregularity> irregularities(const Program& program, const std::vect
 /// A rank is not named if its steps differ by that much anyway. This is so if its median lateness
 /// is less than three deviations of the late steps. It is also so if the rank often comes early, by
 /// half its median lateness: more than once for three times that it is late.
-std::vector<Cause> late_ranks(const std::vector<Late>& lateness, const std::vector<int>& ranks,
+std::vector<Cause> late_ranks(const LateSteps& lateness, const std::vector<int>& ranks,
                               const std::vector<std::int64_t>& steps,
                               const std::set<std::int64_t>& left_out, double least_s);
 
@@ -59,7 +59,7 @@ std::vector<Cause> shared_pauses(const OwnSteps& own, const std::set<std::int64_
                                  double least_loading_s, double least_pause_s);
 
 /// By lane: median over `steps` of how late it is, 0 if it is early.
-std::vector<double> median_lateness_s(const std::vector<Late>& lateness, std::size_t lanes,
+std::vector<double> median_lateness_s(const LateSteps& lateness,
                                       const std::vector<std::int64_t>& steps);
 
 // The part of a job that every one of its ranks recorded.
@@ -73,5 +73,17 @@ std::set<std::int64_t> steps_of_some(const Job& job);
 /// that some rank lacks stay (steps_of_some names them). Absent: every such rank has the same first
 /// and last step, or no step is common.
 std::optional<Job> common_part(const Job& job);
+
+// What a remedy gains: the job's program is replayed without the cause, and every other task takes
+// as long as recorded. And what it could gain at most, if the rest became better with it.
+//
+// Both figures are needed. Ranks 0, 1 and 2 compute for 10, 10 and 16 ms and exchange for 4 ms, so
+// a step takes 20 ms. Replayed with rank 2 on time it takes 14 ms: a gain of 30 %. But the exchange
+// may overlap with computation once nobody is late, and a step of 10 ms would gain 50 %. The first
+// figure is what to expect, the second one bounds what can be hoped for.
+
+/// `whole`: the traces of all ranks are there, and their communication was found. Otherwise only
+/// pauses and irregular steps are looked for, as a replay needs every rank. `matched` is of `job`.
+CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool whole);
 
 }  // namespace linerate::trace

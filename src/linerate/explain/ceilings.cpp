@@ -1,7 +1,7 @@
 // Turns remedies and causes into changes of a replay, and two replays into a gain. A gain is the
 // share by which the sum of the counted steps shrinks. Irregular steps are replayed too, because
 // steps depend on each other, but they are not counted.
-#include "linerate/explain/ceilings.hpp"
+#include "linerate/explain/causes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -14,45 +14,49 @@
 
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
-#include "linerate/explain/causes.hpp"
 #include "linerate/explain/lateness.hpp"
 #include "linerate/explain/program.hpp"
-#include "linerate/explain/program_builder.hpp"
-#include "linerate/trace/job/collective_names.hpp"
 #include "linerate/trace/job/periods.hpp"
 
 namespace linerate::trace {
 namespace {
 
-/// One cause to leave out. It is a late lane, which then comes with the median of the others, or
-/// the pauses of every lane in a phase.
-struct RemovedCause {
-  std::int32_t late_lane = -1;
-  std::optional<StepPhase> pauses_in = {};
-  /// The cause takes so much in each of `steps` steps, and no more than that is left out. A lane
-  /// that is late by a pause may be slower in other things, too. Absent: all of the lateness is
-  /// left out.
-  std::optional<std::int64_t> per_step_ns = {};
-  int steps = 0;
-};
-
 /// What is left out of a replay.
 struct Removal {
   std::vector<Remedy> remedies = {};
-  std::vector<RemovedCause> causes = {};
+  /// Without a late rank's cause its lane comes with the median of the others. Any other cause is
+  /// the pauses of every lane in a phase.
+  std::vector<Cause> causes = {};
+  /// Whether no more is left out than a cause takes in each of its steps. A lane that is late by a
+  /// pause may be slower in other things, too.
+  bool bounded = true;
 
   bool has(Remedy r) const { return std::ranges::find(remedies, r) != remedies.end(); }
 };
 
+std::int64_t per_step_ns(const Cause& c) { return std::llround(c.per_step_s * 1e9); }
+
+/// By number, mean over the lanes that have the step.
+std::map<std::int64_t, double> step_lengths_s(const Program& program, const Borders& borders) {
+  std::map<std::int64_t, std::vector<double>> of_ranks;
+  for (std::size_t l = 0; l < borders.size(); ++l)
+    for (const StepWindow& s : program.lanes[l].steps)
+      of_ranks[s.number].push_back(static_cast<double>(borders[l][s.to] - borders[l][s.from]) *
+                                   1e-9);
+  std::map<std::int64_t, double> lengths;
+  for (const auto& [number, seconds] : of_ranks) lengths[number] = mean(seconds);
+  return lengths;
+}
+
 /// Replays, each over all steps but those left out.
 class RemedyGains {
  public:
-  /// Nothing is known if communications wait for each other in a circle: no replay.
-  /// `alone_s`: the step of a rank that computes alone, at least; 0: unknown.
-  RemedyGains(const Program& program, const Lateness& lateness, std::set<std::int64_t> left_out,
-              double alone_s)
+  /// Nothing is known if communications wait for each other in a circle: no replay. `ranks`: by
+  /// lane. `alone_s`: the step of a rank that computes alone, at least; 0: unknown.
+  RemedyGains(const Program& program, const std::vector<int>& ranks,
+              std::set<std::int64_t> left_out, double alone_s)
       : program_(program),
-        lateness_(lateness),
+        ranks_(ranks),
         left_out_(std::move(left_out)),
         alone_s_(alone_s),
         recorded_(replay(program)) {}
@@ -66,12 +70,12 @@ class RemedyGains {
     if (removal.has(Remedy::perfect_overlap)) return overlapped_share(removal, 0);
     const auto after = replay(program_, change_of(removal));
     if (!after) return 0;
-    std::optional<double> most_s;  // ranks may pause for longer in different steps
-    for (const RemovedCause& cause : removal.causes)
-      if (cause.per_step_ns)
-        most_s = most_s.value_or(0) + 1e-9 * static_cast<double>(*cause.per_step_ns) * cause.steps;
     const double share = share_left(total_s(*after));
-    return most_s ? std::min(share, *most_s / total_s(*recorded_)) : share;
+    if (!removal.bounded || removal.causes.empty()) return share;
+    double most_s = 0;  // ranks may pause for longer in different steps
+    for (const Cause& c : removal.causes)
+      most_s += 1e-9 * static_cast<double>(per_step_ns(c)) * c.steps_with_it;
+    return std::min(share, most_s / total_s(*recorded_));
   }
 
   /// What it could gain at most, as a share of the recorded step. No step is shorter than what its
@@ -83,12 +87,11 @@ class RemedyGains {
   /// so the typical rank then takes what it takes alone.
   double most_of(const Removal& removal) const {
     Removal more = removal;
-    bool pauses = removal.has(Remedy::no_data_stalls);
-    for (RemovedCause& cause : more.causes) {
-      cause.per_step_ns.reset();
-      pauses |= cause.pauses_in.has_value();
-    }
-    if (pauses) more.remedies.push_back(Remedy::no_host_gaps);
+    more.bounded = false;
+    const bool pauses = std::ranges::any_of(
+        removal.causes, [](const Cause& c) { return c.kind != CauseKind::late_rank; });
+    if (pauses || removal.has(Remedy::no_data_stalls))
+      more.remedies.push_back(Remedy::no_host_gaps);
     const double share = overlapped_share(more, 0);
     return removal.has(Remedy::infinitely_fast_network)
                ? std::max(share, overlapped_share(more, alone_s_))
@@ -106,11 +109,11 @@ class RemedyGains {
   /// By number of the step, from three replays of the whole job. The verdict asks each step whether
   /// it agrees (explanation.cpp).
   std::map<std::int64_t, StepGain> by_step() const {
-    const auto before = step_lengths_s(*recorded_);
+    const auto before = step_lengths_s(program_, *recorded_);
     const auto gain = [&](std::vector<Remedy> remedies) {
       auto gains = before;
       if (const auto after = replay(program_, change_of({.remedies = std::move(remedies)}))) {
-        const auto lengths = step_lengths_s(*after);
+        const auto lengths = step_lengths_s(program_, *after);
         for (auto& [number, s] : gains) s -= lengths.at(number);
       }
       return gains;
@@ -125,8 +128,6 @@ class RemedyGains {
   }
 
  private:
-  using Borders = std::vector<std::vector<std::int64_t>>;
-
   /// Translates remedies into what a replay leaves out. A fast network and overlap are switches of
   /// the replay. Gaps, data stalls and lateness are cuts of own time, point by point.
   Change change_of(const Removal& removal) const {
@@ -144,12 +145,12 @@ class RemedyGains {
                                         : 0;
       }
     // A lane that begins later paused in an unrecorded step.
-    if (gaps) lateness_.cut_starts(change.cuts_ns);
+    if (gaps) cut_late_starts(program_, change.cuts_ns);
     if (removal.has(Remedy::no_stragglers)) {
       change.instant_unmatched = true;
-      lateness_.cut(change.cuts_ns);
+      cut_lateness(program_, change.cuts_ns);
     }
-    for (const RemovedCause& cause : removal.causes) leave_out(cause, change.cuts_ns);
+    for (const Cause& cause : removal.causes) leave_out(cause, removal.bounded, change.cuts_ns);
     return change;
   }
 
@@ -164,13 +165,16 @@ class RemedyGains {
   ///
   /// Lateness at the lane's start or after its last wait is bounded by step only. Ranks show the
   /// same lateness at different ends if a step was not recorded whole.
-  void leave_out(const RemovedCause& cause, Cuts& cuts) const {
+  void leave_out(const Cause& cause, bool bounded, Cuts& cuts) const {
     struct Piece {
       std::int64_t ns = 0;
       std::size_t point = 0, border = 0;  // the border that it lies before
     };
     Cuts whole = cuts;
-    if (cause.late_lane >= 0) lateness_.cut(whole, cause.late_lane);
+    const bool is_late = cause.kind == CauseKind::late_rank;
+    if (is_late)
+      cut_lateness(program_, whole,
+                   to_index(std::ranges::find(ranks_, cause.rank) - ranks_.begin()));
     for (std::size_t l = 0; l < cuts.size(); ++l) {
       const Lane& lane = program_.lanes[l];
       std::set<std::size_t> left_out;  // borders that such steps end with
@@ -180,20 +184,19 @@ class RemedyGains {
       std::size_t border = 0, tail = 0;
       for (std::size_t i = 0; i < lane.points.size(); ++i) {
         const Point& point = lane.points[i];
-        if (cause.pauses_in)
-          whole[l][i] = std::max(whole[l][i], point.before.idle_in(*cause.pauses_in));
+        if (!is_late) whole[l][i] = std::max(whole[l][i], point.before.idle_in(*cause.where));
         if (whole[l][i] > cuts[l][i] && !left_out.contains(border))
           pieces.push_back({whole[l][i] - cuts[l][i], i, border});
         border += point.kind == PointKind::border;
         if (point.kind == PointKind::wait) tail = i + 1;
       }
-      if (!cause.per_step_ns) {
+      if (!bounded) {
         cuts[l] = whole[l];
         continue;
       }
       std::ranges::stable_sort(pieces, [](const Piece& a, const Piece& b) { return a.ns > b.ns; });
-      std::vector<std::int64_t> left_in_step(border + 1, *cause.per_step_ns);
-      std::int64_t left = *cause.per_step_ns * cause.steps;
+      std::vector<std::int64_t> left_in_step(border + 1, per_step_ns(cause));
+      std::int64_t left = per_step_ns(cause) * cause.steps_with_it;
       for (const Piece& piece : pieces) {
         const bool at_end = piece.point == 0 || piece.point >= tail;
         std::int64_t taken = std::min(piece.ns, left_in_step[piece.border]);
@@ -266,20 +269,8 @@ class RemedyGains {
     return share_left(std::max(total_s(*after) - slowed_s(*after, alone_s), network));
   }
 
-  /// Mean over ranks, by number.
-  std::map<std::int64_t, double> step_lengths_s(const Borders& borders) const {
-    std::map<std::int64_t, std::vector<double>> of_ranks;
-    for (std::size_t l = 0; l < borders.size(); ++l)
-      for (const StepWindow& s : program_.lanes[l].steps)
-        of_ranks[s.number].push_back(static_cast<double>(borders[l][s.to] - borders[l][s.from]) *
-                                     1e-9);
-    std::map<std::int64_t, double> lengths;
-    for (const auto& [number, seconds] : of_ranks) lengths[number] = mean(seconds);
-    return lengths;
-  }
-
   const Program& program_;
-  const Lateness& lateness_;
+  const std::vector<int>& ranks_;
   std::set<std::int64_t> left_out_;
   double alone_s_ = 0;
   std::optional<Borders> recorded_;
@@ -290,9 +281,9 @@ class RemedyGains {
 // From a job to causes and gains, in this order:
 //
 // 1. Keep the steps that all ranks recorded (causes.hpp).
-// 2. Build the program (program_builder.hpp), and set irregular steps aside (causes.hpp).
+// 2. Build the program (program_builder.cpp), and set irregular steps aside (causes.hpp).
 // 3. Look for pauses that all ranks share, and for ranks that are late.
-// 4. Replay without each remedy and without each cause (ceilings.hpp): what a step gains.
+// 4. Replay without each remedy and without each cause: what a step gains.
 // 5. Drop late ranks whose removal gains nothing.
 //
 // Step 5 matters because lateness does not add up. If ranks 1 and 2 sleep in the same steps, rank 0
@@ -325,14 +316,11 @@ bool has_device(const Job& job) {
 
 /// Median over steps that all ranks have, mean over ranks.
 double median_step_s(const Program& program, const std::set<std::int64_t>& of_some) {
-  std::map<std::int64_t, std::vector<double>> lengths;
-  for (const Lane& lane : program.lanes)
-    for (const StepWindow& s : lane.steps)
-      lengths[s.number].push_back(
-          static_cast<double>(lane.borders_ns[s.to] - lane.borders_ns[s.from]) * 1e-9);
+  Borders recorded;
+  for (const Lane& lane : program.lanes) recorded.push_back(lane.borders_ns);
   std::vector<double> steps;
-  for (const auto& [number, of_ranks] : lengths)
-    if (!of_some.contains(number)) steps.push_back(mean(of_ranks));
+  for (const auto& [number, length_s] : step_lengths_s(program, recorded))
+    if (!of_some.contains(number)) steps.push_back(length_s);
   return steps.empty() ? 0 : median(steps);
 }
 
@@ -345,25 +333,14 @@ std::set<std::int64_t> cut_steps(const Job& job) {
   return cut;
 }
 
-RemovedCause removed(const Cause& c, const std::vector<int>& ranks) {
-  RemovedCause removed{.per_step_ns = std::llround(c.per_step_s * 1e9), .steps = c.steps_with_it};
-  if (c.kind != CauseKind::late_rank) {
-    removed.pauses_in = c.where;
-  } else {
-    const auto lane = std::ranges::find(ranks, c.rank) - ranks.begin();
-    removed.late_lane = static_cast<std::int32_t>(lane);
-  }
-  return removed;
-}
-
 /// Adds to each cause what the step gains without it, at most the time that is said of the cause. A
 /// late rank is dropped if its removal gains less than kLeastShareOfStep, both alone and as the
 /// last one of all late ranks. By chance one of two ranks is late in some steps.
-void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<int>& ranks) {
+void add_gains(CriticalPath& path, const RemedyGains& gains) {
   const std::size_t replayed = std::min(kMostReplayed, path.causes.size());
-  std::vector<RemovedCause> late;
+  std::vector<Cause> late;
   for (std::size_t i = 0; i < replayed; ++i)
-    if (path.causes[i].kind == CauseKind::late_rank) late.push_back(removed(path.causes[i], ranks));
+    if (path.causes[i].kind == CauseKind::late_rank) late.push_back(path.causes[i]);
   const double all = gains.share_of({.causes = late});
   std::vector<Cause> kept;
   for (std::size_t i = 0; i < path.causes.size(); ++i) {
@@ -372,14 +349,12 @@ void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<i
       kept.push_back(c);
       continue;
     }
-    const Removal removal{.causes = {removed(c, ranks)}};
+    const Removal removal{.causes = {c}};
     c.gain_share = gains.share_of(removal);
     c.most_share = gains.most_of(removal);
     if (c.kind == CauseKind::late_rank) {
-      std::vector<RemovedCause> others = late;
-      std::erase_if(others, [&](const RemovedCause& other) {
-        return other.late_lane == removal.causes.front().late_lane;
-      });
+      std::vector<Cause> others = late;
+      std::erase_if(others, [&c](const Cause& other) { return other.rank == c.rank; });
       const double last = others.empty() ? all : all - gains.share_of({.causes = others});
       if (std::max(*c.gain_share, last) < kLeastShareOfStep) continue;
     }
@@ -391,14 +366,12 @@ void add_gains(CriticalPath& path, const RemedyGains& gains, const std::vector<i
 /// A remedy whose cause was found gets a ceiling above its replay: the rest gets better with it.
 /// For any other remedy the ceiling is the replay.
 void add_ceilings(CriticalPath& path, const RemedyGains& gains) {
-  const auto found = [&path](CauseKind kind) {
-    return std::ranges::any_of(path.causes, [kind](const Cause& c) { return c.kind == kind; });
-  };
-  const bool late = found(CauseKind::late_rank), loading = found(CauseKind::data_loading);
+  const bool late = path.has_cause(CauseKind::late_rank);
+  const bool loading = path.has_cause(CauseKind::data_loading);
   const bool moving =
       share_for(path.gains, Remedy::infinitely_fast_network).value_or(0) >= kLeastShareOfStep;
   const std::array<bool, kRemedies> has_cause = {
-      moving, late, false, late || loading || found(CauseKind::pause), loading};
+      moving, late, false, late || loading || path.has_cause(CauseKind::pause), loading};
   path.ceilings = path.gains;
   for (std::size_t r = 0; r < kRemedies; ++r)
     if (has_cause[r]) path.ceilings[r] = gains.most_of({.remedies = {static_cast<Remedy>(r)}});
@@ -411,6 +384,10 @@ std::set<std::int64_t> CriticalPath::left_out() const {
   steps.insert(cut_longer.begin(), cut_longer.end());
   for (const Irregularity& i : irregular) steps.insert({i.step, i.held_up.value_or(i.step)});
   return steps;
+}
+
+bool CriticalPath::has_cause(CauseKind kind) const {
+  return std::ranges::find(causes, kind, &Cause::kind) != causes.end();
 }
 
 /// If ranks recorded different steps, the common part is analysed in place of the job, by a call of
@@ -448,21 +425,20 @@ CriticalPath critical_path_of(const Job& job, const MatchResult& matched, bool w
       for (Cause& c : path.causes) c.rank = ranks.front();  // of the others nothing is known
     return path;
   }
-  const Lateness lateness(program);
-  const std::vector<Late> late = own.host ? late_steps(own) : lateness.all();
+  const LateSteps late = own.host ? late_steps(own) : late_stretches(program);
   std::vector<std::int64_t> common = steps;
   std::erase_if(common, [&path](std::int64_t n) { return path.of_some_ranks.contains(n); });
-  path.lateness_s = median_lateness_s(late, program.lanes.size(), common);
+  path.lateness_s = median_lateness_s(late, common);
   for (const Cause& c : late_ranks(late, ranks, steps, left_out, kLeastShareOfStep * step_s))
     path.causes.push_back(c);
   const double alone_s = job.one_rank ? job.one_rank->step_s.low_or_value() * job.updates : 0;
-  const RemedyGains gains(program, lateness, left_out, alone_s);
+  const RemedyGains gains(program, ranks, left_out, alone_s);
   if (!gains.known()) return path;
   path.gains = gains.by_remedy();
   path.communication_share =
       gains.share_of({.remedies = {Remedy::infinitely_fast_network, Remedy::no_stragglers}});
   path.by_step = gains.by_step();
-  add_gains(path, gains, ranks);
+  add_gains(path, gains);
   add_ceilings(path, gains);
   return path;
 }

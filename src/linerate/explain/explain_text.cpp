@@ -288,7 +288,8 @@ std::string explain_text(const Breakdown& b, const Verdict& v) {
 namespace {
 
 using doc::Json;
-using doc::json_of;
+
+Json if_known(bool is_known, const Json& value) { return is_known ? value : Json(nullptr); }
 
 template <typename T>
 Json or_null(const std::optional<T>& value) {
@@ -296,109 +297,118 @@ Json or_null(const std::optional<T>& value) {
 }
 
 Json busy_json(const Busy& b, const Known& known) {
-  Json j;
-  const auto value = [](bool is_known, double v) { return is_known ? Json(v) : Json(nullptr); };
-  j["window_s"] = value(known.times, b.window_s);
-  j["compute_busy_s"] = value(known.computation, b.compute_s);
-  j["communication_busy_s"] = value(known.communication, b.communication_s);
-  j["overlap_s"] = value(known.both, b.overlap_s);
-  j["exposed_communication_s"] = value(known.both, b.exposed_s);
-  j["idle_s"] = value(known.computation, b.idle_s);
-  j["loading_idle_s"] = value(known.computation, b.loading_idle_s);
-  return j;
+  return {{"window_s", if_known(known.times, b.window_s)},
+          {"compute_busy_s", if_known(known.computation, b.compute_s)},
+          {"communication_busy_s", if_known(known.communication, b.communication_s)},
+          {"overlap_s", if_known(known.both, b.overlap_s)},
+          {"exposed_communication_s", if_known(known.both, b.exposed_s)},
+          {"idle_s", if_known(known.computation, b.idle_s)},
+          {"loading_idle_s", if_known(known.computation, b.loading_idle_s)}};
 }
 
 Json collective_json(const CollectiveRow& c, const Known& known) {
-  Json j;
-  j["name"] = std::string(name_of(c.op));
-  j["bytes"] = or_null(c.bytes);
-  j["bytes_deduced"] = c.bytes_deduced;
-  j["ranks"] = or_null(c.ranks);
-  j["step"] = c.step >= 0 ? Json(c.step) : Json(nullptr);
-  j["duration_s"] = known.times ? Json(c.duration_s) : Json(nullptr);
-  j["exposed_s"] = or_null(c.exposed_s);
-  j["transfer_s"] = or_null(c.transfer_s);
-  j["skew_s"] = or_null(c.skew_s);
-  j["last_rank"] = or_null(c.last_rank);
-  j["algbw_bytes_per_s"] = or_null(c.algbw_bytes_per_s);
-  j["busbw_bytes_per_s"] = or_null(c.busbw_bytes_per_s);
+  Json j = {{"name", name_of(c.op)},
+            {"bytes", or_null(c.bytes)},
+            {"bytes_deduced", c.bytes_deduced},
+            {"ranks", or_null(c.ranks)},
+            {"step", if_known(c.step >= 0, c.step)},
+            {"duration_s", if_known(known.times, c.duration_s)},
+            {"exposed_s", or_null(c.exposed_s)},
+            {"transfer_s", or_null(c.transfer_s)},
+            {"skew_s", or_null(c.skew_s)},
+            {"last_rank", or_null(c.last_rank)},
+            {"algbw_bytes_per_s", or_null(c.algbw_bytes_per_s)},
+            {"busbw_bytes_per_s", or_null(c.busbw_bytes_per_s)}};
   if (c.busbw_at_least_bytes_per_s) j["busbw_at_least_bytes_per_s"] = *c.busbw_at_least_bytes_per_s;
   return j;
 }
 
 Json rank_json(const RankRow& r, const Known& known) {
+  return {{"rank", if_known(r.rank >= 0, r.rank)},
+          {"source", r.source},
+          {"busy", busy_json(r.whole, known)},
+          {"clock_offset_s", static_cast<double>(r.clock_offset_ns) * 1e-9},
+          {"times_last", or_null(r.times_last)},
+          {"delay_per_step_s", or_null(r.delay_per_step_s)}};
+}
+
+Json step_json(const StepRow& s, const Known& known) {
+  Json j = busy_json(s.busy, known);
+  j["number"] = s.number;
+  j["duration_s"] = s.duration_s;
+  j["marks"] = s.marks;
+  j["cut"] = s.cut;
+  return j;
+}
+
+Json remedies_json(const RemedyShares& shares) {
   Json j;
-  j["rank"] = r.rank >= 0 ? Json(r.rank) : Json(nullptr);
-  j["source"] = r.source;
-  j["busy"] = busy_json(r.whole, known);
-  j["clock_offset_s"] = static_cast<double>(r.clock_offset_ns) * 1e-9;
-  j["times_last"] = or_null(r.times_last);
-  j["delay_per_step_s"] = or_null(r.delay_per_step_s);
+  for (std::size_t r = 0; r < kRemedies; ++r) j[std::string(kRemedyKeys[r])] = or_null(shares[r]);
   return j;
 }
 
 Json verdict_json(const Verdict& v, const Breakdown& b) {
-  const bool steps = b.has_steps, device = steps && !b.computation_unknown;
+  const bool device = b.has_steps && !b.computation_unknown;
   const bool heard = device && !b.communication_unknown;
-  const auto value = [](bool is_known, const Json& j) { return is_known ? j : Json(nullptr); };
-  Json j;
-  j["reason"] = v.reason;
-  j["leans"] = v.leans();
-  j["idle_share"] = value(device, v.idle_share);
-  j["loading_share"] = value(device, v.loading_share);
-  j["exposed_share"] = value(heard, v.exposed_share);
-  j["exposed_transfer_share"] = value(heard, {v.transfer_share_low, v.transfer_share_high});
-  j["exposed_wait_share"] = value(heard, {v.wait_share_low, v.wait_share_high});
-  j["threshold_data_idle"] = v.thresholds.data_idle;
-  j["threshold_host_idle"] = v.thresholds.host_idle;
-  j["threshold_exposed"] = v.thresholds.exposed;
-  const auto by_remedy = [](const RemedyShares& shares) {
-    Json of;
-    for (std::size_t r = 0; r < kRemedies; ++r)
-      of[std::string(kRemedyKeys[r])] = json_of(shares[r]);
-    return of;
-  };
-  j["gain_share_of_step"] = by_remedy(v.gains);
-  j["gain_ceiling_share_of_step"] = by_remedy(v.ceilings);
-  j["may_communicate"] = b.may_communicate;
-  j["may_communicate_share"] = value(device, b.may_communicate_share);
-  return j;
+  return {
+      {"reason", v.reason},
+      {"leans", v.leans()},
+      {"idle_share", if_known(device, v.idle_share)},
+      {"loading_share", if_known(device, v.loading_share)},
+      {"exposed_share", if_known(heard, v.exposed_share)},
+      {"exposed_transfer_share", if_known(heard, {v.transfer_share_low, v.transfer_share_high})},
+      {"exposed_wait_share", if_known(heard, {v.wait_share_low, v.wait_share_high})},
+      {"threshold_data_idle", v.thresholds.data_idle},
+      {"threshold_host_idle", v.thresholds.host_idle},
+      {"threshold_exposed", v.thresholds.exposed},
+      {"gain_share_of_step", remedies_json(v.gains)},
+      {"gain_ceiling_share_of_step", remedies_json(v.ceilings)},
+      {"may_communicate", b.may_communicate},
+      {"may_communicate_share", if_known(device, b.may_communicate_share)}};
 }
 
 Json phase_json(const std::optional<StepPhase>& phase) {
-  return phase ? Json(std::string(name_of(*phase))) : Json(nullptr);
+  return phase ? Json(name_of(*phase)) : Json(nullptr);
 }
 
 Json cause_json(const Cause& c) {
-  Json j;
-  j["kind"] = std::string(name_of(c.kind));
-  j["rank"] = or_null(c.rank);
-  j["per_step_s"] = c.per_step_s;
-  j["steps_with_it"] = c.steps_with_it;
-  j["steps"] = c.steps;
-  j["where"] = phase_json(c.where);
-  j["gain_share_of_step"] = or_null(c.gain_share);
-  j["gain_ceiling_share_of_step"] = or_null(c.most_share);
-  return j;
+  return {{"kind", name_of(c.kind)},
+          {"rank", or_null(c.rank)},
+          {"per_step_s", c.per_step_s},
+          {"steps_with_it", c.steps_with_it},
+          {"steps", c.steps},
+          {"where", phase_json(c.where)},
+          {"gain_share_of_step", or_null(c.gain_share)},
+          {"gain_ceiling_share_of_step", or_null(c.most_share)}};
 }
 
 Json irregular_json(const Irregularity& i) {
-  Json j;
-  j["step"] = i.step;
-  j["rank"] = or_null(i.rank);
-  j["longer_s"] = i.longer_s;
-  j["held_up_step"] = or_null(i.held_up);
-  j["where"] = i.communication ? Json("communication") : phase_json(i.where);
-  return j;
+  return {{"step", i.step},
+          {"rank", or_null(i.rank)},
+          {"longer_s", i.longer_s},
+          {"held_up_step", or_null(i.held_up)},
+          {"where", i.communication ? Json("communication") : phase_json(i.where)}};
+}
+
+Json buckets_json(const BucketPlan& plan) {
+  return {{"step", plan.step},
+          {"bytes", plan.bytes},
+          {"matches_ddp", plan.matches_rule},
+          {"strategy", if_known(!plan.strategy.empty(), plan.strategy)},
+          {"says", plan.verdict}};
+}
+
+Json list_of(const auto& values, const auto& json_of_one, const auto&... known) {
+  Json list = Json::array();
+  for (const auto& value : values) list.push_back(json_of_one(value, known...));
+  return list;
 }
 
 }  // namespace
 
 std::string explain_json(const Breakdown& b, const Verdict& v) {
   const Known known(b);
-  Json j;
-  j["steps_s"] = Json::array();
-  for (const double s : b.marks_s) j["steps_s"].push_back(s);
+  Json j = {{"steps_s", b.marks_s}};
   // The fixed keys compare with other tools, which read stamps as doubles; "exact" has them from
   // the digits.
   const Json whole = busy_json(b.whole_as_doubles, known);
@@ -410,49 +420,29 @@ std::string explain_json(const Breakdown& b, const Verdict& v) {
   j["gradient_bytes"] = or_null(b.gradient_bytes);
   j["collective_bytes_deduced"] = or_null(b.collective_bytes_deduced);
   j["gradient_bytes_deduced"] = or_null(b.gradient_bytes_deduced);
-  j["verdict"] = std::string(name_of(v.finding));
-  j["confidence"] = json_of(v.confidence);
+  j["verdict"] = name_of(v.finding);
+  j["confidence"] = or_null(v.confidence);
   j["why"] = verdict_json(v, b);
-  j["causes"] = Json::array();
-  for (const Cause& c : b.path.causes) j["causes"].push_back(cause_json(c));
-  j["irregular_steps"] = Json::array();
-  for (const Irregularity& i : b.path.irregular) j["irregular_steps"].push_back(irregular_json(i));
-  j["ranks_of_job"] = b.world_size > 0 ? Json(b.world_size) : Json(nullptr);
+  j["causes"] = list_of(b.path.causes, cause_json);
+  j["irregular_steps"] = list_of(b.path.irregular, irregular_json);
+  j["ranks_of_job"] = if_known(b.world_size > 0, b.world_size);
   j["ranks_missing"] = b.ranks_missing;
-  j["step_s"] = json_of(b.step_s);
-  j["one_rank_step_s"] = b.one_rank ? Json(b.one_rank->step_s.value) : Json(nullptr);
-  j["one_rank_step_low_s"] = b.one_rank ? json_of(b.one_rank->step_s.low) : Json(nullptr);
-  j["one_rank_step_high_s"] = b.one_rank ? json_of(b.one_rank->step_s.high) : Json(nullptr);
+  j["step_s"] = or_null(b.step_s);
+  const doc::Bounded alone = b.one_rank ? b.one_rank->step_s : doc::Bounded{};
+  j["one_rank_step_s"] = if_known(b.one_rank.has_value(), alone.value);
+  j["one_rank_step_low_s"] = or_null(alone.low);
+  j["one_rank_step_high_s"] = or_null(alone.high);
   j["one_rank_step_origin"] = b.one_rank ? Json(b.one_rank->origin) : Json(nullptr);
-  j["scaling_factor"] = json_of(b.scaling_factor);
-  j["line_rate_bytes_per_s"] = json_of(b.line_rate_bytes_per_s);
-  j["utilisation_over_steps"] = json_of(b.utilisation_step);
-  j["utilisation_while_communicating"] = json_of(b.utilisation_communicating);
-  j["steps"] = Json::array();
-  for (const StepRow& s : b.steps) {
-    Json row = busy_json(s.busy, known);
-    row["number"] = s.number;
-    row["duration_s"] = s.duration_s;
-    row["marks"] = s.marks;
-    row["cut"] = s.cut;
-    j["steps"].push_back(row);
-  }
-  j["ranks"] = Json::array();
-  for (const RankRow& r : b.ranks) j["ranks"].push_back(rank_json(r, known));
-  if (b.buckets)
-    j["bucket_plan"] = {
-        {"step", b.buckets->step},
-        {"bytes", b.buckets->bytes},
-        {"matches_ddp", b.buckets->matches_rule},
-        {"strategy", b.buckets->strategy.empty() ? Json(nullptr) : Json(b.buckets->strategy)},
-        {"says", b.buckets->verdict}};
-  else
-    j["bucket_plan"] = nullptr;
+  j["scaling_factor"] = or_null(b.scaling_factor);
+  j["line_rate_bytes_per_s"] = or_null(b.line_rate_bytes_per_s);
+  j["utilisation_over_steps"] = or_null(b.utilisation_step);
+  j["utilisation_while_communicating"] = or_null(b.utilisation_communicating);
+  j["steps"] = list_of(b.steps, step_json, known);
+  j["ranks"] = list_of(b.ranks, rank_json, known);
+  j["bucket_plan"] = b.buckets ? buckets_json(*b.buckets) : Json(nullptr);
   j["clock_residual_s"] = static_cast<double>(b.clock_residual_ns) * 1e-9;
   j["notes"] = b.notes;
-  j["collectives"] = Json::array();
-  for (const CollectiveRow& c : b.collectives)
-    j["collectives"].push_back(collective_json(c, known));
+  j["collectives"] = list_of(b.collectives, collective_json, known);
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "linerate/core/text.hpp"
 
@@ -133,11 +132,9 @@ Finding apply(const Shares& s, const Breakdown& b, const Thresholds& t) {
   if (s.transfer >= s.wait + s.unsplit) return Finding::network_bound;
   if (s.wait <= s.transfer + s.unsplit) return Finding::inconclusive;
   // Ranks wait for whoever wakes first if all of them pause, and nobody is late.
-  const auto found = [&b](CauseKind kind) {
-    return std::ranges::any_of(b.path.causes, [kind](const Cause& c) { return c.kind == kind; });
-  };
-  return found(CauseKind::pause) && !found(CauseKind::late_rank) ? Finding::host_bound
-                                                                 : Finding::skew_bound;
+  return b.path.has_cause(CauseKind::pause) && !b.path.has_cause(CauseKind::late_rank)
+             ? Finding::host_bound
+             : Finding::skew_bound;
 }
 
 /// One of the two costs of exposed communication: its words as a part of the exposed time, as a

@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "linerate/core/index.hpp"
 #include "linerate/doc/scaling_factor.hpp"
@@ -58,6 +60,328 @@ std::vector<bool> where_all_begin(const Program& p, const std::vector<bool>& met
   return all;
 }
 
+/// How late the lanes of a program come, stretch by stretch.
+///
+/// A stretch leads from waits that all ranks have to the next such waits, however many
+/// communications are asked for in between. Ranks leave such a wait together, so their own times in
+/// the stretch may be compared. The others notice a rank that takes longer at the next wait.
+///
+/// Example. In one stretch ranks 0, 1 and 2 take 10, 14 and 11 ms of own time. The middle of two
+/// others is the earlier one, so ranks 0, 1 and 2 are compared with 11, 10 and 10 ms. Rank 0 is
+/// early by 1 ms, rank 1 late by 4 ms, rank 2 late by 1 ms. The wait of a rank would not tell this,
+/// because it depends on who was last.
+class Lateness {
+ public:
+  explicit Lateness(const Program& program) : program_(program) {
+    const std::vector<bool> met = where_all_meet(program);
+    const std::vector<bool> begins = where_all_begin(program, met);
+    for (std::size_t lane = 0; lane < program.lanes.size(); ++lane) {
+      stretches_.emplace_back();
+      stretch_at_.emplace_back(program.collectives.size(), -1);
+      add_stretches(lane, met, begins);
+      mark_gaps(lane);
+    }
+  }
+
+  /// Phases are subtracted phase by phase, from the same lane whose total was subtracted. So they
+  /// sum to the lateness.
+  LateSteps all() const {
+    const Totals own_times = totals(no_cuts(program_));
+    LateSteps found(stretches_.size());
+    for (std::size_t lane = 0; lane < stretches_.size(); ++lane)
+      for (const Stretch& s : stretches_[lane]) {
+        const auto [other, ns] = behind_of(lane, s, false, own_times);
+        if (!other) continue;
+        Late& late = found[lane][program_.step_of[to_index(s.collective)]];
+        late.ns += ns;
+        add_phases(late, lane, s, 1);
+        add_phases(late, *other, *stretch_of(*other, s.collective), -1);
+      }
+    return found;
+  }
+
+  /// All comparisons use the cuts as they were at the call (`before`), so the order of lanes and
+  /// stretches does not matter. What a late opening cannot give from own time is a later begin of
+  /// the lane.
+  void cut(Cuts& cuts, std::optional<std::size_t> only) const {
+    const Cuts before = cuts;
+    const Totals own_times = totals(before);
+    for (std::size_t lane = 0; lane < stretches_.size(); ++lane) {
+      if (only && *only != lane) continue;
+      std::int64_t opening = 0;  // late there, and not within a step
+      for (const Stretch& s : stretches_[lane]) {
+        const Behind late = behind_of(lane, s, !only, own_times);
+        if (late.ns <= 0) continue;
+        const std::int64_t rest = late.ns - cut_stretch(s, lane, late, before, cuts);
+        if (s.opens) opening = rest;
+      }
+      // A rank that is late only at its begin or its end shows the profiler's start, or chance.
+      const std::int64_t between = most_late_between(lane, !only, own_times);
+      const std::int64_t tail = tail_late_by(lane, !only, before);
+      cut_piece(lane, tails_[lane].piece, std::min(tail, std::max(between, opening)), cuts);
+      cut_start(lane, !only, opening, std::max(between, tail), cuts);
+    }
+  }
+
+  void cut_starts(Cuts& cuts) const {
+    const Cuts none = no_cuts(program_);
+    const Totals own_times = totals(none);
+    for (std::size_t lane = 0; lane < stretches_.size(); ++lane) {
+      const std::int64_t between = most_late_between(lane, true, own_times);
+      cut_start(lane, true, INT64_MAX, std::max(between, tail_late_by(lane, true, none)), cuts);
+    }
+  }
+
+ private:
+  /// Own time up to an issue that all its ranks have in common; or (collective -1) from the last of
+  /// them to the last wait.
+  struct Piece {
+    std::int32_t collective = -1;
+    std::size_t first = 0, last = 0;  // points
+  };
+  struct Stretch {
+    std::int32_t collective = -1;  // the first one that is asked for, else the first one waited for
+    bool opens = false;            // the first of its lane: ranks begin apart
+    std::vector<Piece> pieces;
+  };
+  /// From the last wait that all ranks have to the end of the last step.
+  struct Tail {
+    std::int32_t behind = -1;  // Stretch::collective of the last stretch; -1: none
+    std::int64_t step = -1;    // number of the last step
+    Piece piece;
+  };
+  /// By lane and stretch: own time without the cuts.
+  using Totals = std::vector<std::vector<std::int64_t>>;
+  /// How much longer than `other` a lane takes over a stretch.
+  struct Behind {
+    std::optional<std::size_t> other;  // absent: no lane can be compared
+    std::int64_t ns = 0;
+  };
+
+  const std::vector<Point>& points_of(std::size_t lane) const {
+    return program_.lanes[lane].points;
+  }
+
+  /// Marks the points of a lane that lie between two runs of steps. A profiler with a schedule
+  /// records steps 5 to 8 and 25 to 28. The time in between has no recorded waits, and its length
+  /// means nothing. Points are visited from the end, so that each belongs to the border that
+  /// follows it.
+  void mark_gaps(std::size_t lane) {
+    const Lane& of = program_.lanes[lane];
+    std::vector<bool> gap_before(of.borders_ns.size(), false);  // by border
+    for (std::size_t s = 1; s < of.steps.size(); ++s)
+      if (of.steps[s].from != of.steps[s - 1].to) gap_before[of.steps[s].from] = true;
+    std::vector<bool> gaps(of.points.size());
+    bool gap = false;
+    std::size_t border = gap_before.size();
+    for (std::size_t i = of.points.size(); i-- > 0;) {
+      if (of.points[i].kind == PointKind::border) gap = gap_before[--border];
+      gaps[i] = gap;
+    }
+    in_gap_.push_back(std::move(gaps));
+  }
+
+  /// The tail is from `first`, the point after the last common wait, to the lane's last border.
+  void add_tail(std::size_t lane, std::size_t first) {
+    const Lane& of = program_.lanes[lane];
+    Tail tail;
+    const bool any = !of.steps.empty() && !stretches_[lane].empty();
+    for (std::size_t i = of.points.size(); i-- > first && any && tail.behind < 0;)
+      if (of.points[i].kind == PointKind::border)
+        tail = {.behind = stretches_[lane].back().collective,
+                .step = of.steps.back().number,
+                .piece = {.first = first, .last = i}};
+    tails_.push_back(tail);
+  }
+
+  /// Cuts a lane into stretches. `first` is where the open piece begins, `behind_wait` the point
+  /// after the last common wait of the open stretch. The first issue at which all ranks begin anew
+  /// closes a stretch, which ends at its last common wait. Waits that follow each other without an
+  /// issue in between stay in one stretch.
+  void add_stretches(std::size_t lane, const std::vector<bool>& met,
+                     const std::vector<bool>& begins) {
+    const std::vector<Point>& points = points_of(lane);
+    Stretch open{.opens = true, .pieces = {}};
+    std::size_t first = 0;
+    std::size_t behind_last = 0;
+    std::size_t behind_wait = 0;  // the point after the last wait of the open stretch; 0: no wait
+    const auto close = [&] {
+      open.pieces.push_back({.first = first, .last = behind_wait - 1});
+      stretch_at_[lane][to_index(open.collective)] =
+          static_cast<std::int32_t>(stretches_[lane].size());
+      stretches_[lane].push_back(std::exchange(open, {}));
+      first = behind_wait;
+      behind_wait = 0;
+    };
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (points[i].kind == PointKind::border) continue;
+      const std::int32_t c = points[i].of.collective;
+      if (points[i].kind == PointKind::wait) {
+        if (!met[to_index(c)]) continue;
+        if (open.collective < 0) open.collective = c;
+        behind_wait = behind_last = i + 1;
+        continue;
+      }
+      if (!program_.collectives[to_index(c)].joint) continue;
+      if (behind_wait > 0 && begins[to_index(c)]) close();
+      if (open.collective < 0) open.collective = c;
+      open.pieces.push_back({.collective = c, .first = first, .last = i});
+      first = i + 1;
+    }
+    if (behind_wait > 0) close();
+    add_tail(lane, behind_last);
+  }
+
+  /// Own time of the piece in ns, without the cuts.
+  std::int64_t length(std::size_t lane, const Piece& piece, const Cuts& cuts) const {
+    std::int64_t ns = 0;
+    for (std::size_t i = piece.first; i <= piece.last; ++i)
+      ns += points_of(lane)[i].before.total_ns() - cuts[lane][i];
+    return ns;
+  }
+
+  /// The stretch that opens a lane counts from the clock's zero, because lanes begin apart.
+  Totals totals(const Cuts& cuts) const {
+    Totals all(stretches_.size());
+    for (std::size_t lane = 0; lane < stretches_.size(); ++lane)
+      for (const Stretch& s : stretches_[lane]) {
+        std::int64_t ns = s.opens ? program_.lanes[lane].start_ns : 0;
+        for (const Piece& piece : s.pieces) ns += length(lane, piece, cuts);
+        all[lane].push_back(ns);
+      }
+    return all;
+  }
+
+  const Stretch* stretch_of(std::size_t lane, std::int32_t collective) const {
+    const std::int32_t at = stretch_at_[lane][to_index(collective)];
+    return at < 0 ? nullptr : &stretches_[lane][to_index(at)];
+  }
+
+  std::int64_t total_of(const Totals& totals, std::size_t lane, std::int32_t collective) const {
+    return totals[lane][to_index(stretch_at_[lane][to_index(collective)])];
+  }
+
+  /// Against the first of the others, or their lower median.
+  Behind behind_of(std::size_t lane, const Stretch& own, bool first,
+                   const Totals& own_times) const {
+    std::vector<std::pair<std::int64_t, std::size_t>> others;  // own time, lane
+    for (const Part& part : program_.collectives[to_index(own.collective)].parts) {
+      const auto l = to_index(part.lane);
+      if (l == lane) continue;
+      const Stretch* other = stretch_of(l, own.collective);
+      // Another number of points: another program, and nothing to compare.
+      if (other != nullptr && other->pieces.size() == own.pieces.size() &&
+          other->opens == own.opens)
+        others.emplace_back(total_of(own_times, l, own.collective), l);
+    }
+    if (others.empty()) return {};
+    std::ranges::sort(others);
+    const auto& [ns, other] = others[first ? 0 : (others.size() - 1) / 2];
+    return {other, total_of(own_times, lane, own.collective) - ns};
+  }
+
+  /// Adds the stretch's own time by phase, or subtracts it (`sign` -1): a difference by phase says
+  /// where lateness arises.
+  void add_phases(Late& late, std::size_t lane, const Stretch& stretch, int sign) const {
+    for (const Piece& piece : stretch.pieces)
+      for (std::size_t i = piece.first; i <= piece.last; ++i)
+        for (std::size_t p = 0; p < kPhases; ++p)
+          late.by_phase[p] += sign * points_of(lane)[i].before.of(static_cast<StepPhase>(p));
+  }
+
+  /// Against the tails that begin after the same collective and end with the same step; others are
+  /// no measure. 0 if there are none.
+  std::int64_t tail_late_by(std::size_t lane, bool first, const Cuts& before) const {
+    const Tail& own = tails_[lane];
+    if (own.behind < 0) return 0;
+    std::vector<std::int64_t> others;
+    for (std::size_t o = 0; o < tails_.size(); ++o)
+      if (o != lane && tails_[o].behind == own.behind && tails_[o].step == own.step)
+        others.push_back(length(o, tails_[o].piece, before));
+    if (others.empty()) return 0;
+    std::ranges::sort(others);
+    return length(lane, own.piece, before) - others[first ? 0 : (others.size() - 1) / 2];
+  }
+
+  /// Between the opening and the tail.
+  std::int64_t most_late_between(std::size_t lane, bool first, const Totals& own_times) const {
+    std::int64_t most = 0;
+    for (const Stretch& s : stretches_[lane])
+      if (!s.opens) most = std::max(most, behind_of(lane, s, first, own_times).ns);
+    return most;
+  }
+
+  /// Moves the lane's start earlier by `late`, but not by more than `most`: a profiler that starts
+  /// late does not delay the job.
+  void cut_start(std::size_t lane, bool first, std::int64_t late, std::int64_t most,
+                 Cuts& cuts) const {
+    if (stretches_[lane].empty() || !stretches_[lane].front().opens) return;
+    const auto other =
+        behind_of(lane, stretches_[lane].front(), first, totals(no_cuts(program_))).other;
+    if (!other) return;
+    const std::int64_t later = program_.lanes[lane].start_ns - program_.lanes[*other].start_ns;
+    cuts[lane].front() += std::max<std::int64_t>(0, std::min({late, later, most}));
+  }
+
+  /// Cuts what the lane is late by from the pieces that are longer than the other lane's, in
+  /// proportion to how much longer they are. The example at the head of this file shows it. Returns
+  /// what was cut.
+  std::int64_t cut_stretch(const Stretch& own, std::size_t lane, const Behind& late,
+                           const Cuts& before, Cuts& cuts) const {
+    const Stretch& theirs = *stretch_of(*late.other, own.collective);
+    std::vector<std::int64_t> longer;
+    for (const Piece& piece : own.pieces) {
+      const auto same = std::ranges::find(theirs.pieces, piece.collective, &Piece::collective);
+      const std::int64_t its = same == theirs.pieces.end() ? 0 : length(*late.other, *same, before);
+      longer.push_back(std::max<std::int64_t>(0, length(lane, piece, before) - its));
+    }
+    const std::int64_t sum = std::accumulate(longer.begin(), longer.end(), std::int64_t{0});
+    if (sum == 0) return 0;
+    const double part = std::min(1.0, static_cast<double>(late.ns) / static_cast<double>(sum));
+    std::int64_t cut = 0;
+    for (std::size_t i = 0; i < own.pieces.size(); ++i) {
+      const auto ns = static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5);
+      cut += ns - cut_piece(lane, own.pieces[i], ns, cuts);
+    }
+    return cut;
+  }
+
+  /// Cuts up to `ns`, and returns what is left. Time between recorded runs of steps is cut last:
+  /// nobody knows what happened there.
+  std::int64_t cut_piece(std::size_t lane, const Piece& piece, std::int64_t ns, Cuts& cuts) const {
+    for (const bool gaps : {false, true}) ns = cut_longest(lane, piece, ns, gaps, cuts);
+    return ns;
+  }
+
+  /// Takes from the longest own time of the piece until it is gone, then from the next longest. A
+  /// rank is late by one long pause more often than by a little everywhere. `gaps`: whether points
+  /// between two runs of steps may be cut, too. Returns what is left of `ns`.
+  std::int64_t cut_longest(std::size_t lane, const Piece& piece, std::int64_t ns, bool gaps,
+                           Cuts& cuts) const {
+    const auto rest = [&](std::size_t i) {
+      if (in_gap_[lane][i] && !gaps) return std::int64_t{0};
+      return points_of(lane)[i].before.total_ns() - cuts[lane][i];
+    };
+    while (ns > 0) {
+      std::size_t longest = piece.first;
+      for (std::size_t i = piece.first; i <= piece.last; ++i)
+        if (rest(i) > rest(longest)) longest = i;
+      const std::int64_t taken = std::min(ns, rest(longest));
+      if (taken <= 0) break;
+      cuts[lane][longest] += taken;
+      ns -= taken;
+    }
+    return ns;
+  }
+
+  const Program& program_;
+  std::vector<std::vector<Stretch>> stretches_;        // by lane
+  std::vector<std::vector<std::int32_t>> stretch_at_;  // by lane and Stretch::collective; -1: none
+  std::vector<Tail> tails_;                            // by lane
+  /// By lane and point: between two runs of steps, whose waits were not recorded.
+  std::vector<std::vector<bool>> in_gap_;
+};
+
 }  // namespace
 
 Cuts no_cuts(const Program& program) {
@@ -66,292 +390,13 @@ Cuts no_cuts(const Program& program) {
   return cuts;
 }
 
-Lateness::Lateness(const Program& program) : program_(program) {
-  const std::vector<bool> met = where_all_meet(program);
-  const std::vector<bool> begins = where_all_begin(program, met);
-  for (std::size_t l = 0; l < program.lanes.size(); ++l) {
-    stretches_.emplace_back();
-    stretch_at_.emplace_back(program.collectives.size(), -1);
-    add_stretches(l, met, begins);
-    mark_gaps(l);
-  }
+LateSteps late_stretches(const Program& program) { return Lateness(program).all(); }
+
+void cut_lateness(const Program& program, Cuts& cuts, std::optional<std::size_t> only) {
+  Lateness(program).cut(cuts, only);
 }
 
-/// Marks the points of a lane that lie between two runs of steps. A profiler with a schedule
-/// records steps 5 to 8 and 25 to 28. The time in between has no recorded waits, and its length
-/// means nothing. Points are visited from the end, so that each belongs to the border that follows
-/// it.
-void Lateness::mark_gaps(std::size_t lane) {
-  const Lane& of = program_.lanes[lane];
-  std::vector<bool> gap_before(of.borders_ns.size(), false);  // by border
-  for (std::size_t s = 1; s < of.steps.size(); ++s)
-    if (of.steps[s].from != of.steps[s - 1].to) gap_before[of.steps[s].from] = true;
-  std::vector<bool> gaps(of.points.size());
-  bool gap = false;
-  std::size_t border = gap_before.size();
-  for (std::size_t i = of.points.size(); i-- > 0;) {
-    if (of.points[i].kind == PointKind::border) gap = gap_before[--border];
-    gaps[i] = gap;
-  }
-  in_gap_.push_back(std::move(gaps));
-}
-
-/// The tail is from `first`, the point after the last common wait, to the lane's last border.
-void Lateness::add_tail(std::size_t lane, std::size_t first) {
-  const Lane& of = program_.lanes[lane];
-  Tail tail;
-  const bool any = !of.steps.empty() && !stretches_[lane].empty();
-  for (std::size_t i = of.points.size(); i-- > first && any && tail.behind < 0;)
-    if (of.points[i].kind == PointKind::border)
-      tail = {.behind = stretches_[lane].back().collective,
-              .step = of.steps.back().number,
-              .piece = {.first = first, .last = i}};
-  tails_.push_back(tail);
-}
-
-/// Cuts a lane into stretches. `first` is where the open piece begins, `behind_wait` the point
-/// after the last common wait of the open stretch. The first issue at which all ranks begin anew
-/// closes a stretch, which ends at its last common wait. Waits that follow each other without an
-/// issue in between stay in one stretch.
-void Lateness::add_stretches(std::size_t lane, const std::vector<bool>& met,
-                             const std::vector<bool>& begins) {
-  const std::vector<Point>& points = program_.lanes[lane].points;
-  Stretch open{.opens = true, .pieces = {}};
-  std::size_t first = 0;
-  std::size_t behind_last = 0;
-  std::size_t behind_wait = 0;  // the point after the last wait of the open stretch; 0: no wait
-  const auto close = [&] {
-    open.pieces.push_back({.first = first, .last = behind_wait - 1});
-    add_stretch(lane, std::move(open));
-    open = {};
-    first = behind_wait;
-    behind_wait = 0;
-  };
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (points[i].kind == PointKind::border) continue;
-    const std::int32_t c = points[i].of.collective;
-    if (points[i].kind == PointKind::wait) {
-      if (!met[to_index(c)]) continue;
-      if (open.collective < 0) open.collective = c;
-      behind_wait = i + 1;
-      behind_last = i + 1;
-      continue;
-    }
-    if (!program_.collectives[to_index(c)].joint) continue;
-    if (behind_wait > 0 && begins[to_index(c)]) close();
-    if (open.collective < 0) open.collective = c;
-    open.pieces.push_back({.collective = c, .first = first, .last = i});
-    first = i + 1;
-  }
-  if (behind_wait > 0) close();
-  add_tail(lane, behind_last);
-}
-
-void Lateness::add_stretch(std::size_t lane, Stretch stretch) {
-  stretch_at_[lane][to_index(stretch.collective)] =
-      static_cast<std::int32_t>(stretches_[lane].size());
-  stretches_[lane].push_back(std::move(stretch));
-}
-
-/// Own time of the piece in ns, without the cuts.
-std::int64_t Lateness::length(std::int32_t lane, const Piece& piece, const Cuts& cuts) const {
-  const auto l = to_index(lane);
-  std::int64_t ns = 0;
-  for (std::size_t i = piece.first; i <= piece.last; ++i)
-    ns += program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
-  return ns;
-}
-
-/// The stretch that opens a lane counts from the clock's zero, because lanes begin apart.
-Lateness::Totals Lateness::totals(const Cuts& cuts) const {
-  Totals all(stretches_.size());
-  for (std::size_t l = 0; l < stretches_.size(); ++l)
-    for (const Stretch& s : stretches_[l]) {
-      std::int64_t ns = s.opens ? program_.lanes[l].start_ns : 0;
-      for (const Piece& piece : s.pieces) ns += length(static_cast<std::int32_t>(l), piece, cuts);
-      all[l].push_back(ns);
-    }
-  return all;
-}
-
-const Lateness::Stretch* Lateness::stretch_of(std::int32_t lane, std::int32_t collective) const {
-  const auto l = to_index(lane);
-  const std::int32_t at = stretch_at_[l][to_index(collective)];
-  return at < 0 ? nullptr : &stretches_[l][to_index(at)];
-}
-
-std::int64_t Lateness::total_of(const Totals& totals, std::int32_t lane,
-                                std::int32_t collective) const {
-  const auto l = to_index(lane);
-  return totals[l][to_index(stretch_at_[l][to_index(collective)])];
-}
-
-Lateness::Behind Lateness::behind_of(std::int32_t lane, const Stretch& own, bool first,
-                                     const Totals& own_times) const {
-  std::vector<Behind> others;  // ns: of their own
-  for (const Part& part : program_.collectives[to_index(own.collective)].parts) {
-    if (part.lane == lane) continue;
-    const Stretch* other = stretch_of(part.lane, own.collective);
-    // Another number of points: another program, and nothing to compare.
-    if (other != nullptr && other->pieces.size() == own.pieces.size() && other->opens == own.opens)
-      others.push_back({part.lane, total_of(own_times, part.lane, own.collective)});
-  }
-  if (others.empty()) return {};
-  const auto wanted =
-      others.begin() + (first ? 0 : static_cast<std::ptrdiff_t>((others.size() - 1) / 2));
-  std::ranges::nth_element(others, wanted, {},
-                           [](const Behind& b) { return std::pair(b.ns, b.other); });
-  return {wanted->other, total_of(own_times, lane, own.collective) - wanted->ns};
-}
-
-/// Adds the stretch's own time by phase, or subtracts it (`sign` -1): a difference by phase says
-/// where lateness arises.
-void Lateness::add_phases(Late& late, std::int32_t lane, const Stretch& stretch, int sign) const {
-  const std::vector<Point>& points = program_.lanes[to_index(lane)].points;
-  for (const Piece& piece : stretch.pieces)
-    for (std::size_t i = piece.first; i <= piece.last; ++i)
-      for (std::size_t p = 0; p < kPhases; ++p)
-        late.by_phase[p] += sign * points[i].before.of(static_cast<StepPhase>(p));
-}
-
-/// Phases are subtracted phase by phase, from the same lane whose total was subtracted. So they sum
-/// to the lateness.
-std::vector<Late> Lateness::all() const {
-  const Totals own_times = totals(no_cuts(program_));
-  std::vector<Late> found;
-  for (std::size_t l = 0; l < stretches_.size(); ++l) {
-    const auto lane = static_cast<std::int32_t>(l);
-    for (const Stretch& s : stretches_[l]) {
-      const auto [other, ns] = behind_of(lane, s, false, own_times);
-      if (other < 0) continue;
-      Late late{.lane = lane, .step = program_.step_of[to_index(s.collective)], .ns = ns};
-      add_phases(late, lane, s, 1);
-      add_phases(late, other, *stretch_of(other, s.collective), -1);
-      found.push_back(late);
-    }
-  }
-  return found;
-}
-
-/// All comparisons use the cuts as they were at the call (`before`), so the order of lanes and
-/// stretches does not matter. What a late opening cannot give from own time is a later begin of the
-/// lane.
-void Lateness::cut(Cuts& cuts, std::optional<std::int32_t> only) const {
-  const Cuts before = cuts;
-  const Totals own_times = totals(before);
-  for (std::size_t l = 0; l < stretches_.size(); ++l) {
-    const auto lane = static_cast<std::int32_t>(l);
-    if (only && *only != lane) continue;
-    std::int64_t opening = 0;  // late there, and not within a step
-    for (const Stretch& s : stretches_[l]) {
-      const Behind late = behind_of(lane, s, !only, own_times);
-      if (late.ns <= 0) continue;
-      const std::int64_t rest = late.ns - cut_stretch(s, lane, late, before, cuts);
-      if (s.opens) opening = rest;
-    }
-    // A rank that is late only at its begin or its end shows the profiler's start, or chance.
-    const std::int64_t between = most_late_between(lane, !only, own_times);
-    const std::int64_t tail = tail_late_by(lane, !only, before);
-    cut_piece(lane, tails_[l].piece, std::min(tail, std::max(between, opening)), cuts);
-    cut_start(lane, !only, opening, std::max(between, tail), cuts);
-  }
-}
-
-void Lateness::cut_starts(Cuts& cuts) const {
-  const Cuts none = no_cuts(program_);
-  for (std::size_t l = 0; l < stretches_.size(); ++l) {
-    const auto lane = static_cast<std::int32_t>(l);
-    cut_start(lane, true, INT64_MAX,
-              std::max(most_late_between(lane, true, totals(none)), tail_late_by(lane, true, none)),
-              cuts);
-  }
-}
-
-/// Against the tails that begin after the same collective and end with the same step; others are no
-/// measure. 0 if there are none.
-std::int64_t Lateness::tail_late_by(std::int32_t lane, bool first, const Cuts& before) const {
-  const Tail& own = tails_[to_index(lane)];
-  if (own.behind < 0) return 0;
-  std::vector<std::int64_t> others;
-  for (std::size_t o = 0; o < tails_.size(); ++o)
-    if (o != to_index(lane) && tails_[o].behind == own.behind && tails_[o].step == own.step)
-      others.push_back(length(static_cast<std::int32_t>(o), tails_[o].piece, before));
-  if (others.empty()) return 0;
-  std::ranges::sort(others);
-  return length(lane, own.piece, before) - others[first ? 0 : (others.size() - 1) / 2];
-}
-
-std::int64_t Lateness::most_late_between(std::int32_t lane, bool first,
-                                         const Totals& own_times) const {
-  std::int64_t most = 0;
-  for (const Stretch& s : stretches_[to_index(lane)])
-    if (!s.opens) most = std::max(most, behind_of(lane, s, first, own_times).ns);
-  return most;
-}
-
-void Lateness::cut_start(std::int32_t lane, bool first, std::int64_t late, std::int64_t most,
-                         Cuts& cuts) const {
-  const auto l = to_index(lane);
-  if (stretches_[l].empty() || !stretches_[l].front().opens) return;
-  const std::int32_t other =
-      behind_of(lane, stretches_[l].front(), first, totals(no_cuts(program_))).other;
-  if (other < 0) return;
-  const std::int64_t later = program_.lanes[l].start_ns - program_.lanes[to_index(other)].start_ns;
-  cuts[l].front() += std::max<std::int64_t>(0, std::min({late, later, most}));
-}
-
-/// Cuts what the lane is late by from the pieces that are longer than the other lane's, in
-/// proportion to how much longer they are. The example at the head of this file shows it.
-std::int64_t Lateness::cut_stretch(const Stretch& own, std::int32_t lane, const Behind& late,
-                                   const Cuts& before, Cuts& cuts) const {
-  const Stretch& theirs = *stretch_of(late.other, own.collective);
-  std::vector<std::int64_t> longer(own.pieces.size(), 0);
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < own.pieces.size(); ++i) {
-    const auto same = std::ranges::find_if(
-        theirs.pieces, [&](const Piece& p) { return p.collective == own.pieces[i].collective; });
-    const std::int64_t mine = length(lane, own.pieces[i], before);
-    const std::int64_t its = same == theirs.pieces.end() ? 0 : length(late.other, *same, before);
-    longer[i] = std::max<std::int64_t>(0, mine - its);
-    sum += longer[i];
-  }
-  if (sum == 0) return 0;
-  const double part = std::min(1.0, static_cast<double>(late.ns) / static_cast<double>(sum));
-  std::int64_t cut = 0;
-  for (std::size_t i = 0; i < own.pieces.size(); ++i) {
-    const auto ns = static_cast<std::int64_t>(part * static_cast<double>(longer[i]) + 0.5);
-    cut += ns - cut_piece(lane, own.pieces[i], ns, cuts);
-  }
-  return cut;
-}
-
-/// Time between recorded runs of steps is cut last: nobody knows what happened there.
-std::int64_t Lateness::cut_piece(std::int32_t lane, const Piece& piece, std::int64_t ns,
-                                 Cuts& cuts) const {
-  const std::int64_t left = cut_longest(lane, piece, ns, Gaps::keep, cuts);
-  return cut_longest(lane, piece, left, Gaps::cut, cuts);
-}
-
-/// Takes from the longest own time of the piece until it is gone, then from the next longest. A
-/// rank is late by one long pause more often than by a little everywhere.
-std::int64_t Lateness::cut_longest(std::int32_t lane, const Piece& piece, std::int64_t ns,
-                                   Gaps gaps, Cuts& cuts) const {
-  const auto l = to_index(lane);
-  const auto rest = [&](std::size_t i) {
-    if (in_gap_[l][i] && gaps == Gaps::keep) return std::int64_t{0};
-    return program_.lanes[l].points[i].before.total_ns() - cuts[l][i];
-  };
-  while (ns > 0) {
-    std::size_t longest = piece.first;
-    for (std::size_t i = piece.first; i <= piece.last; ++i)
-      if (rest(i) > rest(longest)) longest = i;
-    const std::int64_t taken = std::min(ns, rest(longest));
-    if (taken <= 0) break;
-    cuts[l][longest] += taken;
-    ns -= taken;
-  }
-  return ns;
-}
+void cut_late_starts(const Program& program, Cuts& cuts) { Lateness(program).cut_starts(cuts); }
 
 /// Ends on devices may differ by 100 us or by a tenth of the longest duration, whichever is more.
 /// On CPUs it is 3 ms or a quarter.

@@ -270,13 +270,13 @@ class Replay {
     }
   }
 
-  std::optional<std::vector<std::vector<std::int64_t>>> run() {
+  std::optional<Borders> run() {
     bool moved = true;
     while (moved) {
       moved = false;
       for (std::size_t l = 0; l < lanes_.size(); ++l) moved |= advance(l);
     }
-    std::vector<std::vector<std::int64_t>> borders;
+    Borders borders;
     for (std::size_t l = 0; l < lanes_.size(); ++l) {
       if (lanes_[l].at < p_.lanes[l].points.size()) return std::nullopt;
       borders.push_back(std::move(lanes_[l].borders_ns));
@@ -385,8 +385,7 @@ class Replay {
 
 }  // namespace
 
-std::optional<std::vector<std::vector<std::int64_t>>> replay(const Program& program,
-                                                             const Change& change) {
+std::optional<Borders> replay(const Program& program, const Change& change) {
   return Replay(program, change).run();
 }
 

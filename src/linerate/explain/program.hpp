@@ -94,6 +94,9 @@ struct Program {
   std::vector<std::int64_t> step_of;  // by collective: number of its step, -1 unknown
 };
 
+/// When each lane passes its borders, in ns.
+using Borders = std::vector<std::vector<std::int64_t>>;
+
 // Which communications of different ranks are one collective, and how far the ranks' clocks are
 // apart.
 
@@ -129,8 +132,17 @@ struct MatchResult {
 /// times and leave together. Each rank gets one offset, its median difference from the first rank.
 MatchResult match_collectives(const Job& job);
 
-// A job's program run again, with some of its causes of delay left out. ceilings.cpp and
-// ceilings.cpp say what to leave out, and compare the steps of two replays.
+/// Traces become a program (program_builder.cpp). `matched`: the result of match_collectives() for
+/// this job. Lanes are in the order of the job's ranks, collectives in the order of the matched
+/// ones.
+Program program_of(const Job& job, const MatchResult& matched);
+
+// A job's program run again, with some of its causes of delay left out. ceilings.cpp says what to
+// leave out, and compares the steps of two replays.
+
+/// By lane and point, in ns: own time that is left out. A lane's first point has no own time before
+/// it; its value says how much earlier the lane starts.
+using Cuts = std::vector<std::vector<std::int64_t>>;
 
 /// What is left out. Nothing else takes less time than recorded.
 struct Change {
@@ -138,13 +150,12 @@ struct Change {
   /// Collectives whose ranks were not all seen to meet take no time: for all that is known, they
   /// wait for late ranks.
   bool instant_unmatched = false;
-  bool nothing_waits = false;                           // no rank waits for a communication
-  std::vector<std::vector<std::int64_t>> cuts_ns = {};  // by lane and point, of its own time before
+  bool nothing_waits = false;  // no rank waits for a communication
+  Cuts cuts_ns = {};
 };
 
-/// When each lane passes its borders, in ns; nullopt if a trace's communications wait for each
-/// other in a circle. Without a change: as recorded, on the first rank's clock.
-std::optional<std::vector<std::vector<std::int64_t>>> replay(const Program& program,
-                                                             const Change& change = {});
+/// nullopt if a trace's communications wait for each other in a circle. Without a change: as
+/// recorded, on the first rank's clock.
+std::optional<Borders> replay(const Program& program, const Change& change = {});
 
 }  // namespace linerate::trace

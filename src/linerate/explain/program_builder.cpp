@@ -16,7 +16,7 @@
 // collective is over before rank 2 gets to the wait. Its trace shows no pause. Ranks 0 and 1 began
 // three kernels between the issue and the wait, so rank 2's wait stands after its third kernel,
 // too. In the recording it takes no time. In a replay in which rank 2 is faster, it does.
-#include "linerate/explain/program_builder.hpp"
+#include "linerate/explain/program.hpp"
 
 #include <algorithm>
 #include <iterator>

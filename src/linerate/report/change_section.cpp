@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "linerate/compare/comparison.hpp"
 #include "linerate/core/index.hpp"
 #include "linerate/core/statistics.hpp"
 #include "linerate/core/text.hpp"
+#include "linerate/report/inputs.hpp"
 #include "linerate/report/texts.hpp"
 
 namespace linerate::report {
@@ -36,7 +38,7 @@ bool same_job(const doc::Timeline& a, const doc::Timeline& b) {
   return a.workload == b.workload && a.ranks == b.ranks && !a.workload.empty();
 }
 
-MeasuredJob job_of(const NamedTimeline& measured, const ChangeDocuments& documents) {
+MeasuredJob job_of(const NamedTimeline& measured, const Inputs& documents) {
   MeasuredJob job{&measured, nullptr, explanation_of(measured), {}};
   for (const NamedTimeline& other : documents.timelines)
     if (is_predicted(other.timeline) && same_job(other.timeline, measured.timeline) &&
@@ -47,7 +49,7 @@ MeasuredJob job_of(const NamedTimeline& measured, const ChangeDocuments& documen
 }
 
 /// The job before the change first. Empty if no two strategies of one Workload were measured.
-std::vector<MeasuredJob> measured_jobs(const ChangeDocuments& documents) {
+std::vector<MeasuredJob> measured_jobs(const Inputs& documents) {
   std::vector<const NamedTimeline*> found;
   for (const NamedTimeline& t : documents.timelines) {
     const doc::Timeline& timeline = t.timeline;
@@ -88,7 +90,7 @@ std::string step_sentence(const MeasuredJob& before, const MeasuredJob& after) {
 }
 
 /// The interval is the advice's, since a predicted Timeline has none.
-const doc::Bounded* advised_step(const MeasuredJob& job, const ChangeDocuments& documents) {
+const doc::Bounded* advised_step(const MeasuredJob& job, const Inputs& documents) {
   for (const doc::Advice& a : documents.advice)
     for (const doc::Candidate& c : a.candidates)
       if (a.workload == job.measured->timeline.workload && c.strategy == job.strategy() &&
@@ -97,7 +99,7 @@ const doc::Bounded* advised_step(const MeasuredJob& job, const ChangeDocuments& 
   return nullptr;
 }
 
-std::string prediction_sentence(const MeasuredJob& job, const ChangeDocuments& documents) {
+std::string prediction_sentence(const MeasuredJob& job, const Inputs& documents) {
   const std::optional<double> predicted_s = job.comparison->step.predicted_s;
   const std::optional<double> error = job.comparison->step.error();
   if (!predicted_s || !error) return "";
@@ -186,13 +188,13 @@ std::string comparison_note(const MeasuredJob& job) {
 // ---- Losses ----
 
 /// The measured Timeline of the run whose losses these are: of the same label.
-const NamedTimeline* timeline_of(const NamedLosses& losses, const ChangeDocuments& documents) {
+const NamedTimeline* timeline_of(const NamedLosses& losses, const Inputs& documents) {
   for (const NamedTimeline& t : documents.timelines)
     if (t.label == losses.label && !is_predicted(t.timeline)) return &t;
   return nullptr;
 }
 
-std::string name_of(const NamedLosses& losses, const ChangeDocuments& documents) {
+std::string name_of(const NamedLosses& losses, const Inputs& documents) {
   const NamedTimeline* t = timeline_of(losses, documents);
   return t && !t->timeline.strategy.empty() ? t->timeline.strategy : losses.label;
 }
@@ -206,19 +208,17 @@ std::optional<double> median_step_s(const NamedTimeline& t) {
 
 /// Mean of the `count` losses that end before `end`.
 double mean_before(const NamedLosses& losses, std::size_t end, std::size_t count) {
-  double sum = 0;
-  for (std::size_t i = end - count; i < end; ++i) sum += losses.values[i];
-  return sum / static_cast<double>(count);
+  return mean(std::span(losses.values).subspan(end - count, count));
 }
 
 /// The steps that all runs took.
-std::size_t shared_steps(const ChangeDocuments& documents) {
+std::size_t shared_steps(const Inputs& documents) {
   std::size_t least = documents.losses.front().values.size();
   for (const NamedLosses& losses : documents.losses) least = std::min(least, losses.values.size());
   return least;
 }
 
-std::string loss_sentence(const ChangeDocuments& documents) {
+std::string loss_sentence(const Inputs& documents) {
   const std::size_t steps = shared_steps(documents), last = std::max<std::size_t>(1, steps / 10);
   const NamedLosses& first = documents.losses.front();
   const double reference = mean_before(first, steps, last);
@@ -232,7 +232,7 @@ std::string loss_sentence(const ChangeDocuments& documents) {
   return text + fmt::format(", as the mean of the last {} step{}.", last, last == 1 ? "" : "s");
 }
 
-Table loss_table(const ChangeDocuments& documents) {
+Table loss_table(const Inputs& documents) {
   Table table{{"Steps"}, {}, {true}};
   for (const NamedLosses& losses : documents.losses) {
     table.head.push_back(name_of(losses, documents));
@@ -248,7 +248,7 @@ Table loss_table(const ChangeDocuments& documents) {
   return table;
 }
 
-void add_losses(const ChangeDocuments& documents, Section& section) {
+void add_losses(const Inputs& documents, Section& section) {
   if (documents.losses.empty() || shared_steps(documents) == 0) return;
   section.paragraphs.push_back(loss_sentence(documents));
   section.figures.push_back({"Loss at equal steps", "Mean over neighbouring steps and all ranks.",
@@ -262,7 +262,7 @@ void add_losses(const ChangeDocuments& documents, Section& section) {
 
 }  // namespace
 
-LineChart loss_chart(const ChangeDocuments& documents, bool over_time) {
+LineChart loss_chart(const Inputs& documents, bool over_time) {
   LineChart chart;
   chart.name = over_time ? "Training loss over time" : "Training loss over steps";
   chart.x_label = over_time ? "Training, seconds" : "Steps";
@@ -279,19 +279,17 @@ LineChart loss_chart(const ChangeDocuments& documents, bool over_time) {
     Series& series = chart.series.emplace_back(Series{name_of(losses, documents), {}});
     const std::size_t count = losses.values.size();
     const std::size_t block = std::max<std::size_t>(1, (count + kMostPoints - 1) / kMostPoints);
-    for (std::size_t end = std::min(block, count); end > 0 && end <= count;) {
-      const std::size_t begin = (end - 1) / block * block;
+    for (std::size_t begin = 0; begin < count; begin += block) {
+      const std::size_t end = std::min(begin + block, count);
       const double middle =
           static_cast<double>(losses.first_step) + static_cast<double>(begin + end) / 2;
       series.points.push_back({middle * step, mean_before(losses, end, end - begin), {}, {}});
-      if (end == count) break;
-      end = std::min(end + block, count);
     }
   }
   return chart;
 }
 
-std::optional<Section> change_section(const ChangeDocuments& documents) {
+std::optional<Section> change_section(const Inputs& documents) {
   const std::vector<MeasuredJob> jobs = measured_jobs(documents);
   if (jobs.empty() && documents.losses.empty()) return std::nullopt;
   Section section;

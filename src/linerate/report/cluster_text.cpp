@@ -255,14 +255,13 @@ std::string to_text(const cost::CollectiveTimes& all) {
 
 std::string to_json(const cost::CollectiveTimes& all) {
   doc::Json list = doc::Json::array();
-  for (const cost::CollectiveTime& t : all.times) {
-    list.push_back({{"ranks", t.ranks},
-                    {"size_bytes", t.size.value},
-                    {"time_s", t.time.seconds},
-                    {"interval_s", nullptr},
-                    {"extrapolated", t.time.extrapolated}});
-    if (t.fitted) list.back()["interval_s"] = {t.time.low, t.time.high};
-  }
+  for (const cost::CollectiveTime& t : all.times)
+    list.push_back(
+        {{"ranks", t.ranks},
+         {"size_bytes", t.size.value},
+         {"time_s", t.time.seconds},
+         {"interval_s", t.fitted ? doc::Json{t.time.low, t.time.high} : doc::Json(nullptr)},
+         {"extrapolated", t.time.extrapolated}});
   doc::Json json = {{"predictions", list}};
   if (!all.notes.empty()) json["notes"] = all.notes;
   return json.dump() + "\n";
@@ -272,6 +271,9 @@ std::string to_json(const cost::CollectiveTimes& all) {
 // 16 rows are 140 x 64 dots. Letters mark data points, and dots or letters the lines between them.
 
 namespace {
+
+constexpr int kWidth = 72;   // characters, axis labels included
+constexpr int kHeight = 16;  // rows of the drawing area
 
 // The drawing area. A cell holds braille dots, or a letter that covers them.
 class Canvas {
@@ -408,52 +410,49 @@ std::string plain(std::string text, bool ascii) {
 
 // Marks of the y axis first, as the widest of them says how far the axis is from the left. A
 // character is kept free at both ends: letters at the first and last point would touch the axis.
-std::string terminal_curve(const LineChart& chart, const TerminalOptions& options) {
+std::string terminal_curve(const LineChart& chart, bool ascii) {
   std::vector<Series> series;
   for (const Series& s : chart.series) series.push_back(drawable(s, chart.log_x));
   const Extent e = extent_of(chart, series);
   if (e.empty()) return chart.name + ": no defined value to draw\n";
 
-  const int rows = std::max(4, options.height);
-  const std::vector<double> y_ticks = linear_ticks(e.y_low, e.y_high, std::min(6, rows / 2));
+  const std::vector<double> y_ticks = linear_ticks(e.y_low, e.y_high, 6);
   std::size_t label_width = 0;
   for (const double tick : y_ticks) label_width = std::max(label_width, tick_label(tick).size());
   const int indent = static_cast<int>(label_width) + 2;
-  const int columns = std::max(30, options.width) - indent;
-  Canvas canvas(columns, rows);
+  const int columns = kWidth - indent;
+  Canvas canvas(columns, kHeight);
   const double right = canvas.dot_columns() - 3;
   const Scale x{e.x_low, e.x_high, 2, right, chart.log_x};
   const Scale y{e.y_low, e.y_high, canvas.dot_rows() - 1.0, 0};
   for (std::size_t i = 0; i < series.size(); ++i)
-    draw_series(canvas, series[i], x, y, letter_of(i), options.ascii);
+    draw_series(canvas, series[i], x, y, letter_of(i), ascii);
 
-  std::vector<std::string> left(to_index(rows));
+  std::vector<std::string> left(kHeight);
   for (const double tick : y_ticks) left[to_index(std::lround(y(tick))) / 4] = tick_label(tick);
-  std::string out = plain(chart.y_label, options.ascii) + "\n";
-  for (int r = 0; r < rows; ++r) {
+  std::string out = plain(chart.y_label, ascii) + "\n";
+  for (int r = 0; r < kHeight; ++r) {
     const std::string& label = left[to_index(r)];
-    const char* axis = options.ascii ? (label.empty() ? "|" : "+") : (label.empty() ? "│" : "┤");
+    const char* axis = ascii ? (label.empty() ? "|" : "+") : (label.empty() ? "│" : "┤");
     out += fmt::format("{:>{}} {}{}\n", label, label_width, axis, canvas.row(r));
   }
   const std::vector<double> x_ticks = chart.log_x ? log_ticks(e.x_low, e.x_high, columns / 8)
                                                   : linear_ticks(e.x_low, e.x_high, columns / 8);
-  out += std::string(label_width + 1, ' ') + (options.ascii ? "+" : "└");
-  for (int c = 0; c < columns; ++c) out += options.ascii ? "-" : "─";
+  out += std::string(label_width + 1, ' ') + (ascii ? "+" : "└");
+  for (int c = 0; c < columns; ++c) out += ascii ? "-" : "─";
   out += "\n" + x_axis_labels(x_ticks, x, indent, columns) + "\n";
-  const std::string label = plain(chart.x_label, options.ascii);
+  const std::string label = plain(chart.x_label, ascii);
   const int blanks = indent + std::max(0, (columns - static_cast<int>(label.size())) / 2);
   out += std::string(to_index(blanks), ' ') + label + "\n";
   for (std::size_t i = 0; i < series.size(); ++i)
-    out += fmt::format("  {} {}\n", letter_of(i), plain(series[i].name, options.ascii));
+    out += fmt::format("  {} {}\n", letter_of(i), plain(series[i].name, ascii));
   return out;
 }
 
 bool shows_unicode(const std::string& locale) {
-  std::string lower;
-  for (const char c : locale)
-    if (c != '-' && c != '_')
-      lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower.find("utf8") != std::string::npos;
+  std::string name = lowered(locale);
+  std::erase_if(name, [](char c) { return c == '-' || c == '_'; });
+  return name.find("utf8") != std::string::npos;
 }
 
 }  // namespace linerate::report

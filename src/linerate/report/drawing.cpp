@@ -149,8 +149,7 @@ Series drawable(const Series& series, bool log_x) {
     if (!known(p.low) || !known(p.high)) p.low.reset(), p.high.reset();
     out.points.push_back(p);
   }
-  std::stable_sort(out.points.begin(), out.points.end(),
-                   [](const Point& a, const Point& b) { return a.x < b.x; });
+  std::ranges::stable_sort(out.points, {}, &Point::x);
   return out;
 }
 

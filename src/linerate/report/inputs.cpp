@@ -23,12 +23,6 @@ constexpr std::string_view kAccepted =
     "or the losses of \"linerate train --losses\"";
 constexpr std::string_view kLossHead = "step,loss\n";
 
-// For the error: what the file is instead.
-std::string kind_of(const doc::Json& json) {
-  if (!json.is_object()) return "JSON that is not an object";
-  return "an object without \"document\" or \"predictions\"";
-}
-
 NamedLosses losses_of(std::string_view text, const std::string& file) {
   NamedLosses losses{std::filesystem::path(file).stem().string(), 0, {}};
   text.remove_prefix(kLossHead.size());
@@ -96,7 +90,10 @@ void add_document(Inputs& inputs, const std::string& text, const std::string& fi
   if (json.is_object() && json.contains("predictions")) {
     inputs.predictions.emplace_back(file, doc::predictions_from_json(text, file));
   } else if (!reader.has("document")) {
-    throw InputError(file, fmt::format("{}; found {}", kAccepted, kind_of(json)));
+    throw InputError(
+        file, fmt::format("{}; found {}", kAccepted,
+                          json.is_object() ? "an object without \"document\" or \"predictions\""
+                                           : "JSON that is not an object"));
   } else if (const std::string kind = reader.at("document").string(); kind == "timeline") {
     inputs.timelines.push_back(
         {file, std::filesystem::path(file).stem().string(), doc::timeline_from_json(text, file)});
@@ -136,8 +133,7 @@ Page page_of(const Inputs& inputs, const std::string& command, const std::string
   for (const doc::Evaluation& evaluation : inputs.evaluations) validate(evaluation);
   for (const auto& [file, predictions] : inputs.predictions) validate(predictions, file);
   for (const NamedTimeline& shown : inputs.timelines) validate(shown.timeline, shown.file);
-  if (std::optional<Section> change =
-          change_section({inputs.timelines, inputs.advice, inputs.losses})) {
+  if (std::optional<Section> change = change_section(inputs)) {
     if (inputs.title.empty()) page.title = change->title;
     page.sections.push_back(std::move(*change));
   }

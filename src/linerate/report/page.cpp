@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "linerate/report/page_files.hpp"
 
@@ -88,28 +89,15 @@ void for_each_text(Page& page, const std::function<void(std::string&)>& change) 
 // Quotes too: one function serves element text and attributes, so that no caller can choose the
 // wrong one.
 std::string escape(std::string_view text) {
+  static const std::map<char, std::string_view> kEntities = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
   std::string out;
   out.reserve(text.size());
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
-    }
+    if (const auto entity = kEntities.find(c); entity != kEntities.end())
+      out += entity->second;
+    else
+      out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c;
   }
   return out;
 }

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
+#include <tuple>
 
-#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 #include "linerate/core/units.hpp"
 
@@ -141,8 +141,7 @@ std::vector<LineChart> scaling_charts(const std::vector<Prediction>& all) {
     for (const Prediction& p : predictions) {
       if (p.ranks != ranks) continue;
       const std::string name = series_name(p, is_swept(predictions, p));
-      auto series = std::find_if(chart.series.begin(), chart.series.end(),
-                                 [&](const Series& s) { return s.name == name; });
+      auto series = std::ranges::find(chart.series, name, &Series::name);
       if (series == chart.series.end())
         series = chart.series.insert(chart.series.end(), Series{name, {}});
       series->points.push_back(scaling_point(p));
@@ -232,32 +231,23 @@ namespace {
 
 /// The answer: which strategy has the shortest step, and in how many of the cases.
 std::string shortest_sentence(const doc::Predictions& all) {
-  const auto same_case = [](const Prediction& a, const Prediction& b) {
-    return a.ranks == b.ranks && a.bandwidth_bit_per_s == b.bandwidth_bit_per_s &&
-           a.compression_ratio == b.compression_ratio;
-  };
   std::vector<Prediction> known = all.predictions;
   std::erase_if(known, [](const Prediction& p) { return !p.step_s || p.changes_convergence; });
   const std::vector<std::string> strategies = strategies_of(known);
   if (known.empty() || strategies.size() < 2) return "";
-  std::vector<int> wins(strategies.size(), 0);
-  int cases = 0;
-  for (auto first = known.begin(); first != known.end(); ++first) {
-    if (std::any_of(known.begin(), first, [&](const auto& p) { return same_case(p, *first); }))
-      continue;
-    const Prediction* best = &*first;
-    for (const Prediction& p : known)
-      if (same_case(p, *first) && p.step_s->value < best->step_s->value) best = &p;
-    ++wins[to_index(std::find(strategies.begin(), strategies.end(), best->strategy) -
-                    strategies.begin())];
-    ++cases;
+  std::map<std::tuple<int, std::optional<double>, double>, const Prediction*> best;  // by case
+  for (const Prediction& p : known) {
+    const Prediction*& shortest = best[{p.ranks, p.bandwidth_bit_per_s, p.compression_ratio}];
+    if (!shortest || p.step_s->value < shortest->step_s->value) shortest = &p;
   }
   std::string text;
-  for (std::size_t i = 0; i < strategies.size(); ++i) {
-    if (wins[i] == 0) continue;
+  for (const std::string& strategy : strategies) {
+    const auto wins = std::ranges::count_if(
+        best, [&](const auto& of_case) { return of_case.second->strategy == strategy; });
+    if (wins == 0) continue;
     text += text.empty() ? fmt::format("{} has the shortest predicted step in {} of {} case{}",
-                                       strategies[i], wins[i], cases, cases == 1 ? "" : "s")
-                         : fmt::format(", {} in {}", strategies[i], wins[i]);
+                                       strategy, wins, best.size(), best.size() == 1 ? "" : "s")
+                         : fmt::format(", {} in {}", strategy, wins);
   }
   return text + ". A case is a number of ranks, a bandwidth and a compression ratio.";
 }

@@ -154,11 +154,10 @@ std::string to_csv(const Predictions& all) {
 
 // No curve is an error here, as it was asked for by name.
 std::string to_curves(const Predictions& all, const std::string& locale) {
-  TerminalOptions options;
-  options.ascii = !shows_unicode(locale);
+  const bool ascii = !shows_unicode(locale);
   std::string text;
   for (const LineChart& chart : scaling_charts(all.predictions))
-    text += fmt::format("\n{}\n\n{}", chart.name, terminal_curve(chart, options));
+    text += fmt::format("\n{}\n\n{}", chart.name, terminal_curve(chart, ascii));
   if (text.empty())
     throw UsageError("curves over bandwidth need --bandwidth, or a Cluster with one");
   return text;

@@ -16,6 +16,8 @@
 
 namespace linerate::report {
 
+struct Inputs;
+
 Section section_of(const doc::Advice& advice);
 
 // Lines with interval bands over a linear or logarithmic axis.
@@ -143,21 +145,14 @@ std::vector<double> log_ticks(double low, double high, int most);
 // A job before and after a change: what the step takes, what was predicted, and the loss at equal
 // steps.
 
-/// What the section is made from, of those that a page has.
-struct ChangeDocuments {
-  const std::vector<NamedTimeline>& timelines;
-  const std::vector<doc::Advice>& advice;
-  const std::vector<NamedLosses>& losses;
-};
-
-/// The section that opens a page. It needs two measured Timelines of one Workload and as many ranks
-/// under two strategies, or losses. The job before the change is the one that runs the advice's
-/// strategy in use, else the first one given.
-std::optional<Section> change_section(const ChangeDocuments& documents);
+/// The section that opens a page, of its Timelines, advice and losses. It needs two measured
+/// Timelines of one Workload and as many ranks under two strategies, or losses. The job before the
+/// change is the one that runs the advice's strategy in use, else the first one given.
+std::optional<Section> change_section(const Inputs& documents);
 
 /// Loss over steps, or over the time that these steps take. A point is the mean of a block of
 /// steps, so that a run of any length has about 40 points. Losses have the strategy's name if a
 /// Timeline has their label. Over time there are only those with a measured Timeline.
-LineChart loss_chart(const ChangeDocuments& documents, bool over_time);
+LineChart loss_chart(const Inputs& documents, bool over_time);
 
 }  // namespace linerate::report

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -145,19 +145,17 @@ trace::Explanation explanation_of(const NamedTimeline& timeline) {
 // Each Timeline is in one section. A set is opened by the first that no earlier one took in, so the
 // order is the user's.
 std::vector<Section> sections_of(const std::vector<NamedTimeline>& timelines) {
-  std::vector<Section> sections;
-  std::vector<bool> done(timelines.size(), false);
-  for (std::size_t i = 0; i < timelines.size(); ++i) {
-    if (done[i]) continue;
-    std::vector<const NamedTimeline*> set{&timelines[i]};
-    for (std::size_t j = i + 1; j < timelines.size(); ++j)
-      if (!done[j] && belong_together(timelines[i].timeline, timelines[j].timeline)) {
-        set.push_back(&timelines[j]);
-        done[j] = true;
-      }
-    std::stable_sort(set.begin(), set.end(), [](const NamedTimeline* a, const NamedTimeline* b) {
-      return is_predicted(a->timeline) && !is_predicted(b->timeline);
+  std::vector<std::vector<const NamedTimeline*>> sets;
+  for (const NamedTimeline& t : timelines) {
+    const auto its = std::find_if(sets.begin(), sets.end(), [&t](const auto& set) {
+      return belong_together(set.front()->timeline, t.timeline);
     });
+    (its == sets.end() ? sets.emplace_back() : *its).push_back(&t);
+  }
+  std::vector<Section> sections;
+  for (auto& set : sets) {
+    std::stable_partition(set.begin(), set.end(),
+                          [](const NamedTimeline* t) { return is_predicted(t->timeline); });
     sections.push_back(section_of(set));
   }
   return sections;
@@ -175,27 +173,26 @@ constexpr double kResolution = 1.0 / 1500;  // share of the window: shorter gaps
 
 // The part of the Timeline that is drawn.
 struct Window {
-  std::int64_t begin_ns = 0, end_ns = 0;
-  std::string step;                 // "step 3, the median of 20"
-  std::vector<std::int32_t> ranks;  // ascending
+  std::int64_t begin_ns = INT64_MAX, end_ns = INT64_MIN;
+  std::string step;  // "step 3, the median of 20"
+  std::set<std::int32_t> ranks;
   bool ranks_left_out = false;
+
+  /// Of an event or of a step.
+  void reach_over(const auto& shown) {
+    begin_ns = std::min(begin_ns, shown.start_ns);
+    end_ns = std::max(end_ns, shown.end_ns);
+    ranks.insert(shown.rank);
+  }
 };
 
 // From the first event to the last, for a Timeline that states no steps.
 Window whole(const doc::Timeline& t) {
-  Window w{std::numeric_limits<std::int64_t>::max(),
-           std::numeric_limits<std::int64_t>::min(),
-           "",
-           {},
-           false};
-  std::set<std::int32_t> ranks;
-  for (const doc::Event& e : t.events) {
-    w.begin_ns = std::min(w.begin_ns, e.start_ns);
-    w.end_ns = std::max(w.end_ns, e.end_ns);
-    ranks.insert(e.rank);
-  }
-  w.ranks.assign(ranks.begin(), ranks.end());
+  Window w;
+  for (const doc::Event& e : t.events) w.reach_over(e);
   if (w.begin_ns > w.end_ns) w.begin_ns = w.end_ns = 0;
+  w.ranks_left_out = w.ranks.size() > kDrawnRanks;
+  if (w.ranks_left_out) w.ranks.erase(std::next(w.ranks.begin(), kDrawnRanks), w.ranks.end());
   return w;
 }
 
@@ -209,12 +206,7 @@ Window whole(const doc::Timeline& t) {
 Window median_step(const doc::Timeline& t) {
   std::map<std::int32_t, std::vector<const doc::Step*>> by_index;
   for (const doc::Step& s : t.steps) by_index[s.index].push_back(&s);
-  if (by_index.empty()) {
-    Window w = whole(t);
-    w.ranks_left_out = w.ranks.size() > kDrawnRanks;
-    if (w.ranks_left_out) w.ranks.resize(kDrawnRanks);
-    return w;
-  }
+  if (by_index.empty()) return whole(t);
   std::vector<std::pair<std::int64_t, std::int32_t>> lengths;  // of the slowest rank, index
   for (const auto& [index, steps] : by_index) {
     std::int64_t length = 0;
@@ -231,13 +223,7 @@ Window median_step(const doc::Timeline& t) {
   Window w;
   w.ranks_left_out = steps.size() > kDrawnRanks;
   if (w.ranks_left_out) steps.resize(kDrawnRanks);
-  w.begin_ns = steps.front()->start_ns, w.end_ns = steps.front()->end_ns;
-  for (const doc::Step* s : steps) {
-    w.begin_ns = std::min(w.begin_ns, s->start_ns);
-    w.end_ns = std::max(w.end_ns, s->end_ns);
-    w.ranks.push_back(s->rank);
-  }
-  std::sort(w.ranks.begin(), w.ranks.end());
+  for (const doc::Step* s : steps) w.reach_over(*s);
   w.step = lengths.size() == 1 ? fmt::format("step {}", chosen)
                                : fmt::format("step {}, the median of {}", chosen, lengths.size());
   return w;
@@ -264,8 +250,7 @@ struct Bar {
 // Two bars of 1 ms, 5 us apart, stay two: a reader sees them both.
 std::vector<std::vector<Bar>> lay_out(std::vector<Bar> bars, double gap_s) {
   std::vector<std::vector<Bar>> lanes;
-  std::stable_sort(bars.begin(), bars.end(),
-                   [](const Bar& a, const Bar& b) { return a.start_s < b.start_s; });
+  std::ranges::stable_sort(bars, {}, &Bar::start_s);
   for (Bar& bar : bars) {
     std::size_t lane = 0;
     while (lane < lanes.size() && lanes[lane].back().end_s > bar.start_s + gap_s / 4) ++lane;
@@ -295,10 +280,7 @@ class Wraps {
   explicit Wraps(const doc::Timeline& t) : t_(t) {
     for (const doc::Event& e : t.events)
       if (is_wrap(e)) all_[e.rank].push_back(&e);
-    for (auto& [rank, wraps] : all_)
-      std::stable_sort(wraps.begin(), wraps.end(), [](const doc::Event* a, const doc::Event* b) {
-        return a->start_ns < b->start_ns;
-      });
+    for (auto& [rank, wraps] : all_) std::ranges::stable_sort(wraps, {}, &doc::Event::start_ns);
   }
   // Of a simulated or recorded Timeline forward and backward are computation themselves, so none is
   // a wrap.
@@ -344,8 +326,7 @@ doc::Json group_of(const doc::Timeline& timeline) {
   for (const doc::Event& e : timeline.events) {
     if (e.end_ns <= window.begin_ns || e.start_ns >= window.end_ns || e.end_ns <= e.start_ns)
       continue;
-    if (!std::binary_search(window.ranks.begin(), window.ranks.end(), e.rank) || wraps.is_wrap(e))
-      continue;
+    if (!window.ranks.contains(e.rank) || wraps.is_wrap(e)) continue;
     const auto seconds = [&](std::int64_t ns) {
       return static_cast<double>(std::clamp(ns, window.begin_ns, window.end_ns) - window.begin_ns) *
              1e-9;

@@ -207,12 +207,12 @@ def check_torch_sources(problems):
     if len(sources) > MOST_TORCH_SOURCES:
         problems.append(f"tools/layers.toml: {len(sources)} sources include LibTorch, themselves "
                         f"or through a header; most_sources is {MOST_TORCH_SOURCES}")
+    homes = ("kfac", "torch_adapter", "torch_codecs", "simulated_device", "zoo", "comm/c10d")
     for p in sources:
-        if p.is_relative_to(ROOT / "tests") and p.relative_to(ROOT / "tests").parts[0] not in (
-                "kfac", "torch_adapter", "torch_codecs", "simulated_device", "zoo"):
-            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in tests/kfac, "
-                            "tests/torch_adapter, tests/torch_codecs, tests/simulated_device and "
-                            "tests/zoo")
+        if p.is_relative_to(ROOT / "tests") and not any(
+                p.is_relative_to(ROOT / "tests" / home) for home in homes):
+            problems.append(f"{p.relative_to(ROOT)}: LibTorch tests live in "
+                            + ", ".join(f"tests/{home}" for home in homes))
     for p in sorted(f for folder in ("src", "tests", "bench")
                     for f in ROOT.glob(f"{folder}/**/*.[ch]pp")):
         if ("#include <torch/torch.h>" in p.read_text()

@@ -13,6 +13,9 @@ namespace linerate::calibrate {
 namespace {
 
 using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+using Samples = std::vector<doc::CostSample>;
 
 constexpr double kMiB = 1048576;
 
@@ -28,6 +31,7 @@ doc::CollectiveCost table(int from, int to, double (*seconds)(double)) {
 }
 
 double line(double s) { return 30e-6 + s / 10e9; }
+double slower_line(double s) { return 60e-6 + s / 9e9; }
 double with_switch(double s) { return (40e-6 + s / 8e9) * (s > 16 * kMiB ? 0.6 : 1); }
 
 TEST(Fit, ALineIsFoundExactlyAtEverySize) {
@@ -248,23 +252,15 @@ TEST(Fit, RowsWithoutATimeOrASizeAreNoSamples) {
 }
 
 TEST(Fit, TwoSizesAreTooFew) {
-  try {
-    fit_collective(table(20, 21, line), {});
-    FAIL() << "accepted";
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("test.log: all-reduce f32: 2 usable sizes"));
-  }
+  EXPECT_THAT([] { fit_collective(table(20, 21, line), {}); },
+              ThrowsMessage<InputError>(HasSubstr("test.log: all-reduce f32: 2 usable sizes")));
 }
 
 TEST(Fit, TimesAboveTheLineRateAreRejected) {
   // 1 GiB in 107.4 ms on 8 ranks: busbw = 1.75 * 10 GB/s = 17.5 GB/s = 140 Gbit/s.
   EXPECT_NO_THROW(fit_collective(table(20, 30, line), {.line_rate_bytes_per_s = 18e9}));
-  try {
-    fit_collective(table(20, 30, line), {.line_rate_bytes_per_s = 1.25e9});
-    FAIL() << "accepted";
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("above the line rate of 10"));
-  }
+  EXPECT_THAT([] { fit_collective(table(20, 30, line), {.line_rate_bytes_per_s = 1.25e9}); },
+              ThrowsMessage<InputError>(HasSubstr("above the line rate of 10")));
 }
 
 // Two nodes of 4 have to send 2 * 1/2 of the data over their lines: 80 Gbit/s, whatever the ranks.
@@ -311,6 +307,79 @@ TEST(FitCluster, TheLargestMessagesShowTheLink) {
     EXPECT_NEAR(cluster.network.bandwidth_bytes_per_s, 17.5e9, 1e4);
     EXPECT_NEAR(cluster.network.latency_s, 30e-6 / 14, 1e-10);
   }
+}
+
+// ---- lines and regimes ----
+
+TEST(RelativeLine, RecoversAlphaAndBetaOverSixDecades) {
+  const Samples samples = table(10, 30, line).samples;
+  const Line found = RelativeLines(samples).fit(0, samples.size());
+  EXPECT_NEAR(found.alpha_s, 30e-6, 1e-12);
+  EXPECT_NEAR(found.beta_s_per_byte, 1e-10, 1e-18);
+}
+
+TEST(RelativeLine, GivesEverySizeTheSameWeight) {
+  // 1 B in 1 s, 1 B in 3 s at nearly the same size: min (a/1 - 1)^2 + (a/3 - 1)^2 -> a (1 + 1/9) =
+  // 4/3 -> a = 1.2 s. Plain least squares says 2 s.
+  const Samples samples = {{1000, 1}, {1000.001, 3}, {1000.002, 1}, {1000.003, 3}};
+  const RelativeLines lines(samples);
+  EXPECT_NEAR(lines.fit(0, 4).at(1000), 1.2, 0.05);
+}
+
+TEST(RelativeLine, KeepsBothCoefficientsNonNegative) {
+  const Samples falling = {{1000, 3}, {2000, 2}, {4000, 1}};
+  EXPECT_EQ(RelativeLines(falling).fit(0, 3).beta_s_per_byte, 0);
+  const Samples steep = {
+      {1000, 1}, {2000, 3}, {4000, 9}};  // more than proportional: alpha would be negative
+  EXPECT_EQ(RelativeLines(steep).fit(0, 3).alpha_s, 0);
+}
+
+TEST(Regimes, AStraightLineIsOneRegime) {
+  const Curve curve(table(10, 30, line).samples);
+  EXPECT_EQ(curve.runs.size(), 1u);
+  EXPECT_TRUE(curve.switches.empty());
+}
+
+TEST(Regimes, BracketsAJumpOfTheTime) {
+  // Above 16 MiB the library goes over to an algorithm that takes 0.6 of the time.
+  const Samples samples = table(20, 30, with_switch).samples;
+  const Curve curve(samples);
+  ASSERT_EQ(curve.switches.size(), 1u);
+  EXPECT_EQ(samples[curve.switches[0].after].bytes, 16 * kMiB);
+  EXPECT_EQ(samples[curve.switches[0].after + 1].bytes, 32 * kMiB);
+}
+
+TEST(Regimes, TimingNoiseIsNoSwitch) {
+  Samples samples = table(13, 33, slower_line).samples;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i].seconds *= 0.98 + 0.04 * random_unit(7, i);
+  EXPECT_TRUE(Curve(samples).switches.empty());
+}
+
+/// Normal noise of relative deviation 0.1 by twelve uniform numbers.
+Samples noisy_line() {
+  Samples samples = table(3, 33, slower_line).samples;
+  for (std::uint64_t i = 0; i < samples.size(); ++i) {
+    double sum = -6;
+    for (std::uint64_t k = 0; k < 12; ++k) sum += random_unit(11, 12 * i + k);
+    samples[i].seconds *= 1 + 0.1 * sum;
+  }
+  return samples;
+}
+
+TEST(Noise, IsFoundUnderALine) {
+  // Thirty samples tell a deviation to about 1 / sqrt(30) times 1.5 for a median, twice that here.
+  EXPECT_NEAR(noise_of(noisy_line()), 0.1, 0.06);
+}
+
+TEST(Noise, NeitherAJumpNorASteadyBendIsNoise) {
+  EXPECT_EQ(noise_of(table(20, 30, with_switch).samples), 0.02);
+  const auto bend = [](double s) { return 1e-6 * std::pow(s / kMiB, 0.7); };
+  EXPECT_EQ(noise_of(table(20, 30, bend).samples), 0.02);
+}
+
+TEST(Regimes, ANoisyClusterHasNoMoreSwitchesThanAQuietOne) {
+  EXPECT_TRUE(Curve(noisy_line()).switches.empty());
 }
 
 }  // namespace

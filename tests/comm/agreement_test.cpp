@@ -14,6 +14,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 TEST(Agreement, GathersTextsOfAnyLength) {
   run_ranks(3, [](Communicator& communicator) {
@@ -24,28 +25,18 @@ TEST(Agreement, GathersTextsOfAnyLength) {
   });
 }
 
-/// What require_same throws on this rank, empty where it throws nothing.
-std::string difference(Communicator& communicator, const std::vector<std::string>& lines) {
-  try {
-    require_same(communicator, "model", lines);
-    return "";
-  } catch (const CommError& e) {
-    return e.what();
-  }
-}
-
 TEST(Agreement, EveryRankNamesBothSides) {
   run_ranks(3, [](Communicator& communicator) {
     const std::vector<std::string> same = {"conv 3x3", "linear 10"};
-    EXPECT_EQ(difference(communicator, same), "");
-    std::vector<std::string> other = same;
-    if (communicator.rank() == 2) other[1] = "linear 11";
-    EXPECT_THAT(difference(communicator, other), AllOf(HasSubstr("rank 0 has \"linear 10\""),
-                                                       HasSubstr("rank 2 has \"linear 11\"")));
-    if (communicator.rank() == 2) other = {"conv 3x3"};
-    EXPECT_THAT(difference(communicator, communicator.rank() == 2 ? other : same),
-                AllOf(HasSubstr("rank 0 has \"linear 10\""),
-                      HasSubstr("rank 2 has nothing (only 1 entries)")));
+    EXPECT_NO_THROW(require_same(communicator, "model", same));
+    const auto expect_named = [&](const std::vector<std::string>& other, const char* named) {
+      const auto& own = communicator.rank() == 2 ? other : same;
+      EXPECT_THAT(
+          [&] { require_same(communicator, "model", own); },
+          ThrowsMessage<CommError>(AllOf(HasSubstr("rank 0 has \"linear 10\""), HasSubstr(named))));
+    };
+    expect_named({"conv 3x3", "linear 11"}, "rank 2 has \"linear 11\"");
+    expect_named({"conv 3x3"}, "rank 2 has nothing (only 1 entries)");
   });
 }
 
@@ -94,12 +85,9 @@ TEST(RequireSuccess, WhatIsNoErrorOfLinerateIsInternal) {
 TEST(Agreement, OneRanksProblemIsEveryRanksError) {
   run_ranks(2, [](Communicator& communicator) {
     EXPECT_NO_THROW(require_no_problem(communicator, "model", ""));
-    try {
-      require_no_problem(communicator, "model", communicator.rank() == 1 ? "weight is sparse" : "");
-      ADD_FAILURE() << "rank " << communicator.rank() << " went on";
-    } catch (const UsageError& e) {
-      EXPECT_STREQ(e.what(), "model: rank 1: weight is sparse");
-    }
+    const std::string problem = communicator.rank() == 1 ? "weight is sparse" : "";
+    EXPECT_THAT([&] { require_no_problem(communicator, "model", problem); },
+                ThrowsMessage<UsageError>("model: rank 1: weight is sparse"));
   });
 }
 

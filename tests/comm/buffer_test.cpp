@@ -1,7 +1,7 @@
 // A buffer has the element type of what it was made from, and none by default.
 #include "linerate/comm/buffer.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <array>
 #include <span>
@@ -85,14 +85,10 @@ TEST(Buffer, PiecesOfAnotherTypeThanTheArrayAreRefused) {
     std::vector<float> array(4, 0.0f);
     const std::vector<double> wrong(4, 1.0);
     const std::vector<float> right(4, 1.0f);
-    try {
-      communicator.all_reduce({Piece{buffer(wrong)}}, buffer(array), "pieces")->wait();
-      FAIL() << "not refused";
-    } catch (const UsageError& e) {
-      EXPECT_NE(std::string(e.what()).find("pieces of the array's type f32, found f64"),
-                std::string::npos)
-          << e.what();
-    }
+    EXPECT_THAT(
+        [&] { communicator.all_reduce({Piece{buffer(wrong)}}, buffer(array), "pieces")->wait(); },
+        testing::ThrowsMessage<UsageError>(
+            testing::HasSubstr("pieces of the array's type f32, found f64")));
     communicator.all_reduce({Piece{buffer(right), 0.5}}, buffer(array), "pieces")->wait();
     EXPECT_EQ(array, std::vector<float>(4, 1.0f));
   });

@@ -34,6 +34,32 @@ namespace linerate::comm::suite {
 inline constexpr std::array kTypes = {DType::f32, DType::f64, DType::f16, DType::bf16,
                                       DType::i32, DType::i64, DType::u8};
 
+/// Element i of an array.
+inline double element_of(const void* array, DType dtype, std::int64_t i) {
+  const auto read = [&](auto value) {
+    constexpr std::int64_t kSize = sizeof(value);
+    std::memcpy(&value, static_cast<const std::byte*>(array) + i * kSize, sizeof(value));
+    return value;
+  };
+  switch (dtype) {
+    case DType::f32:
+      return read(float{});
+    case DType::f64:
+      return read(double{});
+    case DType::f16:
+      return float_of_f16(read(std::uint16_t{}));
+    case DType::bf16:
+      return float_of_bf16(read(std::uint16_t{}));
+    case DType::i32:
+      return read(std::int32_t{});
+    case DType::i64:
+      return static_cast<double>(read(std::int64_t{}));
+    case DType::u8:
+      return read(std::uint8_t{});
+  }
+  return 0;
+}
+
 /// Elements of any type, read and written as doubles.
 class Array {
  public:
@@ -60,25 +86,7 @@ class Array {
         return put(i, static_cast<std::uint8_t>(value));
     }
   }
-  double get(std::int64_t i) const {
-    switch (dtype_) {
-      case DType::f32:
-        return read<float>(i);
-      case DType::f64:
-        return read<double>(i);
-      case DType::f16:
-        return float_of_f16(read<std::uint16_t>(i));
-      case DType::bf16:
-        return float_of_bf16(read<std::uint16_t>(i));
-      case DType::i32:
-        return read<std::int32_t>(i);
-      case DType::i64:
-        return static_cast<double>(read<std::int64_t>(i));
-      case DType::u8:
-        return read<std::uint8_t>(i);
-    }
-    return 0;
-  }
+  double get(std::int64_t i) const { return element_of(bytes_.data(), dtype_, i); }
   Buffer buffer() { return {bytes_.data(), {count_}, dtype_}; }
   Buffer block(std::int64_t begin, std::int64_t count) {
     return {bytes_.data() + begin * size_of(dtype_), {count}, dtype_};
@@ -94,12 +102,6 @@ class Array {
   template <typename T>
   void put(std::int64_t i, T value) {
     std::memcpy(bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), &value, sizeof(T));
-  }
-  template <typename T>
-  T read(std::int64_t i) const {
-    T value;
-    std::memcpy(&value, bytes_.data() + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-    return value;
   }
 
   DType dtype_;
@@ -150,17 +152,51 @@ inline std::vector<std::int64_t> counts_for(DType dtype) {
   return {0, 1, 70'001};
 }
 
-inline void all_reduce_of_every_type(Communicator& comm) {
-  for (const DType dtype : kTypes) {
+/// Calls run(dtype, count) for each type and each of its counts.
+template <typename Run>
+void for_every_type(const Run& run) {
+  for (const DType dtype : kTypes)
     for (const std::int64_t count : counts_for(dtype)) {
-      for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
-        Array x = filled(dtype, count, comm.rank());
-        comm.all_reduce(x.buffer(), op, "x")->wait();
-        EXPECT_EQ(first_difference(x, [&](auto i) { return expected(op, comm.size(), i); }), -1)
-            << label(dtype, count);
-      }
+      SCOPED_TRACE(label(dtype, count));
+      run(dtype, count);
     }
+}
+
+/// What all_reduce makes of filled() arrays.
+inline void expect_reduced(const Array& array, int ranks, Reduce op = Reduce::sum) {
+  EXPECT_EQ(first_difference(array, [&](auto i) { return expected(op, ranks, i); }), -1)
+      << array.count();
+}
+
+inline void expect_sum(Communicator& comm, std::int64_t count, const std::string& name) {
+  SCOPED_TRACE(name + ", " + std::to_string(count));
+  Array x = filled(DType::f32, count, comm.rank());
+  comm.all_reduce(x.buffer(), Reduce::sum, name)->wait();
+  expect_reduced(x, comm.size());
+}
+
+/// What the collective fails with; "" where it does not.
+inline std::string error_of(const std::function<void()>& collective) {
+  try {
+    collective();
+  } catch (const CommError& e) {
+    return e.what();
   }
+  return {};
+}
+
+inline void expect_said(const std::string& said, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_THAT(said, ::testing::HasSubstr(part));
+}
+
+inline void all_reduce_of_every_type(Communicator& comm) {
+  for_every_type([&](DType dtype, std::int64_t count) {
+    for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
+      Array x = filled(dtype, count, comm.rank());
+      comm.all_reduce(x.buffer(), op, "x")->wait();
+      expect_reduced(x, comm.size(), op);
+    }
+  });
 }
 
 /// What a rank adds, cut where no other rank cuts: the third pieces stand in their places in the
@@ -230,17 +266,15 @@ inline void bad_pieces_are_usage_errors(Communicator& comm) {
 }
 
 inline void reduce_scatter_of_every_type(Communicator& comm) {
-  for (const DType dtype : kTypes) {
-    for (const std::int64_t count : counts_for(dtype)) {
-      const Array input = filled(dtype, comm.size() * count, comm.rank());
-      Array output(dtype, count);
-      comm.reduce_scatter(input.view(), output.buffer(), Reduce::sum, "x")->wait();
-      const auto want = [&](std::int64_t i) {
-        return expected(Reduce::sum, comm.size(), comm.rank() * count + i);
-      };
-      EXPECT_EQ(first_difference(output, want), -1) << label(dtype, count);
-    }
-  }
+  for_every_type([&](DType dtype, std::int64_t count) {
+    const Array input = filled(dtype, comm.size() * count, comm.rank());
+    Array output(dtype, count);
+    comm.reduce_scatter(input.view(), output.buffer(), Reduce::sum, "x")->wait();
+    const auto want = [&](std::int64_t i) {
+      return expected(Reduce::sum, comm.size(), comm.rank() * count + i);
+    };
+    EXPECT_EQ(first_difference(output, want), -1);
+  });
 }
 
 inline void reduce_scatter_in_place(Communicator& comm) {
@@ -266,15 +300,13 @@ inline void expect_gathered(const Array& output, std::span<const std::int64_t> c
 }
 
 inline void all_gather_of_every_type(Communicator& comm) {
-  for (const DType dtype : kTypes) {
-    for (const std::int64_t count : counts_for(dtype)) {
-      const Array input = filled(dtype, count, comm.rank());
-      Array output(dtype, comm.size() * count);
-      comm.all_gather(input.view(), output.buffer(), "x")->wait();
-      expect_gathered(output,
-                      std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), count));
-    }
-  }
+  for_every_type([&](DType dtype, std::int64_t count) {
+    const Array input = filled(dtype, count, comm.rank());
+    Array output(dtype, comm.size() * count);
+    comm.all_gather(input.view(), output.buffer(), "x")->wait();
+    expect_gathered(output,
+                    std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), count));
+  });
 }
 
 inline void all_gather_in_place(Communicator& comm) {
@@ -303,34 +335,29 @@ inline void all_gather_v_of_uneven_pieces(Communicator& comm) {
 }
 
 inline void all_to_all_of_every_type(Communicator& comm) {
-  for (const DType dtype : kTypes) {
-    for (const std::int64_t count : counts_for(dtype)) {
-      const std::int64_t size = comm.size();
-      Array input(dtype, size * count), output(dtype, size * count);
-      // Rank r tells rank t the numbers of contribution(10 r + t).
-      for (std::int64_t i = 0; i < size * count; ++i) {
-        input.set(i, contribution(static_cast<int>(10 * comm.rank() + i / count), i % count));
-      }
-      comm.all_to_all(input.view(), output.buffer(), "x")->wait();
-      const auto want = [&](std::int64_t i) {
-        return contribution(static_cast<int>(10 * (i / count) + comm.rank()), i % count);
-      };
-      EXPECT_EQ(first_difference(output, want), -1) << label(dtype, count);
-    }
-  }
+  for_every_type([&](DType dtype, std::int64_t count) {
+    const std::int64_t size = comm.size();
+    Array input(dtype, size * count), output(dtype, size * count);
+    // Rank r tells rank t the numbers of contribution(10 r + t).
+    for (std::int64_t i = 0; i < size * count; ++i)
+      input.set(i, contribution(static_cast<int>(10 * comm.rank() + i / count), i % count));
+    comm.all_to_all(input.view(), output.buffer(), "x")->wait();
+    const auto want = [&](std::int64_t i) {
+      return contribution(static_cast<int>(10 * (i / count) + comm.rank()), i % count);
+    };
+    EXPECT_EQ(first_difference(output, want), -1);
+  });
 }
 
 inline void broadcast_from_every_root(Communicator& comm) {
-  for (const DType dtype : kTypes) {
-    for (const std::int64_t count : counts_for(dtype)) {
-      for (int root = 0; root < comm.size(); ++root) {
-        Array x = filled(dtype, count, comm.rank());
-        comm.broadcast(x.buffer(), root, "x")->wait();
-        EXPECT_EQ(first_difference(x, [&](auto i) { return contribution(root, i); }), -1)
-            << label(dtype, count) << " from " << root;
-      }
+  for_every_type([&](DType dtype, std::int64_t count) {
+    for (int root = 0; root < comm.size(); ++root) {
+      Array x = filled(dtype, count, comm.rank());
+      comm.broadcast(x.buffer(), root, "x")->wait();
+      EXPECT_EQ(first_difference(x, [&](auto i) { return contribution(root, i); }), -1)
+          << "from " << root;
     }
-  }
+  });
 }
 
 /// Nobody is through a barrier before the last has come: the latest arrival is no later than the
@@ -498,14 +525,9 @@ inline void expect_mismatch(Communicator& comm, const std::function<WorkPtr()>& 
                             const std::vector<std::string>& named) {
   if (comm.size() == 1) return;
   const int last = comm.size() - 1;
-  try {
-    (comm.rank() == last ? odd() : usual())->wait();
-    ADD_FAILURE() << "no error: " << ::testing::PrintToString(named);
-  } catch (const CommError& e) {
-    for (const std::string& part : named) EXPECT_THAT(e.what(), ::testing::HasSubstr(part));
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 0"));
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("rank " + std::to_string(last)));
-  }
+  const std::string said = error_of([&] { (comm.rank() == last ? odd() : usual())->wait(); });
+  expect_said(said, named);
+  expect_said(said, {"rank 0", "rank " + std::to_string(last)});
 }
 
 inline void mismatches_are_named_on_every_rank(Communicator& comm) {
@@ -525,9 +547,7 @@ inline void mismatches_are_named_on_every_rank(Communicator& comm) {
   expect_mismatch(
       comm, [&] { return comm.broadcast(x.buffer(), 0, "b"); },
       [&] { return comm.broadcast(x.buffer(), comm.size() - 1, "b"); }, {"root"});
-  x = filled(DType::f32, 10, comm.rank());  // nothing was sent, so all is well again
-  comm.all_reduce(x.buffer(), Reduce::sum, "grad")->wait();
-  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+  expect_sum(comm, 10, "nothing was sent, so all is well again");
 }
 
 /// Two collectives in swapped order on one rank: both fail, and say that the order may be the
@@ -541,38 +561,20 @@ inline void swapped_order_is_a_mismatch(Communicator& comm) {
       comm.all_reduce((swapped ? y : x).buffer(), Reduce::sum, swapped ? "y" : "x");
   const WorkPtr second =
       comm.all_reduce((swapped ? x : y).buffer(), Reduce::sum, swapped ? "x" : "y");
-  for (const WorkPtr& work : {first, second}) {
-    try {
-      work->wait();
-      ADD_FAILURE() << "no error";
-    } catch (const CommError& e) {
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("order"));
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("\"x\""));
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("\"y\""));
-    }
-  }
+  for (const WorkPtr& work : {first, second})
+    expect_said(error_of([&] { work->wait(); }), {"order", "\"x\"", "\"y\""});
 }
 
 /// The same results without the comparison of fingerprints.
 inline void unchecked_collectives_work(Communicator& comm) {
   comm.set_checked(false);
-  Array x = filled(DType::f32, 300'007, comm.rank());
-  comm.all_reduce(x.buffer(), Reduce::sum, "x")->wait();
-  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+  expect_sum(comm, 300'007, "x");
   comm.set_checked(true);
 }
 
 // ---- groups ----
 
 using Group = std::unique_ptr<Communicator>;
-
-/// What rank r of the group contributes is contribution(r, i), so the cases above hold in a group.
-inline void expect_sum(Communicator& group, std::int64_t count, const std::string& name) {
-  Array x = filled(DType::f32, count, group.rank());
-  group.all_reduce(x.buffer(), Reduce::sum, name)->wait();
-  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, group.size(), i); }), -1)
-      << name << ", " << count;
-}
 
 /// The members' ranks in `parent`, in the order of the group: proves who is in it and where.
 inline std::vector<std::int32_t> members_of(Communicator& group, const Communicator& parent) {
@@ -667,8 +669,7 @@ inline void groups_and_parent_interleaved(Communicator& comm) {
     }
     for (const Under& u : under) {
       u.work->wait();
-      const auto want = [&](auto i) { return expected(Reduce::sum, u.comm->size(), i); };
-      EXPECT_EQ(first_difference(u.array, want), -1) << u.comm->size();
+      expect_reduced(u.array, u.comm->size());
     }
   }
 }
@@ -709,7 +710,7 @@ inline void groups_outlive_their_parents(Communicator& comm) {
   const WorkPtr work = outer->all_reduce(x.buffer(), Reduce::sum, "last of outer");
   outer.reset();
   EXPECT_TRUE(work->done());
-  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+  expect_reduced(x, comm.size());
   expect_sum(*inner, 7, "inner");
 }
 
@@ -735,17 +736,13 @@ inline void mismatches_in_a_group_are_named(Communicator& comm) {
   if (group && group->size() > 1) {
     Array x(DType::f32, 12);
     const bool odd = group->rank() == group->size() - 1;
-    try {
-      group->all_reduce(x.block(0, odd ? 11 : 10), Reduce::sum, "grad")->wait();
-      ADD_FAILURE() << "no error";
-    } catch (const CommError& e) {
-      const std::string first = "rank " + std::to_string(comm.size() > 2 ? 1 : 0);
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("disagree on the count"));
-      EXPECT_THAT(e.what(), ::testing::HasSubstr(first + " runs all-reduce sum of 10 f32"));
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("rank " + std::to_string(comm.size() - 1) +
-                                                 " runs all-reduce sum of 11 f32"));
-      EXPECT_THAT(e.what(), ::testing::HasSubstr("in group \"workers\""));
-    }
+    const std::string first = "rank " + std::to_string(comm.size() > 2 ? 1 : 0),
+                      last = "rank " + std::to_string(comm.size() - 1);
+    expect_said(error_of([&] {
+                  group->all_reduce(x.block(0, odd ? 11 : 10), Reduce::sum, "grad")->wait();
+                }),
+                {"disagree on the count", first + " runs all-reduce sum of 10 f32",
+                 last + " runs all-reduce sum of 11 f32", "in group \"workers\""});
     expect_sum(*group, 10, "nothing was sent");
   }
   expect_sum(comm, 10, "all is well");
@@ -753,13 +750,9 @@ inline void mismatches_in_a_group_are_named(Communicator& comm) {
 
 inline void groups_of_two_names_are_refused(Communicator& comm) {
   if (comm.size() == 1) return;
-  try {
-    static_cast<void>(comm.split(0, 0, comm.rank() == comm.size() - 1 ? "columns" : "rows"));
-    ADD_FAILURE() << "no error";
-  } catch (const CommError& e) {
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("rank 0 says \"rows\""));
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("says \"columns\""));
-  }
+  const std::string name = comm.rank() == comm.size() - 1 ? "columns" : "rows";
+  expect_said(error_of([&] { std::ignore = comm.split(0, 0, name); }),
+              {"rank 0 says \"rows\"", "says \"columns\""});
   EXPECT_THROW(static_cast<void>(comm.split(0, 0, "")), UsageError);
   expect_sum(comm, 7, "still there");
 }

@@ -21,16 +21,6 @@
 
 namespace linerate::comm::suite {
 
-/// What the collective fails with; "" where it does not.
-inline std::string error_of(const std::function<void()>& collective) {
-  try {
-    collective();
-  } catch (const CommError& e) {
-    return e.what();
-  }
-  return {};
-}
-
 // ---- abort ----
 
 /// Rank 1 ends the run from another thread, while the others are inside a collective that it never
@@ -45,12 +35,11 @@ inline void abort_ends_the_run_everywhere(Communicator& comm) {
     arrived->wait();
     std::thread([&] { comm.abort("weights.bin is truncated"); }).join();
   } else {
-    EXPECT_THAT(error_of(reduce),
-                ::testing::AllOf(::testing::HasSubstr(want), ::testing::HasSubstr("all-reduce")));
+    expect_said(error_of(reduce), {want, "all-reduce"});
     static_cast<void>(error_of([&] { arrived->wait(); }));  // rank 1 may have been the quicker one
   }
-  EXPECT_THAT(error_of(reduce), ::testing::HasSubstr(want));
-  EXPECT_THAT(error_of([&] { group->barrier("gate")->wait(); }), ::testing::HasSubstr(want));
+  expect_said(error_of(reduce), {want});
+  expect_said(error_of([&] { group->barrier("gate")->wait(); }), {want});
 }
 
 /// Of two reasons one counts, the same for all.
@@ -59,10 +48,10 @@ inline void the_first_abort_counts(Communicator& comm) {
     comm.abort("first");
     comm.abort("second");
   }
-  EXPECT_THAT(error_of([&] {
+  expect_said(error_of([&] {
                 while (true) comm.barrier("gate")->wait();
               }),
-              ::testing::HasSubstr("rank 0 ended the run: first"));
+              {"rank 0 ended the run: first"});
 }
 
 // ---- handles ----
@@ -71,7 +60,7 @@ inline void the_first_abort_counts(Communicator& comm) {
 inline void a_dropped_handle_waits(Communicator& comm) {
   Array x = filled(DType::f32, 300'007, comm.rank());
   std::ignore = comm.all_reduce(x.buffer(), Reduce::sum, "grad");
-  EXPECT_EQ(first_difference(x, [&](auto i) { return expected(Reduce::sum, comm.size(), i); }), -1);
+  expect_reduced(x, comm.size());
 }
 
 /// Rank 1 throws while its collective is under way, which frees the array. The others hear why; the
@@ -91,10 +80,10 @@ inline void an_exception_may_pass_a_pending_work(Communicator& comm) {
     if (comm.rank() == (comm.size() > 2 ? 2 : 0))
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     Array x = filled(DType::f32, 1'000'003, comm.rank());
-    EXPECT_THAT(error_of([&] { comm.all_reduce(x.buffer(), Reduce::sum, "grad")->wait(); }),
-                ::testing::HasSubstr(want));
+    expect_said(error_of([&] { comm.all_reduce(x.buffer(), Reduce::sum, "grad")->wait(); }),
+                {want});
   }
-  EXPECT_THAT(error_of([&] { comm.barrier("after it")->wait(); }), ::testing::HasSubstr(want));
+  expect_said(error_of([&] { comm.barrier("after it")->wait(); }), {want});
 }
 
 inline void an_exception_may_pass_a_communicator(Communicator& comm) {
@@ -139,8 +128,7 @@ inline void a_handle_dropped_by_an_action_ends_the_run(Communicator& comm) {
     if (too_late) comm.abort(dropped);
     error_of([&] { comm.barrier("both done")->wait(); });
   }
-  EXPECT_THAT(error_of([&] { comm.barrier("after it")->wait(); }),
-              ::testing::HasSubstr("ended the run: " + dropped));
+  expect_said(error_of([&] { comm.barrier("after it")->wait(); }), {"ended the run: " + dropped});
 }
 
 // ---- mismatch, unchecked ----
@@ -166,18 +154,31 @@ class Guarded {
   std::vector<std::byte> all_;
 };
 
-/// The last rank runs `odd`, the others `usual`, each in memory of just the size it needs. All
-/// ranks fail, at the latest in what they run next, long before the timeout, and read what two of
-/// them run: operation, count, type, name and number; no byte lands outside.
-template <typename Usual, typename Odd>
-void expect_different_operations(Communicator& comm, std::int64_t usual_bytes, const Usual& usual,
-                                 std::int64_t odd_bytes, const Odd& odd) {
-  const bool is_odd = comm.rank() == comm.size() - 1;
-  Guarded memory(is_odd ? odd_bytes : usual_bytes);
-  std::string said =
-      error_of([&] { (is_odd ? WorkPtr(odd(memory)) : WorkPtr(usual(memory)))->wait(); });
+/// What a rank runs in memory of just the size that it needs.
+struct Operation {
+  std::int64_t bytes;
+  std::function<WorkPtr(Guarded&)> run;
+};
+
+inline Operation reduction(Communicator& comm, std::int64_t count, DType dtype = DType::f32,
+                           Reduce op = Reduce::sum) {
+  return {4 * count,
+          [=, &comm](Guarded& m) { return comm.all_reduce(m.of(count, dtype), op, "x"); }};
+}
+inline Operation broadcast(Communicator& comm, std::int64_t count, int root = 0) {
+  return {4 * count, [=, &comm](Guarded& m) { return comm.broadcast(m.of(count), root, "x"); }};
+}
+
+/// The last rank runs `odd`, the others `usual`. All ranks fail, at the latest in what they run
+/// next, long before the timeout, and read what two of them run: operation, count, type, name and
+/// number; no byte lands outside.
+inline void expect_different_operations(Communicator& comm, const Operation& usual,
+                                        const Operation& odd) {
+  const Operation& own = comm.rank() == comm.size() - 1 ? odd : usual;
+  Guarded memory(own.bytes);
+  std::string said = error_of([&] { own.run(memory)->wait(); });
   if (said.empty()) said = error_of([&] { comm.barrier("next")->wait(); });
-  EXPECT_THAT(said, ::testing::HasSubstr("the ranks run different operations here"));
+  expect_said(said, {"the ranks run different operations here"});
   EXPECT_THAT(said,
               ::testing::ContainsRegex(
                   "rank [0-9]+ r[au]ns? [a-z-]+ .*\"(x|next)\" \\(number [0-9]+\\), rank [0-9]+ "
@@ -186,87 +187,69 @@ void expect_different_operations(Communicator& comm, std::int64_t usual_bytes, c
 }
 
 inline void unchecked_other_size(Communicator& comm) {
-  expect_different_operations(
-      comm, 200'000, [&](Guarded& m) { return comm.broadcast(m.of(50'000), 0, "x"); }, 8,
-      [&](Guarded& m) { return comm.broadcast(m.of(2), 0, "x"); });
+  expect_different_operations(comm, broadcast(comm, 50'000), broadcast(comm, 2));
 }
 inline void unchecked_other_size_large(Communicator& comm) {
-  expect_different_operations(
-      comm, 8'000'000,
-      [&](Guarded& m) { return comm.all_reduce(m.of(2'000'000), Reduce::sum, "x"); }, 4'000'000,
-      [&](Guarded& m) { return comm.all_reduce(m.of(1'000'000), Reduce::sum, "x"); });
+  expect_different_operations(comm, reduction(comm, 2'000'000), reduction(comm, 1'000'000));
 }
 inline void unchecked_nothing_against_something(Communicator& comm) {
-  expect_different_operations(
-      comm, 20, [&](Guarded& m) { return comm.all_reduce(m.of(5), Reduce::sum, "x"); }, 0,
-      [&](Guarded& m) { return comm.all_reduce(m.of(0), Reduce::sum, "x"); });
+  expect_different_operations(comm, reduction(comm, 5), reduction(comm, 0));
 }
 inline void unchecked_broadcast_against_barrier(Communicator& comm) {
-  expect_different_operations(
-      comm, 200'000, [&](Guarded& m) { return comm.broadcast(m.of(50'000), 0, "x"); }, 0,
-      [&](Guarded&) { return comm.barrier("x"); });
+  expect_different_operations(comm, broadcast(comm, 50'000),
+                              {0, [&](Guarded&) { return comm.barrier("x"); }});
 }
 inline void unchecked_all_reduce_against_reduce_scatter(Communicator& comm) {
-  const std::int64_t count = 600'000 * comm.size();
-  expect_different_operations(
-      comm, 4 * count, [&](Guarded& m) { return comm.all_reduce(m.of(count), Reduce::sum, "x"); },
-      4 * count,
-      [&](Guarded& m) {
-        return comm.reduce_scatter(m.of(count), m.of(count / comm.size()), Reduce::sum, "x");
-      });
+  const std::int64_t block = 600'000, count = block * comm.size();
+  const auto scatter = [&](Guarded& m) {
+    return comm.reduce_scatter(m.of(count), m.of(block), Reduce::sum, "x");
+  };
+  expect_different_operations(comm, reduction(comm, count), {4 * count, scatter});
 }
 template <std::int64_t kCount>
 void unchecked_other_type(Communicator& comm) {
-  expect_different_operations(
-      comm, 4 * kCount, [&](Guarded& m) { return comm.all_reduce(m.of(kCount), Reduce::sum, "x"); },
-      4 * kCount,
-      [&](Guarded& m) { return comm.all_reduce(m.of(kCount, DType::i32), Reduce::sum, "x"); });
+  expect_different_operations(comm, reduction(comm, kCount), reduction(comm, kCount, DType::i32));
 }
 inline void unchecked_other_reduction(Communicator& comm) {
-  expect_different_operations(
-      comm, 4, [&](Guarded& m) { return comm.all_reduce(m.of(1), Reduce::sum, "x"); }, 4,
-      [&](Guarded& m) { return comm.all_reduce(m.of(1), Reduce::max, "x"); });
+  expect_different_operations(comm, reduction(comm, 1),
+                              reduction(comm, 1, DType::f32, Reduce::max));
 }
 /// With two ranks each sends to the other and nobody waits: the next collective shows it.
 template <std::int64_t kCount>
 void unchecked_other_root(Communicator& comm) {
-  expect_different_operations(
-      comm, 4 * kCount, [&](Guarded& m) { return comm.broadcast(m.of(kCount), 0, "x"); },
-      4 * kCount, [&](Guarded& m) { return comm.broadcast(m.of(kCount), comm.size() - 1, "x"); });
+  expect_different_operations(comm, broadcast(comm, kCount),
+                              broadcast(comm, kCount, comm.size() - 1));
 }
 inline void unchecked_other_counts(Communicator& comm) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 3000), others = counts;
-  others.front() = 1;
-  const std::int64_t total = 3000 * comm.size();
-  const auto gather = [&](Guarded& m, std::span<const std::int64_t> all, std::int64_t sum) {
-    Array own(DType::f32, 3000);
-    const WorkPtr work = comm.all_gather_v(own.view(), m.of(sum), all, "x");
-    work->wait();
-    return work;
-  };
   if (comm.size() < 2) return;
-  expect_different_operations(
-      comm, 4 * total, [&](Guarded& m) { return gather(m, counts, total); }, 4 * (total - 2999),
-      [&](Guarded& m) { return gather(m, others, total - 2999); });
+  const auto gathering = [&](std::int64_t of_first) {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(comm.size()), 3000);
+    counts.front() = of_first;
+    const std::int64_t total = 3000 * (comm.size() - 1) + of_first;
+    const auto gather = [=, &comm](Guarded& m) {
+      Array own(DType::f32, 3000);
+      const WorkPtr work = comm.all_gather_v(own.view(), m.of(total), counts, "x");
+      work->wait();
+      return work;
+    };
+    return Operation{4 * total, gather};
+  };
+  expect_different_operations(comm, gathering(3000), gathering(1));
 }
 inline void unchecked_all_to_all_against_all_gather(Communicator& comm) {
-  const std::int64_t count = 70'000;
-  expect_different_operations(
-      comm, 8 * count * comm.size(),
-      [&](Guarded& m) {
-        const Buffer in = m.of(count * comm.size());
-        const Buffer out{static_cast<std::byte*>(in.data) + 4 * in.count.value, in.count, in.dtype};
-        return comm.all_to_all(in, out, "x");
-      },
-      4 * count * comm.size(),
-      [&](Guarded& m) { return comm.all_gather(m.of(count), m.of(count * comm.size()), "x"); });
+  const std::int64_t count = 70'000, all = count * comm.size();
+  const auto exchange = [&](Guarded& m) {
+    const Buffer in = m.of(all);
+    const Buffer out{static_cast<std::byte*>(in.data) + 4 * all, in.count, in.dtype};
+    return comm.all_to_all(in, out, "x");
+  };
+  const auto gather = [&](Guarded& m) { return comm.all_gather(m.of(count), m.of(all), "x"); };
+  expect_different_operations(comm, {8 * all, exchange}, {4 * all, gather});
 }
 /// One of them compares, the others send payload.
 inline void checked_against_unchecked(Communicator& comm) {
   comm.set_checked(comm.rank() == comm.size() - 1);
-  expect_different_operations(
-      comm, 4000, [&](Guarded& m) { return comm.all_reduce(m.of(1000), Reduce::sum, "x"); }, 4000,
-      [&](Guarded& m) { return comm.all_reduce(m.of(1000), Reduce::sum, "x"); });
+  expect_different_operations(comm, reduction(comm, 1000), reduction(comm, 1000));
 }
 
 // ---- busy ----
@@ -304,9 +287,8 @@ inline void a_guard_ends_with_its_bound(Communicator& comm) {
   const Busy busy = comm.rank() == 0 ? comm.busy("writing a checkpoint", Duration{0.1}) : Busy();
   if (comm.rank() == 0) std::this_thread::sleep_for(3 * short_timeout);
   const std::string said = error_of([&] { comm.barrier("gate")->wait(); });
-  EXPECT_THAT(said, ::testing::HasSubstr("rank 0 is late"));
-  EXPECT_THAT(said, ::testing::HasSubstr(
-                        "rank 0 is busy for longer than it asked for: writing a checkpoint"));
+  expect_said(said, {"rank 0 is late",
+                     "rank 0 is busy for longer than it asked for: writing a checkpoint"});
   if (comm.rank() != 0) std::this_thread::sleep_for(3 * short_timeout);  // its test ends too
 }
 

@@ -40,9 +40,7 @@ inline void expect_no_faster_than_the_link(const std::vector<Communicator*>& com
   for (const WorkPtr& work : works) work->wait();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const int size = communicators[i]->size();
-    EXPECT_EQ(first_difference(arrays[i], [&](auto e) { return expected(Reduce::sum, size, e); }),
-              -1);
+    expect_reduced(arrays[i], communicators[i]->size());
     sent += static_cast<double>(communicators[i]->traffic().sent.value);
   }
   EXPECT_GE(took.count(), (sent - before) / link_rate()->value - kSaved_s);

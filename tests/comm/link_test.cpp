@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Link, ThreadsUnderALink, ::testing::Values(2, 3));
 TEST(Link, TurnsDirectReadsOff) {
   const auto reads = [] {
     const auto world = std::make_shared<ThreadWorld>(2, 20s, 64, 0, true);
-    return world->channel(0)->reads_peers();
+    return world->channel(0)->can_read_peers();
   };
   EXPECT_TRUE(reads());
   const suite::UnderLink link(suite::kSlowLink);

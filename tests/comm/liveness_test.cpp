@@ -75,12 +75,12 @@ const std::vector<int> kElsewhere = {1, 2, 3};
 
 struct VerdictCase {
   const char* name;
-  std::function<void(Job&)> act;   // rank 0 begins "x" first
-  std::vector<int> members;        // of "x"
-  std::function<void(Job&)> then;  // and hears all afterwards
+  std::function<void(Job&)> then;  // after rank 0 began "x"; it hears all afterwards
   milliseconds after;
-  std::vector<std::string> says;  // none: no verdict
-  std::vector<std::string> not_said{};
+  std::vector<std::string> says;          // none: no verdict
+  std::vector<int> members = kAll;        // of "x"
+  std::function<void(Job&)> before = {};  // rank 0 began it
+  std::vector<std::string> not_said = {};
 };
 void PrintTo(const VerdictCase& c, std::ostream* out) { *out << c.name; }
 
@@ -94,6 +94,14 @@ std::function<void(Job&)> here_but(int absent, const std::function<void(Job&)>& 
       if (r != absent) job.begins(r, "x");
     }
     else_(job);
+  };
+}
+void comes_to_group(Job& job) { job.begins(2, "x", kGroup); }
+void waits_elsewhere(Job& job) { job.begins(2, "y", kElsewhere); }
+std::function<void(Job&)> passes_another_and(int more) {
+  return [=](Job& job) {
+    job.passes(2, "longer");
+    for (int k = 0; k < more; ++k) job.passes(2, "x");
   };
 }
 std::function<void(Job&)> leaves(int rank) {
@@ -112,7 +120,7 @@ class Verdict : public ::testing::TestWithParam<VerdictCase> {};
 TEST_P(Verdict, IsTheExpectedOneInEachSituation) {
   const VerdictCase& c = GetParam();
   Job job;
-  c.act(job);
+  if (c.before) c.before(job);
   job.begins(0, "x", c.members);
   c.then(job);
   job.hears_all(kStart + c.after);
@@ -124,156 +132,105 @@ TEST_P(Verdict, IsTheExpectedOneInEachSituation) {
 
 const milliseconds kSoon{1}, kLimit{8500}, kPast{8501}, kTwice{17'000}, kPastTwice{17'001};
 
-INSTANTIATE_TEST_SUITE_P(
-    Liveness, Verdict,
-    ::testing::Values(
-        VerdictCase{"NobodyIsBlamedBeforeTheLimit", nothing, kAll, nothing, kLimit, {}},
-        VerdictCase{
-            "WhoHasNotComeIsLate",
-            nothing,
-            kAll,
-            here_but(2),
-            kPast,
-            {"rank 2 is late: alive, but has not begun this operation after 8.50 s (timeout "
-             "10.0 s)"}},
-        VerdictCase{"AllWhoHaveNotComeAreLate",
-                    nothing,
-                    kAll,
-                    [](Job& job) { job.begins(2, "x"); },
-                    kPast,
-                    {"ranks 1, 3 are late"}},
-        VerdictCase{"ARankThatLeftFailsTheCollectiveAtOnce",
-                    nothing,
-                    kAll,
-                    here_but(2, leaves(2)),
-                    kSoon,
-                    {"rank 2 left the job"}},
-        VerdictCase{"ARankThatLeftBeforeItBeganIsNamedAtOnce",
-                    nothing,
-                    kAll,
-                    here_but(1, [](Job& job) { job.submits(1), leaves(1)(job); }),
-                    kSoon,
-                    {"rank 1 left the job"}},
-        VerdictCase{"ARankMayLeaveAfterItsPart",
-                    nothing,
-                    kAll,
-                    [](Job& job) { all_are_here(job), job[2].end(), leaves(2)(job); },
-                    kSoon,
-                    {}},
-        VerdictCase{"WithoutACulpritItSaysSo",
-                    nothing,
-                    kAll,
-                    all_are_here,
-                    kPast,
-                    {"no message arrived for 8.50 s", "every rank takes part"}},
-        // Ranks outside of the group may have left, or compute for as long as they like.
-        VerdictCase{"ARankOutsideIsNeverLateAndMayLeave",
-                    leaves(1),
-                    kGroup,
-                    [](Job& job) { job.begins(2, "x", kGroup); },
-                    kPast,
-                    {"every rank takes part"}},
-        VerdictCase{
-            "AMemberThatDoesNotComeIsLate", nothing, kGroup, nothing, kPast, {"rank 2 is late"}},
-        VerdictCase{
-            "AMemberThatLeftIsNamed", nothing, kGroup, leaves(2), kSoon, {"rank 2 left the job"}},
-        // The counts are by pairs: what rank 0 has begun with others says nothing of rank 2.
-        VerdictCase{"ComparesTheCountsOfEachPair",
-                    [](Job& job) {
-                      for (int k = 0; k < 100; ++k)
-                        job.passes(0, "y", {0, 1}), job.passes(1, "y", {0, 1});
-                    },
-                    kGroup,
-                    [](Job& job) { job.begins(2, "x", kGroup); },
-                    kPast,
-                    {"every rank takes part"}},
-        // Rank 2 waits in another group, for somebody whom it names itself.
-        VerdictCase{"WhoWaitsElsewhereHasTwiceTheLimit",
-                    nothing,
-                    kGroup,
-                    [](Job& job) { job.begins(2, "y", kElsewhere); },
-                    kTwice,
-                    {}},
-        VerdictCase{"WhoHasSubmittedHasTwiceTheLimit",
-                    nothing,
-                    kGroup,
-                    [](Job& job) { job.submits(2, kGroup); },
-                    kTwice,
-                    {}},
-        // Ranks wait in a circle, or rank 2 goes on with other groups for ever.
-        VerdictCase{
-            "WhoWaitsElsewhereIsLateAfterAll",
-            nothing,
-            kGroup,
-            [](Job& job) { job.begins(2, "y", kElsewhere); },
-            kPastTwice,
-            {"rank 2 is late", "rank 2 is inside barrier \"y\" (number 7) in group \"group\"",
-             "different orders"}},
-        VerdictCase{"WhoIsNotExcusedIsNamedAlone",
-                    nothing,
-                    kAll,
-                    [](Job& job) { job.begins(1, "x"), job.begins(2, "y", kElsewhere); },
-                    kPast,
-                    {"rank 3 is late"},
-                    {"rank 2"}},
-        // Collectives that two ranks share are compared by a hash, at once and in every pair.
-        VerdictCase{"OtherOperationsAreNamedAtOnce",
-                    nothing,
-                    kAll,
-                    here_but(2, [](Job& job) { job.begins(2, "longer"); }),
-                    kSoon,
-                    {"rank 0 and rank 2 began different ones", "barrier \"x\"",
-                     "barrier \"longer\"", "the ranks run different operations here"}},
-        VerdictCase{"OtherOperationsOfThePastAreNamed",
-                    nothing,
-                    kAll,
-                    here_but(2,
-                             [](Job& job) {
-                               job.passes(2, "longer");
-                               for (int k = 0; k < 3; ++k) job.passes(2, "x");
-                             }),
-                    kSoon,
-                    {"rank 0 and rank 2 began different ones"}},
-        VerdictCase{"OnlyTheLastFourAreRemembered",
-                    nothing,
-                    kAll,
-                    here_but(2,
-                             [](Job& job) {
-                               job.passes(2, "longer");
-                               for (int k = 0; k < 4; ++k) job.passes(2, "x");
-                             }),
-                    kSoon,
-                    {}},
-        VerdictCase{"WhoComparesMeetsWhoDoesNot",
-                    nothing,
-                    kAll,
-                    here_but(2, [](Job& job) { job.begins(2, "x", kAll, true); }),
-                    kSoon,
-                    {"rank 0 and rank 2 began different ones"}},
-        VerdictCase{"ABusyRankIsNotLate", is_busy(2), kAll, here_but(2), kPastTwice, {}},
-        // It may hold up a member.
-        VerdictCase{
-            "WhileARankIsBusyElsewhereNobodyIsLate", is_busy(1), kGroup, nothing, kPastTwice, {}},
-        VerdictCase{"ABusyRankThatIsHereExcusesNobody",
-                    is_busy(1),
-                    kAll,
-                    here_but(2),
-                    kPast,
-                    {"rank 2 is late"}},
-        VerdictCase{"ABusyRankThatLeftExcusesNobody",
-                    [](Job& job) { is_busy(1)(job), leaves(1)(job); },
-                    kGroup,
-                    nothing,
-                    kPast,
-                    {"rank 2 is late"}},
-        VerdictCase{"TheBoundOfABusyRankEndsItsExcuse",
-                    is_busy(2, seconds(3)),
-                    kAll,
-                    here_but(2),
-                    kPast,
-                    {"rank 2 is late",
-                     "rank 2 is busy for longer than it asked for: writing a checkpoint"}}),
-    [](const auto& one) { return std::string(one.param.name); });
+const std::vector<VerdictCase> kVerdicts = {
+    {"NobodyIsBlamedBeforeTheLimit", nothing, kLimit, {}},
+    {"WhoHasNotComeIsLate",
+     here_but(2),
+     kPast,
+     {"rank 2 is late: alive, but has not begun this operation after 8.50 s (timeout 10.0 s)"}},
+    {"AllWhoHaveNotComeAreLate",
+     [](Job& job) { job.begins(2, "x"); },
+     kPast,
+     {"ranks 1, 3 are late"}},
+    {"ARankThatLeftFailsTheCollectiveAtOnce",
+     here_but(2, leaves(2)),
+     kSoon,
+     {"rank 2 left the job"}},
+    {"ARankThatLeftBeforeItBeganIsNamedAtOnce",
+     here_but(1, [](Job& job) { job.submits(1), leaves(1)(job); }),
+     kSoon,
+     {"rank 1 left the job"}},
+    {"ARankMayLeaveAfterItsPart",
+     [](Job& job) { all_are_here(job), job[2].end(), leaves(2)(job); },
+     kSoon,
+     {}},
+    {"WithoutACulpritItSaysSo",
+     all_are_here,
+     kPast,
+     {"no message arrived for 8.50 s", "every rank takes part"}},
+    // Ranks outside of the group may have left, or compute for as long as they like.
+    {"ARankOutsideIsNeverLateAndMayLeave",
+     comes_to_group,
+     kPast,
+     {"every rank takes part"},
+     kGroup,
+     leaves(1)},
+    {"AMemberThatDoesNotComeIsLate", nothing, kPast, {"rank 2 is late"}, kGroup},
+    {"AMemberThatLeftIsNamed", leaves(2), kSoon, {"rank 2 left the job"}, kGroup},
+    // The counts are by pairs: what rank 0 has begun with others says nothing of rank 2.
+    {"ComparesTheCountsOfEachPair",
+     comes_to_group,
+     kPast,
+     {"every rank takes part"},
+     kGroup,
+     [](Job& job) {
+       for (int k = 0; k < 100; ++k) job.passes(0, "y", {0, 1}), job.passes(1, "y", {0, 1});
+     }},
+    // Rank 2 waits in another group, for somebody whom it names itself.
+    {"WhoWaitsElsewhereHasTwiceTheLimit", waits_elsewhere, kTwice, {}, kGroup},
+    {"WhoHasSubmittedHasTwiceTheLimit",
+     [](Job& job) { job.submits(2, kGroup); },
+     kTwice,
+     {},
+     kGroup},
+    // Ranks wait in a circle, or rank 2 goes on with other groups for ever.
+    {"WhoWaitsElsewhereIsLateAfterAll",
+     waits_elsewhere,
+     kPastTwice,
+     {"rank 2 is late", "rank 2 is inside barrier \"y\" (number 7) in group \"group\"",
+      "different orders"},
+     kGroup},
+    {"WhoIsNotExcusedIsNamedAlone",
+     [](Job& job) { job.begins(1, "x"), waits_elsewhere(job); },
+     kPast,
+     {"rank 3 is late"},
+     kAll,
+     {},
+     {"rank 2"}},
+    // Collectives that two ranks share are compared by a hash, at once and in every pair.
+    {"OtherOperationsAreNamedAtOnce",
+     here_but(2, [](Job& job) { job.begins(2, "longer"); }),
+     kSoon,
+     {"rank 0 and rank 2 began different ones", "barrier \"x\"", "barrier \"longer\"",
+      "the ranks run different operations here"}},
+    {"OtherOperationsOfThePastAreNamed",
+     here_but(2, passes_another_and(3)),
+     kSoon,
+     {"rank 0 and rank 2 began different ones"}},
+    {"OnlyTheLastFourAreRemembered", here_but(2, passes_another_and(4)), kSoon, {}},
+    {"WhoComparesMeetsWhoDoesNot",
+     here_but(2, [](Job& job) { job.begins(2, "x", kAll, true); }),
+     kSoon,
+     {"rank 0 and rank 2 began different ones"}},
+    {"ABusyRankIsNotLate", here_but(2), kPastTwice, {}, kAll, is_busy(2)},
+    // It may hold up a member.
+    {"WhileARankIsBusyElsewhereNobodyIsLate", nothing, kPastTwice, {}, kGroup, is_busy(1)},
+    {"ABusyRankThatIsHereExcusesNobody", here_but(2), kPast, {"rank 2 is late"}, kAll, is_busy(1)},
+    {"ABusyRankThatLeftExcusesNobody",
+     nothing,
+     kPast,
+     {"rank 2 is late"},
+     kGroup,
+     [](Job& job) { is_busy(1)(job), leaves(1)(job); }},
+    {"TheBoundOfABusyRankEndsItsExcuse",
+     here_but(2),
+     kPast,
+     {"rank 2 is late", "rank 2 is busy for longer than it asked for: writing a checkpoint"},
+     kAll,
+     is_busy(2, seconds(3))}};
+
+INSTANTIATE_TEST_SUITE_P(Liveness, Verdict, ::testing::ValuesIn(kVerdicts),
+                         [](const auto& one) { return std::string(one.param.name); });
 
 /// A silent rank makes others late: it is the one to name, a member or not, busy or not.
 TEST(Liveness, ASilentRankIsNamedBeforeALateOne) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "comm/communicator_suite.hpp"
 #include "linerate/core/random.hpp"
 #include "support/scalar_arithmetic.hpp"
 
@@ -14,8 +15,6 @@ namespace linerate::comm {
 namespace {
 
 constexpr std::array kFloats = {DType::f32, DType::f64, DType::f16, DType::bf16};
-constexpr std::array kTypes = {DType::f32, DType::f64, DType::f16, DType::bf16,
-                               DType::i32, DType::i64, DType::u8};
 
 std::vector<std::uint8_t> random_bytes(std::size_t n, std::uint64_t key) {
   std::vector<std::uint8_t> bytes(n);
@@ -23,31 +22,27 @@ std::vector<std::uint8_t> random_bytes(std::size_t n, std::uint64_t key) {
   return bytes;
 }
 
-double element(const std::vector<std::uint8_t>& bytes, DType dtype, std::size_t i) {
-  const auto at = [&](auto value) {
-    std::memcpy(&value, bytes.data() + i * sizeof(value), sizeof(value));
-    return value;
+/// The same bits in each element. Of a NaN only that it is one: its payload is the processor's
+/// choice.
+void expect_same(const std::vector<std::uint8_t>& found, const std::vector<std::uint8_t>& want,
+                 DType dtype) {
+  const auto size = static_cast<std::size_t>(size_of(dtype));
+  const auto is_nan = [&](const auto& bytes, std::size_t i) {
+    return std::isnan(suite::element_of(bytes.data(), dtype, static_cast<std::int64_t>(i)));
   };
-  switch (dtype) {
-    case DType::f32:
-      return at(float{});
-    case DType::f64:
-      return at(double{});
-    case DType::f16:
-      return float_of_f16(at(std::uint16_t{}));
-    default:
-      return float_of_bf16(at(std::uint16_t{}));
-  }
-}
-
-bool is_float(DType dtype) {
-  return std::find(kFloats.begin(), kFloats.end(), dtype) != kFloats.end();
+  for (std::size_t i = 0; i < want.size() / size; ++i)
+    if (is_nan(want, i)) {
+      ASSERT_TRUE(is_nan(found, i)) << name_of(dtype) << " " << i;
+    } else {
+      ASSERT_EQ(0, std::memcmp(&found[i * size], &want[i * size], size))
+          << name_of(dtype) << " element " << i << " of " << want.size() / size;
+    }
 }
 
 /// Any bit pattern (infinities, subnormals and NaN among them), any tail: the vector form gives the
-/// scalar twin's bits. Of a NaN only that it is one: its payload is the processor's choice.
+/// scalar twin's bits.
 TEST(ReduceKernel, VectorFormEqualsItsScalarTwin) {
-  for (const DType dtype : kTypes) {
+  for (const DType dtype : suite::kTypes) {
     for (const Reduce op : {Reduce::sum, Reduce::max, Reduce::min}) {
       for (const std::size_t n : {0u, 1u, 5u, 64u, 1021u, 65536u}) {
         const auto size = static_cast<std::size_t>(size_of(dtype));
@@ -55,14 +50,7 @@ TEST(ReduceKernel, VectorFormEqualsItsScalarTwin) {
         std::vector<std::uint8_t> vector(n * size), scalar(n * size);
         reduce_into(vector.data(), a.data(), b.data(), n, dtype, op);
         reduce_into_scalar(scalar.data(), a.data(), b.data(), n, dtype, op);
-        for (std::size_t i = 0; i < n; ++i) {
-          if (is_float(dtype) && std::isnan(element(scalar, dtype, i))) {
-            ASSERT_TRUE(std::isnan(element(vector, dtype, i))) << name_of(dtype) << " " << i;
-            continue;
-          }
-          ASSERT_EQ(0, std::memcmp(&vector[i * size], &scalar[i * size], size))
-              << name_of(dtype) << " element " << i << " of " << n;
-        }
+        expect_same(vector, scalar, dtype);
       }
     }
   }
@@ -81,18 +69,9 @@ TEST(ReduceKernel, ScaledSumsRoundTwice) {
       scale_into_scalar(right.data(), b.data(), 0.3, n, dtype);
       std::vector<std::uint8_t> scaled(n * size);
       scale_into(scaled.data(), a.data(), 1.0 / 3, n, dtype);
-      const auto compare = [&](const auto& want, const auto& found) {
-        for (std::size_t i = 0; i < n; ++i)
-          if (std::isnan(element(want, dtype, i))) {
-            ASSERT_TRUE(std::isnan(element(found, dtype, i))) << name_of(dtype) << " " << i;
-          } else {
-            ASSERT_EQ(0, std::memcmp(&found[i * size], &want[i * size], size))
-                << name_of(dtype) << " element " << i << " of " << n;
-          }
-      };
-      compare(left, scaled);
+      expect_same(scaled, left, dtype);
       reduce_into_scalar(left.data(), left.data(), right.data(), n, dtype, Reduce::sum);
-      compare(left, fused);
+      expect_same(fused, left, dtype);
     }
   }
 }

@@ -16,25 +16,17 @@ TEST(Errors, CarryTheirExitCode) {
 }
 
 TEST(Check, NamesExpressionPlaceAndDetail) {
-  try {
-    LINERATE_CHECK(1 == 2, "sums are off");
-    FAIL() << "no exception";
-  } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(),
-                testing::AllOf(testing::HasSubstr("error_test.cpp"), testing::HasSubstr("1 == 2"),
-                               testing::HasSubstr("sums are off")));
-  }
+  EXPECT_THAT([] { LINERATE_CHECK(1 == 2, "sums are off"); },
+              testing::ThrowsMessage<InternalError>(
+                  testing::AllOf(testing::HasSubstr("error_test.cpp"), testing::HasSubstr("1 == 2"),
+                                 testing::HasSubstr("sums are off"))));
 }
 
 TEST(Registry, AnUnknownNameIsAnsweredWithTheNearest) {
   const Registry<int> registry("exchange", {{"bulk", 1, "", ""}, {"ddp", 2, "", ""}});
   EXPECT_EQ(registry.at("ddp"), 2);
-  try {
-    registry.at("dpp");
-    FAIL() << "no exception";
-  } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("did you mean \"ddp\"?"));
-  }
+  EXPECT_THAT([&] { registry.at("dpp"); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("did you mean \"ddp\"?")));
 }
 
 }  // namespace

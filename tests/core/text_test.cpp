@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "linerate/core/error.hpp"
+#include "linerate/core/text_table.hpp"
 
 namespace linerate {
 namespace {
@@ -72,6 +73,28 @@ TEST(Nearest, FindsTheTypoAndNothingFarAway) {
   EXPECT_EQ(nearest("dpd", names), "ddp");
   EXPECT_EQ(nearest("DDP", names), "ddp");
   EXPECT_EQ(nearest("kfac", names), "");
+}
+
+TEST(Printable, KeepsTextAndReplacesWhatIsNone) {
+  for (const std::string text : {"", "a\tb\n", "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x99\x82"})
+    EXPECT_EQ(printable(text), text);
+  EXPECT_EQ(printable("\x1f\x8b\x08x"), "???x");
+  EXPECT_EQ(printable(std::string_view("a\0b\x1b[1m", 7)), "a?b?[1m");
+  EXPECT_EQ(printable("\xe2\x82"), "??");                   // cut
+  EXPECT_EQ(printable("\xc0\xaf \xed\xa0\x80"), "?? ???");  // overlong, surrogate
+  EXPECT_EQ(printable("\xc2\x9b"), "??");                   // a control character too
+}
+
+TEST(TextTable, ColumnsAreAsWideAsTheirCells) {
+  EXPECT_EQ(text_table({{"name"}, {"step", true}, {"reason"}},
+                       {{"ddp", "20.0 ms", "short"}, {"horovod", "1 s", ""}}, "  "),
+            "  name        step  reason\n"
+            "  ddp      20.0 ms  short\n"
+            "  horovod      1 s\n");
+}
+
+TEST(TextTable, WithoutRowsHasItsHeadAlone) {
+  EXPECT_THAT(table_lines({{"a", true}, {"b"}}, {}), testing::ElementsAre("a  b"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "linerate/core/dtype.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/text.hpp"
 
 namespace linerate {
 namespace {
@@ -30,6 +31,17 @@ TEST(Collective, BusFactorIsTwiceForAllReduce) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_reduce, 8), 1.75);  // 2(8-1)/8
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_gather, 4), 0.75);  // (4-1)/4
   EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
+}
+
+TEST(DurationOf, TakesEveryUnitOfChronoAndWhatWasTyped) {
+  using namespace std::chrono_literals;
+  const auto seconds = [](Duration d) { return d.count(); };
+  EXPECT_EQ(seconds(60s), 60);
+  EXPECT_EQ(seconds(250ms), 0.25);
+  EXPECT_EQ(seconds(1.5s), 1.5);
+  EXPECT_EQ(seconds(std::chrono::minutes(5)), 300);
+  EXPECT_EQ(seconds(to_duration(parse_time("1.5s"))), 1.5);
+  static_assert(!std::is_convertible_v<double, Duration>);  // a bare number says no unit
 }
 
 }  // namespace

@@ -55,13 +55,16 @@ std::int64_t held_by(const Compression& compression) {
   return static_cast<std::int64_t>(bytes);
 }
 
+std::shared_ptr<const doc::Plan> plan_with(const std::string& strategy) {
+  doc::Cluster cluster;
+  cluster.ranks = 2;
+  return std::make_shared<const doc::Plan>(plan::make_plan(
+      matrix_and_bias(), cluster, doc::parse_strategy(strategy), 2, {.first_step = false}));
+}
+
 TEST(CompressionMemory, IsWhatThePlanSaysForEveryCompressor) {
   for (const std::string& name : compress::compressors().names()) {
-    doc::Cluster cluster;
-    cluster.ranks = 2;
-    const auto plan = std::make_shared<const doc::Plan>(plan::make_plan(
-        matrix_and_bias(), cluster, doc::parse_strategy("bulk+" + name + "(dense_below=0)"), 2,
-        {.first_step = false}));
+    const auto plan = plan_with("bulk+" + name + "(dense_below=0)");
     const doc::TaskGraph& graph = plan->variants.front();
     ZeroPayloads payloads;
     Compression compression(payloads, 0, 2, 1);
@@ -76,13 +79,6 @@ TEST(CompressionMemory, IsWhatThePlanSaysForEveryCompressor) {
     compression.keep();
     EXPECT_EQ(held_by(compression), expected) << name;
   }
-}
-
-std::shared_ptr<const doc::Plan> plan_with(const char* strategy) {
-  doc::Cluster cluster;
-  cluster.ranks = 2;
-  return std::make_shared<const doc::Plan>(plan::make_plan(
-      matrix_and_bias(), cluster, doc::parse_strategy(strategy), 2, {.first_step = false}));
 }
 
 /// One rank's encode of a step; `value` is every element's gradient.

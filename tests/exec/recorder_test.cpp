@@ -2,12 +2,19 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "linerate/comm/thread/run_ranks.hpp"
 
 namespace linerate::exec {
 namespace {
 
 using testing::ElementsAre;
+
+/// Ready, start and end.
+std::array<std::int64_t, 3> times_of(const doc::Event& e) {
+  return {e.ready_ns, e.start_ns, e.end_ns};
+}
 
 TEST(Recorder, RanksOfOneHostShareTheOrigin) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
@@ -26,9 +33,7 @@ TEST(Recorder, TimesCountFromTheOrigin) {
     recorder.add_step(3, 1050, 1300, "steady");
     const doc::Timeline timeline = recorder.timeline();
     EXPECT_EQ(timeline.origin_ns, 5);
-    EXPECT_EQ(timeline.events.at(0).start_ns, 100);
-    EXPECT_EQ(timeline.events.at(0).end_ns, 250);
-    EXPECT_EQ(timeline.events.at(0).ready_ns, -1);  // unknown stays unknown
+    EXPECT_THAT(times_of(timeline.events.at(0)), ElementsAre(-1, 100, 250));  // unknown stays so
     EXPECT_EQ(timeline.events.at(0).step, 3);
     EXPECT_EQ(timeline.steps.at(0).start_ns, 50);
   });
@@ -108,15 +113,10 @@ TEST(Recorder, MomentsOfADeviceBecomeTimesWhenTheTimelineIsAskedFor) {
     for (int again = 0; again < 2; ++again) {
       const doc::Timeline t = recorder.timeline();
       ASSERT_EQ(t.events.size(), 3u);
-      EXPECT_EQ(t.events[0].start_ns, 1000);
-      EXPECT_EQ(t.events[0].end_ns, 1100);
-      EXPECT_EQ(t.events[0].ready_ns, -1);
+      EXPECT_THAT(times_of(t.events[0]), ElementsAre(-1, 1000, 1100));
+      EXPECT_THAT(times_of(t.events[1]), ElementsAre(1000, 1050, 1200));
+      EXPECT_THAT(times_of(t.events[2]), ElementsAre(-1, 1100, 8000));
       EXPECT_EQ(t.events[0].step, 3);
-      EXPECT_EQ(t.events[1].ready_ns, 1000);
-      EXPECT_EQ(t.events[1].start_ns, 1050);
-      EXPECT_EQ(t.events[1].end_ns, 1200);
-      EXPECT_EQ(t.events[2].start_ns, 1100);
-      EXPECT_EQ(t.events[2].end_ns, 8000);
       ASSERT_EQ(t.steps.size(), 1u);
       EXPECT_EQ(t.steps[0].start_ns, 1000);
       EXPECT_EQ(t.steps[0].end_ns, 1300);

@@ -20,6 +20,7 @@ namespace {
 using doc::TaskKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 std::shared_ptr<const doc::Plan> planned(const doc::Workload& workload, const char* strategy,
                                          int ranks) {
@@ -103,12 +104,8 @@ TEST(Rehearse, AnExchangeThatNothingHidesLengthensTheStep) {
 TEST(Rehearse, APlanForOtherRanksIsRefusedOnEveryRank) {
   const auto plan = planned(linerate::support::workload_of({7}), "ddp", 3);
   comm::run_ranks(2, [&](comm::Communicator& communicator) {
-    try {
-      rehearse(communicator, plan, {.steps = 1});
-      ADD_FAILURE() << "not refused";
-    } catch (const UsageError& e) {
-      EXPECT_THAT(e.what(), HasSubstr("for 3 ranks, the communicator has 2"));
-    }
+    EXPECT_THAT([&] { rehearse(communicator, plan, {.steps = 1}); },
+                ThrowsMessage<UsageError>(HasSubstr("for 3 ranks, the communicator has 2")));
   });
 }
 
@@ -216,12 +213,8 @@ TEST(CompressionLoad, RunsEveryCompressor) {
 
 TEST(CastOperation, NumbersAloneCannotRun) {
   const doc::Workload w = linerate::support::workload_of({1000});
-  try {
-    CastOperation cast(*planned(w, "ddp+codec(ratio=8)", 2));
-    FAIL() << "not refused";
-  } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("given only by its numbers"));
-  }
+  EXPECT_THAT([&] { CastOperation cast(*planned(w, "ddp+codec(ratio=8)", 2)); },
+              ThrowsMessage<UsageError>(HasSubstr("given only by its numbers")));
   doc::Workload wide = w;
   wide.gradients[0].dtype = DType::f64;
   EXPECT_THROW(CastOperation cast(*planned(wide, "ddp(wire=fp16)", 2)), UsageError);

@@ -19,9 +19,11 @@ using doc::Subject;
 using doc::Task;
 using doc::TaskGraph;
 using doc::TaskKind;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::ThrowsMessage;
 
 /// Notes which task ran, and on which thread.
 struct Noting : Operation {
@@ -35,22 +37,52 @@ struct Noting : Operation {
   }
 };
 
-/// A runner over a fake communicator, submissions of its set-up forgotten.
-struct Fixture {
-  FakeCommunicator communicator;
+enum class Others { refused, wait };
+
+/// A rank's runner. Operations but "note" are refused, or wait until they are due.
+struct OnRank {
   FloatPayloads payloads;
   Noting note;
-  Runner runner{communicator, payloads};
-  explicit Fixture(std::vector<TaskGraph> variants, std::vector<std::int32_t> cycle = {0},
-                   int gradients = 3) {
-    payloads.values.resize(static_cast<std::size_t>(gradients));
-    auto plan = plan_of(1, std::move(variants), gradients);
-    plan->cycle = std::move(cycle);
-    runner.set_operation("note", note);
-    runner.set_plan(plan);
+  Recorder recorder;
+  Runner runner;
+  OnRank(comm::Communicator& communicator, std::shared_ptr<doc::Plan> plan,
+         Others others = Others::refused)
+      : recorder(communicator, {}, "trained"), runner(communicator, payloads, &recorder) {
+    payloads.values.resize(plan->gradient_names.size());
+    if (others == Others::wait)
+      runner.let_other_operations_wait();
+    else
+      runner.set_operation("note", note);
+    runner.set_plan(std::move(plan));
+  }
+  /// Begins a step and reports all gradients.
+  void report_gradients() {
+    runner.begin_step();
+    for (int g = 0; g < static_cast<int>(payloads.values.size()); ++g) runner.report_backward(g);
+  }
+  void step() {
+    report_gradients();
+    runner.drain();
+  }
+};
+
+struct FakeRank {
+  FakeCommunicator communicator;
+};
+/// Over a fake communicator, submissions of its set-up forgotten.
+struct Fixture : FakeRank, OnRank {
+  explicit Fixture(std::shared_ptr<doc::Plan> plan, Others others = Others::refused)
+      : OnRank(communicator, std::move(plan), others) {
     communicator.submitted.clear();
     communicator.works.clear();
   }
+  explicit Fixture(std::vector<TaskGraph> variants, std::vector<std::int32_t> cycle = {0},
+                   int gradients = 3)
+      : Fixture([&] {
+          auto plan = plan_of(1, std::move(variants), gradients);
+          plan->cycle = std::move(cycle);
+          return plan;
+        }()) {}
   void finish_works() {
     for (std::size_t i = 0; i < communicator.works.size(); ++i)
       if (!communicator.works[i]->is_done) communicator.works[i]->finish();
@@ -59,17 +91,13 @@ struct Fixture {
 
 TEST(Runner, SumsEveryBucketOverRanks) {
   comm::run_ranks(3, [](comm::Communicator& communicator) {
-    FloatPayloads payloads;
-    Runner runner(communicator, payloads);
-    runner.set_plan(plan_of(3, {exchange_graph("steady", {2, 1})}, 3));
+    OnRank rank(communicator, plan_of(3, {exchange_graph("steady", {2, 1})}, 3));
     for (int step = 0; step < 3; ++step) {
       const float r = static_cast<float>(communicator.rank() + step);
-      payloads.values = {r, 10 * r, 100 * r};
-      runner.begin_step();
-      for (const int g : {0, 1, 2}) runner.report_backward(g);
-      runner.drain();
+      rank.payloads.values = {r, 10 * r, 100 * r};
+      rank.step();
       const float sum = 3.0f + 3.0f * static_cast<float>(step);  // (0 + 1 + 2) + 3 step
-      EXPECT_THAT(payloads.values, ElementsAre(sum, 10 * sum, 100 * sum));
+      EXPECT_THAT(rank.payloads.values, ElementsAre(sum, 10 * sum, 100 * sum));
     }
   });
 }
@@ -87,28 +115,10 @@ TEST(Runner, SubmitsInThePlansOrderWhateverIsReadyFirst) {
 /// Backward of one gradient, its all-reduce, and an update at the head of the step, which waits for
 /// the all-reduce of the step before: a decoupled exchange at its smallest.
 TaskGraph decoupled_graph() {
-  TaskGraph graph;
-  graph.name = "steady";
-  doc::Payload bucket;
-  bucket.end = 1;
-  bucket.elements = bucket.padded = 1;
-  graph.payloads.push_back(bucket);
-  graph.members = {0};
-  Task task{.origin = Origin::observed, .resource = Resource::compute};
-  task.kind = TaskKind::update;
-  graph.add(task);
-  task.kind = TaskKind::backward;
-  task.subject = Subject::gradients;
-  task.first = task.last = 0;
-  graph.add(task);
-  graph.add({.kind = TaskKind::all_reduce,
-             .resource = Resource::network,
-             .subject = Subject::payloads,
-             .operation = 0,
-             .first = 0,
-             .last = 0,
-             .bytes = 4},
-            1);
+  TaskGraph graph = bucket_of_one();
+  graph.add({.kind = TaskKind::update, .origin = Origin::observed, .resource = Resource::compute});
+  const auto backward = graph.add(backward_of(0));
+  graph.add(sum_of(0, 1), backward);
   graph.next_step.push_back({2, 0, 0});
   return graph;
 }
@@ -147,25 +157,19 @@ TEST(Runner, AnUpdateBeforeItsValuesArrivedIsRefused) {
 }
 
 TEST(Runner, EventsBelongToTheStepInWhichTheyBegan) {
-  FakeCommunicator communicator;
-  FloatPayloads payloads;
-  payloads.values.resize(1);
-  Recorder recorder(communicator, TimeOrigin{}, "trained");
-  Runner runner(communicator, payloads, &recorder);
-  runner.set_plan(plan_of(1, {decoupled_graph()}, 1));
-  communicator.works.clear();
+  Fixture f({decoupled_graph()}, {0}, 1);
   for (const int step : {7, 8}) {
-    recorder.begin_step(step);
-    runner.begin_step();
-    if (step == 8) communicator.works[0]->finish();
-    runner.report_before_backward();
-    runner.report_backward(0);
-    runner.end_step();
+    f.recorder.begin_step(step);
+    f.runner.begin_step();
+    if (step == 8) f.communicator.works[0]->finish();
+    f.runner.report_before_backward();
+    f.runner.report_backward(0);
+    f.runner.end_step();
   }
-  communicator.works[1]->finish();
-  runner.drain();
+  f.communicator.works[1]->finish();
+  f.runner.drain();
   std::vector<std::int32_t> steps;
-  for (const doc::Event& e : recorder.timeline().events) steps.push_back(e.step);
+  for (const doc::Event& e : f.recorder.timeline().events) steps.push_back(e.step);
   EXPECT_THAT(steps, ElementsAre(7, 8));
 }
 
@@ -178,8 +182,7 @@ TEST(Runner, FollowsTheScheduleOfVariants) {
   Fixture f({accumulate, exchange_graph("exchange", {3})}, {0, 1});
   std::vector<std::size_t> submissions;
   for (int step = 0; step < 4; ++step) {
-    f.runner.begin_step();
-    for (const int g : {0, 1, 2}) f.runner.report_backward(g);
+    f.report_gradients();
     f.finish_works();
     f.runner.drain();
     submissions.push_back(f.communicator.submitted.size());
@@ -200,24 +203,10 @@ TEST(Runner, RunsTheVariantThatWasAgreedOn) {
 
 /// bucket 0: encode, all-reduce, decode, in the lanes given.
 TaskGraph codec_graph(Resource lane) {
-  TaskGraph g;
-  g.name = "steady";
-  g.members = {0};
-  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
-  const auto b = g.add({.kind = TaskKind::backward,
-                        .origin = Origin::observed,
-                        .resource = Resource::compute,
-                        .subject = Subject::gradients,
-                        .last = 0});
-  const auto e = g.add(note_task(TaskKind::encode, lane), b);
-  const auto x = g.add({.kind = TaskKind::all_reduce,
-                        .resource = Resource::network,
-                        .subject = Subject::payloads,
-                        .operation = 0,
-                        .last = 0,
-                        .bytes = 4},
-                       e);
-  g.add(note_task(TaskKind::decode, lane), x);
+  TaskGraph g = bucket_of_one();
+  const auto backward = g.add(backward_of(0));
+  const auto encode = g.add(note_task(TaskKind::encode, lane), backward);
+  g.add(note_task(TaskKind::decode, lane), g.add(sum_of(0, 1), encode));
   return g;
 }
 
@@ -237,22 +226,14 @@ TEST(Runner, ComputeLaneRunsOnTheDriversThread) {
 
 TEST(Runner, OtherLanesRunOnAWorkerEach) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
-    FloatPayloads payloads;
-    payloads.values = {1};
-    Noting note;
-    Runner runner(communicator, payloads);
-    runner.set_operation("note", note);
-    runner.set_plan(plan_of(2, {codec_graph(Resource::codec)}, 1));
-    for (int step = 0; step < 5; ++step) {
-      runner.begin_step();
-      runner.report_backward(0);
-      runner.drain();
-    }
-    EXPECT_EQ(payloads.values[0], 32);  // doubled five times
-    EXPECT_EQ(note.log.size(), 10u);
-    for (const std::thread::id id : note.threads) {
+    OnRank rank(communicator, plan_of(2, {codec_graph(Resource::codec)}, 1));
+    rank.payloads.values = {1};
+    for (int step = 0; step < 5; ++step) rank.step();
+    EXPECT_EQ(rank.payloads.values[0], 32);  // doubled five times
+    EXPECT_EQ(rank.note.log.size(), 10u);
+    for (const std::thread::id id : rank.note.threads) {
       EXPECT_NE(id, std::this_thread::get_id());
-      EXPECT_EQ(id, note.threads.front());
+      EXPECT_EQ(id, rank.note.threads.front());
     }
   });
 }
@@ -263,19 +244,12 @@ TEST(Runner, ATimerHoldsWhatWaitsForIt) {
   g.add(note_task(TaskKind::encode, Resource::codec), timer);
   auto plan = plan_of(1, {g}, 1);
   plan->operations.push_back({"timer", {}});
-  FakeCommunicator communicator;
-  FloatPayloads payloads;
-  payloads.values.resize(1);
-  Noting note;
-  Recorder recorder(communicator, {}, "trained");
-  Runner runner(communicator, payloads, &recorder);
-  runner.set_operation("note", note);
-  runner.set_plan(plan);
-  runner.begin_step();
-  runner.report_backward(0);
-  communicator.works.back()->finish();
-  runner.drain();
-  const doc::Timeline t = recorder.timeline();
+  Fixture f(plan);
+  f.runner.begin_step();
+  f.runner.report_backward(0);
+  f.finish_works();
+  f.runner.drain();
+  const doc::Timeline t = f.recorder.timeline();
   std::int64_t fired = -1, encoded = -1;
   for (const doc::Event& e : t.events) {
     if (e.kind == TaskKind::host) {
@@ -294,14 +268,10 @@ TEST(Runner, GroupsExchangeApart) {
     g.tasks.back().group = 1;
     auto plan = plan_of(4, {g}, 1);
     plan->groups.push_back({"node", {{0, 1}, {2, 3}}});
-    FloatPayloads payloads;
-    payloads.values = {static_cast<float>(1 << communicator.rank())};
-    Runner runner(communicator, payloads);
-    runner.set_plan(plan);
-    runner.begin_step();
-    runner.report_backward(0);
-    runner.drain();
-    EXPECT_EQ(payloads.values[0], communicator.rank() < 2 ? 3 : 12);
+    OnRank rank(communicator, plan);
+    rank.payloads.values = {static_cast<float>(1 << communicator.rank())};
+    rank.step();
+    EXPECT_EQ(rank.payloads.values[0], communicator.rank() < 2 ? 3 : 12);
   });
 }
 
@@ -362,16 +332,13 @@ TEST(Runner, TheOptimizerWaitsAtItsGate) {
     TaskGraph g = exchange_graph("steady", {1});
     const auto update = g.add(
         {.kind = TaskKind::update, .origin = Origin::observed, .resource = Resource::compute}, 1u);
-    FloatPayloads payloads;
-    payloads.values = {1};
-    Runner runner(communicator, payloads);
-    runner.set_plan(plan_of(2, {g}, 1));
-    runner.begin_step();
-    runner.report_backward(0);
-    runner.gate(update);
-    EXPECT_EQ(payloads.values[0], 2);
-    runner.drain();
-    runner.report_all(TaskKind::update);
+    OnRank rank(communicator, plan_of(2, {g}, 1));
+    rank.payloads.values = {1};
+    rank.report_gradients();
+    rank.runner.gate(update);
+    EXPECT_EQ(rank.payloads.values[0], 2);
+    rank.runner.drain();
+    rank.runner.report_all(TaskKind::update);
   });
 }
 
@@ -379,27 +346,17 @@ TEST(Runner, RefusesAPlanItCannotExecute) {
   FakeCommunicator communicator;
   FloatPayloads payloads;
   Runner runner(communicator, payloads);
-  try {
-    runner.set_plan(plan_of(1, {codec_graph(Resource::codec)}, 1));
-    FAIL() << "a plan with encode tasks was accepted without an operation";
-  } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("\"encode bucket 0\" (operation \"note\")"));
-  }
+  EXPECT_THAT([&] { runner.set_plan(plan_of(1, {codec_graph(Resource::codec)}, 1)); },
+              ThrowsMessage<UsageError>(HasSubstr("\"encode bucket 0\" (operation \"note\")")));
 }
 
 TEST(Runner, DifferentPlansAreAnErrorOnEveryRank) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
-    FloatPayloads payloads;
-    Runner runner(communicator, payloads);
     const std::vector<int> buckets =
         communicator.rank() == 0 ? std::vector{2, 1} : std::vector{1, 2};
-    try {
-      runner.set_plan(plan_of(2, {exchange_graph("steady", buckets)}, 3));
-      ADD_FAILURE() << "rank " << communicator.rank() << " accepted a plan that differs";
-    } catch (const CommError& e) {
-      EXPECT_THAT(e.what(), HasSubstr("rank 0 has"));
-      EXPECT_THAT(e.what(), HasSubstr("rank 1 has"));
-    }
+    const auto plan = plan_of(2, {exchange_graph("steady", buckets)}, 3);
+    EXPECT_THAT([&] { OnRank rank(communicator, plan); },
+                ThrowsMessage<CommError>(AllOf(HasSubstr("rank 0 has"), HasSubstr("rank 1 has"))));
   });
 }
 
@@ -421,12 +378,7 @@ TEST(Runner, AFailedOperationEndsTheStep) {
   for (const Resource lane : {Resource::compute, Resource::codec}) {
     Fixture f({codec_graph(lane)}, {0}, 1);
     f.runner.set_operation("note", failing);
-    f.runner.begin_step();
-    const auto step = [&] {
-      f.runner.report_backward(0);
-      f.runner.drain();
-    };
-    EXPECT_THROW(step(), UsageError);
+    EXPECT_THROW(f.step(), UsageError);
     EXPECT_THAT(f.communicator.submitted, IsEmpty());
   }
 }
@@ -435,11 +387,7 @@ TEST(Runner, APayloadOfAnotherSizeThanThePlanSaysIsNotSent) {
   TaskGraph g = exchange_graph("steady", {3});
   g.tasks.back().bytes = 8;
   Fixture f({g});
-  f.runner.begin_step();
-  const auto step = [&] {
-    for (const int position : {0, 1, 2}) f.runner.report_backward(position);
-  };
-  EXPECT_THROW(step(), InternalError);
+  EXPECT_THROW(f.report_gradients(), InternalError);
   EXPECT_THAT(f.communicator.submitted, IsEmpty());
 }
 
@@ -448,18 +396,13 @@ TEST(Runner, ATaskThatCannotRunIsNamed) {
   f.runner.begin_step();
   f.runner.report_backward(0);
   f.runner.report_backward(2);
-  try {
-    f.runner.drain();
-    FAIL();
-  } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("all-reduce bucket 0"));
-  }
+  EXPECT_THAT([&] { f.runner.drain(); },
+              ThrowsMessage<InternalError>(HasSubstr("all-reduce bucket 0")));
 }
 
 TEST(Runner, MayGoWhileACollectiveIsUnderWay) {
   auto f = std::make_unique<Fixture>(std::vector{exchange_graph("steady", {3})});
-  f->runner.begin_step();
-  for (const int position : {0, 1, 2}) f->runner.report_backward(position);
+  f->report_gradients();
   const std::shared_ptr<FakeWork> work = f->communicator.works.at(0);
   f.reset();
   work->finish();  // reports to nobody
@@ -467,16 +410,10 @@ TEST(Runner, MayGoWhileACollectiveIsUnderWay) {
 
 TEST(Runner, RecordsReadyStartEndAndBytes) {
   comm::run_ranks(2, [](comm::Communicator& communicator) {
-    FloatPayloads payloads;
-    payloads.values.resize(3);
-    Recorder recorder(communicator, agree_origin(communicator), "trained");
-    Runner runner(communicator, payloads, &recorder);
-    runner.set_plan(plan_of(2, {exchange_graph("steady", {2, 1})}, 3));
-    recorder.begin_step(7);
-    runner.begin_step();
-    for (const int g : {0, 1, 2}) runner.report_backward(g);
-    runner.drain();
-    const doc::Timeline timeline = recorder.timeline();
+    OnRank rank(communicator, plan_of(2, {exchange_graph("steady", {2, 1})}, 3));
+    rank.recorder.begin_step(7);
+    rank.step();
+    const doc::Timeline timeline = rank.recorder.timeline();
     ASSERT_EQ(timeline.events.size(), 2u);
     for (std::size_t b = 0; b < 2; ++b) {
       const doc::Event& event = timeline.events[b];
@@ -498,21 +435,14 @@ TEST(Runner, RecordsReadyStartEndAndBytes) {
 TEST(Runner, OperationsThatNobodySetWaitUntilTheyAreDue) {
   TaskGraph g = codec_graph(Resource::codec);
   g.tasks[1].seconds = 0.003;
-  FakeCommunicator communicator;
-  FloatPayloads payloads;
-  payloads.values.resize(1);
-  Recorder recorder(communicator, {}, "rehearsed");
-  Runner runner(communicator, payloads, &recorder);
-  runner.let_other_operations_wait();
-  runner.set_plan(plan_of(1, {g}, 1));
-  communicator.works.clear();
-  runner.begin_step();
+  Fixture f(plan_of(1, {g}, 1), Others::wait);
+  f.runner.begin_step();
   const std::int64_t reported = steady_ns();
-  runner.report(0, reported);
-  runner.wait_for(runner.current(1));
-  communicator.works.back()->finish();
-  runner.drain();
-  const doc::Timeline t = recorder.timeline();
+  f.runner.report(0, reported);
+  f.runner.wait_for(f.runner.current(1));
+  f.finish_works();
+  f.runner.drain();
+  const doc::Timeline t = f.recorder.timeline();
   // From the moment reported on, whenever the worker woke up; the decode takes no time.
   ASSERT_EQ(t.events.size(), 2u);
   EXPECT_EQ(t.events[0].kind, TaskKind::encode);

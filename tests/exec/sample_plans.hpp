@@ -9,6 +9,36 @@
 
 namespace linerate::exec {
 
+/// Observed, in the compute lane.
+inline doc::Task backward_of(std::int32_t gradient) {
+  return {.kind = doc::TaskKind::backward,
+          .origin = doc::Origin::observed,
+          .resource = doc::Resource::compute,
+          .subject = doc::Subject::gradients,
+          .first = gradient,
+          .last = gradient};
+}
+
+/// An all-reduce of operation 0.
+inline doc::Task sum_of(std::int32_t payload, std::int64_t elements) {
+  return {.kind = doc::TaskKind::all_reduce,
+          .resource = doc::Resource::network,
+          .subject = doc::Subject::payloads,
+          .operation = 0,
+          .first = payload,
+          .last = payload,
+          .bytes = 4 * elements};
+}
+
+/// A bucket of gradient 0, which has one element, and no tasks.
+inline doc::TaskGraph bucket_of_one() {
+  doc::TaskGraph graph;
+  graph.name = "steady";
+  graph.members = {0};
+  graph.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
+  return graph;
+}
+
 /// Gradients 0..n-1, one element each; buckets of `sizes` gradients, one all-reduce a bucket.
 inline doc::TaskGraph exchange_graph(const std::string& name, const std::vector<int>& sizes) {
   doc::TaskGraph graph;
@@ -20,25 +50,13 @@ inline doc::TaskGraph exchange_graph(const std::string& name, const std::vector<
     std::uint32_t last = 0;
     for (int i = 0; i < size; ++i, ++position) {
       graph.members.push_back(position);
-      last = graph.add({.kind = doc::TaskKind::backward,
-                        .origin = doc::Origin::observed,
-                        .resource = doc::Resource::compute,
-                        .subject = doc::Subject::gradients,
-                        .first = position,
-                        .last = position});
+      last = graph.add(backward_of(position));
     }
     bucket.end = position;
     bucket.elements = bucket.padded = size;
     const auto index = static_cast<std::int32_t>(graph.payloads.size());
     graph.payloads.push_back(bucket);
-    graph.add({.kind = doc::TaskKind::all_reduce,
-               .resource = doc::Resource::network,
-               .subject = doc::Subject::payloads,
-               .operation = 0,
-               .first = index,
-               .last = index,
-               .bytes = 4 * size},
-              last);
+    graph.add(sum_of(index, size), last);
   }
   return graph;
 }

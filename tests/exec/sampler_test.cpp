@@ -77,12 +77,8 @@ TEST(Sampler, TheSlowestInterfaceGivesTheLineRateUnlessGiven) {
 
 TEST(Sampler, AnAbsentInterfaceIsNamed) {
   FakeSystem system;
-  try {
-    Sampler sampler({.interfaces = {"eth9"}, .roots = system.roots});
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("eth9"));
-  }
+  EXPECT_THAT([&] { Sampler sampler({.interfaces = {"eth9"}, .roots = system.roots}); },
+              testing::ThrowsMessage<InputError>(testing::HasSubstr("eth9")));
 }
 
 TEST(Sampler, RatesIntegrateToTheBytesThatPassed) {

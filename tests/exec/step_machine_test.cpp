@@ -81,23 +81,10 @@ TEST(StepMachine, LanesRunThroughOpenStepsInOrder) {
 
 TEST(StepMachine, EdgesIntoTheNextStepHoldItsTasks) {
   // backward, all-reduce; at the head of each step an update that waits for the all-reduce before.
-  TaskGraph g;
-  g.name = "steady";
-  g.members = {0};
-  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
+  TaskGraph g = bucket_of_one();
   g.add({.kind = TaskKind::update, .resource = Resource::host, .operation = 1});
-  const auto backward = g.add({.kind = TaskKind::backward,
-                               .origin = Origin::observed,
-                               .resource = Resource::compute,
-                               .subject = Subject::gradients,
-                               .last = 0});
-  const auto x = g.add({.kind = TaskKind::all_reduce,
-                        .resource = Resource::network,
-                        .subject = Subject::payloads,
-                        .operation = 0,
-                        .last = 0,
-                        .bytes = 4},
-                       backward);
+  const auto backward = g.add(backward_of(0));
+  const auto x = g.add(sum_of(0, 1), backward);
   g.next_step = {{x, 0, 0}};
   Driven d(plan_of(1, {g}, 1));
   EXPECT_THAT(d.begin(), ElementsAre(0));  // nothing came before

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """One rank of an MPI job stops, dies, comes late, leaves or disagrees: every survivor says who, in
-time, and the job ends.
+time, and the job ends. However a process ends while it has a communicator, no two threads call MPI
+at a time, and nobody calls it after MPI_Finalize.
 
 usage: faults_test.py MPIRUN FAULT_RANKS [FAULT ...]
 """
@@ -26,7 +27,7 @@ class Case:
     culprit: int
     checked: bool = False
     elements: int = SMALL
-    codes: tuple = (4,)
+    codes: tuple = (4,)  # (): any error
     survivors: str = ""  # each says "rank CULPRIT " and this
     of: str = ""         # and what it was in; "" for any
     of_rank: int = -1    # only this one says the latter; -1: each
@@ -73,6 +74,21 @@ CASES = {
                     of_rank=1)
                for fault, phrase in (("stop", SILENT), ("late", LATE), ("leave", LEFT))
                for checked, elements in ((False, LARGE), (True, SMALL))],
+    "ends": [Case(f"end-{way}", 3, 1, codes=(), prints=tuple(
+        rf"rank {r}: .*rank 1 {said}" for r in (0, 2))) for way, said in {
+            "exit0": LEFT,
+            "exit1": LEFT,
+            "exit_thread": LEFT,
+            "exit_in_flight": "ended the run: it exits with status 0 and collectives under way",
+            "exit_waiting": "ended the run: it exits with status 1 and collectives under way",
+            "action": "(left the job|ended the run)",
+            "finalize_live": LEFT}.items()]
+    # All ranks end so, and the job succeeds.
+    + [Case(f"end-{way}", 3, 1, codes=(0,)) for way in (
+        "exit_all", "static", "leaked", "finalize_all", "finalize_after", "destroy_in_flight")]
+    # Nothing of ours runs: the launcher names the rank.
+    + [Case(f"end-{way}", 3, 1, codes=(), prints=(r"(?s)rank 1 with PID \d+.*?signal",))
+       for way in ("terminate", "abort")],
 }
 
 
@@ -84,8 +100,10 @@ def problems_of(case):
     seconds, output = time.monotonic() - start, done.stderr + done.stdout
     # "said: rank 1: all-reduce ..."
     said = {int(m[1]): m[2] for m in re.finditer(r"said: rank (\d+): (.*)", output)}
-    if done.returncode == 0 or (case.codes and done.returncode not in case.codes):
+    if done.returncode not in case.codes if case.codes else done.returncode == 0:
         yield f"exit {done.returncode}, expected {case.codes or 'an error'}"
+    if "VIOLATION" in output:
+        yield "MPI was called by two threads, or after its end"
     for rank in set(range(case.ranks)) - {case.culprit}:
         if case.survivors and f"rank {case.culprit} {case.survivors}" not in said.get(rank, ""):
             yield f"rank {rank} does not say: rank {case.culprit} {case.survivors}"

@@ -30,50 +30,37 @@ class InterposedCommunicator : public comm::Communicator {
   int size() const override { return inner_.size(); }
   std::string transport() const override { return inner_.transport(); }
   comm::WorkPtr all_reduce(comm::Buffer b, comm::Reduce op, std::string name) override {
-    interposer_.before(name, b);
-    const bool spoils = interposer_.spoils(name);
-    comm::WorkPtr work = inner_.all_reduce(b, op, std::move(name));
-    return spoils ? spoilt(std::move(work), b) : work;
+    return submit(b, name, [&] { return inner_.all_reduce(b, op, name); });
   }
   comm::WorkPtr reduce_scatter(comm::ConstBuffer in, comm::Buffer out, comm::Reduce op,
                                std::string name) override {
-    interposer_.before(name, out);
-    return inner_.reduce_scatter(in, out, op, std::move(name));
+    return submit(out, name, [&] { return inner_.reduce_scatter(in, out, op, name); });
   }
   comm::WorkPtr all_reduce(std::vector<comm::Piece> pieces, comm::Buffer b,
                            std::string name) override {
-    const std::int64_t count = b.count.value;
-    interposer_.before(name, b);
-    if (b.count.value != count)  // the fault, not what the pieces are checked for
-      return inner_.all_reduce(b, comm::Reduce::sum, std::move(name));
-    const bool spoils = interposer_.spoils(name);
-    comm::WorkPtr work = inner_.all_reduce(std::move(pieces), b, std::move(name));
-    return spoils ? spoilt(std::move(work), b) : work;
+    return submit(b, name, [&, count = b.count.value] {
+      if (b.count.value != count)  // the fault, not what the pieces are checked for
+        return inner_.all_reduce(b, comm::Reduce::sum, name);
+      return inner_.all_reduce(std::move(pieces), b, name);
+    });
   }
   comm::WorkPtr reduce_scatter(std::vector<comm::Piece> pieces, comm::Buffer b,
                                std::string name) override {
-    interposer_.before(name, b);
-    return inner_.reduce_scatter(std::move(pieces), b, std::move(name));
+    return submit(b, name, [&] { return inner_.reduce_scatter(std::move(pieces), b, name); });
   }
   bool reads_pieces() const override { return inner_.reads_pieces(); }
   comm::WorkPtr all_gather(comm::ConstBuffer in, comm::Buffer out, std::string name) override {
-    interposer_.before(name, out);
-    return inner_.all_gather(in, out, std::move(name));
+    return submit(out, name, [&] { return inner_.all_gather(in, out, name); });
   }
   comm::WorkPtr all_gather_v(comm::ConstBuffer in, comm::Buffer out,
                              std::span<const std::int64_t> counts, std::string name) override {
-    interposer_.before(name, out);
-    return inner_.all_gather_v(in, out, counts, std::move(name));
+    return submit(out, name, [&] { return inner_.all_gather_v(in, out, counts, name); });
   }
   comm::WorkPtr all_to_all(comm::ConstBuffer in, comm::Buffer out, std::string name) override {
-    interposer_.before(name, out);
-    return inner_.all_to_all(in, out, std::move(name));
+    return submit(out, name, [&] { return inner_.all_to_all(in, out, name); });
   }
   comm::WorkPtr broadcast(comm::Buffer b, int root, std::string name) override {
-    interposer_.before(name, b);
-    const bool spoils = interposer_.spoils(name);
-    comm::WorkPtr work = inner_.broadcast(b, root, std::move(name));
-    return spoils ? spoilt(std::move(work), b) : work;
+    return submit(b, name, [&] { return inner_.broadcast(b, root, name); });
   }
   comm::WorkPtr barrier(std::string name) override {
     comm::Buffer none{nullptr, {0}, DType::u8};
@@ -94,11 +81,17 @@ class InterposedCommunicator : public comm::Communicator {
   comm::Communicator& inner_;
 
  private:
-  /// All ones in the first element: a NaN in every floating-point type.
-  static comm::WorkPtr spoilt(comm::WorkPtr work, const comm::Buffer& b) {
-    work->wait();
-    const auto bytes = static_cast<std::size_t>(size_of(b.dtype));
-    std::fill_n(static_cast<unsigned char*>(b.data), bytes, static_cast<unsigned char>(0xff));
+  /// A spoilt result has all ones in its first element: a NaN in every floating-point type.
+  template <typename Submit>
+  comm::WorkPtr submit(comm::Buffer& b, const std::string& name, const Submit& passed_on) {
+    interposer_.before(name, b);
+    const bool spoils = interposer_.spoils(name);
+    comm::WorkPtr work = passed_on();
+    if (spoils) {
+      work->wait();
+      const auto bytes = static_cast<std::size_t>(size_of(b.dtype));
+      std::fill_n(static_cast<unsigned char*>(b.data), bytes, static_cast<unsigned char>(0xff));
+    }
     return work;
   }
 

@@ -500,7 +500,7 @@ TEST(EnqueuedBlock, TriesAgainWithMoreDampingAndKeepsTheOldInverseMeanwhile) {
   EXPECT_TRUE(found.allclose(diagonal(0.5, 2)));
   EXPECT_FALSE(inverse());  // a tenth again
   EXPECT_TRUE(block->packed_inverse(FactorSide::a).equal(found));
-  EXPECT_FALSE(block->has_inverse().item<bool>());  // G has none
+  EXPECT_FALSE(block->save(FactorSide::g).has_inverse);  // G has none
 }
 
 /// Of each what it finds alone; one that fails holds no other up.

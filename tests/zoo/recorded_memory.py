@@ -32,7 +32,7 @@ def main():
         few, many = held(40, folder), held(400, folder)
     print(f"40 steps: {few} MiB; 400 steps: {many} MiB")
     if many > few + MOST_MORE:
-        sys.exit(f"expected at most {few + MOST_MORE} MiB, found {many}: a step leaves small blocks")
+        sys.exit(f"expected at most {few + MOST_MORE} MiB, found {many}: steps leave small blocks")
 
 
 if __name__ == "__main__":

@@ -92,11 +92,7 @@ class TensorsInTurn {
   std::size_t next_ = 0;
 };
 
-struct Medians {
-  double encode_s = 0, decode_s = 0;
-};
-
-Medians medians_of(TensorsInTurn& steps, Duration budget) {
+Steps::Times medians_of(TensorsInTurn& steps, Duration budget) {
   constexpr std::size_t kMost = 201;
   std::vector<double> encode, decode;
   const std::int64_t begin = steady_ns();
@@ -109,14 +105,12 @@ Medians medians_of(TensorsInTurn& steps, Duration budget) {
   return {median(encode), median(decode)};
 }
 
-struct Cost {
-  double fixed_s = 0, bytes_per_s = 0;
-};
-
-Cost cost_of(const std::vector<doc::CostSample>& samples) {
-  const Line line = RelativeLines(samples).fit(0, samples.size());
-  return {line.alpha_s, line.beta_s_per_byte > 0 ? 1 / line.beta_s_per_byte : 0};
+Line line_of(const std::vector<doc::CostSample>& samples) {
+  return RelativeLines(samples).fit(0, samples.size());
 }
+
+/// 0: it takes no time.
+double rate_of(double s_per_unit) { return s_per_unit > 0 ? 1 / s_per_unit : 0; }
 
 }  // namespace
 
@@ -134,9 +128,10 @@ std::vector<compress::Shape> probed_shapes(const compress::Compressor& compresso
 doc::CodecCost fit_codec(const CodecSamples& samples) {
   if (samples.encode.empty())
     throw UsageError("codec " + samples.name + ": it compresses none of the sizes");
-  const Cost in = cost_of(samples.encode), out = cost_of(samples.decode);
-  doc::CodecCost cost{samples.name, 0, in.bytes_per_s, 0, out.bytes_per_s};
-  cost.encode_tensor_s = in.fixed_s, cost.decode_tensor_s = out.fixed_s;
+  const Line in = line_of(samples.encode), out = line_of(samples.decode);
+  doc::CodecCost cost{samples.name, 0, rate_of(in.beta_s_per_byte), 0,
+                      rate_of(out.beta_s_per_byte)};
+  cost.encode_tensor_s = in.alpha_s, cost.decode_tensor_s = out.alpha_s;
   return cost;
 }
 
@@ -147,7 +142,7 @@ doc::CodecCost probe_codec(const doc::Component& component, const CodecProbeOpti
   CodecSamples samples{doc::to_text(component), {}, {}};
   for (const compress::Shape& shape : probed_shapes(*compressor, options.elements)) {
     TensorsInTurn steps(*compressor, shape, noise);
-    const Medians medians = medians_of(steps, options.budget_per_size);
+    const Steps::Times medians = medians_of(steps, options.budget_per_size);
     const auto bytes = static_cast<double>(shape.elements * size_of(DType::f32));
     samples.encode.push_back({.bytes = bytes, .seconds = std::max(medians.encode_s, 1e-9)});
     samples.decode.push_back({.bytes = bytes, .seconds = std::max(medians.decode_s, 1e-9)});
@@ -215,8 +210,6 @@ Rates least_relative_error(const std::vector<doc::SecondOrderWork>& samples) {
   return rates;
 }
 
-double flops_per_s(double s_per_flop) { return s_per_flop > 0 ? 1 / s_per_flop : 0; }
-
 std::vector<doc::InverseSample> medians(const std::vector<doc::InverseSample>& samples) {
   std::map<std::int64_t, std::vector<double>> of_dim;
   for (const doc::InverseSample& s : samples) of_dim[s.dim].push_back(s.seconds);
@@ -255,11 +248,11 @@ doc::SecondOrderCost fit_second_order(const doc::SecondOrderSamples& samples) {
   cost.inverses = medians(samples.inverses);
   cost.batches = samples.batches;
   const Rates factor = least_relative_error(samples.factors);
-  cost.factor_fixed_s = factor[0], cost.factor_flops_per_s = flops_per_s(factor[1]);
+  cost.factor_fixed_s = factor[0], cost.factor_flops_per_s = rate_of(factor[1]);
   cost.factor_s_per_input = factor[2], cost.factor_s_per_element = factor[3];
   const Rates direction = least_relative_error(samples.directions);
   cost.precondition_fixed_s = direction[0];
-  cost.precondition_flops_per_s = flops_per_s(direction[1]);
+  cost.precondition_flops_per_s = rate_of(direction[1]);
   return cost;
 }
 

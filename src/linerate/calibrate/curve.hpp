@@ -67,21 +67,6 @@ struct Switch {
 /// Jumps spoil few values of either. A steady bend spoils only the first.
 double noise_of(std::span<const doc::CostSample> samples);
 
-/// The cut into runs with the least sum of squared relative errors / noise^2 + penalty for each
-/// run. It is the exact optimum, by dynamic programming over the breakpoints: O(n^2) with
-/// constant-time fits. A run has at least three samples, because two would fit any noise exactly.
-/// The penalty is 4 ln n: a Bayesian information criterion over alpha, beta and the breakpoint,
-/// rounded up. Source: Bellman and Roth 1969, "Curve fitting by segmented straight lines".
-std::vector<Run> find_runs(std::span<const doc::CostSample> samples, const RelativeLines& lines,
-                           double noise);
-
-/// Boundaries of runs at which the time jumps. A line goes through at most four samples on either
-/// side. In the middle of the gap the two lines differ by more than 10 % and more than twice the
-/// noise. A slower bend is no switch: it gets more runs, and no wider interval.
-std::vector<Switch> find_switches(std::span<const doc::CostSample> samples,
-                                  const RelativeLines& lines, std::span<const Run> runs,
-                                  double noise);
-
 // Turns samples of one collective into segments: a curve through all that no other contradicts.
 
 /// By sample, whether it is an outlier: one that the sizes on either side contradict. `samples`

@@ -1,38 +1,16 @@
-// 90 % intervals of a fitted curve, from its leave-one-out errors.
+// Fits the cost of a collective to measured times: rows of any log -> doc::CollectiveCost with its
+// own error.
 #pragma once
 
 #include <cstddef>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "linerate/calibrate/curve.hpp"
 #include "linerate/calibrate/fit_options.hpp"
 #include "linerate/doc/cluster.hpp"
 
 namespace linerate::calibrate {
-
-/// predicted / measured - 1 of a sample that the fit did not see.
-struct HeldOutError {
-  std::size_t sample = 0;
-  double relative_error = 0;
-};
-
-/// Sets low and high of cost.segments. `errors` ascend by sample and are not empty. Each interval
-/// also covers the tables `without` a sample. Segments inside the bracket of a switch of `curve`
-/// are cut in four, and the interval of each covers the regimes on both sides.
-void set_intervals(doc::CollectiveCost& cost, const Curve& curve,
-                   std::span<const HeldOutError> errors,
-                   std::span<const doc::CollectiveCost> without);
-
-/// The link under a ring of cost.ranks ranks: cost/closed_form.hpp's ring, solved for alpha and
-/// beta. The latency of a message step comes from the smallest sizes, the bandwidth from the
-/// largest.
-doc::Link link_of(const doc::CollectiveCost& cost);
-
-// Fits the cost of a collective to measured times: rows of any log -> doc::CollectiveCost with its
-// own error.
 
 /// Fits `measured.samples` (any order; repeated sizes become their median). The curve joins the
 /// samples by straight lines, except outliers (curve.hpp). error_mean and error_max are the
@@ -43,6 +21,12 @@ doc::Link link_of(const doc::CollectiveCost& cost);
 /// naming `measured.source`: fewer than three sizes, no rank count, times that no link could reach.
 /// A barrier has no sizes: the median of its times, with their spread.
 doc::CollectiveCost fit_collective(const doc::CollectiveCost& measured, const FitOptions& options);
+
+/// predicted / measured - 1 of a sample that the fit did not see.
+struct HeldOutError {
+  std::size_t sample = 0;
+  double relative_error = 0;
+};
 
 /// A fitted cost and the errors of its error_mean.
 struct Fit {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::comm {

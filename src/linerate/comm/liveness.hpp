@@ -29,14 +29,25 @@
 #include <string>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/fingerprint.hpp"
-#include "linerate/core/index.hpp"
 #include "linerate/core/random.hpp"
 
 namespace linerate::comm {
 
 using Clock = std::chrono::steady_clock;
+
+/// The collective that the next messages belong to.
+struct Purpose {
+  std::span<const int> members;        // ranks of the job that take part, this one too
+  const Fingerprint* print = nullptr;  // both outlive it
+  bool compares = false;               // fingerprints first (checked mode)
+};
+
+/// The work that keeps this rank from communicating (Communicator::busy).
+struct BusyNote {
+  std::string what;
+  std::optional<Clock::time_point> until{};  // absent: without an end
+};
 
 /// The words of a rank about itself, to all others. Plain bytes, so that it travels as it is.
 struct Beat {

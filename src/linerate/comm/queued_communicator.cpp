@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/schedule/collectives.hpp"
 #include "linerate/core/clock.hpp"
 #include "linerate/core/error.hpp"
@@ -102,18 +101,9 @@ std::optional<std::string> find_other_name(const std::vector<Choice>& choices,
 
 QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Transport> transport,
                                        const CommunicatorOptions& options)
-    : reads_pieces_(transport->reads_peers()),
+    : reads_pieces_(transport->can_read_peers()),
       queue_(std::make_shared<ProgressQueue>(std::move(transport))),
-      group_(queue_->whole(options.checked)),
-      rank_(group_->rank),
-      size_(static_cast<int>(group_->members.size())) {}
-
-QueuedCommunicator::QueuedCommunicator(std::shared_ptr<ProgressQueue> queue,
-                                       std::shared_ptr<QueuedGroup> group)
-    : queue_(std::move(queue)),
-      group_(std::move(group)),
-      rank_(group_->rank),
-      size_(static_cast<int>(group_->members.size())) {}
+      group_(queue_->whole(options.checked)) {}
 
 QueuedCommunicator::~QueuedCommunicator() {
   queue_->drain(*group_, std::uncaught_exceptions() > unwinding_);
@@ -136,9 +126,9 @@ WorkPtr QueuedCommunicator::reduce_scatter(ConstBuffer input, Buffer output, Red
                                            std::string name) {
   require(input.dtype == output.dtype, "reduce-scatter", name, "one dtype for input and output");
   require_memory(input.data, input.count, input.dtype, 1, "reduce-scatter", name);
-  require_memory(output.data, output.count, output.dtype, size_, "reduce-scatter", name);
-  require(input.count.value == size_ * output.count.value, "reduce-scatter", name,
-          fmt::format("an input of {} ranks x {} elements, found {}", size_, output.count.value,
+  require_memory(output.data, output.count, output.dtype, size(), "reduce-scatter", name);
+  require(input.count.value == size() * output.count.value, "reduce-scatter", name,
+          fmt::format("an input of {} ranks x {} elements, found {}", size(), output.count.value,
                       input.count.value));
   Request request{.input = input, .output = output, .name = std::move(name)};
   request.fingerprint.count = input.count.value;
@@ -157,8 +147,8 @@ WorkPtr QueuedCommunicator::all_reduce(std::vector<Piece> pieces, Buffer array, 
 WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer array,
                                            std::string name) {
   require_memory(array.data, array.count, array.dtype, 1, "reduce-scatter", name);
-  require(array.count.value % size_ == 0, "reduce-scatter", name,
-          fmt::format("an array of {} equal blocks, found {} elements", size_, array.count.value));
+  require(array.count.value % size() == 0, "reduce-scatter", name,
+          fmt::format("an array of {} equal blocks, found {} elements", size(), array.count.value));
   require_pieces(pieces, array, "reduce-scatter", name);
   Request request{.output = array, .pieces = std::move(pieces), .name = std::move(name)};
   request.fingerprint.count = array.count.value;
@@ -167,13 +157,13 @@ WorkPtr QueuedCommunicator::reduce_scatter(std::vector<Piece> pieces, Buffer arr
 
 WorkPtr QueuedCommunicator::all_gather(ConstBuffer input, Buffer output, std::string name) {
   require(input.dtype == output.dtype, "all-gather", name, "one dtype for input and output");
-  require_memory(input.data, input.count, input.dtype, size_, "all-gather", name);
+  require_memory(input.data, input.count, input.dtype, size(), "all-gather", name);
   require_memory(output.data, output.count, output.dtype, 1, "all-gather", name);
-  require(output.count.value == size_ * input.count.value, "all-gather", name,
-          fmt::format("an output of {} ranks x {} elements, found {}", size_, input.count.value,
+  require(output.count.value == size() * input.count.value, "all-gather", name,
+          fmt::format("an output of {} ranks x {} elements, found {}", size(), input.count.value,
                       output.count.value));
   Request request{.input = input, .output = output, .name = std::move(name)};
-  request.counts.assign(to_index(size_), input.count.value);
+  request.counts.assign(to_index(size()), input.count.value);
   request.fingerprint.count = input.count.value;
   return submit(std::move(request), CollectiveCall::all_gather);
 }
@@ -183,8 +173,8 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
   require(input.dtype == output.dtype, "all-gather-v", name, "one dtype for input and output");
   require_memory(input.data, input.count, input.dtype, 1, "all-gather-v", name);
   require_memory(output.data, output.count, output.dtype, 1, "all-gather-v", name);
-  require(static_cast<int>(counts.size()) == size_, "all-gather-v", name,
-          fmt::format("{} counts, one a rank, found {}", size_, counts.size()));
+  require(static_cast<int>(counts.size()) == size(), "all-gather-v", name,
+          fmt::format("{} counts, one a rank, found {}", size(), counts.size()));
   Request request{.input = input, .output = output, .name = std::move(name)};
   request.counts.assign(counts.begin(), counts.end());
   request.fingerprint.counts_hash = kHashStart;
@@ -196,9 +186,9 @@ WorkPtr QueuedCommunicator::all_gather_v(ConstBuffer input, Buffer output,
     request.fingerprint.counts_hash =
         hash_value(static_cast<std::uint64_t>(count), request.fingerprint.counts_hash);
   }
-  require(input.count.value == counts[to_index(rank_)], "all-gather-v", request.name,
-          fmt::format("an input of counts[{}] = {} elements, found {}", rank_,
-                      counts[to_index(rank_)], input.count.value));
+  require(input.count.value == counts[to_index(rank())], "all-gather-v", request.name,
+          fmt::format("an input of counts[{}] = {} elements, found {}", rank(),
+                      counts[to_index(rank())], input.count.value));
   require(output.count.value == total, "all-gather-v", request.name,
           fmt::format("an output of {} elements, the sum of the counts, found {}", total,
                       output.count.value));
@@ -210,8 +200,8 @@ WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::st
   require(input.dtype == output.dtype, "all-to-all", name, "one dtype for input and output");
   require_memory(input.data, input.count, input.dtype, 1, "all-to-all", name);
   require_memory(output.data, output.count, output.dtype, 1, "all-to-all", name);
-  require(input.count.value == output.count.value && input.count.value % size_ == 0, "all-to-all",
-          name, fmt::format("input and output of the same count, a multiple of {}", size_));
+  require(input.count.value == output.count.value && input.count.value % size() == 0, "all-to-all",
+          name, fmt::format("input and output of the same count, a multiple of {}", size()));
   require(input.data != output.data || input.count.value == 0, "all-to-all", name,
           "separate memory for input and output");
   Request request{.input = input, .output = output, .name = std::move(name)};
@@ -220,8 +210,8 @@ WorkPtr QueuedCommunicator::all_to_all(ConstBuffer input, Buffer output, std::st
 }
 
 WorkPtr QueuedCommunicator::broadcast(Buffer buffer, int root, std::string name) {
-  require(root >= 0 && root < size_, "broadcast", name,
-          fmt::format("a root in 0..{}, found {}", size_ - 1, root));
+  require(root >= 0 && root < size(), "broadcast", name,
+          fmt::format("a root in 0..{}, found {}", size() - 1, root));
   require_memory(buffer.data, buffer.count, buffer.dtype, 1, "broadcast", name);
   Request request{.output = buffer, .name = std::move(name)};
   request.fingerprint.count = buffer.count.value;
@@ -245,9 +235,9 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std
   Choice own{
       .colour = std::max(colour, kNoGroup), .key = key, .next_number = queue_->next_number()};
   own.set_name(name);
-  std::vector<Choice> choices(to_index(size_));
+  std::vector<Choice> choices(to_index(size()));
   const auto bytes = static_cast<std::int64_t>(sizeof(Choice));
-  all_gather({&own, {bytes}, DType::u8}, {choices.data(), {size_ * bytes}, DType::u8}, "split")
+  all_gather({&own, {bytes}, DType::u8}, {choices.data(), {size() * bytes}, DType::u8}, "split")
       ->wait();
   if (const auto other = find_other_name(choices, group_->members)) throw CommError(*other);
   if (colour < 0) return nullptr;
@@ -256,7 +246,7 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std
   // one.
   std::uint64_t number = 0;
   std::vector<int> ranks;  // of the group, by their rank here
-  for (int r = 0; r < size_; ++r) {
+  for (int r = 0; r < size(); ++r) {
     const Choice& choice = choices[to_index(r)];
     if (choice.colour != colour) continue;
     number = std::max(number, choice.next_number);
@@ -265,12 +255,34 @@ std::unique_ptr<Communicator> QueuedCommunicator::split(int colour, int key, std
   std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
     return choices[to_index(a)].key < choices[to_index(b)].key;
   });
-  const auto own_place = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
+  const auto own_place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
   std::vector<int> members;
   for (const int r : ranks) members.push_back(group_->members[to_index(r)]);
   auto group = queue_->part(number, std::move(name), std::move(members),
                             static_cast<int>(own_place), group_);
   return std::unique_ptr<Communicator>(new QueuedCommunicator(queue_, std::move(group)));
+}
+
+std::string Communicator::unique_name(const std::string& wanted) {
+  const std::lock_guard lock(names_mutex_);
+  const int uses = ++names_[wanted];
+  return uses == 1 ? wanted : fmt::format("{} ({})", wanted, uses);
+}
+
+// For communicators that read no pieces.
+
+WorkPtr Communicator::all_reduce(std::vector<Piece> pieces, Buffer array, std::string name) {
+  write_pieces(array, pieces);
+  return all_reduce(array, Reduce::sum, std::move(name));
+}
+
+WorkPtr Communicator::reduce_scatter(std::vector<Piece> pieces, Buffer array, std::string name) {
+  write_pieces(array, pieces);
+  const std::int64_t block = array.count.value / size();
+  const Buffer own{static_cast<std::byte*>(array.data) + rank() * block * size_of(array.dtype),
+                   {block},
+                   array.dtype};
+  return reduce_scatter(array, own, Reduce::sum, std::move(name));
 }
 
 // submit() fills in the fingerprint and queues the request. loop() takes one request after the
@@ -293,8 +305,7 @@ class ProgressQueue::QueuedWork final : public Work {
     finished_.wait(lock, [this] { return done_; });
   }
   void wait() override {
-    std::unique_lock lock(mutex_);
-    finished_.wait(lock, [this] { return done_; });
+    sleep_until_done();  // from then on the error stays as it is
     if (error_) throw CommError(*error_);
   }
   bool done() const override {
@@ -401,11 +412,18 @@ bool ProgressQueue::stop_at_exit(int status) {
   return clean;
 }
 
-std::shared_ptr<QueuedGroup> ProgressQueue::whole(bool checked) {
+std::shared_ptr<QueuedGroup> ProgressQueue::group_of(std::vector<int> members, int rank) {
   auto group = std::make_shared<QueuedGroup>();
-  group->members.resize(to_index(transport_->size()));
-  std::iota(group->members.begin(), group->members.end(), 0);
-  group->rank = transport_->rank();
+  group->members = std::move(members);
+  group->rank = rank;
+  group->channel.emplace(*transport_, group->members, rank);
+  return group;
+}
+
+std::shared_ptr<QueuedGroup> ProgressQueue::whole(bool checked) {
+  std::vector<int> members(to_index(transport_->size()));
+  std::iota(members.begin(), members.end(), 0);
+  auto group = group_of(std::move(members), transport_->rank());
   group->checked = checked;
   return group;
 }
@@ -413,12 +431,9 @@ std::shared_ptr<QueuedGroup> ProgressQueue::whole(bool checked) {
 std::shared_ptr<QueuedGroup> ProgressQueue::part(std::uint64_t number, std::string name,
                                                  std::vector<int> members, int rank,
                                                  std::shared_ptr<QueuedGroup> parent) {
-  auto group = std::make_shared<QueuedGroup>();
+  auto group = group_of(std::move(members), rank);
   group->number = number;
   group->name = std::move(name);
-  group->channel = std::make_unique<GroupChannel>(*transport_, members, rank);
-  group->members = std::move(members);
-  group->rank = rank;
   const std::lock_guard lock(mutex_);
   next_number_ = std::max(next_number_, number + 1);
   group->checked = parent->checked;
@@ -515,7 +530,7 @@ void ProgressQueue::set_checked(QueuedGroup& group, bool checked) {
 
 /// The bytes moved for a group; for the whole job they are the transport's.
 Traffic ProgressQueue::traffic(const QueuedGroup& group) const {
-  if (group.channel == nullptr) return transport_->traffic();
+  if (!group.parent) return transport_->traffic();
   return {{group.sent_bytes}, {group.received_bytes}};
 }
 
@@ -558,16 +573,11 @@ void ProgressQueue::count_traffic(QueuedGroup& group, const Traffic& before) {
   }
 }
 
-Channel& ProgressQueue::channel_of(const QueuedGroup& group) {
-  if (group.channel == nullptr) return *transport_;
-  return *group.channel;
-}
-
 void ProgressQueue::execute(Request& request) {
   WorkTimes times{steady_ns(), 0};
   std::optional<std::string> error;
-  const QueuedGroup& group = *request.group;
-  Channel& channel = channel_of(group);
+  QueuedGroup& group = *request.group;
+  Channel& channel = *group.channel;
   const Traffic before = transport_->traffic();
   try {
     const bool compares = request.checked && channel.size() > 1;
@@ -585,13 +595,13 @@ void ProgressQueue::execute(Request& request) {
   }
   transport_->end();
   times.end_ns = steady_ns();
-  count_traffic(*request.group, before);
+  count_traffic(group, before);
   {
     const std::lock_guard lock(mutex_);
     if (error && exiting_) return;
     // These counts come first, since a thread that waits for this Work may exit next, or throw.
     --pending_;
-    --request.group->unfinished;
+    --group.unfinished;
   }
   const std::shared_ptr<QueuedWork> work = std::move(request.work);
   work->finish(times, std::move(error));
@@ -614,11 +624,11 @@ void ProgressQueue::compare_fingerprints(Channel& channel, const Request& reques
   }
   prints[to_index(rank)] = request.fingerprint;
   for (std::size_t i = 0; i < prints.size(); ++i) {
-    wait(channel, receives[i]);
+    channel.wait_for(receives[i]);
     if (const auto disorder =
             find_disorder(transport_->rank(), request.fingerprint, members[i], prints[i]))
       channel.fail(*disorder);
-    wait(channel, sends[i]);
+    channel.wait_for(sends[i]);
   }
   if (const auto mismatch = find_mismatch(prints, members)) {
     transport_->compared(false);

@@ -23,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/communicator.hpp"
 #include "linerate/comm/fingerprint.hpp"
 #include "linerate/comm/schedule/collectives.hpp"
@@ -37,8 +36,9 @@ struct QueuedGroup {
   std::string name;          // empty for the whole job
   std::vector<int> members;  // ranks of the job, in the order of the ranks of the group
   int rank = 0;              // this one's, in the group
-  std::unique_ptr<GroupChannel> channel{};  // null for the whole job: the transport itself
-  std::shared_ptr<QueuedGroup> parent{};    // which counts this one's traffic too
+  std::optional<Channel> channel{};  // between the members
+  std::shared_ptr<QueuedGroup>
+      parent{};  // which counts this one's traffic too; null: the whole job
   std::atomic<std::int64_t> sent_bytes{0}, received_bytes{0};
 
   // Under the queue's mutex:
@@ -98,12 +98,12 @@ class ProgressQueue : public std::enable_shared_from_this<ProgressQueue> {
   std::string transport() const { return transport_->name(); }
 
  private:
+  std::shared_ptr<QueuedGroup> group_of(std::vector<int> members, int rank);
   void loop();
   void execute(Request& request);
   void run_schedule(Channel& channel, const Request& request);
   void compare_fingerprints(Channel& channel, const Request& request);
   void count_traffic(QueuedGroup& group, const Traffic& before);
-  Channel& channel_of(const QueuedGroup& group);
   void tell_busy();
   void join();
 
@@ -134,8 +134,8 @@ class QueuedCommunicator final : public Communicator {
   /// For whoever must stop it when the process exits.
   std::weak_ptr<ProgressQueue> queue() const { return queue_; }
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override { return group_->rank; }
+  int size() const override { return static_cast<int>(group_->members.size()); }
   std::string transport() const override { return queue_->transport(); }
 
   [[nodiscard]] WorkPtr all_reduce(Buffer buffer, Reduce op, std::string name) override;
@@ -167,13 +167,13 @@ class QueuedCommunicator final : public Communicator {
  private:
   using Request = ProgressQueue::Request;
 
-  QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<QueuedGroup> group);
+  QueuedCommunicator(std::shared_ptr<ProgressQueue> queue, std::shared_ptr<QueuedGroup> group)
+      : queue_(std::move(queue)), group_(std::move(group)) {}
   WorkPtr submit(Request request, CollectiveCall call);
 
-  const bool reads_pieces_ = false;       // not in groups: Channel::reads_peers
+  const bool reads_pieces_ = false;       // not in groups
   std::shared_ptr<ProgressQueue> queue_;  // lives as long as the last of the family
   std::shared_ptr<QueuedGroup> group_;
-  int rank_, size_;
   int unwinding_ = std::uncaught_exceptions();
 };
 

@@ -25,11 +25,17 @@ void Transport::compared(bool alike) {
 /// real link the receiver does not have all of it before.
 void Transport::send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
   transfer.done = false;
-  count_sent(bytes);
+  count(sent_bytes_, bytes);
   if (!pacer_) return start_send(peer, data, bytes, tag(peer), transfer);
   waiting_.push_back(
       {pacer_->departure(bytes, Clock::now()), peer, data, bytes, tag(peer), &transfer});
   start_due_sends();
+}
+
+void Transport::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
+  transfer.done = false;
+  count(received_bytes_, bytes);
+  start_receive(peer, data, bytes, tag(peer), transfer);
 }
 
 void Transport::start_due_sends() {
@@ -55,6 +61,20 @@ std::uint64_t Transport::tag(int peer) const {
 
 void Transport::throw_failure(const std::string& reason) const {
   throw CommError(fmt::format("rank {}: {}: {}", rank(), purpose_.print->describe(), reason));
+}
+
+Clock::duration clock_time(Duration time, const std::string& what) {
+  constexpr double kLeast = 1e-3, kMost = 1e9;
+  const double seconds = time.count();
+  if (!(seconds >= kLeast && seconds <= kMost))  // false for NaN too
+    throw UsageError(fmt::format("{}: expected a time from 1ms to 1e9s, found {}s", what, seconds));
+  return std::chrono::duration_cast<Clock::duration>(time);
+}
+
+Clock::duration start_time(std::optional<Duration> stated, Clock::duration timeout,
+                           const std::string& caller) {
+  if (stated) return clock_time(*stated, caller + ": start_timeout");
+  return std::max<Clock::duration>(timeout, std::chrono::seconds(30));
 }
 
 // A simulated slow link: says when a message may leave. The transport then waits until that time

@@ -13,8 +13,10 @@
 #include <string>
 #include <utility>
 
-#include "linerate/comm/channel.hpp"
+#include "linerate/comm/communicator.hpp"
+#include "linerate/comm/fingerprint.hpp"
 #include "linerate/comm/liveness.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/units.hpp"
 
 namespace linerate::comm {
@@ -46,9 +48,14 @@ std::shared_ptr<Pacer> pacer_of_process();
 /// A link of its own, for a rank that is a thread; null without one.
 std::shared_ptr<Pacer> pacer_of_thread();
 
-// The Channel over all ranks of the job, as the owner of the progress thread sees it. Two ranks
-// have in common the sequence of the collectives that both take part in, of whatever group.
-// Liveness counts those for each peer, and the counts tell messages apart.
+// Point-to-point messages between all ranks of the job, as the owner of the progress thread sees
+// them. Two ranks have in common the sequence of the collectives that both take part in, of
+// whatever group. Liveness counts those for each peer, and the counts tell messages apart.
+
+/// A message in flight. Neither this object nor the message's memory may move until `done`.
+struct Transfer {
+  bool done = true;
+};
 
 /// The tag of a message: a hash of its collective, in as many bits as the transport has for a tag.
 /// A receive meets only messages of its own tag. So a message of another collective lands in its
@@ -79,16 +86,45 @@ class MessageTag {
   int bits_;
 };
 
-class Transport : public Channel {
+/// Messages between two ranks arrive in the order of sending. A call that waits throws CommError,
+/// naming the ranks at fault, if a peer is gone, silent or late. All posted messages are then
+/// dropped (docs/communication.md). One thread owns it.
+class Transport {
  public:
   /// `pacer`: the link that this rank sends over; null: none.
   Transport(std::shared_ptr<Liveness> life, int tag_bits, std::shared_ptr<Pacer> pacer)
       : life_(std::move(life)), tag_(tag_bits), pacer_(std::move(pacer)) {}
+  virtual ~Transport() = default;
 
   virtual std::string name() const = 0;  // as Communicator::transport
-  int rank() const final { return life_->rank(); }
-  int size() const final { return life_->size(); }
-  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) final;
+  int rank() const { return life_->rank(); }
+  int size() const { return life_->size(); }
+  /// Bytes of one message of a large collective.
+  virtual std::size_t chunk_bytes() const = 0;
+  /// All-reduces up to this size exchange whole buffers.
+  virtual std::size_t latency_bytes() const = 0;
+
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer);
+  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer);
+  /// Marks finished transfers without waiting.
+  virtual void poll() = 0;
+  /// Sleeps until a transfer posted earlier has finished; may return early.
+  virtual void wait_some() = 0;
+  /// Sleeps until this transfer has finished, without which the caller cannot go on.
+  virtual void wait_for(const Transfer& transfer) {
+    while (!transfer.done) wait_some();
+  }
+
+  /// Whether read() worked between all ranks when the job started. The same answer on each rank.
+  virtual bool can_read_peers() const = 0;
+  /// Copies out of another rank's memory, at an address that the other rank has sent and keeps
+  /// valid. Both sides count it as traffic, because schedules that read are symmetric. Returns
+  /// false, with garbage in `into`, if this process may not read (any more); then no rank is at
+  /// fault.
+  [[nodiscard]] virtual bool read(int peer, std::uint64_t address, void* into,
+                                  std::size_t bytes) = 0;
+  /// Ends the run for every rank: throws CommError with this reason.
+  [[noreturn]] virtual void fail(const std::string& reason) = 0;
 
   /// This rank has submitted one more collective with these ranks. Any thread.
   void submitted(std::span<const int> members) { life_->submitted(members); }
@@ -124,6 +160,8 @@ class Transport : public Channel {
   /// Hands a message to what carries it.
   virtual void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
                           Transfer& transfer) = 0;
+  virtual void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
+                             Transfer& transfer) = 0;
   /// Starts the sends that have waited for the link long enough. A transport that looks for
   /// finished transfers calls it first, and sleeps no longer than until next_departure().
   void start_due_sends();
@@ -134,11 +172,7 @@ class Transport : public Channel {
   void drop_waiting_sends() { waiting_.clear(); }
   bool is_paced() const { return pacer_ != nullptr; }
 
-  /// The tag of the next message to or from `peer`.
-  std::uint64_t tag(int peer) const;
   void moved() { life_->moved(Clock::now()); }
-  void count_sent(std::size_t bytes) { count(sent_bytes_, bytes); }
-  void count_received(std::size_t bytes) { count(received_bytes_, bytes); }
   void count_read(std::size_t bytes) {
     sent_bytes_ += static_cast<std::int64_t>(bytes);
     received_bytes_ += static_cast<std::int64_t>(bytes);
@@ -150,6 +184,8 @@ class Transport : public Channel {
   Purpose purpose_;
 
  private:
+  /// The tag of the next message to or from `peer`.
+  std::uint64_t tag(int peer) const;
   /// Bytes of comparisons are no payload.
   void count(std::atomic<std::int64_t>& bytes, std::size_t more) {
     if (!comparing_) bytes += static_cast<std::int64_t>(more);
@@ -171,5 +207,63 @@ class Transport : public Channel {
   bool comparing_ = false;
   std::atomic<std::int64_t> sent_bytes_{0}, received_bytes_{0};
 };
+
+/// The ranks of a communicator, numbered anew. Schedules send and receive over this. For example
+/// ranks 1 and 3 of four form a group. Rank 3 of the job is rank 1 here, and a send to peer 0 goes
+/// to rank 1 of the job.
+class Channel {
+ public:
+  /// Rank i here is rank members[i] of the job; `rank` is this one's i. Both outlive the channel.
+  Channel(Transport& transport, std::span<const int> members, int rank)
+      : transport_(transport), members_(members), rank_(rank) {}
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  std::size_t chunk_bytes() const { return transport_.chunk_bytes(); }
+  std::size_t latency_bytes() const { return transport_.latency_bytes(); }
+
+  void send(int peer, const void* data, std::size_t bytes, Transfer& transfer) {
+    transport_.send(member(peer), data, bytes, transfer);
+  }
+  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
+    transport_.receive(member(peer), data, bytes, transfer);
+  }
+  void poll() { transport_.poll(); }
+  void wait_some() { transport_.wait_some(); }
+  void wait_for(const Transfer& transfer) { transport_.wait_for(transfer); }
+
+  /// Whether read() works between all ranks. The answer is the same on each rank.
+  bool reads_peers() const { return reading_ && transport_.can_read_peers(); }
+  /// All ranks have agreed in a collective that it no longer works. Ranks outside of this group may
+  /// go on reading.
+  void stop_reading() { reading_ = false; }
+  [[nodiscard]] bool read(int peer, std::uint64_t address, void* into, std::size_t bytes) {
+    return transport_.read(member(peer), address, into, bytes);
+  }
+  [[noreturn]] void fail(const std::string& reason) {
+    transport_.fail(reason);
+    __builtin_unreachable();  // GCC does not believe the attribute of a virtual function
+  }
+
+ private:
+  int member(int rank) const { return members_[to_index(rank)]; }
+
+  Transport& transport_;
+  std::span<const int> members_;
+  int rank_;
+  bool reading_ = true;
+};
+
+// Times that a caller states, as durations of the clock.
+
+/// A time as a duration of the clock. Throws UsageError, naming `what`, unless it lies between a
+/// millisecond and 1e9 s. Zero, negative times and NaN would end every collective at once, and a
+/// larger one would overflow the clock.
+[[nodiscard]] Clock::duration clock_time(Duration time, const std::string& what);
+
+/// How long ranks may take to come together: `caller`'s start_timeout, as clock_time. Without it,
+/// the timeout, and at least half a minute.
+[[nodiscard]] Clock::duration start_time(std::optional<Duration> stated, Clock::duration timeout,
+                                         const std::string& caller);
 
 }  // namespace linerate::comm

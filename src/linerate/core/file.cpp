@@ -114,8 +114,6 @@ void make_and_try_folder_of(const fs::path& path) {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kMark = ".part-";
 constexpr std::size_t kDigits = 16, kLongestName = 255;
 

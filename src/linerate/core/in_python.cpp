@@ -14,54 +14,14 @@ namespace {
 
 using Pair = std::pair<std::string_view, std::string_view>;
 
-// Options that are keywords of a function in Python, in the order of the alphabet.
-constexpr std::array<std::string_view, 47> kKeywords = {"add-cost",
-                                                        "alone",
-                                                        "bandwidth",
-                                                        "batch",
-                                                        "budget",
-                                                        "classes",
-                                                        "cluster",
-                                                        "codec",
-                                                        "codecs",
-                                                        "coding",
-                                                        "collective",
-                                                        "cores",
-                                                        "cost-model",
-                                                        "compression-ratio",
-                                                        "current",
-                                                        "data-idle",
-                                                        "device",
-                                                        "device-speed",
-                                                        "epsilon",
-                                                        "exposed",
-                                                        "framework",
-                                                        "from",
-                                                        "gamma",
-                                                        "host-idle",
-                                                        "input",
-                                                        "largest",
-                                                        "latency",
-                                                        "least-gain",
-                                                        "line-rate",
-                                                        "link",
-                                                        "memory",
-                                                        "network",
-                                                        "noise",
-                                                        "preset",
-                                                        "ranks",
-                                                        "ranks-per-node",
-                                                        "scale",
-                                                        "second-order",
-                                                        "size",
-                                                        "step-time",
-                                                        "step-time-covers",
-                                                        "steps-to-target",
-                                                        "strategy",
-                                                        "threads",
-                                                        "training",
-                                                        "warm-up",
-                                                        "workload"};
+// Options that are keywords of a function in Python, each between blanks, in the order of the
+// alphabet.
+constexpr std::string_view kKeywords =
+    " add-cost alone bandwidth batch budget classes cluster codec codecs coding collective "
+    "cores cost-model compression-ratio current data-idle device device-speed epsilon "
+    "exposed framework from gamma host-idle input largest latency least-gain line-rate link "
+    "memory network noise preset ranks ranks-per-node scale second-order size step-time "
+    "step-time-covers steps-to-target strategy threads training warm-up workload ";
 // Options that say how to print are methods of the result.
 constexpr std::array<Pair, 10> kMethods = {{{"all", "to_text(all=True)"},
                                             {"csv", "to_csv()"},
@@ -105,8 +65,8 @@ std::optional<std::string_view> find(const std::array<Pair, N>& pairs, std::stri
 
 /// --step-time is step_time, and --from, a word of Python, is from_.
 std::optional<std::string> keyword_of(std::string_view option) {
-  if (std::find(kKeywords.begin(), kKeywords.end(), option) == kKeywords.end()) return std::nullopt;
   std::string keyword(option);
+  if (kKeywords.find(" " + keyword + " ") == std::string_view::npos) return std::nullopt;
   std::replace(keyword.begin(), keyword.end(), '-', '_');
   return keyword == "from" ? "from_" : keyword;
 }

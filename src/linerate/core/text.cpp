@@ -93,6 +93,18 @@ std::string format_scaled(double value, std::span<const Unit> ascending) {
   return fmt::format("{:.{}f} {}", scaled, decimals, chosen.name);
 }
 
+/// The number that makes up the whole text but for blanks around it.
+template <typename Number>
+Number parse_whole(std::string_view text, std::string_view what) {
+  const std::string_view whole = trim(text);
+  Number number = 0;
+  const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
+  if (status != std::errc{} || end != whole.data() + whole.size() ||
+      !std::isfinite(static_cast<double>(number)))
+    throw UsageError(fmt::format("expected {}, found \"{}\"", what, text));
+  return number;
+}
+
 std::int64_t whole_bytes(double value, std::string_view text) {
   if (value > 9.2e18) throw UsageError(fmt::format("size \"{}\" is above 2^63 bytes", text));
   return static_cast<std::int64_t>(std::llround(value));
@@ -114,22 +126,10 @@ Seconds parse_time(std::string_view text) {
 }
 
 std::int64_t parse_integer(std::string_view text) {
-  const std::string_view whole = trim(text);
-  std::int64_t number = 0;
-  const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
-  if (status != std::errc{} || end != whole.data() + whole.size())
-    throw UsageError(fmt::format("expected a whole number, found \"{}\"", text));
-  return number;
+  return parse_whole<std::int64_t>(text, "a whole number");
 }
 
-double parse_number(std::string_view text) {
-  const std::string_view whole = trim(text);
-  double number = 0;
-  const auto [end, status] = std::from_chars(whole.data(), whole.data() + whole.size(), number);
-  if (status != std::errc{} || end != whole.data() + whole.size() || !std::isfinite(number))
-    throw UsageError(fmt::format("expected a number, found \"{}\"", text));
-  return number;
-}
+double parse_number(std::string_view text) { return parse_whole<double>(text, "a number"); }
 
 std::string format_percent(double share) {
   const double percent = 100 * std::abs(share);

@@ -57,6 +57,13 @@ struct CodingOfBucket {
 template <typename Tensor>
 struct CodedBucketOf : CodingOfBucket {
   std::vector<Tensor*> tensors;  // by part; null: it travels dense
+
+  /// Calls visit(tensor, part) for each part that is coded.
+  template <typename Visit>
+  void for_each_coded(const Visit& visit) const {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i]) visit(*tensors[i], layout.parts[i]);
+  }
 };
 
 /// The two-phase exchange of its tensors, which have begun a step, over their back end.

@@ -42,11 +42,10 @@ std::span<T> values_of_part(std::span<T> values, const BucketPart& part) {
 
 compress::HostOps::Arrays arrays_of(const auto& bucket, std::span<float> values) {
   compress::HostOps::Arrays arrays;
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    arrays.values.push_back(values_of_part(values, bucket.layout.parts[i]));
-    arrays.residuals.push_back(bucket.tensors[i]->next_residual());
-  }
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
+    arrays.values.push_back(values_of_part(values, part));
+    arrays.residuals.push_back(tensor.next_residual());
+  });
   return arrays;
 }
 
@@ -168,12 +167,10 @@ void Compression::check_usable(std::span<float> values) {
 
 void Compression::encode(const TaskGraph& graph, CodedBucket& bucket, std::span<float> values) {
   check_usable(values);
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i)
-    if (bucket.tensors[i]) {
-      bucket.tensors[i]->use(bucket.method);  // another variant may code it otherwise
-      bucket.tensors[i]->begin_step(seed_, buckets_.steps(), rank_,
-                                    values_of_part(values, bucket.layout.parts[i]), loss_scale());
-    }
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
+    tensor.use(bucket.method);  // another variant may code it otherwise
+    tensor.begin_step(seed_, buckets_.steps(), rank_, values_of_part(values, part), loss_scale());
+  });
   const std::span<std::byte> payload = bytes_of(graph, bucket.payloads.front());
   if (bucket.step.two_phase) {
     exchange_of(bucket).encode(arrays_of(bucket, values), payload, bucket.step.phase);
@@ -207,15 +204,13 @@ void Compression::encode_round(const TaskGraph& graph, CodedBucket& bucket, std:
 /// The bytes of its room that a part does not use are set to zero, so they add nothing to the sum.
 void Compression::encode_sum(CodedBucket& bucket, std::size_t round, std::span<float> values,
                              std::span<std::byte> payload) {
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const BucketPart& part = bucket.layout.parts[i];
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     const auto bytes = payload.subspan(to_index(part.offset[round]), to_index(part.bytes[round]));
-    const std::size_t sent = bucket.tensors[i]->encode(
-        static_cast<int>(round), values_of_part(values, part), ranks_, bucket.step.phase, bytes);
-    infinite_ = infinite_ || bucket.tensors[i]->overflowed();
+    const std::size_t sent = tensor.encode(static_cast<int>(round), values_of_part(values, part),
+                                           ranks_, bucket.step.phase, bytes);
+    infinite_ = infinite_ || tensor.overflowed();
     std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(sent), bytes.end(), std::byte{0});
-  }
+  });
 }
 
 /// Writes this rank's parts one after the other and returns their bytes. If sizes depend on values
@@ -224,14 +219,12 @@ std::size_t Compression::encode_gathered(CodedBucket& bucket, std::span<float> v
                                          std::span<std::byte> own) {
   const bool has_size = bucket.layout.rounds.front().is_bound;
   std::size_t at = 0;
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const BucketPart& part = bucket.layout.parts[i];
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     at += put_part(own, at, has_size, [&](std::span<std::byte> bytes) {
-      return bucket.tensors[i]->encode(0, values_of_part(values, part), ranks_, bucket.step.phase,
-                                       bytes.first(to_index(part.bytes[0])));
+      return tensor.encode(0, values_of_part(values, part), ranks_, bucket.step.phase,
+                           bytes.first(to_index(part.bytes[0])));
     });
-  }
+  });
   return at;
 }
 
@@ -253,15 +246,13 @@ void Compression::decode(const TaskGraph& graph, CodedBucket& bucket, std::span<
 /// Empty `values`: a round before the last one.
 void Compression::decode_sum(CodedBucket& bucket, std::size_t round,
                              std::span<const std::byte> payload, std::span<float> values) {
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const BucketPart& part = bucket.layout.parts[i];
-    const std::size_t size = bucket.layout.rounds[round].is_bound ? bucket.tensors[i]->sent_bytes()
-                                                                  : to_index(part.bytes[round]);
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
+    const std::size_t size =
+        bucket.layout.rounds[round].is_bound ? tensor.sent_bytes() : to_index(part.bytes[round]);
     const std::span<const std::byte> sum = payload.subspan(to_index(part.offset[round]), size);
-    bucket.tensors[i]->decode(static_cast<int>(round), {{&sum, 1}, ranks_},
-                              values.empty() ? values : values_of_part(values, part));
-  }
+    tensor.decode(static_cast<int>(round), {{&sum, 1}, ranks_},
+                  values.empty() ? values : values_of_part(values, part));
+  });
 }
 
 /// Finds each rank's block: at equal distances, or one after the other if ranks told each other
@@ -280,14 +271,11 @@ void Compression::decode_gathered(const TaskGraph& graph, CodedBucket& bucket,
   }
   std::vector<std::size_t> at(ranks, 0);
   std::vector<std::span<const std::byte>> parts(ranks);
-  for (std::size_t i = 0; i < bucket.tensors.size(); ++i) {
-    if (!bucket.tensors[i]) continue;
-    const BucketPart& part = bucket.layout.parts[i];
+  bucket.for_each_coded([&](compress::CodedTensor& tensor, const BucketPart& part) {
     for (std::size_t r = 0; r < ranks; ++r)
-      parts[r] =
-          get_part(blocks[r], at[r], has_size, to_index(part.bytes[0]), bucket.tensors[i]->name());
-    bucket.tensors[i]->decode(0, {parts, ranks_}, values_of_part(values, part));
-  }
+      parts[r] = get_part(blocks[r], at[r], has_size, to_index(part.bytes[0]), tensor.name());
+    tensor.decode(0, {parts, ranks_}, values_of_part(values, part));
+  });
 }
 
 // ---- what travels dense ----

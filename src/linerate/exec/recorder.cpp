@@ -44,29 +44,37 @@ constexpr std::int64_t kFirstMoment = -2;
 
 bool is_moment(std::int64_t time) { return time <= kFirstMoment; }
 
+/// The index of a value in a list, at whose end it is put if it is new. `known`: those of the list.
+template <typename Value>
+std::int32_t index_in(std::vector<Value>& list, std::map<Value, std::int32_t>& known,
+                      const Value& value) {
+  const auto [at, added] = known.try_emplace(value, static_cast<std::int32_t>(list.size()));
+  if (added) list.push_back(value);
+  return at->second;
+}
+
+template <typename Value>
+std::map<Value, std::int32_t> indices_of(const std::vector<Value>& list) {
+  std::map<Value, std::int32_t> known;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    known.emplace(list[i], static_cast<std::int32_t>(i));
+  return known;
+}
+
 /// Copies `from` into `whole`. Events name their texts and parameter sets by index, so each index
 /// is translated into the index of the same text in `whole`.
 void append(doc::Timeline& whole, const doc::Timeline& from) {
-  std::map<std::string, std::int32_t> names, parameters;
-  for (std::size_t i = 0; i < whole.names.size(); ++i)
-    names[whole.names[i]] = static_cast<std::int32_t>(i);
-  for (std::size_t i = 0; i < whole.parameter_names.size(); ++i)
-    parameters[whole.parameter_names[i]] = static_cast<std::int32_t>(i);
-  const auto id_in = [](auto& known, std::vector<std::string>& list, const std::string& text) {
-    const auto [at, added] = known.try_emplace(text, static_cast<std::int32_t>(list.size()));
-    if (added) list.push_back(text);
-    return at->second;
-  };
+  auto names = indices_of(whole.names), parameters = indices_of(whole.parameter_names);
+  auto sets = indices_of(whole.parameter_sets);
   std::vector<std::int32_t> name_of, set_of;
-  for (const std::string& name : from.names) name_of.push_back(id_in(names, whole.names, name));
+  for (const std::string& name : from.names) name_of.push_back(index_in(whole.names, names, name));
   for (const auto& set : from.parameter_sets) {
     std::vector<std::int32_t> moved;
     for (const std::int32_t p : set)
-      moved.push_back(id_in(parameters, whole.parameter_names, from.parameter_names[to_index(p)]));
+      moved.push_back(
+          index_in(whole.parameter_names, parameters, from.parameter_names[to_index(p)]));
     std::sort(moved.begin(), moved.end());
-    const auto at = std::find(whole.parameter_sets.begin(), whole.parameter_sets.end(), moved);
-    set_of.push_back(static_cast<std::int32_t>(at - whole.parameter_sets.begin()));
-    if (at == whole.parameter_sets.end()) whole.parameter_sets.push_back(std::move(moved));
+    set_of.push_back(index_in(whole.parameter_sets, sets, moved));
   }
   for (doc::Event event : from.events) {
     if (event.name >= 0) event.name = name_of[to_index(event.name)];
@@ -104,26 +112,16 @@ Recorder::Recorder(const comm::Communicator& communicator, TimeOrigin origin, st
 
 std::int32_t Recorder::name_id(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  const auto [at, added] =
-      names_.try_emplace(name, static_cast<std::int32_t>(timeline_.names.size()));
-  if (added) timeline_.names.push_back(name);
-  return at->second;
+  return index_in(timeline_.names, names_, name);
 }
 
 std::int32_t Recorder::set_id(const std::vector<std::string>& parameters) {
   const std::lock_guard lock(mutex_);
   std::vector<std::int32_t> set;
-  for (const std::string& name : parameters) {
-    const auto [at, added] =
-        parameters_.try_emplace(name, static_cast<std::int32_t>(timeline_.parameter_names.size()));
-    if (added) timeline_.parameter_names.push_back(name);
-    set.push_back(at->second);
-  }
+  for (const std::string& name : parameters)
+    set.push_back(index_in(timeline_.parameter_names, parameters_, name));
   std::sort(set.begin(), set.end());
-  const auto [at, added] =
-      sets_.try_emplace(set, static_cast<std::int32_t>(timeline_.parameter_sets.size()));
-  if (added) timeline_.parameter_sets.push_back(set);
-  return at->second;
+  return index_in(timeline_.parameter_sets, sets_, set);
 }
 
 std::int64_t Recorder::now() {

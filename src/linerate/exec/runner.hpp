@@ -71,9 +71,6 @@ class Runner : public StepRunner {
 
   bool in_step() const override;
   const doc::TaskGraph& graph() const override;
-  const doc::Plan& plan() const;
-  /// Of the plan's schedule: the next step to begin.
-  std::int64_t next_step() const;
 
  private:
   struct State;

@@ -263,24 +263,6 @@ void StepRunner::report_all(TaskKind kind) {
     if (tasks[i].kind == kind && is_left(i)) report(i);
 }
 
-/// The compute lane may hold executed tasks before this one, so they run here first. If nothing is
-/// in flight and the gate is shut, no event can open it.
-std::int64_t Runner::gate(std::uint32_t task) {
-  State& s = *state_;
-  std::unique_lock lock(s.mutex);
-  while (true) {
-    s.run_compute(lock);
-    const TaskId id{s.step, task};
-    if (!s.machine->is_open(s.step)) return s.machine->free_at(Resource::compute);
-    if (s.machine->gate(id)) return s.machine->could_start_at(id);
-    LINERATE_CHECK(s.in_flight > 0, "a gate that nothing will open");
-    s.sleep_until(lock, [&] {
-      return s.failure || s.in_flight == 0 || !s.compute.empty() || !s.machine->is_open(s.step) ||
-             s.machine->gate(id);
-    });
-  }
-}
-
 void Runner::State::sleep_until(std::unique_lock<std::mutex>& lock,
                                 const std::function<bool()>& holds) {
   const auto own = awaited.insert(awaited.end(), holds);
@@ -303,6 +285,16 @@ void Runner::State::run_until(std::unique_lock<std::mutex>& lock, Over&& over) {
     }
     sleep_until(lock, [&] { return failure || !compute.empty() || in_flight == 0 || over(); });
   }
+}
+
+/// The compute lane may hold executed tasks before this one, so they run here first.
+std::int64_t Runner::gate(std::uint32_t task) {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  const TaskId id{s.step, task};
+  s.run_until(lock, [&] { return !s.machine->is_open(s.step) || s.machine->gate(id); });
+  if (!s.machine->is_open(s.step)) return s.machine->free_at(Resource::compute);
+  return s.machine->could_start_at(id);
 }
 
 /// The compute lane of this step is done; collectives and codecs of the step may still be in
@@ -356,10 +348,5 @@ bool Runner::in_step() const {
   return state_->in_step;
 }
 const TaskGraph& Runner::graph() const { return state_->graph(); }
-const doc::Plan& Runner::plan() const { return *state_->plan; }
-std::int64_t Runner::next_step() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->machine->next_step();
-}
 
 }  // namespace linerate::exec

@@ -178,17 +178,16 @@ void StepMachine::release_next_step(const Step& from, std::uint32_t task, Moves&
 bool StepMachine::advance(std::size_t lane, Moves& moves) {
   Lane& here = lanes_[lane];
   if (here.step >= next_step_) return false;
-  if (!is_open(here.step)) {  // everything in it is done
+  const auto tasks_of = [&](const Step& step) -> const std::vector<std::uint32_t>& {
+    return index(step.variant).lanes[lane];
+  };
+  // A step that is not open is done.
+  if (!is_open(here.step) || here.next == tasks_of(at(here.step)).size()) {
     here.step += 1, here.next = 0;
     return true;
   }
   Step& step = at(here.step);
-  const std::vector<std::uint32_t>& tasks = index(step.variant).lanes[lane];
-  if (here.next == tasks.size()) {
-    here.step += 1, here.next = 0;
-    return true;
-  }
-  const std::uint32_t task = tasks[here.next];
+  const std::uint32_t task = tasks_of(step)[here.next];
   if (step.state[task] == State::reported) {
     complete(step, task, moves);
   } else if (step.state[task] == State::waiting) {

@@ -117,7 +117,6 @@ class StepMachine {
   /// The first executed task that is not done; only while executed_left() > 0.
   TaskId first_left() const;
 
-  const doc::Plan& plan() const { return *plan_; }
   std::int64_t next_step() const { return next_step_; }
   /// The state of an open step.
   std::int32_t variant(std::int64_t step) const { return at(step).variant; }

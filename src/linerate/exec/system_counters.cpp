@@ -178,18 +178,17 @@ std::vector<doc::Counter> Sampler::stop() {
   const bool nics = !state_->interfaces.empty(),
              traffic = static_cast<bool>(state_->options.traffic);
   const double ticks_per_s = static_cast<double>(sysconf(_SC_CLK_TCK));
-  add("nic_sent_bytes_per_s", nics, [](const Reading& a, const Reading& b, double s) {
-    return static_cast<double>(b.nic.sent - a.nic.sent) / s;
-  });
-  add("nic_received_bytes_per_s", nics, [](const Reading& a, const Reading& b, double s) {
-    return static_cast<double>(b.nic.received - a.nic.received) / s;
-  });
-  add("transport_sent_bytes_per_s", traffic, [](const Reading& a, const Reading& b, double s) {
-    return static_cast<double>(b.traffic.sent.value - a.traffic.sent.value) / s;
-  });
-  add("transport_received_bytes_per_s", traffic, [](const Reading& a, const Reading& b, double s) {
-    return static_cast<double>(b.traffic.received.value - a.traffic.received.value) / s;
-  });
+  const auto add_rate = [&](const std::string& name, bool wanted, auto bytes) {
+    add(name, wanted, [bytes](const Reading& a, const Reading& b, double s) {
+      return static_cast<double>(bytes(b) - bytes(a)) / s;
+    });
+  };
+  add_rate("nic_sent_bytes_per_s", nics, [](const Reading& r) { return r.nic.sent; });
+  add_rate("nic_received_bytes_per_s", nics, [](const Reading& r) { return r.nic.received; });
+  add_rate("transport_sent_bytes_per_s", traffic,
+           [](const Reading& r) { return r.traffic.sent.value; });
+  add_rate("transport_received_bytes_per_s", traffic,
+           [](const Reading& r) { return r.traffic.received.value; });
   add("cpu_share", true, [](const Reading& a, const Reading& b, double) {
     const double total = static_cast<double>(b.cpu.total - a.cpu.total);
     return total > 0 ? 1 - static_cast<double>(b.cpu.idle - a.cpu.idle) / total : 0.0;

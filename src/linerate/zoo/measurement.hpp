@@ -98,7 +98,7 @@ class Measurement {
   torch_adapter::LayerTimer timer_;
   std::int64_t first_, blocks_, block_;
   std::vector<std::int32_t> layer_names_, layer_sets_;  // Recorder's ids
-  std::vector<double> alone_;  // a row a compute-only step
+  std::vector<double> alone_;                           // a row a compute-only step
   std::vector<std::int32_t> recorded_;
   std::size_t in_result_ = 0;  // recorded steps of the last result
 };

@@ -2,15 +2,16 @@
 // a job, since it is Python that makes process groups.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "comm/c10d/new_group.hpp"
 #include "comm/communicator_suite.hpp"
@@ -18,7 +19,6 @@
 #include "comm/link_suite.hpp"
 #include "linerate/comm/c10d/c10d_channel.hpp"
 #include "linerate/comm/c10d/c10d_world.hpp"
-#include "linerate/comm/c10d/tensor_group.hpp"
 
 namespace linerate::comm {
 namespace suite {
@@ -90,34 +90,20 @@ TEST(C10dEndings, WhoDoesNotComeInTimeIsNamed) {
               ::testing::ContainsRegex("ranks? .*1.* did not come within 500"));
 }
 
-/// One rank, whose store takes a second to say which reason was the first.
-struct SlowGroup : C10dGroup {
-  struct Store : SharedStore {
-    void set(const std::string& key, const std::string& value) override { values[key] = value; }
-    std::string get(const std::string& key) override { return values.at(key); }
-    bool has(const std::string& key) override { return values.count(key) > 0; }
-    std::string set_first(const std::string& key, const std::string& value) override {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-      return values.emplace(key, value).first->second;
-    }
-    std::map<std::string, std::string> values;
-  };
-  std::string name() const override { return "slow"; }
-  int rank() const override { return 0; }
-  int size() const override { return 1; }
-  std::string backend() const override { return "none"; }
-  std::unique_ptr<C10dMessage> send(int, const void*, std::size_t, int) override { return {}; }
-  std::unique_ptr<C10dMessage> receive(int, void*, std::size_t, int) override { return {}; }
-  std::unique_ptr<SharedStore> store(const std::string&) override {
-    return std::make_unique<Store>();
+/// It takes a second to say which reason was the first.
+struct SlowStore : ::c10d::HashStore {
+  std::vector<std::uint8_t> compareSet(const std::string& key,
+                                       const std::vector<std::uint8_t>& expected,
+                                       const std::vector<std::uint8_t>& value) override {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return HashStore::compareSet(key, expected, value);
   }
 };
 
 /// What this rank submits after its own abort() must not run, although nobody has heard of it yet.
 TEST(C10dEndings, AnAbortCountsOnItsOwnRankFromTheCallOn) {
-  SlowGroup group;
   const auto life = std::make_shared<Liveness>(0, 1, std::chrono::seconds(60), Clock::now());
-  StoreBeats beats(group, life, std::chrono::seconds(60), [] {});
+  StoreBeats beats(c10::make_intrusive<SlowStore>(), life, std::chrono::seconds(60), [] {});
   EXPECT_EQ(beats.failure(), std::nullopt);
   beats.end_run("weights.bin is truncated");
   EXPECT_EQ(beats.failure(), "weights.bin is truncated");

@@ -5,14 +5,11 @@
 #include <algorithm>
 #include <set>
 
-#include "agreement/cases.hpp"
 #include "exec/fake_communicator.hpp"
-#include "exec/sample_plans.hpp"
 #include "exec/streams/recorded_clock.hpp"
-#include "exec/streams/stream_jobs.hpp"
+#include "exec/streams/zoo_plans.hpp"
 #include "linerate/doc/plan_index.hpp"
 #include "linerate/exec/streams/stream_runner.hpp"
-#include "linerate/models/workload.hpp"
 
 namespace linerate::support {
 namespace {
@@ -166,67 +163,48 @@ bool waits_between_steps_alone(const StreamJob& job) {
   });
 }
 
-std::shared_ptr<const doc::Plan> lenet_plan(const std::string& strategy, int ranks, bool training) {
-  models::WorkloadOptions options;
-  options.batch = 32;
-  options.step_s = 0.1;
-  const Setting setting{"lenet", models::workload("lenet", options), false};
-  auto plan = plan_of(strategy, setting, cluster_of(setting, ranks), ranks, training);
-  return plan ? std::make_shared<const doc::Plan>(*std::move(plan)) : nullptr;
-}
-
 TEST(RecordedTimes, AreThoseThatTheDevicesTookForEveryStrategy) {
-  int cases = 0;
+  const std::vector<PlannedCase> cases = planned_cases("lenet", 4);
   std::size_t events = 0, marks = 0, sets = 0;
-  for (const std::string& strategy : strategies()) {
-    const int ranks = 1 + cases % 4;
-    const auto plan = lenet_plan(strategy, ranks, cases % 2 == 0);
-    if (!plan) continue;
-    const auto seed = static_cast<std::uint64_t>(cases++);
-    const Order order = cases % 3 ? Order::of_the_plan : Order::of_its_own;
-    const int steps = static_cast<int>(plan->warm_up.size() + 2 * plan->cycle.size() + 1);
+  for (const auto& [plan, seed, order] : cases) {
+    SCOPED_TRACE(fmt::format("{}, {} ranks", plan->strategy, plan->ranks));
+    const int steps = steps_of(*plan, 2);
     const Recorded asked = record_steps(plan, steps, order, seed, nullptr);
     const SimulatedDevices truth(asked.job, seed);
-    ASSERT_EQ(truth.error(), "") << strategy << ", " << ranks << " ranks";
+    ASSERT_EQ(truth.error(), "");
     const Recorded found = record_steps(plan, steps, order, seed, &truth);
-    for (std::size_t r = 0; r < to_index(ranks); ++r)
+    for (std::size_t r = 0; r < to_index(plan->ranks); ++r)
       ASSERT_EQ(without(found.job.calls[r], {Kind::mark_wait}),
-                without(asked.job.calls[r], {Kind::mark_wait}))
-          << strategy;
-    ASSERT_EQ(Comparison(found, truth).difference(), "") << strategy << ", " << ranks << " ranks";
+                without(asked.job.calls[r], {Kind::mark_wait}));
+    ASSERT_EQ(Comparison(found, truth).difference(), "");
     for (const doc::Timeline& t : found.timelines) events += t.events.size();
     marks += found.marks, sets += found.sets;
   }
-  fmt::print("{} cases, {} events; {} times by {} marks\n", cases, events, sets, marks);
-  EXPECT_GE(cases, 200);
+  fmt::print("{} cases, {} events; {} times by {} marks\n", cases.size(), events, sets, marks);
+  EXPECT_GE(cases.size(), 200u);
   EXPECT_LT(marks, sets);  // read while steps are enqueued, and set again
 }
 
 TEST(RecordedTimes, RecordingMakesNothingWait) {
-  int cases = 0;
-  for (const std::string& strategy : strategies()) {
-    const int ranks = 1 + cases % 3;
-    const auto plan = lenet_plan(strategy, ranks, cases % 2 == 0);
-    if (!plan) continue;
-    const auto seed = static_cast<std::uint64_t>(cases++);
-    const Order order = cases % 3 ? Order::of_the_plan : Order::of_its_own;
-    const int steps = static_cast<int>(plan->warm_up.size() + plan->cycle.size() + 1);
+  const std::vector<PlannedCase> cases = planned_cases("lenet", 3);
+  for (const auto& [plan, seed, order] : cases) {
+    SCOPED_TRACE(fmt::format("{}, {} ranks", plan->strategy, plan->ranks));
+    const int steps = steps_of(*plan, 1);
     const StreamJob plain = enqueue_steps(plan, steps, order, seed);
     const Recorded recorded = record_steps(plan, steps, order, seed, nullptr);
     const Recorded off = record_steps(plan, steps, order, seed, nullptr, false);
-    ASSERT_TRUE(waits_between_steps_alone(recorded.job)) << strategy;
-    for (std::size_t r = 0; r < to_index(ranks); ++r) {
+    ASSERT_TRUE(waits_between_steps_alone(recorded.job));
+    for (std::size_t r = 0; r < to_index(plan->ranks); ++r) {
       ASSERT_EQ(without(recorded.job.calls[r], {Kind::mark, Kind::mark_wait, Kind::host_clock}),
-                plain.calls[r])
-          << strategy;
+                plain.calls[r]);
       // Clocks are compared when the recording is made, and when its Timeline is asked for.
       std::vector<StreamCall> none = off.job.calls[r];
       const auto first = std::find(none.begin(), none.end(), plain.calls[r].front());
-      ASSERT_EQ(std::vector<StreamCall>(first, none.end()), plain.calls[r]) << strategy;
+      ASSERT_EQ(std::vector<StreamCall>(first, none.end()), plain.calls[r]);
       ASSERT_TRUE(off.timelines[r].events.empty());
     }
   }
-  EXPECT_GE(cases, 200);
+  EXPECT_GE(cases.size(), 200u);
 }
 
 }  // namespace

@@ -4,36 +4,15 @@
 
 #include <set>
 
-#include "agreement/cases.hpp"
-#include "exec/streams/stream_jobs.hpp"
+#include "exec/streams/zoo_plans.hpp"
 #include "linerate/core/file.hpp"
-#include "linerate/models/workload.hpp"
 
 namespace linerate::support {
 namespace {
 
-Setting zoo_setting(const std::string& model) {
-  models::WorkloadOptions options;
-  options.batch = 32;
-  options.step_s = 0.1;
-  return {model, models::workload(model, options), false};
-}
-
-std::shared_ptr<const doc::Plan> zoo_plan(const Setting& setting, const std::string& strategy,
-                                          int ranks, bool training) {
-  const doc::Cluster cluster = cluster_of(setting, ranks);
-  auto plan = plan_of(strategy, setting, cluster, ranks, training);
-  return plan ? std::make_shared<const doc::Plan>(*std::move(plan)) : nullptr;
-}
-
 /// Those of the default exchange, and every exchange without anything besides.
 bool is_in_the_table(const std::string& strategy) {
   return strategy.find_first_of("(+") == std::string::npos || strategy.starts_with("ddp+");
-}
-
-/// The schedule's beginning, so many of its cycles, and the step after them.
-int steps_of(const doc::Plan& plan, std::size_t cycles) {
-  return static_cast<int>(plan.warm_up.size() + cycles * plan.cycle.size() + 1);
 }
 
 TEST(RegistryStreams, EveryTaskBeginsAfterWhatItWaitsFor) {

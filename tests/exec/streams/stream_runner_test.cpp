@@ -88,10 +88,7 @@ TEST(StreamRunner, AnEdgeIsAnEventAndWhatOneImpliesIsLeftOut) {
 }
 
 TEST(StreamRunner, AnEdgeIntoTheNextStepIsAWaitInIt) {
-  TaskGraph g;
-  g.name = "steady";
-  g.members = {0};
-  g.payloads.push_back({.end = 1, .elements = 1, .padded = 1});
+  TaskGraph g = bucket_of_one();
   const auto forward = g.add(task_at(TaskKind::forward, Resource::compute));
   const auto backward = g.add(task_at(TaskKind::backward, Resource::compute), forward);
   const auto sum = g.add(task_at(TaskKind::all_reduce, Resource::network), backward);

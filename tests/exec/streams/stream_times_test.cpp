@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -27,14 +26,17 @@ class MovedClock final : public StreamClock {
   void wait_for(MarkId mark) override {
     ++waits;
     if (!is_over(mark)) set_ns_[to_index(mark)] = on_device();
-    host += wake_ns;
+    host += wake_ns[reads_ / 2 % wake_ns.size()];
   }
   /// As CUDA: milliseconds in f32.
   double ns_between(MarkId first, MarkId then) override {
     const double ns = set_ns_[to_index(then)] - set_ns_[to_index(first)];
     return 1e6 * static_cast<double>(static_cast<float>(1e-6 * ns));
   }
-  std::int64_t host_ns() override { return host; }
+  std::int64_t host_ns() override {
+    ++reads_;
+    return host;
+  }
 
   void release() {
     held = false;
@@ -47,13 +49,14 @@ class MovedClock final : public StreamClock {
   static constexpr std::int64_t kBegan = 5'000'000'000;
   std::int64_t host = kBegan;
   double rate = 1;
-  std::int64_t wake_ns = 0;
+  std::array<std::int64_t, 3> wake_ns{};  // by try of a comparison, which reads the clock twice
   bool held = false;
   int sets = 0, waits = 0;
 
  private:
   static constexpr double kNever = HUGE_VAL;
   std::vector<double> set_ns_;
+  std::size_t reads_ = 0;  // of the host's clock
 };
 
 struct Times {
@@ -93,7 +96,7 @@ TEST(StreamTimes, LieAsFarOffAsTheComparisonsAreUncertain) {
   t.clock->host += 1'000'000;
   const std::int64_t moment = t.times.now();
   t.clock->host += 1'000'000;
-  t.clock->wake_ns = 30'000;
+  t.clock->wake_ns.fill(30'000);
   EXPECT_NEAR(static_cast<double>(t.at(moment)), 1'000'000, 15'000);
 }
 
@@ -147,24 +150,8 @@ TEST(StreamTimes, AStepReadsWhatIsOverAndWaitsForNothing) {
 
 /// A comparison that somebody else's work disturbs is not taken.
 TEST(StreamTimes, OfThreeComparisonsTheClosestCounts) {
-  class Disturbed final : public StreamClock {
-   public:
-    void set(MarkId mark, StreamId) override { set_ns[mark] = host; }
-    bool is_over(MarkId) override { return true; }
-    void wait_for(MarkId) override {
-      constexpr std::array<std::int64_t, 3> kWakeAfter = {40'000, 200, 90'000};
-      host += kWakeAfter[reads / 2 % 3];  // each try reads the clock twice
-    }
-    double ns_between(MarkId first, MarkId then) override {
-      return static_cast<double>(set_ns[then] - set_ns[first]);
-    }
-    std::int64_t host_ns() override { return ++reads, host; }
-
-    std::int64_t host = 0;
-    std::map<MarkId, std::int64_t> set_ns;
-    std::size_t reads = 0;
-  };
-  const auto clock = std::make_shared<Disturbed>();
+  const auto clock = std::make_shared<MovedClock>();
+  clock->wake_ns = {40'000, 200, 90'000};
   StreamTimes times(clock);
   clock->host += 1'000'000;
   const std::int64_t at_ns = clock->host;

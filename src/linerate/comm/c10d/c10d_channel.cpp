@@ -3,6 +3,9 @@
 // thread alone: it marks transfers as done and turns problems into the run's failure.
 //
 // If the run fails, the thread of the beats aborts all messages, so every wait() returns.
+//
+// c10d's own collectives are not used on host memory. linerate's schedules send single messages by
+// send() and recv(). So measured and predicted collectives are the same code as over MPI.
 #include "linerate/comm/c10d/c10d_channel.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -10,18 +13,22 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "linerate/comm/c10d/c10d_world.hpp"
 #include "linerate/comm/c10d/tensor_group.hpp"
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/queued_communicator.hpp"
 #include "linerate/core/error.hpp"
+#include "linerate/core/index.hpp"
 #include "linerate/core/text.hpp"
 
 namespace linerate::comm {
@@ -29,14 +36,61 @@ namespace {
 
 constexpr int kTagBits = 31;  // of an int
 
+/// The memory of a message is plain bytes, wrapped as a tensor that does not own them. Its owner
+/// keeps it (Payloads::hold, or the caller of a collective). Memory of a device would need a slice
+/// of its own tensor here, because streams and the caching allocator track tensors.
+std::vector<at::Tensor> bytes_of(const void* data, std::size_t bytes) {
+  return {at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte)};
+}
+
+void abort_work(::c10d::Work& work) {
+  try {
+    work.abort();
+  } catch (const std::exception&) {  // a back end that cannot: it ends with its peer
+  }
+}
+
+/// The name of the back end that moves CPU memory. Throws UsageError if the group has none, or no
+/// store.
+std::string backend_of(::c10d::ProcessGroup& group) {
+  std::string name;
+  try {
+    name = group.getBackend(c10::DeviceType::CPU)->getBackendName();
+  } catch (const std::exception&) {
+    throw UsageError(
+        fmt::format("process group \"{}\" has no back end for CPU memory; make one next to it: "
+                    "torch.distributed.new_group(backend=\"gloo\")",
+                    group.getGroupName()));
+  }
+  if (!group.getStore())
+    throw UsageError(fmt::format(
+        "process group \"{}\" has no store, which ranks need to tell each other that they are "
+        "alive; make it with torch.distributed.init_process_group() or new_group()",
+        group.getGroupName()));
+  return name;
+}
+
+/// A store of a world's own, over a connection of its own. Worlds of one group are numbered,
+/// because every rank of the group makes them together. Worlds of other groups are made by other
+/// ranks.
+C10dStore store_of_next_world(::c10d::ProcessGroup& group) {
+  static std::mutex mutex;
+  static std::map<std::string, int> worlds;
+  const std::lock_guard lock(mutex);
+  const std::string name = group.getGroupName();
+  return c10::make_intrusive<::c10d::PrefixStore>(
+      fmt::format("linerate/{}/{}/", name, ++worlds[name]), group.getStore()->clone());
+}
+
 }  // namespace
 
-C10dChannel::C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout,
-                         Clock::duration start)
-    : Transport(std::make_shared<Liveness>(group->rank(), group->size(), timeout, Clock::now()),
-                kTagBits, pacer_of_process()),
+C10dChannel::C10dChannel(C10dGroup group, Clock::duration timeout, Clock::duration start)
+    : Transport(
+          std::make_shared<Liveness>(group->getRank(), group->getSize(), timeout, Clock::now()),
+          kTagBits, pacer_of_process()),
       group_(std::move(group)),
-      beats_(*group_, life_, start, [this] { abort_messages(); }) {
+      backend_(backend_of(*group_)),
+      beats_(store_of_next_world(*group_), life_, start, [this] { abort_messages(); }) {
   for (Waiter* waiter : {&sends_, &receives_})
     waiter->thread = std::thread([this, waiter] { wait_in_order(*waiter); });
 }
@@ -58,44 +112,40 @@ void C10dChannel::begin(const Purpose& purpose) {
 
 void C10dChannel::start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
                              Transfer& transfer) {
-  try {
-    post(group_->send(peer, data, bytes, static_cast<int>(tag)), peer, transfer, true);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& e) {
-    fail(beats_.ended_by_or(
-        fmt::format("no message could be sent to rank {}: {}", peer, first_line(e.what()))));
-  }
+  post(peer, data, bytes, tag, transfer, true);
 }
 
-void C10dChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
-  transfer.done = false;
-  count_received(bytes);
-  try {
-    post(group_->receive(peer, data, bytes, static_cast<int>(tag(peer))), peer, transfer, false);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& e) {
-    fail(beats_.ended_by_or(
-        fmt::format("no message can be received from rank {}: {}", peer, first_line(e.what()))));
-  }
+void C10dChannel::start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
+                                Transfer& transfer) {
+  post(peer, data, bytes, tag, transfer, false);
 }
 
-void C10dChannel::post(std::unique_ptr<C10dMessage> message, int peer, Transfer& transfer,
-                       bool sends) {
+void C10dChannel::post(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
+                       Transfer& transfer, bool sends) {
+  c10::intrusive_ptr<::c10d::Work> work;
+  try {
+    const at::DisableRecordFunctionGuard unseen;  // by profilers, and by weight gates
+    const c10::NoGradGuard no_grad;
+    std::vector<at::Tensor> memory = bytes_of(data, bytes);
+    work = sends ? group_->send(memory, peer, static_cast<int>(tag))
+                 : group_->recv(memory, peer, static_cast<int>(tag));
+  } catch (const std::exception& e) {
+    fail(beats_.ended_by_or(fmt::format("no message {} rank {}: {}",
+                                        sends ? "could be sent to" : "can be received from", peer,
+                                        first_line(e.what()))));
+  }
   const std::lock_guard lock(mutex_);
   Posted& posted = posted_.emplace_back();
-  posted.message = std::move(message);
+  posted.work = std::move(work);
   posted.transfer = &transfer;
   posted.peer = peer;
   posted.sends = sends;
-  if (ended_) posted.message->abort();
+  if (ended_) abort_work(*posted.work);
 }
 
 /// Takes note of finished messages; true if there are any.
 bool C10dChannel::collect() {
   start_due_sends();
-  bool any = false;
   std::list<Posted> finished;
   {
     const std::lock_guard lock(mutex_);
@@ -105,11 +155,8 @@ bool C10dChannel::collect() {
       at = next;
     }
   }
-  for (Posted& posted : finished) {
-    settle(posted);
-    any = true;
-  }
-  return any;
+  for (Posted& posted : finished) settle(posted);
+  return !finished.empty();
 }
 
 void C10dChannel::settle(Posted& posted) {
@@ -126,7 +173,7 @@ void C10dChannel::wait_here(Posted& posted) {
   bool complete = false;
   std::optional<std::string> problem;
   try {
-    complete = posted.message->wait();
+    complete = posted.work->wait();
   } catch (const std::exception& e) {
     problem = first_line(e.what());
   }
@@ -210,7 +257,7 @@ void C10dChannel::abort_messages() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   for (Posted& posted : posted_)
-    if (!posted.finished) posted.message->abort();
+    if (!posted.finished) abort_work(*posted.work);
 }
 
 /// When this returns, the group uses none of the memory that was posted.
@@ -221,7 +268,7 @@ void C10dChannel::abandon() {
     std::unique_lock lock(mutex_);
     ended_ = ended_ || !posted_.empty();
     for (Posted& posted : posted_)
-      if (!posted.finished) posted.message->abort();
+      if (!posted.finished) abort_work(*posted.work);
     finished_more_.wait(lock, [this] { return sends_.queue.empty() && receives_.queue.empty(); });
     dropped.swap(posted_);
   }
@@ -238,110 +285,213 @@ void C10dChannel::give_up(const std::string& reason) {
   abandon();
 }
 
-// The one file that calls c10d for messages and the store. It wraps plain memory as a tensor that
-// does not own it, and c10d's Work and Store as C10dMessage and SharedStore.
-//
-// c10d's own collectives are not used on host memory. linerate's schedules send single messages by
-// send() and receive(). So measured and predicted collectives are the same code as over MPI.
-
-namespace {
-
-std::vector<at::Tensor> bytes_of(const void* data, std::size_t bytes) {
-  return {at::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte)};
-}
-
-class GroupMessage final : public C10dMessage {
- public:
-  explicit GroupMessage(c10::intrusive_ptr<::c10d::Work> work) : work_(std::move(work)) {}
-  bool wait() override { return work_->wait(); }
-  void abort() override {
-    try {
-      work_->abort();
-    } catch (const std::exception&) {  // a back end that cannot: it ends with its peer
-    }
-  }
-
- private:
-  c10::intrusive_ptr<::c10d::Work> work_;
-};
-
-std::vector<std::uint8_t> to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
-
-class GroupStore final : public SharedStore {
- public:
-  explicit GroupStore(c10::intrusive_ptr<::c10d::Store> store) : store_(std::move(store)) {}
-  void set(const std::string& key, const std::string& value) override {
-    store_->set(key, to_bytes(value));
-  }
-  std::string get(const std::string& key) override {
-    const std::vector<std::uint8_t> value = store_->get(key);
-    return {value.begin(), value.end()};
-  }
-  bool has(const std::string& key) override { return store_->check({key}); }
-  std::string set_first(const std::string& key, const std::string& value) override {
-    const std::vector<std::uint8_t> now = store_->compareSet(key, {}, to_bytes(value));
-    return {now.begin(), now.end()};
-  }
-
- private:
-  c10::intrusive_ptr<::c10d::Store> store_;
-};
-
-class ProcessGroupMessages final : public C10dGroup {
- public:
-  explicit ProcessGroupMessages(c10::intrusive_ptr<::c10d::ProcessGroup> group)
-      : group_(std::move(group)) {
-    try {
-      backend_ = group_->getBackend(c10::DeviceType::CPU)->getBackendName();
-    } catch (const std::exception&) {
-      throw UsageError(
-          fmt::format("process group \"{}\" has no back end for CPU memory; make one next to it: "
-                      "torch.distributed.new_group(backend=\"gloo\")",
-                      name()));
-    }
-    if (!group_->getStore())
-      throw UsageError(fmt::format(
-          "process group \"{}\" has no store, which ranks need to tell each other that they are "
-          "alive; make it with torch.distributed.init_process_group() or new_group()",
-          name()));
-  }
-
-  std::string name() const override { return group_->getGroupName(); }
-  int rank() const override { return group_->getRank(); }
-  int size() const override { return group_->getSize(); }
-  std::string backend() const override { return backend_; }
-  std::unique_ptr<C10dMessage> send(int peer, const void* data, std::size_t bytes,
-                                    int tag) override {
-    const at::DisableRecordFunctionGuard unseen;  // by profilers, and by weight gates
-    const c10::NoGradGuard no_grad;
-    std::vector<at::Tensor> memory = bytes_of(data, bytes);
-    return std::make_unique<GroupMessage>(group_->send(memory, peer, tag));
-  }
-  std::unique_ptr<C10dMessage> receive(int peer, void* data, std::size_t bytes, int tag) override {
-    const at::DisableRecordFunctionGuard unseen;
-    const c10::NoGradGuard no_grad;
-    std::vector<at::Tensor> memory = bytes_of(data, bytes);
-    return std::make_unique<GroupMessage>(group_->recv(memory, peer, tag));
-  }
-  std::unique_ptr<SharedStore> store(const std::string& prefix) override {
-    return std::make_unique<GroupStore>(
-        c10::make_intrusive<::c10d::PrefixStore>(prefix, group_->getStore()->clone()));
-  }
-
- private:
-  c10::intrusive_ptr<::c10d::ProcessGroup> group_;
-  std::string backend_;
-};
-
-}  // namespace
-
 std::unique_ptr<Communicator> make_world_of_group(const std::string& group_name,
                                                   const CommunicatorOptions& options) {
   const Clock::duration timeout = clock_time(options.timeout, "process group: timeout");
   const Clock::duration start = start_time(options.start_timeout, timeout, "process group");
-  auto group = std::make_unique<ProcessGroupMessages>(::c10d::resolve_process_group(group_name));
   return std::make_unique<QueuedCommunicator>(
-      std::make_unique<C10dChannel>(std::move(group), timeout, start), options);
+      std::make_unique<C10dChannel>(::c10d::resolve_process_group(group_name), timeout, start),
+      options);
+}
+
+// Each rank of a world has a thread that writes the rank's beat to the process group's store once a
+// period. If a rank's own collective is stuck, its thread reads the others' beats, and Liveness
+// judges them. The first rank that finds a reason writes it under the key "end". The store keeps
+// the first one, so all ranks end with the same message.
+//
+// Example of three ranks with a period of 1 s: rank 2 is killed at 10 s, while all three are in an
+// all-reduce. At 11 s ranks 0 and 1 see that they are stuck, and look at the beats. Rank 2's beat
+// does not change any more. When it has been silent for as long as Liveness allows, rank 0 writes
+// the reason. Rank 1 finds that at its next look.
+
+namespace {
+
+using std::chrono::milliseconds;
+
+const char* const kEnd = "end";
+
+std::string key_of(int rank) { return fmt::format("rank {}", rank); }
+
+/// Plain bytes, as Beat.
+struct Report {
+  std::uint64_t number = 0;  // of this beat
+  Beat beat{};
+};
+
+}  // namespace
+
+StoreBeats::StoreBeats(C10dStore store, std::shared_ptr<Liveness> life, Clock::duration start,
+                       std::function<void()> failed)
+    : life_(std::move(life)),
+      store_(std::move(store)),
+      failed_(std::move(failed)),
+      last_beat_(to_index(life_->size())) {
+  publish();
+  wait_for_all(start);
+  thread_ = std::thread([this] { loop(); });
+}
+
+void StoreBeats::wait_for_all(Clock::duration limit) {
+  const Clock::time_point start = Clock::now();
+  std::vector<int> missing(to_index(life_->size()));
+  std::iota(missing.begin(), missing.end(), 0);
+  while (true) {
+    std::erase_if(missing, [this](int r) { return store_->check({key_of(r)}); });
+    if (missing.empty()) return;
+    if (Clock::now() - start > limit)
+      throw CommError(
+          fmt::format("rank {}: rank{} {} did not come within {}; every rank of the process group "
+                      "has to make the communicator",
+                      life_->rank(), missing.size() > 1 ? "s" : "", fmt::join(missing, ", "),
+                      format_time(std::chrono::duration<double>(limit).count())));
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+}
+
+StoreBeats::~StoreBeats() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void StoreBeats::end_run(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!wanted_end_) wanted_end_ = reason;
+  }
+  wake_.notify_all();
+}
+
+std::optional<std::string> StoreBeats::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_ ? failure_ : wanted_end_;
+}
+
+std::string StoreBeats::ended_by(const std::string& reason) {
+  end_run(reason);
+  // The store decides which reason was the first.
+  std::unique_lock lock(mutex_);
+  said_.wait_for(lock, 3 * life_->period() + milliseconds(500),
+                 [this] { return failure_.has_value(); });
+  return failure_.value_or(reason);
+}
+
+std::string StoreBeats::ended_by_or(const std::string& problem) {
+  {
+    std::unique_lock lock(mutex_);
+    said_.wait_for(lock, std::max<Clock::duration>(3 * life_->period(), milliseconds(100)),
+                   [this] { return failure_.has_value(); });
+  }
+  return ended_by(problem);
+}
+
+void StoreBeats::leave() {
+  life_->set_state(Beat::State::left);
+  std::unique_lock lock(mutex_);
+  leaving_ = true;
+  wake_.notify_all();
+  said_.wait_for(lock, 2 * life_->period() + milliseconds(500), [this] { return said_leave_; });
+}
+
+void StoreBeats::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    serve();
+    lock.lock();
+    wake_.wait_for(lock, life_->period(), [this] {
+      return stopping_ || (leaving_ && !said_leave_) || (wanted_end_ && !failure_);
+    });
+  }
+  const bool unsaid = wanted_end_ && !failure_;
+  lock.unlock();
+  if (unsaid) serve();
+}
+
+/// One period's work of the thread: writes the beat, and looks at the end of the run or at the
+/// peers. If the store does not answer, the run has failed, unless this rank is leaving.
+void StoreBeats::serve() {
+  std::optional<std::string> wanted;
+  bool over = false, leaving = false;
+  {
+    const std::lock_guard lock(mutex_);
+    wanted = wanted_end_;
+    over = failure_.has_value();
+    leaving = leaving_;
+  }
+  std::optional<std::string> problem;
+  try {
+    life_->awake(Clock::now());
+    publish();
+    if (over) {
+    } else if (wanted) {
+      set_failure(store_->compareSet(kEnd, "", *wanted));
+    } else if (store_->check({kEnd})) {
+      set_failure(store_->get_to_str(kEnd));
+    } else {
+      look_at_peers();
+    }
+  } catch (const std::exception& e) {
+    problem = fmt::format("rank {}: the process group's store does not answer: {}", life_->rank(),
+                          first_line(e.what()));
+  }
+  if (problem && !leaving) set_failure(*problem);
+  if (!leaving) return;
+  {
+    const std::lock_guard lock(mutex_);
+    said_leave_ = true;
+  }
+  said_.notify_all();
+}
+
+/// Writes a Report and a line for each rank.
+void StoreBeats::publish() {
+  std::vector<SharedWork> shared(to_index(life_->size()));
+  const Report report{++beat_, life_->say(Clock::now(), 0, shared)};
+  std::string text(reinterpret_cast<const char*>(&report), sizeof(report));
+  text.append(reinterpret_cast<const char*>(shared.data()), shared.size() * sizeof(SharedWork));
+  store_->set(key_of(life_->rank()), text);
+}
+
+/// Reads the beats of all ranks of the job, if this rank is stuck. Ranks outside of the group count
+/// as well, because a busy one may hold up a member.
+void StoreBeats::look_at_peers() {
+  const Clock::time_point start = Clock::now();
+  const auto stuck = life_->stuck(start);
+  if (!stuck || *stuck < life_->period()) {
+    looked_ = false;
+    return;
+  }
+  for (int r = 0; r < life_->size(); ++r) {
+    if (r == life_->rank()) continue;
+    const std::string text = store_->get_to_str(key_of(r));
+    const auto own_line = sizeof(Report) + to_index(life_->rank()) * sizeof(SharedWork);
+    if (text.size() < own_line + sizeof(SharedWork)) continue;
+    Report report;
+    SharedWork shared;
+    std::memcpy(&report, text.data(), sizeof(report));
+    std::memcpy(&shared, text.data() + own_line, sizeof(shared));
+    // A beat that is new since the last look counts as heard now. At the first look a beat may be
+    // of any time, so it counts as heard when this rank got stuck.
+    if (std::exchange(last_beat_[to_index(r)], report.number) != report.number)
+      life_->heard(r, report.beat, shared, looked_ ? Clock::now() : start - *stuck);
+  }
+  looked_ = true;
+  if (const auto reason = life_->judge(Clock::now()))
+    set_failure(store_->compareSet(kEnd, "", *reason));
+}
+
+void StoreBeats::set_failure(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = reason;
+  }
+  said_.notify_all();
+  failed_();
 }
 
 }  // namespace linerate::comm

@@ -1,6 +1,8 @@
 // Signs of life in the store that a process group's ranks share. Private to comm/c10d.
 #pragma once
 
+#include <c10/util/intrusive_ptr.h>
+
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -13,11 +15,21 @@
 #include <thread>
 #include <vector>
 
-#include "linerate/comm/c10d/tensor_group.hpp"
 #include "linerate/comm/liveness.hpp"
 #include "linerate/comm/transport.hpp"
 
+// Only c10d_channel.cpp and tensor_group.cpp include c10d's headers, which take seven seconds to
+// compile.
+namespace c10d {
+class ProcessGroup;
+class Store;
+class Work;
+}  // namespace c10d
+
 namespace linerate::comm {
+
+using C10dGroup = c10::intrusive_ptr<::c10d::ProcessGroup>;
+using C10dStore = c10::intrusive_ptr<::c10d::Store>;
 
 /// A thread writes this rank's beat into the store once a period. Only a rank that is stuck inside
 /// a collective reads the others' beats. So the store's work grows with the number of ranks, and
@@ -29,9 +41,10 @@ namespace linerate::comm {
 /// attempt returns rank 0's reason, and both throw it.
 class StoreBeats {
  public:
-  /// Waits until all ranks have come. `failed` is called once, from any thread, when the run has
-  /// ended. Throws CommError naming the ranks that did not come within `start`.
-  StoreBeats(C10dGroup& group, std::shared_ptr<Liveness> life, Clock::duration start,
+  /// Waits until all ranks have come. The keys in the store are this object's alone. `failed` is
+  /// called once, from any thread, when the run has ended. Throws CommError naming the ranks that
+  /// did not come within `start`.
+  StoreBeats(C10dStore store, std::shared_ptr<Liveness> life, Clock::duration start,
              std::function<void()> failed);
   ~StoreBeats();
   StoreBeats(const StoreBeats&) = delete;
@@ -60,7 +73,7 @@ class StoreBeats {
   void set_failure(const std::string& reason);
 
   const std::shared_ptr<Liveness> life_;
-  std::unique_ptr<SharedStore> store_;
+  const C10dStore store_;  // whose calls throw std::exception when it is gone
   std::function<void()> failed_;
   // Of the thread alone:
   std::uint64_t beat_ = 0;                // how many it has written
@@ -87,11 +100,12 @@ class StoreBeats {
 /// first wakes the progress thread.
 class C10dChannel final : public Transport {
  public:
-  /// `start`: how long the ranks may take to come together.
-  C10dChannel(std::unique_ptr<C10dGroup> group, Clock::duration timeout, Clock::duration start);
+  /// `start`: how long the ranks may take to come together. Throws UsageError if the group has no
+  /// CPU back end or no store.
+  C10dChannel(C10dGroup group, Clock::duration timeout, Clock::duration start);
   ~C10dChannel() override;
 
-  std::string name() const override { return group_->backend(); }
+  std::string name() const override { return backend_; }
   /// A message wakes three threads, so smaller chunks cost more than the caches into which they fit
   /// save. On a paced link smaller chunks pay, because gloo works on one while the next one leaves.
   std::size_t chunk_bytes() const override {
@@ -99,7 +113,6 @@ class C10dChannel final : public Transport {
   }
   std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
 
-  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { collect(); }
   void wait_some() override;
   void wait_for(const Transfer& transfer) override;
@@ -114,7 +127,7 @@ class C10dChannel final : public Transport {
 
  private:
   struct Posted {
-    std::unique_ptr<C10dMessage> message;
+    c10::intrusive_ptr<::c10d::Work> work;
     Transfer* transfer = nullptr;
     int peer = 0;
     bool sends = false, handed = false;
@@ -130,7 +143,10 @@ class C10dChannel final : public Transport {
 
   void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
                   Transfer& transfer) override;
-  void post(std::unique_ptr<C10dMessage> message, int peer, Transfer& transfer, bool sends);
+  void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
+                     Transfer& transfer) override;
+  void post(int peer, const void* data, std::size_t bytes, std::uint64_t tag, Transfer& transfer,
+            bool sends);
   bool collect();
   void hand_over();
   void wait_in_order(Waiter& waiter);
@@ -139,7 +155,8 @@ class C10dChannel final : public Transport {
   void abort_messages();
   void abandon();
 
-  std::unique_ptr<C10dGroup> group_;
+  const C10dGroup group_;
+  const std::string backend_;
   std::mutex mutex_;  // of the messages
   std::condition_variable posted_more_, finished_more_;
   std::list<Posted> posted_;

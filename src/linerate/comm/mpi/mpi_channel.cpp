@@ -142,13 +142,12 @@ void MpiChannel::start_send(int peer, const void* data, std::size_t bytes, std::
          "MPI_Isend");
 }
 
-void MpiChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
-  transfer.done = false;
-  count_received(bytes);
+void MpiChannel::start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
+                               Transfer& transfer) {
   requests_.push_back(MPI_REQUEST_NULL);
   pending_.push_back({&transfer, bytes, peer, true});
-  posted(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag(peer)),
-                   comm_, &requests_.back()),
+  posted(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, static_cast<int>(tag), comm_,
+                   &requests_.back()),
          "MPI_Irecv");
 }
 
@@ -200,21 +199,11 @@ void MpiChannel::keep_unfinished() {
 }
 
 void MpiChannel::wait_some() {
-  if (test()) {
-    moved();
-    return;
-  }
   const Clock::time_point start = Clock::now();
-  bool said = false;
-  while (true) {
-    // Open MPI's MPI_Testsome looks first and reads the sockets after that, so one call reports what
-    // the call before has read. With one call a nap, each message was seen a nap late.
-    const bool any = test() || test();
+  // Open MPI's MPI_Testsome looks first and reads the sockets after that, so one call reports what
+  // the call before has read. With one call a nap, each message was seen a nap late.
+  for (bool said = false; !test() && !test();) {
     const Clock::time_point now = Clock::now();
-    if (any) {
-      moved();
-      return;
-    }
     if (!said && now - start >= kSayStuck) {
       said = true;
       beats_->say_now();
@@ -224,6 +213,7 @@ void MpiChannel::wait_some() {
     std::this_thread::sleep_until(
         or_next_departure(now + std::clamp((now - start) / 8, kShortestNap, kLongestNap)));
   }
+  moved();
 }
 
 bool MpiChannel::read(int peer, std::uint64_t address, void* into, std::size_t bytes) {

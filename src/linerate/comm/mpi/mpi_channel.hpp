@@ -114,7 +114,6 @@ class MpiChannel final : public Transport {
   std::size_t chunk_bytes() const override { return std::size_t{256} << 10; }
   std::size_t latency_bytes() const override { return std::size_t{32} << 10; }
 
-  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { test(); }
   void wait_some() override;
   bool can_read_peers() const override { return memory_.has_value(); }
@@ -138,6 +137,8 @@ class MpiChannel final : public Transport {
 
   void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
                   Transfer& transfer) override;
+  void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
+                     Transfer& transfer) override;
   void posted(int code, const char* call);
   bool test();
   void keep_unfinished();

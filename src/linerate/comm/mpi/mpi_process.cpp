@@ -33,21 +33,21 @@ std::atomic<bool> failed{false}, started{false}, silenced{false}, ended{false};
 std::atomic<int> making{0};
 bool started_here = false;
 
-// Never destroyed: exit handlers use them.
-std::function<bool(bool)>& parting() {
-  static auto* f = new std::function<bool(bool)>;
-  return *f;
-}
-std::function<bool(int)>& stopper() {
-  static auto* f = new std::function<bool(int)>;
-  return *f;
+struct Hooks {
+  std::function<bool(int status)> stopper;
+  std::function<bool(bool succeeded)> parting;
+};
+/// Never destroyed: exit handlers use them.
+Hooks& hooks() {
+  static auto* const all = new Hooks;
+  return *all;
 }
 
 /// Ends the thread of the world that exists. A world that is being destroyed on another thread ends
 /// its own. Returns whether no other thread calls MPI now and no collective was in flight.
 bool end_world(int status) {
   if (making > 0) return false;
-  const bool clean = !stopper() || stopper()(status);
+  const bool clean = !hooks().stopper || hooks().stopper(status);
   for (int i = 0; i < 1000 && OneWorld::closing(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return clean;
@@ -67,7 +67,7 @@ void meet_or_leave(int status) {
     std::fflush(nullptr);
     if (making == 0 && !OneWorld::closing()) {
       const bool succeeded = status == 0 && clean && !failed;
-      all_succeeded = parting() ? parting()(succeeded) : succeeded;
+      all_succeeded = hooks().parting ? hooks().parting(succeeded) : succeeded;
     }
   } catch (const std::exception& e) {
     fmt::print(stderr, "waiting to exit: {}\n", e.what());
@@ -77,11 +77,15 @@ void meet_or_leave(int status) {
   _exit(status != 0 ? status : 4);
 }
 
+void end_once(int status) {
+  meet_or_leave(status);
+  hooks().parting = nullptr;
+  ended = true;
+}
+
 void at_exit(int status, void*) {
   if (ended) return;  // the program has called MPI_Finalize itself
-  meet_or_leave(status);
-  parting() = nullptr;
-  ended = true;
+  end_once(status);
   if (started_here) MPI_Finalize();
 }
 
@@ -89,10 +93,7 @@ void at_exit(int status, void*) {
 /// before it does anything else (MPI 4.0, 11.10.4), on its caller's thread. It is the last moment
 /// at which MPI can be called.
 int at_finalize(MPI_Comm, int, void*, void*) {
-  if (ended) return MPI_SUCCESS;
-  meet_or_leave(0);
-  parting() = nullptr;
-  ended = true;
+  if (!ended) end_once(0);
   return MPI_SUCCESS;
 }
 
@@ -121,11 +122,8 @@ bool can_read_memory() {
 /// core to a compute thread until the next tick (4 ms). Where the memory of others cannot be read,
 /// Open MPI would print a line for every message that the kernel refuses.
 void set_defaults() {
-  constexpr std::array<std::array<const char*, 2>, 2> defaults = {{
-      {"OMPI_MCA_btl_tcp_eager_limit", "524288"},
-      {"OMPI_MCA_btl_tcp_rndv_eager_limit", "524288"},
-  }};
-  for (const auto& [name, value] : defaults) setenv(name, value, 0);
+  for (const char* name : {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit"})
+    setenv(name, "524288", 0);
   if (!can_read_memory()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
 }
 
@@ -162,9 +160,9 @@ bool mpi_started() { return started; }
 MakingWorld::MakingWorld() { ++making; }
 MakingWorld::~MakingWorld() { --making; }
 
-void set_stopper(std::function<bool(int)> f) { stopper() = std::move(f); }
+void set_stopper(std::function<bool(int)> f) { hooks().stopper = std::move(f); }
 
-void set_parting(std::function<bool(bool)> f) { parting() = std::move(f); }
+void set_parting(std::function<bool(bool)> f) { hooks().parting = std::move(f); }
 
 void mark_failed() { failed = true; }
 

@@ -9,7 +9,6 @@
 #include <thread>
 #include <utility>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/launcher.hpp"
 #include "linerate/comm/mpi/mpi_channel.hpp"
 #include "linerate/comm/mpi/mpi_process.hpp"

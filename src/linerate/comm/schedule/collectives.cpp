@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 
 #include "linerate/comm/reduce_kernel.hpp"
@@ -12,13 +13,54 @@
 
 namespace linerate::comm {
 
-void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job) {
-  if (channel.size() == 1) return;
-  if (channel.reads_peers()) return run_direct(channel, pool, job);
-  run_ring(channel, pool, job);
+Run RunCursor::take(std::size_t most) {
+  while (done_ == runs_.front().bytes) runs_ = runs_.subspan(1), done_ = 0;
+  const Run& run = runs_.front();
+  const Run part{run.data + done_, std::min(most, run.bytes - done_), run.scale};
+  done_ += part.bytes;
+  return part;
 }
 
-// Reduce and gather by reads of other ranks' memory. It goes as follows.
+void RunCursor::skip(std::size_t bytes) {
+  while (bytes > 0) bytes -= take(bytes).bytes;
+}
+
+std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t begin,
+                         std::size_t bytes) {
+  std::vector<Run> runs;
+  std::size_t at = 0;  // where the piece begins
+  for (const Piece& piece : pieces) {
+    const auto size = to_index(piece.values.count.value * size_of(dtype));
+    const std::size_t from = std::max(at, begin), to = std::min(at + size, begin + bytes);
+    if (from < to)
+      runs.push_back(
+          {static_cast<const std::byte*>(piece.values.data) + (from - at), to - from, piece.scale});
+    at += size;
+  }
+  return runs;
+}
+
+void write_scaled(std::byte* to, RunCursor from, std::size_t bytes, DType dtype) {
+  const auto element = to_index(size_of(dtype));
+  for (std::size_t done = 0; done < bytes;) {
+    const Run run = from.take(bytes - done);
+    if (run.scale != 1)
+      scale_into(to + done, run.data, run.scale, run.bytes / element, dtype);
+    else if (to + done != run.data)
+      std::memcpy(to + done, run.data, run.bytes);
+    done += run.bytes;
+  }
+}
+
+void write_pieces(const Buffer& array, std::span<const Piece> pieces) {
+  const auto bytes = to_index(array.count.value * size_of(array.dtype));
+  const std::vector<Run> runs = runs_of(pieces, array.dtype, 0, bytes);
+  write_scaled(static_cast<std::byte*>(array.data), RunCursor(runs), bytes, array.dtype);
+}
+
+// Reduce and gather by reads of other ranks' memory. As many bytes move as in a ring. But each rank
+// works for milliseconds at a time and waits for the others at most three times. So progress
+// threads rarely wake up during computation. It goes as follows.
 // - Every rank sends every other the addresses of its part of that rank's block, and of its own
 //   block's result (Places).
 // - Rank r reads the parts of block r from all ranks, adds them up chunk by chunk, and tells all
@@ -97,8 +139,8 @@ class Direct {
       until([&] { return other.finished; });
       any_denied = any_denied || other.denied;
     }
-    for (const Outgoing& sent : sent_) wait(channel_, sent.transfer);
-    for (int step = 1; step < size_; ++step) wait(channel_, at(peer(step)).places_sent);
+    for (const Outgoing& sent : sent_) channel_.wait_for(sent.transfer);
+    for (int step = 1; step < size_; ++step) channel_.wait_for(at(peer(step)).places_sent);
     if (any_denied) channel_.stop_reading();  // every rank has read the same words
   }
 
@@ -233,7 +275,7 @@ class Direct {
   /// Waits for the places of `other`.
   void check(int other) {
     Peer& p = at(other);
-    wait(channel_, p.places_received);
+    channel_.wait_for(p.places_received);
     if (p.theirs.part_bytes != own_.bytes ||
         p.theirs.whole_bytes != job_.blocks[index(other)].bytes)
       channel_.fail(
@@ -317,17 +359,11 @@ class Direct {
   std::deque<Outgoing> sent_;  // deque: what is under way must not move
 };
 
-}  // namespace
-
-void run_direct(Channel& channel, ChunkPool& pool, const BlockJob& job) {
-  Direct(channel, pool, job).run();
-}
-
-// The ring algorithm works as follows. The array is cut into P blocks. In each step a rank sends
-// one block to its right neighbour while it receives another from its left one. In the reduce half,
-// it adds its own part to the block that arrives and sends the sum in the next step. After P - 1
-// steps it has one block that is whole. In the gather half, whole blocks go round in the same way.
-// With three ranks:
+// The ring algorithm (Patarasuk & Yuan 2009) works as follows. The array is cut into P blocks. In
+// each step a rank sends one block to its right neighbour while it receives another from its left
+// one. In the reduce half, it adds its own part to the block that arrives and sends the sum in the
+// next step. After P - 1 steps it has one block that is whole. In the gather half, whole blocks go
+// round in the same way. With three ranks:
 //
 //   step       rank 0            rank 1            rank 2
 //   reduce 0   sends 2, gets 1   sends 0, gets 2   sends 1, gets 0
@@ -343,8 +379,6 @@ void run_direct(Channel& channel, ChunkPool& pool, const BlockJob& job) {
 // messages in the order (piece, step, lane). A message depends on the message of the same lane one
 // step before, which is kLanes messages back. That distance hides latency and late ranks. And only
 // a few pieces are in scratch memory at a time.
-
-namespace {
 
 constexpr std::int64_t kLanes = 4;    // chunks of one block in a piece
 constexpr std::size_t kReceives = 4;  // posted ahead
@@ -538,7 +572,9 @@ class Ring {
 
 }  // namespace
 
-void run_ring(Channel& channel, ChunkPool& pool, const BlockJob& job) {
+void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job) {
+  if (channel.size() == 1) return;
+  if (channel.reads_peers()) return Direct(channel, pool, job).run();
   Ring(channel, pool, job).run();
 }
 

@@ -1,5 +1,7 @@
-// A job of the schedules for large arrays: reduce, gather or both, on an array that is cut into one
-// block a rank.
+// A rank's part of a sum, as it lies in memory: pieces, cut at the borders of blocks. For example
+// pieces of 6 and 4 elements make an array of 10 elements, and two ranks have blocks of 5. Block 0
+// is 5 elements of the first piece. Block 1 is the last one of the first piece and all 4 of the
+// second.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +10,49 @@
 #include <span>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
+#include "linerate/comm/buffer.hpp"
 #include "linerate/comm/communicator.hpp"
-#include "linerate/comm/schedule/runs.hpp"
+#include "linerate/comm/transport.hpp"
 
 namespace linerate::comm {
+
+/// `bytes` of one piece. Plain bytes: other ranks read lists of them.
+struct Run {
+  const std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  double scale = 1;
+};
+
+/// Walks along runs.
+class RunCursor {
+ public:
+  RunCursor() = default;
+  explicit RunCursor(std::span<const Run> runs) : runs_(runs) {}
+  /// Takes the next bytes that lie together, at most `most` of them, and moves on past them. There
+  /// must be more.
+  Run take(std::size_t most);
+  /// The same, without moving on.
+  Run peek(std::size_t most) const { return RunCursor(*this).take(most); }
+  void skip(std::size_t bytes);
+
+ private:
+  std::span<const Run> runs_;
+  std::size_t done_ = 0;  // of the first one
+};
+
+/// Bytes [begin, begin + bytes) of the pieces, one after the other.
+std::vector<Run> runs_of(std::span<const Piece> pieces, DType dtype, std::size_t begin,
+                         std::size_t bytes);
+
+/// array = the pieces, each times its scale.
+void write_pieces(const Buffer& array, std::span<const Piece> pieces);
+
+/// to[bytes] = the cursor's next bytes, each run times its scale. A run may lie at its own place in
+/// `to`.
+void write_scaled(std::byte* to, RunCursor from, std::size_t bytes, DType dtype);
+
+// A job of the schedules for large arrays: reduce, gather or both, on an array that is cut into one
+// block a rank.
 
 /// Block g of the array, which has P of them. `input` is this rank's part of block g's sum, and
 /// `output` is the place of the whole sum. The two may be the same memory.
@@ -85,19 +125,5 @@ void barrier(Channel& channel);
 /// Runs the job by direct reads if the channel has them, else round the ring. Each block is reduced
 /// in one place and in one order, so every rank reads the same bits.
 void run_blocks(Channel& channel, ChunkPool& pool, const BlockJob& job);
-
-// Ranks that can read each other's memory: nothing is sent but addresses and flags.
-
-/// Rank r reads block r from every other rank and adds it up, chunk by chunk through the cache.
-/// Then it reads the other blocks at the ranks that have reduced them. As many bytes move as in a
-/// ring. But each rank works for milliseconds at a time and waits for the others at most three
-/// times. So progress threads rarely wake up during computation. Expects channel.reads_peers().
-void run_direct(Channel& channel, ChunkPool& pool, const BlockJob& job);
-
-// Chunked ring over point-to-point messages (Patarasuk & Yuan 2009). Every rank sends to its right
-// neighbour while it receives from its left one. It sends (P-1)/P of the array for the reduce half,
-// and as much for the gather half.
-
-void run_ring(Channel& channel, ChunkPool& pool, const BlockJob& job);
 
 }  // namespace linerate::comm

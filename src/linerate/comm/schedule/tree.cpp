@@ -3,6 +3,7 @@
 // between them.
 #include <cstring>
 #include <deque>
+#include <span>
 #include <vector>
 
 #include "linerate/comm/reduce_kernel.hpp"
@@ -26,44 +27,50 @@ void tree(Channel& channel, std::byte* data, std::size_t bytes, int root) {
   if (me != 0) {
     Transfer received;
     channel.receive((me - distance + root) % ranks, data, bytes, received);
-    wait(channel, received);
+    channel.wait_for(received);
   }
   std::deque<Transfer> sends;
   for (distance /= 2; distance > 0; distance /= 2) {
     if (me + distance >= ranks) continue;
     channel.send((me + distance + root) % ranks, data, bytes, sends.emplace_back());
   }
-  for (const Transfer& sent : sends) wait(channel, sent);
+  for (const Transfer& sent : sends) channel.wait_for(sent);
+}
+
+/// Streams chunks from one rank while it sends chunks to another. A rank that `hands_on` sends what
+/// it receives, each chunk as soon as it has arrived.
+void stream(Channel& channel, std::size_t chunk, int from, std::span<std::byte> in, int to,
+            std::span<const std::byte> out, bool hands_on) {
+  std::deque<Transfer> receives, sends;
+  std::size_t asked = 0, arrived = 0, sent = 0;
+  while (arrived < in.size() || sent < out.size() || !sends.empty()) {
+    while (receives.size() < kChunksUnderWay && asked < in.size()) {
+      const auto part = in.subspan(asked, std::min(chunk, in.size() - asked));
+      channel.receive(from, part.data(), part.size(), receives.emplace_back());
+      asked += part.size();
+    }
+    const std::size_t ready = hands_on ? std::min(arrived, out.size()) : out.size();
+    while (sends.size() < kChunksUnderWay && sent < ready) {
+      const auto part = out.subspan(sent, std::min(chunk, out.size() - sent));
+      channel.send(to, part.data(), part.size(), sends.emplace_back());
+      sent += part.size();
+    }
+    channel.wait_some();
+    for (; !receives.empty() && receives.front().done; receives.pop_front())
+      arrived += std::min(chunk, in.size() - arrived);
+    while (!sends.empty() && sends.front().done) sends.pop_front();
+  }
 }
 
 /// Chain from the root. Every rank hands a chunk on as soon as it has arrived, so all links are
 /// busy at once. Say there are three ranks, and a chunk takes 1 ms. Then rank 1 has chunk k at k +
 /// 1 ms, and rank 2 at k + 2 ms. So n chunks take n + P - 2 ms, where a tree would take n log2 P.
-void chain(Channel& channel, std::size_t chunk, std::byte* data, std::size_t bytes, int root) {
-  const int ranks = channel.size();
-  const int me = (channel.rank() - root + ranks) % ranks;
-  const int left = (channel.rank() - 1 + ranks) % ranks;
-  const int right = (channel.rank() + 1) % ranks;
-  std::deque<Transfer> receives, sends;
-  std::size_t asked = me == 0 ? bytes : 0;
-  std::size_t arrived = me == 0 ? bytes : 0;
-  std::size_t sent = me == ranks - 1 ? bytes : 0;
-  while (arrived < bytes || sent < bytes || !sends.empty()) {
-    for (; receives.size() < kChunksUnderWay && asked < bytes;
-         asked += std::min(chunk, bytes - asked)) {
-      channel.receive(left, data + asked, std::min(chunk, bytes - asked), receives.emplace_back());
-    }
-    for (; sends.size() < kChunksUnderWay && sent < arrived;
-         sent += std::min(chunk, bytes - sent)) {
-      channel.send(right, data + sent, std::min(chunk, bytes - sent), sends.emplace_back());
-    }
-    channel.wait_some();
-    while (!receives.empty() && receives.front().done) {
-      arrived += std::min(chunk, bytes - arrived);
-      receives.pop_front();
-    }
-    while (!sends.empty() && sends.front().done) sends.pop_front();
-  }
+void chain(Channel& channel, std::size_t chunk, std::span<std::byte> data, int root) {
+  const int ranks = channel.size(), rank = channel.rank();
+  const int left = (rank - 1 + ranks) % ranks, right = (rank + 1) % ranks;
+  const bool is_root = rank == root, is_last = right == root;
+  stream(channel, chunk, left, data.first(is_root ? 0 : data.size()), right,
+         data.first(is_last ? 0 : data.size()), !is_root);
 }
 
 }  // namespace
@@ -73,7 +80,7 @@ void broadcast(Channel& channel, ChunkPool& pool, Buffer buffer, int root) {
   if (channel.size() == 1 || bytes == 0) return;
   auto* data = static_cast<std::byte*>(buffer.data);
   if (bytes <= pool.chunk_bytes()) return tree(channel, data, bytes, root);
-  chain(channel, pool.chunk_bytes(), data, bytes, root);
+  chain(channel, pool.chunk_bytes(), {data, bytes}, root);
 }
 
 /// Dissemination (Hensgen, Finkel, Manber 1988): ceil(log2 P) rounds of one-byte messages. In the
@@ -88,8 +95,8 @@ void barrier(Channel& channel) {
     Transfer sent, received;
     channel.receive((channel.rank() - distance + ranks) % ranks, &heard, 1, received);
     channel.send((channel.rank() + distance) % ranks, &token, 1, sent);
-    wait(channel, received);
-    wait(channel, sent);
+    channel.wait_for(received);
+    channel.wait_for(sent);
   }
 }
 
@@ -150,33 +157,6 @@ void all_gather(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer out
   run_blocks(channel, pool, job);
 }
 
-namespace {
-
-constexpr std::size_t kUnderWay = 4;  // chunks in flight in each direction
-
-/// Streams chunks to one rank while it takes chunks from another.
-void exchange(Channel& channel, std::size_t chunk, int to, const std::byte* out, int from,
-              std::byte* in, std::size_t bytes) {
-  std::deque<Transfer> sends, receives;
-  std::size_t sent = 0, asked = 0;
-  const auto retire = [](std::deque<Transfer>& queue) {
-    while (!queue.empty() && queue.front().done) queue.pop_front();
-  };
-  while (sent < bytes || asked < bytes || !sends.empty() || !receives.empty()) {
-    for (; receives.size() < kUnderWay && asked < bytes; asked += std::min(chunk, bytes - asked)) {
-      channel.receive(from, in + asked, std::min(chunk, bytes - asked), receives.emplace_back());
-    }
-    for (; sends.size() < kUnderWay && sent < bytes; sent += std::min(chunk, bytes - sent)) {
-      channel.send(to, out + sent, std::min(chunk, bytes - sent), sends.emplace_back());
-    }
-    channel.wait_some();
-    retire(sends);
-    retire(receives);
-  }
-}
-
-}  // namespace
-
 /// Pairwise exchange. In step s every rank sends to rank + s and receives from rank - s. So at any
 /// time each rank receives from one rank alone. With three ranks, step 1 is 0 -> 1 -> 2 -> 0, and
 /// step 2 is 0 -> 2 -> 1 -> 0. P - 1 steps of n / P bytes each take as long as one message of n (P
@@ -193,8 +173,8 @@ void all_to_all(Channel& channel, ChunkPool& pool, ConstBuffer input, Buffer out
   for (int step = 1; step < ranks; ++step) {
     const int target = (rank + step) % ranks;
     const int source = (rank - step + ranks) % ranks;
-    exchange(channel, pool.chunk_bytes(), target, from + at(target), source, to + at(source),
-             bytes);
+    stream(channel, pool.chunk_bytes(), source, {to + at(source), bytes}, target,
+           {from + at(target), bytes}, false);
   }
 }
 
@@ -233,13 +213,13 @@ void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce
   const bool folded = rank < 2 * rest && rank % 2 == 1;
   if (folded) {
     channel.send(rank - 1, buffer.data, bytes, sent);
-    wait(channel, sent);
+    channel.wait_for(sent);
     channel.receive(rank - 1, buffer.data, bytes, received);
-    wait(channel, received);
+    channel.wait_for(received);
   } else {
     if (rank < 2 * rest) {
       channel.receive(rank + 1, other, bytes, received);
-      wait(channel, received);
+      channel.wait_for(received);
       reduce_into(buffer.data, buffer.data, other, elements, buffer.dtype, op);
     }
     const int me = rank < 2 * rest ? rank / 2 : rank - rest;
@@ -248,15 +228,15 @@ void recursive_doubling(Channel& channel, ChunkPool& pool, Buffer buffer, Reduce
       const int peer = partner < rest ? 2 * partner : partner + rest;
       channel.receive(peer, other, bytes, received);
       channel.send(peer, buffer.data, bytes, sent);
-      wait(channel, received);
-      wait(channel, sent);
+      channel.wait_for(received);
+      channel.wait_for(sent);
       const void* low = me < partner ? buffer.data : other;
       const void* high = me < partner ? other : buffer.data;
       reduce_into(buffer.data, low, high, elements, buffer.dtype, op);
     }
     if (rank < 2 * rest) {
       channel.send(rank + 1, buffer.data, bytes, sent);
-      wait(channel, sent);
+      channel.wait_for(sent);
     }
   }
   pool.give_back(other);

@@ -23,7 +23,6 @@
 #include <utility>
 #include <vector>
 
-#include "linerate/comm/channel.hpp"
 #include "linerate/comm/queued_communicator.hpp"
 #include "linerate/comm/thread/run_ranks.hpp"
 #include "linerate/core/error.hpp"
@@ -137,7 +136,6 @@ class ThreadChannel final : public Transport {
   std::size_t chunk_bytes() const override { return world_.chunk_bytes_; }
   std::size_t latency_bytes() const override { return world_.latency_bytes_; }
 
-  void receive(int peer, void* data, std::size_t bytes, Transfer& transfer) override;
   void poll() override { take_arrived(); }
   void wait_some() override;
   void wait_for(const Transfer& transfer) override;
@@ -172,6 +170,10 @@ class ThreadChannel final : public Transport {
 
   void start_send(int peer, const void* data, std::size_t bytes, std::uint64_t tag,
                   Transfer& transfer) override;
+  void start_receive(int peer, void* data, std::size_t bytes, std::uint64_t tag,
+                     Transfer& transfer) override {
+    posted_.push_back({peer, tag, data, bytes, &transfer});
+  }
   ThreadWorld::Mailbox& box(int rank) { return *world_.boxes_[to_index(rank)]; }
   static constexpr int kTagBits = 62;
   bool take_arrived();
@@ -210,12 +212,6 @@ void ThreadChannel::start_send(int peer, const void* data, std::size_t bytes, st
     target.arrived.push_back(std::move(envelope));
   }
   if (wakes) target.changed.notify_all();
-}
-
-void ThreadChannel::receive(int peer, void* data, std::size_t bytes, Transfer& transfer) {
-  transfer.done = false;
-  count_received(bytes);
-  posted_.push_back({peer, tag(peer), data, bytes, &transfer});
 }
 
 /// Pairs messages with receives, in one look at the mailbox. Two looks could let a message that
